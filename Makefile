@@ -1,0 +1,62 @@
+# `make run` and `make test` do all the set-up they need; PYTHON=/path/to/python3.x chooses the Python of .venv.
+
+VENV := .venv
+STAMP := $(VENV)/.windrow-setup
+BIN := $(VENV)/bin
+INPUTS := requirements.txt requirements-dev.txt requirements-build.txt pyproject.toml scripts/setup_venv.sh
+
+# The environment is made anew when it does not run, or when PYTHON asks for another version.
+SHOW_VERSION := -c 'import sys; print(sys.version.split()[0])' 2>/dev/null
+HAVE := $(shell $(BIN)/python $(SHOW_VERSION))
+WANT := $(if $(PYTHON),$(shell $(PYTHON) $(SHOW_VERSION)),$(HAVE))
+STALE := $(if $(HAVE),$(if $(filter $(HAVE),$(WANT)),,stale),stale)
+
+WITH_JAVA := JAVA_HOME="$$(cat $(VENV)/java_home)"
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java run test test-fast test-matrix check bench clean stale
+
+help:
+	@echo "make run          set up, then the demo: simulated traffic, standing queries, live answers"
+	@echo "make test         set up, then every test"
+	@echo "make test-fast    the tests that are not slow"
+	@echo "make test-matrix  the whole configuration matrix (long)"
+	@echo "make check        ruff, mypy, import layers, docs in step"
+	@echo "make bench        the benchmarks"
+	@echo "make setup        only the set-up: .venv with pinned dependencies, and Java 17 or newer"
+	@echo "make clean        remove .venv and caches"
+
+$(STAMP): $(INPUTS) $(STALE)
+	@PYTHON="$(PYTHON)" sh scripts/setup_venv.sh $(VENV)
+	@touch $@
+
+java: $(STAMP)
+	@sh scripts/ensure_java.sh > $(VENV)/java_home.new
+	@mv $(VENV)/java_home.new $(VENV)/java_home
+
+setup: $(STAMP) java
+
+run: setup
+	$(WITH_JAVA) $(BIN)/windrow demo
+
+test: setup
+	$(WITH_JAVA) $(BIN)/python -m pytest
+
+test-fast: setup
+	$(WITH_JAVA) $(BIN)/python -m pytest -m "not slow"
+
+test-matrix: setup
+	$(WITH_JAVA) WINDROW_MATRIX=full $(BIN)/python -m pytest -m matrix --timeout=14400
+
+bench: setup
+	$(WITH_JAVA) $(BIN)/windrow bench
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python scripts/check_layers.py
+	$(WITH_JAVA) $(BIN)/python scripts/check_docs.py
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

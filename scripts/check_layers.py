@@ -1,0 +1,184 @@
+"""Keeps the source tree in its layers: which room may import which, and what a file may be.
+
+`python scripts/check_layers.py [root]` prints one line per breach and exits with 1 if there is any.
+The rules are those of the design's source tree; a new room is given its place in LAYERS.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = "windrow"
+BASE = ("errors", "settings", "clock", "types")
+# Lowest first. A room may import rooms of lower layers and of its own.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    (*BASE, "crash"),
+    ("cql",),
+    ("catalog",),
+    ("windows",),
+    ("plan",),
+    ("patterns",),
+    ("optimizer",),
+    ("synopses",),
+    ("schedulers",),
+    ("dataplane",),
+    ("engine",),
+    ("api",),
+    ("__init__",),  # the package itself: `import windrow`
+    ("oracle",),
+    ("testing",),
+    ("explain",),
+    ("server",),
+    ("console",),
+    ("cli",),
+    ("__main__",),
+)
+RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
+# Rooms that may import these and nothing else of the package.
+ONLY = {"oracle": {"cql", *BASE}}
+SPARK = "pyspark"
+SPARK_ROOM = "dataplane"
+SPARK_FREE = ("dataplane", "kernels")  # inside the Spark room, yet run without a driver
+MAX_LINES = 800
+
+
+def breaches(package_dir: Path) -> list[str]:
+    """Every breach of the rules under a package directory, as `file:line: what is wrong`."""
+    found: list[str] = []
+    for path in sorted(package_dir.rglob("*")):
+        if path.suffix not in {".py", ".sql"}:
+            continue
+        relative = path.relative_to(package_dir)
+        text = path.read_text(encoding="utf-8")
+        found += check_length(relative, text)
+        if path.suffix == ".py":
+            tree = ast.parse(text, filename=str(path))
+            found += check_imports(relative, tree)
+            if path.name == "__init__.py":
+                found += check_only_reexports(relative, tree)
+    return found
+
+
+def check_length(relative: Path, text: str) -> list[str]:
+    """A file is one idea; one above the limit holds several."""
+    lines = len(text.splitlines())
+    return [f"{relative}:{MAX_LINES + 1}: {lines} lines, at most {MAX_LINES}"] if lines > MAX_LINES else []
+
+
+def check_imports(relative: Path, tree: ast.Module) -> list[str]:
+    """Imports point one way, only the data plane knows Spark, and the oracle shares nothing below cql."""
+    room = room_of(relative)
+    if room not in RANK:
+        return [f"{relative}:1: room '{room}' has no place in LAYERS of scripts/check_layers.py"]
+    found: list[str] = []
+    for line, module in imported_modules(relative, tree):
+        head, *rest = module.split(".")
+        problem = None
+        if head == SPARK:
+            problem = spark_problem(relative)
+        elif head == PACKAGE:
+            problem = room_problem(room, rest[0] if rest else "__init__")
+        if problem:
+            found.append(f"{relative}:{line}: imports {module}: {problem}")
+    return found
+
+
+def room_of(relative: Path) -> str:
+    """The room a file belongs to: its top folder, or its own name at the top."""
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def spark_problem(relative: Path) -> str | None:
+    """Why this file may not import Spark; None if it may."""
+    if relative.parts[: len(SPARK_FREE)] == SPARK_FREE:
+        return f"{'/'.join(SPARK_FREE)} stays free of {SPARK}"
+    if room_of(relative) != SPARK_ROOM:
+        return f"only {SPARK_ROOM} imports {SPARK}"
+    return None
+
+
+def room_problem(room: str, target: str) -> str | None:
+    """Why a room may not import another; None if it may. Names of the package itself count as `__init__`."""
+    target = target if target in RANK else "__init__"
+    if target == room:
+        return None
+    if room in ONLY and target not in ONLY[room]:
+        return f"{room} imports only {', '.join(sorted(ONLY[room]))}"
+    if RANK[target] > RANK[room]:
+        return f"{target} comes after {room} in the layers"
+    return None
+
+
+def imported_modules(relative: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, absolute dotted module) of every import, wherever it stands, literal dynamic ones included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            module = absolute_module(relative, node)
+            if module == PACKAGE:  # `from windrow import cql` names rooms, not the package
+                for alias in node.names:
+                    yield node.lineno, f"{PACKAGE}.{alias.name}"
+            else:
+                yield node.lineno, module
+        elif isinstance(node, ast.Call):
+            yield from dynamic_import(node)
+
+
+def absolute_module(relative: Path, node: ast.ImportFrom) -> str:
+    """The module that a `from … import` reads, with leading dots resolved."""
+    if not node.level:
+        return node.module or ""
+    package = (PACKAGE, *relative.parent.parts)
+    anchor = package[: len(package) - node.level + 1]
+    return ".".join((*anchor, *(node.module.split(".") if node.module else ())))
+
+
+def dynamic_import(node: ast.Call) -> Iterator[tuple[int, str]]:
+    """The module named by `import_module("…")` or `__import__("…")`."""
+    name = getattr(node.func, "attr", None) or getattr(node.func, "id", None)
+    if name in {"import_module", "__import__"} and node.args:
+        first = node.args[0]
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            yield node.lineno, first.value
+
+
+def check_only_reexports(relative: Path, tree: ast.Module) -> list[str]:
+    """An `__init__.py` holds a docstring, imports and `__all__`: code lives in files with a name."""
+    return [
+        f"{relative}:{node.lineno}: __init__.py only re-exports (imports, __all__, a docstring)"
+        for index, node in enumerate(tree.body)
+        if not is_reexport(index, node)
+    ]
+
+
+def is_reexport(index: int, node: ast.stmt) -> bool:
+    """Whether a top-level statement of an `__init__.py` is of the permitted kinds."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return True
+    if isinstance(node, ast.Assign):
+        return all(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_text and index == 0
+
+
+def main(arguments: list[str]) -> int:
+    """Checks the package of the checkout, or of the root given."""
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
+    package_dir = root / "src" / PACKAGE
+    if not package_dir.is_dir():
+        print(f"layers: no such directory: {package_dir}")
+        return 1
+    found = breaches(package_dir)
+    for breach in found:
+        print(f"src/{PACKAGE}/{breach}")
+    print(f"layers: {len(found)} breaches" if found else "layers: in order")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

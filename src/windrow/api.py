@@ -1,0 +1,277 @@
+"""What users import: `windrow.open`, a `Windrow`, its query handles and results (DESIGN 8)."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from windrow.clock import Clock, SystemClock
+from windrow.cql import parse
+from windrow.cql.functions import check_functions
+from windrow.cql.intervals import parse_interval
+from windrow.cql.printer import to_text
+from windrow.cql.statements import (
+    ColumnDef,
+    CreateQuery,
+    CreateStream,
+    Describe,
+    Drop,
+    Explain,
+    Policy,
+    Punctuate,
+    Select,
+    SetSetting,
+    Show,
+    Statement,
+)
+from windrow.cql.window_clause import Measure, Unit
+from windrow.dataplane.streaming_frames import columns_of
+from windrow.engine import catalog_views as views
+from windrow.engine.engine import Engine
+from windrow.engine.state import QueryState
+from windrow.errors import CatalogError, ParseError, UnsupportedError, WindrowError
+from windrow.explain.text import explain_query
+from windrow.result import Result
+from windrow.types import point_of
+
+
+def open(  # noqa: A001 - the documented name
+    state_dir: str | Path | None = None,
+    *,
+    master: str | None = None,
+    spark: Any = None,
+    settings: Mapping[str, Any] | None = None,
+    clock: Clock | None = None,
+) -> Windrow:
+    """Open a state directory (created if absent), or a temporary one that is removed on close."""
+    return Windrow(state_dir, master=master, spark=spark, settings=settings or {}, clock=clock or SystemClock())
+
+
+class Windrow:
+    """An open state directory: streams, standing queries and their answers."""
+
+    def __init__(
+        self, state_dir: str | Path | None, *, master: str | None, spark: Any, settings: Mapping[str, Any], clock: Clock
+    ):
+        self._temporary = tempfile.mkdtemp(prefix="windrow-") if state_dir is None else None
+        path = Path(self._temporary or str(state_dir)).absolute()
+        self._engine = Engine(path, spark, master, settings, clock)
+        if self._temporary:
+            weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
+        self.queries = Queries(self._engine)
+
+    @property
+    def spark(self) -> Any:
+        """The Spark session."""
+        return self._engine.spark
+
+    @property
+    def state_dir(self) -> Path:
+        return self._engine.state_dir
+
+    # -- statements ----------------------------------------------------------------------------
+
+    def sql(self, text: str) -> Result:
+        """Execute one or more statements; the result of the last one."""
+        statements = parse(text)
+        if not statements:
+            raise ParseError("there is no statement", remedy="Give one, such as SHOW STREAMS.")
+        results = [self.execute(statement, text) for statement in statements]
+        return results[-1]
+
+    def execute(self, statement: Statement, text: str | None = None) -> Result:
+        """Execute a parsed statement; `text` is what it was parsed from, for the places in errors."""
+        text = to_text(statement) if text is None else text
+        engine = self._engine
+        if isinstance(statement, CreateStream):
+            engine.create_stream(statement)
+            return Result.message(f"stream {statement.name}")
+        if isinstance(statement, CreateQuery):
+            return Result.message(self._created(engine.create_query(statement, text)))
+        if isinstance(statement, Select):
+            return Result(self._select(statement, text))
+        if isinstance(statement, Drop):
+            return self._drop(statement)
+        if isinstance(statement, Show):
+            return Result(views.show(engine, statement.what))
+        if isinstance(statement, Describe):
+            return Result(views.describe(engine, statement.name))
+        if isinstance(statement, Explain):
+            return Result.lines("plan", self._explain(statement, text))
+        assert isinstance(statement, SetSetting)
+        engine.set(statement.name, statement.value)
+        return Result.message(f"{statement.name} = {statement.value}")
+
+    def _created(self, query: QueryState) -> str:
+        complete = views.completeness(query)
+        return f"query {query.name}: {complete}"
+
+    def _drop(self, statement: Drop) -> Result:
+        kind = statement.kind.lower()
+        if kind == "table":
+            raise UnsupportedError("this version has no tables yet")
+        try:
+            (self._engine.drop_stream if kind == "stream" else self._engine.drop_query)(statement.name)
+        except CatalogError as error:
+            if statement.if_exists and error.message.startswith("there is no"):
+                return Result.message(f"no {kind} {statement.name}")
+            raise
+        return Result.message(f"dropped {kind} {statement.name}")
+
+    def _explain(self, statement: Explain, text: str) -> str:
+        if statement.name is not None:
+            stream, query = self._engine.manager.query(statement.name)
+            return explain_query(query.name, query.plan, stream, query, self._engine.settings)
+        inner = statement.statement
+        if isinstance(inner, Select):
+            inner = CreateQuery("query", inner.select)
+        assert inner is not None
+        plan = self._engine.manager.bind(inner, text)
+        stream = self._engine.manager.stream(plan.scan.stream)
+        return explain_query(inner.name, plan, stream, None, self._engine.settings)
+
+    def _select(self, statement: Select, text: str) -> pa.Table:
+        """A one-time query; in this version over dead letters."""
+        check_functions(statement.select, text)
+        select = statement.select.copy()
+        source = select.find(exp.Table)
+        call = source.this if source is not None else None
+        if source is None or not isinstance(call, exp.Anonymous) or call.name.lower() != "dead_letters":
+            raise UnsupportedError(
+                "this version's one-time queries read dead_letters('stream')",
+                remedy="For windows, create a standing query: CREATE QUERY name AS SELECT …",
+            )
+        if len(call.expressions) != 1 or not call.expressions[0].is_string:
+            raise ParseError("dead_letters takes the name of a stream", remedy="SELECT * FROM dead_letters('packets').")
+        table = self._engine.dead_letters(call.expressions[0].this)
+        source.set("this", exp.to_identifier("__dead_letters", quoted=True))
+        return self._engine.select(select.sql(dialect="spark"), {"__dead_letters": table})
+
+    # -- streams and queries from Python -------------------------------------------------------
+
+    def stream(self, name: str, df: Any, *, timestamp: str, slack: str | int | None = None) -> None:
+        """Any Spark streaming DataFrame is a stream. After a restart, give it again under the same name."""
+        columns = tuple(ColumnDef(n, t) for n, t in columns_of(df))
+        measure = None
+        if slack is not None:
+            measure = Measure(slack, Unit.VALUES) if isinstance(slack, int) else Measure(parse_interval(slack), Unit.TIME)
+        policy = Punctuate(Policy.SLACK if measure else Policy.ORDERED, slack=measure)
+        statement = CreateStream(name, columns, "dataframe", timestamp_by=timestamp, punctuate=(policy,))
+        self._engine.create_stream(statement, df)
+
+    def query(self, name: str, select: str, *, sink: Any = None) -> Query:
+        """Register a standing query. `sink`: an object with write(batch), given again after a restart."""
+        text = f"CREATE QUERY `{name.replace('`', '``')}` AS {select}"
+        statements = parse(text)
+        if len(statements) != 1 or not isinstance(statements[0], CreateQuery):
+            raise ParseError("query takes one SELECT")
+        return Query(self._engine, self._engine.create_query(statements[0], text, sink).name)
+
+    def feed(self, stream: str, rows: Any) -> int:
+        """Give rows to a memory stream; returns how many, once they are on disk."""
+        return self._engine.feed(stream, rows)
+
+    def punctuate(self, stream: str, upto: datetime | int, **pattern: Any) -> None:
+        """Promise that no more tuples below `upto` come."""
+        if pattern:
+            raise UnsupportedError("this version's punctuations are on the window attribute alone")
+        definition = self._engine.manager.stream(stream).definition
+        if definition.attribute is None:
+            raise CatalogError(f"stream '{stream}' has no window attribute")
+        self._engine.punctuate(stream, point_of(upto, definition.attribute_type))
+
+    def deposit(self, stream: str, rows: Any, partitions: int | None = None) -> None:
+        """Process rows as one micro-batch, without Structured Streaming; for tests."""
+        self._engine.deposit(stream, rows, partitions)
+
+    def end_input(self, stream: str) -> None:
+        """End a stream's input: all panes that hold a tuple close."""
+        self._engine.end_input(stream)
+
+    # -- running -------------------------------------------------------------------------------
+
+    def run_available(self, close: bool = False) -> None:
+        """Process everything available now, then return; `close` ends the input, and all panes close."""
+        self._engine.run_available(close)
+
+    def start(self) -> None:
+        """Keep running in the background until `stop`."""
+        self._engine.start()
+
+    def stop(self) -> None:
+        self._engine.stop()
+
+    def close(self) -> None:
+        """Stop, and release the state directory."""
+        self._engine.close()
+
+    def metrics(self) -> dict[str, Any]:
+        """Counters of every stream."""
+        return {name: views.stream_metrics(self._engine, s) for name, s in self._engine.manager.streams.items()}
+
+    def __enter__(self) -> Windrow:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class Query:
+    """A handle on a standing query."""
+
+    def __init__(self, engine: Engine, name: str):
+        self._engine = engine
+        self.name = name
+
+    def _state(self) -> QueryState:
+        return self._engine.manager.query(self.name)[1]
+
+    def answer(self) -> Result:
+        """The answer to the latest window."""
+        return Result(self._engine.answer(self._state()))
+
+    def answers(self) -> Result:
+        """All retained answers, in window order."""
+        return Result(self._engine.answers(self._state()))
+
+    def subscribe(self, callback: Callable[[Any], None], *, batched: bool = False) -> None:
+        """Call back for every window's answer, at least once; `batched`: once per tick batch."""
+        state = self._state()
+        (state.batch_subscribers if batched else state.subscribers).append(callback)
+
+    def explain(self) -> str:
+        stream, query = self._engine.manager.query(self.name)
+        return explain_query(query.name, query.plan, stream, query, self._engine.settings)
+
+    def metrics(self) -> dict[str, Any]:
+        return views.query_metrics(self._engine, self._state())
+
+    def __repr__(self) -> str:
+        return f"<query {self.name}>"
+
+
+class Queries(Mapping[str, Query]):
+    """The standing queries by name."""
+
+    def __init__(self, engine: Engine):
+        self._engine = engine
+
+    def __getitem__(self, name: str) -> Query:
+        try:
+            return Query(self._engine, self._engine.manager.query(name)[1].name)
+        except WindrowError as error:
+            raise KeyError(str(error)) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._engine.manager.queries())
+
+    def __len__(self) -> int:
+        return len(self._engine.manager.queries())

@@ -1,0 +1,317 @@
+"""One process at a time in a state directory, and none while the JVM of a killed one still writes.
+
+Two things guard the directory. `flock` on `<state>/lock` says who is in it; the kernel lets go of it when
+the process dies, however it dies. The file's contents say which JVM that process drove: a JVM outlives a
+`kill -9` of its Python process by a moment in which it may still write, and must be gone before anyone
+else goes in.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import signal
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from windrow.clock import Clock, SystemClock
+from windrow.errors import StateError
+
+_LOG = logging.getLogger(__name__)
+
+_POLL_S = 0.05
+_RECORD_BYTES = 1024
+"""The record is padded to one size and written by one call, so a kill never leaves half of it."""
+
+
+@dataclass(frozen=True)
+class ProcessMark:
+    """A process beyond doubt: a pid alone may be reused, a pid and its start time may not.
+
+    `started` is the kernel's own count of clock ticks from boot, with the boot's id, where there is a
+    /proc: unlike a wall-clock time it does not move when the clock is set.
+    """
+
+    pid: int
+    started: str
+
+    def __post_init__(self) -> None:
+        if self.pid <= 0 or not self.started:
+            raise ValueError("a process has a positive pid and a start time")
+
+    @staticmethod
+    def of(pid: int) -> ProcessMark | None:
+        """The mark of the process that has this pid now; None if there is none, or only a zombie."""
+        started = _started(pid)
+        return None if started is None else ProcessMark(pid, started)
+
+    def is_alive(self) -> bool:
+        return _started(self.pid) == self.started
+
+
+@dataclass(frozen=True)
+class Record:
+    """The contents of the lock file: who is in, and the JVM that is, or was left, with its parent."""
+
+    holder: ProcessMark | None = None
+    jvm: ProcessMark | None = None
+    jvm_parent: ProcessMark | None = None
+
+    def to_bytes(self) -> bytes:
+        text = json.dumps({key: mark for key, mark in asdict(self).items() if mark is not None})
+        return text.encode().ljust(_RECORD_BYTES - 1) + b"\n"
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Record:
+        """What the bytes say; an empty or unreadable file says that nobody was here."""
+        try:
+            parsed = json.loads(data)
+            return Record(*(_mark(parsed.get(key)) for key in ("holder", "jvm", "jvm_parent")))
+        except (ValueError, TypeError, AttributeError, KeyError):
+            return Record()
+
+
+class StateLock:
+    """The right to use a state directory. Not re-entrant: a second opening is refused, in this process too.
+
+    A JVM left behind is given `grace_s` to notice that its parent is gone (Spark's does, by its closed
+    standard input), then SIGTERM, then, `kill_after_s` later, SIGKILL; but only if its parent is dead.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path | str,
+        *,
+        grace_s: float = 10.0,
+        kill_after_s: float = 5.0,
+        clock: Clock | None = None,
+    ):
+        self.path = Path(state_dir) / "lock"
+        self._grace_s = grace_s
+        self._kill_after_s = kill_after_s
+        self._clock = clock or SystemClock()
+        self._fd: int | None = None
+        self._held = False
+        self._record = Record()
+
+    @property
+    def held(self) -> bool:
+        return self._held
+
+    def acquire(self, timeout_s: float = 60.0) -> None:
+        """Take the directory, creating it if need be.
+
+        Raises StateError at once where a living process has it, and after `timeout_s` where the JVM of a
+        dead one does not go away.
+        """
+        if self._fd is not None:
+            raise self._refusal(os.getpid())
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        fd = self._open()
+        try:
+            self._flock(fd, deadline_s)
+            left = _read(fd)
+            _write(fd, Record(_myself(), left.jvm, left.jvm_parent))
+            try:
+                self._await_jvm(left, deadline_s)
+            except BaseException:
+                _write(fd, Record(None, left.jvm, left.jvm_parent))
+                raise
+            self._record = Record(_myself())
+            _write(fd, self._record)
+        except BaseException:
+            self._close()
+            raise
+        self._held = True
+
+    def record_jvm(self, pid: int) -> None:
+        """Name the JVM this process drives, so that whoever opens the directory after a kill waits for it."""
+        if self._fd is None or not self._held:
+            raise RuntimeError("record_jvm needs the lock: call acquire first")
+        jvm = ProcessMark.of(pid)
+        if jvm is None:
+            raise StateError(f"the JVM, process {pid}, is not running", remedy="Start the session again.")
+        self._record = Record(self._record.holder, jvm, self._record.holder)
+        _write(self._fd, self._record)
+
+    def release(self) -> None:
+        """Give the directory up; again is harmless.
+
+        The caller has stopped its writers, so the record is cleared: a JVM that lives on with the
+        session does not keep others out.
+        """
+        if self._fd is None:
+            return
+        try:
+            _write(self._fd, Record())
+        finally:
+            self._close()
+
+    def __enter__(self) -> StateLock:
+        self.acquire()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+    def _open(self) -> int:
+        """A file descriptor that no program started from here inherits (see `_forget_in_child` for forks)."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StateError(
+                f"the state directory {self.path.parent} cannot be opened: {error.strerror}",
+                remedy="Name a directory that this user may write.",
+            ) from error
+        _OPEN.add(self)
+        return self._fd
+
+    def _close(self) -> None:
+        """Let go. Closing our copy is enough, and in a forked child does not unlock the parent's."""
+        fd, self._fd = self._fd, None
+        self._held = False
+        _OPEN.discard(self)
+        if fd is not None:
+            os.close(fd)
+
+    def _flock(self, fd: int, deadline_s: float) -> None:
+        """Take the flock, or refuse at once if its holder lives.
+
+        Who is named may be dead or nobody while the flock is held: a killed process that the kernel is
+        still clearing away, or one that came in just now and has not signed yet. Those are waited for.
+        """
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                raise StateError(
+                    f"{self.path} cannot be locked: {error.strerror}",
+                    remedy="Put the state directory on a file system with file locks.",
+                ) from error
+            holder = _read(fd).holder
+            if holder is not None and holder.is_alive():
+                raise self._refusal(holder.pid)
+            if self._clock.monotonic_s() >= deadline_s:
+                raise self._refusal(None if holder is None else holder.pid)
+            time.sleep(_POLL_S)
+
+    def _refusal(self, pid: int | None) -> StateError:
+        if pid == os.getpid():
+            return StateError(
+                f"the state directory {self.path.parent} is open in this process already (pid {pid})",
+                remedy="Close it first, or use the one that is open.",
+            )
+        who = "another process" if pid is None else f"process {pid}"
+        return StateError(
+            f"the state directory {self.path.parent} is held by {who}",
+            remedy="Stop that process, or name another state directory.",
+        )
+
+    def _await_jvm(self, left: Record, deadline_s: float) -> None:
+        jvm = left.jvm
+        if jvm is None or not jvm.is_alive():
+            return
+        _LOG.warning("waiting for process %d, the JVM of a killed Windrow, to end", jvm.pid)
+        term_s = self._clock.monotonic_s() + self._grace_s
+        signals = [(term_s, signal.SIGTERM), (term_s + self._kill_after_s, signal.SIGKILL)]
+        while jvm.is_alive():
+            now_s = self._clock.monotonic_s()
+            if now_s >= deadline_s:
+                raise StateError(
+                    f"process {jvm.pid}, the JVM of a killed Windrow, still uses {self.path.parent}",
+                    remedy=f"Wait for it to end, or end it (kill {jvm.pid}); then open the directory again.",
+                )
+            if signals and now_s >= signals[0][0] and _is_orphan(left):
+                _signal(jvm, signals.pop(0)[1])
+            time.sleep(_POLL_S)
+
+
+def _is_orphan(record: Record) -> bool:
+    return record.jvm_parent is not None and not record.jvm_parent.is_alive()
+
+
+def _signal(mark: ProcessMark, number: signal.Signals) -> None:
+    """Signal that very process; psutil looks again whether the pid was reused."""
+    try:
+        process = psutil.Process(mark.pid)
+        if mark.is_alive():
+            _LOG.warning("sending %s to process %d, an orphaned JVM", number.name, mark.pid)
+            process.send_signal(number)
+    except psutil.NoSuchProcess:
+        pass
+    except psutil.AccessDenied:
+        _LOG.warning("process %d, an orphaned JVM, belongs to another user", mark.pid)
+
+
+def _myself() -> ProcessMark:
+    mark = ProcessMark.of(os.getpid())
+    assert mark is not None, "a running process sees itself"
+    return mark
+
+
+def _mark(parsed: dict[str, Any] | None) -> ProcessMark | None:
+    return None if parsed is None else ProcessMark(int(parsed["pid"]), str(parsed["started"]))
+
+
+def _read(fd: int) -> Record:
+    return Record.from_bytes(os.pread(fd, _RECORD_BYTES, 0))
+
+
+def _write(fd: int, record: Record) -> None:
+    try:
+        os.pwrite(fd, record.to_bytes(), 0)
+    except OSError as error:
+        raise StateError(
+            f"the lock file cannot be written: {error.strerror}",
+            remedy="Free space on the file system of the state directory.",
+        ) from error
+
+
+def _started(pid: int) -> str | None:
+    """When the process of this pid started, as text to compare; None if it is gone or a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None if Path("/proc/self/stat").exists() else _started_without_proc(pid)
+    # The second field, the program's name in parentheses, may itself hold blanks and parentheses.
+    fields = stat.rpartition(")")[2].split()
+    state, ticks = fields[0], fields[19]
+    return None if state in "ZX" else f"{_boot()}:{ticks}"
+
+
+def _started_without_proc(pid: int) -> str | None:
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else f"{process.create_time():.2f}"
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _boot() -> str:
+    """This boot's id, for ticks start anew at each; empty where the kernel does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+_OPEN: set[StateLock] = set()
+
+
+def _forget_in_child() -> None:
+    """A forked child is not the holder: were its copy open, the flock would outlive a kill of the parent."""
+    for lock in list(_OPEN):
+        lock._close()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

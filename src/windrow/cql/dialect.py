@@ -1,0 +1,122 @@
+"""The dialect `CQL`: Spark SQL in which a table in FROM may carry a window clause.
+
+    FROM packets [RANGE 10 MINUTES SLIDE 1 MINUTE] AS p
+
+Such a table is a `StreamTable` node, a table to everything in sqlglot, with its `WindowClause` as an
+argument: it takes part in equality, lives through `copy()` and `transform()`, and is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.generators.spark import SparkGenerator
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import TokenType
+
+from windrow.cql.names import quote_text
+from windrow.cql.tokens import Cursor
+from windrow.cql.window_clause import WindowClause
+from windrow.cql.window_syntax import parse_window, window_text
+
+
+class StreamTable(exp.Table):
+    """A stream with its window: `exp.Table` with the argument `window`."""
+
+    arg_types = {**exp.Table.arg_types, "window": False}
+
+
+def window_of(table: exp.Expr) -> WindowClause | None:
+    """The window clause that a table carries; None for a table without one."""
+    window = table.args.get("window") if isinstance(table, StreamTable) else None
+    return window if isinstance(window, WindowClause) else None
+
+
+_TYPED_FUNCTIONS = (
+    # aggregates
+    "SUM COUNT AVG MIN MAX VARIANCE VAR_SAMP VAR_POP STDDEV STDDEV_SAMP STDDEV_POP "
+    # what FINAL expressions and the oracle evaluate themselves
+    "ABS CEIL CEILING COALESCE CONCAT EXP FLOOR GREATEST IF IFNULL LEAST LENGTH LEN CHAR_LENGTH "
+    "CHARACTER_LENGTH LN LOG LOWER LCASE MOD NULLIF NVL NVL2 POW POWER ROUND SIGN SIGNUM SQRT UPPER UCASE "
+    # function forms of operators and of special syntax, which print as one another
+    "DIV SHIFTLEFT SHIFTRIGHT LIKE ILIKE RLIKE REGEXP_LIKE LOCATE INSTR LTRIM RTRIM"
+).split()
+_UNIT_FUNCTIONS = "TIMESTAMPADD TIMESTAMPDIFF DATEADD DATE_ADD DATEDIFF DATE_DIFF".split()
+_FUNCTION_SYNTAX = "CAST TRY_CAST CEIL FLOOR EXTRACT OVERLAY POSITION SUBSTR SUBSTRING TRIM".split()
+
+
+def _with_unit(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
+    """In `timestampadd(HOUR, 1, ts)` the first of three arguments is a unit, not a column."""
+
+    def build(args: list[exp.Expr]) -> exp.Expr:
+        first = args[0] if len(args) == 3 else None
+        if isinstance(first, exp.Column) and not first.table and not first.this.quoted:
+            args = [exp.Var(this=first.name.upper()), *args[1:]]
+        return exp.Anonymous(this=name, expressions=args)
+
+    return build
+
+
+class CqlParser(SparkParser):
+    """Spark's parser, with window clauses, and with functions kept as written.
+
+    sqlglot turns many functions into general nodes that print as other functions, with other results at
+    the edges (`to_date(s, 'yyyy')` as `to_date(s)`). Here a function is `exp.Anonymous`, under its own
+    name, unless it is one of those above: what Spark gets is what the user wrote.
+    """
+
+    STRICT_CAST = True
+    FUNCTIONS = {
+        **{name: SparkParser.FUNCTIONS[name] for name in _TYPED_FUNCTIONS},
+        **{name: _with_unit(name) for name in _UNIT_FUNCTIONS},
+        # both forms of CURRENT_TIMESTAMP and its like are one node, which the allow-list refuses
+        **{token.name: node.from_arg_list for token, node in SparkParser.NO_PAREN_FUNCTIONS.items()},
+        "MEAN": exp.Avg.from_arg_list,
+        "STD": exp.Stddev.from_arg_list,
+    }
+    FUNCTION_PARSERS = {name: SparkParser.FUNCTION_PARSERS[name] for name in _FUNCTION_SYNTAX}
+    NO_PAREN_FUNCTION_PARSERS = {name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE", "IF")}
+
+    def _negate_range(self, this: Any = None) -> Any:
+        # sqlglot hides the NOT of NOT LIKE in an argument, where whoever reads the tree may miss it.
+        return self.expression(exp.Not(this=this)) if this else this
+
+    def _parse_bracket(self, this: Any = None) -> Any:
+        if type(this) is exp.Table and self._curr.token_type == TokenType.L_BRACKET:
+            cursor = Cursor(self._tokens, self.sql, self._index)
+            window = parse_window(cursor)
+            self._advance(cursor.index - self._index)
+            return StreamTable(**this.args, window=window)
+        return super()._parse_bracket(this)
+
+
+def _stream_table_sql(self: SparkGenerator, expression: StreamTable) -> str:
+    window = window_of(expression)
+    if window is None:
+        return self.table_sql(expression)
+    alias = self.sql(expression, "alias")
+    named = expression.copy()
+    named.set("alias", None)
+    return f"{self.table_sql(named)} {window_text(window)}{f' AS {alias}' if alias else ''}"
+
+
+class CqlGenerator(SparkGenerator):
+    TRANSFORMS = {**SparkGenerator.TRANSFORMS, StreamTable: _stream_table_sql}
+
+    def literal_sql(self, expression: exp.Literal) -> str:
+        # sqlglot's own escapes run a NUL into the digits that follow it.
+        return quote_text(expression.this) if expression.is_string else cast(str, expression.this)
+
+
+class CQL(Spark):
+    class Tokenizer(Spark.Tokenizer):
+        # Spark 4 reads a doubled quote as one quote; sqlglot's Spark still joins two strings.
+        STRING_ESCAPES = ["\\", "'", '"']
+        # EXPLAIN, SHOW and the like are our own statements: sqlglot must not swallow them as a string.
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+    Parser = CqlParser
+    Generator = CqlGenerator

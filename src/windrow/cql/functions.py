@@ -1,0 +1,396 @@
+"""The allow-list: which functions and which kinds of syntax a query may use.
+
+Default deny, twice over: a function passes only by its name, and any other node of the tree only by its
+class. What is refused gets its reason and, where one looks alike, the name of an allowed function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from sqlglot import exp
+
+from windrow.cql.dialect import StreamTable
+from windrow.cql.tokens import nearest, place_of
+from windrow.errors import FunctionError, Place, UnsupportedError
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+AGGREGATES = _words("SUM COUNT AVG MEAN MIN MAX VARIANCE VAR_SAMP VAR_POP STDDEV STDDEV_SAMP STD STDDEV_POP")
+"""Algebraic aggregates: a window's value follows from the partial values of its panes."""
+
+AGGREGATE_NODES: tuple[type[exp.Expr], ...] = (
+    exp.Sum,
+    exp.Count,
+    exp.Avg,
+    exp.Min,
+    exp.Max,
+    exp.Variance,
+    exp.VariancePop,
+    exp.Stddev,
+    exp.StddevSamp,
+    exp.StddevPop,
+)
+"""The nodes of AGGREGATES in a tree: VARIANCE and VAR_SAMP are Variance, STDDEV and STD are Stddev."""
+
+FINAL_FUNCTIONS = _words(
+    "ABS CEIL CEILING FLOOR ROUND SQRT EXP LN LOG LOG2 LOG10 POW POWER SIGN SIGNUM MOD DIV COALESCE "
+    "IFNULL NVL NVL2 NULLIF IF GREATEST LEAST ISNULL ISNOTNULL ISNAN NANVL NULLIFZERO ZEROIFNULL "
+    "CONCAT LENGTH LEN CHAR_LENGTH CHARACTER_LENGTH SUBSTRING SUBSTR LEFT RIGHT REPLACE CAST YEAR "
+    "MONTH DAY DAYOFMONTH HOUR MINUTE SECOND UNIX_MICROS UNIX_MILLIS UNIX_SECONDS TIMESTAMPDIFF"
+)
+"""Also allowed over aggregates and group keys: DuckDB evaluates them there, and each is tested against Spark."""
+
+ROW_FUNCTIONS = FINAL_FUNCTIONS | _words(
+    # casts
+    "BIGINT BINARY BOOLEAN DATE DECIMAL DOUBLE FLOAT INT SMALLINT STRING TIMESTAMP TINYINT TRY_CAST "
+    # arithmetic
+    "PMOD ACOS ACOSH ASIN ASINH ATAN ATAN2 ATANH BIN BROUND CBRT CONV COS COSH COT CSC DEGREES E "
+    "EXPM1 FACTORIAL HEX HYPOT LOG1P NEGATIVE PI POSITIVE RADIANS RINT SEC SIN SINH TAN TANH TRY_ADD "
+    "TRY_DIVIDE TRY_MULTIPLY TRY_SUBTRACT UNHEX WIDTH_BUCKET BIT_COUNT BIT_GET GETBIT SHIFTLEFT "
+    "SHIFTRIGHT SHIFTRIGHTUNSIGNED "
+    # strings
+    "ASCII BASE64 BIT_LENGTH BTRIM CHAR CHR CONCAT_WS CONTAINS DECODE ELT ENCODE ENDSWITH FIND_IN_SET "
+    "FORMAT_NUMBER FORMAT_STRING GET_JSON_OBJECT ILIKE INITCAP INSTR IS_VALID_UTF8 LCASE LEVENSHTEIN "
+    "LIKE LOCATE LOWER LPAD LTRIM LUHN_CHECK MAKE_VALID_UTF8 MASK OCTET_LENGTH OVERLAY POSITION "
+    "PRINTF QUOTE REGEXP REGEXP_COUNT REGEXP_EXTRACT REGEXP_INSTR REGEXP_LIKE REGEXP_REPLACE "
+    "REGEXP_SUBSTR REPEAT REVERSE RLIKE RPAD RTRIM SOUNDEX SPACE SPLIT_PART STARTSWITH "
+    "SUBSTRING_INDEX TO_CHAR TO_NUMBER TRANSLATE TRIM TRY_TO_NUMBER TRY_VALIDATE_UTF8 UCASE UNBASE64 "
+    "UPPER "
+    # hashes
+    "CRC32 HASH MD5 SHA SHA1 SHA2 XXHASH64 "
+    # dates and times
+    "ADD_MONTHS DATEADD DATEDIFF DATEPART DATE_ADD DATE_DIFF DATE_FORMAT DATE_FROM_UNIX_DATE "
+    "DATE_PART DATE_SUB DATE_TRUNC DAYNAME DAYOFWEEK DAYOFYEAR EXTRACT FROM_UNIXTIME "
+    "FROM_UTC_TIMESTAMP LAST_DAY MAKE_DATE MAKE_TIMESTAMP MONTHNAME MONTHS_BETWEEN NEXT_DAY QUARTER "
+    "TIMESTAMPADD TIMESTAMP_MICROS TIMESTAMP_MILLIS TIMESTAMP_SECONDS TO_DATE TO_TIMESTAMP "
+    "TO_TIMESTAMP_NTZ TO_UNIX_TIMESTAMP TO_UTC_TIMESTAMP TRUNC TRY_TO_TIMESTAMP UNIX_DATE "
+    "UNIX_TIMESTAMP WEEKDAY WEEKOFYEAR"
+)
+"""Scalar, deterministic functions of Spark SQL with scalar results: Spark evaluates them, row by row."""
+
+TABLE_FUNCTIONS = _words("DEAD_LETTERS")
+"""Functions that may stand in FROM."""
+
+_REASONS: dict[str, frozenset[str]] = {
+    "it runs code outside of the query language": _words("REFLECT JAVA_METHOD TRY_REFLECT TRANSFORM_SCRIPT"),
+    "it reads the session, the machine or the input files": _words(
+        "CURRENT_CATALOG CURRENT_DATABASE CURRENT_SCHEMA CURRENT_TIMEZONE CURRENT_USER "
+        "INPUT_FILE_BLOCK_LENGTH INPUT_FILE_BLOCK_START INPUT_FILE_NAME MONOTONICALLY_INCREASING_ID "
+        "READ_FILES SESSION_USER SPARK_PARTITION_ID USER VERSION CURRENT_PATH"
+    ),
+    "the same input must always give the same answer": _words(
+        "CURDATE CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIMESTAMP NOW RAND RANDN RANDOM RANDSTR "
+        "SHUFFLE UNIFORM UUID LOCALTIME"
+    ),
+    "functions on URLs are not allowed": _words(
+        "PARSE_URL TRY_PARSE_URL TRY_URL_DECODE URL_DECODE URL_ENCODE"
+    ),
+    "it fails on purpose": _words("ASSERT_TRUE RAISE_ERROR"),
+    "it makes several rows of one": _words(
+        "EXPLODE EXPLODE_OUTER INLINE INLINE_OUTER JSON_TUPLE POSEXPLODE POSEXPLODE_OUTER STACK"
+    ),
+    "window functions are not part of the language; a window stands behind the stream's name": _words(
+        "CUME_DIST DENSE_RANK LAG LEAD NTH_VALUE NTILE PERCENT_RANK RANK ROW_NUMBER SESSION_WINDOW WINDOW "
+        "WINDOW_TIME"
+    ),
+    "functions that take a function are not allowed": _words(
+        "AGGREGATE ARRAY_SORT EXISTS FILTER FORALL MAP_FILTER MAP_ZIP_WITH REDUCE TRANSFORM "
+        "TRANSFORM_KEYS TRANSFORM_VALUES ZIP_WITH"
+    ),
+    "this version has no such aggregate": _words(
+        "ANY ANY_VALUE APPROX_COUNT_DISTINCT APPROX_PERCENTILE APPROX_QUANTILE APPROX_TOP_K ARRAY_AGG "
+        "BIT_AND BIT_OR BIT_XOR BOOL_AND BOOL_OR COLLECT_LIST COLLECT_SET CORR COUNT_IF COVAR_POP "
+        "COVAR_SAMP EVERY FIRST FIRST_VALUE FREQUENT_ITEMS KURTOSIS LAST LAST_VALUE LISTAGG MAX_BY MEDIAN "
+        "MIN_BY MODE PERCENTILE PERCENTILE_APPROX QUANTILE REGR_AVGX REGR_AVGY REGR_COUNT REGR_SLOPE "
+        "SKEWNESS SOME STRING_AGG TOP_K"
+    ),
+    "values of a query are scalars": _words(
+        "ARRAY FROM_JSON MAP NAMED_STRUCT PARSE_JSON SEQUENCE SPLIT STRUCT TO_JSON VARIANT_GET FROM_CSV "
+        "FROM_XML"
+    ),
+    "names are written out in a query": _words("IDENTIFIER"),
+}
+_REASON_OF = {name: reason for reason, names in _REASONS.items() for name in names}
+
+_PLAIN: frozenset[type[exp.Expr]] = frozenset(
+    {
+        *(exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.HexString, exp.Paren, exp.Alias),
+        *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg, exp.DPipe),
+        *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is),
+        *(exp.And, exp.Or, exp.Not, exp.Between, exp.Like, exp.ILike, exp.RegexpLike, exp.Escape),
+        *(exp.BitwiseNot, exp.BitwiseLeftShift, exp.BitwiseRightShift),
+        *(exp.Where, exp.Having, exp.From),
+    }
+)
+"""Nodes that are always fine: operators, literals, names and clauses without options."""
+
+_PLAIN_ARGS = _words("this expression alias quoted is_string low high typed safe")
+
+_FUNCTION_NODES: dict[type[exp.Expr], str] = {
+    exp.Abs: "ABS",
+    exp.Ceil: "CEIL",
+    exp.Coalesce: "COALESCE",
+    exp.Concat: "CONCAT",
+    exp.Exp: "EXP",
+    exp.Extract: "EXTRACT",
+    exp.Floor: "FLOOR",
+    exp.Greatest: "GREATEST",
+    exp.Least: "LEAST",
+    exp.Length: "LENGTH",
+    exp.Ln: "LN",
+    exp.Log: "LOG",
+    exp.Lower: "LOWER",
+    exp.Nullif: "NULLIF",
+    exp.Nvl2: "NVL2",
+    exp.Overlay: "OVERLAY",
+    exp.Pow: "POWER",
+    exp.Round: "ROUND",
+    exp.Sign: "SIGN",
+    exp.Sqrt: "SQRT",
+    exp.StrPosition: "LOCATE",
+    exp.Substring: "SUBSTRING",
+    exp.Trim: "TRIM",
+    exp.Upper: "UPPER",
+}
+"""Functions that the dialect gives a node of their own; the others are exp.Anonymous."""
+
+_SCALAR_TYPES = frozenset(
+    {
+        exp.DType.BOOLEAN,
+        exp.DType.TINYINT,
+        exp.DType.SMALLINT,
+        exp.DType.INT,
+        exp.DType.BIGINT,
+        exp.DType.FLOAT,
+        exp.DType.DOUBLE,
+        exp.DType.DECIMAL,
+        exp.DType.TEXT,
+        exp.DType.BINARY,
+        exp.DType.DATE,
+        exp.DType.TIMESTAMP,
+        exp.DType.TIMESTAMPTZ,
+        exp.DType.TIMESTAMPLTZ,
+        exp.DType.TIMESTAMPNTZ,
+    }
+)
+
+_SUPPORTED_ARGS: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Select: _words("expressions from_ where group having order limit kind"),
+    exp.Table: _words("this alias"),
+    StreamTable: _words("this alias window"),
+    exp.TableAlias: _words("this"),
+    exp.Column: _words("this table"),
+    exp.Group: _words("expressions"),
+    exp.Order: _words("expressions"),
+    exp.Ordered: _words("this desc nulls_first"),
+    exp.Limit: _words("expression"),
+    exp.Filter: _words("this expression"),
+    exp.Star: frozenset(),
+    exp.In: _words("this expressions"),
+    exp.Case: _words("this ifs default"),
+    exp.If: _words("this true false"),
+    exp.Cast: _words("this to"),
+    exp.TryCast: _words("this to safe"),
+    exp.DataType: _words("this expressions nested"),
+    exp.DataTypeParam: _words("this"),
+    exp.Interval: _words("this unit"),
+    exp.IntervalSpan: _words("this expression"),
+    exp.Var: _words("this"),
+    exp.Count: _words("this expressions big_int"),
+    exp.BitwiseAnd: _words("this expression"),
+    exp.BitwiseOr: _words("this expression"),
+    exp.BitwiseXor: _words("this expression"),
+}
+"""Nodes that are fine as far as they have only these arguments."""
+
+
+_BITWISE = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether the node is a call of one of AGGREGATES (without the FILTER around it)."""
+    return isinstance(node, AGGREGATE_NODES)
+
+
+def function_name(node: exp.Expr) -> str | None:
+    """The upper-case name of the function that a node calls; None for operators and the rest."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.upper()
+    if is_aggregate(node):
+        return str(node.sql_name()) if isinstance(node, exp.Func) else None
+    return _FUNCTION_NODES.get(type(node))
+
+
+def check_functions(tree: exp.Expr, text: str) -> None:
+    """Refuses the tree unless every function and every other node of it is allowed.
+
+    `text` is the script the tree was parsed from. A function gives a FunctionError, other syntax that
+    this version does not execute an UnsupportedError.
+    """
+    for node in tree.walk():
+        kind = type(node)
+        if kind in _PLAIN and all(key in _PLAIN_ARGS or not value for key, value in node.args.items()):
+            continue
+        place = _place(node, text)
+        if isinstance(node, exp.Anonymous):
+            _check_anonymous(node, place)
+        elif check := _SPECIAL.get(kind):
+            check(node, place)
+        if (
+            isinstance(node, exp.Anonymous)
+            or kind in _FUNCTION_NODES
+            or is_aggregate(node)
+            and kind is not exp.Count
+        ):
+            continue
+        _check_arguments(node, place)
+
+
+def _place(node: exp.Expr, text: str) -> Place | None:
+    """The node's place, or that of the nearest node around it that has one."""
+    around: exp.Expr | None = node
+    while around is not None:
+        if place := place_of(around, text):
+            return place
+        around = around.parent
+    return None
+
+
+def _check_arguments(node: exp.Expr, place: Place | None) -> None:
+    supported = _SUPPORTED_ARGS.get(type(node))
+    if supported is None:
+        raise _refused_node(node, place)
+    for key, value in node.args.items():
+        if key not in supported and value not in (None, False, []):
+            what = _KEY_NAMES.get(key, key.strip("_").upper().replace("_", " "))
+            raise UnsupportedError(
+                f"{what} is not supported by this version", place=_first_place(value, place)
+            )
+
+
+def _first_place(value: object, default: Place | None) -> Place | None:
+    nodes = value if isinstance(value, list) else [value]
+    text = default.text if default is not None else None
+    for node in nodes:
+        if isinstance(node, exp.Expr) and text is not None and (place := place_of(node, text)):
+            return place
+    return default
+
+
+_KEY_NAMES = {
+    "joins": "a join",
+    "laterals": "LATERAL VIEW",
+    "with_": "WITH",
+    "db": "a name with a schema",
+    "catalog": "a name with a catalog",
+    "sample": "TABLESAMPLE",
+    "pivots": "PIVOT",
+    "hint": "a hint",
+    "into": "SELECT … INTO",
+    "distinct": "DISTINCT",
+    "query": "a sub-query",
+    "columns": "a column list behind an alias",
+    "except_": "* EXCEPT",
+    "offset": "OFFSET",
+    "windows": "WINDOW",
+}
+_NODE_NAMES: Mapping[type[exp.Expr], str] = {
+    exp.Subquery: "a sub-query",
+    exp.Exists: "EXISTS",
+    exp.Window: "OVER (…)",
+    exp.Distinct: "DISTINCT",
+    exp.Join: "a join",
+    exp.Lambda: "a lambda",
+    exp.Kwarg: "a named argument",
+    exp.Placeholder: "a parameter",
+    exp.Parameter: "a parameter",
+    exp.SessionParameter: "a session variable",
+    exp.Dot: "access to a field",
+    exp.Bracket: "access to an element",
+    exp.Tuple: "a list of values outside of IN (…)",
+    exp.Collate: "COLLATE",
+    exp.Rollup: "ROLLUP",
+    exp.Cube: "CUBE",
+    exp.GroupingSets: "GROUPING SETS",
+    exp.WithinGroup: "WITHIN GROUP",
+    exp.Any: "ANY (…)",
+    exp.Interval: "an interval that is not added to or taken from a time",
+}
+
+
+def _refused_node(node: exp.Expr, place: Place | None) -> UnsupportedError | FunctionError:
+    if isinstance(node, exp.Func) and type(node) not in _NODE_NAMES:
+        name = node.sql_name()
+        reason = _REASON_OF.get(name)
+        return _refused_function(name, reason, place, ROW_FUNCTIONS | AGGREGATES)
+    what = _NODE_NAMES.get(type(node), f"{type(node).__name__.upper()}")
+    return UnsupportedError(f"{what} is not supported by this version", place=place)
+
+
+def _refused_function(
+    name: str, reason: str | None, place: Place | None, known: Iterable[str]
+) -> FunctionError:
+    guess = nearest(name, sorted(known), 0.75) if reason is None else None
+    if reason is None and name.startswith("AI_"):
+        reason = "it calls a model"
+    message = f"the function {name} is not allowed" + (f": {reason}" if reason else "")
+    return FunctionError(message, place=place, remedy=f"Did you mean {guess}?" if guess else None)
+
+
+def _check_anonymous(node: exp.Anonymous, place: Place | None) -> None:
+    name = node.name.upper()
+    if isinstance(node.parent, exp.Table):
+        if name not in TABLE_FUNCTIONS:
+            raise _refused_function(name, "in FROM stands a stream, or dead_letters('stream')", place, ())
+        return
+    if name not in ROW_FUNCTIONS:
+        raise _refused_function(name, _REASON_OF.get(name), place, ROW_FUNCTIONS | AGGREGATES)
+    if name in ("UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP") and not node.expressions:
+        raise _refused_function(f"{name}()", "without an argument it is the current time", place, ())
+
+
+def _check_type(node: exp.Expr, place: Place | None) -> None:
+    if node.this not in _SCALAR_TYPES or node.args.get("nested"):
+        raise UnsupportedError(
+            "values of a query are scalars: no arrays, maps, structs or intervals", place=place
+        )
+
+
+def _check_bitwise(node: exp.Expr, place: Place | None) -> None:
+    """Spark binds & over ^ over |, sqlglot binds them alike: unparenthesised mixes would be read two ways."""
+    for side in (node.this, node.expression):
+        if isinstance(side, _BITWISE) and type(side) is not type(node):
+            raise UnsupportedError("put parentheses around a mix of &, ^ and |", place=place)
+
+
+def _check_select(node: exp.Expr, place: Place | None) -> None:
+    if node.parent is not None:
+        raise UnsupportedError("a sub-query is not supported by this version", place=place)
+
+
+def _inside(*parents: type[exp.Expr]) -> Callable[[exp.Expr, Place | None], None]:
+    """The node is fine only directly under one of `parents`, or as the root of what is checked."""
+
+    def check(node: exp.Expr, place: Place | None) -> None:
+        if node.parent is not None and not isinstance(node.parent, parents):
+            raise _refused_node(node, place)
+
+    return check
+
+
+_SPECIAL: dict[type[exp.Expr], Callable[[exp.Expr, Place | None], None]] = {
+    exp.Select: _check_select,
+    **dict.fromkeys(_BITWISE, _check_bitwise),
+    exp.DataType: _check_type,
+    exp.Table: _inside(exp.From),
+    StreamTable: _inside(exp.From),
+    exp.Order: _inside(exp.Select),
+    exp.Limit: _inside(exp.Select),
+    exp.Star: _inside(exp.Select, exp.Count, exp.Column),
+    exp.Interval: _inside(exp.Add, exp.Sub),
+    exp.Var: _inside(exp.Interval, exp.IntervalSpan, exp.Extract, exp.Anonymous),
+}

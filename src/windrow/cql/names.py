@@ -1,0 +1,45 @@
+"""Names and strings as text that reads back to the same value."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot.dialects.spark import Spark
+
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BARE_OPTION = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
+
+_KEYWORDS = frozenset(
+    word.upper() for keyword in Spark.Tokenizer.KEYWORDS for word in keyword.split() if word.isalpha()
+) | frozenset(
+    "AS BY CREATE EMIT EXPIRE FROM IDLE INTERNAL INTO LATE NOW OFFSET ON OPTIONS ORIGIN PATTR PER PRIORITY "
+    "PUNCTUATE RANGE RANK RATTR RETAIN ROW ROWS SATTR SEQUENCE SINCE SLACK SLIDE TICK UNBOUNDED WATTR".split()
+)
+
+
+def quote_name(name: str) -> str:
+    """A name, back-quoted unless it is plain and no keyword."""
+    if _BARE.fullmatch(name) and name.upper() not in _KEYWORDS:
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_option(name: str) -> str:
+    """The name of an option, setting, source or sink: dotted lower-case words stand bare, keywords too."""
+    if _BARE_OPTION.fullmatch(name):
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_text(value: str) -> str:
+    """A string literal of Spark SQL. Control characters are escaped so that any tokenizer keeps them."""
+    return "'" + "".join(_ESCAPES.get(char, char) for char in value) + "'"
+
+
+_ESCAPES = {chr(code): f"\\{code:03o}" for code in [*range(32), 127]} | {
+    "\n": "\\n",
+    "\t": "\\t",
+    "\r": "\\r",
+    "\\": "\\\\",
+    "'": "\\'",
+}

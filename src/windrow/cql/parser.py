@@ -1,0 +1,325 @@
+"""Text to statements: `parse` for a script, `parse_one` for a single statement.
+
+Our own statements are read here word by word; a SELECT is cut out by its tokens and read by sqlglot.
+Whatever the text, the outcome is statements or a WindrowError with a place in the text as given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from windrow.cql.create_stream import option_name, parse_create_stream, parse_options
+from windrow.cql.dialect import CQL
+from windrow.cql.select_text import parse_select
+from windrow.cql.statements import (
+    CreateQuery,
+    CreateStream,
+    Describe,
+    Drop,
+    Emit,
+    Explain,
+    Select,
+    SetSetting,
+    Show,
+    Sink,
+    Statement,
+)
+from windrow.cql.tokens import Cursor, tokenize
+from windrow.cql.window_clause import Measure
+from windrow.cql.window_syntax import parse_time
+from windrow.errors import ParseError, UnsupportedError
+
+_LATER = {
+    "INSERT": "INSERT changes tables, which this version does not have",
+    "UPDATE": "UPDATE changes tables, which this version does not have",
+    "DELETE": "DELETE changes tables, which this version does not have",
+    "WITH": "WITH (common table expressions) is not supported",
+    "ISTREAM": "ISTREAM is not supported by this version",
+    "DSTREAM": "DSTREAM is not supported by this version",
+    "RSTREAM": "RSTREAM is not supported by this version",
+}
+_SHOWN = ("STREAMS", "QUERIES", "TABLES", "SETTINGS")
+_KINDS = ("STREAM", "QUERY", "TABLE")
+_MAX_PRIORITY = 1_000_000
+
+
+def parse(text: str) -> list[Statement]:
+    """The statements of a script, which are separated by `;`. Comments and empty statements are skipped."""
+    statements = []
+    chunk: list[Token] = []
+    for token in [*tokenize(text, CQL()), None]:
+        if token is not None and token.token_type != TokenType.SEMICOLON:
+            chunk.append(token)
+            continue
+        if chunk:
+            statements.append(_statement(Cursor(chunk, text)))
+        chunk = []
+    return statements
+
+
+def parse_one(text: str) -> Statement:
+    """The one statement of the text; a ParseError if it holds none, or more than one."""
+    statements = parse(text)
+    if len(statements) != 1:
+        found = "there is none" if not statements else f"there are {len(statements)}"
+        raise ParseError(f"expected one statement, but {found}")
+    return statements[0]
+
+
+def _statement(cursor: Cursor) -> Statement:
+    first = cursor.word()
+    read = _STATEMENTS.get(first)
+    if read is None:
+        if first in _LATER:
+            raise UnsupportedError(_LATER[first], place=cursor.place())
+        raise cursor.unexpected("a statement", _STATEMENTS)
+    statement = read(cursor)
+    if not cursor.at_end:
+        raise cursor.unexpected("the end of the statement")
+    return statement
+
+
+def _create(cursor: Cursor) -> CreateStream | CreateQuery:
+    cursor.expect("CREATE")
+    start = cursor.index
+    if cursor.take("STREAM"):
+        exists = _if_not_exists(cursor)
+        return parse_create_stream(cursor, _object_name(cursor, "a name for the stream"), exists)
+    if cursor.take("QUERY"):
+        exists = _if_not_exists(cursor)
+        return _create_query(cursor, exists)
+    if cursor.word() == "TABLE":
+        raise UnsupportedError(
+            "this version has no tables",
+            place=cursor.place(start - cursor.index),
+            remedy="Use CREATE STREAM.",
+        )
+    raise cursor.unexpected("STREAM or QUERY after CREATE", _KINDS)
+
+
+def _if_not_exists(cursor: Cursor) -> bool:
+    if not cursor.take("IF"):
+        return False
+    cursor.expect("NOT EXISTS", ["NOT", "EXISTS"])
+    return True
+
+
+def _object_name(cursor: Cursor, what: str) -> str:
+    """The name of a stream, query or table: one part, since the catalog has no schemas."""
+    name = cursor.name(what)
+    token = cursor.peek()
+    if token is not None and token.token_type == TokenType.DOT:
+        raise cursor.error(
+            "names of streams and queries have one part", remedy="Leave out what stands before the dot."
+        )
+    return name
+
+
+def _create_query(cursor: Cursor, if_not_exists: bool) -> CreateQuery:
+    name = _object_name(cursor, "a name for the query")
+    cursor.expect("AS")
+    body = _tail_start(cursor)
+    select = parse_select(cursor, until=body)
+    sink: Sink | None = None
+    emit: Emit | None = None
+    priority: int | None = None
+    expire: Measure | None = None
+    while not cursor.at_end:
+        start = cursor.index
+        if cursor.take("INTO"):
+            again = sink is not None
+            sink = Sink(
+                cursor.name("a sink such as console or parquet after INTO").lower(), parse_options(cursor)
+            )
+        elif cursor.take("EMIT"):
+            again = emit is not None
+            emit = _emit(cursor)
+        elif cursor.take("PRIORITY"):
+            again = priority is not None
+            priority = _priority(cursor)
+        elif cursor.take("EXPIRE"):
+            again = expire is not None
+            cursor.expect("AFTER")
+            expire = parse_time(cursor, "EXPIRE AFTER")
+        else:
+            raise cursor.unexpected(
+                "INTO, EMIT, PRIORITY, EXPIRE AFTER or the end of the statement",
+                ["INTO", "EMIT", "PRIORITY", "EXPIRE"],
+            )
+        if again:
+            keyword = cursor.word(start - cursor.index)
+            raise cursor.error(f"{keyword} is given twice", ahead=start - cursor.index)
+    return CreateQuery(name, select, sink, emit, priority, expire, if_not_exists)
+
+
+def _emit(cursor: Cursor) -> Emit:
+    if cursor.take("LATEST"):
+        return Emit.LATEST
+    if cursor.take("EVERY"):
+        cursor.expect("WINDOW")
+        return Emit.EVERY_WINDOW
+    raise cursor.unexpected("EVERY WINDOW or LATEST after EMIT", ["EVERY", "LATEST"])
+
+
+def _priority(cursor: Cursor) -> int:
+    sign = -1 if cursor.take_symbol(TokenType.DASH) else 1
+    token = cursor.peek()
+    if token is None or token.token_type != TokenType.NUMBER:
+        raise cursor.unexpected("an integer after PRIORITY")
+    if (
+        not (token.text.isascii() and token.text.isdigit())
+        or len(token.text) > 9
+        or int(token.text) > _MAX_PRIORITY
+    ):
+        raise cursor.error(f"PRIORITY is an integer from -{_MAX_PRIORITY} to {_MAX_PRIORITY}")
+    cursor.index += 1
+    return sign * int(token.text)
+
+
+def _tail_start(cursor: Cursor) -> int:
+    """Where INTO, EMIT, PRIORITY or EXPIRE ends the SELECT.
+
+    sqlglot would read them as aliases, and they stay usable as names: a tail keyword counts only outside
+    of parentheses, behind FROM, and with what must follow it.
+    """
+    depth, seen_from = 0, False
+    for index in range(cursor.index, len(cursor.tokens)):
+        kind = cursor.tokens[index].token_type
+        if kind in (TokenType.L_PAREN, TokenType.L_BRACKET):
+            depth += 1
+        elif kind in (TokenType.R_PAREN, TokenType.R_BRACKET):
+            depth -= 1
+        elif depth == 0:
+            seen_from = seen_from or kind == TokenType.FROM
+            if seen_from and _is_tail(Cursor(cursor.tokens, cursor.text, index)):
+                return index
+    return len(cursor.tokens)
+
+
+def _is_tail(cursor: Cursor) -> bool:
+    before, after = cursor.peek(-1), cursor.peek(1)
+    if after is None or (before is not None and before.token_type == TokenType.DOT):
+        return False
+    word, following = cursor.word(), cursor.word(1)
+    return (
+        (word == "INTO" and bool(following))
+        or (word == "EMIT" and following in ("EVERY", "LATEST"))
+        or (word == "PRIORITY" and _is_integer(cursor))
+        or (word == "EXPIRE" and following == "AFTER")
+    )
+
+
+def _is_integer(cursor: Cursor) -> bool:
+    """A number next; with a minus sign only behind a whole operand, where it cannot be `priority - 1`."""
+    first, second = cursor.peek(1), cursor.peek(2)
+    if first is not None and first.token_type == TokenType.NUMBER:
+        return True
+    before = cursor.peek(-1)
+    operand = before is not None and (bool(cursor.word(-1)) or before.token_type in _OPERAND_ENDS)
+    return (
+        operand
+        and first is not None
+        and first.token_type == TokenType.DASH
+        and second is not None
+        and second.token_type == TokenType.NUMBER
+        and cursor.word(-1) not in _BEFORE_OPERAND
+    )
+
+
+_OPERAND_ENDS = {
+    TokenType.R_PAREN,
+    TokenType.R_BRACKET,
+    TokenType.NUMBER,
+    TokenType.STRING,
+    TokenType.IDENTIFIER,
+}
+_BEFORE_OPERAND = {
+    *(
+        "AND OR NOT WHERE HAVING WHEN THEN ELSE BETWEEN LIKE RLIKE IN DIV ON CASE LIMIT DISTINCT SELECT".split()
+    ),
+    *("GROUP BY", "ORDER BY", "BY"),
+}
+
+
+def _select(cursor: Cursor) -> Select:
+    tail = _tail_start(cursor)
+    select = parse_select(cursor, until=tail)
+    if not cursor.at_end:
+        raise cursor.error(
+            f"{cursor.word()} is a clause of standing queries", remedy="Write CREATE QUERY name AS SELECT …"
+        )
+    return Select(select)
+
+
+def _explain(cursor: Cursor) -> Explain:
+    cursor.expect("EXPLAIN")
+    if cursor.take("QUERY"):
+        return Explain(name=_object_name(cursor, "the name of a query"))
+    if cursor.word() == "SELECT":
+        return Explain(_select(cursor))
+    start = cursor.index
+    if cursor.word() == "CREATE":
+        statement = _create(cursor)
+        if isinstance(statement, CreateQuery):
+            return Explain(statement)
+        raise cursor.error("EXPLAIN explains queries, not streams", ahead=start - cursor.index)
+    raise cursor.unexpected("SELECT, CREATE QUERY or QUERY after EXPLAIN", ["SELECT", "CREATE", "QUERY"])
+
+
+def _show(cursor: Cursor) -> Show:
+    cursor.expect("SHOW")
+    for what in _SHOWN:
+        if cursor.take(what):
+            return Show(what.lower())
+    raise cursor.unexpected(f"{', '.join(_SHOWN[:-1])} or {_SHOWN[-1]} after SHOW", _SHOWN)
+
+
+def _describe(cursor: Cursor) -> Describe:
+    cursor.index += 1
+    return Describe(_object_name(cursor, "the name of a stream or query"))
+
+
+def _drop(cursor: Cursor) -> Drop:
+    cursor.expect("DROP")
+    for kind in _KINDS:
+        if cursor.take(kind):
+            break
+    else:
+        raise cursor.unexpected("STREAM, QUERY or TABLE after DROP", _KINDS)
+    if_exists = False
+    if cursor.take("IF"):
+        cursor.expect("EXISTS")
+        if_exists = True
+    return Drop(kind.lower(), _object_name(cursor, f"the name of a {kind.lower()}"), if_exists)
+
+
+def _set(cursor: Cursor) -> SetSetting:
+    cursor.expect("SET")
+    name = option_name(cursor, "the name of a setting")
+    cursor.expect_symbol(TokenType.EQ, "=")
+    if cursor.at_end:
+        raise cursor.unexpected("a value")
+    if cursor.at_string() and cursor.peek(1) is None:
+        return SetSetting(name, cursor.string("a value"))
+    value, end = "", None
+    while (token := cursor.peek()) is not None:
+        if cursor.at_string():
+            raise cursor.unexpected("the end of the value; a value is one quoted string, or bare words")
+        value += (" " if end is not None and token.start > end else "") + cursor.source(token)
+        end = max(token.end + 1, end or 0)
+        cursor.index += 1
+    return SetSetting(name, value)
+
+
+_STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {
+    "CREATE": _create,
+    "SELECT": _select,
+    "EXPLAIN": _explain,
+    "SHOW": _show,
+    "DESCRIBE": _describe,
+    "DESC": _describe,
+    "DROP": _drop,
+    "SET": _set,
+}

@@ -1,0 +1,104 @@
+"""Statements to text. For every statement `parse_one(to_text(s)) == s`; the catalog keeps this text."""
+
+from __future__ import annotations
+
+from windrow.cql.names import quote_name, quote_option, quote_text
+from windrow.cql.select_text import expression_text
+from windrow.cql.statements import (
+    CreateQuery,
+    CreateStream,
+    Describe,
+    Drop,
+    Emit,
+    Explain,
+    Late,
+    Options,
+    Policy,
+    Punctuate,
+    Select,
+    SetSetting,
+    Show,
+    Statement,
+)
+from windrow.cql.window_syntax import measure_text
+
+
+def to_text(statement: Statement) -> str:
+    """The canonical text of a statement, without a semicolon."""
+    if isinstance(statement, CreateStream):
+        return _create_stream(statement)
+    if isinstance(statement, CreateQuery):
+        return _create_query(statement)
+    if isinstance(statement, Select):
+        return expression_text(statement.select)
+    if isinstance(statement, Explain):
+        if statement.statement is not None:
+            return "EXPLAIN " + to_text(statement.statement)
+        return f"EXPLAIN QUERY {quote_name(statement.name or '')}"
+    if isinstance(statement, Drop):
+        exists = "IF EXISTS " if statement.if_exists else ""
+        return f"DROP {statement.kind.upper()} {exists}{quote_name(statement.name)}"
+    if isinstance(statement, Show):
+        return f"SHOW {statement.what.upper()}"
+    if isinstance(statement, Describe):
+        return f"DESCRIBE {quote_name(statement.name)}"
+    if isinstance(statement, SetSetting):
+        return f"SET {quote_option(statement.name)} = {quote_text(statement.value)}"
+    raise TypeError(f"not a statement: {statement!r}")
+
+
+def _create_stream(stream: CreateStream) -> str:
+    exists = "IF NOT EXISTS " if stream.if_not_exists else ""
+    parts = [f"CREATE STREAM {exists}{quote_name(stream.name)}"]
+    if stream.columns:
+        parts.append(
+            f"({', '.join(f'{quote_name(column.name)} {column.type}' for column in stream.columns)})"
+        )
+    parts.append(f"FROM {quote_option(stream.source)}{_options(stream.options)}")
+    if stream.timestamp_by is not None:
+        parts.append(f"TIMESTAMP BY {quote_name(stream.timestamp_by)}")
+    if stream.sequence_by is not None:
+        parts.append(f"SEQUENCE BY {quote_name(stream.sequence_by)}")
+    if stream.tick is not None:
+        parts.append(f"TICK {measure_text(stream.tick)}")
+    parts += [_punctuate(clause) for clause in stream.punctuate]
+    if stream.late is not None:
+        late_for = f" FOR {measure_text(stream.late_for)}" if stream.late_for is not None else ""
+        parts.append(f"LATE {'DROP' if stream.late is Late.DROP else 'REVISE' + late_for}")
+    if stream.retain is not None:
+        parts.append(f"RETAIN {measure_text(stream.retain)}")
+    return " ".join(parts)
+
+
+def _punctuate(clause: Punctuate) -> str:
+    on = f" ON {quote_name(clause.column)}" if clause.column is not None else ""
+    if clause.policy is Policy.ORDERED:
+        return f"PUNCTUATE{on} ORDERED"
+    if clause.policy is Policy.BY_SOURCE:
+        return f"PUNCTUATE{on} BY SOURCE"
+    if clause.policy is Policy.SLACK and clause.slack is not None:
+        return f"PUNCTUATE{on} WITH SLACK {measure_text(clause.slack)}"
+    if clause.policy is Policy.PER_KEY and clause.key is not None:
+        idle = f" IDLE AFTER {measure_text(clause.idle_after)}" if clause.idle_after is not None else ""
+        return f"PUNCTUATE{on} PER {quote_name(clause.key)}{idle}"
+    raise ValueError(f"an incomplete PUNCTUATE clause: {clause}")
+
+
+def _create_query(query: CreateQuery) -> str:
+    exists = "IF NOT EXISTS " if query.if_not_exists else ""
+    parts = [f"CREATE QUERY {exists}{quote_name(query.name)} AS {expression_text(query.select)}"]
+    if query.sink is not None:
+        parts.append(f"INTO {quote_option(query.sink.kind)}{_options(query.sink.options)}")
+    if query.emit is not None:
+        parts.append("EMIT LATEST" if query.emit is Emit.LATEST else "EMIT EVERY WINDOW")
+    if query.priority is not None:
+        parts.append(f"PRIORITY {query.priority}")
+    if query.expire_after is not None:
+        parts.append(f"EXPIRE AFTER {measure_text(query.expire_after)}")
+    return " ".join(parts)
+
+
+def _options(options: Options) -> str:
+    if not options:
+        return ""
+    return f" OPTIONS ({', '.join(f'{quote_option(name)} {quote_text(value)}' for name, value in options)})"

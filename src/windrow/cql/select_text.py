@@ -1,0 +1,190 @@
+"""The SELECT inside a statement: tokens to a sqlglot tree and a tree to text, with sqlglot's errors as ours.
+
+A tree is accepted only if it prints to a text that reads back as the same tree. So what the catalog
+keeps as text is what the user wrote, and a corner where sqlglot would lose something is an error,
+never another query.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.errors import ParseError as SqlglotParseError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from windrow.cql.dialect import CQL
+from windrow.cql.tokens import Cursor, nearest, place_at, tokenize
+from windrow.errors import ParseError, Place, UnsupportedError, WindrowError
+
+MAX_NESTING = 40
+"""Parentheses within parentheses: sqlglot's parser is recursive, and so are Spark's and DuckDB's."""
+
+MAX_DEPTH = 400
+MAX_NODES = 50_000
+
+_KEYWORDS = (
+    "SELECT FROM WHERE HAVING LIMIT DISTINCT FILTER CASE WHEN THEN ELSE END BETWEEN LIKE EMIT PRIORITY "
+    "EXPIRE INTO GROUP ORDER BY AND OR NOT NULL RANGE SLIDE ROWS"
+).split()
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET)
+_MISSING = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]*\.(\w+)'>")
+
+
+def parse_select(cursor: Cursor, until: int) -> exp.Select:
+    """The SELECT from the cursor to the token `until`, where the cursor then stands."""
+    if cursor.word() != "SELECT":
+        raise cursor.unexpected("SELECT", ["SELECT"])
+    tokens = cursor.tokens[cursor.index : until]
+    _check_brackets(tokens, cursor.text)
+    place = place_at(cursor.text, tokens[0].start, tokens[0].end + 1)
+    try:
+        tree = _read(tokens, cursor.text)
+        _check_size(tree, place)
+        if tree != (again := _reread(tree)):
+            raise UnsupportedError(_difference(tree, again), place=place)
+    except RecursionError:
+        raise ParseError("the query is nested too deeply", place=place) from None
+    cursor.index = until
+    return tree
+
+
+def expression_text(node: exp.Expr) -> str:
+    """An expression or query as one line of text: Spark SQL, with window clauses where there are any."""
+    return node.sql(CQL, comments=False, unsupported_level=ErrorLevel.RAISE)
+
+
+def parse_expression(text: str) -> exp.Expr:
+    """A single expression, as tests, the oracle and tools need it."""
+    cursor = Cursor(tokenize("SELECT " + text, CQL()), "SELECT " + text)
+    select = parse_select(cursor, until=len(cursor.tokens))
+    if len(select.expressions) != 1 or {key for key, value in select.args.items() if value} != {
+        "expressions"
+    }:
+        raise ParseError(f"'{text}' is not one expression")
+    expression: exp.Expr = select.expressions[0]
+    return expression.pop()
+
+
+def _read(tokens: list[Token], text: str) -> exp.Select:
+    parser = CQL().parser(max_nodes=MAX_NODES)
+    try:
+        trees = parser.parse_into(exp.Select, tokens, text)
+    except WindrowError:
+        raise
+    except SqlglotParseError as error:
+        raise _translate(error, tokens, text) from None
+    except RecursionError:
+        raise
+    except Exception as error:  # sqlglot meets some malformed texts with a TypeError, a KeyError, …
+        place = _place(text, tokens[0])
+        raise ParseError(f"the query cannot be read ({type(error).__name__})", place=place) from None
+    tree = trees[0] if trees else None
+    if not isinstance(tree, exp.Select):
+        kind = type(tree).__name__.upper() if tree is not None else "this"
+        raise UnsupportedError(
+            f"{kind} is not supported; a query is one SELECT", place=_place(text, tokens[0])
+        )
+    if not tree.expressions:
+        raise ParseError("the select list is empty", place=_place(text, tokens[0]))
+    return tree
+
+
+def _reread(tree: exp.Select) -> exp.Select | None:
+    try:
+        text = expression_text(tree)
+        return _read(tokenize(text, CQL()), text)
+    except (WindrowError, SqlglotError, ValueError, TypeError, KeyError, AttributeError, IndexError):
+        return None
+
+
+def _difference(tree: exp.Select, again: exp.Select | None) -> str:
+    if again is not None:
+        for one, other in zip(tree.expressions, again.expressions, strict=False):
+            if one != other:
+                return f"'{one.sql(CQL, unsupported_level=ErrorLevel.IGNORE)}' cannot be kept as written"
+    return "the query holds something that cannot be kept as written"
+
+
+def _check_brackets(tokens: list[Token], text: str) -> None:
+    """Brackets match and do not nest too deep: checked first, since sqlglot accepts some that do not."""
+    opened: list[Token] = []
+    for token in tokens:
+        if token.token_type in _OPENING:
+            opened.append(token)
+            if len(opened) > MAX_NESTING:
+                raise ParseError(
+                    f"the query is nested too deeply: more than {MAX_NESTING} parentheses",
+                    place=_place(text, token),
+                )
+        elif token.token_type in _CLOSING:
+            if not opened or _OPENING.index(opened.pop().token_type) != _CLOSING.index(token.token_type):
+                raise ParseError(f"'{token.text}' closes nothing", place=_place(text, token))
+    if opened:
+        raise ParseError(f"'{opened[-1].text}' is not closed", place=_place(text, opened[-1]))
+
+
+def _check_size(tree: exp.Expr, place: Place) -> None:
+    """Bounds the depth, so that no later step (printing, planning, Spark, DuckDB) overflows a stack."""
+    depth, level = 0, [tree]
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ParseError(f"the query is nested too deeply: more than {MAX_DEPTH} levels", place=place)
+        level = [child for node in level for child in node.iter_expressions()]
+
+
+def _place(text: str, token: Token) -> Place:
+    return place_at(text, token.start, token.end + 1)
+
+
+def _translate(error: SqlglotParseError, tokens: list[Token], text: str) -> ParseError:
+    """sqlglot's error in our words, at the token it names."""
+    details = error.errors[0] if error.errors else {}
+    index = _error_index(details, tokens)
+    token = tokens[index] if index < len(tokens) else None
+    place = _place(text, token) if token else place_at(text, tokens[-1].end + 1)
+    description = str(details.get("description") or "")
+    missing = _MISSING.match(description)
+    source = text[token.start : token.end + 1] if token else ""
+    if token is not None and token.token_type == TokenType.L_BRACKET:
+        return ParseError(
+            "a window clause is not expected here",
+            place=place,
+            remedy="It stands right behind the stream's name, before AS: FROM packets [RANGE 10 MINUTES] AS p.",
+        )
+    if missing or token is None:
+        what = f"something is missing {f'near {source!r}' if source else 'at the end of the query'}"
+    elif description.startswith("Invalid expression / Unexpected token"):
+        what = f"did not expect '{source[:40]}' here"
+    else:
+        what = f"{_plain(description)} (near '{source[:40]}')"
+    return ParseError(what, place=place, remedy=_suggestion(tokens, index, text))
+
+
+def _error_index(details: dict[str, object], tokens: list[Token]) -> int:
+    """The token the error is at: sqlglot gives its line and column, and at the end those of the last."""
+    for index, token in enumerate(tokens):
+        if (token.line, token.col) == (details.get("line"), details.get("col")):
+            return index
+    return len(tokens)
+
+
+def _plain(description: str) -> str:
+    """Without the class and token representations that sqlglot puts into some messages."""
+    cut = re.split(r" but got <Token|<class| for <", description)[0]
+    return cut[:1].lower() + cut[1:200]
+
+
+def _suggestion(tokens: list[Token], index: int, text: str) -> str | None:
+    """A misspelt keyword is often read as an alias, so the error is one or two tokens further on."""
+    cursor = Cursor(tokens, text)
+    for candidate in (index, index - 1, index - 2):
+        if not 0 <= candidate < len(tokens):
+            continue
+        word = cursor.word(candidate)
+        if word and word not in _KEYWORDS and (guess := nearest(word, _KEYWORDS, 0.75)):
+            return f"Did you mean {guess}?"
+    return None

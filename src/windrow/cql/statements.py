@@ -1,0 +1,131 @@
+"""Statements as frozen nodes. A query's text stays a sqlglot tree: `select`, of the CQL dialect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from sqlglot import exp
+
+from windrow.cql.window_clause import Measure
+
+Options = tuple[tuple[str, str], ...]
+"""`OPTIONS (path '…', format 'json')`: names in lower case unless quoted, values as text, in order."""
+
+
+@dataclass(frozen=True)
+class ColumnDef:
+    """A column of a stream; `type` is Spark SQL's spelling, normalised (`BIGINT`, `DECIMAL(10,2)`)."""
+
+    name: str
+    type: str
+
+
+class Policy(Enum):
+    ORDERED = "ordered"
+    SLACK = "slack"
+    PER_KEY = "per key"
+    BY_SOURCE = "by source"
+
+
+@dataclass(frozen=True)
+class Punctuate:
+    """One PUNCTUATE clause; `column` None means the stream's TIMESTAMP BY column."""
+
+    policy: Policy
+    column: str | None = None
+    slack: Measure | None = None
+    key: str | None = None
+    idle_after: Measure | None = None
+
+
+class Late(Enum):
+    DROP = "drop"
+    REVISE = "revise"
+
+
+@dataclass(frozen=True)
+class CreateStream:
+    name: str
+    columns: tuple[ColumnDef, ...]
+    source: str
+    options: Options = ()
+    timestamp_by: str | None = None
+    sequence_by: str | None = None
+    tick: Measure | None = None
+    punctuate: tuple[Punctuate, ...] = ()
+    late: Late | None = None
+    late_for: Measure | None = None
+    retain: Measure | None = None
+    if_not_exists: bool = False
+
+
+class Emit(Enum):
+    EVERY_WINDOW = "every window"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True)
+class Sink:
+    """`INTO parquet OPTIONS (path '…')`."""
+
+    kind: str
+    options: Options = ()
+
+
+@dataclass(frozen=True)
+class CreateQuery:
+    name: str
+    select: exp.Expression
+    sink: Sink | None = None
+    emit: Emit | None = None
+    priority: int | None = None
+    expire_after: Measure | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class Select:
+    """A snapshot query."""
+
+    select: exp.Expression
+
+
+@dataclass(frozen=True)
+class Drop:
+    """DROP STREAM | QUERY | TABLE name."""
+
+    kind: str
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class Show:
+    """SHOW STREAMS | QUERIES | TABLES | SETTINGS."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Describe:
+    """DESCRIBE name: a stream's columns and clauses, or a query's output columns."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Explain:
+    """EXPLAIN <CREATE QUERY … | SELECT …> or EXPLAIN QUERY name."""
+
+    statement: CreateQuery | Select | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class SetSetting:
+    name: str
+    value: str
+
+
+Statement = CreateStream | CreateQuery | Select | Drop | Show | Describe | Explain | SetSetting

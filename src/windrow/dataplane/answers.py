@@ -1,0 +1,130 @@
+"""Answers as Arrow tables: the select list, HAVING, ORDER BY and LIMIT of every due window at once.
+
+A plain select list needs nothing more than the columns; anything else is one DuckDB statement in the
+driver over all the windows of a tick batch, never a Spark job (DESIGN 10).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow.cql.final_sql import to_duckdb
+from windrow.plan.nodes import Finalise, Output, internal_columns
+from windrow.synopses import Looked
+from windrow.synopses.groups import Groups
+from windrow.synopses.results import result_of
+from windrow.types import SqlType
+from windrow.windows import Points
+
+WINDOW_COLUMNS = ("window_start", "window_end", "is_revision")
+
+
+class Finisher:
+    """Turns looked-up states into answer rows; holds one DuckDB connection."""
+
+    def __init__(self) -> None:
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "threads": 1,
+            "memory_limit": "512MB",
+            "enable_external_access": False,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        self._duckdb = duckdb.connect(":memory:", config=config)
+        self._lock = threading.Lock()
+        self._texts: dict[int, tuple[Finalise, str]] = {}
+
+    def finish(self, plan: Finalise, looked: Looked, starts: Points, ends: Points, groups: Groups) -> pa.Table:
+        """The answers of one query: window_start, window_end, is_revision, then the select list."""
+        aggregate = plan.input
+        columns = dict(zip((f"k{i}" for i in range(len(aggregate.keys))), groups.key_columns(looked.groups), strict=True))
+        columns |= {f"a{i}": result_of(call, looked.states) for i, call in enumerate(aggregate.aggregates)}
+        window = looked.window
+        if plan.is_plain:
+            outputs = [columns[o.expression.name] for o in plan.outputs]
+        else:
+            window, outputs = self._evaluate(plan, window, columns)
+        kind = plan.scan.attribute.type
+        head = [_points(starts[window], kind), _points(ends[window], kind), _falses(window.size)]
+        return pa.Table.from_arrays(head + outputs, [*WINDOW_COLUMNS, *(o.name for o in plan.outputs)])
+
+    def _evaluate(self, plan: Finalise, window: Points, columns: dict[str, pa.Array]) -> tuple[Points, list[pa.Array]]:
+        table = pa.table({"w": window, **{name: _naive(column) for name, column in columns.items()}})
+        with self._lock:
+            cached = self._texts.get(id(plan))
+            if cached is None or cached[0] is not plan:
+                cached = self._texts[id(plan)] = (plan, finish_sql(plan))
+            self._duckdb.register("looked", table)
+            try:
+                done = self._duckdb.sql(cached[1]).to_arrow_table()
+            finally:
+                self._duckdb.unregister("looked")
+        outputs = [_typed(done.column(f"o{i}").combine_chunks(), o.type) for i, o in enumerate(plan.outputs)]
+        return np.asarray(done.column("w").combine_chunks().to_numpy(zero_copy_only=False)), outputs
+
+
+def finish_sql(plan: Finalise) -> str:
+    """The DuckDB statement over table `looked` (w, k0…, a0…)."""
+    types = dict(internal_columns(plan.input))
+    outputs = [f"{to_duckdb(o.expression, types)} AS o{i}" for i, o in enumerate(plan.outputs)]
+    where = f" WHERE {to_duckdb(plan.having, types)}" if plan.having is not None else ""
+    sort_columns = [f"{to_duckdb(o.expression, types)} AS s{i}" for i, o in enumerate(plan.order)]
+    sorts = [
+        f"s{i} {'DESC' if o.descending else 'ASC'} NULLS {'FIRST' if o.nulls_first else 'LAST'}"
+        for i, o in enumerate(plan.order)
+    ]
+    # Ties are broken by all remaining columns (DESIGN 5).
+    ties = [f"o{i} ASC NULLS FIRST" for i in range(len(plan.outputs))]
+    inner = f"SELECT w, {', '.join(outputs + sort_columns)} FROM looked{where}"
+    if not plan.order and plan.limit is None:
+        return f"SELECT * FROM ({inner}) ORDER BY w"
+    by = ", ".join(sorts + ties)
+    if plan.limit is None:
+        return f"SELECT * FROM ({inner}) ORDER BY w, {by}"
+    numbered = f"SELECT *, row_number() OVER (PARTITION BY w ORDER BY {by}) AS place FROM ({inner})"
+    return f"SELECT * FROM ({numbered}) WHERE place <= {plan.limit} ORDER BY w, place"
+
+
+def answer_schema(outputs: Sequence[Output], kind: SqlType) -> pa.Schema:
+    """The columns of a query's answers, strings plain."""
+    head = [pa.field("window_start", kind.arrow), pa.field("window_end", kind.arrow), pa.field("is_revision", pa.bool_())]
+    return pa.schema(head + [pa.field(o.name, o.type.arrow) for o in outputs])
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """The table with dictionary-encoded keys decoded."""
+    columns = []
+    for column in table.columns:
+        columns.append(column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column)
+    return pa.Table.from_arrays(columns, table.column_names)
+
+
+def _points(points: Points, kind: SqlType) -> pa.Array:
+    column = pa.array(points)
+    return column.view(kind.arrow) if kind.is_timestamp else column.cast(kind.arrow, safe=False)
+
+
+def _falses(count: int) -> pa.Array:
+    return pa.Array.from_buffers(pa.bool_(), count, [None, pa.py_buffer(bytes((count + 7) // 8))])
+
+
+def _naive(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type) and column.type.tz:
+        return column.cast(pa.timestamp("us"))
+    return column
+
+
+def _typed(column: pa.Array, kind: SqlType) -> pa.Array:
+    if kind.name == "VOID":
+        return pa.nulls(len(column))
+    if column.type == kind.arrow:
+        return column
+    return pc.cast(column, kind.arrow, safe=False)
+
+

@@ -1,0 +1,12 @@
+"""Blocks: immutable Arrow files that hold the rows of one partition of state."""
+
+from windrow.dataplane.blocks.store import (
+    BlockRef,
+    BlockRow,
+    BlockStore,
+    BlockWriter,
+    read_block,
+    read_block_part,
+)
+
+__all__ = ["BlockRef", "BlockRow", "BlockStore", "BlockWriter", "read_block", "read_block_part"]

@@ -1,0 +1,336 @@
+"""The block store: immutable Arrow files, named and counted by the catalog.
+
+A block is written and synced first, under a name that no one else uses; then a catalog transaction names
+it. A file that no transaction has named is nobody's: a crash, a failed task or its retry leaves some, and
+`sweep` at the next start deletes them. A file is deleted only after the transaction that drops it is
+committed. So at any moment every block that the catalog names is whole on the disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from windrow.catalog.store import Catalog
+from windrow.errors import StateError
+
+_LOG = logging.getLogger(__name__)
+
+_ALIGNMENT_BYTES = 64
+"""Parts of a container start here, so that their mapped buffers are as aligned as Arrow likes them."""
+
+_OURS = re.compile(r"^(blk-[0-9a-f]{32}\.arrow|\.blk-[0-9a-f]{32}\.arrow\.tmp)$")
+
+_COLUMNS = "id, path, owner, lo, hi, rows, bytes, refs"
+
+
+@dataclass(frozen=True)
+class BlockRef:
+    """A written file that may be named: `path` is relative to the store's root, with forward slashes."""
+
+    path: str
+    owner: str
+    rows: int
+    bytes: int
+
+    def __post_init__(self) -> None:
+        _check_owner(self.owner)
+        if PurePosixPath(self.path).parent != PurePosixPath(self.owner):
+            raise ValueError(f"the block {self.path} is not in the directory of its owner {self.owner}")
+        if self.rows < 0 or self.bytes < 0:
+            raise ValueError("a block has neither negative rows nor negative bytes")
+
+
+@dataclass(frozen=True)
+class BlockRow:
+    """A named block, as the catalog has it. `lo` and `hi` are its owner's: panes, ticks, or nothing."""
+
+    id: int
+    path: str
+    owner: str
+    lo: int | None
+    hi: int | None
+    rows: int
+    bytes: int
+    refs: int
+
+
+class BlockWriter:
+    """Writes blocks below a root and needs no catalog, so a Spark task can have one.
+
+    Names are random, hence unique across threads, processes and attempts. When a method returns, the
+    file and its name are on the disk; when it raises, nothing of it is left.
+    """
+
+    def __init__(self, root: Path):
+        self.root = Path(root)
+        self._lock = threading.Lock()
+        self._synced: set[Path] = set()
+
+    def write(self, owner: str, table: pa.Table, *, compress: bool = False) -> BlockRef:
+        """One table as one file in the Arrow file format; lz4 if `compress`, else mapped without a copy."""
+        options = pa.ipc.IpcWriteOptions(compression=_codec(compress), unify_dictionaries=True)
+
+        def fill(file: BinaryIO) -> None:
+            with pa.ipc.new_file(file, table.schema, options=options) as writer:
+                writer.write_table(table)
+
+        return self._write(owner, table.num_rows, fill)
+
+    def write_many(
+        self, owner: str, tables: Sequence[pa.Table], *, compress: bool = False
+    ) -> tuple[BlockRef, list[tuple[int, int]]]:
+        """Several tables, of any schemas, as one file: Arrow streams one after another.
+
+        Gives (offset, length) of each, for `read_part`. One file means one sync: what a tick batch writes
+        for a hundred queries costs as much as for one.
+        """
+        options = pa.ipc.IpcWriteOptions(compression=_codec(compress))
+        parts: list[tuple[int, int]] = []
+
+        def fill(file: BinaryIO) -> None:
+            for table in tables:
+                file.write(bytes(-file.tell() % _ALIGNMENT_BYTES))
+                offset = file.tell()
+                with pa.ipc.new_stream(file, table.schema, options=options) as writer:
+                    writer.write_table(table)
+                parts.append((offset, file.tell() - offset))
+
+        ref = self._write(owner, sum(table.num_rows for table in tables), fill)
+        return ref, parts
+
+    def _write(self, owner: str, rows: int, fill: Callable[[BinaryIO], None]) -> BlockRef:
+        _check_owner(owner)
+        directory = self.root / owner
+        name = f"blk-{uuid.uuid4().hex}.arrow"
+        final, temporary = directory / name, directory / f".{name}.tmp"
+        try:
+            with _disk_trouble(final):
+                self._make(directory)
+                with open(temporary, "xb") as file:
+                    fill(file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    size = file.tell()
+                os.rename(temporary, final)
+                _sync_directory(directory)
+        except BaseException:
+            _remove(temporary)
+            _remove(final)
+            raise
+        return BlockRef(f"{owner}/{name}", owner, rows, size)
+
+    def _make(self, directory: Path) -> None:
+        """Make the directory durable: it and all above it up to the root are synced into their parents.
+
+        Once per process, whether it was there or not: one that a killed process made may not be synced.
+        """
+        with self._lock:
+            if directory in self._synced and directory.is_dir():
+                return
+            directory.mkdir(parents=True, exist_ok=True)
+            level = directory
+            while level != self.root.parent:
+                _sync_directory(level.parent)
+                level = level.parent
+            self._synced.add(directory)
+
+
+class BlockStore:
+    """The blocks below one root, with the catalog that names them.
+
+    `add`, `retain` and `release` belong inside a transaction of the catalog: they are undone with it.
+    """
+
+    def __init__(self, root: Path, catalog: Catalog):
+        self.root = Path(root)
+        self._catalog = catalog
+        self._writer = BlockWriter(self.root)
+        with _disk_trouble(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+
+    def write(self, owner: str, table: pa.Table, *, compress: bool = False) -> BlockRef:
+        """Write one table durably; it is nobody's until `add` names it. An owner is a path: `synopses/3`."""
+        return self._writer.write(owner, table, compress=compress)
+
+    def write_many(
+        self, owner: str, tables: Sequence[pa.Table], *, compress: bool = False
+    ) -> tuple[BlockRef, list[tuple[int, int]]]:
+        """Write several tables into one file; gives it and each table's (offset, length)."""
+        return self._writer.write_many(owner, tables, compress=compress)
+
+    def read(self, path: str) -> pa.Table:
+        """The table of a block that `write` wrote, memory-mapped."""
+        return read_block(self.root / path)
+
+    def read_part(self, path: str, offset: int, length: int) -> pa.Table:
+        """One table of a block that `write_many` wrote, memory-mapped."""
+        return read_block_part(self.root / path, offset, length)
+
+    def add(self, ref: BlockRef, lo: int | None = None, hi: int | None = None, refs: int = 1) -> int:
+        """Name a written block in this transaction, with `refs` users; gives its id.
+
+        A file that is gone or of another size is refused: the catalog never names what is not there.
+        """
+        if refs < 1:
+            raise ValueError("a block that nobody uses is not named")
+        file = self.root / ref.path
+        with _disk_trouble(file):
+            size = file.stat().st_size
+        if size != ref.bytes:
+            raise _damaged(file, f"it has {size} bytes, {ref.bytes} were written")
+        cursor = self._catalog.execute(
+            "INSERT INTO blocks (path, owner, lo, hi, rows, bytes, refs) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (ref.path, ref.owner, lo, hi, ref.rows, ref.bytes, refs),
+        )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def retain(self, block_id: int, count: int = 1) -> None:
+        """Count `count` more users of the block."""
+        if count < 1:
+            raise ValueError("retain counts up")
+        updated = self._catalog.execute("UPDATE blocks SET refs = refs + ? WHERE id = ?", (count, block_id))
+        if updated.rowcount == 0:
+            raise _unknown(block_id)
+
+    def release(self, block_id: int, count: int = 1) -> None:
+        """Count `count` users less; a block without users is dropped, its file after the commit."""
+        if count < 1:
+            raise ValueError("release counts down")
+        found = self._catalog.execute("SELECT path, refs FROM blocks WHERE id = ?", (block_id,)).fetchone()
+        if found is None:
+            raise _unknown(block_id)
+        if found["refs"] < count:
+            message = f"block {block_id} has {found['refs']} users, {count} cannot leave it"
+            raise StateError(message, remedy=_REPORT)
+        if found["refs"] > count:
+            self._catalog.execute("UPDATE blocks SET refs = refs - ? WHERE id = ?", (count, block_id))
+            return
+        self._catalog.execute("DELETE FROM blocks WHERE id = ?", (block_id,))
+        file = self.root / found["path"]
+        self._catalog.on_commit(lambda: _remove(file))
+
+    def named(self, owner: str | None = None) -> list[BlockRow]:
+        """The named blocks, of one owner or of all, in the order in which they were added."""
+        if owner is None:
+            found = self._catalog.rows(f"SELECT {_COLUMNS} FROM blocks ORDER BY id")
+        else:
+            found = self._catalog.rows(f"SELECT {_COLUMNS} FROM blocks WHERE owner = ? ORDER BY id", (owner,))
+        return [BlockRow(*row) for row in found]
+
+    def sweep(self) -> int:
+        """Delete the files of this store that no row names; gives their number.
+
+        To be called at start, before anything is written: a block written and not yet added would go too.
+        Only names that `write` gives are touched, whatever else lies below the root; links are not followed.
+        """
+        named = {row["path"] for row in self._catalog.rows("SELECT path FROM blocks")}
+        swept = 0
+        with _disk_trouble(self.root):
+            for directory, _, files in os.walk(self.root):
+                for name in filter(_OURS.match, files):
+                    file = Path(directory, name)
+                    if file.relative_to(self.root).as_posix() not in named:
+                        file.unlink()
+                        swept += 1
+        return swept
+
+
+def read_block(file: Path) -> pa.Table:
+    """The table in a block file. Its buffers are the mapped file, and outlive the file's deletion."""
+    with _readable(file):
+        return pa.ipc.open_file(pa.memory_map(os.fspath(file))).read_all()
+
+
+def read_block_part(file: Path, offset: int, length: int) -> pa.Table:
+    """One table of a container. The length is checked first: Arrow takes a stream cut between two batches
+    for a shorter one."""
+    with _readable(file):
+        mapped = pa.memory_map(os.fspath(file))
+        if not 0 <= offset <= offset + length <= mapped.size():
+            raise _damaged(file, f"it has {mapped.size()} bytes, a part is at {offset} to {offset + length}")
+        mapped.seek(offset)
+        return pa.ipc.open_stream(mapped.read_buffer(length)).read_all()
+
+
+_REPORT = "The state directory is inconsistent: restore it from a copy, and report this as a bug."
+
+
+def _codec(compress: bool) -> str | None:
+    return "lz4" if compress else None
+
+
+def _check_owner(owner: str) -> None:
+    """An owner is a relative path without tricks: it can neither leave the root nor hide in it."""
+    parts = owner.split("/")
+    if any(not part or part.startswith(".") or "\0" in part or "\\" in part for part in parts):
+        raise ValueError(f"'{owner}' does not name an owner of blocks")
+
+
+def _unknown(block_id: int) -> StateError:
+    return StateError(f"the catalog names no block {block_id}", remedy=_REPORT)
+
+
+def _damaged(file: Path, what: str) -> StateError:
+    return StateError(
+        f"the block {file} is damaged: {what}",
+        remedy="Check the disk; restore the state directory from a copy, or start with a new one.",
+    )
+
+
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise StateError(
+            f"the block {file} is missing",
+            remedy="Restore the state directory from a copy, or start with a new one.",
+        ) from error
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(file, str(error)) from error
+
+
+@contextmanager
+def _disk_trouble(file: Path) -> Iterator[None]:
+    """The file system's refusals in our words."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StateError(
+                f"there is no space left to write {file}",
+                remedy="Free space on the file system of the state directory, then start again.",
+            ) from error
+        raise StateError(
+            f"{file} cannot be used: {error.strerror or error}",
+            remedy="Check that the disk works and that this user may write the state directory.",
+        ) from error
+
+
+def _remove(file: Path) -> None:
+    """Delete, if it is there. One that cannot be deleted is left to the next sweep."""
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        _LOG.warning("the block %s is left to the next start: %s", file, error)
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

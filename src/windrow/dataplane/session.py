@@ -1,0 +1,152 @@
+"""The Spark session: made for Windrow, or the user's own, checked (DESIGN 1.1, 10).
+
+What Windrow relies on: UTC, ANSI mode off, Arrow transfer, a bounded result size and a bounded history of
+finished jobs. A user's session is never changed: it is refused with the remedy where it cannot serve.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
+
+from windrow.cql.names import quote_name
+from windrow.errors import BindError, SessionError
+from windrow.settings import Settings
+from windrow.types import SqlType
+
+_REQUIRED = {
+    "spark.sql.session.timeZone": ("UTC", "Windows are computed in UTC."),
+    "spark.sql.ansi.enabled": ("false", "A bad cast or a division by zero is NULL in its row, not a failed job."),
+}
+_CHOSEN = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.sql.streaming.ui.retainedQueries": "1",
+    "spark.sql.streaming.ui.retainedProgressUpdates": "2",
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.driver.maxResultSize": "1g",
+    "spark.scheduler.mode": "FAIR",
+    "spark.cleaner.periodicGC.interval": "5min",
+}
+
+_owned: dict[int, int] = {}
+_guard = threading.Lock()
+
+
+def open_session(spark: Any | None, master: str | None, settings: Settings) -> SparkSession:
+    """A session that can serve: the given one, checked; else one of our own, shared within the process."""
+    if spark is not None:
+        if master is not None:
+            raise SessionError("give either a session or a master", remedy="Leave out master=.")
+        check_session(spark)
+        return spark  # type: ignore[no-any-return]
+    with _guard:
+        active = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # type: ignore[attr-defined]
+        if active is not None and id(active) not in _owned:
+            raise SessionError(
+                "this process already has a Spark session of its own, whose settings Windrow must not change",
+                remedy="Pass it: windrow.open(…, spark=session).",
+            )
+        session = active or _create(master, settings)
+        _owned[id(session)] = _owned.get(id(session), 0) + 1
+        return session
+
+
+def close_session(spark: SparkSession) -> None:
+    """Stop a session of ours when its last user has closed; a user's own session is left alone."""
+    with _guard:
+        if id(spark) not in _owned:
+            return
+        _owned[id(spark)] -= 1
+        if _owned[id(spark)] == 0:
+            del _owned[id(spark)]
+            spark.stop()
+
+
+def _create(master: str | None, settings: Settings) -> SparkSession:
+    builder = SparkSession.builder.appName("windrow").master(master or "local[*]")
+    for name, value in {**_CHOSEN, **{n: v for n, (v, _) in _REQUIRED.items()}}.items():
+        builder = builder.config(name, value)
+    megabytes = max(512, settings.integer("driver_memory") >> 20)
+    builder = builder.config("spark.driver.memory", f"{megabytes}m")
+    builder = builder.config("spark.log.level", "ERROR")
+    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise SessionError(
+            f"Spark did not start: {_first_line(error)}",
+            remedy="Check that Java 17 or newer is installed (java -version) and that the master is reachable.",
+        ) from error
+    session.conf.set("spark.sql.shuffle.partitions", session.sparkContext.defaultParallelism)
+    return session
+
+
+def check_session(spark: Any) -> None:
+    """Refuse a session that would change answers."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise SessionError("Spark Connect sessions have no foreachBatch in this process", remedy="Use a classic session.")
+    for name, (wanted, why) in _REQUIRED.items():
+        found = str(spark.conf.get(name))
+        if found.lower() != wanted.lower():
+            raise SessionError(
+                f"the Spark session has {name} = {found}, and Windrow needs {wanted}. {why}",
+                remedy=f'Create it with .config("{name}", "{wanted}").',
+            )
+
+
+def jvm_pid(spark: SparkSession) -> int:
+    """The process id of the session's JVM, for the lock on the state directory."""
+    return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+
+
+def cores(spark: SparkSession) -> int:
+    return int(spark.sparkContext.defaultParallelism)
+
+
+class Analyser:
+    """Spark's own types of expressions, memoised."""
+
+    def __init__(self, spark: SparkSession):
+        self._spark = spark
+        self._types = lru_cache(maxsize=10_000)(self._analyse)
+
+    def __call__(self, columns: Sequence[tuple[str, SqlType]], expressions: Sequence[str]) -> list[SqlType]:
+        return list(self._types(tuple(columns), tuple(expressions)))
+
+    def _analyse(self, columns: tuple[tuple[str, SqlType], ...], expressions: tuple[str, ...]) -> tuple[SqlType, ...]:
+        named = [f"CAST(NULL AS {kind.name}) AS {quote_name(name)}" for name, kind in columns if kind.name != "VOID"]
+        named += [f"NULL AS {quote_name(name)}" for name, kind in columns if kind.name == "VOID"]
+        try:
+            schema = self._spark.range(0).selectExpr(*named).selectExpr(*[f"({e}) AS `c{i}`" for i, e in enumerate(expressions)]).schema
+        except (AnalysisException, ParseException) as error:
+            raise BindError(_first_line(error), remedy="Spark SQL refuses this expression.") from None
+        return tuple(_sql_type(field.dataType) for field in schema.fields)
+
+
+def _sql_type(data_type: Any) -> SqlType:
+    name = str(data_type.simpleString()).upper()
+    try:
+        return SqlType(name)
+    except ValueError:
+        raise BindError(f"an expression of type {name} cannot be used here", remedy="Use a scalar type.") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

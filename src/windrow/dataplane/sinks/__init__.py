@@ -1,0 +1,6 @@
+"""Sinks: where answers go, one per file."""
+
+from windrow.dataplane.sinks.base import AnswerBatch, Sink, StagingSink
+from windrow.dataplane.sinks.registry import open_sink
+
+__all__ = ["AnswerBatch", "Sink", "StagingSink", "open_sink"]

@@ -1,0 +1,30 @@
+"""The console: each window's answer as a small table on standard output."""
+
+from __future__ import annotations
+
+import sys
+
+import pyarrow as pa
+
+from windrow.dataplane.answers import plain
+from windrow.dataplane.sinks.base import AnswerBatch
+
+ROWS_SHOWN = 20
+
+
+class ConsoleSink:
+    """At least once: a line may be printed again after a crash."""
+
+    def write(self, batch: AnswerBatch) -> None:
+        table = plain(batch.table)
+        rows = table.slice(max(0, table.num_rows - ROWS_SHOWN)).to_pylist()
+        out = [f"-- {batch.query}" + (f" (last {ROWS_SHOWN} of {table.num_rows} rows)" if table.num_rows > ROWS_SHOWN else "")]
+        out += [_line(row, table.schema) for row in rows]
+        sys.stdout.write("\n".join(out) + "\n")
+        sys.stdout.flush()
+
+
+def _line(row: dict[str, object], schema: pa.Schema) -> str:
+    start, end = row.pop("window_start"), row.pop("window_end")
+    row.pop("is_revision")
+    return f"[{start} .. {end})  " + "  ".join(f"{name}={value}" for name, value in row.items())

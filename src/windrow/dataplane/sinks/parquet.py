@@ -1,0 +1,41 @@
+"""Parquet: a directory with one file per tick batch that had answers. Exactly once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from windrow.dataplane.answers import plain
+from windrow.dataplane.sinks.base import AnswerBatch
+from windrow.dataplane.sinks.files import reporting, sync
+
+
+class ParquetSink:
+    """Stages `.windrow-<query>-<seq>.staged`, publishes it as `<query>-<seq>.parquet` by a rename."""
+
+    def __init__(self, query: str, file_name: str, directory: str):
+        self._query = query
+        self._name = file_name
+        self._directory = Path(directory)
+
+    def stage(self, batch: AnswerBatch, seq: int) -> str:
+        name = f"{self._name}-{seq:012d}"
+        staged = self._directory / f".windrow-{name}.staged"
+        with reporting(self._query, self._directory):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            pq.write_table(plain(batch.table), staged)
+            sync(staged)
+        return name
+
+    def publish(self, entry: str) -> None:
+        staged = self._directory / f".windrow-{entry}.staged"
+        with reporting(self._query, self._directory):
+            if staged.exists():
+                os.replace(staged, self._directory / f"{entry}.parquet")
+                sync(self._directory)
+
+    def sweep(self) -> None:
+        for leftover in self._directory.glob(f".windrow-{self._name}-*.staged"):
+            leftover.unlink(missing_ok=True)

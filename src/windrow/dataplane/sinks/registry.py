@@ -1,0 +1,34 @@
+"""The sinks that `INTO` names."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from windrow.cql.statements import Sink as SinkClause
+from windrow.dataplane.sinks.base import Sink, StagingSink
+from windrow.dataplane.sinks.console import ConsoleSink
+from windrow.dataplane.sinks.jsonl import JsonLinesSink
+from windrow.dataplane.sinks.parquet import ParquetSink
+from windrow.errors import BindError
+
+KINDS = ("console", "jsonl", "parquet")
+
+
+def open_sink(query: str, clause: SinkClause) -> Sink | StagingSink:
+    """The sink of a query, its options checked."""
+    kind, options = clause.kind.lower(), dict(clause.options)
+    if kind not in KINDS:
+        near = difflib.get_close_matches(kind, KINDS, n=1)
+        hint = f"Did you mean '{near[0]}'? " if near else ""
+        raise BindError(f"there is no sink '{clause.kind}'", remedy=f"{hint}Sinks: {', '.join(KINDS)}.")
+    allowed = set() if kind == "console" else {"path"}
+    unknown = sorted(set(options) - allowed)
+    if unknown:
+        raise BindError(f"the sink {kind} has no option '{unknown[0]}'", remedy=f"It takes {', '.join(allowed) or 'none'}.")
+    if kind == "console":
+        return ConsoleSink()
+    if not options.get("path"):
+        raise BindError(f"the sink {kind} needs a path", remedy=f"INTO {kind} OPTIONS (path '…').")
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", query)
+    return (ParquetSink if kind == "parquet" else JsonLinesSink)(query, name, options["path"])

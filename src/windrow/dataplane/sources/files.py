@@ -1,0 +1,64 @@
+"""Files: JSON, CSV or Parquet in a directory, read as they appear by Spark's file source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from windrow.catalog.definitions import StreamDef
+from windrow.cql.names import quote_name
+from windrow.dataplane.ingest import BAD
+from windrow.errors import SourceError
+from windrow.settings import Settings
+
+FORMATS = ("json", "csv", "parquet")
+_TEXT = ("json", "csv")
+_OWN = ("path", "format")
+_LIMITS = ("maxfilespertrigger", "maxbytespertrigger")
+_FIXED = ("mode", "columnnameofcorruptrecord")
+
+
+def is_columnar(stream: StreamDef) -> bool:
+    return dict(stream.statement.options).get("format", "").lower() == "parquet"
+
+
+def check(stream: StreamDef) -> None:
+    options = dict(stream.statement.options)
+    if not options.get("path"):
+        raise SourceError("a files source needs a path", remedy="FROM files OPTIONS (path '…', format 'json').")
+    if options.get("format", "").lower() not in FORMATS:
+        raise SourceError(
+            f"format '{options.get('format', '')}' is not one that files come in", remedy=f"One of {', '.join(FORMATS)}."
+        )
+    for name in options:
+        if name.lower() in _FIXED:
+            raise SourceError(f"the option '{name}' is Windrow's own: malformed records go to dead letters")
+
+
+def schema_text(stream: StreamDef, bad: bool) -> str:
+    columns = [f"{quote_name(name)} {kind.name}" for name, kind in stream.columns]
+    return ", ".join(columns + ([f"{BAD} STRING"] if bad else []))
+
+
+def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool_dir: Path) -> DataFrame:
+    options = dict(stream.statement.options)
+    kind, path = options["format"].lower(), options["path"]
+    if "://" not in path and not any(c in path for c in "*?[{") and not Path(path).exists():
+        raise SourceError(
+            f"stream '{stream.name}' reads {path}, which does not exist", remedy="Create the directory, or mend the path."
+        )
+    if "://" not in path and Path(path).is_file():
+        raise SourceError(
+            f"stream '{stream.name}' reads {path}, which is a file", remedy="Name the directory that holds it."
+        )
+    text = kind in _TEXT
+    reader = spark.readStream.schema(schema_text(stream, text)).format(kind)
+    if text:
+        reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BAD)
+    if not any(name.lower() in _LIMITS for name in options):
+        reader = reader.option("maxBytesPerTrigger", str(settings.integer("bytes_per_trigger")))
+    for name, value in options.items():
+        if name.lower() not in _OWN:
+            reader = reader.option(name, value)
+    return reader.load(path)

@@ -1,0 +1,76 @@
+"""Simulated IP packet headers (000_4af4aa0dd2c7ee46.txt, 5.1), made by Spark expressions at any rate.
+
+Every field is a hash of the packet's number, so a replay gives the same packets. Addresses take one of a
+thousand values each, the data size is 1 to 100, and with `burst` f the rate of a second deviates from the
+steady rate by up to that factor.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from windrow.catalog.definitions import StreamDef
+from windrow.cql.names import quote_name
+from windrow.errors import SourceError
+from windrow.settings import Settings
+
+_PROTOCOLS = "array('tcp', 'tcp', 'tcp', 'tcp', 'tcp', 'tcp', 'udp', 'udp', 'udp', 'icmp')"
+
+
+def _draw(salt: int, bound: str) -> str:
+    return f"CAST(pmod(xxhash64(value, {salt}), {bound}) AS INT)"
+
+
+def _address(salt: int) -> str:
+    host = _draw(salt, "{hosts}")
+    return f"concat('10.0.', CAST({host} DIV 250 AS STRING), '.', CAST({host} % 250 + 1 AS STRING))"
+
+
+_FIELDS = {
+    "ts": ("TIMESTAMP", "timestamp"),
+    "proto": ("STRING", f"element_at({_PROTOCOLS}, {_draw(1, '10')} + 1)"),
+    "src": ("STRING", _address(2)),
+    "dst": ("STRING", _address(3)),
+    "header_size": ("INT", f"20 + 4 * {_draw(4, '11')}"),
+    "length": ("INT", f"{_draw(5, '100')} + 1"),
+    "flags": ("INT", _draw(6, "64")),
+    "ttl": ("INT", f"{_draw(7, '255')} + 1"),
+    "checksum": ("INT", _draw(8, "65536")),
+}
+_OPTIONS = {"rate": 1000, "hosts": 1000, "burst": 1}
+
+
+def _options(stream: StreamDef) -> dict[str, int]:
+    found = dict(_OPTIONS)
+    for name, value in stream.statement.options:
+        if name.lower() not in _OPTIONS or not value.isdigit() or int(value) == 0:
+            raise SourceError(
+                f"packets has no option {name} '{value}'",
+                remedy="Options: rate (packets per second), hosts (addresses), burst (1: steady); whole numbers.",
+            )
+        found[name.lower()] = int(value)
+    return found
+
+
+def check(stream: StreamDef) -> None:
+    _options(stream)
+    for name, kind in stream.columns:
+        if name.lower() not in _FIELDS or _FIELDS[name.lower()][0] != kind.name:
+            known = ", ".join(f"{n} {t}" for n, (t, _) in _FIELDS.items())
+            raise SourceError(f"a packet has no field '{name} {kind}'", remedy=f"Fields: {known}.")
+
+
+def open_packets(spark: SparkSession, stream: StreamDef, settings: Settings, spool_dir: Path) -> DataFrame:
+    options = _options(stream)
+    rows = spark.readStream.format("rate").option("rowsPerSecond", options["rate"] * options["burst"]).load()
+    if options["burst"] > 1:
+        # The second's own factor, 1 to burst, over burst: the share of its numbers that become packets.
+        share = f"(pmod(xxhash64(unix_seconds(timestamp)), {options['burst']}) + 1)"
+        rows = rows.where(f"pmod(xxhash64(value, 9), {options['burst']}) < {share}")
+    fields = [
+        f"{_FIELDS[name.lower()][1].replace('{hosts}', str(options['hosts']))} AS {quote_name(name)}"
+        for name, _ in stream.columns
+    ]
+    return rows.selectExpr(*fields)

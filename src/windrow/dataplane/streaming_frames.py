@@ -1,0 +1,26 @@
+"""A user's streaming DataFrame: its columns as Windrow's types, or the reason why it cannot be a stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from windrow.dataplane.session import check_session
+from windrow.errors import SourceError
+from windrow.types import SqlType
+
+
+def columns_of(df: Any) -> list[tuple[str, str]]:
+    """(name, type) of every column."""
+    if not getattr(df, "isStreaming", False):
+        raise SourceError("a stream is made of a streaming DataFrame", remedy="Read it with spark.readStream.")
+    check_session(df.sparkSession)
+    out = []
+    for field in df.schema.fields:
+        name = str(field.dataType.simpleString()).upper()
+        try:
+            out.append((field.name, SqlType(name).name))
+        except ValueError:
+            raise SourceError(
+                f"column '{field.name}' is {name}, which a stream cannot have", remedy="Select scalar columns only."
+            ) from None
+    return out

@@ -1,0 +1,174 @@
+"""Answers out: to sinks, subscribers and the retained answers, around the commit of a tick batch.
+
+Staging sinks stage before the commit and publish after it (exactly once); plain sinks and subscribers are
+called before it (at least once, with a key). A subscriber that raises is counted and does not stop the stream.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.crash import crash_point
+from windrow.dataplane.answers import answer_schema, plain
+from windrow.dataplane.blocks import BlockStore
+from windrow.dataplane.sinks import AnswerBatch, Sink, StagingSink
+from windrow.engine.journal import AnswerPart, Journal
+from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.settings import Settings
+from windrow.types import point_text
+from windrow.windows import Points
+
+log = logging.getLogger("windrow")
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """One query's answers to the windows with these ends."""
+
+    query: QueryState
+    ends: Points
+    table: pa.Table
+    overflows: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one window, as a subscriber gets it. `key` names it across redeliveries."""
+
+    query: str
+    window_start: Any
+    window_end: Any
+    table: pa.Table
+    key: str
+
+
+class Delivery:
+    """Delivers and commits tick batches."""
+
+    def __init__(self, journal: Journal, blocks: BlockStore):
+        self._journal = journal
+        self._blocks = blocks
+
+    def deliver(
+        self,
+        stream: StreamState,
+        upto: int,
+        delivered: Sequence[Delivered],
+        expired: Sequence[tuple[SynopsisState, int]],
+        settings: Settings,
+    ) -> None:
+        staged = [self._send(stream, item) for item in delivered]
+        crash_point("tick-staged")
+        kept = [_retained(item, settings.integer("retained_answers")) for item in delivered]
+        stored: list[tuple[int, int, int, int, int] | None] = [None] * len(delivered)
+        block = None
+        if any(table is not None for table in kept):
+            tables = [table for table in kept if table is not None]
+            block, places = self._blocks.write_many("answers", tables)
+            at = iter(places)
+            stored = [None if t is None else (*next(at), *_facts(t, item)) for t, item in zip(kept, delivered, strict=True)]
+        crash_point("tick-blocks-written")
+        parts = [
+            AnswerPart(i.query, i.ends.size, i.table.num_rows, i.overflows, int(i.ends[-1]), place, stage)
+            for i, place, stage in zip(delivered, stored, staged, strict=True)
+        ]
+        outbox = self._journal.tick(stream, upto, parts, block, expired, settings)
+        crash_point("tick-committed")
+        self._publish(delivered, staged, outbox)
+        for item in delivered:
+            item.query.last_end = int(item.ends[-1])
+            item.query.metrics.windows += int(item.ends.size)
+            item.query.metrics.rows += item.table.num_rows
+            item.query.metrics.last_delivery_s = time.time()
+
+    def _send(self, stream: StreamState, item: Delivered) -> str | None:
+        """Plain sinks and subscribers now; a staging sink stages. Returns what the commit must name."""
+        query = item.query
+        batch = AnswerBatch(query.name, item.table, f"{query.name}@{item.ends[0]}..{item.ends[-1]}")
+        for subscriber in query.batch_subscribers:
+            _call(query, subscriber, batch)
+        if query.subscribers:
+            for answer in split(query, item.ends, item.table):
+                for subscriber in query.subscribers:
+                    _call(query, subscriber, answer)
+        sink = query.sink
+        if sink is None or item.table.num_rows == 0:
+            return None
+        if isinstance(sink, Sink):
+            sink.write(batch)
+            return None
+        return sink.stage(batch, stream.tick_seq)
+
+    def _publish(self, delivered: Sequence[Delivered], staged: Sequence[str | None], outbox: Sequence[int]) -> None:
+        entries = [(i.query, entry) for i, entry in zip(delivered, staged, strict=True) if entry is not None]
+        for query, entry in entries:
+            cast(StagingSink, query.sink).publish(entry)
+        crash_point("tick-published")
+        if outbox:
+            self._journal.published(outbox)
+
+
+def _call(query: QueryState, subscriber: Any, argument: Any) -> None:
+    try:
+        subscriber(argument)
+    except Exception as error:
+        query.metrics.callback_errors += 1
+        query.metrics.last_callback_error = f"{type(error).__name__}: {error}"
+        log.exception("a subscriber of query '%s' raised; the answer stays in q.answers()", query.name)
+
+
+def split(query: QueryState, ends: Points, table: pa.Table) -> list[Answer]:
+    """The table by window, windows without rows included."""
+    kind = query.plan.scan.attribute.type
+    row_ends = _row_ends(table)
+    first = np.searchsorted(row_ends, ends, side="left")
+    last = np.searchsorted(row_ends, ends, side="right")
+    whole = plain(table)
+    moments = pa.array(ends).view(kind.arrow) if kind.is_timestamp else pa.array(ends)
+    begins = pa.array(ends - query.plan.window.range)
+    begins = begins.view(kind.arrow) if kind.is_timestamp else begins
+    return [
+        Answer(
+            query.name,
+            begins[i].as_py(),
+            moments[i].as_py(),
+            whole.slice(int(first[i]), int(last[i] - first[i])),
+            f"{query.name}@{point_text(int(ends[i]), kind)}",
+        )
+        for i in range(ends.size)
+    ]
+
+
+def _row_ends(table: pa.Table) -> Points:
+    column = table.column("window_end").combine_chunks()
+    if pa.types.is_timestamp(column.type):
+        column = column.view(pa.int64())
+    return np.asarray(column.cast(pa.int64()).to_numpy(zero_copy_only=False))
+
+
+def _retained(item: Delivered, keep: int) -> pa.Table | None:
+    """The last windows whose rows are within the bound, and at least the latest window with rows."""
+    table = item.table
+    if table.num_rows == 0:
+        return None
+    if table.num_rows > keep:
+        row_ends = _row_ends(table)
+        cut = row_ends.size - max(keep, 1)
+        first = int(np.searchsorted(row_ends, row_ends[cut], side="left"))
+        if row_ends.size - first > keep and row_ends[first] != row_ends[-1]:
+            first = int(np.searchsorted(row_ends, row_ends[first], side="right"))
+        table = table.slice(first)
+    kind = item.query.plan.scan.attribute.type
+    return plain(table).cast(answer_schema(item.query.plan.outputs, kind)).combine_chunks()
+
+
+def _facts(table: pa.Table, item: Delivered) -> tuple[int, int, int]:
+    ends = _row_ends(table)
+    return table.num_rows, int(ends[0]), int(ends[-1])

@@ -1,0 +1,270 @@
+"""The engine: a state directory opened, its streams run, its ticks applied."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.catalog.lock import StateLock
+from windrow.catalog.store import Catalog
+from windrow.clock import Clock
+from windrow.cql.statements import CreateQuery, CreateStream
+from windrow.dataplane.answers import answer_schema
+from windrow.dataplane.blocks import BlockStore
+from windrow.dataplane.frames import frame_of, query_frame
+from windrow.dataplane.session import Analyser, close_session, jvm_pid, open_session
+from windrow.dataplane.sources import open_source
+from windrow.dataplane.sources.registry import DATAFRAME, source_of
+from windrow.dataplane.sources.spool import Spool, to_table
+from windrow.engine.delivery import Delivery
+from windrow.engine.deposits import Depositor
+from windrow.engine.journal import Journal
+from windrow.engine.query_manager import QueryManager
+from windrow.engine.recovery import Recovery
+from windrow.engine.runner import StreamRunner, Supervisor
+from windrow.engine.state import QueryState, StreamState
+from windrow.engine.ticks import Ticker
+from windrow.errors import CatalogError, SourceError, StateError
+from windrow.settings import Settings, parse_value, spec_of
+
+log = logging.getLogger("windrow")
+
+
+class Engine:
+    """Carries out what the API asks; owns the lock, the catalog and the Spark session."""
+
+    def __init__(self, state_dir: Path, spark: Any, master: str | None, given: Mapping[str, Any], clock: Clock):
+        for name, value in given.items():
+            parse_value(name, str(value))
+        self.state_dir = state_dir
+        self._lock = StateLock(state_dir)
+        self._lock.acquire()
+        self._closed = False
+        try:
+            self.catalog = Catalog(state_dir / "catalog.sqlite")
+            self.blocks = BlockStore(state_dir, self.catalog)
+            self._journal = Journal(self.catalog, self.blocks)
+            stored = self.catalog.rows("SELECT name, value FROM settings")
+            settings = Settings({row["name"]: parse_value(row["name"], row["value"]) for row in stored})
+            for name, value in given.items():
+                settings = settings.with_text(name, str(value))
+            self.settings = settings
+            self.spark = open_session(spark, master, settings)
+            self._lock.record_jvm(jvm_pid(self.spark))
+            self.manager = QueryManager(self.catalog, self._journal, Analyser(self.spark), state_dir)
+            Recovery(self.catalog, self.blocks, self._journal, self.manager).recover()
+        except BaseException:
+            self._lock.release()
+            raise
+        self._clock = clock
+        self._depositor = Depositor(self._journal, self.blocks, clock)
+        self._ticker = Ticker(self._journal, Delivery(self._journal, self.blocks))
+        self._runners: dict[int, StreamRunner] = {}
+        self._spools: dict[int, Spool] = {}
+        self._supervisor: Supervisor | None = None
+        self._running = threading.Lock()
+
+    # -- settings ------------------------------------------------------------------------------
+
+    def set(self, name: str, text: str) -> None:
+        self.settings = self.settings.with_text(name, text)
+        with self.catalog.transaction() as tx:
+            tx.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (spec_of(name).name, text))
+
+    # -- streams and queries -------------------------------------------------------------------
+
+    def create_stream(self, statement: CreateStream, dataframe: Any = None) -> StreamState:
+        known = self.manager.streams.get(statement.name.lower())
+        if dataframe is not None and known is not None:
+            return self._reattach(known, statement, dataframe)
+        return self.manager.create_stream(statement, dataframe)
+
+    def _reattach(self, known: StreamState, statement: CreateStream, dataframe: Any) -> StreamState:
+        """After a restart, a DataFrame is given again under its stream's name; it must be of the same shape."""
+        if known.definition.statement != statement:
+            raise CatalogError(
+                f"stream '{statement.name}' exists with other columns or clauses", remedy="DROP STREAM it first, or give the same ones."
+            )
+        known.dataframe = dataframe
+        return known
+
+    def drop_stream(self, name: str) -> None:
+        stream = self.manager.stream(name)
+        self.manager.drop_stream(stream)
+        runner = self._runners.pop(stream.id, None)
+        if runner is not None:
+            runner.stop()
+
+    def create_query(self, statement: CreateQuery, text: str, sink: Any = None) -> QueryState:
+        query = self.manager.create_query(statement, text, self.settings, sink)
+        if self._supervisor is not None:
+            self._start_streams()
+        return query
+
+    def drop_query(self, name: str) -> None:
+        stream, query = self.manager.query(name)
+        self.manager.drop_query(stream, query, self.settings)
+
+    # -- rows in -------------------------------------------------------------------------------
+
+    def feed(self, name: str, rows: Any) -> int:
+        stream = self.manager.stream(name)
+        if stream.definition.statement.source.lower() != "memory":
+            raise SourceError(
+                f"stream '{stream.name}' reads from {stream.definition.statement.source}", remedy="feed is for streams FROM memory."
+            )
+        spool = self._spools.get(stream.id)
+        if spool is None:
+            spool = self._spools[stream.id] = Spool(stream.definition, stream.directory / "spool")
+        return spool.write(rows, self._clock.now_us() // 1000)
+
+    def deposit(self, name: str, rows: Any, partitions: int | None = None) -> None:
+        """One micro-batch given directly, without Structured Streaming: what most tests drive."""
+        stream = self.manager.stream(name)
+        if (stream.directory / "checkpoint").exists():
+            raise StateError(f"stream '{name}' runs through Structured Streaming", remedy="Use feed and run_available.")
+        table = to_table(stream.definition, rows)
+        df = frame_of(self.spark, table, partitions)
+        self._process(stream, df, stream.last_batch + 1, columnar=True)
+
+    def _process(self, stream: StreamState, df: Any, batch_id: int, columnar: bool) -> None:
+        if stream.active:
+            self._depositor.deposit(stream, df, batch_id, self.settings, columnar)
+            self._ticker.tick(stream, self.settings)
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def punctuate(self, name: str, upto: int) -> None:
+        """No more tuples below `upto`."""
+        stream = self.manager.stream(name)
+        with stream.batch_lock, stream.lock:
+            self._journal.promise(stream, stream.frontier.promise(upto))
+            self._ticker.tick(stream, self.settings)
+
+    def end_input(self, name: str) -> None:
+        """Close every pane that holds a tuple, in every window it is in."""
+        stream = self.manager.stream(name)
+        greatest = stream.frontier.greatest
+        if greatest is None:
+            return
+        ends = [q.plan.window.extent(q.plan.window.last_wid(greatest))[1] for q in stream.active]
+        self.punctuate(name, max([greatest + 1, *ends]))
+
+    # -- running -------------------------------------------------------------------------------
+
+    def _runner(self, stream: StreamState) -> StreamRunner:
+        runner = self._runners.get(stream.id)
+        if runner is None:
+            columnar = stream.dataframe is None and source_of(stream.definition).columnar(stream.definition)
+            runner = self._runners[stream.id] = StreamRunner(
+                stream,
+                lambda: self._frame(stream),
+                lambda df, batch_id: self._process(stream, df, batch_id, columnar),
+                lambda: self.settings,
+            )
+        return runner
+
+    def _frame(self, stream: StreamState) -> Any:
+        if stream.dataframe is not None:
+            return stream.dataframe
+        return open_source(self.spark, stream.definition, self.settings, stream.directory / "spool")
+
+    def _runnable(self) -> list[StreamState]:
+        """Streams that some query reads and whose source is at hand."""
+        out = []
+        for stream in self.manager.streams.values():
+            detached = stream.definition.statement.source == DATAFRAME and stream.dataframe is None
+            if stream.active and not detached:
+                out.append(stream)
+        return out
+
+    def run_available(self, close: bool) -> None:
+        if self._supervisor is not None:
+            raise StateError("the streams are running", remedy="Call stop() first.")
+        with self._running:
+            for stream in self._runnable():
+                self._ticker.tick(stream, self.settings)
+                self._runner(stream).run_available()
+                if close:
+                    self.end_input(stream.name)
+
+    def _start_streams(self) -> None:
+        for stream in self._runnable():
+            self._runner(stream).start()
+
+    def start(self) -> None:
+        if self._supervisor is None:
+            self._start_streams()
+            self._supervisor = Supervisor(lambda: list(self._runners.values()))
+
+    def stop(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.stop()
+            self._supervisor = None
+        for runner in self._runners.values():
+            runner.stop()
+
+    @property
+    def is_running(self) -> bool:
+        return self._supervisor is not None
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self.stop()
+        self.catalog.close()
+        close_session(self.spark)
+        self._lock.release()
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def answers(self, query: QueryState) -> pa.Table:
+        """All retained answers, in window order."""
+        schema = answer_schema(query.plan.outputs, query.plan.scan.attribute.type)
+        parts = self.catalog.rows(
+            "SELECT b.path, a.offset, a.length FROM answers a JOIN blocks b ON b.id = a.block WHERE a.query = ? ORDER BY a.id",
+            (query.id,),
+        )
+        tables = [self.blocks.read_part(row["path"], row["offset"], row["length"]) for row in parts]
+        return pa.concat_tables([schema.empty_table(), *tables])
+
+    def answer(self, query: QueryState) -> pa.Table:
+        """The answer to the latest window that was answered."""
+        table = self.answers(query)
+        if query.last_end is None:
+            return table.slice(0, 0)
+        ends = table.column("window_end").combine_chunks()
+        points = np.asarray((ends.view(pa.int64()) if pa.types.is_timestamp(ends.type) else ends.cast(pa.int64())))
+        return table.slice(int(np.searchsorted(points, query.last_end, side="left")))
+
+    def dead_letters(self, name: str) -> pa.Table:
+        stream = self.manager.stream(name)
+        rows = self.catalog.rows(
+            "SELECT batch, reason, record, point, late_by, count FROM dead_letters WHERE stream = ? ORDER BY id", (stream.name,)
+        )
+        kind = stream.definition.attribute_type.arrow if stream.definition.attribute else pa.int64()
+        point = pa.array([row["point"] for row in rows], pa.int64())
+        return pa.table(
+            {
+                "batch": pa.array([row["batch"] for row in rows], pa.int64()),
+                "reason": pa.array([row["reason"] for row in rows], pa.string()),
+                "record": pa.array([row["record"] for row in rows], pa.string()),
+                "window_attribute": point.view(kind) if pa.types.is_timestamp(kind) else point,
+                "late_by": pa.array([row["late_by"] for row in rows], pa.int64()),
+                "rows": pa.array([row["count"] for row in rows], pa.int64()),
+            }
+        )
+
+    def dead_letter_counts(self, name: str) -> dict[str, int]:
+        rows = self.catalog.rows("SELECT reason, count FROM dead_letter_counts WHERE stream = ?", (self.manager.stream(name).name,))
+        return {row["reason"]: row["count"] for row in rows}
+
+    def select(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+        return query_frame(self.spark, sql, tables)

@@ -1,0 +1,220 @@
+"""Every commit the engine makes, each one SQLite transaction (DESIGN 6). No SQL is written elsewhere in this room."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from windrow.catalog.store import Catalog
+from windrow.dataplane.blocks import BlockRef, BlockStore
+from windrow.dataplane.ingest import LATE, Admission
+from windrow.dataplane.preaggregate import Deposit
+from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.optimizer.sharing import SynopsisPlan
+from windrow.settings import Settings
+from windrow.synopses import Cells
+from windrow.windows import Cuts, CutSchedule, Frontier
+
+
+@dataclass(frozen=True)
+class AnswerPart:
+    """One query's share of a tick batch: what was answered, and which part of the answers block holds it."""
+
+    query: QueryState
+    windows: int
+    rows: int
+    overflows: int
+    last_end: int
+    stored: tuple[int, int, int, int, int] | None
+    staged: str | None
+
+
+class Journal:
+    """Commits deposits, ticks and changes of the catalog."""
+
+    def __init__(self, catalog: Catalog, blocks: BlockStore):
+        self._catalog = catalog
+        self._blocks = blocks
+
+    # -- micro-batches -------------------------------------------------------------------------
+
+    def deposit(
+        self,
+        stream: StreamState,
+        batch_id: int,
+        frontier: Frontier,
+        least_pane: int | None,
+        deposit: Deposit,
+        written: Sequence[tuple[SynopsisState, BlockRef, int, int]],
+        admission: Admission,
+        settings: Settings,
+    ) -> None:
+        """Name the blocks of a micro-batch, and move the stream's progress."""
+        late = sum(d.count for d in deposit.dead if d.reason == LATE)
+        dead = sum(d.count for d in deposit.dead)
+        with self._catalog.transaction() as tx:
+            for _, ref, lo, hi in written:
+                self._blocks.add(ref, lo, hi)
+            tx.execute(
+                "UPDATE streams SET last_batch = ?, least_pane = ?, greatest = ?, admitted = admitted + ?,"
+                " late = late + ?, dead = dead + ? WHERE name = ?",
+                (batch_id, least_pane, frontier.greatest, deposit.admitted, late, dead, stream.name),
+            )
+            if deposit.dead:
+                self._dead_letters(stream, batch_id, deposit, admission, settings)
+
+    def _dead_letters(
+        self, stream: StreamState, batch_id: int, deposit: Deposit, admission: Admission, settings: Settings
+    ) -> None:
+        tx, cap = self._catalog, settings.integer("dead_letters_per_batch")
+        letters = sorted(deposit.dead, key=lambda d: (d.record is None, d.point or 0, d.reason, d.record or ""))
+        kept = 0
+        for letter in letters:
+            tx.execute(
+                "INSERT INTO dead_letter_counts VALUES (?, ?, ?)"
+                " ON CONFLICT (stream, reason) DO UPDATE SET count = count + excluded.count",
+                (stream.name, letter.reason, letter.count),
+            )
+            if kept >= cap or letter.record is None:
+                continue
+            is_late = letter.reason == LATE and admission.frontier is not None and letter.point is not None
+            late_by = admission.frontier - letter.point if is_late else None  # type: ignore[operator]
+            tx.execute(
+                "INSERT INTO dead_letters (stream, batch, reason, record, point, late_by, count) VALUES (?,?,?,?,?,?,?)",
+                (stream.name, batch_id, letter.reason, letter.record, letter.point, late_by, letter.count),
+            )
+            kept += 1
+        tx.execute(
+            "DELETE FROM dead_letters WHERE stream = ? AND id <= (SELECT coalesce(max(id), 0) FROM dead_letters"
+            " WHERE stream = ?) - ?",
+            (stream.name, stream.name, settings.integer("retained_dead_letters")),
+        )
+
+    def compact(self, ref: BlockRef | None, replaced: Sequence[int], cells: Cells) -> None:
+        with self._catalog.transaction():
+            if ref is not None:
+                self._blocks.add(ref, int(cells.panes.min()), int(cells.panes.max()))
+            for block in replaced:
+                self._blocks.release(block)
+
+    # -- ticks ---------------------------------------------------------------------------------
+
+    def tick(
+        self,
+        stream: StreamState,
+        ticked: int,
+        parts: Sequence[AnswerPart],
+        block: BlockRef | None,
+        expired: Sequence[tuple[SynopsisState, int]],
+        settings: Settings,
+    ) -> list[int]:
+        """One tick batch: answers kept, stages named, cells expired. Returns the ids of the outbox entries."""
+        outbox: list[int] = []
+        with self._catalog.transaction() as tx:
+            tx.execute(
+                "UPDATE streams SET ticked = ?, tick_seq = tick_seq + 1 WHERE name = ?", (ticked, stream.name)
+            )
+            stored = [part for part in parts if part.stored is not None]
+            block_id = self._blocks.add(block, refs=len(stored)) if block is not None and stored else None
+            for part in parts:
+                self._answer(part, block_id, settings)
+                if part.staged is not None:
+                    cursor = tx.execute(
+                        "INSERT INTO outbox (query, seq, entry) VALUES (?, ?, ?)",
+                        (part.query.id, stream.tick_seq, part.staged),
+                    )
+                    outbox.append(int(cursor.lastrowid or 0))
+            for state, below in expired:
+                tx.execute("UPDATE synopses SET kept_from = ? WHERE id = ?", (below, state.plan.id))
+                rows = tx.rows("SELECT id FROM blocks WHERE owner = ? AND hi < ?", (state.owner, below))
+                for row in rows:
+                    self._blocks.release(row["id"])
+        return outbox
+
+    def _answer(self, part: AnswerPart, block_id: int | None, settings: Settings) -> None:
+        tx, query = self._catalog, part.query
+        tx.execute(
+            "UPDATE queries SET answers = answers + ?, answer_rows = answer_rows + ?, overflows = overflows + ?,"
+            " last_end = ? WHERE id = ?",
+            (part.windows, part.rows, part.overflows, part.last_end, query.id),
+        )
+        if part.stored is None or block_id is None:
+            return
+        tx.execute(
+            "INSERT INTO answers (query, block, offset, length, rows, first_end, last_end) VALUES (?,?,?,?,?,?,?)",
+            (query.id, block_id, *part.stored),
+        )
+        self._retire(query.id, settings.integer("retained_answers"))
+
+    def _retire(self, query_id: int, keep: int) -> None:
+        """Forget the oldest parts while what is newer holds enough rows."""
+        rows = self._catalog.rows("SELECT id, block, rows FROM answers WHERE query = ? ORDER BY id DESC", (query_id,))
+        held = 0
+        for i, row in enumerate(rows):
+            if i > 0 and held >= keep:
+                self._catalog.execute("DELETE FROM answers WHERE id = ?", (row["id"],))
+                self._blocks.release(row["block"])
+            held += row["rows"]
+
+    def published(self, outbox: Sequence[int]) -> None:
+        with self._catalog.transaction() as tx:
+            tx.executemany("DELETE FROM outbox WHERE id = ?", [(i,) for i in outbox])
+
+    def promise(self, stream: StreamState, frontier: Frontier) -> None:
+        """A punctuation by hand, or the end of input."""
+        with self._catalog.transaction() as tx:
+            tx.execute("UPDATE streams SET promised = ? WHERE name = ?", (frontier.promised, stream.name))
+        stream.frontier = frontier
+
+    # -- the catalog ---------------------------------------------------------------------------
+
+    def next_id(self, name: str) -> int:
+        """A number never given before, for streams, synopses and queries; inside a transaction."""
+        self._catalog.execute(
+            "INSERT INTO counters VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1", (name,)
+        )
+        return int(self._catalog.value("SELECT value FROM counters WHERE name = ?", (name,)))
+
+    def suspend(self, stream: StreamState, query: QueryState, why: str) -> None:
+        with self._catalog.transaction() as tx:
+            tx.execute("UPDATE queries SET error = ? WHERE id = ?", (why, query.id))
+        query.error = why
+        for state in stream.synopses.values():
+            kept = tuple(entry for entry in state.plan.queries if entry[0] != query.name)
+            plan = state.plan
+            state.plan = SynopsisPlan(plan.id, plan.keys, plan.schedule, kept)
+
+    def save_synopsis(self, stream: StreamState, state: SynopsisState) -> None:
+        """Inside a transaction: the synopsis's schedule and since when it has each accumulator."""
+        tx, plan = self._catalog, state.plan
+        tx.execute(
+            "INSERT INTO synopses (id, stream, keys, schedule, kept_from) VALUES (?,?,?,?,?)"
+            " ON CONFLICT (id) DO UPDATE SET schedule = excluded.schedule",
+            (plan.id, stream.name, json.dumps([k.sql for k in plan.keys]), schedule_text(plan.schedule), state.kept_from),
+        )
+        tx.execute("DELETE FROM synopsis_accumulators WHERE synopsis = ?", (plan.id,))
+        tx.executemany(
+            "INSERT INTO synopsis_accumulators VALUES (?, ?, ?)", [(plan.id, a, s) for a, s in state.since.items()]
+        )
+
+    def drop_synopsis(self, state: SynopsisState) -> None:
+        for row in self._blocks.named(state.owner):
+            self._blocks.release(row.id)
+        self._catalog.execute("DELETE FROM synopses WHERE id = ?", (state.plan.id,))
+
+    def drop_query(self, query: QueryState) -> None:
+        for row in self._catalog.rows("SELECT id, block FROM answers WHERE query = ?", (query.id,)):
+            self._catalog.execute("DELETE FROM answers WHERE id = ?", (row["id"],))
+            self._blocks.release(row["block"])
+        self._catalog.execute("DELETE FROM outbox WHERE query = ?", (query.id,))
+        self._catalog.execute("DELETE FROM queries WHERE id = ?", (query.id,))
+
+
+def schedule_text(schedule: CutSchedule) -> str:
+    return json.dumps([[start, list(map(list, cuts.progressions))] for start, cuts in schedule.regimes])
+
+
+def schedule_of(text: str) -> CutSchedule:
+    regimes = ((start, Cuts(tuple((p, q) for p, q in pairs))) for start, pairs in json.loads(text))
+    return CutSchedule(tuple(regimes))

@@ -1,0 +1,197 @@
+"""Streams and queries come and go: checked, given a synopsis, and committed, between micro-batches."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from windrow.catalog.definitions import StreamDef, define_stream
+from windrow.catalog.store import Catalog
+from windrow.cql.printer import to_text
+from windrow.cql.statements import CreateQuery, CreateStream, Emit
+from windrow.dataplane.sinks import open_sink
+from windrow.dataplane.sources.registry import DATAFRAME, source_of
+from windrow.engine.journal import Journal
+from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.errors import CatalogError, Place, UnsupportedError
+from windrow.optimizer.sharing import SHARE_SYNOPSES, SynopsisPlan, choose_synopsis, wanted_cuts
+from windrow.plan.binder import TypesOf, bind_query
+from windrow.plan.nodes import Finalise
+from windrow.settings import Settings
+from windrow.synopses import BasicIntervalSynopsis
+from windrow.types import POINT_MIN
+from windrow.windows import Cuts, CutSchedule, Frontier
+
+
+class QueryManager:
+    """Owns the streams and their queries."""
+
+    def __init__(self, catalog: Catalog, journal: Journal, types_of: TypesOf, state_dir: Path):
+        self._catalog = catalog
+        self._journal = journal
+        self._types_of = types_of
+        self._state_dir = state_dir
+        self.streams: dict[str, StreamState] = {}
+
+    # -- names ---------------------------------------------------------------------------------
+
+    def stream(self, name: str, place: Place | None = None) -> StreamState:
+        found = self.streams.get(name.lower())
+        if found is None:
+            raise self._unknown("stream", name, (s.name for s in self.streams.values()), place)
+        return found
+
+    def definition(self, name: str, place: Place | None = None) -> StreamDef:
+        return self.stream(name, place).definition
+
+    def queries(self) -> dict[str, tuple[StreamState, QueryState]]:
+        return {name: (s, q) for s in self.streams.values() for name, q in s.queries.items()}
+
+    def query(self, name: str) -> tuple[StreamState, QueryState]:
+        for stream in self.streams.values():
+            for known, query in stream.queries.items():
+                if known.lower() == name.lower():
+                    return stream, query
+        raise self._unknown("query", name, self.queries())
+
+    def _unknown(self, kind: str, name: str, known: Iterable[str], place: Place | None = None) -> CatalogError:
+        names = sorted(known)
+        near = difflib.get_close_matches(name.lower(), [n.lower() for n in names], n=1)
+        hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(names) or 'none yet'}."
+        return CatalogError(f"there is no {kind} '{name}'", place=place, remedy=hint)
+
+    # -- streams -------------------------------------------------------------------------------
+
+    def create_stream(self, statement: CreateStream, dataframe: Any = None) -> StreamState:
+        if statement.name.lower() in self.streams:
+            if statement.if_not_exists:
+                return self.streams[statement.name.lower()]
+            raise CatalogError(f"stream '{statement.name}' exists already", remedy="DROP STREAM it first, or use IF NOT EXISTS.")
+        definition = define_stream(replace(statement, if_not_exists=False))
+        if dataframe is None:
+            source_of(definition)
+        with self._catalog.transaction() as tx:
+            number = self._journal.next_id("stream")
+            tx.execute(
+                "INSERT INTO streams (name, id, statement) VALUES (?, ?, ?)",
+                (definition.name, number, to_text(definition.statement)),
+            )
+        return self.attach(number, definition, dataframe)
+
+    def attach(self, number: int, definition: StreamDef, dataframe: Any = None) -> StreamState:
+        """A stream state in memory; its progress is filled in by recovery."""
+        directory = self._state_dir / "streams" / str(number)
+        state = StreamState(number, definition, directory, Frontier(definition.slack or 0), dataframe=dataframe)
+        self.streams[definition.name.lower()] = state
+        return state
+
+    def drop_stream(self, stream: StreamState) -> None:
+        with stream.batch_lock, stream.lock:
+            if stream.queries:
+                names = ", ".join(stream.queries)
+                raise CatalogError(f"stream '{stream.name}' is read by: {names}", remedy="Drop these queries first.")
+            with self._catalog.transaction() as tx:
+                tx.execute("DELETE FROM streams WHERE id = ?", (stream.id,))
+            del self.streams[stream.name.lower()]
+            shutil.rmtree(stream.directory, ignore_errors=True)
+
+    # -- queries -------------------------------------------------------------------------------
+
+    def bind(self, statement: CreateQuery, text: str) -> Finalise:
+        """The checked plan of a query; refuses clauses that this version does not carry out."""
+        for present, what in (
+            (statement.emit is Emit.LATEST, "EMIT LATEST"),
+            (statement.priority is not None, "PRIORITY"),
+            (statement.expire_after is not None, "EXPIRE AFTER"),
+        ):
+            if present:
+                raise UnsupportedError(f"this version does not carry out {what} yet", remedy="Leave it out.")
+        if statement.sink is not None:
+            open_sink(statement.name, statement.sink)
+        return bind_query(statement.select, text, self.definition, self._types_of)
+
+    def create_query(self, statement: CreateQuery, text: str, settings: Settings, sink: Any = None) -> QueryState:
+        known = {name.lower(): query for name, (_, query) in self.queries().items()}
+        if statement.name.lower() in known:
+            if statement.if_not_exists:
+                return known[statement.name.lower()]
+            raise CatalogError(f"query '{statement.name}' exists already", remedy="DROP QUERY it first, or use IF NOT EXISTS.")
+        statement = replace(statement, if_not_exists=False)
+        plan = self.bind(statement, text)
+        stream = self.stream(plan.scan.stream)
+        with stream.batch_lock, stream.lock:
+            with self._catalog.transaction() as tx:
+                state, since = self._place(stream, statement.name, plan, settings)
+                self._journal.save_synopsis(stream, state)
+                number = self._journal.next_id("query")
+                tx.execute(
+                    "INSERT INTO queries (name, id, statement, stream, synopsis, since) VALUES (?,?,?,?,?,?)",
+                    (statement.name, number, to_text(statement), stream.name, state.plan.id, since),
+                )
+            query = QueryState(number, statement.name, statement, text, plan, since)
+            query.sink = sink or (open_sink(statement.name, statement.sink) if statement.sink else None)
+            stream.synopses[state.plan.id] = state
+            stream.queries[statement.name] = query
+        return query
+
+    def _place(
+        self, stream: StreamState, name: str, plan: Finalise, settings: Settings
+    ) -> tuple[SynopsisState, int | None]:
+        """The synopsis of a new query, and since which point it sees all tuples (None: always has)."""
+        greatest, mine = stream.frontier.greatest, Cuts.for_window(plan.window)
+        chosen = None
+        if SHARE_SYNOPSES not in settings.text("disabled_rules").split(","):
+            plans = [state.plan for state in stream.synopses.values()]
+            chosen = choose_synopsis(plan, plans, settings.integer("cut_factor"))
+        wanted = [a.id for a in plan.input.accumulators]
+        if chosen is None:
+            since = None if greatest is None else mine.above(greatest)
+            made = SynopsisPlan(self._journal.next_id("synopsis"), plan.input.keys, CutSchedule.of(mine), ((name, plan),))
+            synopsis = BasicIntervalSynopsis([key.type.arrow for key in made.keys])
+            return SynopsisState(made, synopsis, dict.fromkeys(wanted, since), since), since
+        state = stream.synopses[chosen.id]
+        schedule = chosen.schedule.moved(chosen.schedule.current.union(mine), greatest)
+        start = None if greatest is None else chosen.schedule.first_free(greatest)
+        since = start if any(a not in state.since for a in wanted) else self._complete_from(state, mine, wanted, start)
+        kept = {**dict.fromkeys(wanted, start), **state.since}
+        grown = replace(chosen, schedule=schedule, queries=(*chosen.queries, (name, plan)))
+        return SynopsisState(grown, state.synopsis, kept, state.kept_from), since
+
+    def _complete_from(self, state: SynopsisState, mine: Cuts, wanted: list[str], start: int | None) -> int | None:
+        """Where running cells can serve a new query at once: since when, or `start` where they cannot."""
+        cut_since = state.plan.schedule.holds_since(mine)
+        if cut_since is None or start is None:
+            return start
+        points = [cut_since, state.kept_from, *(state.since[a] for a in wanted)]
+        since = max(POINT_MIN if point is None else point for point in points)
+        return None if since == POINT_MIN else min(since, start)
+
+    def drop_query(self, stream: StreamState, query: QueryState, settings: Settings) -> None:
+        with stream.batch_lock, stream.lock:
+            with self._catalog.transaction():
+                self._journal.drop_query(query)
+                changed = [self._without(stream, state, query) for state in stream.synopses.values()]
+                for state in changed:
+                    if state.plan.queries:
+                        self._journal.save_synopsis(stream, state)
+                    else:
+                        self._journal.drop_synopsis(state)
+            stream.synopses = {state.plan.id: state for state in changed if state.plan.queries}
+            del stream.queries[query.name]
+
+    def _without(self, stream: StreamState, state: SynopsisState, query: QueryState) -> SynopsisState:
+        """The synopsis without a query: what no one needs any more is released, the cuts may coarsen."""
+        kept = tuple(entry for entry in state.plan.queries if entry[0] != query.name)
+        if kept == state.plan.queries and kept:
+            return state
+        cuts = wanted_cuts(plan for _, plan in kept)
+        schedule = state.plan.schedule if cuts is None else state.plan.schedule.moved(cuts, stream.frontier.greatest)
+        plan = replace(state.plan, schedule=schedule, queries=kept)
+        wanted = {a.id for a in plan.accumulators}
+        return SynopsisState(plan, state.synopsis, {a: s for a, s in state.since.items() if a in wanted}, state.kept_from)
+
+

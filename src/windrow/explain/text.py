@@ -1,0 +1,90 @@
+"""EXPLAIN as text: the plan from answers down to the stream, with what it shares and where it is computed."""
+
+from __future__ import annotations
+
+from windrow.cql.dialect import CQL
+from windrow.engine.catalog_views import completeness, frontier_text, punctuation_text
+from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.optimizer.sharing import choose_synopsis
+from windrow.plan.nodes import Finalise
+from windrow.settings import Settings
+from windrow.types import SqlType
+from windrow.windows import Cuts
+from windrow.cql.intervals import format_interval
+
+
+def explain_query(name: str, plan: Finalise, stream: StreamState, query: QueryState | None, settings: Settings) -> str:
+    """One line per operator, indented by depth, then the synopsis and the stream's state."""
+    kind = plan.scan.attribute.type
+    lines = [f"Query {name}: periodic, EMIT EVERY WINDOW", *_finalise(plan), *_aggregate(plan, kind)]
+    lines += _synopsis(plan, stream, query, settings, kind)
+    lines.append(f"        Selection {plan.input.input.predicate or 'true'}   (Spark, as conditions of the aggregates)")
+    lines.append(f"          Scan {stream.name} by {plan.scan.attribute.column} ({kind}), {punctuation_text(stream)}, context free (CF)")
+    lines.append(f"Frontier: {frontier_text(stream) or 'nothing seen yet'}")
+    last = stream.metrics.last_preaggregate
+    lines.append(
+        f"Pre-aggregation: {settings.text('preaggregate')}"
+        + (f", last micro-batch by {last}" if last else "")
+        + "; one Spark job per micro-batch for all queries of the stream"
+    )
+    if query is not None:
+        lines.append(f"Windows: {completeness(query)}")
+        lines.append(f"State: {'active' if query.error is None else 'suspended: ' + query.error}")
+    return "\n".join(lines)
+
+
+def _finalise(plan: Finalise) -> list[str]:
+    outputs = ", ".join(f"{o.expression.sql(dialect=CQL)} AS {o.name}: {o.type}" for o in plan.outputs)
+    lines = [f"  Project {outputs}   ({'columns as they are' if plan.is_plain else 'DuckDB in the driver'})"]
+    if plan.limit is not None:
+        lines.append(f"  Limit {plan.limit} per window")
+    if plan.order:
+        order = ", ".join(f"{o.expression.sql(dialect=CQL)} {'DESC' if o.descending else 'ASC'}" for o in plan.order)
+        lines.append(f"  Order {order}, ties by all columns")
+    if plan.having is not None:
+        lines.append(f"  Having {plan.having.sql(dialect=CQL)}")
+    return lines
+
+
+def _aggregate(plan: Finalise, kind: SqlType) -> list[str]:
+    aggregate = plan.input
+    keys = ", ".join(f"k{i} = {key.sql}" for i, key in enumerate(aggregate.keys)) or "none"
+    calls = ", ".join(f"a{i} = {call.function} ({call.result})" for i, call in enumerate(aggregate.aggregates)) or "none"
+    size, slide = (_length(v, kind) for v in (aggregate.window.range, aggregate.window.slide))
+    return [f"    WindowAggregate [RANGE {size} SLIDE {slide}] keys: {keys}; aggregates: {calls}"]
+
+
+def _length(points: int, kind: SqlType) -> str:
+    return format_interval(points) if kind.is_timestamp else str(points)
+
+
+def _synopsis(
+    plan: Finalise, stream: StreamState, query: QueryState | None, settings: Settings, kind: SqlType
+) -> list[str]:
+    state = _used_by(stream, query) if query is not None else None
+    if state is None and query is None:
+        chosen = choose_synopsis(plan, [s.plan for s in stream.synopses.values()], settings.integer("cut_factor"))
+        state = stream.synopses[chosen.id] if chosen else None
+    if state is None:
+        return [f"      Synopsis basic interval, of its own, cuts {_cuts(Cuts.for_window(plan.window), kind)}"]
+    others = [n for n, _ in state.plan.queries if query is None or n != query.name]
+    shared = f"shared with {len(others)} other quer{'y' if len(others) == 1 else 'ies'} (SS1, CS2)" if others else "not shared"
+    synopsis = state.synopsis
+    return [
+        f"      Synopsis {state.plan.id}: basic interval, home: driver, {shared}",
+        f"        cuts {_cuts(state.plan.schedule.current, kind)}; {len(state.plan.accumulators)} accumulators; "
+        f"{synopsis.groups.count - 1} groups; {synopsis.closed_panes.size} closed panes; {synopsis.nbytes:,} bytes",
+    ]
+
+
+def _used_by(stream: StreamState, query: QueryState) -> SynopsisState | None:
+    for state in stream.synopses.values():
+        if any(name == query.name for name, _ in state.plan.queries):
+            return state
+    return None
+
+
+def _cuts(cuts: Cuts, kind: SqlType) -> str:
+    return " and ".join(
+        f"every {_length(period, kind)}" + (f" from {_length(phase, kind)}" if phase else "") for period, phase in cuts.progressions
+    )

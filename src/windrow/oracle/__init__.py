@@ -1,0 +1,21 @@
+"""The naive evaluator that the engine is tested against. See `oracle.oracle`."""
+
+from windrow.oracle.admission import Admitted, Batch, DeadLetter, End, Punctuation, Reason, admit
+from windrow.oracle.extents import extents_of
+from windrow.oracle.oracle import Answers, Oracle
+from windrow.oracle.values import equal_rows, equal_values
+
+__all__ = [
+    "Admitted",
+    "Answers",
+    "Batch",
+    "DeadLetter",
+    "End",
+    "Oracle",
+    "Punctuation",
+    "Reason",
+    "admit",
+    "equal_rows",
+    "equal_values",
+    "extents_of",
+]

@@ -1,0 +1,202 @@
+"""A standing query as one plain Spark SQL statement over all its windows at once.
+
+Every admitted row is joined with every extent that holds it, and the result is grouped by extent and by the
+query's own keys: the definition, with no panes, no partial aggregates and no incremental state. What
+differs from the text the user wrote is only this:
+
+- without GROUP BY the WHERE clause moves into the FILTER of each aggregate, so a window that holds
+  tuples has its one row even where none of them qualifies;
+- SUM of integers is added up as DECIMAL and is NULL where the total does not fit a BIGINT: Spark's own
+  wraps, and `try_sum` gives NULL or not by the order in which it adds;
+- ORDER BY and LIMIT become a row number per window, ties broken by all the columns of the select list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from windrow.errors import UnsupportedError
+
+ROWS, EXTENTS = "windrow_oracle_rows", "windrow_oracle_extents"
+POINT, LO, HI = "__t", "__lo", "__hi"
+
+IsInteger = Callable[[list[str]], list[bool]]
+"""Given Spark SQL expressions over the query's table, says of each whether its type is an integer type."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A select taken apart, with aliases and ordinals replaced by what they stand for."""
+
+    table_alias: str
+    names: tuple[str, ...]
+    items: tuple[exp.Expr, ...]
+    where: exp.Expr | None
+    keys: tuple[exp.Expr, ...]
+    grouped: bool
+    having: exp.Expr | None
+    order: tuple[exp.Ordered, ...]
+    limit: int | None
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the rows of a window have an order of their own."""
+        return bool(self.order) or self.limit is not None
+
+    @property
+    def aggregated(self) -> bool:
+        return self.grouped or any(e.find(exp.AggFunc) for e in (*self.items, self.having) if e is not None)
+
+
+def table_of(select: exp.Expr) -> exp.Table:
+    """The one stream that a periodic query reads."""
+    if not isinstance(select, exp.Select) or select.args.get("joins") or select.args.get("distinct"):
+        raise UnsupportedError("the oracle evaluates a plain SELECT over one stream")
+    tables = list(select.find_all(exp.Table))
+    if len(tables) != 1 or select.find(exp.Subquery):
+        raise UnsupportedError("the oracle evaluates a SELECT over exactly one stream")
+    return tables[0]
+
+
+def take_apart(select: exp.Expr, columns: set[str]) -> Parts:
+    """`columns`: the stream's, in lower case; in GROUP BY they come before aliases, elsewhere aliases do."""
+    table = table_of(select)
+    items = tuple(item.unalias().copy() for item in select.expressions)
+    aliases = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+    group, having, order = (select.args.get(part) for part in ("group", "having", "order"))
+    group_aliases = {name: item for name, item in aliases.items() if name not in columns}
+    keys = tuple(
+        _resolve(_ordinal(key, items), group_aliases) for key in (group.expressions if group else ())
+    )
+    limit = select.args.get("limit")
+    return Parts(
+        table_alias=table.alias_or_name,
+        names=tuple(_name(item) for item in select.expressions),
+        items=items,
+        where=_this(select.args.get("where")),
+        keys=keys,
+        grouped=group is not None,
+        having=_resolve(having.this, aliases) if having else None,
+        order=tuple(_ordered(item, items, aliases) for item in (order.expressions if order else ())),
+        limit=int(limit.expression.name) if limit else None,
+    )
+
+
+def _name(item: exp.Expr) -> str:
+    return str(item.alias_or_name) if isinstance(item, exp.Alias | exp.Column) else item.sql(dialect="spark")
+
+
+def _this(clause: exp.Expr | None) -> exp.Expr | None:
+    return clause.this.copy() if clause is not None else None
+
+
+def _ordinal(key: exp.Expr, items: tuple[exp.Expr, ...]) -> exp.Expr:
+    return items[int(key.name) - 1] if isinstance(key, exp.Literal) and key.is_int else key
+
+
+def _ordered(item: exp.Expr, items: tuple[exp.Expr, ...], aliases: dict[str, exp.Expr]) -> exp.Ordered:
+    ordered = item.copy() if isinstance(item, exp.Ordered) else exp.Ordered(this=item.copy())
+    ordered.set("this", _resolve(_ordinal(ordered.this, items), aliases))
+    return ordered
+
+
+def _resolve(node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
+    """`node` with bare names of select items replaced; inside an aggregate a name is a column."""
+
+    def replace(part: exp.Expr) -> exp.Expr:
+        if isinstance(part, exp.Column) and not part.table and part.name.lower() in aliases:
+            if not part.find_ancestor(exp.AggFunc):
+                return exp.paren(aliases[part.name.lower()].copy(), copy=False)
+        return part
+
+    return node.copy().transform(replace)
+
+
+def spark_statement(parts: Parts, is_integer: IsInteger) -> str:
+    """The statement. It gives `__lo`, `__hi`, then the select list as `__c0`, `__c1`, …
+
+    With ORDER BY or LIMIT its rows come in answer order; else in any.
+    """
+    ungrouped = parts.aggregated and not parts.grouped
+    outputs = [*parts.items, *(item.this for item in parts.order)]
+    named = [*(f"__c{i}" for i in range(len(parts.items))), *(f"__o{i}" for i in range(len(parts.order)))]
+    having = [parts.having] if parts.having is not None else []
+    condition = parts.where if ungrouped else None
+    rewritten = _rewrite([*outputs, *having], ungrouped, condition, is_integer)
+    texts = [node.sql(dialect="spark") for node in rewritten]
+    listed = ", ".join(f"{text} AS `{name}`" for text, name in zip(texts, named, strict=False))
+    inner = f"SELECT `{LO}`, `{HI}`, {listed} FROM ({_joined(ungrouped)}) AS `{parts.table_alias}`"
+    if parts.where is not None and not ungrouped:
+        inner += f" WHERE {parts.where.sql(dialect='spark')}"
+    if parts.aggregated:
+        keys = [key.sql(dialect="spark") for key in parts.keys if not isinstance(key.unnest(), exp.Literal)]
+        inner += " GROUP BY " + ", ".join([f"`{LO}`", f"`{HI}`", *keys])
+    if having:
+        inner += f" HAVING {texts[-1]}"
+    return _numbered(inner, parts) if parts.numbered else inner
+
+
+def _joined(ungrouped: bool) -> str:
+    """Rows with their extents; an ungrouped query also keeps extents that no row is in."""
+    side = "LEFT JOIN" if ungrouped else "JOIN"
+    holds = f"r.`{POINT}` >= e.`{LO}` AND r.`{POINT}` < e.`{HI}`"
+    return f"SELECT * FROM {EXTENTS} AS e {side} {ROWS} AS r ON {holds}"
+
+
+def _numbered(inner: str, parts: Parts) -> str:
+    columns = [f"`__c{i}`" for i in range(len(parts.items))]
+    orders = []
+    for i, item in enumerate(parts.order):
+        named = item.copy()
+        named.set("this", exp.column(f"__o{i}", quoted=True))
+        orders.append(named.sql(dialect="spark"))
+    number = f"ROW_NUMBER() OVER (PARTITION BY `{LO}`, `{HI}` ORDER BY {', '.join([*orders, *columns])})"
+    limit = f" WHERE `__n` <= {parts.limit}" if parts.limit is not None else ""
+    return (
+        f"SELECT `{LO}`, `{HI}`, {', '.join(columns)}"
+        f" FROM (SELECT *, {number} AS `__n` FROM ({inner})){limit}"
+        f" ORDER BY `{HI}`, `__n`"
+    )
+
+
+def _rewrite(
+    nodes: list[exp.Expr], ungrouped: bool, condition: exp.Expr | None, is_integer: IsInteger
+) -> list[exp.Expr]:
+    """The select list with filters added (ungrouped queries) and integer sums made exact."""
+    roots = [exp.Tuple(expressions=[node.copy()]) for node in nodes]
+    if ungrouped:
+        present: exp.Expr = exp.column(POINT, quoted=True).is_(exp.null()).not_()
+        for agg in _aggregates(roots):
+            _add_filter(agg, present if condition is None else exp.and_(present, condition))
+    sums = [
+        agg
+        for agg in _aggregates(roots)
+        if isinstance(agg, exp.Sum) and not isinstance(agg.this, exp.Distinct)
+    ]
+    exact = is_integer([agg.this.sql(dialect="spark") for agg in sums]) if sums else []
+    for agg, integer in zip(sums, exact, strict=True):
+        if integer:
+            _make_exact(agg)
+    return [root.expressions[0] for root in roots]
+
+
+def _aggregates(roots: list[exp.Tuple]) -> list[exp.AggFunc]:
+    return [agg for root in roots for agg in root.find_all(exp.AggFunc)]
+
+
+def _add_filter(agg: exp.Expr, condition: exp.Expr) -> None:
+    parent = agg.parent
+    if isinstance(parent, exp.Filter):
+        parent.set("expression", exp.Where(this=exp.and_(condition, parent.expression.this)))
+    else:
+        agg.replace(exp.Filter(this=agg.copy(), expression=exp.Where(this=condition.copy())))
+
+
+def _make_exact(agg: exp.Expr) -> None:
+    """SUM(x) → TRY_CAST(SUM(CAST(x AS DECIMAL(19, 0))) AS BIGINT), around its FILTER where it has one."""
+    agg.set("this", exp.cast(agg.this, "DECIMAL(19, 0)"))
+    whole = agg.parent if isinstance(agg.parent, exp.Filter) else agg
+    whole.replace(exp.TryCast(this=whole.copy(), to=exp.DataType.build("BIGINT"), safe=True))

@@ -1,0 +1,69 @@
+"""Accumulators: the distributive parts that an aggregate is computed from (001_3bbbc8a20ffc7252.txt, 2.3.4).
+
+AVG is SUM and COUNT; VARIANCE is (n, mean, M2). Two queries share an accumulator when kind, argument and
+condition are the same text. This room says *what* they are; `synopses/` says how cells are merged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import Enum
+
+from windrow.types import SqlType
+
+
+class Kind(Enum):
+    COUNT = "count"
+    SUM_INT = "sum of 32-bit integers"
+    SUM_LONG = "sum of 64-bit integers"
+    SUM_DOUBLE = "sum of finite doubles"
+    SUM_DECIMAL = "sum of decimals"
+    LEAST = "least"
+    GREATEST = "greatest"
+    MOMENTS = "moments"
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """One mergeable value per cell. `arg` and `condition` are Spark SQL over the stream's columns.
+
+    Rows count where the condition is true and the argument is not null; `arg` None (COUNT only) takes
+    every row.
+    """
+
+    kind: Kind
+    arg: str | None
+    type: SqlType | None
+    condition: str | None
+
+    def __post_init__(self) -> None:
+        if (self.arg is None) != (self.type is None):
+            raise ValueError("an argument has a type")
+        if self.arg is None and self.kind is not Kind.COUNT:
+            raise ValueError("only COUNT has no argument")
+
+    @property
+    def id(self) -> str:
+        """A stable name for the accumulator's columns in blocks: the same text gives the same name."""
+        text = "\x00".join((self.kind.name, self.arg or "", str(self.type or ""), self.condition or ""))
+        return hashlib.sha1(text.encode()).hexdigest()[:12]
+
+    def with_condition(self, condition: str | None) -> Accumulator:
+        """The same accumulator over the rows that also meet `condition`."""
+        if condition is None:
+            return self
+        both = condition if self.condition is None else f"({condition}) AND ({self.condition})"
+        return Accumulator(self.kind, self.arg, self.type, both)
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """An aggregate of a select list: its accumulators by role, and its result type."""
+
+    function: str
+    result: SqlType
+    parts: tuple[tuple[str, Accumulator], ...]
+
+    def part(self, role: str) -> Accumulator:
+        return dict(self.parts)[role]

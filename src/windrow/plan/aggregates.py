@@ -1,0 +1,80 @@
+"""Aggregates taken apart into accumulators, with Spark's result types (DESIGN 4 and 5, Values)."""
+
+from __future__ import annotations
+
+from windrow.errors import BindError
+from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
+from windrow.types import SqlType, decimal_type
+
+BIGINT, DOUBLE = SqlType("BIGINT"), SqlType("DOUBLE")
+
+SUM, AVG = "SUM", "AVG"
+MOMENT_FUNCTIONS = ("VARIANCE", "VAR_POP", "STDDEV", "STDDEV_POP")
+FUNCTIONS = ("COUNT", SUM, AVG, "MIN", "MAX", *MOMENT_FUNCTIONS)
+
+
+def decompose(function: str, arg: str | None, type_: SqlType | None, condition: str | None) -> AggregateCall:
+    """The accumulators of one aggregate over the rows that meet `condition` (WHERE and FILTER together)."""
+    if function == "COUNT":
+        return AggregateCall(function, BIGINT, (("n", Accumulator(Kind.COUNT, arg, type_, condition)),))
+    if arg is None or type_ is None:
+        raise BindError(f"{function} needs an argument")
+    if function in ("MIN", "MAX"):
+        kind = Kind.LEAST if function == "MIN" else Kind.GREATEST
+        arg, type_ = (f"CAST({arg} AS STRING)", SqlType("STRING")) if type_.name == "VOID" else (arg, type_)
+        return AggregateCall(function, type_, (_count(arg, type_, condition), ("v", Accumulator(kind, arg, type_, condition))))
+    arg, type_ = _numeric(function, arg, type_)
+    if function in MOMENT_FUNCTIONS:
+        return AggregateCall(function, DOUBLE, _moments(arg, type_, condition))
+    if type_.is_float:
+        return AggregateCall(function, DOUBLE, _double_sum(arg, type_, condition))
+    if type_.is_decimal:
+        precision, scale = type_.decimal
+        grown = (10, 0) if function == SUM else (4, 4)
+        result = decimal_type(min(38, precision + grown[0]), min(38, scale + grown[1]))
+        parts = (_count(arg, type_, condition), ("s", Accumulator(Kind.SUM_DECIMAL, arg, type_, condition)))
+        return AggregateCall(function, result, parts)
+    kind = Kind.SUM_LONG if type_.name == "BIGINT" else Kind.SUM_INT
+    parts = (_count(arg, type_, condition), ("s", Accumulator(kind, arg, type_, condition)))
+    return AggregateCall(function, BIGINT if function == SUM else DOUBLE, parts)
+
+
+def _numeric(function: str, arg: str, type_: SqlType) -> tuple[str, SqlType]:
+    """Spark casts strings to DOUBLE under SUM, AVG and the moments; other types have no meaning there."""
+    if type_.is_numeric:
+        return arg, type_
+    if type_.name in ("STRING", "VOID"):
+        return f"CAST({arg} AS DOUBLE)", DOUBLE
+    raise BindError(
+        f"{function} takes a number, and {arg} is {type_}", remedy=f"Cast it, for example {function}(CAST({arg} AS INT))."
+    )
+
+
+def _count(arg: str, type_: SqlType, condition: str | None) -> tuple[str, Accumulator]:
+    return "n", Accumulator(Kind.COUNT, arg, type_, condition)
+
+
+def _and(condition: str | None, more: str) -> str:
+    return more if condition is None else f"({condition}) AND ({more})"
+
+
+def _double_sum(arg: str, type_: SqlType, condition: str | None) -> tuple[tuple[str, Accumulator], ...]:
+    """The finite sum, and how many NaN, +∞ and −∞: one NaN is forgotten once it has left the window."""
+    x = f"CAST({arg} AS DOUBLE)"
+    return (
+        _count(arg, type_, condition),
+        ("s", Accumulator(Kind.SUM_DOUBLE, arg, type_, _and(condition, f"abs({x}) < double('Infinity')"))),
+        ("nan", Accumulator(Kind.COUNT, arg, type_, _and(condition, f"isnan({arg})"))),
+        ("above", Accumulator(Kind.COUNT, arg, type_, _and(condition, f"{x} = double('Infinity')"))),
+        ("below", Accumulator(Kind.COUNT, arg, type_, _and(condition, f"{x} = double('-Infinity')"))),
+    )
+
+
+def _moments(arg: str, type_: SqlType, condition: str | None) -> tuple[tuple[str, Accumulator], ...]:
+    if not type_.is_float:
+        return (_count(arg, type_, condition), ("m", Accumulator(Kind.MOMENTS, arg, type_, condition)))
+    finite = f"abs(CAST({arg} AS DOUBLE)) < double('Infinity')"
+    return (
+        _count(arg, type_, condition),
+        ("m", Accumulator(Kind.MOMENTS, arg, type_, _and(condition, finite))),
+    )

@@ -1,0 +1,347 @@
+"""From a parsed query to a logical plan: names and types resolved, mistakes shown at their place.
+
+Types come from Spark's own analyser through `TypesOf`, so that Spark SQL defines the meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from windrow.catalog.definitions import StreamDef
+from windrow.cql.dialect import CQL, window_of
+from windrow.cql.final_sql import to_duckdb
+from windrow.cql.functions import check_functions
+from windrow.cql.tokens import nearest, place_of
+from windrow.errors import BindError, Place, UnsupportedError
+from windrow.plan.accumulators import AggregateCall
+from windrow.plan.aggregates import decompose
+from windrow.plan.bind_window import bind_window
+from windrow.plan.nodes import Attribute, Finalise, Key, Order, Output, Scan, Selection, WindowAggregate, internal_columns
+from windrow.types import SqlType
+
+TypesOf = Callable[[Sequence[tuple[str, SqlType]], Sequence[str]], list[SqlType]]
+"""(columns, Spark SQL expressions) → their types; raises BindError where Spark refuses one."""
+
+_CLAUSES = {"kind", "hint", "distinct", "expressions", "limit", "from_", "where", "group", "having", "order"}
+_AGGREGATES: dict[type[exp.Expr], str] = {
+    exp.Count: "COUNT",
+    exp.Sum: "SUM",
+    exp.Avg: "AVG",
+    exp.Min: "MIN",
+    exp.Max: "MAX",
+    exp.Variance: "VARIANCE",
+    exp.VariancePop: "VAR_POP",
+    exp.Stddev: "STDDEV",
+    exp.StddevSamp: "STDDEV",
+    exp.StddevPop: "STDDEV_POP",
+}
+RESERVED_OUTPUTS = ("window_start", "window_end", "is_revision")
+
+
+def bind_query(select: exp.Expr, text: str, stream_of: Callable[[str, Place | None], StreamDef], types_of: TypesOf) -> Finalise:
+    """The logical plan of a standing query, or a BindError with the place of the mistake."""
+    return _Binder(select, text, stream_of, types_of).bind()
+
+
+class _Binder:
+    def __init__(
+        self,
+        select: exp.Expr,
+        text: str,
+        stream_of: Callable[[str, Place | None], StreamDef],
+        types_of: TypesOf,
+    ):
+        self._text = text
+        self._types_of = types_of
+        check_functions(select, text)
+        self._select = self._shape(select)
+        table = self._select.args["from_"].this
+        self._stream = stream_of(table.name, self._place(table.this))
+        self._names = {name.lower(): name for name, _ in self._stream.columns}
+        self._qualifiers = {(table.alias or table.name).lower()}
+        self._clause = window_of(table)
+        self._calls: dict[str, AggregateCall] = {}
+
+    def _place(self, node: exp.Expr | None) -> Place | None:
+        return None if node is None else place_of(node, self._text)
+
+    def _shape(self, select: exp.Expr) -> exp.Select:
+        """Only the clauses that this version executes; the rest is named and refused."""
+        if not isinstance(select, exp.Select):
+            raise UnsupportedError("this version answers a single SELECT; set operations come later", place=self._place(select))
+        for name, value in select.args.items():
+            if value and name not in _CLAUSES:
+                raise UnsupportedError(f"this version does not execute {name.strip('_').upper()} in a standing query")
+        if select.args.get("distinct"):
+            raise UnsupportedError("SELECT DISTINCT is not executed yet", remedy="Use GROUP BY on the same columns.")
+        source = select.args.get("from_")
+        if source is None:
+            raise BindError("a standing query reads a stream", remedy="Add FROM stream [RANGE … SLIDE …].")
+        if not isinstance(source.this, exp.Table) or source.this.args.get("joins"):
+            raise UnsupportedError("this version reads one stream per query", place=self._place(source.this))
+        return select.copy()
+
+    def bind(self) -> Finalise:
+        attribute = self._attribute()
+        window = bind_window(self._clause, attribute, self._stream.name)
+        items = [self._item(node) for node in self._select.expressions]
+        where = self._predicate()
+        key_trees = self._keys(items)
+        key_sql = [_sql(tree) for tree in key_trees]
+        key_types = self._types_of(self._stream.columns, key_sql) if key_sql else []
+        for tree, kind in zip(key_trees, key_types, strict=True):
+            if kind.name == "VOID":
+                raise BindError("GROUP BY takes a typed expression, not NULL", place=self._place(tree))
+        aliases = {name.lower(): tree for name, tree in items}
+        outputs = [(name, self._final(tree, key_sql, where, "the select list")) for name, tree in items]
+        having = self._having(aliases, key_sql, where)
+        order = self._order(items, aliases, key_sql, where)
+        if not key_sql and not self._calls:
+            raise UnsupportedError(
+                "this version's standing queries are aggregates: add an aggregate or GROUP BY", place=self._place(self._select)
+            )
+        scan = Selection(Scan(self._stream.name, attribute), where)
+        keys = tuple(Key(sql, kind) for sql, kind in zip(key_sql, key_types, strict=True))
+        aggregate = WindowAggregate(scan, window, keys, tuple(self._calls.values()))
+        columns = internal_columns(aggregate)
+        for tree in [tree for _, tree in outputs] + [o.expression for o in order] + ([having] if having else []):
+            to_duckdb(tree, dict(columns), self._text)
+        if having is not None:
+            self._boolean(_sql(having), self._select.args["having"].this, "HAVING", columns)
+        return Finalise(aggregate, self._typed(aggregate, outputs), having, order, self._limit())
+
+    def _attribute(self) -> Attribute:
+        stream = self._stream
+        wanted = (self._clause.wattr if self._clause else None) or stream.attribute
+        if wanted is None:
+            raise BindError(
+                f"stream '{stream.name}' has no window attribute", remedy="Declare it with TIMESTAMP BY column PUNCTUATE ORDERED."
+            )
+        name = self._names.get(wanted.lower())
+        if name is None:
+            raise self._unknown(wanted, self._clause.place if self._clause else None)
+        if name != stream.attribute or stream.slack is None:
+            raise BindError(
+                f"no PUNCTUATE covers '{name}', so a window on it could never close",
+                place=self._clause.place if self._clause else None,
+                remedy=f"Create the stream with TIMESTAMP BY {name} PUNCTUATE ORDERED (or WITH SLACK …).",
+            )
+        return Attribute(name, stream.type_of(name))
+
+    def _item(self, node: exp.Expr) -> tuple[str, exp.Expr]:
+        if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+            raise BindError("SELECT * has no meaning over an aggregate", place=self._place(node), remedy="List the columns.")
+        tree = node.this if isinstance(node, exp.Alias) else node
+        name = node.alias_or_name if isinstance(node, (exp.Alias, exp.Column)) else _default_name(tree)
+        if name.lower() in RESERVED_OUTPUTS:
+            raise BindError(f"'{name}' is a column that every answer has", place=self._place(node), remedy="Choose another alias.")
+        return name, tree
+
+    def _predicate(self) -> str | None:
+        where = self._select.args.get("where")
+        if where is None:
+            return None
+        self._no_aggregate(where.this, "WHERE", "Use HAVING, or FILTER (WHERE …) inside the aggregate.")
+        sql = _sql(self._resolve(where.this))
+        self._boolean(sql, where.this, "WHERE")
+        return sql
+
+    def _boolean(self, sql: str, node: exp.Expr, clause: str, columns: Sequence[tuple[str, SqlType]] | None = None) -> None:
+        kind = self._types_of(columns if columns is not None else self._stream.columns, [sql])[0]
+        if kind.name not in ("BOOLEAN", "VOID"):
+            raise BindError(f"{clause} needs a condition, and this is {kind}", place=self._place(node))
+
+    def _no_aggregate(self, tree: exp.Expr, clause: str, remedy: str) -> None:
+        found = tree.find(exp.AggFunc)
+        if found is not None:
+            raise BindError(f"an aggregate cannot stand in {clause}", place=self._place(found), remedy=remedy)
+
+    def _keys(self, items: Sequence[tuple[str, exp.Expr]]) -> list[exp.Expr]:
+        group = self._select.args.get("group")
+        if group is None:
+            return []
+        for name, value in group.args.items():
+            if value and name != "expressions":
+                raise UnsupportedError(f"GROUP BY {name.upper()} is not executed yet")
+        trees = []
+        for node in group.expressions:
+            tree = self._group_item(node, items)
+            self._no_aggregate(tree, "GROUP BY", "Group by a column or an expression of columns.")
+            trees.append(self._resolve(tree))
+        unique = {_sql(tree): tree for tree in trees}
+        return list(unique.values())
+
+    def _group_item(self, node: exp.Expr, items: Sequence[tuple[str, exp.Expr]]) -> exp.Expr:
+        if isinstance(node, exp.Literal) and not node.is_string:
+            return self._ordinal(node, items, "GROUP BY")
+        if isinstance(node, exp.Column) and not node.table and node.name.lower() not in self._names:
+            for name, tree in items:
+                if name.lower() == node.name.lower():
+                    return tree
+        return node
+
+    def _ordinal(self, node: exp.Literal, items: Sequence[tuple[str, exp.Expr]], clause: str) -> exp.Expr:
+        if not node.this.isdigit() or not 1 <= int(node.this) <= len(items):
+            raise BindError(f"{clause} {node.this}: the select list has {len(items)} columns", place=self._place(node))
+        return items[int(node.this) - 1][1]
+
+    def _resolve(self, tree: exp.Expr) -> exp.Expr:
+        """Columns by their declared names, quoted; anything else is unknown."""
+
+        def named(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column):
+                return node
+            if node.table and node.table.lower() not in self._qualifiers:
+                raise BindError(f"'{node.table}' is not in FROM", place=self._place(node))
+            name = self._names.get(node.name.lower())
+            if name is None:
+                raise self._unknown(node.name, self._place(node))
+            return exp.column(exp.to_identifier(name, quoted=True))
+
+        return tree.copy().transform(named)
+
+    def _unknown(self, name: str, place: Place | None) -> BindError:
+        near = nearest(name.lower(), self._names)
+        hint = f"Did you mean '{self._names[near]}'? " if near else ""
+        known = ", ".join(self._names.values())
+        return BindError(
+            f"stream '{self._stream.name}' has no column '{name}'", place=place, remedy=f"{hint}Its columns: {known}."
+        )
+
+    def _final(self, tree: exp.Expr, keys: Sequence[str], where: str | None, clause: str) -> exp.Expr:
+        """Rewrite an expression over columns into one over k0… and a0…."""
+
+        def rewrite(node: exp.Expr) -> exp.Expr:
+            call = _aggregate_of(node)
+            if call is not None:
+                return exp.column(self._call(call, where))
+            if isinstance(node, (exp.Star, exp.Identifier)):
+                return node
+            if node.find(exp.AggFunc) is None:
+                sql = _sql(self._resolve(node))
+                if sql in keys:
+                    return exp.column(f"k{keys.index(sql)}")
+            if isinstance(node, exp.Column):
+                self._resolve(node)
+                raise BindError(
+                    f"'{node.name}' in {clause} is neither grouped nor aggregated",
+                    place=self._place(node),
+                    remedy=f"Add it to GROUP BY, or wrap it in an aggregate such as MAX({node.name}).",
+                )
+            for name, value in list(node.args.items()):
+                if isinstance(value, exp.Expr):
+                    node.set(name, rewrite(value))
+                elif isinstance(value, list):
+                    node.set(name, [rewrite(v) if isinstance(v, exp.Expr) else v for v in value])
+            return node
+
+        return rewrite(tree.copy())
+
+    def _call(self, found: tuple[str, exp.Expr | None, exp.Expr | None], where: str | None) -> str:
+        """The name (a0…) of an aggregate, added if new."""
+        function, arg, condition = found
+        node_sql: str | None = None
+        kind: SqlType | None = None
+        for inner, clause in ((arg, "an aggregate"), (condition, "FILTER")):
+            if inner is not None:
+                self._no_aggregate(inner, clause, "Aggregates cannot be nested.")
+        if arg is not None:
+            if isinstance(arg, exp.Distinct):
+                raise UnsupportedError(f"{function}(DISTINCT …) is not executed yet", place=self._place(arg))
+            node_sql = _sql(self._resolve(arg))
+            kind = self._types_of(self._stream.columns, [node_sql])[0]
+        filter_sql = None
+        if condition is not None:
+            filter_sql = _sql(self._resolve(condition))
+            self._boolean(filter_sql, condition, "FILTER")
+        both = filter_sql if where is None else where if filter_sql is None else f"({where}) AND ({filter_sql})"
+        key = f"{function}\x00{node_sql}\x00{both}"
+        if key not in self._calls:
+            try:
+                self._calls[key] = decompose(function, node_sql, kind, both)
+            except BindError as error:
+                raise BindError(error.message, place=self._place(arg), remedy=error.remedy) from None
+        return f"a{list(self._calls).index(key)}"
+
+    def _having(self, aliases: dict[str, exp.Expr], keys: Sequence[str], where: str | None) -> exp.Expr | None:
+        having = self._select.args.get("having")
+        if having is None:
+            return None
+        return self._final(self._expand(having.this, aliases), keys, where, "HAVING")
+
+    def _expand(self, tree: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
+        """Aliases of the select list stand for their expressions, unless a column has that name."""
+
+        def expand(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.Column) and not node.table and node.name.lower() not in self._names:
+                return aliases.get(node.name.lower(), node).copy()
+            return node
+
+        return tree.copy().transform(expand)
+
+    def _order(
+        self, items: Sequence[tuple[str, exp.Expr]], aliases: dict[str, exp.Expr], keys: Sequence[str], where: str | None
+    ) -> tuple[Order, ...]:
+        order = self._select.args.get("order")
+        out = []
+        for node in order.expressions if order else []:
+            tree = node.this
+            if isinstance(tree, exp.Literal) and not tree.is_string:
+                tree = self._ordinal(tree, items, "ORDER BY")
+            elif isinstance(tree, exp.Column) and not tree.table and tree.name.lower() in aliases:
+                tree = aliases[tree.name.lower()]
+            descending = bool(node.args.get("desc"))
+            nulls_first = node.args.get("nulls_first")
+            out.append(
+                Order(
+                    self._final(self._expand(tree, aliases), keys, where, "ORDER BY"),
+                    descending,
+                    (not descending) if nulls_first is None else bool(nulls_first),
+                )
+            )
+        return tuple(out)
+
+    def _limit(self) -> int | None:
+        limit = self._select.args.get("limit")
+        if limit is None:
+            return None
+        value = limit.expression
+        if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdigit():
+            raise BindError("LIMIT takes a whole number", place=self._place(value))
+        return int(value.this)
+
+    def _typed(self, aggregate: WindowAggregate, outputs: Sequence[tuple[str, exp.Expr]]) -> tuple[Output, ...]:
+        columns = internal_columns(aggregate)
+        types = self._types_of(columns, [_sql(tree) for _, tree in outputs])
+        seen: set[str] = set()
+        for name, _ in outputs:
+            if name.lower() in seen:
+                raise BindError(f"two columns of the answer are called '{name}'", remedy="Give one of them an alias with AS.")
+            seen.add(name.lower())
+        return tuple(Output(name, tree, kind) for (name, tree), kind in zip(outputs, types, strict=True))
+
+
+def _aggregate_of(node: exp.Expr) -> tuple[str, exp.Expr | None, exp.Expr | None] | None:
+    """(function, argument, FILTER condition) of an aggregate call."""
+    condition = None
+    if isinstance(node, exp.Filter):
+        condition = node.expression.this
+        node = node.this
+    function = _AGGREGATES.get(type(node))
+    if function is None:
+        return None
+    arg = node.this
+    if isinstance(arg, exp.Star) or (function == "COUNT" and isinstance(arg, exp.Literal)):
+        arg = None
+    return function, arg, condition
+
+
+def _default_name(tree: exp.Expr) -> str:
+    """Spark's way: the expression itself, in lower case."""
+    return tree.sql(dialect="spark").lower()
+
+
+def _sql(tree: exp.Expr) -> str:
+    return tree.sql(dialect=CQL)

@@ -1,0 +1,129 @@
+"""Logical plans as frozen nodes that refuse illegal values.
+
+A periodic query is Scan → Select → WindowAggregate → Finalise. Column expressions below the aggregate
+are Spark SQL text over the stream's columns; above it they are trees over `k0…` (group keys) and `a0…`
+(aggregates).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
+from windrow.types import SqlType
+from windrow.windows import SlidingWindow
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """The window attribute of a stream."""
+
+    column: str
+    type: SqlType
+
+    def __post_init__(self) -> None:
+        if not self.type.is_window_attribute:
+            raise ValueError(f"{self.type} cannot be a window attribute")
+
+
+@dataclass(frozen=True)
+class Scan:
+    stream: str
+    attribute: Attribute
+
+
+@dataclass(frozen=True)
+class Selection:
+    """WHERE; `predicate` None lets every tuple pass."""
+
+    input: Scan
+    predicate: str | None
+
+
+@dataclass(frozen=True)
+class Key:
+    """A grouping expression."""
+
+    sql: str
+    type: SqlType
+
+
+@dataclass(frozen=True)
+class WindowAggregate:
+    """Group-by and aggregates over each extent of the window."""
+
+    input: Selection
+    window: SlidingWindow
+    keys: tuple[Key, ...]
+    aggregates: tuple[AggregateCall, ...]
+
+    @property
+    def presence(self) -> Accumulator:
+        """How many tuples of a group qualify: a group without one has no row (DESIGN 5)."""
+        return Accumulator(Kind.COUNT, None, None, self.input.predicate)
+
+    @property
+    def accumulators(self) -> tuple[Accumulator, ...]:
+        """Everything read from the synopsis, each once."""
+        parts = (part for call in self.aggregates for _, part in call.parts)
+        return tuple(dict.fromkeys((self.presence, *parts)))
+
+
+def internal_columns(aggregate: WindowAggregate) -> list[tuple[str, SqlType]]:
+    """k0…, a0… with their types: what expressions above the aggregate see."""
+    keys = [(f"k{i}", key.type) for i, key in enumerate(aggregate.keys)]
+    return keys + [(f"a{i}", call.result) for i, call in enumerate(aggregate.aggregates)]
+
+
+@dataclass(frozen=True)
+class Output:
+    """One column of the answer: `expression` over k0…, a0…."""
+
+    name: str
+    expression: exp.Expr
+    type: SqlType
+
+    @property
+    def is_plain(self) -> bool:
+        """Just a key or an aggregate: nothing is left to compute."""
+        return isinstance(self.expression, exp.Column)
+
+
+@dataclass(frozen=True)
+class Order:
+    expression: exp.Expr
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class Finalise:
+    """HAVING, the select list, ORDER BY and LIMIT, per window."""
+
+    input: WindowAggregate
+    outputs: tuple[Output, ...]
+    having: exp.Expr | None = None
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.outputs:
+            raise ValueError("a query has at least one output")
+        if self.limit is not None and self.limit < 0:
+            raise ValueError("LIMIT is not negative")
+
+    @property
+    def is_plain(self) -> bool:
+        return (
+            self.having is None and not self.order and self.limit is None and all(o.is_plain for o in self.outputs)
+        )
+
+    @property
+    def scan(self) -> Scan:
+        return self.input.input.input
+
+    @property
+    def window(self) -> SlidingWindow:
+        return self.input.window

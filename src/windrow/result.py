@@ -1,0 +1,58 @@
+"""The result of a statement: an Arrow table that prints itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+ROWS_SHOWN = 50
+
+
+class Result:
+    """A table: `.arrow()`, `.pandas()`, `.rows()` (dicts); prints as a table."""
+
+    def __init__(self, table: pa.Table):
+        self._table = table
+
+    @classmethod
+    def message(cls, text: str) -> Result:
+        return cls(pa.table({"result": [text]}))
+
+    @classmethod
+    def lines(cls, name: str, text: str) -> Result:
+        return cls(pa.table({name: text.splitlines()}))
+
+    def arrow(self) -> pa.Table:
+        return self._table
+
+    def pandas(self) -> Any:
+        return self._table.to_pandas()
+
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._table.to_pylist()
+        return rows
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __str__(self) -> str:
+        names = self._table.column_names
+        shown = self._table.slice(0, ROWS_SHOWN).to_pylist()
+        cells = [[_text(row[name]) for name in names] for row in shown]
+        widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
+        lines = [" | ".join(name.ljust(w) for name, w in zip(names, widths, strict=True)).rstrip()]
+        lines.append("-+-".join("-" * w for w in widths))
+        lines += [" | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in cells]
+        if len(self) > ROWS_SHOWN:
+            lines.append(f"… {len(self) - ROWS_SHOWN} more rows")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "NULL"
+    text = str(value)
+    return text[:-6] if text.endswith("+00:00") else text

@@ -1,0 +1,232 @@
+"""Settings: every name, its type, its default and its meaning, in one visible table.
+
+A setting is changed by `SET name = value` or by `windrow.open(settings={...})`, is kept in the
+catalog, and takes effect from the next micro-batch (those marked *at open*: when the state
+directory is next opened).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from windrow.errors import SettingError
+
+Value = str | int | bool
+
+
+@dataclass(frozen=True)
+class SettingSpec:
+    """One setting. `parse` turns text into a value or raises ValueError saying what it takes."""
+
+    name: str
+    default: Value
+    doc: str
+    parse: Callable[[str], Value]
+
+
+def _choice(*allowed: str) -> Callable[[str], Value]:
+    def parse(text: str) -> Value:
+        if text.lower() not in allowed:
+            raise ValueError("one of " + ", ".join(f"'{a}'" for a in allowed))
+        return text.lower()
+
+    return parse
+
+
+def _integer(least: int, most: int) -> Callable[[str], Value]:
+    def parse(text: str) -> Value:
+        try:
+            value = int(text.replace("_", ""))
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            raise ValueError(f"a whole number from {least:,} to {most:,}")
+        return value
+
+    return parse
+
+
+_SIZES = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
+
+
+def _size(text: str) -> Value:
+    match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", text)
+    if not match or match[2].lower() not in _SIZES or int(match[1]) == 0:
+        raise ValueError("a size such as '64 MB'")
+    return int(match[1]) * _SIZES[match[2].lower()]
+
+
+_UNITS_US = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+
+
+def _interval(text: str) -> Value:
+    match = re.fullmatch(r"\s*(\d+)\s*([a-z]+?)s?\s*", text.lower())
+    if not match or match[2] not in _UNITS_US:
+        raise ValueError("an interval such as '5 seconds'")
+    return int(match[1]) * _UNITS_US[match[2]]
+
+
+def _interval_or_off(text: str) -> Value:
+    if text.strip().lower() == "off":
+        return "off"
+    try:
+        return _interval(text)
+    except ValueError:
+        raise ValueError("an interval such as '1 day', or 'off'") from None
+
+
+def _names(text: str) -> Value:
+    return ",".join(sorted(part.strip().lower() for part in text.split(",") if part.strip()))
+
+
+_DAY_US = _UNITS_US["day"]
+
+_TABLE = (
+    SettingSpec(
+        "preaggregate",
+        "auto",
+        "Where a micro-batch is grouped: by Spark's group-by (`spark`), by gathering the needed columns as "
+        "Arrow and grouping them in NumPy (`driver`), or whichever the measured reduction favours (`auto`).",
+        _choice("auto", "spark", "driver"),
+    ),
+    SettingSpec(
+        "gather_bytes",
+        64 << 20,
+        "The most that `driver` pre-aggregation may gather per micro-batch; a larger one is grouped by Spark.",
+        _size,
+    ),
+    SettingSpec(
+        "empty_windows",
+        "skip",
+        "`emit`: ungrouped queries also answer windows without a tuple, from the stream's first tuple on.",
+        _choice("skip", "emit"),
+    ),
+    SettingSpec(
+        "max_future",
+        _DAY_US,
+        "How far ahead of the wall clock a timestamp may be; a tuple beyond goes to dead letters. `off` allows any.",
+        _interval_or_off,
+    ),
+    SettingSpec(
+        "retained_answers",
+        100_000,
+        "Answer rows kept per query for `q.answers()` (whole windows; the latest window is always kept). "
+        "0 keeps none beyond the latest.",
+        _integer(0, 10**12),
+    ),
+    SettingSpec(
+        "dead_letters_per_batch",
+        1_000,
+        "Dead letters kept with their record per micro-batch; beyond that they are counted only.",
+        _integer(0, 1_000_000),
+    ),
+    SettingSpec(
+        "retained_dead_letters",
+        10_000,
+        "Dead letters kept per stream, the newest; older ones are counted only.",
+        _integer(0, 100_000_000),
+    ),
+    SettingSpec(
+        "cut_factor",
+        4,
+        "A query joins a shared synopsis only if that makes the panes at most this many times as many as "
+        "its own or the synopsis's panes were; else it gets a synopsis of its own.",
+        _integer(1, 1_000_000),
+    ),
+    SettingSpec(
+        "synopsis_blocks",
+        24,
+        "Blocks that a synopsis may have on disk before the small ones are compacted.",
+        _integer(4, 10_000),
+    ),
+    SettingSpec(
+        "shuffle_partitions",
+        0,
+        "Partitions of the group-by of a micro-batch; 0 means one per core.",
+        _integer(0, 100_000),
+    ),
+    SettingSpec(
+        "trigger_interval",
+        0,
+        "Time between micro-batches under `start()`; 0 starts the next one when the last one ends.",
+        _interval,
+    ),
+    SettingSpec(
+        "bytes_per_trigger",
+        128 << 20,
+        "Bytes of files that one micro-batch of a file source takes, unless the stream's own OPTIONS say.",
+        _size,
+    ),
+    SettingSpec(
+        "restart_backoff",
+        60_000_000,
+        "The longest pause before a streaming query that died is started again (the first is one second).",
+        _interval,
+    ),
+    SettingSpec(
+        "disabled_rules",
+        "",
+        "Optimizer rules that are switched off, separated by commas. Answers stay the same.",
+        _names,
+    ),
+    SettingSpec(
+        "driver_memory",
+        1 << 30,
+        "Heap of the Spark JVM that Windrow starts (*at open*; a session of your own keeps its heap).",
+        _size,
+    ),
+)
+
+SPECS: Mapping[str, SettingSpec] = MappingProxyType({spec.name: spec for spec in _TABLE})
+
+
+def spec_of(name: str) -> SettingSpec:
+    """The setting of that name, or an error with a near one."""
+    spec = SPECS.get(name.lower())
+    if spec is None:
+        near = difflib.get_close_matches(name.lower(), SPECS, n=1)
+        hint = f"Did you mean '{near[0]}'? " if near else ""
+        raise SettingError(f"there is no setting '{name}'", remedy=f"{hint}SHOW SETTINGS lists them all.")
+    return spec
+
+
+def parse_value(name: str, text: str) -> Value:
+    spec = spec_of(name)
+    try:
+        return spec.parse(text)
+    except ValueError as error:
+        raise SettingError(f"'{text}' is not a value for '{spec.name}'", remedy=f"It takes {error}.") from None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """An immutable set of values; what is not set has its default."""
+
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+    def with_text(self, name: str, text: str) -> Settings:
+        value = parse_value(name, text)
+        return Settings({**self.values, spec_of(name).name: value})
+
+    def __getitem__(self, name: str) -> Any:
+        spec = SPECS[name]
+        return self.values.get(name, spec.default)
+
+    def integer(self, name: str) -> int:
+        return int(self[name])
+
+    def text(self, name: str) -> str:
+        return str(self[name])

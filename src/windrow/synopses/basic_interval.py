@@ -1,0 +1,200 @@
+"""The basic interval synopsis over panes, in its driver home (001_3bbbc8a20ffc7252.txt, 2.3.4 and rule CS2).
+
+It keeps one cell per pane and group and nothing else. All due queries are answered in one pass per tick
+from the youngest pane to the oldest: each answer is taken along the way, when the pass has reached that
+query's window start. So the cost of a tick is the longest window, whatever the number of queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.plan.accumulators import Accumulator
+from windrow.synopses.cells import fold_of
+from windrow.synopses.chunks import Cells, Chunk, States, build_chunks
+from windrow.synopses.folds import State
+from windrow.synopses.groups import Groups, Ids
+from windrow.windows import Points
+
+@dataclass(frozen=True)
+class Lookup:
+    """The windows [start, end) that one query is due to answer, ends ascending, and what it reads.
+
+    `presence` counts the query's qualifying tuples: a group has a row where it is positive. An
+    ungrouped query (`always`) has a row for every window.
+    """
+
+    query: str
+    starts: Points
+    ends: Points
+    presence: Accumulator
+    reads: tuple[Accumulator, ...]
+    always: bool
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The rows of one query, in window order: window index, group, and states."""
+
+    query: str
+    windows: int
+    window: Ids
+    groups: Ids
+    states: States
+
+
+class BasicIntervalSynopsis:
+    """Cells of closed panes in chunks; cells of open panes pending until a tick closes them."""
+
+    kind = "basic interval"
+
+    def __init__(self, key_types: Sequence[pa.DataType]):
+        self.groups = Groups(key_types)
+        self._pending: list[Cells] = []
+        self._chunks: list[Chunk] = []
+        self._ungrouped = not key_types
+
+    @property
+    def nbytes(self) -> int:
+        pending = sum(c.nbytes for cells in self._pending for s in cells.states.values() for c in s)
+        return pending + sum(chunk.nbytes for chunk in self._chunks)
+
+    @property
+    def closed_panes(self) -> Points:
+        """The starts of the occupied closed panes, ascending."""
+        if not self._chunks:
+            return np.empty(0, np.int64)
+        return np.concatenate([chunk.panes for chunk in self._chunks])
+
+    def deposit(self, cells: Cells) -> None:
+        """Take new cells of open panes."""
+        if len(cells):
+            self._pending.append(cells)
+
+    def close(self, upto: int) -> Points:
+        """Close the panes that start below `upto` (a cut); returns the starts of those that hold a tuple."""
+        closing, staying = [], []
+        for cells in self._pending:
+            mask = cells.panes < upto
+            if mask.all():
+                closing.append(cells)
+            elif mask.any():
+                closing.append(cells.where(mask))
+                staying.append(cells.where(~mask))
+            else:
+                staying.append(cells)
+        self._pending = staying
+        if not closing:
+            return np.empty(0, np.int64)
+        chunks = build_chunks(concatenate(closing))
+        self._chunks.extend(chunks)
+        return np.concatenate([chunk.panes for chunk in chunks])
+
+    def answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
+        """The rows of every lookup, in window order per query (rule CS2).
+
+        The caller bounds the number of windows: the rows of all of them are in memory at once.
+        """
+        if not lookups:
+            return
+        size = max(self.groups.count, 2)
+        outputs = [_Output(lookup, size) for lookup in lookups]
+        ends = np.concatenate([lookup.ends for lookup in lookups])
+        starts = np.concatenate([lookup.starts for lookup in lookups])
+        owner = np.repeat(np.arange(len(lookups)), [lookup.ends.size for lookup in lookups])
+        index = np.concatenate([np.arange(lookup.ends.size) for lookup in lookups])
+        order = np.lexsort((-starts, ends))
+        panes = self.closed_panes
+        lows = np.searchsorted(panes, starts)
+        highs = np.searchsorted(panes, ends)
+        needed = dict.fromkeys(a for lookup in lookups for a in (lookup.presence, *lookup.reads))
+        offsets = np.cumsum([0, *(chunk.panes.size for chunk in self._chunks)])
+        state: States = {}
+        tick, reached = None, 0
+        for i in order:
+            if tick is None or ends[i] != tick:
+                tick, reached = ends[i], int(highs[i])
+                state = {a: fold_of(a).identity(size) for a in needed}
+            reached = self._extend(state, int(lows[i]), reached, offsets)
+            outputs[owner[i]].take(int(index[i]), state)
+        for output in outputs:
+            yield output.rows()
+
+    def _extend(self, state: States, low: int, reached: int, offsets: Ids) -> int:
+        """Extend the merged range of panes down from `reached` to `low`."""
+        if low >= reached:
+            return reached
+        at = int(np.searchsorted(offsets, reached, side="left")) - 1
+        while reached > low:
+            base = int(offsets[at])
+            first = max(low, base)
+            self._chunks[at].merge_into(state, first - base, reached - base)
+            reached = first
+            at -= 1
+        return reached
+
+    def expire(self, below: int) -> None:
+        """Drop chunks whose panes all start below the point; renumber when most groups have gone."""
+        kept = [chunk for chunk in self._chunks if chunk.panes[-1] >= below]
+        if len(kept) == len(self._chunks):
+            return
+        self._chunks = kept
+        self._compact_groups()
+
+    def _compact_groups(self) -> None:
+        if self._ungrouped or self.groups.count < 1024:
+            return
+        alive = np.zeros(self.groups.count, bool)
+        alive[0] = True
+        for chunk in self._chunks:
+            alive[chunk.groups] = True
+        for cells in self._pending:
+            alive[cells.groups] = True
+        if 2 * int(alive.sum()) > self.groups.count:
+            return
+        new_ids = self.groups.compact(np.flatnonzero(alive))
+        for chunk in self._chunks:
+            chunk.renumber(new_ids)
+        self._pending = [Cells(c.panes, new_ids[c.groups], c.states) for c in self._pending]
+
+
+class _Output:
+    """The answers of one lookup as they are taken: a row per window over all groups, then masked."""
+
+    def __init__(self, lookup: Lookup, size: int):
+        self._lookup = lookup
+        self._columns = list(dict.fromkeys((lookup.presence, *lookup.reads)))
+        self._states = {a: fold_of(a).identity((lookup.ends.size, size)) for a in self._columns}
+
+    def take(self, window: int, state: States) -> None:
+        for accumulator in self._columns:
+            for row, column in zip(self._states[accumulator], state[accumulator], strict=True):
+                row[window] = column
+
+    def rows(self) -> Looked:
+        lookup = self._lookup
+        present = self._states[lookup.presence][0] > 0
+        if lookup.always:
+            present[:, 1] = True
+        window, groups = np.nonzero(present)
+        states: States = {a: tuple(c[present] for c in self._states[a]) for a in self._columns}
+        return Looked(lookup.query, lookup.ends.size, window, groups, states)
+
+
+def concatenate(parts: Sequence[Cells]) -> Cells:
+    """Several deposits as one; an accumulator that a deposit did not know yet has its identity there."""
+    if len(parts) == 1:
+        return parts[0]
+    accumulators = dict.fromkeys(a for part in parts for a in part.states)
+    states: dict[Accumulator, State] = {}
+    for a in accumulators:
+        fold = fold_of(a)
+        columns = [part.states.get(a) or fold.identity(len(part)) for part in parts]
+        states[a] = tuple(np.concatenate(column) for column in zip(*columns, strict=True))
+    return Cells(
+        np.concatenate([part.panes for part in parts]), np.concatenate([part.groups for part in parts]), states
+    )

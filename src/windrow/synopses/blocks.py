@@ -1,0 +1,54 @@
+"""Cells as tables of a block, and back: pane, nobody, key columns, then each accumulator's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.plan.accumulators import Accumulator
+from windrow.synopses.basic_interval import concatenate
+from windrow.synopses.cells import fold_of, from_columns, to_columns
+from windrow.synopses.chunks import Cells, States
+from windrow.synopses.groups import NOBODY, Groups
+
+
+def to_block(cells: Cells, groups: Groups) -> pa.Table:
+    """Cells with their key values instead of ids, sorted by pane."""
+    order = np.argsort(cells.panes, kind="stable")
+    if not np.array_equal(order, np.arange(order.size)):
+        cells = cells.where(order)
+    columns: dict[str, pa.Array] = {"pane": pa.array(cells.panes), "nobody": pa.array(cells.groups == NOBODY)}
+    columns |= {f"k{i}": key for i, key in enumerate(groups.key_columns(cells.groups))}
+    for accumulator, state in cells.states.items():
+        columns |= to_columns(accumulator, state)
+    return pa.table(columns)
+
+
+def from_block(table: pa.Table, accumulators: Sequence[Accumulator], groups: Groups) -> Cells:
+    """The cells of a block, with the accumulators that it knew."""
+    panes = table.column("pane").combine_chunks().to_numpy()
+    nobody = table.column("nobody").combine_chunks().to_numpy(zero_copy_only=False)
+    keys = [table.column(name).combine_chunks() for name in table.column_names if name[0] == "k" and name[1:].isdigit()]
+    ids = groups.ids(keys, np.asarray(nobody, dtype=bool))
+    found = {a: from_columns(a, table) for a in accumulators}
+    return Cells(panes, ids, {a: state for a, state in found.items() if state is not None})
+
+
+def fold_cells(parts: Sequence[Cells], kept_from: int | None) -> Cells:
+    """Several deposits as one, a cell once; those below `kept_from` dropped."""
+    cells = concatenate(parts)
+    if kept_from is not None:
+        cells = cells.where(cells.panes >= kept_from)
+    if not len(cells):
+        return cells
+    panes, pane_of = np.unique(cells.panes, return_inverse=True)
+    width = int(cells.groups.max()) + 1
+    slots, cell_of = np.unique(pane_of * width + cells.groups, return_inverse=True)
+    states: States = {}
+    for accumulator, state in cells.states.items():
+        fold = fold_of(accumulator)
+        states[accumulator] = fold.identity(slots.size)
+        fold.scatter_into(states[accumulator], cell_of, state)
+    return Cells(panes[slots // width], slots % width, states)

@@ -1,0 +1,129 @@
+"""Groups: key values ↔ dense ids, vectorised for composite keys of any type.
+
+Id 0 is nobody: the pseudo-group of a pane's tuples that no query of the synopsis takes, so that a window
+that holds a tuple of the stream is known to, even where nothing qualifies. Ids are renumbered when most
+groups have left (`compact`), so memory follows the groups alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Ids = npt.NDArray[np.int64]
+NOBODY = 0
+
+
+class Groups:
+    """The live groups of a synopsis."""
+
+    def __init__(self, key_types: Sequence[pa.DataType]):
+        self._types = list(key_types)
+        self._keys = [pa.array([None], t) for t in self._types]
+        self._chain = _Chain(len(self._types))
+        self.count = 1
+
+    def ids(self, keys: Sequence[pa.Array], nobody: npt.NDArray[np.bool_] | None = None) -> Ids:
+        """The id of each row's group; new groups are added. Where `nobody` is true: id 0."""
+        if nobody is not None and nobody.any():
+            found = np.full(len(nobody), NOBODY, np.int64)
+            rest = np.flatnonzero(~nobody)
+            found[rest] = self.ids([key.take(pa.array(rest)) for key in keys]) if keys else self._only(rest.size)
+            return found
+        if not keys:
+            return self._only(0 if nobody is None else len(nobody))
+        plain = [_plain(key, kind) for key, kind in zip(keys, self._types, strict=True)]
+        found = self._chain.ids(plain) + 1
+        self._remember(plain, found)
+        return found
+
+    def _only(self, rows: int) -> Ids:
+        """The ids of an ungrouped query's tuples: the one group there is."""
+        if rows:
+            self.count = 2
+        return np.ones(rows, np.int64)
+
+    def _remember(self, keys: Sequence[pa.Array], found: Ids) -> None:
+        fresh_at = np.flatnonzero(found >= self.count)
+        if fresh_at.size == 0:
+            return
+        ids, first = np.unique(found[fresh_at], return_index=True)
+        rows = pa.array(fresh_at[first])
+        self._keys = [pa.concat_arrays([old, key.take(rows)]) for old, key in zip(self._keys, keys, strict=True)]
+        self.count = int(ids[-1]) + 1
+
+    def key_columns(self, ids: Ids) -> list[pa.Array]:
+        """The key values of these groups (null for nobody); strings come dictionary-encoded, which costs nothing."""
+        indices = pa.array(ids.astype(np.int32, copy=False))
+        out: list[pa.Array] = []
+        for key in self._keys:
+            if pa.types.is_string(key.type) or pa.types.is_binary(key.type):
+                out.append(pa.DictionaryArray.from_arrays(indices, key))
+            else:
+                out.append(key.take(indices))
+        return out
+
+    def compact(self, alive: Ids) -> Ids:
+        """Keep only these ids (ascending, with 0); returns the new id of each old one, −1 for the gone."""
+        renumber = np.full(self.count, -1, np.int64)
+        renumber[alive] = np.arange(alive.size)
+        kept = [key.take(pa.array(alive)) for key in self._keys]
+        self._keys = [pa.array([None], t) for t in self._types]
+        self._chain = _Chain(len(self._types))
+        self.count = 1
+        if self._types:
+            again = self.ids([key.slice(1) for key in kept])
+            assert np.array_equal(again, np.arange(1, alive.size))
+        else:
+            self.count = alive.size
+        return renumber
+
+
+class _Chain:
+    """Composite keys as pairs of ids: (k1) → i1, (i1, k2) → i2, … Each step is one hash look-up in Arrow."""
+
+    def __init__(self, width: int):
+        self._columns: list[pa.Array | None] = [None] * width
+        self._pairs: list[pa.Array | None] = [None] * width
+
+    def ids(self, keys: Sequence[pa.Array]) -> Ids:
+        found = self._lookup(self._columns, 0, keys[0])
+        for i in range(1, len(keys)):
+            mine = self._lookup(self._columns, i, keys[i])
+            packed = pa.array((found << np.int64(32)) | mine)
+            found = self._lookup(self._pairs, i, packed)
+        return found
+
+    @staticmethod
+    def _lookup(store: list[pa.Array | None], i: int, values: pa.Array) -> Ids:
+        encoded = values.dictionary_encode(null_encoding="encode")
+        unique = encoded.dictionary
+        known = store[i]
+        if known is None:
+            known = unique.slice(0, 0)
+        at = pc.index_in(unique, known)
+        fresh = unique.filter(at.is_null())
+        if len(fresh):
+            store[i] = known = pa.concat_arrays([known, fresh])
+            at = pc.index_in(unique, known)
+        codes = at.to_numpy(zero_copy_only=False).astype(np.int64)
+        return np.asarray(codes[encoded.indices.to_numpy(zero_copy_only=False)], dtype=np.int64)
+
+
+def _plain(key: pa.Array, kind: pa.DataType) -> pa.Array:
+    """One array of the declared type, with one zero and one NaN."""
+    if isinstance(key, pa.ChunkedArray):
+        key = key.combine_chunks()
+    if pa.types.is_dictionary(key.type):
+        key = key.dictionary_decode()
+    if key.type != kind:
+        key = key.cast(kind)
+    if pa.types.is_floating(kind):
+        zeroed = pc.add(key, pa.scalar(0.0, kind))
+        nan = pc.is_nan(zeroed)
+        key = pc.if_else(pc.fill_null(nan, False), pa.scalar(float("nan"), kind), zeroed)
+    return key

@@ -1,0 +1,108 @@
+"""Column types: Spark SQL's names, their Arrow types, and the window attribute's integer domain.
+
+Inside Windrow a point of a window attribute is always an int64: microseconds since the epoch
+(UTC) for TIMESTAMP and TIMESTAMP_NTZ, the value itself for integer columns.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+import pyarrow as pa
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+POINT_MIN, POINT_MAX = -(1 << 63), (1 << 63) - 1
+
+_INTEGERS = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64()}
+_SIMPLE: dict[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    **_INTEGERS,
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(-?\d+)\)")
+
+
+@dataclass(frozen=True)
+class SqlType:
+    """A scalar Spark SQL type in its canonical spelling."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in _SIMPLE and not _DECIMAL.fullmatch(self.name) and self.name != "VOID":
+            raise ValueError(f"not a column type: {self.name}")
+
+    @property
+    def arrow(self) -> pa.DataType:
+        if self.name == "VOID":
+            return pa.null()
+        simple = _SIMPLE.get(self.name)
+        return simple if simple is not None else pa.decimal128(*self.decimal)
+
+    @property
+    def decimal(self) -> tuple[int, int]:
+        """Precision and scale of a DECIMAL."""
+        match = _DECIMAL.fullmatch(self.name)
+        if match is None:
+            raise ValueError(f"{self.name} is not a DECIMAL")
+        return int(match[1]), int(match[2])
+
+    @property
+    def is_decimal(self) -> bool:
+        return self.name.startswith("DECIMAL")
+
+    @property
+    def is_integer(self) -> bool:
+        return self.name in _INTEGERS
+
+    @property
+    def is_float(self) -> bool:
+        return self.name in ("FLOAT", "DOUBLE")
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.is_integer or self.is_float or self.is_decimal
+
+    @property
+    def is_timestamp(self) -> bool:
+        return self.name in ("TIMESTAMP", "TIMESTAMP_NTZ")
+
+    @property
+    def is_window_attribute(self) -> bool:
+        return self.is_integer or self.is_timestamp
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def decimal_type(precision: int, scale: int) -> SqlType:
+    return SqlType(f"DECIMAL({precision},{scale})")
+
+
+def point_text(point: int, attribute: SqlType) -> str:
+    """A point of the window attribute for people: a UTC time, or the integer."""
+    if not attribute.is_timestamp:
+        return str(point)
+    try:
+        moment = EPOCH + timedelta(microseconds=point)
+    except OverflowError:
+        return f"{point} µs"
+    return moment.isoformat(sep=" ").replace("+00:00", "")
+
+
+def point_of(value: datetime | int, attribute: SqlType) -> int:
+    """The point that a Python value denotes; a naive datetime is UTC."""
+    if isinstance(value, datetime):
+        if not attribute.is_timestamp:
+            raise ValueError("the window attribute is an integer, not a time")
+        aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+        return (aware - EPOCH) // timedelta(microseconds=1)
+    return int(value)

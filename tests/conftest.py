@@ -1,0 +1,31 @@
+"""What all tests share: options, and the Java that `make setup` found."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuses a misspelt WINDROW_MATRIX, and lets a bare `pytest` find the Java of `make setup`."""
+    if matrix_size() not in {"sample", "full"}:
+        raise pytest.UsageError(f"WINDROW_MATRIX is 'sample' or 'full', not {matrix_size()!r}")
+    recorded = ROOT / ".venv" / "java_home"
+    if "JAVA_HOME" not in os.environ and not shutil.which("java") and recorded.exists():
+        os.environ["JAVA_HOME"] = recorded.read_text(encoding="utf-8").strip()
+
+
+def matrix_size() -> str:
+    """How much of the configuration matrix to run."""
+    return os.environ.get("WINDROW_MATRIX") or "sample"
+
+
+@pytest.fixture(scope="session")
+def matrix_full() -> bool:
+    """Whether tests marked `matrix` run whole (`make test-matrix`) rather than sampled."""
+    return matrix_size() == "full"

@@ -1,0 +1,71 @@
+"""The matrix that each `.test` file runs under, and its pairwise sample."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Variation:
+    """One way to run a file; the answers must not depend on it.
+
+    `batch_rows`: None leaves the file's own micro-batches, 0 puts adjacent feeds into one micro-batch, n
+    cuts them into micro-batches of n rows (only for files that say `recut ok`).
+    """
+
+    batch_rows: int | None = None
+    partitions: int = 1
+    preaggregate: str = "auto"
+    restart: bool = False
+    rules_off: bool = False
+
+    def __str__(self) -> str:
+        batches = {None: "own", 0: "all"}.get(self.batch_rows, str(self.batch_rows))
+        marks = ("-restart" if self.restart else "") + ("-norules" if self.rules_off else "")
+        return f"b_{batches}-p{self.partitions}-{self.preaggregate}{marks}"
+
+
+AXES: dict[str, tuple[Any, ...]] = {
+    "batch_rows": (None, 1, 3, 0),
+    "partitions": (1, 2, 7),
+    "preaggregate": ("spark", "driver"),
+    "restart": (False, True),
+    "rules_off": (False, True),
+}
+
+
+def whole_matrix() -> list[Variation]:
+    return [Variation(*values) for values in itertools.product(*(AXES[f.name] for f in fields(Variation)))]
+
+
+def pairwise() -> list[Variation]:
+    """A sample in which every pair of values of two axes occurs, chosen greedily by the most new pairs."""
+    candidates = whole_matrix()
+    missing = set().union(*(_pairs(v) for v in candidates))
+    chosen: list[Variation] = []
+    while missing:
+        best = max(candidates, key=lambda v: len(_pairs(v) & missing))
+        chosen.append(best)
+        missing -= _pairs(best)
+    return chosen
+
+
+def _pairs(variation: Variation) -> set[tuple[tuple[str, Any], tuple[str, Any]]]:
+    named = [(f.name, getattr(variation, f.name)) for f in fields(variation)]
+    return set(itertools.combinations(named, 2))
+
+
+def is_full() -> bool:
+    return os.environ.get("WINDROW_MATRIX") == "full"
+
+
+def variations_for(index: int, per_file: int = 1) -> Sequence[Variation]:
+    """The variations of the index-th file: all, or the next few of the pairwise sample, round and round."""
+    if is_full():
+        return whole_matrix()
+    sample = pairwise()
+    return [sample[(index * per_file + i) % len(sample)] for i in range(per_file)]

@@ -1,0 +1,391 @@
+"""Runs a `.test` file against the engine, or against the oracle, and compares with its written answers.
+
+This is the only place of the tests that knows how the engine is called.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from support.matrix import Variation
+from support.test_file import (
+    Advance,
+    Answers,
+    Cell,
+    Close,
+    Command,
+    DeadLetters,
+    Feed,
+    Now,
+    Punctuate,
+    Restart,
+    Since,
+    Statement,
+    TestFile,
+    feed_rows,
+    join_cells,
+    matches,
+    render,
+    value_of,
+)
+from windrow.cql import parse
+from windrow.cql.statements import CreateQuery, CreateStream, Drop, SetSetting
+from windrow.errors import WindrowError
+from windrow.oracle import Oracle
+from windrow.oracle.values import sort_key
+from windrow.testing import ManualClock
+from windrow.types import SqlType, point_of
+
+Row = tuple[Any, ...]
+START = "2030-01-01 00:00:00"
+"""The wall clock of a test that does not set it: later than all the test data."""
+
+ENGINE_REASONS = ("malformed", "null", "range", "future", "late")
+
+
+class Mismatch(AssertionError):
+    """The answers are not those written, or not the oracle's."""
+
+
+class Backend(Protocol):
+    """What a test file drives: the engine or the oracle."""
+
+    def sql(self, text: str) -> None: ...
+
+    def deposit(self, stream: str, rows: list[dict[str, Any]]) -> None: ...
+
+    def punctuate(self, stream: str, upto: Any) -> None: ...
+
+    def end_input(self, stream: str) -> None: ...
+
+    def answers(self, query: str) -> list[Row]: ...
+
+    def dead_letters(self, stream: str) -> Counter[str]: ...
+
+    def begin(self, query: str, point: int | None) -> None: ...
+
+    def restart(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class OracleBackend:
+    """The oracle; it checks nothing, so statements that change no answer are skipped."""
+
+    checks_errors = False
+
+    def __init__(self, spark: Any, clock: ManualClock):
+        self.oracle = Oracle(spark, clock)
+
+    def sql(self, text: str) -> None:
+        if all(isinstance(s, CreateStream | CreateQuery | Drop | SetSetting) for s in parse(text)):
+            self.oracle.sql(text)
+
+    def deposit(self, stream: str, rows: list[dict[str, Any]]) -> None:
+        self.oracle.deposit(stream, rows)
+
+    def punctuate(self, stream: str, upto: Any) -> None:
+        self.oracle.punctuate(stream, upto)
+
+    def end_input(self, stream: str) -> None:
+        self.oracle.end_input(stream)
+
+    def answers(self, query: str) -> list[Row]:
+        return self.oracle.answers(query).rows
+
+    def dead_letters(self, stream: str) -> Counter[str]:
+        return Counter(letter.reason.value for letter in self.oracle.dead_letters(stream))
+
+    def begin(self, query: str, point: int | None) -> None:
+        self.oracle.begin(query, point)
+
+    def restart(self) -> None:
+        """The oracle keeps no state to lose."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class EngineBackend:
+    """The engine on a state directory of its own."""
+
+    checks_errors = True
+
+    def __init__(self, spark: Any, clock: ManualClock, state_dir: Path, variation: Variation):
+        self._spark, self._clock, self._state_dir, self._variation = spark, clock, state_dir, variation
+        self._settings = {"preaggregate": variation.preaggregate}
+        if variation.rules_off:
+            self._settings["disabled_rules"] = ",".join(rule_names())
+        self.engine = self._open()
+
+    def _open(self) -> Any:
+        import windrow
+
+        return windrow.open(
+            str(self._state_dir), spark=self._spark, settings=dict(self._settings), clock=self._clock
+        )
+
+    def sql(self, text: str) -> None:
+        self.engine.sql(text)
+
+    def deposit(self, stream: str, rows: list[dict[str, Any]]) -> None:
+        self.engine.deposit(stream, rows, partitions=self._variation.partitions)
+
+    def punctuate(self, stream: str, upto: Any) -> None:
+        self.engine.punctuate(stream, upto)
+
+    def end_input(self, stream: str) -> None:
+        self.engine.end_input(stream)
+
+    def answers(self, query: str) -> list[Row]:
+        table = self.engine.queries[query].answers().arrow()
+        wanted = list(table.column_names)
+        revision = wanted.index("is_revision")
+        columns = [column.to_pylist() for i, column in enumerate(table.columns) if i != revision]
+        return list(zip(*columns, strict=True))
+
+    def dead_letters(self, stream: str) -> Counter[str]:
+        rows = self.engine.sql(f"SELECT * FROM dead_letters('{stream}')").rows()
+        found: Counter[str] = Counter()
+        for row in rows:
+            found[reason_of(row)] += row["rows"]
+        return found
+
+    def since(self, query: str) -> int | None:
+        """The point from which on the query counts tuples; None: from the first."""
+        since: int | None = self.engine._engine.manager.query(query)[1].since
+        return since
+
+    def begin(self, query: str, point: int | None) -> None:
+        """The file says where the query begins; the engine must say the same."""
+        told = self.since(query)
+        if told != point:
+            raise Mismatch(f"query {query!r} begins at {told}, not at {point}")
+
+    def restart(self) -> None:
+        self.engine.close()
+        self.engine = self._open()
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+def reason_of(row: Any) -> str:
+    """The word of a dead letter's reason that test files use."""
+    text = str(row["reason"]).lower()
+    for word in ENGINE_REASONS:
+        if word in text:
+            return word
+    raise Mismatch(f"a dead letter with the unknown reason {text!r}")
+
+
+def rule_names() -> list[str]:
+    """The rules that `disabled_rules` can switch off."""
+    from windrow.optimizer.sharing import SHARE_SYNOPSES
+
+    return [SHARE_SYNOPSES]
+
+
+class Run:
+    """One run of one file on one backend."""
+
+    def __init__(self, test: TestFile, backend: Backend, clock: ManualClock, variation: Variation):
+        self.test, self.backend, self.clock, self.variation = test, backend, clock, variation
+        self.types: dict[str, dict[str, SqlType]] = {}
+        self.attributes: dict[str, str] = {}
+        self.queries: dict[str, CreateQuery] = {}
+        self.streams_of: dict[str, str] = {}
+        self.seen: dict[str, list[Row]] = {}
+        self.completed: dict[int, list[str]] = {}
+
+    def run(self, complete: bool = False) -> None:
+        """Raises Mismatch at the first difference; with `complete`, fills `completed` for `????`."""
+        for command in recut(self.test, self.variation.batch_rows):
+            handler: Callable[..., None] = getattr(self, f"_{type(command).__name__.lower()}")
+            if isinstance(command, Answers):
+                self._answers(command, complete)
+            else:
+                handler(command)
+
+    def _statement(self, command: Statement) -> None:
+        if command.error is not None:
+            self._failing_statement(command)
+            return
+        try:
+            self.backend.sql(command.text)
+        except WindrowError as error:
+            raise Mismatch(f"{self._at(command)}: the statement failed:\n{error}") from error
+        for statement in parse(command.text):
+            self._remember(statement)
+
+    def _failing_statement(self, command: Statement) -> None:
+        if not getattr(self.backend, "checks_errors", True):
+            return
+        expected = command.error or ""
+        try:
+            self.backend.sql(command.text)
+        except WindrowError as error:
+            if error.code != expected and expected.lower() not in str(error).lower():
+                raise Mismatch(
+                    f"{self._at(command)}: expected an error with {expected!r}, got\n{error}"
+                ) from error
+            return
+        raise Mismatch(
+            f"{self._at(command)}: expected an error with {expected!r}; the statement was accepted"
+        )
+
+    def _remember(self, statement: Any) -> None:
+        if isinstance(statement, CreateStream):
+            self.types[statement.name] = {c.name: SqlType(c.type) for c in statement.columns}
+            self.attributes[statement.name] = statement.timestamp_by or ""
+        elif isinstance(statement, CreateQuery):
+            table = statement.select.find(exp.Table)
+            assert table is not None
+            self.queries[statement.name] = statement
+            self.streams_of[statement.name] = table.name
+            self.seen[statement.name] = []
+
+    def _feed(self, command: Feed) -> None:
+        rows = feed_rows(command, self.types[command.stream])
+        self.backend.deposit(command.stream, rows)
+        if self.variation.restart:
+            self.backend.restart()
+
+    def _now(self, command: Now) -> None:
+        self.clock.set(command.now_us)
+
+    def _advance(self, command: Advance) -> None:
+        self.clock.advance(command.by_us / 1e6)
+
+    def _punctuate(self, command: Punctuate) -> None:
+        self.backend.punctuate(command.stream, self._value(command.stream, command.upto))
+
+    def _close(self, command: Close) -> None:
+        self.backend.end_input(command.stream)
+
+    def _restart(self, command: Restart) -> None:
+        self.backend.restart()
+
+    def _since(self, command: Since) -> None:
+        stream = self.streams_of[command.query]
+        kind = self.types[stream][self.attributes[stream]]
+        if command.point == "all":
+            self.backend.begin(command.query, None)
+            return
+        self.backend.begin(command.query, point_of(self._value(stream, command.point), kind))
+
+    def _value(self, stream: str, text: str) -> Any:
+        return value_of(Cell(text), self.types[stream][self.attributes[stream]])
+
+    def _deadletters(self, command: DeadLetters) -> None:
+        found = self.backend.dead_letters(command.stream)
+        if +found != Counter(command.counts):
+            raise Mismatch(f"{self._at(command)}: dead letters are {dict(found)}, not {dict(command.counts)}")
+
+    def _answers(self, command: Answers, complete: bool) -> None:
+        ordered = self.queries[command.query].select.args.get("order") is not None
+        new = self._new_answers(command)
+        if not ordered:
+            new = sorted(new, key=sort_key)
+        if command.rows is None:
+            if not complete:
+                raise Mismatch(f"{self._at(command)}: the block is not completed")
+            self.completed[command.line] = [join_cells([render(value) for value in row]) for row in new]
+        elif not same_answers(command.rows, new, ordered):
+            raise Mismatch(f"{self._at(command)}: {command.query}\n{difference(command.rows, new)}")
+
+    def _new_answers(self, command: Answers) -> list[Row]:
+        """What came since the last look; what had come by then must still stand, in the same order."""
+        every = self.backend.answers(command.query)
+        before = self.seen[command.query]
+        now_before = every[: len(before)]
+        if [tuple(map(render, row)) for row in now_before] != [tuple(map(render, row)) for row in before]:
+            raise Mismatch(f"{self._at(command)}: earlier answers of {command.query} have changed")
+        ends = [row[1] for row in every]
+        if ends != sorted(ends):
+            raise Mismatch(f"{self._at(command)}: the answers of {command.query} are not in window order")
+        self.seen[command.query] = every
+        return every[len(before) :]
+
+    def _at(self, command: Command) -> str:
+        return f"{self.test.path}:{command.line} [{self.variation}]"
+
+
+def same_answers(written: Sequence[Sequence[Cell]], found: Sequence[Row], ordered: bool) -> bool:
+    """Row by row; without ORDER BY the rows of a window may come in any order."""
+    if len(written) != len(found):
+        return False
+    if ordered:
+        return all(_same_row(cells, row) for cells, row in zip(written, found, strict=True))
+    left = list(found)
+    for cells in written:
+        for i, row in enumerate(left):
+            if _same_row(cells, row):
+                del left[i]
+                break
+        else:
+            return False
+    return True
+
+
+def _same_row(cells: Sequence[Cell], row: Row) -> bool:
+    return len(cells) == len(row) and all(map(matches, cells, row))
+
+
+def difference(written: Sequence[Sequence[Cell]], found: Sequence[Row]) -> str:
+    expected = [join_cells(cells) for cells in written]
+    actual = [join_cells([render(value) for value in row]) for row in found]
+    return "\n".join(["  written:", *map("    ".__add__, expected), "  found:", *map("    ".__add__, actual)])
+
+
+def recut(test: TestFile, batch_rows: int | None) -> Iterator[Command]:
+    """The file's commands, the rows of adjacent feeds of a stream cut anew where the file allows it."""
+    if batch_rows is None or not test.recut_ok:
+        yield from test.commands
+        return
+    held: list[Feed] = []
+    for command in test.commands:
+        if isinstance(command, Feed) and (not held or _joins(held[-1], command)):
+            held.append(command)
+            continue
+        yield from _cut(held, batch_rows)
+        held = []
+        if isinstance(command, Feed):
+            held.append(command)
+        else:
+            yield command
+    yield from _cut(held, batch_rows)
+
+
+def _joins(one: Feed, next_: Feed) -> bool:
+    return one.stream == next_.stream and one.json == next_.json
+
+
+def _cut(feeds: list[Feed], batch_rows: int) -> Iterator[Feed]:
+    lines = [line for feed in feeds for line in feed.lines]
+    step = batch_rows or max(1, len(lines))
+    for i in range(0, len(lines), step):
+        yield Feed(feeds[0].line, feeds[0].stream, tuple(lines[i : i + step]), feeds[0].json)
+
+
+def run_on_oracle(test: TestFile, spark: Any) -> Run:
+    clock = ManualClock(START)
+    run = Run(test, OracleBackend(spark, clock), clock, Variation())
+    run.run()
+    return run
+
+
+def run_on_engine(test: TestFile, spark: Any, state_dir: Path, variation: Variation) -> Run:
+    clock = ManualClock(START)
+    backend = EngineBackend(spark, clock, state_dir, variation)
+    run = Run(test, backend, clock, variation)
+    try:
+        run.run()
+    finally:
+        backend.close()
+    return run

@@ -1,0 +1,69 @@
+"""Every `.test` file of `tests/cql`: the oracle's answers, the engine's, and the engine's under the matrix.
+
+All are compared with the answers written in the file, so they are equal to each other as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.matrix import AXES, Variation, pairwise, variations_for
+from support.runner import run_on_engine, run_on_oracle
+from support.test_file import TestFile, read_test_file
+
+CQL = Path(__file__).parent / "cql"
+PATHS = sorted(CQL.rglob("*.test"))
+FILES = [pytest.param(path, id=str(path.relative_to(CQL).with_suffix(""))) for path in PATHS]
+
+
+def _varied() -> list[Any]:
+    """(file, variation) pairs, without those that differ only in what the file does not take part in."""
+    pairs = []
+    for index, path in enumerate(PATHS):
+        test = read_test_file(path)
+        chosen = {_effective(test, variation): None for variation in variations_for(index)}
+        for variation in chosen:
+            pairs.append(pytest.param(path, variation, id=f"{path.stem}-{variation}"))
+    return pairs
+
+
+def _effective(test: TestFile, variation: Variation) -> Variation:
+    batch_rows = variation.batch_rows if test.recut_ok else None
+    rules_off = variation.rules_off and not test.needs_rules
+    return replace(variation, batch_rows=batch_rows, rules_off=rules_off)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FILES)
+def test_the_oracle_gives_the_written_answers(path: Path, spark: Any) -> None:
+    run_on_oracle(read_test_file(path), spark)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FILES)
+def test_the_engine_gives_the_written_answers(path: Path, spark: Any, tmp_path: Path) -> None:
+    run_on_engine(read_test_file(path), spark, tmp_path / "state", Variation())
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.parametrize(("path", "variation"), _varied())
+def test_the_engine_gives_the_written_answers_under_the_matrix(
+    path: Path, variation: Variation, spark: Any, tmp_path: Path
+) -> None:
+    run_on_engine(read_test_file(path), spark, tmp_path / "state", variation)
+
+
+def test_there_are_files_to_run() -> None:
+    assert len(PATHS) >= 50
+
+
+def test_the_sample_holds_every_pair() -> None:
+    names = list(AXES)
+    for a in range(len(names)):
+        for b in range(a + 1, len(names)):
+            found = {(getattr(v, names[a]), getattr(v, names[b])) for v in pairwise()}
+            assert len(found) == len(AXES[names[a]]) * len(AXES[names[b]])

@@ -1,0 +1,449 @@
+"""The block store: whole files or none, counted by the catalog, swept where nobody names them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from windrow.catalog.store import Catalog
+from windrow.dataplane.blocks import BlockRef, BlockStore, BlockWriter, read_block
+from windrow.errors import StateError
+
+BLOCKS = """
+CREATE TABLE blocks (
+  id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, lo INTEGER, hi INTEGER,
+  rows INTEGER NOT NULL, bytes INTEGER NOT NULL, refs INTEGER NOT NULL CHECK (refs >= 0));
+"""
+
+TABLE = pa.table(
+    {"k": pa.array([1, 2, None], pa.int64()), "s": ["a", "", None], "d": [0.5, float("inf"), None]}
+)
+OTHER = pa.table({"x": pa.array(range(1000), pa.int32())})
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    (tmp_path / "migrations").mkdir()
+    (tmp_path / "migrations" / "0001_blocks.sql").write_text(BLOCKS)
+    with Catalog(tmp_path / "catalog.sqlite", tmp_path / "migrations") as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(tmp_path: Path, catalog: Catalog) -> BlockStore:
+    return BlockStore(tmp_path / "state", catalog)
+
+
+def named(store: BlockStore, catalog: Catalog, owner: str = "synopses/1", **more: Any) -> tuple[int, str]:
+    ref = store.write(owner, TABLE)
+    with catalog.transaction():
+        return store.add(ref, **more), ref.path
+
+
+def files(store: BlockStore) -> list[str]:
+    return sorted(f.relative_to(store.root).as_posix() for f in store.root.rglob("*") if f.is_file())
+
+
+# -- files ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize(
+    "table", [TABLE, TABLE.slice(1, 1), TABLE.slice(0, 0), pa.concat_tables([TABLE, TABLE])]
+)
+def test_what_is_written_is_read(store: BlockStore, table: pa.Table, compress: bool) -> None:
+    ref = store.write("synopses/1", table, compress=compress)
+    assert store.read(ref.path).equals(table)
+    assert ref.rows == table.num_rows
+    assert ref.bytes == (store.root / ref.path).stat().st_size
+    assert ref.owner == "synopses/1" and ref.path.startswith("synopses/1/")
+    assert files(store) == [ref.path]
+
+
+def test_dictionaries_that_differ_between_chunks_are_unified(store: BlockStore) -> None:
+    chunks = [pa.array(["a", "b"]).dictionary_encode(), pa.array(["c", "a"]).dictionary_encode()]
+    ref = store.write("o", pa.table({"s": pa.chunked_array(chunks)}))
+    assert store.read(ref.path)["s"].to_pylist() == ["a", "b", "c", "a"]
+
+
+def test_reading_maps_the_file_and_outlives_its_deletion(store: BlockStore) -> None:
+    table = pa.table({"x": pa.array(range(1_000_000), pa.int64())})
+    part, parts = store.write_many("o", [table])
+    whole = store.write("o", table)
+    before = pa.total_allocated_bytes()
+    mapped = [store.read(whole.path), store.read_part(part.path, *parts[0])]
+    assert pa.total_allocated_bytes() - before < 100_000
+    for ref in (whole, part):
+        (store.root / ref.path).unlink()
+    assert all(m.equals(table) for m in mapped)
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_container_holds_tables_of_different_schemas(store: BlockStore, compress: bool) -> None:
+    tables = [TABLE, OTHER, TABLE.slice(0, 0), pa.concat_tables([OTHER, OTHER])]
+    ref, parts = store.write_many("answers", tables, compress=compress)
+    assert [store.read_part(ref.path, *part) for part in parts] == tables
+    assert ref.rows == 3003
+    assert all(offset % 64 == 0 for offset, _ in parts)
+    assert files(store) == [ref.path]
+
+
+def test_an_empty_container_is_a_block_too(store: BlockStore, catalog: Catalog) -> None:
+    ref, parts = store.write_many("answers", [])
+    assert (ref.rows, ref.bytes, parts) == (0, 0, [])
+    with catalog.transaction():
+        store.add(ref)
+    assert len(store.named()) == 1
+
+
+def test_a_missing_file_is_named(store: BlockStore) -> None:
+    with pytest.raises(StateError, match="synopses/1/none.arrow is missing"):
+        store.read("synopses/1/none.arrow")
+    with pytest.raises(StateError, match="synopses/1/none.arrow is missing"):
+        store.read_part("synopses/1/none.arrow", 0, 8)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 7, 100, 0.5, -1])
+def test_a_truncated_file_is_named(store: BlockStore, keep: float) -> None:
+    ref = store.write("o", OTHER)
+    many, parts = store.write_many("o", [OTHER, OTHER])
+    for block in (ref, many):
+        size = {0.5: block.bytes // 2, -1: block.bytes - 1}.get(keep, int(keep))
+        os.truncate(store.root / block.path, size)
+    with pytest.raises(StateError, match=f"{ref.path} is damaged"):
+        store.read(ref.path)
+    with pytest.raises(StateError, match=f"{many.path} is damaged"):
+        store.read_part(many.path, *parts[1])
+
+
+def test_a_part_elsewhere_than_written_is_damage(store: BlockStore) -> None:
+    ref, [(offset, length)] = store.write_many("o", [OTHER])
+    for place in ((offset + 8, length - 8), (0, 4), (-8, 8), (0, length + 1)):
+        with pytest.raises(StateError, match="damaged"):
+            store.read_part(ref.path, *place)
+
+
+@pytest.mark.parametrize("owner", ["", "/abs", "../up", "a/../b", "a//b", ".hidden", "a/", "a\\b"])
+def test_an_owner_cannot_leave_the_root(store: BlockStore, owner: str) -> None:
+    with pytest.raises(ValueError, match="owner"):
+        store.write(owner, TABLE)
+    assert files(store) == []
+
+
+def test_a_ref_refuses_what_cannot_be() -> None:
+    with pytest.raises(ValueError, match="directory of its owner"):
+        BlockRef("b/x.arrow", "a", 1, 1)
+    with pytest.raises(ValueError, match="negative"):
+        BlockRef("a/x.arrow", "a", -1, 1)
+
+
+def test_threads_and_processes_write_side_by_side(store: BlockStore) -> None:
+    program = (
+        "import sys, pyarrow as pa; from pathlib import Path\n"
+        "from windrow.dataplane.blocks import BlockWriter\n"
+        "for n in range(10): BlockWriter(Path(sys.argv[1])).write('new/dir', pa.table({'n': [n]}))"
+    )
+    other = subprocess.Popen([sys.executable, "-c", program, str(store.root)])
+    refs: list[BlockRef] = []
+
+    def write() -> None:
+        for _ in range(10):
+            refs.append(store.write("new/dir", TABLE))
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert other.wait() == 0
+    assert len({ref.path for ref in refs}) == 40
+    assert len(files(store)) == 50
+    assert all(read_block(store.root / path).num_rows in (1, 3) for path in files(store))
+
+
+def test_the_file_is_synced_before_its_name_and_the_name_before_the_return(
+    store: BlockStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[tuple[str, str]] = []
+    fsync, rename = os.fsync, os.rename
+
+    def logged_fsync(fd: int) -> None:
+        log.append(("sync", os.path.relpath(os.readlink(f"/proc/self/fd/{fd}"), store.root)))
+        fsync(fd)
+
+    def logged_rename(old: Path, new: Path) -> None:
+        log.append(("rename", os.path.relpath(new, store.root)))
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", logged_fsync)
+    monkeypatch.setattr(os, "rename", logged_rename)
+    first, second = store.write("a/b", TABLE), store.write("a/b", TABLE)
+    new_directories = [("sync", "a"), ("sync", "."), ("sync", "..")]
+
+    def steps(ref: BlockRef) -> list[tuple[str, str]]:
+        temporary = f"a/b/.{Path(ref.path).name}.tmp"
+        return [("sync", temporary), ("rename", ref.path), ("sync", "a/b")]
+
+    assert log == new_directories + steps(first) + steps(second)
+
+
+# -- a full disk ----------------------------------------------------------------------------------------
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("where", ["fsync", "rename"])
+def test_a_full_disk_leaves_nothing_behind(
+    store: BlockStore, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    store.write("o", TABLE)
+    (kept,) = files(store)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, where, full)
+        for write in (lambda: store.write("o", TABLE), lambda: store.write_many("o", [TABLE, OTHER])):
+            with pytest.raises(StateError, match="no space left") as caught:
+                write()
+            assert "Free space on the file system of the state directory" in str(caught.value)
+    assert files(store) == [kept]
+    assert store.named() == []
+
+
+def test_a_disk_that_fills_in_the_middle_of_a_table(
+    store: BlockStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Filling:
+        """The real writer, until the disk is full."""
+
+        def __init__(self, *args: Any, **options: Any):
+            self.writer = new_file(*args, **options)
+
+        def __enter__(self) -> Filling:
+            return self
+
+        def __exit__(self, *exc: object) -> None:
+            self.writer.close()
+
+        def write_table(self, table: pa.Table) -> None:
+            self.writer.write_table(table)
+            full()
+
+    new_file = pa.ipc.new_file
+    monkeypatch.setattr(pa.ipc, "new_file", Filling)
+    with pytest.raises(StateError, match="no space left"):
+        store.write("o", OTHER)
+    assert files(store) == []
+
+
+def test_the_kernels_own_refusal_of_a_write_comes_through_arrow(tmp_path: Path) -> None:
+    """A limit on file size makes write(2) itself fail, below Arrow's writer."""
+    program = (
+        "import resource, signal, sys, pyarrow as pa; from pathlib import Path\n"
+        "from windrow.dataplane.blocks import BlockWriter; from windrow.errors import StateError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "try: BlockWriter(Path(sys.argv[1])).write('o', pa.table({'x': list(range(100_000))}))\n"
+        "except StateError as error: print(error)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program, str(tmp_path / "r")], capture_output=True, text=True)
+    assert "cannot be used: File too large" in ran.stdout, ran.stderr
+    assert list((tmp_path / "r" / "o").iterdir()) == []
+
+
+def test_an_interrupted_write_leaves_nothing_behind(
+    store: BlockStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.write("o", TABLE)
+    assert files(store) == []
+
+
+# -- naming and counting --------------------------------------------------------------------------------
+
+
+def test_named_blocks_come_in_the_order_of_their_ids(store: BlockStore, catalog: Catalog) -> None:
+    first, path = named(store, catalog, lo=-5, hi=10, refs=3)
+    second, _ = named(store, catalog, owner="synopses/2")
+    third, _ = named(store, catalog)
+    assert [row.id for row in store.named()] == [first, second, third]
+    assert [row.id for row in store.named("synopses/1")] == [first, third]
+    row = store.named()[0]
+    assert (row.path, row.owner, row.lo, row.hi, row.rows, row.refs) == (path, "synopses/1", -5, 10, 3, 3)
+    assert row.bytes == (store.root / path).stat().st_size
+
+
+def test_naming_and_counting_belong_inside_a_transaction(store: BlockStore, catalog: Catalog) -> None:
+    ref = store.write("o", TABLE)
+    for attempt in (lambda: store.add(ref), lambda: store.retain(1), lambda: store.release(1)):
+        with pytest.raises(RuntimeError, match="inside"):
+            attempt()
+    assert store.named() == []
+
+
+def test_a_block_that_is_gone_or_changed_is_not_named(store: BlockStore, catalog: Catalog) -> None:
+    short, gone = store.write("o", TABLE), store.write("o", TABLE)
+    os.truncate(store.root / short.path, short.bytes - 1)
+    (store.root / gone.path).unlink()
+    for ref in (short, gone):
+        with pytest.raises(StateError, match=Path(ref.path).name), catalog.transaction():
+            store.add(ref)
+    assert store.named() == []
+
+
+def test_the_last_release_deletes_the_file_after_the_commit(store: BlockStore, catalog: Catalog) -> None:
+    block, path = named(store, catalog)
+    with catalog.transaction():
+        store.retain(block, 2)
+    with catalog.transaction():
+        store.release(block, 2)
+    assert store.named()[0].refs == 1
+    with catalog.transaction():
+        store.release(block)
+        assert store.named() == []
+        assert files(store) == [path]
+    assert files(store) == []
+
+
+def test_a_rollback_undoes_names_and_counts_and_keeps_the_file(store: BlockStore, catalog: Catalog) -> None:
+    block, path = named(store, catalog, refs=2)
+    fresh = store.write("o", OTHER)
+    before = store.named()
+    with pytest.raises(ZeroDivisionError), catalog.transaction():
+        store.retain(block)
+        store.release(block, 3)
+        store.add(fresh)
+        raise ZeroDivisionError
+    assert store.named() == before
+    assert store.read(path).equals(TABLE)
+    with catalog.transaction():
+        store.release(block, 2)
+    assert files(store) == [fresh.path]
+
+
+def test_released_and_retained_in_one_transaction_stays(store: BlockStore, catalog: Catalog) -> None:
+    block, path = named(store, catalog)
+    with catalog.transaction():
+        store.retain(block)
+        store.release(block)
+    assert [row.refs for row in store.named()] == [1]
+    assert files(store) == [path]
+
+
+def test_more_users_cannot_leave_than_came(store: BlockStore, catalog: Catalog) -> None:
+    block, path = named(store, catalog, refs=2)
+    with pytest.raises(StateError, match="has 2 users, 3 cannot leave"), catalog.transaction():
+        store.release(block, 3)
+    for change in (store.retain, store.release):
+        with pytest.raises(StateError, match="no block 99"), catalog.transaction():
+            change(99)
+        with pytest.raises(ValueError, match="counts"), catalog.transaction():
+            change(block, 0)
+    with pytest.raises(ValueError, match="nobody uses"), catalog.transaction():
+        store.add(store.write("o", TABLE), refs=0)
+    assert store.named()[0].refs == 2
+    assert (store.root / path).exists()
+
+
+def test_threads_count_exactly(store: BlockStore, catalog: Catalog) -> None:
+    shared, path = named(store, catalog, refs=41)
+
+    def work() -> None:
+        for _ in range(10):
+            ref = store.write("own", TABLE)
+            with catalog.transaction():
+                mine = store.add(ref)
+                store.release(shared)
+            with catalog.transaction():
+                store.release(mine)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [(row.path, row.refs) for row in store.named()] == [(path, 1)]
+    assert files(store) == [path]
+
+
+def test_a_file_that_cannot_be_deleted_does_not_fail_the_commit(
+    store: BlockStore, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block, path = named(store, catalog)
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EACCES, "no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refuse)
+        with catalog.transaction():
+            store.release(block)
+    assert store.named() == [] and files(store) == [path]
+    assert store.sweep() == 1
+    assert files(store) == []
+
+
+# -- sweeping --------------------------------------------------------------------------------------------
+
+
+def test_after_a_crash_only_what_is_named_is_left(
+    tmp_path: Path, store: BlockStore, catalog: Catalog
+) -> None:
+    _, path = named(store, catalog)
+    BlockWriter(store.root).write("synopses/1", TABLE)
+    store.write_many("answers", [TABLE, OTHER])
+    torn = store.root / "synopses/1" / f".blk-{'0' * 32}.arrow.tmp"
+    torn.write_bytes(b"ARROW1")
+    restarted = BlockStore(store.root, catalog)
+    assert restarted.sweep() == 3
+    assert files(restarted) == [path]
+    assert restarted.sweep() == 0
+    assert restarted.read(path).equals(TABLE)
+
+
+def test_sweep_touches_nothing_but_blocks(tmp_path: Path, store: BlockStore, catalog: Catalog) -> None:
+    store.write("o", TABLE)
+    others = [
+        "lock",
+        "o/notes.txt",
+        "o/mine.arrow",
+        "spool/000.arrow",
+        f"o/blk-{'0' * 31}.arrow",
+        "o/x.arrow.tmp",
+    ]
+    for other in others:
+        (store.root / other).parent.mkdir(exist_ok=True)
+        (store.root / other).write_text("keep")
+    outside = BlockWriter(tmp_path / "outside").write("o", TABLE)
+    (store.root / "link").symlink_to(tmp_path / "outside")
+    assert store.sweep() == 1
+    assert all((store.root / other).read_text() == "keep" for other in others)
+    assert (tmp_path / "outside" / outside.path).exists()
+
+
+@pytest.mark.crash
+def test_a_killed_writer_leaves_only_what_the_sweep_takes(store: BlockStore) -> None:
+    program = (
+        "import os, signal, sys, pyarrow as pa; from pathlib import Path\n"
+        "from windrow.dataplane.blocks import BlockWriter\n"
+        "writer = BlockWriter(Path(sys.argv[1])); writer.write('o', pa.table({'x': [1]}))\n"
+        "os.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "writer.write('o', pa.table({'x': [2]}))\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(store.root)]).returncode == -9
+    assert len(files(store)) == 2
+    assert store.sweep() == 2
+    assert files(store) == []

@@ -1,0 +1,95 @@
+"""The source tree keeps its layers, and the check that says so can fail."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load_checker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("check_layers", ROOT / "scripts" / "check_layers.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+checker = load_checker()
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    """A package directory with these files in it."""
+    package = root / "src" / "windrow"
+    for name, text in files.items():
+        path = package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return package
+
+
+def test_source_tree_is_in_order() -> None:
+    package = ROOT / "src" / "windrow"
+    assert (package / "errors.py").exists()
+    assert checker.breaches(package) == []
+
+
+def test_good_tree_passes(tmp_path: Path) -> None:
+    package = tree(
+        tmp_path,
+        {
+            "__init__.py": '"""Doc."""\n\nfrom windrow.api import open\n\n__all__ = ["open"]\n',
+            "errors.py": "import sqlglot\n",
+            "settings.py": "from windrow.errors import SettingError\n",
+            "cql/statements.py": "from . import window_clause\nfrom ..errors import ParseError\n",
+            "api.py": "from windrow import cql, errors\nimport windrow.dataplane.session\n",
+            "oracle/evaluate.py": "from windrow.cql.statements import X\nfrom windrow import clock\n",
+            "dataplane/session.py": "from pyspark.sql import SparkSession\n",
+            "dataplane/kernels/join.py": "import duckdb\n",
+            "cli.py": "from windrow import api\nimport windrow\nfrom windrow.oracle import evaluate\n",
+            "catalog/migrations/0001.sql": "SELECT 1;\n",
+        },
+    )
+    assert checker.breaches(package) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("cql/a.py", "from windrow.catalog import x\n", "cql/a.py:1: imports windrow.catalog"),
+        ("cql/a.py", "import windrow.engine.ticks\n", "engine comes after cql"),
+        ("cql/a.py", "from ..plan import nodes\n", "plan comes after cql"),
+        ("cql/b/a.py", "from ...plan import nodes\n", "plan comes after cql"),
+        ("cql/a.py", "from .. import plan\n", "plan comes after cql"),
+        ("cql/a.py", "from windrow import plan\n", "plan comes after cql"),
+        ("engine/a.py", "import windrow\n", "__init__ comes after engine"),
+        ("engine/a.py", "from windrow import open\n", "__init__ comes after engine"),
+        ("errors.py", "def f():\n    from windrow.cql import x\n", "errors.py:2: imports windrow.cql"),
+        ("plan/a.py", "import importlib\nimportlib.import_module('windrow.api')\n", "api comes after plan"),
+        ("api.py", "from pyspark.sql import DataFrame\n", "only dataplane imports pyspark"),
+        ("engine/a.py", "import pyspark\n", "only dataplane imports pyspark"),
+        ("dataplane/kernels/a.py", "import pyspark\n", "dataplane/kernels stays free of pyspark"),
+        ("oracle/a.py", "from windrow.windows import extent\n", "oracle imports only"),
+        ("oracle/a.py", "from windrow import engine\n", "oracle imports only"),
+        ("attic/a.py", "", "room 'attic' has no place in LAYERS"),
+        ("cql/__init__.py", '"""Doc."""\n\nLIMIT = 3\n', "cql/__init__.py:3: __init__.py only re-exports"),
+        ("__init__.py", "def open():\n    pass\n", "__init__.py:1: __init__.py only re-exports"),
+        ("cql/a.py", "x = 1\n" * 801, "801 lines, at most 800"),
+        ("catalog/a.sql", "--\n" * 801, "801 lines, at most 800"),
+    ],
+)
+def test_bad_tree_is_reported(tmp_path: Path, name: str, text: str, expected: str) -> None:
+    found = checker.breaches(tree(tmp_path, {name: text}))
+    assert len(found) == 1
+    assert expected in found[0]
+
+
+def test_command_exits_with_one_on_a_bad_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tree(tmp_path, {"cql/a.py": "import windrow.api\n"})
+    assert checker.main([str(tmp_path)]) == 1
+    assert "src/windrow/cql/a.py:1: imports windrow.api" in capsys.readouterr().out
+    assert checker.main([str(tmp_path / "nowhere")]) == 1
