@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,3 +31,15 @@ def matrix_size() -> str:
 def matrix_full() -> bool:
     """Whether tests marked `matrix` run whole (`make test-matrix`) rather than sampled."""
     return matrix_size() == "full"
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """The Spark session of the whole run: configured as Windrow configures its own."""
+    from windrow.dataplane.session import close_session, open_session
+    from windrow.settings import Settings
+
+    session = open_session(None, "local[2]", Settings())
+    session.conf.set("spark.sql.shuffle.partitions", 2)
+    yield session
+    close_session(session)

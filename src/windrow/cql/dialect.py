@@ -115,6 +115,12 @@ class CQL(Spark):
     class Tokenizer(Spark.Tokenizer):
         # Spark 4 reads a doubled quote as one quote; sqlglot's Spark still joins two strings.
         STRING_ESCAPES = ["\\", "'", '"']
+        # `range < 7` is no type: other dialects have words for nested types that Spark does not have.
+        KEYWORDS = {
+            word: token
+            for word, token in Spark.Tokenizer.KEYWORDS.items()
+            if token not in SparkParser.NESTED_TYPE_TOKENS or word in ("ARRAY", "MAP", "STRUCT", "UNION")
+        }
         # EXPLAIN, SHOW and the like are our own statements: sqlglot must not swallow them as a string.
         COMMANDS: ClassVar[set[TokenType]] = set()
 

@@ -42,7 +42,7 @@ FINAL_FUNCTIONS = _words(
     "CONCAT LENGTH LEN CHAR_LENGTH CHARACTER_LENGTH SUBSTRING SUBSTR LEFT RIGHT REPLACE CAST YEAR "
     "MONTH DAY DAYOFMONTH HOUR MINUTE SECOND UNIX_MICROS UNIX_MILLIS UNIX_SECONDS TIMESTAMPDIFF"
 )
-"""Also allowed over aggregates and group keys: DuckDB evaluates them there, and each is tested against Spark."""
+"""Also allowed over aggregates and group keys: DuckDB evaluates them; each is tested against Spark."""
 
 ROW_FUNCTIONS = FINAL_FUNCTIONS | _words(
     # casts
@@ -200,7 +200,7 @@ _SUPPORTED_ARGS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Interval: _words("this unit"),
     exp.IntervalSpan: _words("this expression"),
     exp.Var: _words("this"),
-    exp.Count: _words("this expressions big_int"),
+    exp.Count: _words("this big_int"),
     exp.BitwiseAnd: _words("this expression"),
     exp.BitwiseOr: _words("this expression"),
     exp.BitwiseXor: _words("this expression"),
@@ -297,6 +297,7 @@ _KEY_NAMES = {
     "except_": "* EXCEPT",
     "offset": "OFFSET",
     "windows": "WINDOW",
+    "expressions": "COUNT of several columns",
 }
 _NODE_NAMES: Mapping[type[exp.Expr], str] = {
     exp.Subquery: "a sub-query",
@@ -372,6 +373,11 @@ def _check_select(node: exp.Expr, place: Place | None) -> None:
         raise UnsupportedError("a sub-query is not supported by this version", place=place)
 
 
+def _check_filter(node: exp.Expr, place: Place | None) -> None:
+    if not is_aggregate(node.this):
+        raise UnsupportedError("FILTER stands behind an aggregate", place=place)
+
+
 def _inside(*parents: type[exp.Expr]) -> Callable[[exp.Expr, Place | None], None]:
     """The node is fine only directly under one of `parents`, or as the root of what is checked."""
 
@@ -386,6 +392,7 @@ _SPECIAL: dict[type[exp.Expr], Callable[[exp.Expr, Place | None], None]] = {
     exp.Select: _check_select,
     **dict.fromkeys(_BITWISE, _check_bitwise),
     exp.DataType: _check_type,
+    exp.Filter: _check_filter,
     exp.Table: _inside(exp.From),
     StreamTable: _inside(exp.From),
     exp.Order: _inside(exp.Select),

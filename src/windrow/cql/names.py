@@ -32,8 +32,12 @@ def quote_option(name: str) -> str:
 
 
 def quote_text(value: str) -> str:
-    """A string literal of Spark SQL. Control characters are escaped so that any tokenizer keeps them."""
-    return "'" + "".join(_ESCAPES.get(char, char) for char in value) + "'"
+    """A string literal of Spark SQL. Control characters are escaped so that any tokenizer keeps them.
+
+    Spark replaces ${env:HOME} and its like anywhere in a text, strings included: the dollar is escaped too.
+    """
+    text = "".join(_ESCAPES.get(char, char) for char in value)
+    return "'" + text.replace("${", "\\044{") + "'"
 
 
 _ESCAPES = {chr(code): f"\\{code:03o}" for code in [*range(32), 127]} | {

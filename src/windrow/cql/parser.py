@@ -237,7 +237,7 @@ _OPERAND_ENDS = {
 }
 _BEFORE_OPERAND = {
     *(
-        "AND OR NOT WHERE HAVING WHEN THEN ELSE BETWEEN LIKE RLIKE IN DIV ON CASE LIMIT DISTINCT SELECT".split()
+        "AND OR NOT WHERE HAVING WHEN THEN ELSE BETWEEN LIKE RLIKE IN DIV ON CASE LIMIT".split()
     ),
     *("GROUP BY", "ORDER BY", "BY"),
 }
@@ -303,14 +303,20 @@ def _set(cursor: Cursor) -> SetSetting:
         raise cursor.unexpected("a value")
     if cursor.at_string() and cursor.peek(1) is None:
         return SetSetting(name, cursor.string("a value"))
-    value, end = "", None
+    return SetSetting(name, _bare_value(cursor))
+
+
+def _bare_value(cursor: Cursor) -> str:
+    """The rest of the statement as written, without comments and with single blanks."""
+    value, end = "", 0
     while (token := cursor.peek()) is not None:
         if cursor.at_string():
             raise cursor.unexpected("the end of the value; a value is one quoted string, or bare words")
-        value += (" " if end is not None and token.start > end else "") + cursor.source(token)
-        end = max(token.end + 1, end or 0)
+        if token.start >= end:  # "10s" is several tokens of the same place
+            value += (" " if value and token.start > end else "") + cursor.source(token)
+        end = token.end + 1
         cursor.index += 1
-    return SetSetting(name, value)
+    return value
 
 
 _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {

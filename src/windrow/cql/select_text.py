@@ -22,7 +22,7 @@ MAX_NESTING = 40
 """Parentheses within parentheses: sqlglot's parser is recursive, and so are Spark's and DuckDB's."""
 
 MAX_DEPTH = 400
-MAX_NODES = 50_000
+MAX_TOKENS = 50_000
 
 _KEYWORDS = (
     "SELECT FROM WHERE HAVING LIMIT DISTINCT FILTER CASE WHEN THEN ELSE END BETWEEN LIKE EMIT PRIORITY "
@@ -38,13 +38,19 @@ def parse_select(cursor: Cursor, until: int) -> exp.Select:
     if cursor.word() != "SELECT":
         raise cursor.unexpected("SELECT", ["SELECT"])
     tokens = cursor.tokens[cursor.index : until]
+    if len(tokens) > MAX_TOKENS:
+        raise cursor.error(f"the query is too long: more than {MAX_TOKENS:,} words and symbols")
     _check_brackets(tokens, cursor.text)
     place = place_at(cursor.text, tokens[0].start, tokens[0].end + 1)
     try:
         tree = _read(tokens, cursor.text)
         _check_size(tree, place)
         if tree != (again := _reread(tree)):
-            raise UnsupportedError(_difference(tree, again), place=place)
+            raise UnsupportedError(
+                _difference(tree, again),
+                place=place,
+                remedy="Put parentheses around a condition inside an expression, and back-quotes around keywords.",
+            )
     except RecursionError:
         raise ParseError("the query is nested too deeply", place=place) from None
     cursor.index = until
@@ -69,7 +75,7 @@ def parse_expression(text: str) -> exp.Expr:
 
 
 def _read(tokens: list[Token], text: str) -> exp.Select:
-    parser = CQL().parser(max_nodes=MAX_NODES)
+    parser = CQL().parser()
     try:
         trees = parser.parse_into(exp.Select, tokens, text)
     except WindrowError:
@@ -153,7 +159,7 @@ def _translate(error: SqlglotParseError, tokens: list[Token], text: str) -> Pars
         return ParseError(
             "a window clause is not expected here",
             place=place,
-            remedy="It stands right behind the stream's name, before AS: FROM packets [RANGE 10 MINUTES] AS p.",
+            remedy="It stands behind the stream's name, before AS: FROM packets [RANGE 10 MINUTES] AS p.",
         )
     if missing or token is None:
         what = f"something is missing {f'near {source!r}' if source else 'at the end of the query'}"

@@ -51,9 +51,10 @@ def place_of(node: exp.Expr, text: str) -> Place | None:
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known word that `word` looks like a misspelling of."""
-    found = get_close_matches(word.upper(), list(known), n=1, cutoff=cutoff)
-    return found[0] if found else None
+    """The known word that `word` looks like a misspelling of, in any case."""
+    by_upper = {name.upper(): name for name in known}
+    found = get_close_matches(word.upper(), by_upper, n=1, cutoff=cutoff)
+    return by_upper[found[0]] if found else None
 
 
 def tokenize(text: str, dialect: Dialect) -> list[Token]:
@@ -72,6 +73,9 @@ def tokenize(text: str, dialect: Dialect) -> list[Token]:
     for token in tokens:
         if token.token_type == TokenType.HINT:
             raise ParseError("hints are not part of the language", place=_place(text, token))
+        if token.token_type == TokenType.IDENTIFIER and "${" in token.text:
+            # Spark would put a variable of the session or the environment in its place.
+            raise ParseError("a name cannot hold ${", place=_place(text, token))
         # sqlglot takes orders from some comments ("sqlglot.anonymous"): none may reach it.
         token.comments.clear()
         if token.token_type == TokenType.RAW_STRING:

@@ -7,12 +7,18 @@ finished jobs. A user's session is never changed: it is refused with the remedy 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from windrow.cql.names import quote_name
@@ -22,8 +28,12 @@ from windrow.types import SqlType
 
 _REQUIRED = {
     "spark.sql.session.timeZone": ("UTC", "Windows are computed in UTC."),
-    "spark.sql.ansi.enabled": ("false", "A bad cast or a division by zero is NULL in its row, not a failed job."),
+    "spark.sql.ansi.enabled": (
+        "false",
+        "A bad cast or a division by zero is NULL in its row, not a failed job.",
+    ),
 }
+_LOG4J = Path(__file__).parent / "log4j2.properties"
 _CHOSEN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -43,7 +53,10 @@ _CHOSEN = {
     "spark.driver.maxResultSize": "1g",
     "spark.scheduler.mode": "FAIR",
     "spark.cleaner.periodicGC.interval": "5min",
+    # "default" options stand before a user's own spark.driver.extraJavaOptions, which so win.
+    "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
 }
+_JVM_NOTICE = "Using incubator modules"
 
 _owned: dict[int, int] = {}
 _guard = threading.Lock()
@@ -55,9 +68,12 @@ def open_session(spark: Any | None, master: str | None, settings: Settings) -> S
         if master is not None:
             raise SessionError("give either a session or a master", remedy="Leave out master=.")
         check_session(spark)
+        with _guard:
+            if id(spark) in _owned:
+                _owned[id(spark)] += 1
         return spark  # type: ignore[no-any-return]
     with _guard:
-        active = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # type: ignore[attr-defined]
+        active = SparkSession.getActiveSession() or SparkSession._instantiatedSession
         if active is not None and id(active) not in _owned:
             raise SessionError(
                 "this process already has a Spark session of its own, whose settings Windrow must not change",
@@ -80,28 +96,57 @@ def close_session(spark: SparkSession) -> None:
 
 
 def _create(master: str | None, settings: Settings) -> SparkSession:
-    builder = SparkSession.builder.appName("windrow").master(master or "local[*]")
-    for name, value in {**_CHOSEN, **{n: v for n, (v, _) in _REQUIRED.items()}}.items():
-        builder = builder.config(name, value)
     megabytes = max(512, settings.integer("driver_memory") >> 20)
-    builder = builder.config("spark.driver.memory", f"{megabytes}m")
-    builder = builder.config("spark.log.level", "ERROR")
+    chosen = {**_CHOSEN, **{n: v for n, (v, _) in _REQUIRED.items()}, "spark.driver.memory": f"{megabytes}m"}
+    conf = SparkConf().setAppName("windrow").setMaster(master or "local[*]").setAll(list(chosen.items()))
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
-        session = builder.getOrCreate()
+        session = _start(conf)
     except Exception as error:
         raise SessionError(
             f"Spark did not start: {_first_line(error)}",
-            remedy="Check that Java 17 or newer is installed (java -version) and that the master is reachable.",
+            remedy="Check for Java 17 or newer (java -version), and that the master is reachable.",
         ) from error
     session.conf.set("spark.sql.shuffle.partitions", session.sparkContext.defaultParallelism)
     return session
 
 
+def _start(conf: SparkConf) -> SparkSession:
+    """A session on a JVM of our own, whose messages come by way of `sys.stderr`.
+
+    A Ctrl-C stays the caller's: PySpark's handler would cancel the jobs of running streams, which then
+    fail instead of stopping. (The JVM itself is started with SIGINT ignored.)
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT) if is_main else None
+    try:
+        gateway = None
+        if SparkContext._gateway is None:
+            stderr = {"stderr": subprocess.PIPE, "encoding": "utf-8", "errors": "replace"}
+            gateway = launch_gateway(conf, stderr)  # type: ignore[no-untyped-call]
+            lines = gateway.proc.stderr
+            threading.Thread(target=_relay, args=(lines,), name="windrow-jvm-stderr", daemon=True).start()
+        SparkContext(conf=conf, gateway=gateway)
+        return SparkSession.builder.getOrCreate()
+    finally:
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+
+
+def _relay(lines: IO[str]) -> None:
+    """The JVM's standard error, without the notice that every Spark JVM begins with."""
+    for line in lines:
+        if _JVM_NOTICE not in line:
+            sys.stderr.write(line)
+
+
 def check_session(spark: Any) -> None:
     """Refuse a session that would change answers."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
-        raise SessionError("Spark Connect sessions have no foreachBatch in this process", remedy="Use a classic session.")
+        raise SessionError(
+            "Spark Connect sessions have no foreachBatch in this process", remedy="Use a classic session."
+        )
     for name, (wanted, why) in _REQUIRED.items():
         found = str(spark.conf.get(name))
         if found.lower() != wanted.lower():
@@ -130,11 +175,22 @@ class Analyser:
     def __call__(self, columns: Sequence[tuple[str, SqlType]], expressions: Sequence[str]) -> list[SqlType]:
         return list(self._types(tuple(columns), tuple(expressions)))
 
-    def _analyse(self, columns: tuple[tuple[str, SqlType], ...], expressions: tuple[str, ...]) -> tuple[SqlType, ...]:
-        named = [f"CAST(NULL AS {kind.name}) AS {quote_name(name)}" for name, kind in columns if kind.name != "VOID"]
+    def _analyse(
+        self, columns: tuple[tuple[str, SqlType], ...], expressions: tuple[str, ...]
+    ) -> tuple[SqlType, ...]:
+        named = [
+            f"CAST(NULL AS {kind.name}) AS {quote_name(name)}"
+            for name, kind in columns
+            if kind.name != "VOID"
+        ]
         named += [f"NULL AS {quote_name(name)}" for name, kind in columns if kind.name == "VOID"]
         try:
-            schema = self._spark.range(0).selectExpr(*named).selectExpr(*[f"({e}) AS `c{i}`" for i, e in enumerate(expressions)]).schema
+            schema = (
+                self._spark.range(0)
+                .selectExpr(*named)
+                .selectExpr(*[f"({e}) AS `c{i}`" for i, e in enumerate(expressions)])
+                .schema
+            )
         except (AnalysisException, ParseException) as error:
             raise BindError(_first_line(error), remedy="Spark SQL refuses this expression.") from None
         return tuple(_sql_type(field.dataType) for field in schema.fields)
@@ -145,7 +201,9 @@ def _sql_type(data_type: Any) -> SqlType:
     try:
         return SqlType(name)
     except ValueError:
-        raise BindError(f"an expression of type {name} cannot be used here", remedy="Use a scalar type.") from None
+        raise BindError(
+            f"an expression of type {name} cannot be used here", remedy="Use a scalar type."
+        ) from None
 
 
 def _first_line(error: BaseException) -> str:

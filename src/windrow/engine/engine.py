@@ -29,6 +29,7 @@ from windrow.engine.query_manager import QueryManager
 from windrow.engine.recovery import Recovery
 from windrow.engine.runner import StreamRunner, Supervisor
 from windrow.engine.state import QueryState, StreamState
+from windrow.engine.tick_loop import TickLoop
 from windrow.engine.ticks import Ticker
 from windrow.errors import CatalogError, SourceError, StateError
 from windrow.settings import Settings, parse_value, spec_of
@@ -65,6 +66,7 @@ class Engine:
         self._clock = clock
         self._depositor = Depositor(self._journal, self.blocks, clock)
         self._ticker = Ticker(self._journal, Delivery(self._journal, self.blocks))
+        self._ticks = TickLoop(lambda stream: self._ticker.tick(stream, self.settings))
         self._runners: dict[int, StreamRunner] = {}
         self._spools: dict[int, Spool] = {}
         self._supervisor: Supervisor | None = None
@@ -132,11 +134,12 @@ class Engine:
         table = to_table(stream.definition, rows)
         df = frame_of(self.spark, table, partitions)
         self._process(stream, df, stream.last_batch + 1, columnar=True)
+        self._ticks.drain(stream)
 
     def _process(self, stream: StreamState, df: Any, batch_id: int, columnar: bool) -> None:
         if stream.active:
             self._depositor.deposit(stream, df, batch_id, self.settings, columnar)
-            self._ticker.tick(stream, self.settings)
+            self._ticks.submit(stream)
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -145,7 +148,8 @@ class Engine:
         stream = self.manager.stream(name)
         with stream.batch_lock, stream.lock:
             self._journal.promise(stream, stream.frontier.promise(upto))
-            self._ticker.tick(stream, self.settings)
+        self._ticks.submit(stream)
+        self._ticks.drain(stream)
 
     def end_input(self, name: str) -> None:
         """Close every pane that holds a tuple, in every window it is in."""
@@ -189,8 +193,9 @@ class Engine:
             raise StateError("the streams are running", remedy="Call stop() first.")
         with self._running:
             for stream in self._runnable():
-                self._ticker.tick(stream, self.settings)
+                self._ticks.submit(stream)
                 self._runner(stream).run_available()
+                self._ticks.drain(stream)
                 if close:
                     self.end_input(stream.name)
 
@@ -219,6 +224,7 @@ class Engine:
             return
         self._closed = True
         self.stop()
+        self._ticks.close()
         self.catalog.close()
         close_session(self.spark)
         self._lock.release()

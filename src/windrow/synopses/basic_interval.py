@@ -7,6 +7,7 @@ query's window start. So the cost of a tick is the longest window, whatever the 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -102,40 +103,24 @@ class BasicIntervalSynopsis:
         if not lookups:
             return
         size = max(self.groups.count, 2)
-        outputs = [_Output(lookup, size) for lookup in lookups]
+        needed = list(dict.fromkeys(a for lookup in lookups for a in (lookup.presence, *lookup.reads)))
+        outputs = [_Output(lookup, needed, size) for lookup in lookups]
         ends = np.concatenate([lookup.ends for lookup in lookups])
         starts = np.concatenate([lookup.starts for lookup in lookups])
-        owner = np.repeat(np.arange(len(lookups)), [lookup.ends.size for lookup in lookups])
-        index = np.concatenate([np.arange(lookup.ends.size) for lookup in lookups])
-        order = np.lexsort((-starts, ends))
+        owner = np.repeat(np.arange(len(lookups)), [lookup.ends.size for lookup in lookups]).tolist()
+        index = np.concatenate([np.arange(lookup.ends.size) for lookup in lookups]).tolist()
         panes = self.closed_panes
-        lows = np.searchsorted(panes, starts)
-        highs = np.searchsorted(panes, ends)
-        needed = dict.fromkeys(a for lookup in lookups for a in (lookup.presence, *lookup.reads))
-        offsets = np.cumsum([0, *(chunk.panes.size for chunk in self._chunks)])
-        state: States = {}
-        tick, reached = None, 0
-        for i in order:
+        lows, highs = np.searchsorted(panes, starts).tolist(), np.searchsorted(panes, ends).tolist()
+        scan = _Pass(self._chunks, needed, size)
+        tick = None
+        for i in np.lexsort((-starts, ends)).tolist():
             if tick is None or ends[i] != tick:
-                tick, reached = ends[i], int(highs[i])
-                state = {a: fold_of(a).identity(size) for a in needed}
-            reached = self._extend(state, int(lows[i]), reached, offsets)
-            outputs[owner[i]].take(int(index[i]), state)
+                tick = ends[i]
+                scan.begin(highs[i])
+            scan.extend(lows[i])
+            outputs[owner[i]].take(index[i], scan.state)
         for output in outputs:
             yield output.rows()
-
-    def _extend(self, state: States, low: int, reached: int, offsets: Ids) -> int:
-        """Extend the merged range of panes down from `reached` to `low`."""
-        if low >= reached:
-            return reached
-        at = int(np.searchsorted(offsets, reached, side="left")) - 1
-        while reached > low:
-            base = int(offsets[at])
-            first = max(low, base)
-            self._chunks[at].merge_into(state, first - base, reached - base)
-            reached = first
-            at -= 1
-        return reached
 
     def expire(self, below: int) -> None:
         """Drop chunks whose panes all start below the point; renumber when most groups have gone."""
@@ -162,27 +147,60 @@ class BasicIntervalSynopsis:
         self._pending = [Cells(c.panes, new_ids[c.groups], c.states) for c in self._pending]
 
 
-class _Output:
-    """The answers of one lookup as they are taken: a row per window over all groups, then masked."""
+class _Pass:
+    """One pass from the youngest pane down: the merged state of the panes between `reached` and the tick."""
 
-    def __init__(self, lookup: Lookup, size: int):
+    def __init__(self, chunks: Sequence[Chunk], needed: Sequence[Accumulator], size: int):
+        self._views = [chunk.view(needed) for chunk in chunks]
+        self._offsets = np.cumsum([0, *(chunk.panes.size for chunk in chunks)]).tolist()
+        self._folds = [fold_of(a) for a in needed]
+        self._size = size
+        self._reached = 0
+        self.state: list[State] = []
+
+    def begin(self, high: int) -> None:
+        """Start anew below pane index `high`."""
+        self.state = [fold.identity(self._size) for fold in self._folds]
+        self._reached = high
+
+    def extend(self, low: int) -> None:
+        """Extend the merged range down to pane index `low`."""
+        at = bisect_left(self._offsets, self._reached) - 1
+        while self._reached > low:
+            base = self._offsets[at]
+            first = max(low, base)
+            self._views[at].merge_into(self._folds, self.state, first - base, self._reached - base)
+            self._reached = first
+            at -= 1
+
+
+class _Output:
+    """The answers of one lookup as they are taken: a row per window over all groups but nobody, then masked."""
+
+    def __init__(self, lookup: Lookup, needed: Sequence[Accumulator], size: int):
         self._lookup = lookup
         self._columns = list(dict.fromkeys((lookup.presence, *lookup.reads)))
-        self._states = {a: fold_of(a).identity((lookup.ends.size, size)) for a in self._columns}
+        self._at = [needed.index(a) for a in self._columns]
+        shape = (lookup.ends.size, size - 1)
+        self._states: States = {a: tuple(np.empty(shape, d) for d in fold_of(a).dtypes) for a in self._columns}
+        self._rows = list(self._states.values())
 
-    def take(self, window: int, state: States) -> None:
-        for accumulator in self._columns:
-            for row, column in zip(self._states[accumulator], state[accumulator], strict=True):
-                row[window] = column
+    def take(self, window: int, state: Sequence[State]) -> None:
+        for rows, at in zip(self._rows, self._at, strict=True):
+            for row, column in zip(rows, state[at], strict=True):
+                row[window] = column[1:]
 
     def rows(self) -> Looked:
-        lookup = self._lookup
-        present = self._states[lookup.presence][0] > 0
-        if lookup.always:
-            present[:, 1] = True
-        window, groups = np.nonzero(present)
-        states: States = {a: tuple(c[present] for c in self._states[a]) for a in self._columns}
-        return Looked(lookup.query, lookup.ends.size, window, groups, states)
+        lookup, count = self._lookup, self._states[self._lookup.presence][0]
+        windows, groups = count.shape
+        if lookup.always or count.all():
+            window = np.repeat(np.arange(windows), groups)
+            states: States = {a: tuple(c.reshape(-1) for c in self._states[a]) for a in self._columns}
+            return Looked(lookup.query, windows, window, np.tile(np.arange(1, groups + 1), windows), states)
+        at = np.flatnonzero(count)
+        window, group = np.divmod(at, groups)
+        states = {a: tuple(c.reshape(-1)[at] for c in self._states[a]) for a in self._columns}
+        return Looked(lookup.query, windows, window, group + 1, states)
 
 
 def concatenate(parts: Sequence[Cells]) -> Cells:

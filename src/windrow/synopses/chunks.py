@@ -6,14 +6,14 @@ is a matter of how full the run is; both merge a range of panes into a vector ov
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.cells import fold_of
-from windrow.synopses.folds import State
+from windrow.synopses.folds import Fold, State
 from windrow.synopses.groups import Ids
 from windrow.windows import Points
 
@@ -62,39 +62,49 @@ class Chunk:
     def nbytes(self) -> int:
         return sum(column.nbytes for state in self.states.values() for column in state)
 
-    def merge_into(self, into: States, lo: int, hi: int) -> None:
-        """Merge the panes lo ≤ index < hi into vectors over all groups."""
-        if lo >= hi:
-            return
-        if self.cell_pane is not None:
-            self._scatter_into(into, lo, hi)
-            return
-        whole = self.groups.size == self.groups[-1] + 1
-        for accumulator, vector in into.items():
-            state = self.states.get(accumulator)
-            if state is None:
-                continue
-            fold = fold_of(accumulator)
-            rows = tuple(column[lo] for column in state) if hi == lo + 1 else fold.reduce([c[lo:hi] for c in state])
-            if whole:
-                fold.merge_into([v[: self.groups.size] for v in vector], rows)
-            else:
-                fold.scatter_into(vector, self.groups, rows)
-
-    def _scatter_into(self, into: States, lo: int, hi: int) -> None:
-        assert self.cell_pane is not None and self.cell_group is not None
-        first, last = np.searchsorted(self.cell_pane, (lo, hi))
-        at = self.cell_group[first:last]
-        for accumulator, vector in into.items():
-            state = self.states.get(accumulator)
-            if state is not None:
-                fold_of(accumulator).scatter_into(vector, at, [column[first:last] for column in state])
+    def view(self, accumulators: Sequence[Accumulator]) -> ChunkView:
+        """The states of these accumulators by position, resolved once per pass."""
+        return ChunkView(self, [self.states.get(a) for a in accumulators])
 
     def renumber(self, new_ids: Ids) -> None:
         """Groups have been given new ids; the order of the ids is kept."""
         self.groups = new_ids[self.groups]
         if self.cell_group is not None:
             self.cell_group = new_ids[self.cell_group]
+
+
+class ChunkView:
+    """A chunk as one pass over the synopsis sees it."""
+
+    def __init__(self, chunk: Chunk, states: Sequence[State | None]):
+        self._chunk = chunk
+        self._states = states
+        groups = chunk.groups
+        first = int(groups[0])
+        run = int(groups[-1]) - first + 1 == groups.size
+        self._run = slice(first, first + groups.size) if run else None
+
+    def merge_into(self, folds: Sequence[Fold], into: Sequence[State], lo: int, hi: int) -> None:
+        """Merge the panes lo ≤ index < hi into vectors over all groups."""
+        if self._chunk.cell_pane is not None:
+            self._scatter_into(folds, into, lo, hi)
+            return
+        for fold, vector, state in zip(folds, into, self._states, strict=True):
+            if state is None:
+                continue
+            rows = [c[lo] for c in state] if hi == lo + 1 else fold.reduce([c[lo:hi] for c in state])
+            if self._run is not None:
+                fold.merge_into([v[self._run] for v in vector], rows)
+            else:
+                fold.scatter_into(vector, self._chunk.groups, rows)
+
+    def _scatter_into(self, folds: Sequence[Fold], into: Sequence[State], lo: int, hi: int) -> None:
+        assert self._chunk.cell_pane is not None and self._chunk.cell_group is not None
+        first, last = np.searchsorted(self._chunk.cell_pane, (lo, hi))
+        at = self._chunk.cell_group[first:last]
+        for fold, vector, state in zip(folds, into, self._states, strict=True):
+            if state is not None:
+                fold.scatter_into(vector, at, [column[first:last] for column in state])
 
 
 def build_chunks(cells: Cells) -> list[Chunk]:

@@ -24,7 +24,7 @@ def result_of(call: AggregateCall, states: States) -> pa.Array:
 
 def overflows(call: AggregateCall, states: States) -> int:
     """How many rows are null because the exact sum does not fit (counted, never wrapped)."""
-    if call.function != "SUM" or call.result.is_float:
+    if call.function != "SUM" or call.part("s").kind not in (Kind.SUM_LONG, Kind.SUM_DECIMAL):
         return 0
     return int((result_of(call, states).is_null().to_numpy(zero_copy_only=False) & (_n(call, states) > 0)).sum())
 
@@ -115,14 +115,14 @@ def _extreme(call: AggregateCall, states: States) -> pa.Array:
     if not is_coded(type_):
         plain = pa.array(np.where(present, values, None), type_.arrow if type_.is_decimal else pa.binary())
         return plain.cast(type_.arrow)
-    codes = np.where(present, values, 0)
+    codes = values if present.all() else np.where(present, values, 0)
     if type_.is_float:
         return _array(decode_doubles(codes).astype(type_.arrow.to_pandas_dtype()), present, type_)
     if type_.is_decimal:
         return _decimals(codes.astype(object), present, type_)
     if type_.name == "BOOLEAN":
         return _array(codes.astype(bool), present, type_)
-    narrow = pa.array(codes, mask=~present)
+    narrow = _array(codes, present, SqlType("BIGINT"))
     if type_.name == "DATE":
         return narrow.cast(pa.int32()).cast(pa.date32())
     return narrow.cast(type_.arrow)

@@ -1,0 +1,169 @@
+"""The demo: simulated traffic, six standing queries, their answers live."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+
+from windrow.api import Windrow
+from windrow.console.interrupts import Interrupts
+from windrow.console.live import Flow, Progress, Standing, demo_lines, demo_screen, summary_table
+from windrow.console.running import FlowMeter
+from windrow.console.tables import output, say
+
+REFRESH_S = 0.5
+LINE_S = 5.0
+ROWS_SHOWN = 3
+
+STREAM = """
+CREATE STREAM packets
+  (ts TIMESTAMP, proto STRING, src STRING, dst STRING, header_size INT, length INT, flags INT, ttl INT)
+FROM packets OPTIONS (rate '{rate}')
+TIMESTAMP BY ts PUNCTUATE ORDERED
+"""
+
+
+@dataclass(frozen=True)
+class DemoQuery:
+    name: str
+    title: str
+    window: str
+    select: str
+
+
+QUERIES = (
+    DemoQuery(
+        "traffic",
+        "Traffic per protocol",
+        "RANGE 10 SECONDS SLIDE 1 SECOND",
+        "SELECT proto, COUNT(*) AS packets, SUM(header_size + length) AS bytes FROM packets [{window}] "
+        "GROUP BY proto ORDER BY bytes DESC",
+    ),
+    DemoQuery(
+        "top_talkers",
+        "Top talkers",
+        "RANGE 30 SECONDS SLIDE 2 SECONDS",
+        "SELECT src, SUM(header_size + length) AS bytes, COUNT(*) AS packets FROM packets [{window}] "
+        "GROUP BY src ORDER BY bytes DESC LIMIT 3",
+    ),
+    DemoQuery(
+        "busiest_destinations",
+        "Busiest destinations",
+        "RANGE 1 MINUTE SLIDE 5 SECONDS",
+        "SELECT dst, COUNT(*) AS packets FROM packets [{window}] GROUP BY dst ORDER BY packets DESC LIMIT 3",
+    ),
+    DemoQuery(
+        "packet_sizes",
+        "Packet sizes per protocol",
+        "RANGE 20 SECONDS SLIDE 1 SECOND",
+        "SELECT proto, AVG(length) AS mean, STDDEV(length) AS deviation, MIN(length) AS least, "
+        "MAX(length) AS most FROM packets [{window}] GROUP BY proto ORDER BY proto",
+    ),
+    DemoQuery(
+        "suspicious",
+        "Many tiny packets",
+        "RANGE 15 SECONDS SLIDE 3 SECONDS",
+        "SELECT src, COUNT(*) AS tiny, AVG(ttl) AS mean_ttl FROM packets [{window}] WHERE length <= 3 "
+        "GROUP BY src HAVING COUNT(*) >= 5 ORDER BY tiny DESC LIMIT 3",
+    ),
+    DemoQuery(
+        "totals",
+        "Totals",
+        "RANGE 5 SECONDS SLIDE 1 SECOND",
+        "SELECT COUNT(*) AS packets, SUM(header_size + length) AS bytes, AVG(length) AS mean_length "
+        "FROM packets [{window}]",
+    ),
+)
+
+
+class Watcher:
+    """What the screen needs of one query, kept by its subscription."""
+
+    def __init__(self, query: DemoQuery):
+        self._lock = threading.Lock()
+        self._delays_s: list[float] = []
+        self._standing = Standing(query.name, query.title, query.window, 0, None, None, (), 0.0)
+
+    def take(self, answer: Any) -> None:
+        """The answer to a window, from the stream's thread."""
+        now_s, before = time.time(), self._standing
+        rows = answer.table.slice(0, ROWS_SHOWN).drop_columns(["window_start", "window_end", "is_revision"])
+        with self._lock:
+            self._delays_s.append(now_s - answer.window_end.timestamp())
+            self._standing = Standing(
+                before.name,
+                before.title,
+                before.window,
+                before.answers + 1,
+                answer.window_start,
+                answer.window_end,
+                rows.to_pylist(),
+                now_s,
+            )
+
+    @property
+    def standing(self) -> Standing:
+        return self._standing
+
+    @property
+    def median_delay_s(self) -> float | None:
+        with self._lock:
+            return statistics.median(self._delays_s) if self._delays_s else None
+
+
+def run_demo(wr: Windrow, seconds: float, rate: int, interrupts: Interrupts) -> None:
+    """Show the demo for some seconds, or until Ctrl-C; then sum up."""
+    out = output()
+    watchers = [Watcher(query) for query in QUERIES]
+    with Progress("registering six standing queries…") as progress:
+        interrupts.background(lambda: _register(wr, rate, watchers), stop=lambda: None)
+        progress.update("starting the stream…")
+        interrupts.background(wr.start, stop=lambda: None)
+    started_s, meter = time.monotonic(), FlowMeter(wr)
+
+    def frame() -> tuple[Flow, list[Standing], float]:
+        return meter.read(), [w.standing for w in watchers], time.monotonic() - started_s
+
+    show = _on_terminal if out.is_terminal else _as_lines
+    show(out, frame, seconds, interrupts)
+    elapsed_s = time.monotonic() - started_s
+    with Progress("stopping…"):
+        wr.stop()
+    flow = meter.read()
+    say(out, f"{flow.rows:,} packets in {elapsed_s:.0f} s, {flow.answers:,} answers, each window once:", "bold")
+    summary_table(out, [(w.standing, w.median_delay_s) for w in watchers])
+    say(out, 'Your own: `windrow run app.cql`, or `windrow sql`; the tutorial starts with a JSON file.', "dim")
+
+
+def _register(wr: Windrow, rate: int, watchers: list[Watcher]) -> None:
+    wr.sql(STREAM.format(rate=rate))
+    for query, watcher in zip(QUERIES, watchers, strict=True):
+        wr.query(query.name, query.select.format(window=query.window)).subscribe(watcher.take)
+
+
+Frame = Callable[[], tuple[Flow, list[Standing], float]]
+
+
+def _on_terminal(out: Console, frame: Frame, seconds: float, interrupts: Interrupts) -> None:
+    def screen() -> Any:
+        flow, standing, elapsed_s = frame()
+        return demo_screen(flow, standing, min(elapsed_s, seconds), seconds, time.time())
+
+    with Live(screen(), console=out, auto_refresh=False, vertical_overflow="crop") as live:
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s and not interrupts.wait(REFRESH_S):
+            live.update(screen(), refresh=True)
+
+
+def _as_lines(out: Console, frame: Frame, seconds: float, interrupts: Interrupts) -> None:
+    until_s = time.monotonic() + seconds
+    while (left_s := until_s - time.monotonic()) > 0 and not interrupts.wait(min(LINE_S, left_s)):
+        flow, standing, elapsed_s = frame()
+        say(out, "\n".join(demo_lines(flow, standing, elapsed_s, time.time())))

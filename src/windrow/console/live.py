@@ -1,0 +1,174 @@
+"""What moves on the screen: progress, and the live table of the demo. Rendering only, from values given."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+from windrow.console.tables import messages, say
+
+LINE_S = 5.0
+"""How often progress is a line, where no spinner can turn."""
+
+
+class Progress:
+    """A spinner with a text on a terminal; elsewhere the text as a line, every few seconds at most."""
+
+    def __init__(self, text: str):
+        # A spinner catches what others print, to put it above itself: both outputs must be the terminal.
+        self._status: Status | None = None
+        if sys.stdout.isatty() and sys.stderr.isatty():
+            self._status = Status(Text(text), console=messages())
+        self._text = text
+        self._said_s: float | None = None
+
+    def __enter__(self) -> Progress:
+        if self._status is not None:
+            self._status.start()
+        self.update(self._text)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def update(self, text: str) -> None:
+        if self._status is not None:
+            self._status.update(Text(text))
+        elif self._said_s is None or time.monotonic() - self._said_s >= LINE_S:
+            self._said_s = time.monotonic()
+            say(messages(), text)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What streams and queries have done so far, and how fast."""
+
+    rows: int
+    rows_per_s: float
+    answers: int
+    dead_letters: int
+    frontier: str | None
+
+    def line(self) -> str:
+        parts = [f"{self.rows_per_s:>9,.0f} rows/s", f"{self.rows:,} rows", f"{self.answers:,} windows answered"]
+        parts.append(f"frontier {_seconds(self.frontier)}" if self.frontier else "nothing seen yet")
+        if self.dead_letters:
+            parts.append(f"{self.dead_letters:,} dead letters")
+        return "  ·  ".join(parts)
+
+
+def _seconds(frontier: str) -> str:
+    return frontier.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A standing query as the demo shows it: its latest answer, and when that was delivered."""
+
+    name: str
+    title: str
+    window: str
+    answers: int
+    window_start: datetime | None
+    window_end: datetime | None
+    rows: Sequence[dict[str, Any]]
+    delivered_s: float
+
+    def behind_s(self, now_s: float) -> float | None:
+        """How old the answer is: now, less the end of its window."""
+        return None if self.window_end is None else max(0.0, now_s - self.window_end.timestamp())
+
+
+def demo_screen(
+    flow: Flow, queries: Sequence[Standing], elapsed_s: float, total_s: float, now_s: float
+) -> Panel:
+    """The whole screen of the demo."""
+    head = Text.assemble(
+        (f"{flow.rows_per_s:,.0f} rows/s", "bold green"),
+        f"   {flow.rows:,} rows in   ",
+        (f"{flow.answers:,} answers out", "bold cyan"),
+        f"   {elapsed_s:.0f} of {total_s:.0f} s",
+    )
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", expand=True, padding=(0, 1))
+    table.add_column("standing query", ratio=5)
+    table.add_column("latest answer", ratio=9)
+    table.add_column("answers", justify="right", ratio=2)
+    table.add_column("staleness", justify="right", ratio=4)
+    for query in queries:
+        table.add_row(_about(query), _answer(query), f"{query.answers:,}", _staleness(query, now_s), end_section=True)
+    foot = Text("one Spark job per micro-batch serves all six  ·  Ctrl-C stops", style="dim")
+    return Panel(Group(head, table, foot), title="windrow demo", title_align="left", border_style="blue")
+
+
+def _about(query: Standing) -> Text:
+    about = Text.assemble((query.title, "bold"), f"\n{query.window}")
+    if query.window_start is not None and query.window_end is not None:
+        about.append(f"\n{query.window_start:%H:%M:%S} .. {query.window_end:%H:%M:%S}", "dim")
+    return about
+
+
+def _answer(query: Standing) -> Table | Text:
+    if query.window_end is None:
+        return Text("waiting for the first window to close", style="dim")
+    if not query.rows:
+        return Text("none", style="dim")
+    grid = Table.grid(padding=(0, 2))
+    for value in query.rows[0].values():
+        grid.add_column(justify="left" if isinstance(value, str) else "right", no_wrap=True)
+    grid.add_row(*(Text(name, style="dim") for name in query.rows[0]))
+    for row in query.rows:
+        grid.add_row(*(Text(number_text(value)) for value in row.values()))
+    return grid
+
+
+def _staleness(query: Standing, now_s: float) -> Text:
+    behind_s = query.behind_s(now_s)
+    if behind_s is None:
+        return Text("")
+    colour = "green" if behind_s < 5 else "yellow" if behind_s < 15 else "red"
+    ago = Text(f"\n{now_s - query.delivered_s:.1f} s since delivery", style="dim")
+    return Text(f"{behind_s:.1f} s", style=colour).append_text(ago)
+
+
+def demo_lines(flow: Flow, queries: Sequence[Standing], elapsed_s: float, now_s: float) -> list[str]:
+    """The same for an output that is no terminal."""
+    lines = [f"{elapsed_s:4.0f} s  {flow.rows_per_s:,.0f} rows/s  {flow.rows:,} rows in  {flow.answers:,} answers out"]
+    for query in queries:
+        behind_s = query.behind_s(now_s)
+        if query.window_start is None or query.window_end is None or behind_s is None:
+            lines.append(f"        {query.name}: waiting for the first window to close")
+            continue
+        answer = "; ".join(", ".join(f"{n} {number_text(v)}" for n, v in row.items()) for row in query.rows) or "none"
+        span = f"[{query.window_start:%H:%M:%S} .. {query.window_end:%H:%M:%S})"
+        lines.append(f"        {query.name} {span}: {answer}  ({behind_s:.1f} s old)")
+    return lines
+
+
+def number_text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def summary_table(console: Console, queries: Sequence[tuple[Standing, float | None]]) -> None:
+    """How the demo went: answers and typical staleness at delivery, per query."""
+    table = Table(box=box.ROUNDED if console.is_terminal else box.MARKDOWN, header_style="bold")
+    table.add_column("query")
+    table.add_column("window")
+    table.add_column("answers", justify="right")
+    table.add_column("median staleness at delivery", justify="right")
+    for query, median_s in queries:
+        table.add_row(query.name, query.window, f"{query.answers:,}", "" if median_s is None else f"{median_s:.2f} s")
+    console.print(table)

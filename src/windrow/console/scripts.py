@@ -1,0 +1,137 @@
+"""A script of statements, executed so that it can be run again on the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from windrow.api import Windrow
+from windrow.console.tables import print_table, say
+from windrow.cql import parse
+from windrow.cql.printer import to_text
+from windrow.cql.statements import (
+    CreateQuery,
+    CreateStream,
+    Describe,
+    Explain,
+    Select,
+    Show,
+    Statement,
+)
+from windrow.errors import CatalogError, ParseError, UnsupportedError
+from windrow.result import Result
+
+
+@dataclass(frozen=True)
+class Script:
+    """Statements and the text they were parsed from; `name` is the file's, None for text given directly."""
+
+    name: str | None
+    text: str
+    statements: tuple[Statement, ...]
+
+
+def read_script(path: Path) -> Script:
+    """The statements of a file; nothing is executed yet, so a syntax error changes nothing."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ParseError(f"{path} is not a text file in UTF-8: {error.reason} at byte {error.start}") from None
+    return to_script(text, str(path))
+
+
+def to_script(text: str, name: str | None = None) -> Script:
+    statements = tuple(parse(text))
+    if not statements:
+        raise ParseError("there is no statement", remedy="Give one, such as SHOW STREAMS.")
+    return Script(name, text, statements)
+
+
+def execute(wr: Windrow, statement: Statement, text: str) -> Result | None:
+    """Execute a statement of a script; None if it creates what exists already with the same text.
+
+    A script so describes what is to be there, and may be run again on its state.
+    """
+    known = known_text(wr, statement)
+    if known is None or (isinstance(statement, CreateStream | CreateQuery) and statement.if_not_exists):
+        return wr.execute(statement, text)
+    if known != _text(statement):
+        kind, name = _kind(statement)
+        raise CatalogError(
+            f"{kind} '{name}' exists with another text:\n  {known}",
+            remedy=f"DROP {kind.upper()} {name} first, write it as it is there, or use another state directory.",
+        )
+    return None
+
+
+def known_text(wr: Windrow, statement: Statement) -> str | None:
+    """The text of the stream or query of that name that exists already."""
+    manager = wr._engine.manager
+    if isinstance(statement, CreateStream):
+        stream = manager.streams.get(statement.name.lower())
+        return None if stream is None else _text(stream.definition.statement)
+    if isinstance(statement, CreateQuery):
+        for name, (_, query) in manager.queries().items():
+            if name.lower() == statement.name.lower():
+                return _text(query.statement)
+    return None
+
+
+def _text(statement: Statement) -> str:
+    if isinstance(statement, CreateStream | CreateQuery):
+        statement = replace(statement, name=statement.name.lower(), if_not_exists=False)
+    return to_text(statement)
+
+
+def _kind(statement: Statement) -> tuple[str, str]:
+    assert isinstance(statement, CreateStream | CreateQuery)
+    return "stream" if isinstance(statement, CreateStream) else "query", statement.name
+
+
+def print_outcome(out: Console, notes: Console, statement: Statement, result: Result | None) -> None:
+    """The table of a statement that asks; a note on one that does."""
+    if result is None:
+        kind, name = _kind(statement)
+        say(notes, f"{kind} {name}: kept, it exists with the same text", "dim")
+    elif isinstance(statement, Explain):
+        say(out, "\n".join(str(row["plan"]) for row in result.rows()))
+    elif isinstance(statement, Select | Show | Describe):
+        print_table(out, result.arrow())
+    else:
+        say(notes, str(result.rows()[0]["result"]), "dim")
+
+
+def explanations(wr: Windrow, script: Script) -> list[str]:
+    """EXPLAIN of each query of a script on a state of its own: all are created, so that sharing shows."""
+    texts = []
+    for statement in script.statements:
+        if isinstance(statement, Select):
+            texts.append(_explain(wr, Explain(statement), script.text))
+        elif isinstance(statement, Explain):
+            texts.append(_explain(wr, statement, script.text))
+        elif not isinstance(statement, Show | Describe):
+            execute(wr, statement, script.text)
+    return [wr.queries[name].explain() for name in wr.queries] + texts
+
+
+def explanations_on(wr: Windrow, statements: Iterable[Statement], text: str) -> list[str]:
+    """EXPLAIN of queries against the streams of a state, which stays as it is."""
+    texts = []
+    for statement in statements:
+        if isinstance(statement, CreateQuery | Select):
+            texts.append(_explain(wr, Explain(statement), text))
+        elif isinstance(statement, Explain):
+            texts.append(_explain(wr, statement, text))
+        elif not (isinstance(statement, CreateStream) and known_text(wr, statement) == _text(statement)):
+            raise UnsupportedError(
+                f"explain --state changes nothing, so it cannot execute: {to_text(statement)}",
+                remedy="Give queries only; or leave out --state, and the script gets a temporary state.",
+            )
+    return texts
+
+
+def _explain(wr: Windrow, statement: Explain, text: str) -> str:
+    return "\n".join(str(row["plan"]) for row in wr.execute(statement, text).rows())

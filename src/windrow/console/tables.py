@@ -1,0 +1,126 @@
+"""Results, answers and summaries as tables: boxes on a terminal, Markdown where the output goes elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from windrow.api import Windrow
+from windrow.errors import WindrowError
+
+WIDE = 100_000
+"""The width of a console that is no terminal: nothing is wrapped or cut there."""
+
+ROWS_SHOWN = 20
+WINDOWS_SHOWN = 3
+
+
+def output() -> Console:
+    """Standard output, for what was asked for."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+
+
+def messages() -> Console:
+    """Standard error, for progress, notes and errors."""
+    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else WIDE)
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Text as it is, in whole lines: a terminal may wrap it, we do not."""
+    console.print(Text(text, style=style), soft_wrap=True)
+
+
+def print_error(error: WindrowError, where: str | None = None) -> None:
+    """An error with its place, caret and remedy, on standard error."""
+    head, _, rest = str(error).partition("\n")
+    text = Text.assemble(("error: ", "bold red"), f"{where}: " if where else "", (head, "bold"))
+    messages().print(text, soft_wrap=True)
+    if rest:
+        say(messages(), rest)
+
+
+def print_table(console: Console, table: pa.Table, title: str | None = None) -> None:
+    """Every row of an Arrow table."""
+    if title:
+        say(console, title, "bold")
+    drawn = Table(box=box.ROUNDED if console.is_terminal else box.MARKDOWN, header_style="bold")
+    for field in table.schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        drawn.add_column(field.name, justify="right" if is_number else "left", overflow="fold")
+    for row in table.to_pylist():
+        drawn.add_row(*(Text(cell_text(value)) for value in row.values()))
+    console.print(drawn)
+
+
+def cell_text(value: object) -> str:
+    """A value for people; times are UTC and do not say so in every cell."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat(sep=" ")
+    return str(value)
+
+
+def print_answers(
+    console: Console, query: str, table: pa.Table, windows: int = WINDOWS_SHOWN, rows: int = ROWS_SHOWN
+) -> None:
+    """The last windows of a query's answers, the last rows of them if they are many."""
+    ends = table.column("window_end").unique()
+    last = table
+    if len(ends) > windows:
+        last = table.filter(pc.is_in(table.column("window_end"), value_set=ends.slice(len(ends) - windows)))
+    shown = last.slice(max(0, last.num_rows - rows))
+    if not pc.any(shown.column("is_revision")).as_py():
+        shown = shown.drop_columns(["is_revision"])
+    title = f"{query}: " + _extent(len(ends), windows, table.num_rows, shown.num_rows)
+    print_table(console, shown, title)
+
+
+def _extent(windows: int, windows_shown: int, rows: int, rows_shown: int) -> str:
+    if windows == 0:
+        return "no answer yet"
+    which = f"the last {windows_shown} of {windows} windows" if windows > windows_shown else f"{windows} windows"
+    which = "1 window" if windows == 1 else which
+    return which if rows_shown == rows or windows > windows_shown else f"{which}, the last {rows_shown} of {rows} rows"
+
+
+def print_summary(console: Console, wr: Windrow) -> list[str]:
+    """What a run did, per query and per stream; returns the queries that are suspended."""
+    queries = {name: wr.queries[name].metrics() for name in wr.queries}
+    by_query = [
+        {
+            "query": name,
+            "windows answered": m["windows"],
+            "rows": m["rows"],
+            "state": m["state"],
+        }
+        for name, m in queries.items()
+    ]
+    by_stream = [
+        {
+            "stream": name,
+            "rows read": m["rows"],
+            "dead letters": m["dead_letters"],
+            "reasons": ", ".join(f"{reason} {count}" for reason, count in m["dead_letter_reasons"].items()),
+            "frontier": m["frontier"],
+        }
+        for name, m in wr.metrics().items()
+    ]
+    for rows in (by_query, by_stream):
+        if rows:
+            print_table(console, _arrow(rows))
+    return [name for name, m in queries.items() if m["state"] != "active"]
+
+
+def _arrow(rows: Sequence[dict[str, Any]]) -> pa.Table:
+    return pa.table({name: [row[name] for row in rows] for name in rows[0]})

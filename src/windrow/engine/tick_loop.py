@@ -1,0 +1,76 @@
+"""The engine loop: applies ticks in a thread of its own, so that answering overlaps the next micro-batch's job.
+
+At most one deposit is ahead of the ticks of its stream; an error in a tick is raised to the stream that
+caused it, at its next submission or when it is drained, and the tick is tried again then.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from windrow.engine.state import StreamState
+
+
+class TickLoop:
+    """`submit` a stream whose frontier may have moved; `drain` waits until its answers are out."""
+
+    def __init__(self, tick: Callable[[StreamState], object]):
+        self._tick = tick
+        self._changed = threading.Condition()
+        self._waiting: dict[int, StreamState] = {}
+        self._busy: int | None = None
+        self._errors: dict[int, BaseException] = {}
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="windrow-ticks", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                if self._closed:
+                    return
+                number = next(iter(self._waiting))
+                stream = self._waiting.pop(number)
+                self._busy = number
+                self._changed.notify_all()
+            error: BaseException | None = None
+            try:
+                self._tick(stream)
+            except BaseException as caught:
+                error = caught
+            with self._changed:
+                self._busy = None
+                if error is not None:
+                    self._errors[number] = error
+                self._changed.notify_all()
+
+    def submit(self, stream: StreamState) -> None:
+        """Have the stream's ticks applied soon; waits while an earlier submission has not begun."""
+        with self._changed:
+            while stream.id in self._waiting and not self._closed:
+                self._changed.wait()
+            self._raise(stream)
+            self._waiting[stream.id] = stream
+            self._changed.notify_all()
+
+    def drain(self, stream: StreamState) -> None:
+        """Wait until nothing of the stream is waiting or under way; raise what went wrong."""
+        with self._changed:
+            while (stream.id in self._waiting or self._busy == stream.id) and not self._closed:
+                self._changed.wait()
+            self._raise(stream)
+
+    def _raise(self, stream: StreamState) -> None:
+        error = self._errors.pop(stream.id, None)
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        """Finish the tick under way and end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join()

@@ -1,0 +1,60 @@
+"""A state directory has one user at a time, and holds everything that a restart needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine.helpers import answers, put
+
+import windrow
+from windrow.errors import StateError
+
+pytestmark = pytest.mark.slow
+
+QUERY = "CREATE QUERY q AS SELECT k, SUM(x) AS total FROM s [RANGE 20 SLIDE 10] GROUP BY k"
+
+
+def test_a_second_opening_in_this_process_is_refused(wr: Any, spark: Any) -> None:
+    with pytest.raises(StateError, match="open in this process already"):
+        windrow.open(wr.state_dir, spark=spark)
+    wr.sql(QUERY)
+    put(wr, (1, "a", 1), (11, "a", 2))
+    assert answers(wr, "q") == [(-10, 10, "a", 1)]
+
+
+def test_a_second_process_is_refused_without_starting_spark(wr: Any) -> None:
+    code = f"import windrow; windrow.open({str(wr.state_dir)!r})"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert run.returncode != 0
+    assert "is held by process" in run.stderr
+
+
+def test_a_failed_opening_leaves_the_directory_free(open_state: Any, spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(windrow.WindrowError):
+        windrow.open(tmp_path / "state", spark=spark, settings={"no_such_setting": 1})
+    open_state("state").close()
+    open_state("state")
+
+
+def test_everything_is_there_after_reopening(open_state: Any, wr: Any) -> None:
+    wr.sql(QUERY)
+    put(wr, (1, "a", 1), (11, None, 2))
+    wr.sql("SET retained_answers = 7")
+    wr.close()
+    again = open_state()
+    put(again, (21, "a", 4))
+    again.end_input("s")
+    assert answers(again, "q") == [
+        (-10, 10, "a", 1),
+        (0, 20, "a", 1),
+        (0, 20, None, 2),
+        (10, 30, "a", 4),
+        (10, 30, None, 2),
+        (20, 40, "a", 4),
+    ]
+    settings = {row["name"]: row["value"] for row in again.sql("SHOW SETTINGS").rows()}
+    assert settings["retained_answers"] == "7"

@@ -1,0 +1,317 @@
+"""Statements: what each parses to, and where its errors point."""
+
+from __future__ import annotations
+
+import pytest
+from sqlglot import exp
+
+from windrow.cql import expression_text, parse, parse_one, place_of, to_text
+from windrow.cql.statements import (
+    ColumnDef,
+    CreateQuery,
+    CreateStream,
+    Describe,
+    Drop,
+    Emit,
+    Explain,
+    Late,
+    Policy,
+    Punctuate,
+    Select,
+    SetSetting,
+    Show,
+    Sink,
+)
+from windrow.cql.window_clause import Measure, Unit
+from windrow.errors import ParseError, UnsupportedError, WindrowError
+
+
+def seconds(count: int) -> Measure:
+    return Measure(count * 1_000_000, Unit.TIME)
+
+
+def test_create_stream_with_every_clause() -> None:
+    statement = parse_one(
+        """
+        CREATE STREAM IF NOT EXISTS packets (ts TIMESTAMP, src STRING, `a b` numeric(10, 2), seq LONG)
+          LATE REVISE FOR 1 HOUR
+          FROM Files OPTIONS (path 'in''s', maxFilesPerTrigger 1, header true, kafka.x = "y", `Ab` '-')
+          TIMESTAMP BY ts SEQUENCE BY seq TICK 2 SECONDS
+          PUNCTUATE WITH SLACK 5 SECONDS
+          PUNCTUATE ON seq ORDERED
+          PUNCTUATE ON n WITH SLACK 100 ROWS
+          PUNCTUATE PER src IDLE AFTER 1 MINUTE
+          PUNCTUATE BY SOURCE
+          RETAIN 1 HOUR
+        """
+    )
+    assert statement == CreateStream(
+        name="packets",
+        columns=(
+            ColumnDef("ts", "TIMESTAMP"),
+            ColumnDef("src", "STRING"),
+            ColumnDef("a b", "DECIMAL(10,2)"),
+            ColumnDef("seq", "BIGINT"),
+        ),
+        source="files",
+        options=(("path", "in's"), ("maxfilespertrigger", "1"), ("header", "true"), ("kafka.x", "y"), ("Ab", "-")),
+        timestamp_by="ts",
+        sequence_by="seq",
+        tick=seconds(2),
+        punctuate=(
+            Punctuate(Policy.SLACK, slack=seconds(5)),
+            Punctuate(Policy.ORDERED, "seq"),
+            Punctuate(Policy.SLACK, "n", slack=Measure(100, Unit.ROWS)),
+            Punctuate(Policy.PER_KEY, key="src", idle_after=seconds(60)),
+            Punctuate(Policy.BY_SOURCE),
+        ),
+        late=Late.REVISE,
+        late_for=seconds(3600),
+        retain=seconds(3600),
+        if_not_exists=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "type_"),
+    [
+        ("bool", "BOOLEAN"),
+        ("BYTE", "TINYINT"),
+        ("short", "SMALLINT"),
+        ("Integer", "INT"),
+        ("real", "FLOAT"),
+        ("double precision", "DOUBLE"),
+        ("decimal", "DECIMAL(10,0)"),
+        ("dec(5)", "DECIMAL(5,0)"),
+        ("varchar(20)", "STRING"),
+        ("char(3)", "STRING"),
+        ("text", "STRING"),
+        ("timestamp_ltz", "TIMESTAMP"),
+        ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ"),
+        ("date", "DATE"),
+        ("binary", "BINARY"),
+    ],
+)
+def test_column_types_are_normalised(written: str, type_: str) -> None:
+    statement = parse_one(f"CREATE STREAM s (a {written}) FROM memory")
+    assert isinstance(statement, CreateStream)
+    assert statement.columns == (ColumnDef("a", type_),)
+
+
+OWN_WORDS = (
+    "tick late range slide rows path format emit priority expire into_ retain punctuate slack since now unbounded "
+    "list object internal stream query options window_start timestamp date row first last key value origin latest every source "
+    "per idle wattr rank settings show set describe explain order group user any transform"
+).split()
+
+
+@pytest.mark.parametrize("word", OWN_WORDS)
+def test_keywords_stay_usable_as_column_names(word: str) -> None:
+    stream = parse_one(f"CREATE STREAM s ({word} INT, x INT) FROM memory TIMESTAMP BY {word} PUNCTUATE ON {word} ORDERED")
+    assert isinstance(stream, CreateStream)
+    assert stream.columns[0].name == stream.timestamp_by == stream.punctuate[0].column == word
+    query = parse_one(
+        f"CREATE QUERY q AS SELECT {word}, MAX({word}) + 1 AS {word}, s.{word} AS y FROM s [RANGE 5 SLIDE 1 WATTR {word}] "
+        f"WHERE {word} > 1 GROUP BY {word}, x HAVING {word} < 7 ORDER BY x, {word} EMIT LATEST PRIORITY 3"
+    )
+    assert isinstance(query, CreateQuery)
+    assert query.emit is Emit.LATEST and query.priority == 3
+    assert {column.name for column in query.select.find_all(exp.Column)} == {word, "x"}
+
+
+def test_create_query_with_every_clause() -> None:
+    statement = parse_one(
+        "CREATE QUERY IF NOT EXISTS q AS SELECT a FROM s [RANGE 5 SECONDS SLIDE 1 SECOND] "
+        "PRIORITY -2 EXPIRE AFTER 1 DAY INTO Parquet OPTIONS (path 'x') EMIT EVERY WINDOW"
+    )
+    assert isinstance(statement, CreateQuery)
+    assert expression_text(statement.select) == "SELECT a FROM s [RANGE 5 SECONDS SLIDE 1 SECOND]"
+    assert statement.sink == Sink("parquet", (("path", "x"),))
+    assert (statement.emit, statement.priority, statement.expire_after) == (Emit.EVERY_WINDOW, -2, seconds(86_400))
+    assert statement.if_not_exists
+
+
+def test_tail_keywords_inside_the_select_are_names() -> None:
+    statement = parse_one(
+        "CREATE QUERY q AS SELECT emit latest, SUM(priority - 1) AS into_ FROM s priority "
+        "WHERE priority - 1 > 2 AND expire = 3 GROUP BY emit HAVING priority -1 > 0 ORDER BY priority EMIT LATEST"
+    )
+    assert isinstance(statement, CreateQuery)
+    assert statement.emit is Emit.LATEST and statement.priority is None
+    assert "ORDER BY priority" in expression_text(statement.select)
+
+
+@pytest.mark.parametrize(
+    ("text", "statement"),
+    [
+        ("SHOW streams", Show("streams")),
+        ("SHOW QUERIES", Show("queries")),
+        ("SHOW TABLES", Show("tables")),
+        ("SHOW SETTINGS;", Show("settings")),
+        ("DESCRIBE packets", Describe("packets")),
+        ("DESC `my stream`", Describe("my stream")),
+        ("DROP STREAM s", Drop("stream", "s")),
+        ("DROP QUERY IF EXISTS q", Drop("query", "q", if_exists=True)),
+        ("DROP TABLE t", Drop("table", "t")),
+        ("EXPLAIN QUERY q", Explain(name="q")),
+        ("SET max_future = 'off'", SetSetting("max_future", "off")),
+        ("SET Max_Future = 1 DAY", SetSetting("max_future", "1 DAY")),
+        ("SET x = -0.5", SetSetting("x", "-0.5")),
+        ("SET x = a-b /* no */ c", SetSetting("x", "a-b c")),
+        ("SET spark.x = 10s", SetSetting("spark.x", "10s")),
+    ],
+)
+def test_short_statements(text: str, statement: object) -> None:
+    assert parse_one(text) == statement
+
+
+def test_explain_of_select_and_of_create_query() -> None:
+    select = parse_one("EXPLAIN SELECT a FROM s [NOW]")
+    create = parse_one("EXPLAIN CREATE QUERY q AS SELECT a FROM s [NOW] EMIT LATEST")
+    assert isinstance(select, Explain) and isinstance(select.statement, Select)
+    assert isinstance(create, Explain) and isinstance(create.statement, CreateQuery)
+    assert create.statement.emit is Emit.LATEST
+
+
+def test_a_script() -> None:
+    statements = parse("-- first\nSHOW STREAMS; ;\n/* ; */ SET x = ';' ;SELECT ';' AS a FROM s -- end ;")
+    assert [type(statement) for statement in statements] == [Show, SetSetting, Select]
+    assert parse(" ;; -- nothing") == []
+    with pytest.raises(ParseError, match="there are 2"):
+        parse_one("SHOW STREAMS; SHOW STREAMS")
+    with pytest.raises(ParseError, match="there is none"):
+        parse_one("--")
+
+
+def test_comments_give_no_orders_to_sqlglot() -> None:
+    plain = parse_one("SELECT SUM(a) FROM s")
+    assert parse_one("SELECT SUM(a /* x */) /* sqlglot.anonymous */ FROM s /* sqlglot.meta a=1 */") == plain
+    assert to_text(parse_one("SELECT /* c */ a FROM s -- d")) == "SELECT a FROM s"
+
+
+ERRORS = [
+    ("SELEKT 1", 1, 1, "Did you mean SELECT?"),
+    ("CREATE STREEM s", 1, 8, "Did you mean STREAM?"),
+    ("SHOW\n  STREEMS", 2, 3, "Did you mean STREAMS?"),
+    ("CREATE STREAM s (a INT, A STRING) FROM memory", 1, 25, "given twice"),
+    ("CREATE STREAM s (a INTT) FROM memory", 1, 20, "Did you mean INT?"),
+    ("CREATE STREAM s (a ARRAY<INT>) FROM memory", 1, 20, "Column types are BOOLEAN"),
+    ("CREATE STREAM s (a MAP<INT, INT>) FROM memory", 1, 20, "Column types are BOOLEAN"),
+    ("CREATE STREAM s (a DECIMAL(39,0)) FROM memory", 1, 20, "precision from 1 to 38"),
+    ("CREATE STREAM s (a DECIMAL(5,6)) FROM memory", 1, 20, "precision from 1 to 38"),
+    ("CREATE STREAM s (a INT(5)) FROM memory", 1, 20, "takes no parameters"),
+    ("CREATE STREAM s (a INT PRIMARY KEY) FROM memory", 1, 24, "expected"),
+    ("CREATE STREAM s (a INT)", 1, 24, "has no source"),
+    ("CREATE STREAM s (a INT) FROM memory TICK 0 SECONDS", 1, 42, "greater than zero"),
+    ("CREATE STREAM s (a INT) FROM memory LATE DORP", 1, 42, "Did you mean DROP?"),
+    ("CREATE STREAM s (a INT) FROM memory TICK 1 SECOND TICK 1 SECOND", 1, 51, "given twice"),
+    ("CREATE STREAM s (a INT) FROM memory FROM memory", 1, 37, "given twice"),
+    ("CREATE STREAM s (a INT) FROM memory PUNCTATE ORDERED", 1, 37, "Did you mean PUNCTUATE?"),
+    ("CREATE STREAM s (a INT) FROM memory OPTIONS (a '1', A '2')", 1, 53, "given twice"),
+    ("CREATE STREAM s (a INT) FROM memory OPTIONS (a b)", 1, 48, "a quoted value"),
+    ("CREATE STREAM a.b (a INT) FROM memory", 1, 16, "one part"),
+    ("CREATE QUERY q AS SELECT a FROM s GRUOP BY a", 1, 41, "Did you mean GROUP?"),
+    ("CREATE QUERY q AS SELECT a FROM s GROUP BY a EMITT LATEST", 1, 46, "Did you mean EMIT?"),
+    ("CREATE QUERY q AS SELECT a FROM s EMIT LATEST EMIT LATEST", 1, 47, "given twice"),
+    ("CREATE QUERY q AS SELECT a FROM s PRIORITY 1.5", 1, 44, "PRIORITY is an integer"),
+    ("CREATE QUERY q AS SELECT a FROM s EXPIRE AFTER 5", 1, 48, "length of time"),
+    ("CREATE QUERY q AS SHOW STREAMS", 1, 19, "expected SELECT"),
+    ("SELECT a FROM s EMIT LATEST", 1, 17, "CREATE QUERY name AS"),
+    ("SELECT a +\nFROM s", 2, 1, "something is missing"),
+    ("SELECT a b c FROM s", 1, 12, "did not expect 'c'"),
+    ("SELECT (a FROM s", 1, 8, "'(' is not closed"),
+    ("SELECT a) FROM s", 1, 9, "closes nothing"),
+    ("SELECT FROM s", 1, 1, "select list is empty"),
+    ("SELECT 'abc", 1, 8, "a string is not closed"),
+    ("SELECT `abc", 1, 8, "a quoted name is not closed"),
+    ("SELECT 1 /* x", 1, 10, "a comment is not closed"),
+    ("SELECT /*+ BROADCAST(s) */ a FROM s", 1, 8, "hints"),
+    ("EXPLAIN SHOW STREAMS", 1, 9, "expected SELECT, CREATE QUERY or QUERY"),
+    ("EXPLAIN CREATE STREAM s (a INT) FROM memory", 1, 9, "explains queries"),
+    ("DROP VIEW v", 1, 6, "STREAM, QUERY or TABLE"),
+    ("SET x", 1, 6, "'='"),
+    ("SET x =", 1, 8, "a value"),
+    ("SET x = 'a' 'b'", 1, 9, "one quoted string"),
+    ("SHOW STREAMS NOW", 1, 14, "end of the statement"),
+    ("SELECT \ud800", 1, 8, "surrogate"),
+    ("SELECT a AS `${env:HOME}` FROM s", 1, 13, "a name cannot hold ${"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "column", "says"), ERRORS, ids=[repr(error[0])[:60] for error in ERRORS])
+def test_errors_say_what_and_where(text: str, line: int, column: int, says: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse_one(text)
+    error = caught.value
+    assert says in str(error)
+    assert error.place is not None and (error.place.line, error.place.column) == (line, column)
+    assert "sqlglot" not in str(error) and "\x1b" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("CREATE TABLE t (a INT)", "no tables"),
+        ("INSERT INTO t VALUES (1)", "INSERT changes tables"),
+        ("UPDATE t SET a = 1", "UPDATE changes tables"),
+        ("DELETE FROM t", "DELETE changes tables"),
+        ("WITH x AS (SELECT 1) SELECT * FROM x", "WITH"),
+        ("SELECT a FROM s UNION ALL SELECT a FROM t", "UNION"),
+        ("SELECT a FROM s EXCEPT SELECT a FROM t", "EXCEPT"),
+    ],
+)
+def test_what_is_not_executed_says_so(text: str, says: str) -> None:
+    with pytest.raises(UnsupportedError, match=says) as caught:
+        parse_one(text)
+    assert caught.value.place is not None
+
+
+def test_places_count_in_the_whole_script() -> None:
+    script = "SHOW STREAMS;\n\nSELECT a,\n\tb FROM s [RANGE 5 MINTES];\nSHOW QUERIES"
+    with pytest.raises(WindrowError) as caught:
+        parse(script)
+    assert caught.value.place is not None
+    assert caught.value.place.line == 4
+    assert caught.value.place.caret() == "   4 | \tb FROM s [RANGE 5 MINTES];\n     | \t                ^^^^^^^^"
+
+
+def test_place_of_nodes() -> None:
+    script = "SHOW STREAMS;\nSELECT total + 1 AS x,\n  upper(name) FROM s"
+    select = parse(script)[1]
+    assert isinstance(select, Select)
+    total = next(column for column in select.select.find_all(exp.Column) if column.name == "total")
+    function = select.select.find(exp.Upper)
+    plus = select.select.find(exp.Add)
+    assert function is not None and plus is not None
+    places = [place_of(node, script) for node in (total, function, plus)]
+    assert [(p.line, p.column, p.length) for p in places if p is not None] == [(2, 8, 5), (3, 3, 5), (2, 8, 9)]
+    assert place_of(total.copy(), script) == places[0]
+    assert place_of(exp.column("made_up"), script) is None
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "SELECT " + "(" * 5000 + "a" + ")" * 5000 + " FROM s",
+        "SELECT " + "abs(" * 300 + "a" + ")" * 300 + " FROM s",
+        "SELECT " + "CASE WHEN " * 500 + "a" + " THEN 1 END" * 500 + " FROM s",
+        "SELECT " + "NOT " * 5000 + "a FROM s",
+        "SELECT " + "- " * 5000 + "a FROM s",
+        "SELECT a" + ".b" * 3000 + " FROM s",
+        "SELECT a" + "[1]" * 3000 + " FROM s",
+        "SELECT " + " + ".join(["a"] * 5000) + " FROM s",
+        "SELECT " + " AND ".join(["a"] * 5000) + " FROM s",
+        "SELECT a FROM " + "(SELECT a FROM " * 200 + "s" + ")" * 200,
+        "SELECT " + "CAST(" * 200 + "a" + " AS INT)" * 200 + " FROM s",
+        "SELECT a IN (" + ",".join(["1"] * 60_000) + ") FROM s",
+    ],
+    ids=lambda bomb: bomb[:24],
+)
+def test_nesting_bombs_are_errors(bomb: str) -> None:
+    with pytest.raises(ParseError, match="nested too deeply|too long"):
+        parse(bomb)
+
+
+def test_long_but_flat_is_fine() -> None:
+    statement = parse_one("SELECT a IN (" + ",".join(map(str, range(5_000))) + ") AS x, " + "a + " * 100 + "1 AS y FROM s")
+    assert parse_one(to_text(statement)) == statement

@@ -1,0 +1,200 @@
+"""parse∘print is the identity: for every statement, `parse_one(to_text(s)) == s`."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlglot import exp
+
+from windrow.cql import CQL, expression_text, parse, parse_one, to_text
+from windrow.cql.names import quote_name, quote_text
+from windrow.cql.parser import parse_select
+from windrow.cql.select_text import parse_expression
+from windrow.cql.statements import (
+    ColumnDef,
+    CreateQuery,
+    CreateStream,
+    Describe,
+    Drop,
+    Emit,
+    Explain,
+    Late,
+    Policy,
+    Punctuate,
+    Select,
+    SetSetting,
+    Show,
+    Sink,
+    Statement,
+)
+from windrow.cql.tokens import Cursor, tokenize
+from windrow.cql.window_clause import Measure, Unit, WindowClause, WindowKind
+from windrow.cql.window_syntax import window_text
+
+texts = st.text(max_size=12) | st.sampled_from(
+    ["it's", 'say "x"', "\\", "\\n", "\n", "\t", "\0" "12", "%_\\%", "''", "--", "/*", ";", "é𝒳", "${env:HOME}", "\x1a", "\x7f", "`", "\u2028"]
+)
+names = (
+    st.sampled_from("a b src ts Total x_1 tick range slide rows emit priority format select from group order date".split())
+    | st.text(min_size=1, max_size=8).filter(lambda name: name.strip() == name and "${" not in name)
+)
+amounts = st.integers(1, 10**6) | st.sampled_from([60_000_000, 3_600_000_000, 604_800_000_000, 2**63 - 1])
+times = st.builds(Measure, amounts, st.just(Unit.TIME))
+counts = st.builds(Measure, amounts, st.just(Unit.VALUES))
+rows = st.builds(Measure, amounts, st.just(Unit.ROWS))
+measures = times | counts | rows
+points = texts | st.integers(-(2**63) + 1, 2**63 - 1)
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> WindowClause:
+    kind = draw(st.sampled_from(WindowKind))
+    size = {WindowKind.RANGE: times | counts, WindowKind.ROWS: rows}.get(kind)
+    slides = times | rows if kind is WindowKind.ROWS else measures
+    sattr = draw(st.none() | names)
+    return WindowClause(
+        kind,
+        range=draw(size) if size is not None else None,
+        slide=draw(st.none() | slides),
+        offset=draw(st.none() | slides) if size is not None else None,
+        since=draw(points) if kind is WindowKind.SINCE else None,
+        origin=draw(st.none() | points),
+        wattr=draw(st.none() | names),
+        rattr=draw(st.none() | names),
+        sattr=sattr,
+        sattr_is_rank=sattr is not None and draw(st.booleans()),
+        pattr=tuple(draw(st.lists(names, max_size=3))),
+        internal=draw(st.booleans()),
+    )
+
+
+def _operators(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Expressions as text, with and without parentheses, so that precedence is at stake."""
+    binary = st.sampled_from("+ - * / % DIV || AND OR".split())
+    comparison = st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>", "IS DISTINCT FROM"])
+    function = st.sampled_from(["coalesce", "concat", "nullif", "date_add", "log", "regexp_replace"])
+    type_ = st.sampled_from(["INT", "DECIMAL(10, 2)", "STRING", "TIMESTAMP"])
+    return st.one_of(
+        st.builds("{} {} {}".format, inner, binary, inner),
+        st.builds("(({}) {} ({}))".format, inner, comparison, inner),
+        st.builds("({})".format, inner),
+        st.builds("-({})".format, inner),
+        st.builds("(NOT ({}))".format, inner),
+        st.builds("(({}) IS NOT NULL)".format, inner),
+        st.builds("(({}) NOT BETWEEN ({}) AND ({}))".format, inner, inner, inner),
+        st.builds("(({}) NOT IN ({}, {}))".format, inner, inner, inner),
+        st.builds("(({}) NOT LIKE {})".format, inner, texts.map(quote_text)),
+        st.builds("CASE WHEN {} THEN {} ELSE {} END".format, inner, inner, inner),
+        st.builds("CAST({} AS {})".format, inner, type_),
+        st.builds("{}({}, {})".format, function, inner, inner),
+        st.builds("SUM({}) FILTER (WHERE {})".format, inner, inner),
+    )
+
+
+literals = texts.map(quote_text) | st.integers(0, 10**20).map(str) | st.sampled_from(["1.5", "1e3", "5L", "NULL", "TRUE", "X'1F'"])
+columns = names.map(quote_name) | st.builds("{}.{}".format, names.map(quote_name), names.map(quote_name))
+expressions = st.recursive(columns | literals, _operators, max_leaves=6)
+
+
+@st.composite
+def selects(draw: st.DrawFn) -> exp.Select:
+    """A SELECT of the grammar, as the parser reads it: everything that is generated must be accepted."""
+    items = draw(st.lists(st.builds("{} AS {}".format, expressions, names.map(quote_name)) | expressions, min_size=1, max_size=3))
+    text = f"SELECT {', '.join(items)} FROM {quote_name(draw(names))}"
+    window = draw(st.none() | windows())
+    text += f" {window_text(window)}" if window is not None else ""
+    text += f" AS {quote_name(draw(names))}" if draw(st.booleans()) else ""
+    for clause in ("WHERE", "GROUP BY", "HAVING", "ORDER BY"):
+        if draw(st.booleans()):
+            text += f" {clause} {draw(expressions)}"
+    text += draw(st.sampled_from(["", " LIMIT 10"]))
+    cursor = Cursor(tokenize(text, CQL()), text)
+    return parse_select(cursor, until=len(cursor.tokens))
+
+
+options = st.lists(
+    st.tuples(st.from_regex(r"[a-z][a-z.]{0,6}[a-z]", fullmatch=True).filter(lambda n: ".." not in n) | names, texts),
+    max_size=3,
+    unique_by=lambda option: option[0].lower(),
+).map(tuple)
+kinds = st.sampled_from(["memory", "files", "console", "parquet", "jsonl", "my_sink"])
+types = st.sampled_from(["BOOLEAN", "BIGINT", "DECIMAL(10,2)", "STRING", "TIMESTAMP", "TIMESTAMP_NTZ", "DOUBLE"])
+punctuations = st.one_of(
+    st.builds(Punctuate, st.just(Policy.ORDERED), st.none() | names),
+    st.builds(Punctuate, st.just(Policy.BY_SOURCE), st.none() | names),
+    st.builds(Punctuate, st.just(Policy.SLACK), st.none() | names, slack=measures),
+    st.builds(Punctuate, st.just(Policy.PER_KEY), st.none() | names, key=names, idle_after=st.none() | times),
+)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> CreateStream:
+    late = draw(st.none() | st.sampled_from(Late))
+    return CreateStream(
+        name=draw(names),
+        columns=tuple(
+            draw(st.lists(st.builds(ColumnDef, names, types), max_size=4, unique_by=lambda column: column.name.lower()))
+        ),
+        source=draw(kinds),
+        options=draw(options),
+        timestamp_by=draw(st.none() | names),
+        sequence_by=draw(st.none() | names),
+        tick=draw(st.none() | measures),
+        punctuate=tuple(draw(st.lists(punctuations, max_size=3))),
+        late=late,
+        late_for=draw(st.none() | measures) if late is Late.REVISE else None,
+        retain=draw(st.none() | measures),
+        if_not_exists=draw(st.booleans()),
+    )
+
+
+queries = st.builds(
+    CreateQuery,
+    names,
+    selects(),
+    sink=st.none() | st.builds(Sink, kinds, options),
+    emit=st.none() | st.sampled_from(Emit),
+    priority=st.none() | st.integers(-1000, 1000),
+    expire_after=st.none() | times,
+    if_not_exists=st.booleans(),
+)
+statements: st.SearchStrategy[Statement] = st.one_of(
+    streams(),
+    queries,
+    st.builds(Select, selects()),
+    st.builds(Explain, statement=queries | st.builds(Select, selects())),
+    st.builds(Explain, name=names),
+    st.builds(Drop, st.sampled_from(["stream", "query", "table"]), names, st.booleans()),
+    st.builds(Show, st.sampled_from(["streams", "queries", "tables", "settings"])),
+    st.builds(Describe, names),
+    st.builds(SetSetting, st.sampled_from(["max_future", "a.b.c"]) | names, texts),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(statements)
+def test_parse_of_print_is_the_identity(statement: Statement) -> None:
+    text = to_text(statement)
+    assert parse_one(text) == statement
+    assert to_text(parse_one(text)) == text
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(statements, max_size=4))
+def test_a_printed_script_reads_back(script: list[Statement]) -> None:
+    assert parse(";\n".join(to_text(statement) for statement in script)) == script
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts)
+def test_strings_keep_their_value(value: str) -> None:
+    literal = parse_expression(quote_text(value))
+    assert isinstance(literal, exp.Literal) and literal.this == value
+    again = parse_expression(expression_text(literal))
+    assert again.this == value
+
+
+@given(names)
+def test_names_keep_their_case_and_spelling(name: str) -> None:
+    column = parse_expression(quote_name(name))
+    assert isinstance(column, exp.Column) and column.name == name
