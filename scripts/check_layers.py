@@ -15,7 +15,7 @@ PACKAGE = "windrow"
 BASE = ("errors", "settings", "clock", "types")
 # Lowest first. A room may import rooms of lower layers and of its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    (*BASE, "crash"),
+    (*BASE, "crash", "result", "version"),
     ("cql",),
     ("catalog",),
     ("windows",),
@@ -26,11 +26,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("schedulers",),
     ("dataplane",),
     ("engine",),
+    ("explain",),  # before the API, whose EXPLAIN it is
     ("api",),
     ("__init__",),  # the package itself: `import windrow`
     ("oracle",),
     ("testing",),
-    ("explain",),
     ("server",),
     ("console",),
     ("cli",),

@@ -29,25 +29,38 @@ def _compare(scenario: Scenario, name: str, text: str, engine: EngineBackend, or
     ordered = select.args.get("order") is not None
     found, expected = engine.answers(name), oracle.answers(name)
     if not equal_rows(_in_order(found, ordered), _in_order(expected, ordered)):
-        shown = [*scenario.__str__().splitlines(), f"-- {text}", "engine:", *map(str, found)]
+        shown = [*str(scenario).splitlines(), f"-- {text}", "engine:", *map(str, found)]
         raise AssertionError("\n".join([*shown, "oracle:", *map(str, expected)]))
 
 
 def _play(scenario: Scenario, engine: EngineBackend, oracle: OracleBackend) -> None:
-    for text in [scenario.create_stream, *(text for _, text in scenario.queries)]:
+    queries = list(scenario.queries)
+    later = [queries.pop()] if scenario.added_after is not None else []
+    for text in [scenario.create_stream, *(text for _, text in queries)]:
         engine.sql(text)
         oracle.sql(text)
     for number, batch in enumerate(scenario.batches):
         engine.deposit("s", [dict(row) for row in batch])
         oracle.deposit("s", [dict(row) for row in batch])
+        if scenario.dropped_after == number:
+            engine.sql(f"DROP QUERY {queries.pop(0)[0]}")
+        if scenario.added_after == number:
+            _add_late(*later[0], engine, oracle)
         if scenario.restart_after == number:
             engine.restart()
     assert engine.dead_letters("s") == oracle.dead_letters("s")
-    _compare(scenario, *scenario.queries[0], engine, oracle)
+    _compare(scenario, *queries[0], engine, oracle)
     engine.end_input("s")
     oracle.end_input("s")
-    for name, text in scenario.queries:
+    for name, text in queries + later:
         _compare(scenario, name, text, engine, oracle)
+
+
+def _add_late(name: str, text: str, engine: EngineBackend, oracle: OracleBackend) -> None:
+    """A query added while the stream runs: where it begins depends on what it shares, and the engine says it."""
+    engine.sql(text)
+    oracle.sql(text)
+    oracle.begin(name, engine.since(name))
 
 
 @pytest.mark.slow

@@ -3,6 +3,6 @@
 from windrow.api import Query, Windrow, open
 from windrow.errors import WindrowError
 from windrow.result import Result
+from windrow.version import __version__
 
-__version__ = "0.1.0"
 __all__ = ["Query", "Result", "Windrow", "WindrowError", "__version__", "open"]

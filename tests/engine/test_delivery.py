@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from engine.helpers import answers, put
 
+from engine.helpers import answers, put
 from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks.store import BlockWriter
 from windrow.dataplane.sinks.jsonl import JsonLinesSink
@@ -182,7 +182,7 @@ def no_space(*args: Any, **kwargs: Any) -> Any:
 
 
 @pytest.mark.parametrize("where", ["deposit block", "answers block", "commit"])
-def test_a_full_disk_loses_nothing(wr: Any, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_a_full_disk_loses_nothing(wr: Any, open_state: Any, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     wr.query("q", QUERY)
     put(wr, (1, "a", 1))
     with monkeypatch.context() as full:
@@ -203,5 +203,9 @@ def test_a_full_disk_loses_nothing(wr: Any, monkeypatch: pytest.MonkeyPatch, whe
     assert taken == (where == "answers block")
     feed_all(wr, first=2 if taken else 1)
     assert answers(wr, "q")[:4] == EXPECTED
+    if where == "commit":
+        wr.close()
+        wr = open_state()
+        assert answers(wr, "q")[:4] == EXPECTED
     named = {row["path"] for row in wr._engine.catalog.rows("SELECT path FROM blocks")}
     assert {str(p.relative_to(wr.state_dir)) for p in wr.state_dir.rglob("blk-*")} == named

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine.helpers import answers, put
 
 import windrow
+from engine.helpers import answers, put
 from windrow.errors import StateError
 
 pytestmark = pytest.mark.slow

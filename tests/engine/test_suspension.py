@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from engine.conftest import STREAM
 from engine.helpers import answers, put
-
 from windrow.engine.ticks import Ticker
 
 pytestmark = pytest.mark.slow

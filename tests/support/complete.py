@@ -59,9 +59,7 @@ def complete(test: TestFile, spark: Any, oracle: bool) -> str:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="complete the ???? blocks of .test files")
     parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument(
-        "--complete", action="store_true", help="write the answers; otherwise only list the blocks"
-    )
+    parser.add_argument("--complete", action="store_true", help="write the answers; otherwise only list the blocks")
     parser.add_argument("--oracle", action="store_true", help="take the oracle's answers, not the engine's")
     options = parser.parse_args(arguments)
     tests = [test for test in map(read_test_file, options.files) if open_blocks(test)]

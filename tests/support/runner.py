@@ -126,9 +126,7 @@ class EngineBackend:
     def _open(self) -> Any:
         import windrow
 
-        return windrow.open(
-            str(self._state_dir), spark=self._spark, settings=dict(self._settings), clock=self._clock
-        )
+        return windrow.open(str(self._state_dir), spark=self._spark, settings=dict(self._settings), clock=self._clock)
 
     def sql(self, text: str) -> None:
         self.engine.sql(text)
@@ -231,13 +229,9 @@ class Run:
             self.backend.sql(command.text)
         except WindrowError as error:
             if error.code != expected and expected.lower() not in str(error).lower():
-                raise Mismatch(
-                    f"{self._at(command)}: expected an error with {expected!r}, got\n{error}"
-                ) from error
+                raise Mismatch(f"{self._at(command)}: expected an error with {expected!r}, got\n{error}") from error
             return
-        raise Mismatch(
-            f"{self._at(command)}: expected an error with {expected!r}; the statement was accepted"
-        )
+        raise Mismatch(f"{self._at(command)}: expected an error with {expected!r}; the statement was accepted")
 
     def _remember(self, statement: Any) -> None:
         if isinstance(statement, CreateStream):

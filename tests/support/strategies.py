@@ -44,7 +44,11 @@ INTEGERS = Attribute("BIGINT", 0, "")
 
 @dataclass(frozen=True)
 class Scenario:
-    """A stream, its micro-batches and its queries, as text and rows."""
+    """A stream, its micro-batches and its queries, as text and rows.
+
+    After the micro-batch `added_after` the last query is added (None: it is there from the start), after
+    `dropped_after` the first of several is dropped, after `restart_after` the engine is restarted.
+    """
 
     create_stream: str
     queries: tuple[tuple[str, str], ...]
@@ -52,10 +56,13 @@ class Scenario:
     partitions: int
     preaggregate: str
     restart_after: int | None
+    added_after: int | None
+    dropped_after: int | None
 
     def __str__(self) -> str:
         shown = [self.create_stream, *(text for _, text in self.queries)]
-        return "\n".join([*shown, *(f"batch {list(batch)}" for batch in self.batches)])
+        moments = f"added {self.added_after}, dropped {self.dropped_after}, restarted {self.restart_after}"
+        return "\n".join([*shown, moments, *(f"batch {list(batch)}" for batch in self.batches)])
 
 
 def _maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -208,11 +215,14 @@ def scenarios(draw: st.DrawFn, queries: int = 4) -> Scenario:
     policy = f"WITH SLACK {attribute.measure(slack)}" if slack and attribute.unit_us else "ORDERED"
     texts = draw(st.lists(query_text(attribute), min_size=1, max_size=queries))
     made = draw(batches(attribute, slack))
+    moment = st.one_of(st.none(), st.integers(0, len(made) - 1))
     return Scenario(
         f"CREATE STREAM s (ts {attribute.type}, {COLUMNS}) FROM memory TIMESTAMP BY ts PUNCTUATE {policy}",
         tuple((f"q{n}", f"CREATE QUERY q{n} AS {text}") for n, text in enumerate(texts)),
         made,
         draw(st.sampled_from([1, 2, 7])),
         draw(st.sampled_from(["spark", "driver"])),
-        draw(st.one_of(st.none(), st.integers(0, len(made) - 1))),
+        draw(moment),
+        draw(moment) if len(texts) > 1 else None,
+        draw(moment) if len(texts) > 2 else None,
     )

@@ -184,7 +184,8 @@ def test_refused_queries(query: str) -> None:
         "SELECT COUNT(*), MAX(a) FILTER (WHERE b) FROM s [RANGE 5 SECONDS SLIDE 1 SECOND] AS p",
         "SELECT p.a, SUM(b) / COUNT(*) AS x FROM s p WHERE NOT a LIKE 'x!_%' ESCAPE '!' AND ts > now_ GROUP BY p.a "
         "HAVING x > 1 ORDER BY x DESC NULLS LAST, a LIMIT 10",
-        "SELECT (a & b) | c, ts + INTERVAL '1' DAY - INTERVAL 2 HOURS, timestampadd(HOUR, 1, ts), extract(HOUR FROM ts) FROM s",
+        "SELECT (a & b) | c, ts + INTERVAL '1' DAY - INTERVAL 2 HOURS, timestampadd(HOUR, 1, ts) FROM s",
+        "SELECT extract(HOUR FROM ts), position('a' IN b), trim(BOTH 'x' FROM b), a << 2 FROM s",
         "SELECT CAST(a AS DECIMAL(10, 2)), a::int, DATE '2020-01-01', X'1F', 5L, TRY_CAST(a AS TIMESTAMP_NTZ) FROM s",
     ],
 )

@@ -15,18 +15,46 @@ from windrow.errors import WindrowError
 SEEDS = [
     "CREATE STREAM p (ts TIMESTAMP, `a b` DECIMAL(10,2), late INT) FROM files OPTIONS (path 'x', format 'json') "
     "TIMESTAMP BY ts TICK 1 SECOND PUNCTUATE ON ts WITH SLACK 5 SECONDS LATE DROP RETAIN 1 HOUR",
-    "CREATE QUERY q AS SELECT src, SUM(length) FILTER (WHERE a > 3) / COUNT(*) AS x FROM p [RANGE 10 MINUTES SLIDE 1 MINUTE] "
-    "AS p WHERE NOT a LIKE 'x%' GROUP BY src HAVING COUNT(*) > 3 ORDER BY x DESC LIMIT 5 INTO parquet OPTIONS (path 'x') "
+    "CREATE QUERY q AS SELECT src, SUM(length) FILTER (WHERE a > 3) / COUNT(*) AS x "
+    "FROM p [RANGE 10 MINUTES SLIDE 1 MINUTE] AS p WHERE NOT a LIKE 'x%' GROUP BY src "
+    "HAVING COUNT(*) > 3 ORDER BY x DESC LIMIT 5 INTO parquet OPTIONS (path 'x') "
     "EMIT EVERY WINDOW PRIORITY 3 EXPIRE AFTER 1 DAY",
-    "SELECT CASE WHEN a THEN -b ELSE CAST(c AS INT) END, ts + INTERVAL '1' DAY, d IN (1, 2.5, 1e3, 5L) FROM s [ROWS 10 PATTR a]",
+    "SELECT CASE WHEN a THEN -b ELSE CAST(c AS INT) END, ts + INTERVAL '1' DAY, d IN (1, 2.5, 1e3, 5L) "
+    "FROM s [ROWS 10 PATTR a]",
     "EXPLAIN SELECT upper(substring(a FROM 2)), x'1F' FROM s [SINCE '2026-01-01' SLIDE 1 HOUR ORIGIN -5]",
     "SET x = 'y'; SHOW STREAMS; DROP QUERY IF EXISTS q; DESCRIBE `q`",
 ]
 PIECES = [piece for seed in SEEDS for piece in seed.split()] + [
     *"()[]{}<>;,.'\"`\\-+*/%=!@#$&|?:^~",
     *("--", "/*", "*/", "/*+", "::", "->", "=>", "|>", "$$", "0x", "1e", "9" * 400, "\0", "\n", "é", "𝒳", "\u2028"),
-    *("x'", "r'", "b'", "OVER (", "CAST(", "DATE", "INTERVAL", "PIVOT", "UNNEST", "LATERAL VIEW", "TABLESAMPLE", "VALUES"),
-    *("TRANSFORM", "IDENTIFIER(", "WITH", "UNION", "DISTINCT", "SELECT", "EXISTS(", "QUALIFY", "FOR UPDATE", "{fn", ":a", "NOT"),
+    *(
+        "x'",
+        "r'",
+        "b'",
+        "OVER (",
+        "CAST(",
+        "DATE",
+        "INTERVAL",
+        "PIVOT",
+        "UNNEST",
+        "LATERAL VIEW",
+        "TABLESAMPLE",
+        "VALUES",
+    ),
+    *(
+        "TRANSFORM",
+        "IDENTIFIER(",
+        "WITH",
+        "UNION",
+        "DISTINCT",
+        "SELECT",
+        "EXISTS(",
+        "QUALIFY",
+        "FOR UPDATE",
+        "{fn",
+        ":a",
+        "NOT",
+    ),
 ]
 
 

@@ -57,8 +57,6 @@ def test_refuses(text: str, says: str) -> None:
     assert says in str(caught.value)
 
 
-
-
 @pytest.mark.parametrize(
     ("amount_us", "text"),
     [

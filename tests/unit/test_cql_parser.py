@@ -100,19 +100,22 @@ def test_column_types_are_normalised(written: str, type_: str) -> None:
 
 OWN_WORDS = (
     "tick late range slide rows path format emit priority expire into_ retain punctuate slack since now unbounded "
-    "list object internal stream query options window_start timestamp date row first last key value origin latest every source "
-    "per idle wattr rank settings show set describe explain order group user any transform"
+    "list object internal stream query options window_start timestamp date row first last key value origin "
+    "latest every source per idle wattr rank settings show set describe explain order group user any transform"
 ).split()
 
 
 @pytest.mark.parametrize("word", OWN_WORDS)
 def test_keywords_stay_usable_as_column_names(word: str) -> None:
-    stream = parse_one(f"CREATE STREAM s ({word} INT, x INT) FROM memory TIMESTAMP BY {word} PUNCTUATE ON {word} ORDERED")
+    stream = parse_one(
+        f"CREATE STREAM s ({word} INT, x INT) FROM memory TIMESTAMP BY {word} PUNCTUATE ON {word} ORDERED"
+    )
     assert isinstance(stream, CreateStream)
     assert stream.columns[0].name == stream.timestamp_by == stream.punctuate[0].column == word
     query = parse_one(
-        f"CREATE QUERY q AS SELECT {word}, MAX({word}) + 1 AS {word}, s.{word} AS y FROM s [RANGE 5 SLIDE 1 WATTR {word}] "
-        f"WHERE {word} > 1 GROUP BY {word}, x HAVING {word} < 7 ORDER BY x, {word} EMIT LATEST PRIORITY 3"
+        f"CREATE QUERY q AS SELECT {word}, MAX({word}) + 1 AS {word}, s.{word} AS y "
+        f"FROM s [RANGE 5 SLIDE 1 WATTR {word}] WHERE {word} > 1 "
+        f"GROUP BY {word}, x HAVING {word} < 7 ORDER BY x, {word} EMIT LATEST PRIORITY 3"
     )
     assert isinstance(query, CreateQuery)
     assert query.emit is Emit.LATEST and query.priority == 3
@@ -313,5 +316,7 @@ def test_nesting_bombs_are_errors(bomb: str) -> None:
 
 
 def test_long_but_flat_is_fine() -> None:
-    statement = parse_one("SELECT a IN (" + ",".join(map(str, range(5_000))) + ") AS x, " + "a + " * 100 + "1 AS y FROM s")
+    statement = parse_one(
+        "SELECT a IN (" + ",".join(map(str, range(5_000))) + ") AS x, " + "a + " * 100 + "1 AS y FROM s"
+    )
     assert parse_one(to_text(statement)) == statement

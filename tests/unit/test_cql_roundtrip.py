@@ -32,12 +32,30 @@ from windrow.cql.window_clause import Measure, Unit, WindowClause, WindowKind
 from windrow.cql.window_syntax import window_text
 
 texts = st.text(max_size=12) | st.sampled_from(
-    ["it's", 'say "x"', "\\", "\\n", "\n", "\t", "\0" "12", "%_\\%", "''", "--", "/*", ";", "é𝒳", "${env:HOME}", "\x1a", "\x7f", "`", "\u2028"]
+    [
+        "it's",
+        'say "x"',
+        "\\",
+        "\\n",
+        "\n",
+        "\t",
+        "\012",
+        "%_\\%",
+        "''",
+        "--",
+        "/*",
+        ";",
+        "é𝒳",
+        "${env:HOME}",
+        "\x1a",
+        "\x7f",
+        "`",
+        "\u2028",
+    ]
 )
-names = (
-    st.sampled_from("a b src ts Total x_1 tick range slide rows emit priority format select from group order date".split())
-    | st.text(min_size=1, max_size=8).filter(lambda name: name.strip() == name and "${" not in name)
-)
+names = st.sampled_from(
+    "a b src ts Total x_1 tick range slide rows emit priority format select from group order date".split()
+) | st.text(min_size=1, max_size=8).filter(lambda name: name.strip() == name and "${" not in name)
 amounts = st.integers(1, 10**6) | st.sampled_from([60_000_000, 3_600_000_000, 604_800_000_000, 2**63 - 1])
 times = st.builds(Measure, amounts, st.just(Unit.TIME))
 counts = st.builds(Measure, amounts, st.just(Unit.VALUES))
@@ -91,7 +109,11 @@ def _operators(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-literals = texts.map(quote_text) | st.integers(0, 10**20).map(str) | st.sampled_from(["1.5", "1e3", "5L", "NULL", "TRUE", "X'1F'"])
+literals = (
+    texts.map(quote_text)
+    | st.integers(0, 10**20).map(str)
+    | st.sampled_from(["1.5", "1e3", "5L", "NULL", "TRUE", "X'1F'"])
+)
 columns = names.map(quote_name) | st.builds("{}.{}".format, names.map(quote_name), names.map(quote_name))
 expressions = st.recursive(columns | literals, _operators, max_leaves=6)
 
@@ -99,7 +121,9 @@ expressions = st.recursive(columns | literals, _operators, max_leaves=6)
 @st.composite
 def selects(draw: st.DrawFn) -> exp.Select:
     """A SELECT of the grammar, as the parser reads it: everything that is generated must be accepted."""
-    items = draw(st.lists(st.builds("{} AS {}".format, expressions, names.map(quote_name)) | expressions, min_size=1, max_size=3))
+    items = draw(
+        st.lists(st.builds("{} AS {}".format, expressions, names.map(quote_name)) | expressions, min_size=1, max_size=3)
+    )
     text = f"SELECT {', '.join(items)} FROM {quote_name(draw(names))}"
     window = draw(st.none() | windows())
     text += f" {window_text(window)}" if window is not None else ""

@@ -29,7 +29,10 @@ def values(amount: int) -> Measure:
 FORMS = [
     ("[RANGE 10 MINUTES]", WindowClause(WindowKind.RANGE, range=time(10 * MINUTE))),
     ("[RANGE 10 MINUTES SLIDE 1 MINUTE]", WindowClause(WindowKind.RANGE, time(10 * MINUTE), time(MINUTE))),
-    ("[RANGE 1000 SLIDE 10 WATTR odometer]", WindowClause(WindowKind.RANGE, values(1000), values(10), wattr="odometer")),
+    (
+        "[RANGE 1000 SLIDE 10 WATTR odometer]",
+        WindowClause(WindowKind.RANGE, values(1000), values(10), wattr="odometer"),
+    ),
     ("[ROWS 100]", WindowClause(WindowKind.ROWS, rows(100))),
     ("[ROWS 100 SLIDE 10]", WindowClause(WindowKind.ROWS, rows(100), rows(10))),
     ("[ROWS 100 SLIDE 10 PARTITION BY src]", WindowClause(WindowKind.ROWS, rows(100), rows(10), pattr=("src",))),
@@ -84,7 +87,9 @@ def test_every_form_parses_and_prints(form: str, clause: WindowClause) -> None:
 def test_the_clause_survives_copy_and_transform() -> None:
     table = stream_of("SELECT a FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE] AS p")
     copied = table.copy()
-    changed = table.transform(lambda node: exp.to_identifier("q") if node.name == "p" and isinstance(node, exp.Identifier) else node)
+    changed = table.transform(
+        lambda node: exp.to_identifier("q") if node.name == "p" and isinstance(node, exp.Identifier) else node
+    )
     assert window_of(copied) == window_of(changed) == window_of(table)
     assert copied == table != changed
     assert isinstance(table, exp.Table) and table.name == "s" and table.alias == "p"

@@ -45,9 +45,7 @@ def test_extents_are_those_of_the_definition(points: list[int], range_: int, sli
 @given(st.integers(-60, 60), st.integers(1, 25), st.integers(1, 12))
 def test_the_first_edge_above_a_point(point: int, range_: int, slide: int) -> None:
     ends = [w * slide for w in range(-200, 200)]
-    assert first_edge_above(point, range_, slide) == min(
-        e for e in ends + [e - range_ for e in ends] if e > point
-    )
+    assert first_edge_above(point, range_, slide) == min(e for e in ends + [e - range_ for e in ends] if e > point)
 
 
 def test_windows_close_at_the_frontier() -> None:
@@ -74,9 +72,7 @@ def _rows(*points: int | None) -> list[dict[str, Any]]:
 
 
 def test_lateness_is_judged_against_the_previous_batch() -> None:
-    state = admit(
-        _stream("PUNCTUATE ORDERED"), [Batch(_rows(5, 3, 9)), Batch(_rows(8, 9, 20, 10)), Batch(_rows(19))]
-    )
+    state = admit(_stream("PUNCTUATE ORDERED"), [Batch(_rows(5, 3, 9)), Batch(_rows(8, 9, 20, 10)), Batch(_rows(19))])
     assert [row["n"] for row in state.rows] == [5, 3, 9, 9, 20, 10]
     assert [(letter.reason, letter.row["n"]) for letter in state.dead] == [
         (Reason.LATE, 8),
@@ -94,9 +90,7 @@ def test_slack_holds_the_frontier_back() -> None:
 
 
 def test_punctuations_and_the_end() -> None:
-    state = admit(
-        _stream("PUNCTUATE ORDERED"), [Punctuation("n", 7), Batch(_rows(6, 7)), Punctuation("n", 3), End()]
-    )
+    state = admit(_stream("PUNCTUATE ORDERED"), [Punctuation("n", 7), Batch(_rows(6, 7)), Punctuation("n", 3), End()])
     assert [row["n"] for row in state.rows] == [7]
     assert state.frontiers == {"n": 7} and state.ended
 
@@ -152,9 +146,7 @@ def test_values_that_fit() -> None:
     assert fit(Decimal("9" * 38), SqlType("DECIMAL(38,0)")) == Decimal("9" * 38)
     assert fit(datetime(2026, 1, 1), SqlType("TIMESTAMP")) == datetime(2026, 1, 1, tzinfo=timezone.utc)
     assert fit(0.1, SqlType("FLOAT")) == pytest.approx(0.1, rel=1e-7) and fit(0.1, SqlType("FLOAT")) != 0.1
-    assert all(
-        fit(None, SqlType(kind)) is None for kind in ("INT", "STRING", "DATE", "TIMESTAMP", "DECIMAL(5,2)")
-    )
+    assert all(fit(None, SqlType(kind)) is None for kind in ("INT", "STRING", "DATE", "TIMESTAMP", "DECIMAL(5,2)"))
 
 
 def test_equality_of_values() -> None:
@@ -178,9 +170,7 @@ def test_equality_of_rows() -> None:
 
 # ---- the whole, against a brute force that knows nothing of SQL
 
-_GROUPED = (
-    "SELECT k, COUNT(*) AS n, SUM(x) AS s, MIN(x) AS lo, MAX(x) AS hi, AVG(y) AS a FROM s [{w}] GROUP BY k"
-)
+_GROUPED = "SELECT k, COUNT(*) AS n, SUM(x) AS s, MIN(x) AS lo, MAX(x) AS hi, AVG(y) AS a FROM s [{w}] GROUP BY k"
 _WHOLE = "SELECT COUNT(*) AS n, SUM(x) AS s, COUNT(x) FILTER (WHERE y > 0) AS p FROM s [{w}] WHERE x > 0"
 
 
@@ -210,18 +200,14 @@ def _brute_admitted(batches: list[list[dict[str, Any]]]) -> tuple[list[dict[str,
     return admitted, frontier
 
 
-def _brute(
-    batches: list[list[dict[str, Any]]], range_: int, slide: int, ended: bool, grouped: bool
-) -> list[Any]:
+def _brute(batches: list[list[dict[str, Any]]], range_: int, slide: int, ended: bool, grouped: bool) -> list[Any]:
     admitted, frontier = _brute_admitted(batches)
     answers = []
     for w in range(-300, 600):
         hi = (w + 1) * slide
         held = [r for r in admitted if hi - range_ <= r["n"] < hi]
         if held and (ended or (frontier is not None and hi <= frontier)):
-            answers += [
-                (hi - range_, hi, *row) for row in (_brute_groups(held) if grouped else _brute_whole(held))
-            ]
+            answers += [(hi - range_, hi, *row) for row in (_brute_groups(held) if grouped else _brute_whole(held))]
     return answers
 
 
@@ -245,15 +231,11 @@ def _brute_whole(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("seed", "range_", "slide"), [(1, 10, 5), (2, 7, 3), (3, 4, 9), (4, 6, 6), (5, 30, 1)]
-)
+@pytest.mark.parametrize(("seed", "range_", "slide"), [(1, 10, 5), (2, 7, 3), (3, 4, 9), (4, 6, 6), (5, 30, 1)])
 def test_the_oracle_equals_a_brute_force(spark: Any, seed: int, range_: int, slide: int) -> None:
     batches = _random_batches(seed)
     oracle = Oracle(spark, ManualClock())
-    oracle.sql(
-        "CREATE STREAM s (n BIGINT, k STRING, x INT, y DOUBLE) FROM memory TIMESTAMP BY n PUNCTUATE ORDERED"
-    )
+    oracle.sql("CREATE STREAM s (n BIGINT, k STRING, x INT, y DOUBLE) FROM memory TIMESTAMP BY n PUNCTUATE ORDERED")
     for name, text in (("grouped", _GROUPED), ("whole", _WHOLE)):
         oracle.sql(f"CREATE QUERY {name} AS {text.format(w=f'RANGE {range_} SLIDE {slide}')}")
     for batch in batches:
@@ -304,9 +286,7 @@ def test_order_and_limit_are_per_window_and_ties_fall_to_the_select_list(oracle:
 
 @pytest.mark.slow
 def test_an_alias_stands_for_its_expression_but_not_inside_an_aggregate(oracle: Oracle) -> None:
-    text = (
-        "SELECT k, SUM(x) AS x FROM s [RANGE 10 SLIDE 10] GROUP BY 1 HAVING x > 5 AND MAX(x) < 9 ORDER BY x"
-    )
+    text = "SELECT k, SUM(x) AS x FROM s [RANGE 10 SLIDE 10] GROUP BY 1 HAVING x > 5 AND MAX(x) < 9 ORDER BY x"
     found = _answers(oracle, text, [(1, "a", 4), (2, "a", 4), (3, "b", 9), (4, "c", 3), (5, "d", 7)])
     assert found == [(0, 10, "d", 7), (0, 10, "a", 8)]
 

@@ -58,9 +58,7 @@ def test_a_script_is_fed_and_recut() -> None:
     rows = [{"x": n} for n in range(5)]
     script = Script("s", [rows[:2], rows[2:]])
     fed: list[tuple[str, int]] = []
-    script.feed(
-        lambda stream, batch: fed.append((stream, len(batch))), after_each=lambda: fed.append(("ran", 0))
-    )
+    script.feed(lambda stream, batch: fed.append((stream, len(batch))), after_each=lambda: fed.append(("ran", 0)))
     assert fed == [("s", 2), ("ran", 0), ("s", 3), ("ran", 0)]
     assert [len(b) for b in script.recut(2)] == [2, 2, 1] and [len(b) for b in script.recut(None)] == [5]
     assert script.recut(3).rows() == rows and Script.of("s", rows).batches == [rows]

@@ -9,14 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from rich.console import Console
 from rich.live import Live
 
 from windrow.api import Windrow
 from windrow.console.interrupts import Interrupts
-from windrow.console.live import Flow, Progress, Standing, demo_lines, demo_screen, summary_table
+from windrow.console.live import Flow, Progress, Standing, demo_lines, demo_screen
 from windrow.console.running import FlowMeter
-from windrow.console.tables import output, say
+from windrow.console.tables import output, print_table, say
 
 REFRESH_S = 0.5
 LINE_S = 5.0
@@ -32,51 +33,69 @@ TIMESTAMP BY ts PUNCTUATE ORDERED
 
 @dataclass(frozen=True)
 class DemoQuery:
+    """A query of the demo; `{window}` in `select` is its window."""
+
     name: str
     title: str
-    window: str
+    range_s: int
+    slide_s: int
     select: str
+
+    @property
+    def text(self) -> str:
+        return self.select.format(window=f"RANGE {self.range_s} SECONDS SLIDE {self.slide_s} SECONDS")
+
+    @property
+    def window(self) -> str:
+        """The window in few words."""
+        return f"last {self.range_s} s, every {self.slide_s} s"
 
 
 QUERIES = (
     DemoQuery(
         "traffic",
-        "Traffic per protocol",
-        "RANGE 10 SECONDS SLIDE 1 SECOND",
+        "Traffic by protocol",
+        10,
+        1,
         "SELECT proto, COUNT(*) AS packets, SUM(header_size + length) AS bytes FROM packets [{window}] "
         "GROUP BY proto ORDER BY bytes DESC",
     ),
     DemoQuery(
         "top_talkers",
         "Top talkers",
-        "RANGE 30 SECONDS SLIDE 2 SECONDS",
+        30,
+        2,
         "SELECT src, SUM(header_size + length) AS bytes, COUNT(*) AS packets FROM packets [{window}] "
         "GROUP BY src ORDER BY bytes DESC LIMIT 3",
     ),
     DemoQuery(
         "busiest_destinations",
         "Busiest destinations",
-        "RANGE 1 MINUTE SLIDE 5 SECONDS",
+        60,
+        5,
         "SELECT dst, COUNT(*) AS packets FROM packets [{window}] GROUP BY dst ORDER BY packets DESC LIMIT 3",
     ),
     DemoQuery(
         "packet_sizes",
-        "Packet sizes per protocol",
-        "RANGE 20 SECONDS SLIDE 1 SECOND",
-        "SELECT proto, AVG(length) AS mean, STDDEV(length) AS deviation, MIN(length) AS least, "
+        "Packet sizes",
+        20,
+        1,
+        "SELECT proto, AVG(length) AS mean, STDDEV(length) AS stddev, MIN(length) AS least, "
         "MAX(length) AS most FROM packets [{window}] GROUP BY proto ORDER BY proto",
     ),
     DemoQuery(
         "suspicious",
         "Many tiny packets",
-        "RANGE 15 SECONDS SLIDE 3 SECONDS",
+        15,
+        3,
         "SELECT src, COUNT(*) AS tiny, AVG(ttl) AS mean_ttl FROM packets [{window}] WHERE length <= 3 "
         "GROUP BY src HAVING COUNT(*) >= 5 ORDER BY tiny DESC LIMIT 3",
     ),
     DemoQuery(
         "totals",
         "Totals",
-        "RANGE 5 SECONDS SLIDE 1 SECOND",
+        5,
+        1,
         "SELECT COUNT(*) AS packets, SUM(header_size + length) AS bytes, AVG(length) AS mean_length "
         "FROM packets [{window}]",
     ),
@@ -112,10 +131,16 @@ class Watcher:
     def standing(self) -> Standing:
         return self._standing
 
-    @property
-    def median_delay_s(self) -> float | None:
+    def summary(self) -> dict[str, Any]:
+        """How it went."""
         with self._lock:
-            return statistics.median(self._delays_s) if self._delays_s else None
+            median_s = statistics.median(self._delays_s) if self._delays_s else None
+        return {
+            "query": self._standing.name,
+            "window": self._standing.window,
+            "answers": self._standing.answers,
+            "median staleness at delivery": None if median_s is None else f"{median_s:.2f} s",
+        }
 
 
 def run_demo(wr: Windrow, seconds: float, rate: int, interrupts: Interrupts) -> None:
@@ -126,7 +151,11 @@ def run_demo(wr: Windrow, seconds: float, rate: int, interrupts: Interrupts) -> 
         interrupts.background(lambda: _register(wr, rate, watchers), stop=lambda: None)
         progress.update("starting the stream…")
         interrupts.background(wr.start, stop=lambda: None)
-    started_s, meter = time.monotonic(), FlowMeter(wr)
+        progress.update("waiting for the first packets…")
+        meter = FlowMeter(wr)
+        while meter.read().rows == 0 and not interrupts.wait(REFRESH_S):
+            pass
+    started_s = time.monotonic()
 
     def frame() -> tuple[Flow, list[Standing], float]:
         return meter.read(), [w.standing for w in watchers], time.monotonic() - started_s
@@ -137,15 +166,19 @@ def run_demo(wr: Windrow, seconds: float, rate: int, interrupts: Interrupts) -> 
     with Progress("stopping…"):
         wr.stop()
     flow = meter.read()
-    say(out, f"{flow.rows:,} packets in {elapsed_s:.0f} s, {flow.answers:,} answers, each window once:", "bold")
-    summary_table(out, [(w.standing, w.median_delay_s) for w in watchers])
-    say(out, 'Your own: `windrow run app.cql`, or `windrow sql`; the tutorial starts with a JSON file.', "dim")
+    say(
+        out,
+        f"{flow.rows:,} packets in {elapsed_s:.0f} s, {flow.answers:,} answers, each window once:",
+        "bold",
+    )
+    print_table(out, pa.Table.from_pylist([w.summary() for w in watchers]))
+    say(out, "Your own: `windrow run app.cql`, or `windrow sql`; the tutorial starts with a JSON file.", "dim")
 
 
 def _register(wr: Windrow, rate: int, watchers: list[Watcher]) -> None:
     wr.sql(STREAM.format(rate=rate))
     for query, watcher in zip(QUERIES, watchers, strict=True):
-        wr.query(query.name, query.select.format(window=query.window)).subscribe(watcher.take)
+        wr.query(query.name, query.text).subscribe(watcher.take)
 
 
 Frame = Callable[[], tuple[Flow, list[Standing], float]]
@@ -154,7 +187,7 @@ Frame = Callable[[], tuple[Flow, list[Standing], float]]
 def _on_terminal(out: Console, frame: Frame, seconds: float, interrupts: Interrupts) -> None:
     def screen() -> Any:
         flow, standing, elapsed_s = frame()
-        return demo_screen(flow, standing, min(elapsed_s, seconds), seconds, time.time())
+        return demo_screen(flow, standing, min(elapsed_s, seconds), seconds, time.time(), out.height)
 
     with Live(screen(), console=out, auto_refresh=False, vertical_overflow="crop") as live:
         until_s = time.monotonic() + seconds

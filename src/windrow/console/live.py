@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Group
 from rich.panel import Panel
 from rich.status import Status
 from rich.table import Table
@@ -18,19 +18,22 @@ from rich.text import Text
 
 from windrow.console.tables import messages, say
 
+FRAME_LINES = 5
+TIGHT_ROWS, ROOMY_ROWS = 2, 3
 LINE_S = 5.0
 """How often progress is a line, where no spinner can turn."""
 
 
 class Progress:
-    """A spinner with a text on a terminal; elsewhere the text as a line, every few seconds at most."""
+    """A spinner with a text on a terminal; elsewhere, with `lines`, a line every few seconds at most."""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, lines: bool = True):
         # A spinner catches what others print, to put it above itself: both outputs must be the terminal.
         self._status: Status | None = None
         if sys.stdout.isatty() and sys.stderr.isatty():
             self._status = Status(Text(text), console=messages())
         self._text = text
+        self._lines = lines
         self._said_s: float | None = None
 
     def __enter__(self) -> Progress:
@@ -46,7 +49,7 @@ class Progress:
     def update(self, text: str) -> None:
         if self._status is not None:
             self._status.update(Text(text))
-        elif self._said_s is None or time.monotonic() - self._said_s >= LINE_S:
+        elif self._lines and (self._said_s is None or time.monotonic() - self._said_s >= LINE_S):
             self._said_s = time.monotonic()
             say(messages(), text)
 
@@ -62,8 +65,13 @@ class Flow:
     frontier: str | None
 
     def line(self) -> str:
-        parts = [f"{self.rows_per_s:>9,.0f} rows/s", f"{self.rows:,} rows", f"{self.answers:,} windows answered"]
-        parts.append(f"frontier {_seconds(self.frontier)}" if self.frontier else "nothing seen yet")
+        parts = [
+            f"{self.rows_per_s:,.0f} rows/s",
+            f"{self.rows:,} rows",
+            f"{self.answers:,} windows answered",
+        ]
+        if self.frontier:
+            parts.append(f"frontier {_seconds(self.frontier)}")
         if self.dead_letters:
             parts.append(f"{self.dead_letters:,} dead letters")
         return "  ·  ".join(parts)
@@ -92,34 +100,42 @@ class Standing:
 
 
 def demo_screen(
-    flow: Flow, queries: Sequence[Standing], elapsed_s: float, total_s: float, now_s: float
+    flow: Flow, queries: Sequence[Standing], elapsed_s: float, total_s: float, now_s: float, height: int
 ) -> Panel:
-    """The whole screen of the demo."""
+    """The whole screen of the demo; on 24 lines of 80 characters there is room for it all."""
     head = Text.assemble(
-        (f"{flow.rows_per_s:,.0f} rows/s", "bold green"),
+        (f" {flow.rows_per_s:,.0f} rows/s", "bold green"),
         f"   {flow.rows:,} rows in   ",
         (f"{flow.answers:,} answers out", "bold cyan"),
         f"   {elapsed_s:.0f} of {total_s:.0f} s",
     )
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", expand=True, padding=(0, 1))
-    table.add_column("standing query", ratio=5)
-    table.add_column("latest answer", ratio=9)
-    table.add_column("answers", justify="right", ratio=2)
-    table.add_column("staleness", justify="right", ratio=4)
+    is_roomy = height >= FRAME_LINES + len(queries) * (ROOMY_ROWS + 2)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", expand=True, padding=(0, 1), show_edge=False)
+    table.add_column("standing query", no_wrap=True)
+    table.add_column("its latest answer", ratio=1)
+    table.add_column("answers", justify="right", no_wrap=True)
+    table.add_column("staleness", justify="right", no_wrap=True)
     for query in queries:
-        table.add_row(_about(query), _answer(query), f"{query.answers:,}", _staleness(query, now_s), end_section=True)
-    foot = Text("one Spark job per micro-batch serves all six  ·  Ctrl-C stops", style="dim")
-    return Panel(Group(head, table, foot), title="windrow demo", title_align="left", border_style="blue")
+        answer = _answer(query, ROOMY_ROWS if is_roomy else TIGHT_ROWS)
+        table.add_row(_about(query), answer, f"{query.answers:,}", _staleness(query, now_s), end_section=is_roomy)
+    return Panel(
+        Group(head, table),
+        title="windrow demo",
+        title_align="left",
+        subtitle="one Spark job per micro-batch serves all queries · Ctrl-C stops",
+        border_style="blue",
+        padding=0,
+    )
 
 
 def _about(query: Standing) -> Text:
-    about = Text.assemble((query.title, "bold"), f"\n{query.window}")
+    about = Text.assemble((query.title, "bold"), f"\n{query.window}\n")
     if query.window_start is not None and query.window_end is not None:
-        about.append(f"\n{query.window_start:%H:%M:%S} .. {query.window_end:%H:%M:%S}", "dim")
+        about.append(f"{query.window_start:%H:%M:%S} .. {query.window_end:%H:%M:%S}", "dim")
     return about
 
 
-def _answer(query: Standing) -> Table | Text:
+def _answer(query: Standing, rows: int) -> Table | Text:
     if query.window_end is None:
         return Text("waiting for the first window to close", style="dim")
     if not query.rows:
@@ -128,23 +144,24 @@ def _answer(query: Standing) -> Table | Text:
     for value in query.rows[0].values():
         grid.add_column(justify="left" if isinstance(value, str) else "right", no_wrap=True)
     grid.add_row(*(Text(name, style="dim") for name in query.rows[0]))
-    for row in query.rows:
+    for row in query.rows[:rows]:
         grid.add_row(*(Text(number_text(value)) for value in row.values()))
     return grid
 
 
 def _staleness(query: Standing, now_s: float) -> Text:
+    """Now less the end of the window, and below it the time since the answer was delivered."""
     behind_s = query.behind_s(now_s)
     if behind_s is None:
         return Text("")
     colour = "green" if behind_s < 5 else "yellow" if behind_s < 15 else "red"
-    ago = Text(f"\n{now_s - query.delivered_s:.1f} s since delivery", style="dim")
-    return Text(f"{behind_s:.1f} s", style=colour).append_text(ago)
+    return Text.assemble((f"{behind_s:.1f} s", colour), (f"\n{now_s - query.delivered_s:.1f} s ago", "dim"))
 
 
 def demo_lines(flow: Flow, queries: Sequence[Standing], elapsed_s: float, now_s: float) -> list[str]:
     """The same for an output that is no terminal."""
-    lines = [f"{elapsed_s:4.0f} s  {flow.rows_per_s:,.0f} rows/s  {flow.rows:,} rows in  {flow.answers:,} answers out"]
+    rates = f"{flow.rows_per_s:,.0f} rows/s  {flow.rows:,} rows in  {flow.answers:,} answers out"
+    lines = [f"{elapsed_s:4.0f} s  {rates}"]
     for query in queries:
         behind_s = query.behind_s(now_s)
         if query.window_start is None or query.window_end is None or behind_s is None:
@@ -160,15 +177,3 @@ def number_text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def summary_table(console: Console, queries: Sequence[tuple[Standing, float | None]]) -> None:
-    """How the demo went: answers and typical staleness at delivery, per query."""
-    table = Table(box=box.ROUNDED if console.is_terminal else box.MARKDOWN, header_style="bold")
-    table.add_column("query")
-    table.add_column("window")
-    table.add_column("answers", justify="right")
-    table.add_column("median staleness at delivery", justify="right")
-    for query, median_s in queries:
-        table.add_row(query.name, query.window, f"{query.answers:,}", "" if median_s is None else f"{median_s:.2f} s")
-    console.print(table)

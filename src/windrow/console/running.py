@@ -36,23 +36,29 @@ class Target:
 @contextmanager
 def opened(target: Target, interrupts: Interrupts) -> Iterator[Windrow]:
     """An open state, closed in order whatever happens; a Ctrl-C while Spark starts leaves at once."""
-    with tempfile.TemporaryDirectory(prefix="windrow-", ignore_cleanup_errors=True) as temporary:
-        state = target.state or temporary
+    with _directory(target.state) as state:
         with Progress("starting Spark…"):
-            wr = interrupts.background(
-                lambda: open_state(state, master=target.master, settings=target.settings)
-            )
+            wr = interrupts.background(lambda: open_state(state, master=target.master, settings=target.settings))
         try:
             yield wr
         finally:
             wr.close()
 
 
+@contextmanager
+def _directory(state: Path | None) -> Iterator[Path]:
+    if state is not None:
+        yield state
+        return
+    with tempfile.TemporaryDirectory(prefix="windrow-", ignore_cleanup_errors=True) as temporary:
+        yield Path(temporary)
+
+
 def execute_all(wr: Windrow, script: Script, interrupts: Interrupts, doing: str = "executing…") -> None:
     """Execute the statements of a script one by one, printing what each gives."""
     out, notes = output(), messages()
     for statement in script.statements:
-        with Progress(doing):
+        with Progress(doing, lines=False):
             result = interrupts.background(
                 lambda s=statement: execute(wr, s, script.text),  # type: ignore[misc]
                 stop=_nothing,
@@ -102,7 +108,9 @@ def run_until_available(wr: Windrow, printed: Sequence[str], interrupts: Interru
     meter = FlowMeter(wr)
     with Progress("reading what is available…") as progress:
         interrupts.background(
-            wr.run_available, stop=wr.stop, meanwhile=_every(0.5, lambda: progress.update(meter.read().line()))
+            wr.run_available,
+            stop=wr.stop,
+            meanwhile=_every(0.5, lambda: progress.update(meter.read().line())),
         )
         progress.update("closing the last windows…")
         interrupts.background(lambda: _end_input(wr), stop=_nothing)

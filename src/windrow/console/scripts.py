@@ -62,7 +62,7 @@ def execute(wr: Windrow, statement: Statement, text: str) -> Result | None:
         kind, name = _kind(statement)
         raise CatalogError(
             f"{kind} '{name}' exists with another text:\n  {known}",
-            remedy=f"DROP {kind.upper()} {name} first, write it as it is there, or use another state directory.",
+            remedy=f"DROP {kind.upper()} {name} first, or write it as it is there, or use another --state.",
         )
     return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -52,14 +52,35 @@ def print_table(console: Console, table: pa.Table, title: str | None = None) -> 
     """Every row of an Arrow table."""
     if title:
         say(console, title, "bold")
-    drawn = Table(box=box.ROUNDED if console.is_terminal else box.MARKDOWN, header_style="bold")
-    for field in table.schema:
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        drawn.add_column(field.name, justify="right" if is_number else "left", overflow="fold")
-    for row in table.to_pylist():
-        drawn.add_row(*(Text(cell_text(value)) for value in row.values()))
+    numbers = {field.name for field in table.schema if _is_number(field.type)}
+    cells = [[cell_text(value) for value in row.values()] for row in table.to_pylist()]
+    if not console.is_terminal:
+        say(console, markdown(table.column_names, cells, numbers))
+        return
+    drawn = Table(box=box.ROUNDED, header_style="bold")
+    for name in table.column_names:
+        drawn.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+    for row in cells:
+        drawn.add_row(*map(Text, row))
     console.print(drawn)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def markdown(names: Sequence[str], cells: Sequence[Sequence[str]], right: Container[str]) -> str:
+    """A table as Markdown, its columns in line; a blank line ends it."""
+    rows = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in (names, *cells)]
+    widths = [max(3, *(len(row[i]) for row in rows)) for i in range(len(names))]
+    is_right = [name in right for name in names]
+
+    def line(row: Sequence[str]) -> str:
+        padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, is_right, strict=True))
+        return f"| {' | '.join(padded)} |"
+
+    rule = [f"{'-' * (w - 1)}{':' if r else '-'}" for w, r in zip(widths, is_right, strict=True)]
+    return "\n".join([line(rows[0]), line(rule), *map(line, rows[1:]), ""])
 
 
 def cell_text(value: object) -> str:
@@ -89,9 +110,10 @@ def print_answers(
 def _extent(windows: int, windows_shown: int, rows: int, rows_shown: int) -> str:
     if windows == 0:
         return "no answer yet"
-    which = f"the last {windows_shown} of {windows} windows" if windows > windows_shown else f"{windows} windows"
-    which = "1 window" if windows == 1 else which
-    return which if rows_shown == rows or windows > windows_shown else f"{which}, the last {rows_shown} of {rows} rows"
+    if windows > windows_shown:
+        return f"the last {windows_shown} of {windows} windows with rows"
+    which = "1 window" if windows == 1 else f"{windows} windows"
+    return which if rows_shown == rows else f"{which}, the last {rows_shown} of {rows} rows"
 
 
 def print_summary(console: Console, wr: Windrow) -> list[str]:
@@ -109,7 +131,7 @@ def print_summary(console: Console, wr: Windrow) -> list[str]:
     by_stream = [
         {
             "stream": name,
-            "rows read": m["rows"],
+            "rows admitted": m["rows"],
             "dead letters": m["dead_letters"],
             "reasons": ", ".join(f"{reason} {count}" for reason, count in m["dead_letter_reasons"].items()),
             "frontier": m["frontier"],

@@ -64,9 +64,7 @@ def _unknown_type(cursor: Cursor, word: str) -> ParseError:
         return cursor.unexpected("a column type")
     guess = nearest(word, [*COLUMN_TYPES, *_ALIASES], 0.7)
     hint = f"Did you mean {guess}? " if guess else ""
-    return cursor.error(
-        f"'{word}' is not a column type", remedy=f"{hint}Column types are {', '.join(COLUMN_TYPES)}."
-    )
+    return cursor.error(f"'{word}' is not a column type", remedy=f"{hint}Column types are {', '.join(COLUMN_TYPES)}.")
 
 
 def _parameters(cursor: Cursor) -> list[int]:

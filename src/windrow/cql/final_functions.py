@@ -135,9 +135,7 @@ def _power(args: Arguments) -> Final | None:
         return None
     base, exponent = (double_sql(value) for value in args)
     nan = f"isnan({exponent}) OR (abs({base}) = 1 AND isinf({exponent}))"
-    return Final(
-        f"CASE WHEN {nan} THEN {base} * CAST('NaN' AS DOUBLE) ELSE pow({base}, {exponent}) END", DOUBLE
-    )
+    return Final(f"CASE WHEN {nan} THEN {base} * CAST('NaN' AS DOUBLE) ELSE pow({base}, {exponent}) END", DOUBLE)
 
 
 def _nullif(args: Arguments) -> Final | None:
@@ -205,11 +203,7 @@ def _length(args: Arguments) -> Final | None:
 def _substring(args: Arguments) -> Final | None:
     """Only from a position that is written out and counts from the front; position 0 is 1."""
     numbers = [_literal_int(value) for value in args[1:]]
-    if (
-        len(args) not in (2, 3)
-        or args[0].type != STRING
-        or any(n is None or not 0 <= n < 2**31 for n in numbers)
-    ):
+    if len(args) not in (2, 3) or args[0].type != STRING or any(n is None or not 0 <= n < 2**31 for n in numbers):
         return None
     start = max(numbers[0] or 0, 1)
     length = f", {numbers[1]}" if len(numbers) == 2 else ""

@@ -331,18 +331,9 @@ def _cast(self: _Translator, node: exp.Expr) -> Final | None:
     value = node.this
     if isinstance(value, exp.Literal) and value.is_string and (target.is_timestamp or target == DATE):
         return _time_literal(str(value.this), target)
-    if isinstance(value, exp.Literal) and value.is_string and target.is_decimal:
-        return _decimal_literal(str(value.this), target)
     known = self.translate(value)
     sql = cast_sql(known, target)
     return Final(sql, target) if sql is not None else None
-
-
-def _decimal_literal(text: str, target: SqlType) -> Final | None:
-    """`1.5BD`, which the dialect reads as a cast of '1.5' to its own precision and scale."""
-    if not re.fullmatch(r"[+-]?\d+(\.\d+)?", text, re.ASCII):
-        return None
-    return Final(f"TRY_CAST('{text}' AS {target})", target)
 
 
 def spark_type(node: exp.Expr) -> SqlType | None:

@@ -6,6 +6,7 @@ such an expression is refused rather than evaluated a little differently.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,6 +21,9 @@ MAX_PRECISION = 38
 INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _INTEGER_DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 20}
 _INTEGERS = tuple(INTEGER_BITS)
+_MAX_FLOAT, _MAX_DOUBLE = Decimal("3.4028234663852886e38"), Decimal("1.7976931348623157e308")
+_SUFFIXES = {"L": "BIGINT", "S": "SMALLINT", "Y": "TINYINT"}
+_NUMBER = re.compile(r"(-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([a-zA-Z]*)", re.ASCII)
 _DUCKDB_NAMES = {
     "INT": "INTEGER",
     "STRING": "VARCHAR",
@@ -46,15 +50,36 @@ def duckdb_type(type_: SqlType) -> str:
 
 
 def number_literal(text: str) -> Final | None:
-    """A number as Spark reads it: INT, BIGINT or DECIMAL by its size, DOUBLE with an exponent."""
-    value = Decimal(text)
-    if "e" in text.lower():
-        return Final(f"CAST('{text}' AS DOUBLE)", DOUBLE)
+    """A number as Spark reads it: by its suffix, else INT, BIGINT or DECIMAL by its size, or DOUBLE."""
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return None
+    digits, suffix = match.group(1), match.group(2).upper()
+    if suffix in _SUFFIXES:
+        return _integer_literal(digits, SqlType(_SUFFIXES[suffix]))
+    if suffix in ("F", "D") or ("e" in digits.lower() and suffix != "BD"):
+        type_ = FLOAT if suffix == "F" else DOUBLE
+        if abs(Decimal(digits)) > (_MAX_FLOAT if type_ == FLOAT else _MAX_DOUBLE):
+            return None
+        return Final(f"CAST('{digits}' AS {type_})", type_)
+    if digits.lstrip("-").isdigit() and suffix != "BD":
+        small = -(2**31) <= int(digits) < 2**31
+        integer = _integer_literal(digits, INT if small else BIGINT)
+        if integer is not None:
+            return integer
+    return _decimal_literal(Decimal(digits))
+
+
+def _integer_literal(digits: str, type_: SqlType) -> Final | None:
+    half = 1 << (INTEGER_BITS[type_.name] - 1)
+    if not digits.lstrip("-").isdigit() or not -half <= int(digits) < half:
+        return None
+    return Final(f"CAST({int(digits)} AS {duckdb_type(type_)})", type_, Decimal(digits))
+
+
+def _decimal_literal(value: Decimal) -> Final | None:
     _, digits, exponent = value.as_tuple()
     scale = -int(exponent)
-    if scale <= 0 and "." not in text and -(2**63) <= value < 2**63:
-        type_ = INT if -(2**31) <= value < 2**31 else BIGINT
-        return Final(f"CAST({int(value)} AS {duckdb_type(type_)})", type_, value)
     precision = max(len(digits), scale, 1)
     if precision > MAX_PRECISION or scale < 0:
         return None

@@ -86,16 +86,13 @@ _REASONS: dict[str, frozenset[str]] = {
         "CURDATE CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIMESTAMP NOW RAND RANDN RANDOM RANDSTR "
         "SHUFFLE UNIFORM UUID LOCALTIME"
     ),
-    "functions on URLs are not allowed": _words(
-        "PARSE_URL TRY_PARSE_URL TRY_URL_DECODE URL_DECODE URL_ENCODE"
-    ),
+    "functions on URLs are not allowed": _words("PARSE_URL TRY_PARSE_URL TRY_URL_DECODE URL_DECODE URL_ENCODE"),
     "it fails on purpose": _words("ASSERT_TRUE RAISE_ERROR"),
     "it makes several rows of one": _words(
         "EXPLODE EXPLODE_OUTER INLINE INLINE_OUTER JSON_TUPLE POSEXPLODE POSEXPLODE_OUTER STACK"
     ),
     "window functions are not part of the language; a window stands behind the stream's name": _words(
-        "CUME_DIST DENSE_RANK LAG LEAD NTH_VALUE NTILE PERCENT_RANK RANK ROW_NUMBER SESSION_WINDOW WINDOW "
-        "WINDOW_TIME"
+        "CUME_DIST DENSE_RANK LAG LEAD NTH_VALUE NTILE PERCENT_RANK RANK ROW_NUMBER SESSION_WINDOW WINDOW WINDOW_TIME"
     ),
     "functions that take a function are not allowed": _words(
         "AGGREGATE ARRAY_SORT EXISTS FILTER FORALL MAP_FILTER MAP_ZIP_WITH REDUCE TRANSFORM "
@@ -109,8 +106,7 @@ _REASONS: dict[str, frozenset[str]] = {
         "SKEWNESS SOME STRING_AGG TOP_K"
     ),
     "values of a query are scalars": _words(
-        "ARRAY FROM_JSON MAP NAMED_STRUCT PARSE_JSON SEQUENCE SPLIT STRUCT TO_JSON VARIANT_GET FROM_CSV "
-        "FROM_XML"
+        "ARRAY FROM_JSON MAP NAMED_STRUCT PARSE_JSON SEQUENCE SPLIT STRUCT TO_JSON VARIANT_GET FROM_CSV FROM_XML"
     ),
     "names are written out in a query": _words("IDENTIFIER"),
 }
@@ -240,12 +236,7 @@ def check_functions(tree: exp.Expr, text: str) -> None:
             _check_anonymous(node, place)
         elif check := _SPECIAL.get(kind):
             check(node, place)
-        if (
-            isinstance(node, exp.Anonymous)
-            or kind in _FUNCTION_NODES
-            or is_aggregate(node)
-            and kind is not exp.Count
-        ):
+        if isinstance(node, exp.Anonymous) or kind in _FUNCTION_NODES or is_aggregate(node) and kind is not exp.Count:
             continue
         _check_arguments(node, place)
 
@@ -267,9 +258,7 @@ def _check_arguments(node: exp.Expr, place: Place | None) -> None:
     for key, value in node.args.items():
         if key not in supported and value not in (None, False, []):
             what = _KEY_NAMES.get(key, key.strip("_").upper().replace("_", " "))
-            raise UnsupportedError(
-                f"{what} is not supported by this version", place=_first_place(value, place)
-            )
+            raise UnsupportedError(f"{what} is not supported by this version", place=_first_place(value, place))
 
 
 def _first_place(value: object, default: Place | None) -> Place | None:
@@ -332,9 +321,7 @@ def _refused_node(node: exp.Expr, place: Place | None) -> UnsupportedError | Fun
     return UnsupportedError(f"{what} is not supported by this version", place=place)
 
 
-def _refused_function(
-    name: str, reason: str | None, place: Place | None, known: Iterable[str]
-) -> FunctionError:
+def _refused_function(name: str, reason: str | None, place: Place | None, known: Iterable[str]) -> FunctionError:
     guess = nearest(name, sorted(known), 0.75) if reason is None else None
     if reason is None and name.startswith("AI_"):
         reason = "it calls a model"
@@ -356,9 +343,7 @@ def _check_anonymous(node: exp.Anonymous, place: Place | None) -> None:
 
 def _check_type(node: exp.Expr, place: Place | None) -> None:
     if node.this not in _SCALAR_TYPES or node.args.get("nested"):
-        raise UnsupportedError(
-            "values of a query are scalars: no arrays, maps, structs or intervals", place=place
-        )
+        raise UnsupportedError("values of a query are scalars: no arrays, maps, structs or intervals", place=place)
 
 
 def _check_bitwise(node: exp.Expr, place: Place | None) -> None:

@@ -111,9 +111,7 @@ def _object_name(cursor: Cursor, what: str) -> str:
     name = cursor.name(what)
     token = cursor.peek()
     if token is not None and token.token_type == TokenType.DOT:
-        raise cursor.error(
-            "names of streams and queries have one part", remedy="Leave out what stands before the dot."
-        )
+        raise cursor.error("names of streams and queries have one part", remedy="Leave out what stands before the dot.")
     return name
 
 
@@ -130,9 +128,7 @@ def _create_query(cursor: Cursor, if_not_exists: bool) -> CreateQuery:
         start = cursor.index
         if cursor.take("INTO"):
             again = sink is not None
-            sink = Sink(
-                cursor.name("a sink such as console or parquet after INTO").lower(), parse_options(cursor)
-            )
+            sink = Sink(cursor.name("a sink such as console or parquet after INTO").lower(), parse_options(cursor))
         elif cursor.take("EMIT"):
             again = emit is not None
             emit = _emit(cursor)
@@ -168,11 +164,7 @@ def _priority(cursor: Cursor) -> int:
     token = cursor.peek()
     if token is None or token.token_type != TokenType.NUMBER:
         raise cursor.unexpected("an integer after PRIORITY")
-    if (
-        not (token.text.isascii() and token.text.isdigit())
-        or len(token.text) > 9
-        or int(token.text) > _MAX_PRIORITY
-    ):
+    if not (token.text.isascii() and token.text.isdigit()) or len(token.text) > 9 or int(token.text) > _MAX_PRIORITY:
         raise cursor.error(f"PRIORITY is an integer from -{_MAX_PRIORITY} to {_MAX_PRIORITY}")
     cursor.index += 1
     return sign * int(token.text)
@@ -236,9 +228,7 @@ _OPERAND_ENDS = {
     TokenType.IDENTIFIER,
 }
 _BEFORE_OPERAND = {
-    *(
-        "AND OR NOT WHERE HAVING WHEN THEN ELSE BETWEEN LIKE RLIKE IN DIV ON CASE LIMIT".split()
-    ),
+    *("AND OR NOT WHERE HAVING WHEN THEN ELSE BETWEEN LIKE RLIKE IN DIV ON CASE LIMIT".split()),
     *("GROUP BY", "ORDER BY", "BY"),
 }
 
@@ -312,8 +302,7 @@ def _bare_value(cursor: Cursor) -> str:
     while (token := cursor.peek()) is not None:
         if cursor.at_string():
             raise cursor.unexpected("the end of the value; a value is one quoted string, or bare words")
-        if token.start >= end:  # "10s" is several tokens of the same place
-            value += (" " if value and token.start > end else "") + cursor.source(token)
+        value += (" " if value and token.start > end else "") + cursor.source(token)
         end = token.end + 1
         cursor.index += 1
     return value

@@ -51,9 +51,7 @@ def _create_stream(stream: CreateStream) -> str:
     exists = "IF NOT EXISTS " if stream.if_not_exists else ""
     parts = [f"CREATE STREAM {exists}{quote_name(stream.name)}"]
     if stream.columns:
-        parts.append(
-            f"({', '.join(f'{quote_name(column.name)} {column.type}' for column in stream.columns)})"
-        )
+        parts.append(f"({', '.join(f'{quote_name(column.name)} {column.type}' for column in stream.columns)})")
     parts.append(f"FROM {quote_option(stream.source)}{_options(stream.options)}")
     if stream.timestamp_by is not None:
         parts.append(f"TIMESTAMP BY {quote_name(stream.timestamp_by)}")

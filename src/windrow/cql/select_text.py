@@ -66,9 +66,7 @@ def parse_expression(text: str) -> exp.Expr:
     """A single expression, as tests, the oracle and tools need it."""
     cursor = Cursor(tokenize("SELECT " + text, CQL()), "SELECT " + text)
     select = parse_select(cursor, until=len(cursor.tokens))
-    if len(select.expressions) != 1 or {key for key, value in select.args.items() if value} != {
-        "expressions"
-    }:
+    if len(select.expressions) != 1 or {key for key, value in select.args.items() if value} != {"expressions"}:
         raise ParseError(f"'{text}' is not one expression")
     expression: exp.Expr = select.expressions[0]
     return expression.pop()
@@ -90,9 +88,7 @@ def _read(tokens: list[Token], text: str) -> exp.Select:
     tree = trees[0] if trees else None
     if not isinstance(tree, exp.Select):
         kind = type(tree).__name__.upper() if tree is not None else "this"
-        raise UnsupportedError(
-            f"{kind} is not supported; a query is one SELECT", place=_place(text, tokens[0])
-        )
+        raise UnsupportedError(f"{kind} is not supported; a query is one SELECT", place=_place(text, tokens[0]))
     if not tree.expressions:
         raise ParseError("the select list is empty", place=_place(text, tokens[0]))
     return tree

@@ -35,9 +35,7 @@ def place_of(node: exp.Expr, text: str) -> Place | None:
     parts, as long as the part that stands furthest on the same line.
     """
     spans = [
-        (part.meta_get("start"), part.meta_get("end"))
-        for part in node.walk()
-        if part.meta_get("start") is not None
+        (part.meta_get("start"), part.meta_get("end")) for part in node.walk() if part.meta_get("start") is not None
     ]
     if not spans:
         return None
@@ -81,7 +79,21 @@ def tokenize(text: str, dialect: Dialect) -> list[Token]:
         if token.token_type == TokenType.RAW_STRING:
             # r'\d' is a string of the characters as they stand; one kind of string is enough from here on.
             token.token_type = TokenType.STRING
-    return tokens
+    return _with_whole_numbers(tokens, text)
+
+
+def _with_whole_numbers(tokens: list[Token], text: str) -> list[Token]:
+    """sqlglot reads 5L as 5::BIGINT, three tokens of one place; to Spark that cast is not a literal.
+
+    Here it stays one number, with its suffix, and is printed as it was written.
+    """
+    whole: list[Token] = []
+    for token in tokens:
+        if whole and whole[-1].start == token.start:
+            whole[-1].text = text[token.start : token.end + 1]
+        else:
+            whole.append(token)
+    return whole
 
 
 def _place(text: str, token: Token) -> Place:

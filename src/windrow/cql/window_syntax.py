@@ -69,11 +69,6 @@ def _number_and_unit(cursor: Cursor, what: str) -> tuple[str, str | None, int]:
     cursor.index += 1
     number += token.text
     following = cursor.peek()
-    if following is not None and following.token_type == TokenType.DCOLON and following.start == token.start:
-        # "10s" and "3d" are also Spark's SMALLINT and DOUBLE literals: sqlglot gives three tokens.
-        suffix = cursor.peek(1)
-        cursor.index += 2
-        return number, suffix.text if suffix is not None else None, token.end + 1
     word = cursor.word()
     if word and word not in _FOLLOWERS - {"ROWS"} and following is not None:
         if unit_us(word) or unit_remedy(word) or word in _UNITS or nearest(word, _UNITS, 0.75):
@@ -82,9 +77,7 @@ def _number_and_unit(cursor: Cursor, what: str) -> tuple[str, str | None, int]:
     return number, None, token.end + 1
 
 
-def _measure(
-    cursor: Cursor, number: str, unit: str | None, bare: Unit, units: frozenset[str], start: int
-) -> Measure:
+def _measure(cursor: Cursor, number: str, unit: str | None, bare: Unit, units: frozenset[str], start: int) -> Measure:
     first, last = cursor.tokens[start], cursor.tokens[cursor.index - 1]
     place = place_at(cursor.text, first.start, last.end + 1)
     if unit is not None and unit.upper() not in ("ROW", "ROWS"):
@@ -169,11 +162,7 @@ def _point(cursor: Cursor, what: str) -> str | int:
     token = cursor.peek()
     if token is None or token.token_type != TokenType.NUMBER:
         raise cursor.unexpected(f"a quoted time or an integer after {what}")
-    if (
-        not (token.text.isascii() and token.text.isdigit())
-        or len(token.text) > 30
-        or int(token.text) > MAX_AMOUNT
-    ):
+    if not (token.text.isascii() and token.text.isdigit()) or len(token.text) > 30 or int(token.text) > MAX_AMOUNT:
         raise cursor.error(f"'{token.text[:40]}' is not an integer that {what} takes")
     cursor.index += 1
     return sign * int(token.text)
@@ -251,9 +240,7 @@ def window_text(clause: WindowClause) -> str:
         if column is not None:
             name = quote_name(column)
             parts.append(
-                f"{keyword} rank({name})"
-                if keyword == "SATTR" and clause.sattr_is_rank
-                else f"{keyword} {name}"
+                f"{keyword} rank({name})" if keyword == "SATTR" and clause.sattr_is_rank else f"{keyword} {name}"
             )
     if clause.pattr:
         parts.append("PARTITION BY " + ", ".join(quote_name(column) for column in clause.pattr))

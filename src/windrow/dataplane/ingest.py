@@ -135,9 +135,10 @@ def grouped(
         sets.append([name for name, _ in mine])
     rows = tagged.selectExpr("*", *columns)
     partials = [F.expr(sql).alias(name) for name, sql in partial_columns(groupings)]
-    extras = [F.count(F.lit(1)).alias("__n"), F.max("__t").alias("__greatest")]
-    if len(groupings) == 1:
-        return rows.groupBy(*dead, *sets[0]).agg(*extras, *partials)
+    seen = [F.min("__t").alias("__least"), F.max("__t").alias("__greatest")]
+    extras = [F.count(F.lit(1)).alias("__n"), *seen]
+    if len(groupings) <= 1:
+        return rows.groupBy(*dead, *(sets[0] if sets else [])).agg(*extras, *partials)
     everything = [name for names in sets for name in names]
     wanted = [[F.col(c) for c in dead + names] for names in sets]
     return rows.groupingSets(wanted, *[F.col(c) for c in dead + everything]).agg(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,7 @@ class Deposit:
     cells: dict[int, Cells]
     dead: tuple[DeadLetter, ...]
     admitted: int
+    least: int | None
     greatest: int | None
 
     @property
@@ -47,7 +49,7 @@ def of_groups(table: pa.Table, groupings: Sequence[Grouping], groups: Sequence[G
     """The deposit of a table made by `ingest.grouped`."""
     is_dead = _mask(pc.is_valid(table.column("__reason")))
     ids = set_ids(groupings)
-    which = None if len(groupings) == 1 else table.column("__set").to_numpy()
+    which = None if len(groupings) <= 1 else table.column("__set").to_numpy()
     first = np.ones(table.num_rows, bool) if which is None else which == ids[0]
     dead = tuple(
         DeadLetter(row["__reason"], row["__record"], row["__dead_t"], row["__n"])
@@ -58,8 +60,9 @@ def of_groups(table: pa.Table, groupings: Sequence[Grouping], groups: Sequence[G
     for g, grouping in enumerate(groupings):
         mine = alive_first if g == 0 else table.filter(pa.array(~is_dead & (which == ids[g])))
         cells[grouping.synopsis] = _group_cells(mine, g, grouping, groups[g])
+    least = pc.min(alive_first.column("__least")).as_py()
     greatest = pc.max(alive_first.column("__greatest")).as_py()
-    return Deposit(cells, dead, int(pc.sum(alive_first.column("__n")).as_py() or 0), greatest)
+    return Deposit(cells, dead, int(pc.sum(alive_first.column("__n")).as_py() or 0), least, greatest)
 
 
 def _group_cells(table: pa.Table, g: int, grouping: Grouping, groups: Groups) -> Cells:
@@ -82,20 +85,22 @@ def of_rows(table: pa.Table, groupings: Sequence[Grouping], groups: Sequence[Gro
         dead = tuple(DeadLetter(r["__reason"], r["__record"], r["__t"], 1) for r in rows)
         table = table.filter(pa.array(~is_dead))
     if table.num_rows == 0:
-        return Deposit({}, dead, 0, None)
+        return Deposit({}, dead, 0, None, None)
     points = _column(table, "__t").to_numpy()
     names = gathered_names(groupings)
     cells = {
         grouping.synopsis: _RowGrouping(table, points, grouping, names).cells(groups[g])
         for g, grouping in enumerate(groupings)
     }
-    return Deposit(cells, dead, table.num_rows, int(points.max()))
+    return Deposit(cells, dead, table.num_rows, int(points.min()), int(points.max()))
 
 
 class _RowGrouping:
     """Gathered rows, grouped by (pane, group) for one synopsis."""
 
-    def __init__(self, table: pa.Table, points: npt.NDArray[np.int64], grouping: Grouping, names: dict[str, str]):
+    def __init__(
+        self, table: pa.Table, points: npt.NDArray[np.int64], grouping: Grouping, names: dict[str, str]
+    ):
         self._table = table
         self._points = points
         self._grouping = grouping
@@ -118,7 +123,9 @@ class _RowGrouping:
         states = {a: self._state(a, cell_of, slots.size) for a in grouping.accumulators}
         return Cells(panes[slots // width], slots % width, states)
 
-    def _state(self, a: Accumulator, cell_of: npt.NDArray[np.int64], size: int) -> tuple[npt.NDArray[np.generic], ...]:
+    def _state(
+        self, a: Accumulator, cell_of: npt.NDArray[np.int64], size: int
+    ) -> tuple[npt.NDArray[np.generic], ...]:
         mask = self._condition(a.condition)
         values = None if a.arg is None else self._named(a.arg)
         if values is not None and values.null_count:
@@ -164,7 +171,8 @@ def _mask(column: pa.Array | pa.ChunkedArray) -> Mask:
     return np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False), dtype=bool)
 
 
-def _rows(table: pa.Table, mask: Mask, names: Sequence[str]) -> list[dict[str, object]]:
+def _rows(table: pa.Table, mask: Mask, names: Sequence[str]) -> list[dict[str, Any]]:
     if not mask.any():
         return []
-    return table.select(names).filter(pa.array(mask)).to_pylist()  # type: ignore[no-any-return]
+    rows: list[dict[str, Any]] = table.select(names).filter(pa.array(mask)).to_pylist()
+    return rows

@@ -47,14 +47,17 @@ _CHOSEN = {
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.variable.substitute": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.driver.maxResultSize": "1g",
     "spark.scheduler.mode": "FAIR",
     "spark.cleaner.periodicGC.interval": "5min",
-    # "default" options stand before a user's own spark.driver.extraJavaOptions, which so win.
-    "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
+    # "default" options stand before a user's own spark.driver.extraJavaOptions, which so win. The stack: a
+    # streaming query stopped within a micro-batch matches the Python traceback against a recursive regular
+    # expression (StreamExecution.isInterruptionException), which overflows the usual 1 MB.
+    "spark.driver.defaultJavaOptions": f"-Xss16m -Dlog4j2.configurationFile={_LOG4J.as_uri()}",
 }
 _JVM_NOTICE = "Using incubator modules"
 

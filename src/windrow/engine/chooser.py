@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 POOR_REDUCTION = 0.3
-"""Cells per row above which Spark's group-by is slower than gathering (measured: 0.45 s and 0.25 s at 0.63)."""
+"""Cells per row above which Spark's group-by is slower than gathering (measured: 0.45 s, 0.25 s at 0.63)."""
 
 SMALL_ROWS = 20_000
 """Below this a shuffle stage costs more than moving the rows (measured: 0.1 s and 0.04 s)."""
@@ -17,7 +17,10 @@ SMALL_ROWS = 20_000
 
 @dataclass(frozen=True)
 class Chooser:
-    """`reduction`: cells per row of the last micro-batch; `rows`: its size; `swell`: bytes gathered per byte estimated."""
+    """What is known: the last micro-batch's `reduction` (cells per row), `rows` and `row_bytes` when gathered.
+
+    `swell`: bytes gathered per byte that Spark had estimated.
+    """
 
     reduction: float | None = None
     rows: int | None = None

@@ -20,7 +20,7 @@ from windrow.dataplane.answers import answer_schema, plain
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.sinks import AnswerBatch, Sink, StagingSink
 from windrow.engine.journal import AnswerPart, Journal
-from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.state import QueryState, StreamState, SynopsisState, Unpublished
 from windrow.settings import Settings
 from windrow.types import point_text
 from windrow.windows import Points
@@ -56,7 +56,7 @@ class Delivery:
         self._journal = journal
         self._blocks = blocks
 
-    def deliver(
+    def commit(
         self,
         stream: StreamState,
         upto: int,
@@ -64,6 +64,7 @@ class Delivery:
         expired: Sequence[tuple[SynopsisState, int]],
         settings: Settings,
     ) -> None:
+        """One tick batch: sent or staged, committed, and then known in memory. `publish` must follow."""
         staged = [self._send(stream, item) for item in delivered]
         crash_point("tick-staged")
         kept = [_retained(item, settings.integer("retained_answers")) for item in delivered]
@@ -79,9 +80,15 @@ class Delivery:
             AnswerPart(i.query, i.ends.size, i.table.num_rows, i.overflows, int(i.ends[-1]), place, stage)
             for i, place, stage in zip(delivered, stored, staged, strict=True)
         ]
-        outbox = self._journal.tick(stream, upto, parts, block, expired, settings)
+        outbox = iter(self._journal.tick(stream, upto, parts, block, expired, settings))
         crash_point("tick-committed")
-        self._publish(delivered, staged, outbox)
+        stream.ticked = upto
+        stream.tick_seq += 1
+        stream.unpublished += [
+            Unpublished(i.query, entry, next(outbox))
+            for i, entry in zip(delivered, staged, strict=True)
+            if entry is not None
+        ]
         for item in delivered:
             item.query.last_end = int(item.ends[-1])
             item.query.metrics.windows += int(item.ends.size)
@@ -106,13 +113,16 @@ class Delivery:
             return None
         return sink.stage(batch, stream.tick_seq)
 
-    def _publish(self, delivered: Sequence[Delivered], staged: Sequence[str | None], outbox: Sequence[int]) -> None:
-        entries = [(i.query, entry) for i, entry in zip(delivered, staged, strict=True) if entry is not None]
-        for query, entry in entries:
-            cast(StagingSink, query.sink).publish(entry)
+    def publish(self, stream: StreamState) -> None:
+        """Make committed stages visible. What a sink refuses now is published first thing in the next tick, or
+        by the next opening: a sink stages nothing more until then."""
+        if not stream.unpublished:
+            return
+        for item in stream.unpublished:
+            cast(StagingSink, item.query.sink).publish(item.entry)
         crash_point("tick-published")
-        if outbox:
-            self._journal.published(outbox)
+        self._journal.published([item.outbox for item in stream.unpublished])
+        stream.unpublished.clear()
 
 
 def _call(query: QueryState, subscriber: Any, argument: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,10 +20,11 @@ from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.dataplane.ingest import Admission, Grouping
 from windrow.dataplane.preaggregate import DeadLetter, Deposit, of_groups, of_rows
 from windrow.engine.journal import Journal
-from windrow.engine.state import StreamState, SynopsisState
+from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError
 from windrow.settings import Settings
-from windrow.synopses.blocks import fold_cells, from_block, to_block
+from windrow.synopses.blocks import from_block, to_block
+from windrow.synopses.merging import fold_cells
 from windrow.windows import Cuts, CutSchedule
 
 log = logging.getLogger("windrow")
@@ -45,10 +47,10 @@ class Depositor:
             groupings = stream.groupings()
             started = time.monotonic()
             try:
-                table, mode = self._run(stream, df, groupings, admission, settings, not columnar)
+                table, mode, estimate = self._run(stream, df, groupings, admission, settings, not columnar)
             except Exception as error:
                 groupings = self._suspend_guilty(stream, df, admission, error)
-                table, mode = self._run(stream, df, groupings, admission, settings, not columnar)
+                table, mode, estimate = self._run(stream, df, groupings, admission, settings, not columnar)
             stream.metrics.job_s += time.monotonic() - started
             with stream.lock:
                 started = time.monotonic()
@@ -56,7 +58,7 @@ class Depositor:
                 if columnar and deposit.dead:
                     deposit = self._with_records(stream, df, deposit, admission, settings)
                 self._commit(stream, deposit, batch_id, admission, settings)
-                self._measure(stream, deposit, table, mode)
+                self._measure(stream, deposit, table, mode, estimate)
                 stream.metrics.apply_s += time.monotonic() - started
             return True
 
@@ -74,40 +76,50 @@ class Depositor:
         admission: Admission,
         settings: Settings,
         carry_records: bool,
-    ) -> tuple[pa.Table, str]:
+    ) -> tuple[pa.Table, str, int | None]:
+        """The micro-batch's table, where it is to be grouped, and Spark's estimate of what a gather brings."""
         setting = settings.text("preaggregate")
-        self._estimate: int | None = None
-        gather = None
+        gather, estimate = None, None
         if setting != "spark":
             gather = ingest.gathered(df, stream.definition, groupings, admission, carry_records)
-            self._estimate = ingest.estimated_bytes(gather)
-        mode = stream.chooser.choose(setting, self._estimate, settings.integer("gather_bytes"))
+            estimate = ingest.estimated_bytes(gather)
+        mode = stream.chooser.choose(setting, estimate, settings.integer("gather_bytes"))
         if mode == "driver" and gather is not None:
-            return ingest.run(gather), mode
-        return ingest.run(ingest.grouped(df, stream.definition, groupings, admission, carry_records)), "spark"
+            return ingest.run(gather), mode, estimate
+        grouped = ingest.grouped(df, stream.definition, groupings, admission, carry_records)
+        return ingest.run(grouped), "spark", estimate
 
     def _suspend_guilty(
         self, stream: StreamState, df: Any, admission: Admission, error: Exception
     ) -> list[Grouping]:
         """Find the queries whose own expressions fail, and suspend them; raise if the stream itself fails."""
-        guilty: list[tuple[str, str]] = []
-        for query in stream.active:
-            aggregate = query.plan.input
-            cuts = CutSchedule.of(Cuts.for_window(aggregate.window))
-            alone = Grouping(0, aggregate.keys, cuts, aggregate.input.predicate, aggregate.accumulators)
-            try:
-                ingest.run(ingest.grouped(df, stream.definition, [alone], admission, False))
-            except Exception as failure:
-                guilty.append((query.name, _reason(failure)))
-        if not guilty or len(guilty) == len(stream.active) and not self._readable(stream, df, admission):
+        active = [] if stream.stopping.is_set() else stream.active
+        tried = [(query, self._trial(stream, df, query, admission)) for query in active]
+        guilty = [(query, why) for query, why in tried if why is not None]
+        whole = len(guilty) == len(active) and not self._readable(stream, df, admission)
+        if not guilty or whole or stream.stopping.is_set():
             raise ExecutionError(
                 f"a micro-batch of stream '{stream.name}' failed: {_reason(error)}",
                 remedy="Mend the source; the micro-batch is taken again when the stream restarts.",
             ) from error
-        for name, why in guilty:
-            log.error("query '%s' is suspended: %s", name, why)
-            self._journal.suspend(stream, stream.queries[name], why)
+        for query, why in guilty:
+            log.error("query '%s' is suspended: %s", query.name, why)
+            self._journal.suspend(stream, query, why)
         return stream.groupings()
+
+    def _trial(self, stream: StreamState, df: Any, query: QueryState, admission: Admission) -> str | None:
+        """Why the query's own expressions fail on this micro-batch; None where they do not, or only once."""
+        aggregate = query.plan.input
+        cuts = CutSchedule.of(Cuts.for_window(aggregate.window))
+        alone = Grouping(0, aggregate.keys, cuts, aggregate.input.predicate, aggregate.accumulators)
+        why = None
+        for _ in range(2):
+            try:
+                ingest.run(ingest.grouped(df, stream.definition, [alone], admission, False))
+                return None
+            except Exception as failure:
+                why = _reason(failure)
+        return why
 
     def _readable(self, stream: StreamState, df: Any, admission: Admission) -> bool:
         try:
@@ -136,7 +148,7 @@ class Depositor:
         for letter in fetched:
             counts[letter.reason] = counts.get(letter.reason, 0) - 1
         rest = [DeadLetter(reason, None, None, n) for reason, n in counts.items() if n > 0]
-        return Deposit(deposit.cells, tuple(fetched + rest), deposit.admitted, deposit.greatest)
+        return replace(deposit, dead=tuple(fetched + rest))
 
     def _commit(
         self, stream: StreamState, deposit: Deposit, batch_id: int, admission: Admission, settings: Settings
@@ -149,11 +161,10 @@ class Depositor:
                 written.append((state, ref, int(cells.panes.min()), int(cells.panes.max())))
         crash_point("deposit-blocks-written")
         frontier = stream.frontier.after(deposit.greatest)
-        panes = [lo for _, _, lo, _ in written]
-        least = min(panes) if panes and stream.least_pane is None else stream.least_pane
+        least = min((p for p in (stream.least, deposit.least) if p is not None), default=None)
         self._journal.deposit(stream, batch_id, frontier, least, deposit, written, admission, settings)
         crash_point("deposit-committed")
-        stream.frontier, stream.last_batch, stream.least_pane = frontier, batch_id, least
+        stream.frontier, stream.last_batch, stream.least = frontier, batch_id, least
         for synopsis_id, cells in deposit.cells.items():
             stream.synopses[synopsis_id].synopsis.deposit(cells)
         self._compact(stream, settings)
@@ -174,7 +185,9 @@ class Depositor:
             self._journal.compact(ref, [row.id for row in small], cells)
             stream.metrics.compactions += 1
 
-    def _measure(self, stream: StreamState, deposit: Deposit, table: pa.Table, mode: str) -> None:
+    def _measure(
+        self, stream: StreamState, deposit: Deposit, table: pa.Table, mode: str, estimate: int | None
+    ) -> None:
         metrics = stream.metrics
         metrics.batches += 1
         metrics.rows += deposit.admitted
@@ -182,7 +195,7 @@ class Depositor:
         metrics.preaggregated_by[mode] += 1
         metrics.last_preaggregate = mode
         gathered = table.nbytes if mode == "driver" else None
-        stream.chooser = stream.chooser.after(deposit.admitted, deposit.cell_count, gathered, self._estimate)
+        stream.chooser = stream.chooser.after(deposit.admitted, deposit.cell_count, gathered, estimate)
 
 
 def _reason(error: BaseException) -> str:

@@ -61,7 +61,7 @@ class Engine:
             self.manager = QueryManager(self.catalog, self._journal, Analyser(self.spark), state_dir)
             Recovery(self.catalog, self.blocks, self._journal, self.manager).recover()
         except BaseException:
-            self._lock.release()
+            self._abandon()
             raise
         self._clock = clock
         self._depositor = Depositor(self._journal, self.blocks, clock)
@@ -71,6 +71,15 @@ class Engine:
         self._spools: dict[int, Spool] = {}
         self._supervisor: Supervisor | None = None
         self._running = threading.Lock()
+        self._feeding = threading.Lock()
+
+    def _abandon(self) -> None:
+        """Let go of what an opening that fails had taken."""
+        if hasattr(self, "catalog"):
+            self.catalog.close()
+        if hasattr(self, "spark"):
+            close_session(self.spark)
+        self._lock.release()
 
     # -- settings ------------------------------------------------------------------------------
 
@@ -97,6 +106,7 @@ class Engine:
         return known
 
     def drop_stream(self, name: str) -> None:
+        self._ticks.refuse_inside("drop a stream")
         stream = self.manager.stream(name)
         self.manager.drop_stream(stream)
         runner = self._runners.pop(stream.id, None)
@@ -104,14 +114,22 @@ class Engine:
             runner.stop()
 
     def create_query(self, statement: CreateQuery, text: str, sink: Any = None) -> QueryState:
-        query = self.manager.create_query(statement, text, self.settings, sink)
+        self._ticks.refuse_inside("create a query")
+        query = self.manager.create_query(statement, text, self.settings, self._ticks.catch_up, sink)
         if self._supervisor is not None:
             self._start_streams()
         return query
 
     def drop_query(self, name: str) -> None:
+        """What is due is still answered, if it can be: a query may be dropped because its sink fails."""
+        self._ticks.refuse_inside("drop a query")
         stream, query = self.manager.query(name)
-        self.manager.drop_query(stream, query, self.settings)
+        with stream.batch_lock:
+            try:
+                self._ticks.catch_up(stream)
+            except Exception as error:
+                log.warning("query '%s' is dropped with answers due: %s", query.name, error)
+            self.manager.drop_query(stream, query)
 
     # -- rows in -------------------------------------------------------------------------------
 
@@ -121,14 +139,18 @@ class Engine:
             raise SourceError(
                 f"stream '{stream.name}' reads from {stream.definition.statement.source}", remedy="feed is for streams FROM memory."
             )
-        spool = self._spools.get(stream.id)
-        if spool is None:
-            spool = self._spools[stream.id] = Spool(stream.definition, stream.directory / "spool")
+        with self._feeding:
+            spool = self._spools.get(stream.id)
+            if spool is None:
+                spool = self._spools[stream.id] = Spool(stream.definition, stream.directory / "spool")
         return spool.write(rows, self._clock.now_us() // 1000)
 
     def deposit(self, name: str, rows: Any, partitions: int | None = None) -> None:
         """One micro-batch given directly, without Structured Streaming: what most tests drive."""
+        self._ticks.refuse_inside("deposit rows")
         stream = self.manager.stream(name)
+        if stream.definition.attribute is None:
+            raise StateError(f"stream '{name}' has no window attribute", remedy="Give it TIMESTAMP BY.")
         if (stream.directory / "checkpoint").exists():
             raise StateError(f"stream '{name}' runs through Structured Streaming", remedy="Use feed and run_available.")
         table = to_table(stream.definition, rows)
@@ -137,19 +159,18 @@ class Engine:
         self._ticks.drain(stream)
 
     def _process(self, stream: StreamState, df: Any, batch_id: int, columnar: bool) -> None:
-        if stream.active:
-            self._depositor.deposit(stream, df, batch_id, self.settings, columnar)
-            self._ticks.submit(stream)
+        self._depositor.deposit(stream, df, batch_id, self.settings, columnar)
+        self._ticks.submit(stream)
 
     # -- time ----------------------------------------------------------------------------------
 
     def punctuate(self, name: str, upto: int) -> None:
         """No more tuples below `upto`."""
+        self._ticks.refuse_inside("punctuate")
         stream = self.manager.stream(name)
         with stream.batch_lock, stream.lock:
             self._journal.promise(stream, stream.frontier.promise(upto))
-        self._ticks.submit(stream)
-        self._ticks.drain(stream)
+        self._ticks.catch_up(stream)
 
     def end_input(self, name: str) -> None:
         """Close every pane that holds a tuple, in every window it is in."""
@@ -171,6 +192,7 @@ class Engine:
                 lambda: self._frame(stream),
                 lambda df, batch_id: self._process(stream, df, batch_id, columnar),
                 lambda: self.settings,
+                self._ticks,
             )
         return runner
 
@@ -191,9 +213,10 @@ class Engine:
     def run_available(self, close: bool) -> None:
         if self._supervisor is not None:
             raise StateError("the streams are running", remedy="Call stop() first.")
+        self._ticks.refuse_inside("run the streams")
         with self._running:
             for stream in self._runnable():
-                self._ticks.submit(stream)
+                self._ticks.retry(stream)
                 self._runner(stream).run_available()
                 self._ticks.drain(stream)
                 if close:
@@ -204,16 +227,30 @@ class Engine:
             self._runner(stream).start()
 
     def start(self) -> None:
-        if self._supervisor is None:
+        if self._supervisor is not None:
+            return
+        try:
+            for stream in self._runnable():
+                self._ticks.retry(stream)
             self._start_streams()
-            self._supervisor = Supervisor(lambda: list(self._runners.values()))
+        except BaseException:
+            self.stop()
+            raise
+        self._supervisor = Supervisor(lambda: list(self._runners.values()))
 
     def stop(self) -> None:
+        """Stop the streams; the answers to what was deposited are out, or the log says why not."""
+        self._ticks.refuse_inside("stop the streams")
         if self._supervisor is not None:
             self._supervisor.stop()
             self._supervisor = None
         for runner in self._runners.values():
             runner.stop()
+        for stream in self.manager.streams.values():
+            try:
+                self._ticks.drain(stream)
+            except Exception as error:
+                log.error("stream '%s' was stopped with answers due: %s", stream.name, error)
 
     @property
     def is_running(self) -> bool:
@@ -222,8 +259,8 @@ class Engine:
     def close(self) -> None:
         if self._closed:
             return
-        self._closed = True
         self.stop()
+        self._closed = True
         self._ticks.close()
         self.catalog.close()
         close_session(self.spark)
@@ -234,12 +271,24 @@ class Engine:
     def answers(self, query: QueryState) -> pa.Table:
         """All retained answers, in window order."""
         schema = answer_schema(query.plan.outputs, query.plan.scan.attribute.type)
-        parts = self.catalog.rows(
-            "SELECT b.path, a.offset, a.length FROM answers a JOIN blocks b ON b.id = a.block WHERE a.query = ? ORDER BY a.id",
+        parts = self._answer_parts(query)
+        while True:
+            try:
+                tables = [self.blocks.read_part(*part) for part in parts]
+                return pa.concat_tables([schema.empty_table(), *tables])
+            except StateError:
+                # A tick may have retired a part since it was listed; one that is still listed is damaged.
+                parts, listed = self._answer_parts(query), parts
+                if parts == listed:
+                    raise
+
+    def _answer_parts(self, query: QueryState) -> list[tuple[str, int, int]]:
+        rows = self.catalog.rows(
+            "SELECT b.path, a.offset, a.length FROM answers a JOIN blocks b ON b.id = a.block"
+            " WHERE a.query = ? ORDER BY a.id",
             (query.id,),
         )
-        tables = [self.blocks.read_part(row["path"], row["offset"], row["length"]) for row in parts]
-        return pa.concat_tables([schema.empty_table(), *tables])
+        return [(row["path"], row["offset"], row["length"]) for row in rows]
 
     def answer(self, query: QueryState) -> pa.Table:
         """The answer to the latest window that was answered."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.dataplane.ingest import LATE, Admission
 from windrow.dataplane.preaggregate import Deposit
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.optimizer.sharing import SynopsisPlan
 from windrow.settings import Settings
 from windrow.synopses import Cells
 from windrow.windows import Cuts, CutSchedule, Frontier
@@ -36,6 +35,7 @@ class Journal:
     def __init__(self, catalog: Catalog, blocks: BlockStore):
         self._catalog = catalog
         self._blocks = blocks
+        self._held: dict[int, int] = {}
 
     # -- micro-batches -------------------------------------------------------------------------
 
@@ -44,7 +44,7 @@ class Journal:
         stream: StreamState,
         batch_id: int,
         frontier: Frontier,
-        least_pane: int | None,
+        least: int | None,
         deposit: Deposit,
         written: Sequence[tuple[SynopsisState, BlockRef, int, int]],
         admission: Admission,
@@ -57,9 +57,9 @@ class Journal:
             for _, ref, lo, hi in written:
                 self._blocks.add(ref, lo, hi)
             tx.execute(
-                "UPDATE streams SET last_batch = ?, least_pane = ?, greatest = ?, admitted = admitted + ?,"
+                "UPDATE streams SET last_batch = ?, least = ?, greatest = ?, admitted = admitted + ?,"
                 " late = late + ?, dead = dead + ? WHERE name = ?",
-                (batch_id, least_pane, frontier.greatest, deposit.admitted, late, dead, stream.name),
+                (batch_id, least, frontier.greatest, deposit.admitted, late, dead, stream.name),
             )
             if deposit.dead:
                 self._dead_letters(stream, batch_id, deposit, admission, settings)
@@ -86,8 +86,8 @@ class Journal:
             )
             kept += 1
         tx.execute(
-            "DELETE FROM dead_letters WHERE stream = ? AND id <= (SELECT coalesce(max(id), 0) FROM dead_letters"
-            " WHERE stream = ?) - ?",
+            "DELETE FROM dead_letters WHERE stream = ? AND id <="
+            " (SELECT id FROM dead_letters WHERE stream = ? ORDER BY id DESC LIMIT 1 OFFSET ?)",
             (stream.name, stream.name, settings.integer("retained_dead_letters")),
         )
 
@@ -145,17 +145,24 @@ class Journal:
             "INSERT INTO answers (query, block, offset, length, rows, first_end, last_end) VALUES (?,?,?,?,?,?,?)",
             (query.id, block_id, *part.stored),
         )
-        self._retire(query.id, settings.integer("retained_answers"))
+        self._retire(query.id, part.stored[2], settings.integer("retained_answers"))
 
-    def _retire(self, query_id: int, keep: int) -> None:
-        """Forget the oldest parts while what is newer holds enough rows."""
-        rows = self._catalog.rows("SELECT id, block, rows FROM answers WHERE query = ? ORDER BY id DESC", (query_id,))
-        held = 0
-        for i, row in enumerate(rows):
-            if i > 0 and held >= keep:
-                self._catalog.execute("DELETE FROM answers WHERE id = ?", (row["id"],))
-                self._blocks.release(row["block"])
-            held += row["rows"]
+    def _retire(self, query_id: int, added: int, keep: int) -> None:
+        """Forget the oldest parts while what is newer holds enough rows, at a cost that follows what is forgotten."""
+        if query_id in self._held:
+            held = self._held[query_id] + added
+        else:
+            held = int(self._catalog.value("SELECT sum(rows) FROM answers WHERE query = ?", (query_id,)))
+        while True:
+            oldest = self._catalog.rows(
+                "SELECT id, block, rows FROM answers WHERE query = ? ORDER BY id LIMIT 2", (query_id,)
+            )
+            if len(oldest) < 2 or held - oldest[0]["rows"] < keep:
+                break
+            held -= oldest[0]["rows"]
+            self._catalog.execute("DELETE FROM answers WHERE id = ?", (oldest[0]["id"],))
+            self._blocks.release(oldest[0]["block"])
+        self._catalog.on_commit(lambda: self._held.__setitem__(query_id, held))
 
     def published(self, outbox: Sequence[int]) -> None:
         with self._catalog.transaction() as tx:
@@ -177,13 +184,22 @@ class Journal:
         return int(self._catalog.value("SELECT value FROM counters WHERE name = ?", (name,)))
 
     def suspend(self, stream: StreamState, query: QueryState, why: str) -> None:
-        with self._catalog.transaction() as tx:
-            tx.execute("UPDATE queries SET error = ? WHERE id = ?", (why, query.id))
-        query.error = why
-        for state in stream.synopses.values():
-            kept = tuple(entry for entry in state.plan.queries if entry[0] != query.name)
-            plan = state.plan
-            state.plan = SynopsisPlan(plan.id, plan.keys, plan.schedule, kept)
+        """From now on the query takes no part; what only it needed is not kept, and is known not to be."""
+        with stream.lock:
+            changed = []
+            for state in stream.synopses.values():
+                kept = tuple(entry for entry in state.plan.queries if entry[0] != query.name)
+                if kept != state.plan.queries:
+                    plan = replace(state.plan, queries=kept)
+                    wanted = {a.id for a in plan.accumulators}
+                    changed.append((state, plan, {a: s for a, s in state.since.items() if a in wanted}))
+            with self._catalog.transaction() as tx:
+                tx.execute("UPDATE queries SET error = ? WHERE id = ?", (why, query.id))
+                for state, plan, since in changed:
+                    self.save_synopsis(stream, SynopsisState(plan, state.synopsis, since, state.kept_from))
+            query.error = why
+            for state, plan, since in changed:
+                state.plan, state.since = plan, since
 
     def save_synopsis(self, stream: StreamState, state: SynopsisState) -> None:
         """Inside a transaction: the synopsis's schedule and since when it has each accumulator."""
@@ -198,6 +214,11 @@ class Journal:
             "INSERT INTO synopsis_accumulators VALUES (?, ?, ?)", [(plan.id, a, s) for a, s in state.since.items()]
         )
 
+    def is_used(self, state: SynopsisState) -> bool:
+        """Whether a query, be it suspended, has this synopsis."""
+        found = self._catalog.value("SELECT 1 FROM queries WHERE synopsis = ? LIMIT 1", (state.plan.id,))
+        return found is not None
+
     def drop_synopsis(self, state: SynopsisState) -> None:
         for row in self._blocks.named(state.owner):
             self._blocks.release(row.id)
@@ -209,6 +230,10 @@ class Journal:
             self._blocks.release(row["block"])
         self._catalog.execute("DELETE FROM outbox WHERE query = ?", (query.id,))
         self._catalog.execute("DELETE FROM queries WHERE id = ?", (query.id,))
+        self._catalog.on_commit(lambda: self._forget(query.id))
+
+    def _forget(self, query_id: int) -> None:
+        self._held.pop(query_id, None)
 
 
 def schedule_text(schedule: CutSchedule) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from windrow.catalog.definitions import StreamDef, define_stream
 from windrow.catalog.store import Catalog
 from windrow.cql.printer import to_text
 from windrow.cql.statements import CreateQuery, CreateStream, Emit
-from windrow.dataplane.sinks import open_sink
+from windrow.dataplane.sinks import open_sink, target_of
 from windrow.dataplane.sources.registry import DATAFRAME, source_of
 from windrow.engine.journal import Journal
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.errors import CatalogError, Place, UnsupportedError
+from windrow.errors import BindError, CatalogError, Place, UnsupportedError
 from windrow.optimizer.sharing import SHARE_SYNOPSES, SynopsisPlan, choose_synopsis, wanted_cuts
 from windrow.plan.binder import TypesOf, bind_query
 from windrow.plan.nodes import Finalise
@@ -114,28 +114,71 @@ class QueryManager:
             open_sink(statement.name, statement.sink)
         return bind_query(statement.select, text, self.definition, self._types_of)
 
-    def create_query(self, statement: CreateQuery, text: str, settings: Settings, sink: Any = None) -> QueryState:
-        known = {name.lower(): query for name, (_, query) in self.queries().items()}
-        if statement.name.lower() in known:
-            if statement.if_not_exists:
-                return known[statement.name.lower()]
-            raise CatalogError(f"query '{statement.name}' exists already", remedy="DROP QUERY it first, or use IF NOT EXISTS.")
-        statement = replace(statement, if_not_exists=False)
+    def create_query(
+        self,
+        statement: CreateQuery,
+        text: str,
+        settings: Settings,
+        catch_up: Callable[[StreamState], None],
+        sink: Any = None,
+    ) -> QueryState:
+        """`catch_up` has everything that is due answered first, so that no window which closed before the query
+        was there depends on how far the ticks happen to be."""
+        known = {name.lower(): query for name, (_, query) in self.queries().items()}.get(statement.name.lower())
+        statement, if_not_exists = replace(statement, if_not_exists=False), statement.if_not_exists
+        if known is not None:
+            return self._known(known, statement, if_not_exists, sink)
         plan = self.bind(statement, text)
+        self._check_sink(statement)
         stream = self.stream(plan.scan.stream)
-        with stream.batch_lock, stream.lock:
-            with self._catalog.transaction() as tx:
-                state, since = self._place(stream, statement.name, plan, settings)
-                self._journal.save_synopsis(stream, state)
-                number = self._journal.next_id("query")
-                tx.execute(
-                    "INSERT INTO queries (name, id, statement, stream, synopsis, since) VALUES (?,?,?,?,?,?)",
-                    (statement.name, number, to_text(statement), stream.name, state.plan.id, since),
+        with stream.batch_lock:
+            catch_up(stream)
+            with stream.lock:
+                return self._add(stream, statement, text, plan, settings, sink)
+
+    def _known(self, known: QueryState, statement: CreateQuery, if_not_exists: bool, sink: Any) -> QueryState:
+        """A query that exists: a sink in Python may be given to it again, as after a restart."""
+        if sink is not None and to_text(known.statement) == to_text(statement):
+            known.sink = sink
+        elif not if_not_exists:
+            raise CatalogError(
+                f"query '{statement.name}' exists already", remedy="DROP QUERY it first, or use IF NOT EXISTS."
+            )
+        return known
+
+    def _check_sink(self, statement: CreateQuery) -> None:
+        """Two queries that wrote the same files would write over each other's answers."""
+        if statement.sink is None:
+            return
+        mine = target_of(statement.name, statement.sink)
+        for _, query in self.queries().values():
+            theirs = query.statement.sink
+            if mine is not None and theirs is not None and target_of(query.name, theirs) == mine:
+                raise BindError(
+                    f"query '{query.name}' writes to the same files", remedy="Give this query a path of its own."
                 )
-            query = QueryState(number, statement.name, statement, text, plan, since)
-            query.sink = sink or (open_sink(statement.name, statement.sink) if statement.sink else None)
-            stream.synopses[state.plan.id] = state
-            stream.queries[statement.name] = query
+
+    def _add(
+        self,
+        stream: StreamState,
+        statement: CreateQuery,
+        text: str,
+        plan: Finalise,
+        settings: Settings,
+        sink: Any,
+    ) -> QueryState:
+        with self._catalog.transaction() as tx:
+            state, since = self._place(stream, statement.name, plan, settings)
+            self._journal.save_synopsis(stream, state)
+            number = self._journal.next_id("query")
+            tx.execute(
+                "INSERT INTO queries (name, id, statement, stream, synopsis, since) VALUES (?,?,?,?,?,?)",
+                (statement.name, number, to_text(statement), stream.name, state.plan.id, since),
+            )
+        query = QueryState(number, statement.name, statement, text, plan, since)
+        query.sink = sink or (open_sink(statement.name, statement.sink) if statement.sink else None)
+        stream.synopses[state.plan.id] = state
+        stream.queries[statement.name] = query
         return query
 
     def _place(
@@ -145,7 +188,8 @@ class QueryManager:
         greatest, mine = stream.frontier.greatest, Cuts.for_window(plan.window)
         chosen = None
         if SHARE_SYNOPSES not in settings.text("disabled_rules").split(","):
-            plans = [state.plan for state in stream.synopses.values()]
+            # A synopsis all of whose queries are suspended has not been kept since.
+            plans = [state.plan for state in stream.synopses.values() if state.plan.queries]
             chosen = choose_synopsis(plan, plans, settings.integer("cut_factor"))
         wanted = [a.id for a in plan.input.accumulators]
         if chosen is None:
@@ -170,23 +214,26 @@ class QueryManager:
         since = max(POINT_MIN if point is None else point for point in points)
         return None if since == POINT_MIN else min(since, start)
 
-    def drop_query(self, stream: StreamState, query: QueryState, settings: Settings) -> None:
+    def drop_query(self, stream: StreamState, query: QueryState) -> None:
         with stream.batch_lock, stream.lock:
             with self._catalog.transaction():
                 self._journal.drop_query(query)
-                changed = [self._without(stream, state, query) for state in stream.synopses.values()]
-                for state in changed:
-                    if state.plan.queries:
+                left: dict[int, SynopsisState] = {}
+                for number, old in stream.synopses.items():
+                    state = self._without(stream, old, query)
+                    if self._journal.is_used(state):
+                        left[number] = state
                         self._journal.save_synopsis(stream, state)
                     else:
                         self._journal.drop_synopsis(state)
-            stream.synopses = {state.plan.id: state for state in changed if state.plan.queries}
+            stream.synopses = left
+            stream.unpublished = [item for item in stream.unpublished if item.query is not query]
             del stream.queries[query.name]
 
     def _without(self, stream: StreamState, state: SynopsisState, query: QueryState) -> SynopsisState:
         """The synopsis without a query: what no one needs any more is released, the cuts may coarsen."""
         kept = tuple(entry for entry in state.plan.queries if entry[0] != query.name)
-        if kept == state.plan.queries and kept:
+        if kept == state.plan.queries:
             return state
         cuts = wanted_cuts(plan for _, plan in kept)
         schedule = state.plan.schedule if cuts is None else state.plan.schedule.moved(cuts, stream.frontier.greatest)

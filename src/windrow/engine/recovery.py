@@ -43,7 +43,7 @@ class Recovery:
         for row in self._catalog.rows("SELECT * FROM streams ORDER BY id"):
             statement = cast(CreateStream, parse_one(row["statement"]))
             stream = self._manager.attach(row["id"], define_stream(statement))
-            stream.last_batch, stream.least_pane = row["last_batch"], row["least_pane"]
+            stream.last_batch, stream.least = row["last_batch"], row["least"]
             stream.ticked, stream.tick_seq = row["ticked"], row["tick_seq"]
             stream.frontier = Frontier(stream.definition.slack or 0, row["greatest"], row["promised"])
             self._queries(stream)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from windrow.engine.state import StreamState
-from windrow.errors import ExecutionError, WindrowError
+from windrow.engine.tick_loop import TickLoop
+from windrow.errors import ExecutionError, StateError, WindrowError
 from windrow.settings import Settings
 
 log = logging.getLogger("windrow")
@@ -27,15 +28,20 @@ class StreamRunner:
         open_frame: Callable[[], Any],
         process: Callable[[Any, int], None],
         settings: Callable[[], Settings],
+        ticks: TickLoop,
     ):
         self.stream = stream
         self._open_frame = open_frame
         self._process = process
         self._settings = settings
+        self._ticks = ticks
+        self._guard = threading.RLock()
         self._handle: Any = None
         self._failure: BaseException | None = None
         self._backoff_s = FIRST_BACKOFF_S
         self._retry_at_s = 0.0
+        self._failures_seen = 0
+        self._retick_at_s: float | None = None
 
     def _batch(self, df: Any, batch_id: int) -> None:
         try:
@@ -47,12 +53,20 @@ class StreamRunner:
 
     def _start(self, available_now: bool) -> Any:
         self._failure = None
+        checkpoint = self.stream.directory / "checkpoint"
+        if self.stream.last_batch >= 0 and not checkpoint.exists():
+            # Spark would count its micro-batches from 0 again, and those up to the last one taken would be passed over.
+            raise StateError(
+                f"stream '{self.stream.name}' has taken micro-batches, and its checkpoint {checkpoint} is missing",
+                remedy="Restore the state directory from a copy, or DROP STREAM and create it anew.",
+            )
+        self.stream.stopping.clear()
         partitions = self._settings().integer("shuffle_partitions")
         frame = self._open_frame()
         if partitions:
             frame.sparkSession.conf.set("spark.sql.shuffle.partitions", partitions)
         writer = frame.writeStream.foreachBatch(self._batch).queryName(f"windrow-{self.stream.name}-{self.stream.id}")
-        writer = writer.option("checkpointLocation", str(self.stream.directory / "checkpoint"))
+        writer = writer.option("checkpointLocation", str(checkpoint))
         if available_now:
             return writer.trigger(availableNow=True).start()
         interval_us = self._settings().integer("trigger_interval")
@@ -82,21 +96,31 @@ class StreamRunner:
         )
 
     def start(self) -> None:
-        if self._handle is None or not self._handle.isActive:
-            self._handle = self._start(False)
+        with self._guard:
+            if self._handle is None or not self._handle.isActive:
+                self._handle = self._start(False)
 
     def watch(self) -> None:
-        """Restart a query that died, after a pause that doubles up to the setting."""
-        handle = self._handle
-        if handle is None or handle.isActive:
-            return
-        now = time.monotonic()
+        """Restart what died, a streaming query or a tick, after a pause that doubles up to the setting."""
+        with self._guard:
+            handle = self._handle
+            if handle is None:
+                return
+            if handle.isActive:
+                self._watch_ticks(time.monotonic())
+            else:
+                self._watch_query(handle, time.monotonic())
+
+    def _longest_pause_s(self) -> float:
+        return self._settings().integer("restart_backoff") / 1e6
+
+    def _watch_query(self, handle: Any, now: float) -> None:
         if self._retry_at_s == 0.0:
             error = self._error(handle.exception() or RuntimeError("it ended"))
             self.stream.metrics.last_error = str(error)
             log.error("%s Restarting in %.0f s.", error, self._backoff_s)
             self._retry_at_s = now + self._backoff_s
-            self._backoff_s = min(2 * self._backoff_s, self._settings().integer("restart_backoff") / 1e6)
+            self._backoff_s = min(2 * self._backoff_s, self._longest_pause_s())
         elif now >= self._retry_at_s:
             self._retry_at_s = 0.0
             self.stream.metrics.restarts += 1
@@ -105,13 +129,28 @@ class StreamRunner:
             except Exception as error:
                 log.error("stream '%s' did not restart: %s", self.stream.name, error)
 
+    def _watch_ticks(self, now: float) -> None:
+        """A tick that failed is tried again by the next micro-batch; where none comes, by this."""
+        failures = self._ticks.failures(self.stream)
+        if failures != self._failures_seen:
+            self._failures_seen = failures
+            pause_s = min(FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 30), self._longest_pause_s())
+            self._retick_at_s = now + pause_s if failures else None
+        elif self._retick_at_s is not None and now >= self._retick_at_s:
+            self._retick_at_s = None
+            error = self._ticks.retry(self.stream)
+            self.stream.metrics.last_error = None if error is None else str(error)
+            log.error("stream '%s' answers again after: %s", self.stream.name, error)
+
     @property
     def is_active(self) -> bool:
         return self._handle is not None and bool(self._handle.isActive)
 
     def stop(self) -> None:
-        handle, self._handle = self._handle, None
+        with self._guard:
+            handle, self._handle = self._handle, None
         if handle is not None:
+            self.stream.stopping.set()
             try:
                 handle.stop()
             except Exception as error:
@@ -130,7 +169,10 @@ class Supervisor:
     def _watch(self) -> None:
         while not self._stop.wait(POLL_S):
             for runner in self._runners():
-                runner.watch()
+                try:
+                    runner.watch()
+                except Exception:
+                    log.exception("stream '%s' could not be watched", runner.stream.name)
 
     def stop(self) -> None:
         self._stop.set()

@@ -68,12 +68,22 @@ class SynopsisState:
         return Grouping(plan.id, plan.keys, plan.schedule, plan.qualifies, plan.accumulators)
 
 
+@dataclass(frozen=True)
+class Unpublished:
+    """A committed stage of a sink that is still to be made visible; `outbox` is its row in the catalog."""
+
+    query: QueryState
+    entry: str
+    outbox: int
+
+
 @dataclass
 class StreamState:
     """Everything the engine knows about one stream.
 
     `batch_lock` is held for a whole micro-batch, so that queries come and go between micro-batches; `lock`
-    guards the state itself.
+    guards the state itself, and is taken second: ticks, in a thread of their own, take only that. `stopping`
+    is set while the stream is being stopped: a job that fails then was cancelled, and no query is to blame.
     """
 
     id: int
@@ -81,7 +91,7 @@ class StreamState:
     directory: Path
     frontier: Frontier
     last_batch: int = -1
-    least_pane: int | None = None
+    least: int | None = None
     ticked: int | None = None
     tick_seq: int = 0
     queries: dict[str, QueryState] = field(default_factory=dict)
@@ -89,6 +99,8 @@ class StreamState:
     chooser: Chooser = field(default_factory=Chooser)
     metrics: StreamMetrics = field(default_factory=StreamMetrics)
     dataframe: Any = None
+    unpublished: list[Unpublished] = field(default_factory=list)
+    stopping: threading.Event = field(default_factory=threading.Event)
     lock: threading.RLock = field(default_factory=threading.RLock)
     batch_lock: threading.RLock = field(default_factory=threading.RLock)
 

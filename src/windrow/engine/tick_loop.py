@@ -1,4 +1,4 @@
-"""The engine loop: applies ticks in a thread of its own, so that answering overlaps the next micro-batch's job.
+"""The engine loop: applies ticks in a thread of its own, so answering overlaps the next micro-batch's job.
 
 At most one deposit is ahead of the ticks of its stream; an error in a tick is raised to the stream that
 caused it, at its next submission or when it is drained, and the tick is tried again then.
@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 from windrow.engine.state import StreamState
+from windrow.errors import StateError
 
 
 class TickLoop:
@@ -21,6 +22,7 @@ class TickLoop:
         self._waiting: dict[int, StreamState] = {}
         self._busy: int | None = None
         self._errors: dict[int, BaseException] = {}
+        self._failures: dict[int, int] = {}
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="windrow-ticks", daemon=True)
         self._thread.start()
@@ -45,7 +47,16 @@ class TickLoop:
                 self._busy = None
                 if error is not None:
                     self._errors[number] = error
+                self._failures[number] = 0 if error is None else self._failures.get(number, 0) + 1
                 self._changed.notify_all()
+
+    def refuse_inside(self, what: str) -> None:
+        """Refuse what would wait for the tick that it is called from: subscribers run inside ticks."""
+        if threading.current_thread() is self._thread:
+            raise StateError(
+                f"a subscriber cannot {what}: its answer is still being delivered",
+                remedy="Hand it to another thread, and return from the subscriber.",
+            )
 
     def submit(self, stream: StreamState) -> None:
         """Have the stream's ticks applied soon; waits while an earlier submission has not begun."""
@@ -62,6 +73,23 @@ class TickLoop:
             while (stream.id in self._waiting or self._busy == stream.id) and not self._closed:
                 self._changed.wait()
             self._raise(stream)
+
+    def catch_up(self, stream: StreamState) -> None:
+        """Wait until all that is due now is answered."""
+        self.submit(stream)
+        self.drain(stream)
+
+    def failures(self, stream: StreamState) -> int:
+        """How many ticks in a row have failed."""
+        with self._changed:
+            return self._failures.get(stream.id, 0)
+
+    def retry(self, stream: StreamState) -> BaseException | None:
+        """Submit again whatever went wrong before; gives the error that is passed over."""
+        with self._changed:
+            error = self._errors.pop(stream.id, None)
+        self.submit(stream)
+        return error
 
     def _raise(self, stream: StreamState) -> None:
         error = self._errors.pop(stream.id, None)

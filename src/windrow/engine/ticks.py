@@ -46,12 +46,13 @@ class Ticker:
     def tick(self, stream: StreamState, settings: Settings) -> int:
         """Answer everything due; returns how many windows were answered."""
         with stream.lock:
+            self._delivery.publish(stream)
             frontier = stream.frontier.value
             if frontier is None or (stream.ticked is not None and frontier <= stream.ticked):
                 return 0
             started = time.monotonic()
             for state in stream.synopses.values():
-                state.synopsis.close(int(state.plan.schedule.pane_starts(np.array([frontier]))[0]))
+                state.synopsis.close(_pane_start(state, frontier))
             due = [item for item in self._due(stream, frontier, settings) if item.ends.size]
             answered = 0
             for upto, part in _slices(due, frontier):
@@ -68,8 +69,9 @@ class Ticker:
                 after = window.last_closed(stream.ticked) if stream.ticked is not None else None
                 seen = panes if query.since is None else panes[np.searchsorted(panes, query.since) :]
                 upto = window.last_closed(frontier)
-                if settings.text("empty_windows") == "emit" and not plan.input.keys and stream.least_pane is not None:
-                    wids = _every(window.first_wid(max(stream.least_pane, query.since or stream.least_pane)), after, upto)
+                if settings.text("empty_windows") == "emit" and not plan.input.keys and stream.least is not None:
+                    first = stream.least if query.since is None else max(stream.least, query.since)
+                    wids = _every(window.first_wid(first), after, upto)
                 else:
                     if after is None:
                         after = window.first_wid(int(seen[0])) - 1 if seen.size else upto
@@ -84,13 +86,12 @@ class Ticker:
             if mine:
                 delivered += self._answer(stream, state, mine)
         expired = [(state, below) for state in stream.synopses.values() if (below := _needed_from(state, upto)) is not None]
-        self._delivery.deliver(stream, upto, delivered, expired, settings)
-        stream.ticked = upto
-        stream.tick_seq += 1
+        self._delivery.commit(stream, upto, delivered, expired, settings)
         for state, below in expired:
             state.kept_from = below
             state.synopsis.expire(below)
-            state.plan = replace(state.plan, schedule=state.plan.schedule.pruned(min(below, upto)))
+            state.plan = replace(state.plan, schedule=state.plan.schedule.pruned(below))
+        self._delivery.publish(stream)
         return sum(int(item.ends.size) for item in due)
 
     def _answer(self, stream: StreamState, state: SynopsisState, due: Sequence[Due]) -> list[Delivered]:
@@ -141,12 +142,19 @@ def _lookup(item: Due) -> Lookup:
     )
 
 
+def _pane_start(state: SynopsisState, point: int) -> int:
+    return int(state.plan.schedule.pane_starts(np.array([point]))[0])
+
+
 def _needed_from(state: SynopsisState, upto: int) -> int | None:
-    """The least point that a window still to come can hold; None where nothing can be said."""
+    """The least point that a window still to come can hold; None where nothing can be said.
+
+    Never above the open pane: where SLIDE exceeds RANGE, a query that joins later may need what lies between.
+    """
     starts = [plan.window.extent(plan.window.last_closed(upto) + 1)[0] for _, plan in state.plan.queries]
     if not starts:
         return None
-    below = min(starts)
+    below = min(*starts, _pane_start(state, upto))
     return below if state.kept_from is None or below > state.kept_from else None
 
 

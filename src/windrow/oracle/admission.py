@@ -134,9 +134,7 @@ def _admit_batch(
         except Misfit:
             state.dead.append(DeadLetter(Reason.MALFORMED, named))
             continue
-        reasons = [
-            reason for name in attributes if (reason := _judge(row[name], name, types[name], batch, state))
-        ]
+        reasons = [reason for name in attributes if (reason := _judge(row[name], name, types[name], batch, state))]
         if reasons:
             state.dead.append(DeadLetter(min(reasons, key=list(Reason).index), row))
         else:

@@ -158,9 +158,7 @@ class Oracle:
             return Answers(columns, [])
         self._view(spark_sql.ROWS, _rows_table(state, held, types))
         self._view(spark_sql.EXTENTS, _extents_table(extents))
-        statement = spark_sql.spark_statement(
-            parts, lambda texts: self._are_integer(texts, parts.table_alias)
-        )
+        statement = spark_sql.spark_statement(parts, lambda texts: self._are_integer(texts, parts.table_alias))
         found = self._spark.sql(statement).toArrow().to_pydict()
         attribute = types[held.window.column]
         for edge in (spark_sql.LO, spark_sql.HI):
@@ -202,20 +200,12 @@ def _window(clause: WindowClause, stream: CreateStream) -> _Window:
     """The window of a periodic query; anything else is not the oracle's yet."""
     named = clause.wattr or stream.timestamp_by
     plain = clause.offset is None and clause.rattr is None and clause.sattr is None and not clause.pattr
-    if (
-        clause.kind is not WindowKind.RANGE
-        or clause.range is None
-        or clause.slide is None
-        or not plain
-        or not named
-    ):
+    if clause.kind is not WindowKind.RANGE or clause.range is None or clause.slide is None or not plain or not named:
         raise UnsupportedError("the oracle evaluates [RANGE r SLIDE s]")
     column = column_named(stream, named)
     if column not in attributes_of(stream):
         raise UnsupportedError(f"no PUNCTUATE covers '{column}'")
-    return _Window(
-        column, clause.range.amount, clause.slide.amount, _origin(clause, types_of(stream)[column])
-    )
+    return _Window(column, clause.range.amount, clause.slide.amount, _origin(clause, types_of(stream)[column]))
 
 
 def _origin(clause: WindowClause, attribute: SqlType) -> int:

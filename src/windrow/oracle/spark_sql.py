@@ -68,9 +68,7 @@ def take_apart(select: exp.Expr, columns: set[str]) -> Parts:
     aliases = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
     group, having, order = (select.args.get(part) for part in ("group", "having", "order"))
     group_aliases = {name: item for name, item in aliases.items() if name not in columns}
-    keys = tuple(
-        _resolve(_ordinal(key, items), group_aliases) for key in (group.expressions if group else ())
-    )
+    keys = tuple(_resolve(_ordinal(key, items), group_aliases) for key in (group.expressions if group else ()))
     limit = select.args.get("limit")
     return Parts(
         table_alias=table.alias_or_name,
@@ -171,11 +169,7 @@ def _rewrite(
         present: exp.Expr = exp.column(POINT, quoted=True).is_(exp.null()).not_()
         for agg in _aggregates(roots):
             _add_filter(agg, present if condition is None else exp.and_(present, condition))
-    sums = [
-        agg
-        for agg in _aggregates(roots)
-        if isinstance(agg, exp.Sum) and not isinstance(agg.this, exp.Distinct)
-    ]
+    sums = [agg for agg in _aggregates(roots) if isinstance(agg, exp.Sum) and not isinstance(agg.this, exp.Distinct)]
     exact = is_integer([agg.this.sql(dialect="spark") for agg in sums]) if sums else []
     for agg, integer in zip(sums, exact, strict=True):
         if integer:

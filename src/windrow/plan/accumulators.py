@@ -49,13 +49,6 @@ class Accumulator:
         text = "\x00".join((self.kind.name, self.arg or "", str(self.type or ""), self.condition or ""))
         return hashlib.sha1(text.encode()).hexdigest()[:12]
 
-    def with_condition(self, condition: str | None) -> Accumulator:
-        """The same accumulator over the rows that also meet `condition`."""
-        if condition is None:
-            return self
-        both = condition if self.condition is None else f"({condition}) AND ({self.condition})"
-        return Accumulator(self.kind, self.arg, self.type, both)
-
 
 @dataclass(frozen=True)
 class AggregateCall:

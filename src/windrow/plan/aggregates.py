@@ -22,7 +22,9 @@ def decompose(function: str, arg: str | None, type_: SqlType | None, condition: 
     if function in ("MIN", "MAX"):
         kind = Kind.LEAST if function == "MIN" else Kind.GREATEST
         arg, type_ = (f"CAST({arg} AS STRING)", SqlType("STRING")) if type_.name == "VOID" else (arg, type_)
-        return AggregateCall(function, type_, (_count(arg, type_, condition), ("v", Accumulator(kind, arg, type_, condition))))
+        return AggregateCall(
+            function, type_, (_count(arg, type_, condition), ("v", Accumulator(kind, arg, type_, condition)))
+        )
     arg, type_ = _numeric(function, arg, type_)
     if function in MOMENT_FUNCTIONS:
         return AggregateCall(function, DOUBLE, _moments(arg, type_, condition))
@@ -46,7 +48,8 @@ def _numeric(function: str, arg: str, type_: SqlType) -> tuple[str, SqlType]:
     if type_.name in ("STRING", "VOID"):
         return f"CAST({arg} AS DOUBLE)", DOUBLE
     raise BindError(
-        f"{function} takes a number, and {arg} is {type_}", remedy=f"Cast it, for example {function}(CAST({arg} AS INT))."
+        f"{function} takes a number, and {arg} is {type_}",
+        remedy=f"Cast it, for example {function}(CAST({arg} AS INT)).",
     )
 
 

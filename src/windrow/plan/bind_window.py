@@ -29,7 +29,10 @@ def bind_window(clause: WindowClause | None, attribute: Attribute, stream: str) 
 def _refuse_later_forms(clause: WindowClause) -> None:
     forms = (
         (clause.kind is not WindowKind.RANGE, f"[{clause.kind.name} …] windows"),
-        (clause.kind is WindowKind.RANGE and clause.slide is None, "continuous queries (a window without SLIDE)"),
+        (
+            clause.kind is WindowKind.RANGE and clause.slide is None,
+            "continuous queries (a window without SLIDE)",
+        ),
         (clause.slide is not None and clause.slide.unit is Unit.ROWS, "windows that slide by rows"),
         (clause.range is not None and clause.range.unit is Unit.ROWS, "windows of rows"),
         (clause.offset is not None, "OFFSET"),
@@ -39,7 +42,9 @@ def _refuse_later_forms(clause: WindowClause) -> None:
     )
     for present, what in forms:
         if present:
-            raise UnsupportedError(f"this version does not execute {what} yet", place=clause.place, remedy=_EXAMPLE)
+            raise UnsupportedError(
+                f"this version does not execute {what} yet", place=clause.place, remedy=_EXAMPLE
+            )
 
 
 def _points(measure: Measure, word: str, attribute: Attribute, clause: WindowClause) -> int:
@@ -47,7 +52,9 @@ def _points(measure: Measure, word: str, attribute: Attribute, clause: WindowCla
     if measure.unit is not wanted:
         need = "an interval such as 10 MINUTES" if wanted is Unit.TIME else "a plain number"
         raise BindError(
-            f"{word} on '{attribute.column}' ({attribute.type}) is {need}", place=clause.place, remedy=_EXAMPLE
+            f"{word} on '{attribute.column}' ({attribute.type}) is {need}",
+            place=clause.place,
+            remedy=_EXAMPLE,
         )
     if not 0 < measure.amount <= MOST_POINTS:
         raise BindError(f"{word} is positive, and at most {MOST_POINTS:,} points", place=clause.place)
@@ -67,5 +74,7 @@ def _origin(clause: WindowClause, attribute: Attribute) -> int:
         return point_of(datetime.fromisoformat(origin), attribute.type)
     except ValueError:
         raise BindError(
-            f"ORIGIN '{origin}' is not a time", place=clause.place, remedy="Write it as '2026-01-01 00:00:00' (UTC)."
+            f"ORIGIN '{origin}' is not a time",
+            place=clause.place,
+            remedy="Write it as '2026-01-01 00:00:00' (UTC).",
         ) from None

@@ -18,7 +18,17 @@ from windrow.errors import BindError, Place, UnsupportedError
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.aggregates import decompose
 from windrow.plan.bind_window import bind_window
-from windrow.plan.nodes import Attribute, Finalise, Key, Order, Output, Scan, Selection, WindowAggregate, internal_columns
+from windrow.plan.nodes import (
+    Attribute,
+    Finalise,
+    Key,
+    Order,
+    Output,
+    Scan,
+    Selection,
+    WindowAggregate,
+    internal_columns,
+)
 from windrow.types import SqlType
 
 TypesOf = Callable[[Sequence[tuple[str, SqlType]], Sequence[str]], list[SqlType]]
@@ -40,7 +50,9 @@ _AGGREGATES: dict[type[exp.Expr], str] = {
 RESERVED_OUTPUTS = ("window_start", "window_end", "is_revision")
 
 
-def bind_query(select: exp.Expr, text: str, stream_of: Callable[[str, Place | None], StreamDef], types_of: TypesOf) -> Finalise:
+def bind_query(
+    select: exp.Expr, text: str, stream_of: Callable[[str, Place | None], StreamDef], types_of: TypesOf
+) -> Finalise:
     """The logical plan of a standing query, or a BindError with the place of the mistake."""
     return _Binder(select, text, stream_of, types_of).bind()
 
@@ -70,12 +82,18 @@ class _Binder:
     def _shape(self, select: exp.Expr) -> exp.Select:
         """Only the clauses that this version executes; the rest is named and refused."""
         if not isinstance(select, exp.Select):
-            raise UnsupportedError("this version answers a single SELECT; set operations come later", place=self._place(select))
+            raise UnsupportedError(
+                "this version answers a single SELECT; set operations come later", place=self._place(select)
+            )
         for name, value in select.args.items():
             if value and name not in _CLAUSES:
-                raise UnsupportedError(f"this version does not execute {name.strip('_').upper()} in a standing query")
+                raise UnsupportedError(
+                    f"this version does not execute {name.strip('_').upper()} in a standing query"
+                )
         if select.args.get("distinct"):
-            raise UnsupportedError("SELECT DISTINCT is not executed yet", remedy="Use GROUP BY on the same columns.")
+            raise UnsupportedError(
+                "SELECT DISTINCT is not executed yet", remedy="Use GROUP BY on the same columns."
+            )
         source = select.args.get("from_")
         if source is None:
             raise BindError("a standing query reads a stream", remedy="Add FROM stream [RANGE … SLIDE …].")
@@ -100,13 +118,16 @@ class _Binder:
         order = self._order(items, aliases, key_sql, where)
         if not key_sql and not self._calls:
             raise UnsupportedError(
-                "this version's standing queries are aggregates: add an aggregate or GROUP BY", place=self._place(self._select)
+                "this version's standing queries are aggregates: add an aggregate or GROUP BY",
+                place=self._place(self._select),
             )
         scan = Selection(Scan(self._stream.name, attribute), where)
         keys = tuple(Key(sql, kind) for sql, kind in zip(key_sql, key_types, strict=True))
         aggregate = WindowAggregate(scan, window, keys, tuple(self._calls.values()))
         columns = internal_columns(aggregate)
-        for tree in [tree for _, tree in outputs] + [o.expression for o in order] + ([having] if having else []):
+        for tree in (
+            [tree for _, tree in outputs] + [o.expression for o in order] + ([having] if having else [])
+        ):
             to_duckdb(tree, dict(columns), self._text)
         if having is not None:
             self._boolean(_sql(having), self._select.args["having"].this, "HAVING", columns)
@@ -117,7 +138,8 @@ class _Binder:
         wanted = (self._clause.wattr if self._clause else None) or stream.attribute
         if wanted is None:
             raise BindError(
-                f"stream '{stream.name}' has no window attribute", remedy="Declare it with TIMESTAMP BY column PUNCTUATE ORDERED."
+                f"stream '{stream.name}' has no window attribute",
+                remedy="Declare it with TIMESTAMP BY column PUNCTUATE ORDERED.",
             )
         name = self._names.get(wanted.lower())
         if name is None:
@@ -132,11 +154,19 @@ class _Binder:
 
     def _item(self, node: exp.Expr) -> tuple[str, exp.Expr]:
         if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
-            raise BindError("SELECT * has no meaning over an aggregate", place=self._place(node), remedy="List the columns.")
+            raise BindError(
+                "SELECT * has no meaning over an aggregate",
+                place=self._place(node),
+                remedy="List the columns.",
+            )
         tree = node.this if isinstance(node, exp.Alias) else node
         name = node.alias_or_name if isinstance(node, (exp.Alias, exp.Column)) else _default_name(tree)
         if name.lower() in RESERVED_OUTPUTS:
-            raise BindError(f"'{name}' is a column that every answer has", place=self._place(node), remedy="Choose another alias.")
+            raise BindError(
+                f"'{name}' is a column that every answer has",
+                place=self._place(node),
+                remedy="Choose another alias.",
+            )
         return name, tree
 
     def _predicate(self) -> str | None:
@@ -148,7 +178,9 @@ class _Binder:
         self._boolean(sql, where.this, "WHERE")
         return sql
 
-    def _boolean(self, sql: str, node: exp.Expr, clause: str, columns: Sequence[tuple[str, SqlType]] | None = None) -> None:
+    def _boolean(
+        self, sql: str, node: exp.Expr, clause: str, columns: Sequence[tuple[str, SqlType]] | None = None
+    ) -> None:
         kind = self._types_of(columns if columns is not None else self._stream.columns, [sql])[0]
         if kind.name not in ("BOOLEAN", "VOID"):
             raise BindError(f"{clause} needs a condition, and this is {kind}", place=self._place(node))
@@ -184,7 +216,9 @@ class _Binder:
 
     def _ordinal(self, node: exp.Literal, items: Sequence[tuple[str, exp.Expr]], clause: str) -> exp.Expr:
         if not node.this.isdigit() or not 1 <= int(node.this) <= len(items):
-            raise BindError(f"{clause} {node.this}: the select list has {len(items)} columns", place=self._place(node))
+            raise BindError(
+                f"{clause} {node.this}: the select list has {len(items)} columns", place=self._place(node)
+            )
         return items[int(node.this) - 1][1]
 
     def _resolve(self, tree: exp.Expr) -> exp.Expr:
@@ -207,7 +241,9 @@ class _Binder:
         hint = f"Did you mean '{self._names[near]}'? " if near else ""
         known = ", ".join(self._names.values())
         return BindError(
-            f"stream '{self._stream.name}' has no column '{name}'", place=place, remedy=f"{hint}Its columns: {known}."
+            f"stream '{self._stream.name}' has no column '{name}'",
+            place=place,
+            remedy=f"{hint}Its columns: {known}.",
         )
 
     def _final(self, tree: exp.Expr, keys: Sequence[str], where: str | None, clause: str) -> exp.Expr:
@@ -256,7 +292,9 @@ class _Binder:
         if condition is not None:
             filter_sql = _sql(self._resolve(condition))
             self._boolean(filter_sql, condition, "FILTER")
-        both = filter_sql if where is None else where if filter_sql is None else f"({where}) AND ({filter_sql})"
+        both = (
+            filter_sql if where is None else where if filter_sql is None else f"({where}) AND ({filter_sql})"
+        )
         key = f"{function}\x00{node_sql}\x00{both}"
         if key not in self._calls:
             try:
@@ -265,7 +303,9 @@ class _Binder:
                 raise BindError(error.message, place=self._place(arg), remedy=error.remedy) from None
         return f"a{list(self._calls).index(key)}"
 
-    def _having(self, aliases: dict[str, exp.Expr], keys: Sequence[str], where: str | None) -> exp.Expr | None:
+    def _having(
+        self, aliases: dict[str, exp.Expr], keys: Sequence[str], where: str | None
+    ) -> exp.Expr | None:
         having = self._select.args.get("having")
         if having is None:
             return None
@@ -276,13 +316,18 @@ class _Binder:
 
         def expand(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Column) and not node.table and node.name.lower() not in self._names:
-                return aliases.get(node.name.lower(), node).copy()
+                meant = aliases.get(node.name.lower())
+                return node if meant is None else exp.paren(meant.copy())
             return node
 
         return tree.copy().transform(expand)
 
     def _order(
-        self, items: Sequence[tuple[str, exp.Expr]], aliases: dict[str, exp.Expr], keys: Sequence[str], where: str | None
+        self,
+        items: Sequence[tuple[str, exp.Expr]],
+        aliases: dict[str, exp.Expr],
+        keys: Sequence[str],
+        where: str | None,
     ) -> tuple[Order, ...]:
         order = self._select.args.get("order")
         out = []
@@ -312,13 +357,18 @@ class _Binder:
             raise BindError("LIMIT takes a whole number", place=self._place(value))
         return int(value.this)
 
-    def _typed(self, aggregate: WindowAggregate, outputs: Sequence[tuple[str, exp.Expr]]) -> tuple[Output, ...]:
+    def _typed(
+        self, aggregate: WindowAggregate, outputs: Sequence[tuple[str, exp.Expr]]
+    ) -> tuple[Output, ...]:
         columns = internal_columns(aggregate)
         types = self._types_of(columns, [_sql(tree) for _, tree in outputs])
         seen: set[str] = set()
         for name, _ in outputs:
             if name.lower() in seen:
-                raise BindError(f"two columns of the answer are called '{name}'", remedy="Give one of them an alias with AS.")
+                raise BindError(
+                    f"two columns of the answer are called '{name}'",
+                    remedy="Give one of them an alias with AS.",
+                )
             seen.add(name.lower())
         return tuple(Output(name, tree, kind) for (name, tree), kind in zip(outputs, types, strict=True))
 

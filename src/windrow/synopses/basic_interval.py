@@ -19,7 +19,12 @@ from windrow.synopses.cells import fold_of
 from windrow.synopses.chunks import Cells, Chunk, States, build_chunks
 from windrow.synopses.folds import State
 from windrow.synopses.groups import Groups, Ids
+from windrow.synopses.merging import concatenate, fold_cells
 from windrow.windows import Points
+
+FEW_GROUPS = 1024
+"""Below this many groups nothing is gained by renumbering them."""
+
 
 @dataclass(frozen=True)
 class Lookup:
@@ -46,6 +51,10 @@ class Looked:
     window: Ids
     groups: Ids
     states: States
+
+
+MOST_PENDING = 16
+"""Deposits into open panes that are held apart before they are folded."""
 
 
 class BasicIntervalSynopsis:
@@ -75,6 +84,21 @@ class BasicIntervalSynopsis:
         """Take new cells of open panes."""
         if len(cells):
             self._pending.append(cells)
+            self._fold_pending()
+
+    def _fold_pending(self) -> None:
+        """Keep the parts few: a pane that stays open for a day must not grow with every micro-batch.
+
+        Only the newest parts are folded, back to the first that is larger than all after it: each cell is then
+        folded a logarithmic number of times.
+        """
+        if len(self._pending) <= MOST_PENDING:
+            return
+        first, size = len(self._pending) - 1, len(self._pending[-1])
+        while first > 0 and len(self._pending[first - 1]) <= size:
+            first -= 1
+            size += len(self._pending[first])
+        self._pending[first:] = [fold_cells(self._pending[first:], None)]
 
     def close(self, upto: int) -> Points:
         """Close the panes that start below `upto` (a cut); returns the starts of those that hold a tuple."""
@@ -131,7 +155,7 @@ class BasicIntervalSynopsis:
         self._compact_groups()
 
     def _compact_groups(self) -> None:
-        if self._ungrouped or self.groups.count < 1024:
+        if self._ungrouped or self.groups.count < FEW_GROUPS:
             return
         alive = np.zeros(self.groups.count, bool)
         alive[0] = True
@@ -175,14 +199,16 @@ class _Pass:
 
 
 class _Output:
-    """The answers of one lookup as they are taken: a row per window over all groups but nobody, then masked."""
+    """The answers of one lookup as they are taken: a row per window over all groups but nobody; then masked."""
 
     def __init__(self, lookup: Lookup, needed: Sequence[Accumulator], size: int):
         self._lookup = lookup
         self._columns = list(dict.fromkeys((lookup.presence, *lookup.reads)))
         self._at = [needed.index(a) for a in self._columns]
         shape = (lookup.ends.size, size - 1)
-        self._states: States = {a: tuple(np.empty(shape, d) for d in fold_of(a).dtypes) for a in self._columns}
+        self._states: States = {
+            a: tuple(np.empty(shape, d) for d in fold_of(a).dtypes) for a in self._columns
+        }
         self._rows = list(self._states.values())
 
     def take(self, window: int, state: Sequence[State]) -> None:
@@ -201,18 +227,3 @@ class _Output:
         window, group = np.divmod(at, groups)
         states = {a: tuple(c.reshape(-1)[at] for c in self._states[a]) for a in self._columns}
         return Looked(lookup.query, windows, window, group + 1, states)
-
-
-def concatenate(parts: Sequence[Cells]) -> Cells:
-    """Several deposits as one; an accumulator that a deposit did not know yet has its identity there."""
-    if len(parts) == 1:
-        return parts[0]
-    accumulators = dict.fromkeys(a for part in parts for a in part.states)
-    states: dict[Accumulator, State] = {}
-    for a in accumulators:
-        fold = fold_of(a)
-        columns = [part.states.get(a) or fold.identity(len(part)) for part in parts]
-        states[a] = tuple(np.concatenate(column) for column in zip(*columns, strict=True))
-    return Cells(
-        np.concatenate([part.panes for part in parts]), np.concatenate([part.groups for part in parts]), states
-    )

@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.basic_interval import concatenate
-from windrow.synopses.cells import fold_of, from_columns, to_columns
-from windrow.synopses.chunks import Cells, States
+from windrow.synopses.cells import from_columns, to_columns
+from windrow.synopses.chunks import Cells
 from windrow.synopses.groups import NOBODY, Groups
 
 
@@ -30,25 +29,11 @@ def from_block(table: pa.Table, accumulators: Sequence[Accumulator], groups: Gro
     """The cells of a block, with the accumulators that it knew."""
     panes = table.column("pane").combine_chunks().to_numpy()
     nobody = table.column("nobody").combine_chunks().to_numpy(zero_copy_only=False)
-    keys = [table.column(name).combine_chunks() for name in table.column_names if name[0] == "k" and name[1:].isdigit()]
+    keys = [
+        table.column(name).combine_chunks()
+        for name in table.column_names
+        if name[0] == "k" and name[1:].isdigit()
+    ]
     ids = groups.ids(keys, np.asarray(nobody, dtype=bool))
     found = {a: from_columns(a, table) for a in accumulators}
     return Cells(panes, ids, {a: state for a, state in found.items() if state is not None})
-
-
-def fold_cells(parts: Sequence[Cells], kept_from: int | None) -> Cells:
-    """Several deposits as one, a cell once; those below `kept_from` dropped."""
-    cells = concatenate(parts)
-    if kept_from is not None:
-        cells = cells.where(cells.panes >= kept_from)
-    if not len(cells):
-        return cells
-    panes, pane_of = np.unique(cells.panes, return_inverse=True)
-    width = int(cells.groups.max()) + 1
-    slots, cell_of = np.unique(pane_of * width + cells.groups, return_inverse=True)
-    states: States = {}
-    for accumulator, state in cells.states.items():
-        fold = fold_of(accumulator)
-        states[accumulator] = fold.identity(slots.size)
-        fold.scatter_into(states[accumulator], cell_of, state)
-    return Cells(panes[slots // width], slots % width, states)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -111,7 +112,7 @@ def state_of_rows(accumulator: Accumulator, values: pa.Array | None, count: int)
 
 def to_columns(accumulator: Accumulator, state: State) -> dict[str, pa.Array]:
     """The state as columns of a block, under the accumulator's stable name."""
-    if state[0].dtype == object:
+    if state[0].dtype.hasobject:
         absent = np.fromiter((v is TOP or v is BOTTOM for v in state[0]), bool, len(state[0]))
         arrow = _object_type(accumulator)
         return {f"{accumulator.id}_0": pa.array(state[0], arrow, mask=absent)}
@@ -125,7 +126,7 @@ def from_columns(accumulator: Accumulator, table: pa.Table) -> State | None:
     if names[0] not in table.column_names:
         return None
     columns = [table.column(name).combine_chunks() for name in names]
-    if fold.dtypes[0] == object:
+    if fold.dtypes[0].hasobject:
         return (_objects(accumulator, columns[0]),)
     return tuple(column.to_numpy(zero_copy_only=False) for column in columns)
 
@@ -149,8 +150,7 @@ def _limbs(column: pa.Array) -> State:
 
 def _words(column: pa.Array) -> Array:
     """The two 64-bit words of each decimal128, zero for nulls."""
-    zero = pa.scalar(0).cast(column.type)
-    filled = pc.fill_null(column, zero)
+    filled = pc.fill_null(column, pa.scalar(Decimal(0), column.type))
     raw = np.frombuffer(filled.buffers()[1], np.int64)
     start = 2 * filled.offset
     return raw[start : start + 2 * len(filled)].reshape(-1, 2)
@@ -159,7 +159,7 @@ def _words(column: pa.Array) -> Array:
 def _codes(accumulator: Accumulator, column: pa.Array) -> Array:
     """Order-preserving codes or objects of MIN/MAX values, the fold's identity for nulls."""
     fold = fold_of(accumulator)
-    if fold.dtypes[0] == object:
+    if fold.dtypes[0].hasobject:
         return _objects(accumulator, column)
     assert accumulator.type is not None
     kind = accumulator.type

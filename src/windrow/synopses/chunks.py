@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.cells import fold_of
@@ -32,7 +33,8 @@ class Cells:
     groups: Ids
     states: Mapping[Accumulator, State]
 
-    def where(self, mask: np.ndarray) -> Cells:  # type: ignore[type-arg]
+    def where(self, mask: npt.NDArray[np.bool_] | Ids) -> Cells:
+        """The cells that a mask marks, or that stand at these indices."""
         states = {a: tuple(column[mask] for column in state) for a, state in self.states.items()}
         return Cells(self.panes[mask], self.groups[mask], states)
 

@@ -54,7 +54,7 @@ class UfuncFold:
     dtypes: tuple[np.dtype[Any], ...]
 
     def identity(self, shape: int | tuple[int, ...]) -> State:
-        return tuple(np.full(shape, self.neutral, dtype) for dtype in self.dtypes)  # type: ignore[call-overload]
+        return tuple(np.full(shape, self.neutral, dtype) for dtype in self.dtypes)
 
     def reduce(self, state: Sequence[Array]) -> State:
         return tuple(self.ufunc.reduce(column, axis=0) for column in state)

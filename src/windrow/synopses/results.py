@@ -1,4 +1,4 @@
-"""From merged states to values: the last step of an aggregate, vectorised over answer rows (DESIGN 5, Values)."""
+"""From merged states to values: an aggregate's last step, vectorised over answer rows (DESIGN 5, Values)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def overflows(call: AggregateCall, states: States) -> int:
     """How many rows are null because the exact sum does not fit (counted, never wrapped)."""
     if call.function != "SUM" or call.part("s").kind not in (Kind.SUM_LONG, Kind.SUM_DECIMAL):
         return 0
-    return int((result_of(call, states).is_null().to_numpy(zero_copy_only=False) & (_n(call, states) > 0)).sum())
+    return int(
+        (result_of(call, states).is_null().to_numpy(zero_copy_only=False) & (_n(call, states) > 0)).sum()
+    )
 
 
 def _n(call: AggregateCall, states: States) -> Array:
@@ -52,10 +54,15 @@ def _sum(call: AggregateCall, states: States) -> pa.Array:
         return _decimals(_unscaled(state), (n > 0) & (state[4] == 0), call.result)
     if part.kind is Kind.SUM_INT:
         return _array(state[0], n > 0, call.result)
+    high, low = _carried(state)
+    fits = (high >= -(1 << 31)) & (high < (1 << 31))
+    return _array((high << 32) | low, (n > 0) & fits, call.result)
+
+
+def _carried(state: State) -> State:
+    """A sum of 64-bit integers as high·2³² + low, 0 ≤ low < 2³²: the two no longer cancel."""
     high, low = state
-    carried = high + (low >> 32)
-    fits = (carried >= -(1 << 31)) & (carried < (1 << 31))
-    return _array((carried << 32) | (low & _LIMB), (n > 0) & fits, call.result)
+    return high + (low >> 32), low & _LIMB
 
 
 def _average(call: AggregateCall, states: States) -> pa.Array:
@@ -71,7 +78,8 @@ def _average(call: AggregateCall, states: States) -> pa.Array:
     elif part.kind is Kind.SUM_INT:
         total = state[0].astype(np.float64)
     else:
-        total = state[0].astype(np.float64) * 4294967296.0 + state[1]
+        high, low = _carried(state)
+        total = high.astype(np.float64) * 4294967296.0 + low
     return _array(np.divide(total, n, out=np.zeros(n.size), where=n > 0), n > 0, call.result)
 
 
@@ -113,7 +121,7 @@ def _extreme(call: AggregateCall, states: States) -> pa.Array:
     values, type_ = states[part][0], call.result
     present = n > 0
     if not is_coded(type_):
-        plain = pa.array(np.where(present, values, None), type_.arrow if type_.is_decimal else pa.binary())
+        plain = pa.array(values, type_.arrow if type_.is_decimal else pa.binary(), mask=~present)
         return plain.cast(type_.arrow)
     codes = values if present.all() else np.where(present, values, 0)
     if type_.is_float:

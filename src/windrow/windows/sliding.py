@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 Points = npt.NDArray[np.int64]
+Wids = range
+"""Consecutive window ids."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,11 @@ class SlidingWindow:
         end = self.origin + (w + 1) * self.slide
         return end - self.range, end
 
-    def wids(self, t: int) -> range:
+    def wids(self, t: int) -> Wids:
         """The ids of the windows that hold point t: (t−o)/s − 1 < w ≤ (t+r−o)/s − 1."""
         return range(self.first_wid(t), self.last_wid(t) + 1)
 
-    def windows(self, first: int, last: int) -> range:
+    def windows(self, first: int, last: int) -> Wids:
         """The ids of the windows that may hold a point of [first, last]."""
         return range(self.first_wid(first), self.last_wid(last) + 1)
 

@@ -6,7 +6,7 @@ CREATE TABLE streams (
   id INTEGER NOT NULL UNIQUE,
   statement TEXT NOT NULL,
   last_batch INTEGER NOT NULL DEFAULT -1,
-  least_pane INTEGER,
+  least INTEGER,
   greatest INTEGER,
   promised INTEGER,
   ticked INTEGER,

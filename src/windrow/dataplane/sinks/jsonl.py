@@ -33,6 +33,7 @@ class JsonLinesSink:
                 out.writelines(line + "\n" for line in json_lines(batch))
                 out.flush()
                 os.fsync(out.fileno())
+            sync(self._path.parent)
         return json.dumps({"seq": seq, "start": start})
 
     def publish(self, entry: str) -> None:

@@ -27,6 +27,7 @@ class ParquetSink:
             self._directory.mkdir(parents=True, exist_ok=True)
             pq.write_table(plain(batch.table), staged)
             sync(staged)
+            sync(self._directory)
         return name
 
     def publish(self, entry: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 
 from windrow.cql.statements import Sink as SinkClause
@@ -13,6 +14,20 @@ from windrow.dataplane.sinks.parquet import ParquetSink
 from windrow.errors import BindError
 
 KINDS = ("console", "jsonl", "parquet")
+
+
+def target_of(query: str, clause: SinkClause) -> tuple[str, ...] | None:
+    """What no two queries may have in common: the files that are written; None where there are none."""
+    path = dict(clause.options).get("path")
+    if path is None:
+        return None
+    place = os.path.realpath(path)
+    return (place,) if clause.kind.lower() == "jsonl" else (place, file_name(query))
+
+
+def file_name(query: str) -> str:
+    """The query's name as a part of file names."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", query)
 
 
 def open_sink(query: str, clause: SinkClause) -> Sink | StagingSink:
@@ -30,5 +45,5 @@ def open_sink(query: str, clause: SinkClause) -> Sink | StagingSink:
         return ConsoleSink()
     if not options.get("path"):
         raise BindError(f"the sink {kind} needs a path", remedy=f"INTO {kind} OPTIONS (path '…').")
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", query)
+    name = file_name(query)
     return (ParquetSink if kind == "parquet" else JsonLinesSink)(query, name, options["path"])

@@ -10,6 +10,8 @@ import datetime as dt
 import json
 import os
 import re
+import threading
+import uuid
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -26,7 +28,7 @@ from windrow.errors import FeedError, SourceError, StateError
 from windrow.settings import Settings
 from windrow.types import SqlType, point_of
 
-_NAME = re.compile(r"feed-(\d{15})\.parquet")
+_NAME = re.compile(r"feed-(\d{15})-[0-9a-f]{8}\.parquet")
 
 
 def check(stream: StreamDef) -> None:
@@ -48,6 +50,7 @@ class Spool:
     def __init__(self, stream: StreamDef, directory: Path):
         self._stream = stream
         self._directory = directory
+        self._lock = threading.Lock()
         directory.mkdir(parents=True, exist_ok=True)
         for leftover in directory.glob(".feed-*.tmp"):
             leftover.unlink()
@@ -58,10 +61,16 @@ class Spool:
         table = to_table(self._stream, rows)
         if table.num_rows == 0:
             return 0
-        # Spark takes files by modification time, and knows those it has read by name: both must move on.
+        with self._lock:
+            self._write(table, now_ms)
+        return int(table.num_rows)
+
+    def _write(self, table: pa.Table, now_ms: int) -> None:
+        # Spark takes files by modification time, which must move on while any waits, and knows those it has
+        # read by name, for ever: a name must be new even where the clock was put back.
         self._last_ms = moment = max(now_ms, self._last_ms + 1)
-        final = self._directory / f"feed-{moment:015d}.parquet"
-        staged = self._directory / f".feed-{moment:015d}.tmp"
+        name = f"feed-{moment:015d}-{uuid.uuid4().hex[:8]}"
+        final, staged = self._directory / f"{name}.parquet", self._directory / f".{name}.tmp"
         try:
             pq.write_table(table, staged)
             os.utime(staged, ns=(moment * 1_000_000, moment * 1_000_000))
@@ -74,7 +83,6 @@ class Spool:
                 f"the fed rows could not be spooled: {error.strerror}",
                 remedy="Free space under the state directory; nothing was taken.",
             ) from error
-        return int(table.num_rows)
 
 
 def _sync(path: Path) -> None:

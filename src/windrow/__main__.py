@@ -1,0 +1,5 @@
+"""`python -m windrow`."""
+
+from windrow.cli import main
+
+main()

@@ -1,0 +1,256 @@
+"""The command line: `windrow run | sql | explain | demo | bench`. What it shows and does is in `console/`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+import windrow
+from windrow.console.benchmarks import about, benchmarks, chosen, run_benchmark
+from windrow.console.demo import run_demo
+from windrow.console.interrupts import EXIT_CODE, Interrupted, Interrupts
+from windrow.console.live import Progress
+from windrow.console.prompt import history, prompt
+from windrow.console.running import (
+    Target,
+    execute_all,
+    opened,
+    run_until_available,
+    run_until_stopped,
+    to_print,
+)
+from windrow.console.scripts import explanations, explanations_on, read_script, to_script
+from windrow.console.tables import messages, output, print_error, say
+from windrow.errors import SettingError, StateError, WindrowError
+from windrow.settings import parse_value
+
+app = typer.Typer(
+    name="windrow",
+    help="Standing SQL over sliding windows of streams, on Apache Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ScriptFile = Annotated[
+    Path, typer.Argument(metavar="APP.CQL", exists=True, dir_okay=False, help="A script of statements.")
+]
+State = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="DIR",
+        file_okay=False,
+        help="The state directory; it is created if absent. Without it: a temporary one, gone at the end.",
+    ),
+]
+Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark's master. [default: local\\[*]]")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting for this run; repeatable."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"windrow {windrow.__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    script: ScriptFile,
+    until_available: Annotated[
+        bool,
+        typer.Option(
+            "--until-available",
+            help="Process everything that is there, end the input, so that all windows close, and exit.",
+        ),
+    ] = False,
+    state: State = None,
+    master: Master = None,
+    set_: Set = None,
+) -> None:
+    """Execute a script, then run its streams until Ctrl-C.
+
+    Answers of queries without INTO are printed.
+    The same script may be run again on the same state: streams and queries
+    that exist with the same text are kept, and the run goes on from there.
+    """
+    with _commanding(str(script)) as interrupts:
+        statements = read_script(script)
+        with opened(Target(state, master, _settings(set_)), interrupts) as wr:
+            execute_all(wr, statements, interrupts, "creating streams and queries…")
+            if not wr.queries:
+                say(messages(), "there is nothing to run: the script creates no query")
+                return
+            printed = to_print(wr, statements)
+            if not until_available:
+                run_until_stopped(wr, printed, interrupts)
+            elif suspended := run_until_available(wr, printed, interrupts):
+                say(messages(), f"suspended by an error of its own: {', '.join(suspended)}", "bold red")
+                raise typer.Exit(1)
+
+
+@app.command()
+def sql(
+    statements: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="STATEMENT", show_default=False, help="Statements to execute."),
+    ] = None,
+    state: State = None,
+    master: Master = None,
+    set_: Set = None,
+) -> None:
+    """Execute statements: those given, else from standard input, else at a prompt.
+
+    At the prompt a statement ends with `;` and may take several lines; \\q leaves.
+    """
+    with _commanding() as interrupts:
+        is_interactive = not statements and sys.stdin.isatty()
+        texts = [] if is_interactive else statements or [sys.stdin.read()]
+        scripts = [to_script(text) for text in texts]
+        with opened(Target(state, master, _settings(set_)), interrupts) as wr:
+            for script in scripts:
+                execute_all(wr, script, interrupts)
+            if is_interactive:
+                kept = "" if state else " The state is temporary: --state DIR keeps it."
+                say(messages(), f"windrow {windrow.__version__}: end statements with ;  leave with \\q.{kept}")
+                with history():
+                    prompt(lambda text: execute_all(wr, to_script(text), interrupts), print_error)
+
+
+@app.command()
+def explain(
+    query: Annotated[str, typer.Argument(metavar="APP.CQL|QUERY", help="A script, or the text of a query.")],
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="Explain against the streams of this state, which stays as it is.",
+        ),
+    ] = None,
+    master: Master = None,
+) -> None:
+    """Show the plans of the queries of a script, or of one query, without running anything."""
+    is_file = Path(query).is_file()
+    with _commanding(query if is_file else None) as interrupts:
+        if state is not None and not (state / "catalog.sqlite").exists():
+            raise StateError(f"{state} is not a state directory", remedy="Name one that `windrow run` made.")
+        script = read_script(Path(query)) if is_file else to_script(query)
+        with opened(Target(state, master, {}), interrupts) as wr:
+            with Progress("planning…"):
+                texts = interrupts.background(
+                    lambda: (
+                        explanations(wr, script)
+                        if state is None
+                        else explanations_on(wr, script.statements, script.text)
+                    )
+                )
+            say(output(), "\n\n".join(texts) if texts else "there is no query to explain")
+
+
+@app.command()
+def demo(
+    seconds: Annotated[float, typer.Option(min=1, help="How long to run.")] = 60,
+    rate: Annotated[int, typer.Option(min=1, max=10_000_000, help="Packets per second.")] = 20_000,
+) -> None:
+    """Simulated network traffic, six standing queries, and their answers live."""
+    with _commanding() as interrupts, opened(Target(None, None, {}), interrupts) as wr:
+        run_demo(wr, seconds, rate, interrupts)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def bench(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which one to run, or `all`.")] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", show_default=False, help="What to pass on to it.")
+    ] = None,
+) -> None:
+    """List the benchmarks of the source checkout, or run one, or all.
+
+    `windrow bench NAME -- --help` shows what a benchmark takes.
+    """
+    with _commanding() as interrupts:
+        known = benchmarks()
+        if name is None:
+            width = max(map(len, known))
+            say(output(), "\n".join(f"{n.ljust(width)}  {about(path)}" for n, path in known.items()))
+            return
+        for path in chosen(name, known):
+            say(messages(), f"benchmark {path.stem}", "bold")
+            code = run_benchmark(path, arguments or [])
+            if code or interrupts.requested:
+                raise typer.Exit(EXIT_CODE if interrupts.requested else code)
+
+
+@contextmanager
+def _commanding(where: str | None = None) -> Iterator[Interrupts]:
+    """A command: Ctrl-C is a request, an error of ours is shown without a traceback and exits with 1."""
+    try:
+        with Interrupts() as interrupts:
+            yield interrupts
+    except Interrupted:
+        say(messages(), "stopped")
+        raise typer.Exit(EXIT_CODE) from None
+    except WindrowError as error:
+        print_error(error, where)
+        raise typer.Exit(1) from None
+
+
+def _settings(given: Sequence[str] | None) -> dict[str, str]:
+    """`--set name=value`, checked before Spark starts."""
+    found = {}
+    for item in given or ():
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise SettingError(f"'{item}' is not a setting", remedy="Write --set name=value.")
+        parse_value(name.strip(), value.strip())
+        found[name.strip()] = value.strip()
+    return found
+
+
+class _ToStderr(logging.Handler):
+    """Log lines to what standard error is at the time: a live table puts them above itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(f"{record.levelname.lower()}: {self.format(record)}\n")
+
+
+def _quieten() -> None:
+    """Our own warnings are shown; what libraries say to their developers is not."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+    ours = logging.getLogger("windrow")
+    ours.addHandler(_ToStderr())
+    ours.propagate = False
+    for name in ("py4j", "pyspark", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def main() -> NoReturn:
+    """The program. It leaves without winding the interpreter down: all is closed by then, and threads of a
+    start that was abandoned, or of Spark's callbacks, must not hold it up or complain."""
+    _quieten()
+    code = 0
+    try:
+        app(prog_name="windrow")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError, ValueError):
+            stream.flush()
+    os._exit(code)

@@ -1,0 +1,146 @@
+"""What must not grow: answers, blocks, groups, panes, and the cost of a stream that runs for a week."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from engine.conftest import STREAM
+from engine.helpers import answers, blocks_of, put, state_of
+from windrow.synopses.basic_interval import MOST_PENDING
+
+pytestmark = pytest.mark.slow
+
+
+def files(wr: Any) -> int:
+    return len(list(wr.state_dir.rglob("blk-*")))
+
+
+def test_retained_answers_are_bounded(open_state: Any) -> None:
+    wr = open_state(retained_answers=10)
+    wr.sql(STREAM)
+    wr.sql("CREATE QUERY q AS SELECT k, SUM(x) AS total FROM s [RANGE 10 SLIDE 10] GROUP BY k")
+    wr.sql("CREATE QUERY one AS SELECT SUM(x) AS total FROM s [RANGE 10 SLIDE 10]")
+    for i in range(24):
+        put(wr, *[(10 * i, k, i) for k in "abc"])
+    for query, per_window, most in (("q", 3, 15), ("one", 1, 20)):
+        kept = answers(wr, query)
+        assert 10 <= len(kept) <= most
+        assert len(kept) % per_window == 0
+        assert kept[-1][1] == 230
+        assert wr.queries[query].metrics()["windows_answered"] == 23
+    assert blocks_of(wr, "answers") <= 11
+    put(wr, *[(t, "a", t) for t in range(240, 2000, 10)])
+    assert 10 <= len(answers(wr, "one")) <= 20
+    assert blocks_of(wr, "answers") <= 2
+    assert wr.queries["one"].answer().rows()[0]["window_end"] == 1990
+    wr.sql("SET retained_answers = 0")
+    put(wr, (2000, "a", 1), (2010, "b", 2))
+    assert [row[1] for row in answers(wr, "one")] == [2010]
+    assert files(wr) == wr._engine.catalog.value("SELECT count(*) FROM blocks")
+
+
+def test_the_bound_on_answers_is_known_after_a_restart(open_state: Any) -> None:
+    for i in range(3):
+        wr = open_state(retained_answers=5)
+        if i == 0:
+            wr.sql(STREAM)
+            wr.sql("CREATE QUERY q AS SELECT SUM(x) AS total FROM s [RANGE 10 SLIDE 10]")
+        for j in range(6):
+            put(wr, (10 * (6 * i + j), "a", 1))
+        wr.close()
+    wr = open_state(retained_answers=5)
+    assert [row[1] for row in answers(wr, "q")] == list(range(130, 180, 10))
+
+
+def test_compaction_bounds_the_blocks_and_changes_no_answer(open_state: Any) -> None:
+    rng = random.Random(5)
+    batches = [
+        [(20 * i + rng.randrange(20), rng.choice("abcd"), rng.randrange(9)) for _ in range(6)] for i in range(40)
+    ]
+    select = "SELECT k, SUM(x) AS total, MIN(k) AS least, VARIANCE(x) AS v FROM s [RANGE 300 SLIDE 50] GROUP BY k"
+    found = {}
+    for name, limit in (("many", 1000), ("few", 4)):
+        wr = open_state(name, synopsis_blocks=limit)
+        wr.sql(STREAM.replace("ORDERED", "WITH SLACK 20"))
+        wr.sql(f"CREATE QUERY q AS {select}")
+        for i, rows in enumerate(batches):
+            put(wr, *rows)
+            if name == "few":
+                assert blocks_of(wr, "synopses") <= 4
+                if i % 15 == 14:
+                    wr.close()
+                    wr = open_state(name, synopsis_blocks=limit)
+        wr.end_input("s")
+        assert (wr.metrics()["s"]["compactions"] > 5) == (name == "few")
+        found[name] = answers(wr, "q")
+        assert files(wr) == wr._engine.catalog.value("SELECT count(*) FROM blocks")
+    few = [(*row[:-1], None if row[-1] is None else pytest.approx(row[-1], rel=1e-9)) for row in found["few"]]
+    assert found["many"] == few
+
+
+def test_memory_follows_the_groups_alive(wr: Any) -> None:
+    wr.sql("CREATE QUERY q AS SELECT k, x, COUNT(*) AS n FROM s [RANGE 20 SLIDE 10] GROUP BY k, x")
+    most = 0
+    for i in range(15):
+        rows = pa.table(
+            {
+                "t": np.full(800, 10 * i),
+                "k": [f"group {i}-{j}" for j in range(800)],
+                "x": pa.array(np.arange(800), pa.int32()),
+            }
+        )
+        wr.deposit("s", rows)
+        (state,) = state_of(wr).synopses.values()
+        most = max(most, state.synopsis.groups.count)
+    assert most < 6 * 800
+    assert wr.metrics()["s"]["groups"] < 6 * 800
+    assert state.synopsis.nbytes < 10 * 800 * 8 * 4
+    wr.end_input("s")
+    assert wr.queries["q"].metrics()["answer_rows"] == 15 * 800 * 2
+
+
+def test_a_pane_that_stays_open_does_not_grow_with_every_micro_batch(wr: Any) -> None:
+    wr.sql("CREATE QUERY q AS SELECT k, SUM(x) AS total FROM s [RANGE 1000 SLIDE 1000] GROUP BY k")
+    for i in range(3 * MOST_PENDING):
+        put(wr, *[(i, k, 1) for k in "abcde"])
+        (state,) = state_of(wr).synopses.values()
+        assert sum(len(cells) for cells in state.synopsis._pending) <= 5 * (MOST_PENDING + 8)
+    wr.end_input("s")
+    assert answers(wr, "q") == [(0, 1000, k, 3 * MOST_PENDING) for k in "abcde"]
+
+
+PANE_US = 60_000
+
+
+def test_a_week_of_sparse_data_neither_slows_down_nor_grows(open_state: Any) -> None:
+    """10 million panes' worth of event time: what is kept follows the tuples in the windows, not the time."""
+    rng = np.random.default_rng(7)
+    wr = open_state(retained_answers=1000)
+    wr.sql("CREATE STREAM s (ts TIMESTAMP, k STRING, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED")
+    wr.sql("CREATE QUERY fine AS SELECT COUNT(*) AS n FROM s [RANGE 60 MILLISECONDS SLIDE 60 MILLISECONDS]")
+    wr.sql("CREATE QUERY q AS SELECT k, SUM(x) AS s FROM s [RANGE 1 MINUTE SLIDE 60 MILLISECONDS] GROUP BY k")
+    week_us, batches = 10_000_000 * PANE_US, 30
+    sizes = []
+    for i in range(batches):
+        lo, hi = i * week_us // batches, (i + 1) * week_us // batches
+        points = np.sort(rng.integers(lo, hi, 100))
+        keys = [f"key {n}" for n in rng.integers(0, 10_000, 100)]
+        wr.deposit("s", pa.table({"ts": pa.array(points).view(pa.timestamp("us", "UTC")), "k": keys, "x": points % 7}))
+        metrics = wr.metrics()["s"]
+        blocks = wr._engine.catalog.value("SELECT count(*) FROM blocks")
+        on_disk = sum(p.stat().st_size for p in wr.state_dir.rglob("blk-*"))
+        catalog = (wr.state_dir / "catalog.sqlite").stat().st_size
+        sizes.append((metrics["closed_panes"], metrics["synopsis_bytes"], metrics["groups"], blocks, on_disk, catalog))
+    assert (
+        wr.queries["fine"].metrics()["windows_answered"]
+        == len(set(np.concatenate([[row[0].timestamp()] for row in answers(wr, "fine")]).tolist()))
+        or wr.queries["fine"].metrics()["windows_answered"] <= 100 * batches
+    )
+    early, late = np.array(sizes[3:10]).max(axis=0), np.array(sizes[-7:]).max(axis=0)
+    assert (late <= 2 * early + 64).all(), f"grew from {early.tolist()} to {late.tolist()}"
+    assert sizes[-1][0] <= 2 * 128 and sizes[-1][3] <= 60

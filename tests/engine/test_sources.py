@@ -1,0 +1,145 @@
+"""Rows in: `feed`, files, and any streaming DataFrame, through Structured Streaming."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from engine.conftest import STREAM
+from engine.helpers import answers, put
+from windrow.dataplane.sources.spool import Spool
+from windrow.errors import CatalogError, SourceError, StateError
+
+pytestmark = pytest.mark.slow
+
+QUERY = "CREATE QUERY q AS SELECT COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 10 SLIDE 10]"
+
+
+def test_fed_rows_survive_a_restart_before_they_are_read(wr: Any, open_state: Any) -> None:
+    wr.sql(QUERY)
+    assert wr.feed("s", [(1, "a", 1), (2, "a", 2)]) == 2
+    wr.close()
+    again = open_state()
+    again.feed("s", [(11, "a", 4)])
+    again.run_available()
+    assert answers(again, "q") == [(0, 10, 2, 3)]
+
+
+def test_rows_fed_after_a_restart_are_read_though_the_clock_stands_still(wr: Any, open_state: Any) -> None:
+    """Spark knows a file it has read by its name for ever, and read files are deleted: a name must not return."""
+    wr.sql(QUERY)
+    wr.feed("s", [(1, "a", 1)])
+    wr.run_available()
+    wr.feed("s", [(2, "a", 2)])
+    wr.run_available()
+    wr.close()
+    spooled = wr.state_dir / "streams" / "1" / "spool"
+    for file in spooled.glob("feed-*.parquet"):
+        file.unlink()  # as Spark's own clean-up does, a micro-batch later
+    again = open_state()
+    again.feed("s", [(3, "a", 4), (11, "a", 8)])
+    again.run_available()
+    assert answers(again, "q") == [(0, 10, 3, 7)]
+
+
+def test_feeding_from_many_threads_loses_nothing(wr: Any) -> None:
+    wr.sql(QUERY)
+    errors: list[BaseException] = []
+
+    def feed(worker: int) -> None:
+        try:
+            for i in range(15):
+                wr.feed("s", [(1, "a", 1)])
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=feed, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    wr.run_available(close=True)
+    assert answers(wr, "q") == [(0, 10, 120, 120)]
+
+
+def test_a_feed_that_fails_has_taken_nothing(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    wr.sql(QUERY)
+    wr.feed("s", [(1, "a", 1)])
+    with monkeypatch.context() as full:
+        full.setattr(pq, "write_table", lambda *a, **k: (_ for _ in ()).throw(OSError(28, "No space left")))
+        with pytest.raises(StateError, match="nothing was taken"):
+            wr.feed("s", [(2, "a", 1)])
+    wr.feed("s", [(11, "a", 1)])
+    wr.run_available()
+    assert answers(wr, "q") == [(0, 10, 1, 1)]
+
+
+def test_leftovers_of_a_killed_feed_are_removed(wr: Any) -> None:
+    wr.sql(QUERY)
+    spool = wr.state_dir / "streams" / "1" / "spool"
+    spool.mkdir(parents=True)
+    (spool / ".feed-000000000000001-00000000.tmp").write_bytes(b"half a file")
+    wr.feed("s", [(1, "a", 1)])
+    assert [p.name for p in spool.iterdir() if p.name.startswith(".")] == []
+
+
+def test_the_order_of_feed_is_the_order_of_files(tmp_path: Path, wr: Any) -> None:
+    definition = wr._engine.manager.stream("s").definition
+    spool = Spool(definition, tmp_path / "spool")
+    for i in range(5):
+        spool.write([(i, "a", 1)], now_ms=1000)
+    files = sorted((tmp_path / "spool").iterdir(), key=lambda p: p.stat().st_mtime_ns)
+    assert [pq.read_table(p).column("t").to_pylist() for p in files] == [[i] for i in range(5)]
+    assert len({p.stat().st_mtime_ns // 1_000_000 for p in files}) == 5
+
+
+def test_micro_batches_given_directly_and_streaming_do_not_mix(wr: Any) -> None:
+    """Spark counts its own micro-batches from 0: those up to the last one taken would be passed over."""
+    wr.sql(QUERY)
+    put(wr, (1, "a", 1))
+    wr.feed("s", [(2, "a", 1)])
+    with pytest.raises(StateError, match="checkpoint"):
+        wr.run_available()
+    wr.sql(STREAM.replace("STREAM s", "STREAM r"))
+    wr.sql(QUERY.replace("QUERY q", "QUERY r").replace("FROM s", "FROM r"))
+    wr.sql("DROP QUERY q")
+    wr.feed("r", [(1, "a", 1)])
+    wr.run_available()
+    with pytest.raises(StateError, match="Structured Streaming"):
+        put(wr, (2, "a", 1), stream="r")
+
+
+def test_a_streaming_data_frame_is_a_stream(open_state: Any, spark: Any, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    columns = {"ts": pa.array([0, 4_000_000, 7_000_000], pa.timestamp("us", "UTC")), "x": [1.5, 2.5, 4.0]}
+    pq.write_table(pa.table(columns), source / "1.parquet")
+    frame = spark.readStream.schema("ts TIMESTAMP, x DOUBLE").parquet(str(source))
+    wr = open_state()
+    wr.stream("clicks", frame.where("x > 2"), timestamp="ts", slack="2 seconds")
+    q = wr.query("q", "SELECT SUM(x) AS total FROM clicks [RANGE 5 SECONDS SLIDE 5 SECONDS]")
+    wr.run_available()
+    assert q.answers().arrow().column("total").to_pylist() == [2.5]
+    wr.close()
+    again = open_state()
+    shown = again.sql("SHOW STREAMS").rows()[0]
+    assert shown["state"].startswith("detached")
+    again.run_available()
+    with pytest.raises(CatalogError, match="other columns or clauses"):
+        again.stream("clicks", frame, timestamp="ts", slack="3 seconds")
+    again.stream("clicks", frame.where("x > 2"), timestamp="ts", slack="2 seconds")
+    columns = {"ts": pa.array([8_000_000, 14_000_000], pa.timestamp("us", "UTC")), "x": [8.0, 9.0]}
+    pq.write_table(pa.table(columns), source / "2.parquet")
+    again.run_available()
+    assert again.queries["q"].answers().arrow().column("total").to_pylist() == [2.5, 12.0]
+
+
+def test_a_data_frame_that_is_no_stream_is_refused(wr: Any, spark: Any) -> None:
+    with pytest.raises(SourceError, match="streaming DataFrame"):
+        wr.stream("batch", spark.range(3), timestamp="id")

@@ -1,0 +1,311 @@
+"""The basic interval synopsis equals brute force at every step, whatever is deposited, closed, answered and expired."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.brute_force import (
+    MOMENTS,
+    PASSES,
+    TYPES,
+    Row,
+    calls_of,
+    cells_of,
+    expected,
+    functions_of,
+    roles_of,
+    same,
+    values_of,
+)
+
+from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
+from windrow.plan.aggregates import decompose
+from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, basic_interval, chunks
+from windrow.synopses.results import result_of
+from windrow.types import SqlType
+
+WIDTH = 10
+INT, DOUBLE = SqlType("INT"), SqlType("DOUBLE")
+KEYS = (pa.string(), pa.float64())
+KEY_VALUES = [("a", 0.0), ("a", -0.0), ("b", math.nan), (None, 0.0), ("b", None), ("c", 1.5)]
+
+
+def canonical(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple("NaN" if isinstance(v, float) and math.isnan(v) else v + 0.0 if isinstance(v, float) else v for v in key)
+
+
+@dataclass
+class Query:
+    """A query of the synopsis: its aggregates, and the condition all of them carry."""
+
+    name: str
+    condition: str | None
+    calls: list[AggregateCall]
+    since: int | None = None
+
+    @property
+    def presence(self) -> Accumulator:
+        return Accumulator(Kind.COUNT, None, None, self.condition)
+
+
+@dataclass
+class Pair:
+    """A synopsis beside the tuples it was given; queries may join later, and see only what comes then."""
+
+    type: SqlType
+    key_types: tuple[pa.DataType, ...]
+    queries: list[Query]
+    synopsis: BasicIntervalSynopsis = field(init=False)
+    rows: list[Row] = field(default_factory=list)
+    closed: int = 0
+    kept: int = 0
+
+    def __post_init__(self) -> None:
+        self.synopsis = BasicIntervalSynopsis(list(self.key_types))
+
+    def deposit(self, rows: Sequence[Row]) -> None:
+        roles = roles_of(call for query in self.queries for call in query.calls)
+        roles |= {query.presence: ("n", query.condition) for query in self.queries}
+        conditional = all(query.condition is not None for query in self.queries)
+        nobody = [conditional and not row.passes for row in rows]
+        groups = self.synopsis.groups
+        self.synopsis.deposit(cells_of(rows, roles, self.type, groups, self.key_types, nobody))
+        self.rows += rows
+
+    def close(self, upto: int) -> None:
+        self.closed = max(self.closed, upto)
+        closing = self.synopsis.close(self.closed)
+        assert closing.tolist() == sorted(closing.tolist())
+        occupied = sorted({row.pane for row in self.rows if row.pane < self.closed})
+        assert [p for p in self.synopsis.closed_panes.tolist() if p >= self.kept] == [p for p in occupied if p >= self.kept]
+
+    def expire(self, below: int) -> None:
+        self.kept = max(self.kept, min(below, self.closed))
+        self.synopsis.expire(self.kept)
+
+    def lookup(self, query: Query, windows: Sequence[tuple[int, int]]) -> Lookup:
+        starts = [start if query.since is None else max(start, query.since) for start, _ in windows]
+        ends = [end for _, end in windows]
+        reads = tuple(dict.fromkeys(part for call in query.calls for _, part in call.parts))
+        array = (np.array(starts, np.int64), np.array(ends, np.int64))
+        return Lookup(query.name, *array, query.presence, reads, not self.key_types)
+
+    def check(self, asked: Sequence[tuple[Query, Sequence[tuple[int, int]]]]) -> None:
+        """Answer these windows of these queries and compare every row."""
+        looked = {found.query: found for found in self.synopsis.answer([self.lookup(*item) for item in asked])}
+        assert list(looked) == [query.name for query, _ in asked]
+        for query, windows in asked:
+            found = looked[query.name]
+            assert found.windows == len(windows)
+            assert found.window.tolist() == sorted(found.window.tolist())
+            keys = zip(*(c.to_pylist() for c in self.synopsis.groups.key_columns(found.groups)), strict=True)
+            keys = [canonical(key) for key in keys] if self.key_types else [()] * found.groups.size
+            results = [result_of(call, found.states).to_pylist() for call in query.calls]
+            names = zip(found.window.tolist(), keys, strict=True)
+            got = dict(zip(names, zip(*results, strict=True), strict=True))
+            assert len(got) == found.window.size, "a group has one row per window"
+            wanted = self.brute_force(query, windows)
+            assert got.keys() == wanted.keys()
+            for name, row in wanted.items():
+                for call, mine, right in zip(query.calls, got[name], row, strict=True):
+                    assert same(mine, right), (query.name, name, call.function, mine, right)
+
+    def brute_force(self, query: Query, windows: Sequence[tuple[int, int]]) -> dict[Any, list[Any]]:
+        out: dict[Any, list[Any]] = {}
+        for w, (start, end) in enumerate(windows):
+            low = start if query.since is None else max(start, query.since)
+            inside = [row for row in self.rows if low <= row.pane < end and (query.condition is None or row.passes)]
+            by_key: dict[Any, list[Any]] = {} if self.key_types else {(): []}
+            for row in inside:
+                by_key.setdefault(canonical(row.key), []).append(row.value)
+            for key, values in by_key.items():
+                out[w, key] = [expected(call, self.type, values) for call in query.calls]
+        return out
+
+
+# -- random histories ---------------------------------------------------------------------------------------
+
+
+def chosen_calls(type_: SqlType, condition: str | None) -> list[AggregateCall]:
+    """Every aggregate; without moments where values may be too far apart for 1e-9."""
+    conditioned = type_.is_float or type_.name in ("TINYINT", "SMALLINT")
+    return [c for c in calls_of(type_, condition) if conditioned or c.function not in MOMENTS]
+
+
+@st.composite
+def rows(draw: st.DrawFn, type_: SqlType, keyed: bool, closed: int) -> list[Row]:
+    """Tuples in any order, in panes that are still open."""
+    row = st.builds(
+        Row,
+        st.integers(closed // WIDTH, closed // WIDTH + 5).map(lambda p: p * WIDTH),
+        st.sampled_from(KEY_VALUES) if keyed else st.just(()),
+        st.none() | values_of(type_),
+        st.booleans(),
+    )
+    return draw(st.lists(row, max_size=6))
+
+
+@st.composite
+def windows(draw: st.DrawFn, kept: int, closed: int) -> list[tuple[int, int]]:
+    """Windows on the panes that are kept and closed, ends ascending."""
+    point = st.integers(kept // WIDTH, closed // WIDTH).map(lambda p: p * WIDTH)
+    found = draw(st.lists(st.tuples(point, point).map(lambda w: (min(w), max(w))), min_size=1, max_size=3))
+    return sorted(found, key=lambda w: w[1])
+
+
+def play(data: Any, type_: SqlType, keyed: bool, conditions: Sequence[str | None]) -> None:
+    queries = [Query(f"q{i}", c, chosen_calls(type_, c)) for i, c in enumerate(conditions)]
+    pair = Pair(type_, KEYS if keyed else (), queries)
+    for step in range(data.draw(st.integers(1, 5))):
+        if step == 2 and data.draw(st.booleans()):
+            free = max([pair.closed, *(row.pane + WIDTH for row in pair.rows)])
+            pair.queries.append(Query("late", None, [decompose(f, "x", type_, None) for f in functions_of(type_)[:3]], free))
+        for _ in range(data.draw(st.integers(0, 2))):
+            pair.deposit(data.draw(rows(type_, keyed, pair.closed)))
+        pair.close(pair.closed + WIDTH * data.draw(st.integers(0, 4)))
+        pair.check([(query, data.draw(windows(pair.kept, pair.closed))) for query in pair.queries])
+        pair.expire(pair.kept + WIDTH * data.draw(st.integers(0, 3)))
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_the_synopsis_equals_brute_force_at_every_step(type_: SqlType, data: Any) -> None:
+    play(data, type_, True, [None, PASSES])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data(), st.sampled_from([INT, DOUBLE, SqlType("STRING")]))
+def test_an_ungrouped_query_has_a_row_for_every_window(data: Any, type_: SqlType) -> None:
+    play(data, type_, False, [None, PASSES])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_tuples_that_nobody_takes_occupy_panes_and_give_no_row(data: Any) -> None:
+    play(data, INT, data.draw(st.booleans()), [PASSES])
+
+
+@pytest.mark.parametrize(("dense_fill", "per_chunk"), [(0.0, 1), (0.0, 2), (9.9, 2), (9.9, 64)])
+def test_the_shape_of_a_chunk_changes_no_answer(
+    monkeypatch: pytest.MonkeyPatch, dense_fill: float, per_chunk: int
+) -> None:
+    """Always dense or always sparse, in chunks of few panes; groups renumbered whenever one has gone."""
+    monkeypatch.setattr(chunks, "DENSE_FILL", dense_fill)
+    monkeypatch.setattr(chunks, "PANES_PER_CHUNK", per_chunk)
+    monkeypatch.setattr(basic_interval, "FEW_GROUPS", 2)
+
+    @settings(max_examples=25, deadline=None)
+    @given(st.data(), st.sampled_from([DOUBLE, SqlType("STRING")]))
+    def check(data: Any, type_: SqlType) -> None:
+        play(data, type_, True, [None, PASSES])
+
+    check()
+
+
+# -- single properties ----------------------------------------------------------------------------------------
+
+
+def counting(key_types: Sequence[pa.DataType]) -> tuple[BasicIntervalSynopsis, Accumulator]:
+    return BasicIntervalSynopsis(list(key_types)), Accumulator(Kind.COUNT, None, None, None)
+
+
+def cells(synopsis: BasicIntervalSynopsis, count: Accumulator, panes: Sequence[int], keys: Sequence[int]) -> Cells:
+    ids = synopsis.groups.ids([pa.array(keys, pa.int64())])
+    return Cells(np.array(panes, np.int64), ids, {count: (np.ones(len(panes), np.int64),)})
+
+
+def test_memory_follows_the_groups_alive() -> None:
+    """Each pane brings ten new groups; the window is five panes long."""
+    synopsis, count = counting([pa.int64()])
+    sizes, bytes_ = [], []
+    for pane in range(1000):
+        synopsis.deposit(cells(synopsis, count, [pane] * 10, range(10 * pane, 10 * pane + 10)))
+        synopsis.close(pane + 1)
+        synopsis.expire(pane - 5)
+        sizes.append(synopsis.groups.count)
+        bytes_.append(synopsis.nbytes)
+    assert max(sizes) <= basic_interval.FEW_GROUPS + 10
+    assert max(bytes_[10:]) <= 2 * bytes_[10]
+    last = np.array([1000], np.int64)
+    (found,) = synopsis.answer([Lookup("q", last - 5, last, count, (count,), False)])
+    assert synopsis.groups.key_columns(found.groups)[0].to_pylist() == list(range(9950, 10_000))
+
+
+def test_groups_renumbered_while_cells_wait_keep_their_cells() -> None:
+    synopsis, count = counting([pa.int64()])
+    synopsis.deposit(cells(synopsis, count, [0] * 3000, range(3000)))
+    synopsis.close(1)
+    synopsis.deposit(cells(synopsis, count, [1, 2, 2], [2999, 7, 5000]))
+    synopsis.close(2)
+    synopsis.expire(1)
+    assert synopsis.groups.count == 4
+    synopsis.close(3)
+    ends = np.array([2, 3], np.int64)
+    (found,) = synopsis.answer([Lookup("q", ends - 1, ends, count, (count,), False)])
+    keys = synopsis.groups.key_columns(found.groups)[0].to_pylist()
+    assert sorted(zip(found.window.tolist(), keys, strict=True)) == [(0, 2999), (1, 7), (1, 5000)]
+
+
+def test_an_empty_synopsis_answers_ungrouped_windows_with_the_identity() -> None:
+    synopsis, count = counting([])
+    ends = np.array([10, 20], np.int64)
+    (found,) = synopsis.answer([Lookup("q", ends - 10, ends, count, (count,), True)])
+    assert found.window.tolist() == [0, 1] and found.states[count][0].tolist() == [0, 0]
+    grouped, _ = counting([pa.int64()])
+    (found,) = grouped.answer([Lookup("q", ends - 10, ends, count, (count,), False)])
+    assert found.window.size == 0 and found.windows == 2
+
+
+def test_nothing_asked_is_nothing_answered_and_nothing_deposited_is_nothing_closed() -> None:
+    synopsis, count = counting([pa.int64()])
+    assert list(synopsis.answer([])) == []
+    synopsis.deposit(Cells(np.empty(0, np.int64), np.empty(0, np.int64), {count: (np.empty(0, np.int64),)}))
+    assert synopsis.close(100).size == 0 and synopsis.closed_panes.size == 0
+    synopsis.expire(100)
+
+
+def test_a_window_that_a_query_cannot_see_is_empty() -> None:
+    """Clipped at the point since which the query sees tuples, a window may begin after its end."""
+    synopsis, count = counting([])
+    synopsis.deposit(Cells(np.array([0]), synopsis.groups.ids([], np.array([False])), {count: (np.array([1]),)}))
+    synopsis.close(10)
+    (found,) = synopsis.answer([Lookup("q", np.array([50]), np.array([10]), count, (count,), True)])
+    assert found.states[count][0].tolist() == [0]
+
+
+def test_one_nan_is_forgotten_once_it_has_left_the_window() -> None:
+    """Also where the sum has passed it on its way back (the cells hold the finite sum apart)."""
+    calls = [decompose(f, "x", DOUBLE, None) for f in ("SUM", "AVG", "VARIANCE")]
+    pair = Pair(DOUBLE, (), [Query("q", None, calls)])
+    pair.deposit([Row(0, (), 1.0), Row(0, (), 2.0), Row(10, (), math.nan), Row(20, (), 3.0), Row(20, (), 5.0)])
+    pair.close(30)
+    pair.check([(pair.queries[0], [(0, 10), (0, 20), (0, 30), (10, 30), (20, 30)])])
+
+
+def test_all_due_queries_are_answered_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule CS2: a tick merges each pane of the longest window once, whatever the number of queries."""
+    merged: list[int] = []
+    plain = chunks.ChunkView.merge_into
+
+    def spy(self: Any, folds: Any, into: Any, lo: int, hi: int) -> None:
+        merged.append(hi - lo)
+        plain(self, folds, into, lo, hi)
+
+    monkeypatch.setattr(chunks.ChunkView, "merge_into", spy)
+    synopsis, count = counting([pa.int64()])
+    synopsis.deposit(cells(synopsis, count, range(100), [0] * 100))
+    synopsis.close(100)
+    end = np.array([100], np.int64)
+    lookups = [Lookup(f"q{n}", end - n, end, count, (count,), False) for n in (7, 90, 3, 50, 90, 1)]
+    found = list(synopsis.answer(lookups))
+    assert [looked.states[count][0].tolist() for looked in found] == [[7], [90], [3], [50], [90], [1]]
+    assert sum(merged) == 90
