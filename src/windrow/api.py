@@ -210,8 +210,10 @@ class Windrow:
         self._engine.stop()
 
     def close(self) -> None:
-        """Stop, and release the state directory."""
+        """Stop, and release the state directory; a temporary one is removed."""
         self._engine.close()
+        if self._temporary:
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
     def metrics(self) -> dict[str, Any]:
         """Counters of every stream."""

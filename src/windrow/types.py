@@ -76,6 +76,11 @@ class SqlType:
         return self.name in ("TIMESTAMP", "TIMESTAMP_NTZ")
 
     @property
+    def bound(self) -> SqlType:
+        """The type of a window's start and end: an extent may reach beyond what the attribute itself can hold."""
+        return self if self.is_timestamp else SqlType("BIGINT")
+
+    @property
     def is_window_attribute(self) -> bool:
         return self.is_integer or self.is_timestamp
 

@@ -25,16 +25,16 @@ def test_retained_answers_are_bounded(open_state: Any) -> None:
     wr.sql(STREAM)
     wr.sql("CREATE QUERY q AS SELECT k, SUM(x) AS total FROM s [RANGE 10 SLIDE 10] GROUP BY k")
     wr.sql("CREATE QUERY one AS SELECT SUM(x) AS total FROM s [RANGE 10 SLIDE 10]")
-    for i in range(24):
+    for i in range(18):
         put(wr, *[(10 * i, k, i) for k in "abc"])
     for query, per_window, most in (("q", 3, 15), ("one", 1, 20)):
         kept = answers(wr, query)
         assert 10 <= len(kept) <= most
         assert len(kept) % per_window == 0
-        assert kept[-1][1] == 230
-        assert wr.queries[query].metrics()["windows_answered"] == 23
+        assert kept[-1][1] == 170
+        assert wr.queries[query].metrics()["windows_answered"] == 17
     assert blocks_of(wr, "answers") <= 11
-    put(wr, *[(t, "a", t) for t in range(240, 2000, 10)])
+    put(wr, *[(t, "a", t) for t in range(180, 2000, 10)])
     assert 10 <= len(answers(wr, "one")) <= 20
     assert blocks_of(wr, "answers") <= 2
     assert wr.queries["one"].answer().rows()[0]["window_end"] == 1990
@@ -60,7 +60,7 @@ def test_the_bound_on_answers_is_known_after_a_restart(open_state: Any) -> None:
 def test_compaction_bounds_the_blocks_and_changes_no_answer(open_state: Any) -> None:
     rng = random.Random(5)
     batches = [
-        [(20 * i + rng.randrange(20), rng.choice("abcd"), rng.randrange(9)) for _ in range(6)] for i in range(40)
+        [(20 * i + rng.randrange(20), rng.choice("abcd"), rng.randrange(9)) for _ in range(6)] for i in range(25)
     ]
     select = "SELECT k, SUM(x) AS total, MIN(k) AS least, VARIANCE(x) AS v FROM s [RANGE 300 SLIDE 50] GROUP BY k"
     found = {}
@@ -72,11 +72,11 @@ def test_compaction_bounds_the_blocks_and_changes_no_answer(open_state: Any) -> 
             put(wr, *rows)
             if name == "few":
                 assert blocks_of(wr, "synopses") <= 4
-                if i % 15 == 14:
+                if i % 9 == 8:
                     wr.close()
                     wr = open_state(name, synopsis_blocks=limit)
         wr.end_input("s")
-        assert (wr.metrics()["s"]["compactions"] > 5) == (name == "few")
+        assert (wr.metrics()["s"]["compactions"] > 0) == (name == "few")
         found[name] = answers(wr, "q")
         assert files(wr) == wr._engine.catalog.value("SELECT count(*) FROM blocks")
     few = [(*row[:-1], None if row[-1] is None else pytest.approx(row[-1], rel=1e-9)) for row in found["few"]]
@@ -123,12 +123,13 @@ def test_a_week_of_sparse_data_neither_slows_down_nor_grows(open_state: Any) -> 
     wr = open_state(retained_answers=1000)
     wr.sql("CREATE STREAM s (ts TIMESTAMP, k STRING, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED")
     wr.sql("CREATE QUERY fine AS SELECT COUNT(*) AS n FROM s [RANGE 60 MILLISECONDS SLIDE 60 MILLISECONDS]")
-    wr.sql("CREATE QUERY q AS SELECT k, SUM(x) AS s FROM s [RANGE 1 MINUTE SLIDE 60 MILLISECONDS] GROUP BY k")
+    wr.sql("CREATE QUERY q AS SELECT k, SUM(x) AS s FROM s [RANGE 600 MILLISECONDS SLIDE 60 MILLISECONDS] GROUP BY k")
     week_us, batches = 10_000_000 * PANE_US, 30
-    sizes = []
+    sizes, fed = [], []
     for i in range(batches):
         lo, hi = i * week_us // batches, (i + 1) * week_us // batches
         points = np.sort(rng.integers(lo, hi, 100))
+        fed.append(points)
         keys = [f"key {n}" for n in rng.integers(0, 10_000, 100)]
         wr.deposit("s", pa.table({"ts": pa.array(points).view(pa.timestamp("us", "UTC")), "k": keys, "x": points % 7}))
         metrics = wr.metrics()["s"]
@@ -136,11 +137,8 @@ def test_a_week_of_sparse_data_neither_slows_down_nor_grows(open_state: Any) -> 
         on_disk = sum(p.stat().st_size for p in wr.state_dir.rglob("blk-*"))
         catalog = (wr.state_dir / "catalog.sqlite").stat().st_size
         sizes.append((metrics["closed_panes"], metrics["synopsis_bytes"], metrics["groups"], blocks, on_disk, catalog))
-    assert (
-        wr.queries["fine"].metrics()["windows_answered"]
-        == len(set(np.concatenate([[row[0].timestamp()] for row in answers(wr, "fine")]).tolist()))
-        or wr.queries["fine"].metrics()["windows_answered"] <= 100 * batches
-    )
+    occupied = {int(p) // PANE_US for p in np.concatenate(fed)}
+    assert wr.queries["fine"].metrics()["windows_answered"] == len(occupied) - 1
     early, late = np.array(sizes[3:10]).max(axis=0), np.array(sizes[-7:]).max(axis=0)
     assert (late <= 2 * early + 64).all(), f"grew from {early.tolist()} to {late.tolist()}"
-    assert sizes[-1][0] <= 2 * 128 and sizes[-1][3] <= 60
+    assert late[0] <= 64 and late[3] <= 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,10 @@ def test_malformed_rows_of_a_batch_do_not_spoil_the_others(wr: Any) -> None:
 
 
 def write(directory: Path, name: str, *lines: str) -> None:
+    """A file, each a second younger than the last: Spark reads files in the order of their age."""
     directory.mkdir(exist_ok=True)
     (directory / name).write_text("".join(line + "\n" for line in lines))
+    os.utime(directory / name, (int(name), int(name)))
 
 
 FILES = (

@@ -53,7 +53,7 @@ def test_feeding_from_many_threads_loses_nothing(wr: Any) -> None:
 
     def feed(worker: int) -> None:
         try:
-            for i in range(15):
+            for _ in range(12):
                 wr.feed("s", [(1, "a", 1)])
         except BaseException as error:
             errors.append(error)
@@ -65,7 +65,7 @@ def test_feeding_from_many_threads_loses_nothing(wr: Any) -> None:
         thread.join()
     assert errors == []
     wr.run_available(close=True)
-    assert answers(wr, "q") == [(0, 10, 120, 120)]
+    assert answers(wr, "q") == [(0, 10, 96, 96)]
 
 
 def test_a_feed_that_fails_has_taken_nothing(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:

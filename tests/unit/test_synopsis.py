@@ -198,10 +198,11 @@ def test_tuples_that_nobody_takes_occupy_panes_and_give_no_row(data: Any) -> Non
 def test_the_shape_of_a_chunk_changes_no_answer(
     monkeypatch: pytest.MonkeyPatch, dense_fill: float, per_chunk: int
 ) -> None:
-    """Always dense or always sparse, in chunks of few panes; groups renumbered whenever one has gone."""
+    """Always dense or always sparse, in chunks of few panes; deposits folded at once; groups renumbered early."""
     monkeypatch.setattr(chunks, "DENSE_FILL", dense_fill)
     monkeypatch.setattr(chunks, "PANES_PER_CHUNK", per_chunk)
     monkeypatch.setattr(basic_interval, "FEW_GROUPS", 2)
+    monkeypatch.setattr(basic_interval, "MOST_PENDING", 1)
 
     @settings(max_examples=25, deadline=None)
     @given(st.data(), st.sampled_from([DOUBLE, SqlType("STRING")]))

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -57,12 +58,31 @@ def print_table(console: Console, table: pa.Table, title: str | None = None) -> 
     if not console.is_terminal:
         say(console, markdown(table.column_names, cells, numbers))
         return
+    if cells and _width(table.column_names, cells) > console.width:
+        console.print(_records(table.column_names, cells))
+        return
     drawn = Table(box=box.ROUNDED, header_style="bold")
     for name in table.column_names:
         drawn.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
     for row in cells:
         drawn.add_row(*map(Text, row))
     console.print(drawn)
+
+
+def _width(names: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
+    """What a box around the cells would take."""
+    return 1 + sum(3 + max(cell_len(row[i]) for row in (names, *cells)) for i in range(len(names)))
+
+
+def _records(names: Sequence[str], cells: Sequence[Sequence[str]]) -> Table:
+    """Rows that are too wide for the terminal, one column per line."""
+    drawn = Table(box=box.ROUNDED, show_header=False)
+    drawn.add_column(style="bold", no_wrap=True)
+    drawn.add_column(overflow="fold")
+    for row in cells:
+        for name, cell in zip(names, row, strict=True):
+            drawn.add_row(name, Text(cell), end_section=name == names[-1])
+    return drawn
 
 
 def _is_number(kind: pa.DataType) -> bool:

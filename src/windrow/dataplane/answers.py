@@ -40,6 +40,10 @@ class Finisher:
         self._lock = threading.Lock()
         self._texts: dict[int, tuple[Finalise, str]] = {}
 
+    def close(self) -> None:
+        self._duckdb.close()
+        del self._duckdb
+
     def finish(self, plan: Finalise, looked: Looked, starts: Points, ends: Points, groups: Groups) -> pa.Table:
         """The answers of one query: window_start, window_end, is_revision, then the select list."""
         aggregate = plan.input
@@ -93,7 +97,8 @@ def finish_sql(plan: Finalise) -> str:
 
 def answer_schema(outputs: Sequence[Output], kind: SqlType) -> pa.Schema:
     """The columns of a query's answers, strings plain."""
-    head = [pa.field("window_start", kind.arrow), pa.field("window_end", kind.arrow), pa.field("is_revision", pa.bool_())]
+    bound = kind.bound.arrow
+    head = [pa.field("window_start", bound), pa.field("window_end", bound), pa.field("is_revision", pa.bool_())]
     return pa.schema(head + [pa.field(o.name, o.type.arrow) for o in outputs])
 
 
@@ -107,7 +112,7 @@ def plain(table: pa.Table) -> pa.Table:
 
 def _points(points: Points, kind: SqlType) -> pa.Array:
     column = pa.array(points)
-    return column.view(kind.arrow) if kind.is_timestamp else column.cast(kind.arrow, safe=False)
+    return column.view(kind.arrow) if kind.is_timestamp else column
 
 
 def _falses(count: int) -> pa.Array:

@@ -96,6 +96,9 @@ def close_session(spark: SparkSession) -> None:
         if _owned[id(spark)] == 0:
             del _owned[id(spark)]
             spark.stop()
+            if SparkContext._gateway is not None:
+                # The functions given to foreachBatch: they hold engines, and the JVM would hold them for good.
+                SparkContext._gateway.gateway_property.pool.clear()
 
 
 def _create(master: str | None, settings: Settings) -> SparkSession:
@@ -178,14 +181,8 @@ class Analyser:
     def __call__(self, columns: Sequence[tuple[str, SqlType]], expressions: Sequence[str]) -> list[SqlType]:
         return list(self._types(tuple(columns), tuple(expressions)))
 
-    def _analyse(
-        self, columns: tuple[tuple[str, SqlType], ...], expressions: tuple[str, ...]
-    ) -> tuple[SqlType, ...]:
-        named = [
-            f"CAST(NULL AS {kind.name}) AS {quote_name(name)}"
-            for name, kind in columns
-            if kind.name != "VOID"
-        ]
+    def _analyse(self, columns: tuple[tuple[str, SqlType], ...], expressions: tuple[str, ...]) -> tuple[SqlType, ...]:
+        named = [f"CAST(NULL AS {kind.name}) AS {quote_name(name)}" for name, kind in columns if kind.name != "VOID"]
         named += [f"NULL AS {quote_name(name)}" for name, kind in columns if kind.name == "VOID"]
         try:
             schema = (
@@ -204,9 +201,7 @@ def _sql_type(data_type: Any) -> SqlType:
     try:
         return SqlType(name)
     except ValueError:
-        raise BindError(
-            f"an expression of type {name} cannot be used here", remedy="Use a scalar type."
-        ) from None
+        raise BindError(f"an expression of type {name} cannot be used here", remedy="Use a scalar type.") from None
 
 
 def _first_line(error: BaseException) -> str:

@@ -124,7 +124,7 @@ def describe(engine: Engine, name: str) -> pa.Table:
         _, query = engine.manager.query(name)
     except CatalogError:
         raise CatalogError(f"there is no stream or query '{name}'", remedy="SHOW STREAMS and SHOW QUERIES list them.") from None
-    kind = query.plan.scan.attribute.type.name
+    kind = query.plan.scan.attribute.type.bound.name
     rows = [{"column": n, "type": t, "note": None} for n, t in (("window_start", kind), ("window_end", kind), ("is_revision", "BOOLEAN"))]
     rows += [{"column": o.name, "type": o.type.name, "note": None} for o in query.plan.outputs]
     return _table(rows, ("column", "type", "note"))

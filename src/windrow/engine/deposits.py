@@ -96,8 +96,8 @@ class Depositor:
         active = [] if stream.stopping.is_set() else stream.active
         tried = [(query, self._trial(stream, df, query, admission)) for query in active]
         guilty = [(query, why) for query, why in tried if why is not None]
-        whole = len(guilty) == len(active) and not self._readable(stream, df, admission)
-        if not guilty or whole or stream.stopping.is_set():
+        innocent = not guilty or stream.stopping.is_set()
+        if innocent or len(guilty) == len(active) and not self._readable(stream, df, admission):
             raise ExecutionError(
                 f"a micro-batch of stream '{stream.name}' failed: {_reason(error)}",
                 remedy="Mend the source; the micro-batch is taken again when the stream restarts.",

@@ -262,6 +262,7 @@ class Engine:
         self.stop()
         self._closed = True
         self._ticks.close()
+        self._ticker.close()
         self.catalog.close()
         close_session(self.spark)
         self._lock.release()

@@ -43,6 +43,9 @@ class Ticker:
         self._delivery = delivery
         self._finisher = Finisher()
 
+    def close(self) -> None:
+        self._finisher.close()
+
     def tick(self, stream: StreamState, settings: Settings) -> int:
         """Answer everything due; returns how many windows were answered."""
         with stream.lock:

@@ -201,7 +201,7 @@ class _Binder:
         for node in group.expressions:
             tree = self._group_item(node, items)
             self._no_aggregate(tree, "GROUP BY", "Group by a column or an expression of columns.")
-            trees.append(self._resolve(tree))
+            trees.append(self._resolve(tree).unnest())
         unique = {_sql(tree): tree for tree in trees}
         return list(unique.values())
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from functools import cache
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 from windrow.dataplane.answers import plain
 from windrow.dataplane.sinks.base import AnswerBatch
@@ -43,8 +45,7 @@ class JsonLinesSink:
             if not staged.exists():
                 return
             with open(self._path, "ab") as out:
-                out.truncate(told["start"])
-                out.seek(told["start"])
+                out.truncate(min(told["start"], out.tell()))
                 out.write(staged.read_bytes())
                 out.flush()
                 os.fsync(out.fileno())
@@ -52,7 +53,7 @@ class JsonLinesSink:
             sync(self._path.parent)
 
     def sweep(self) -> None:
-        for leftover in self._path.parent.glob(f".windrow-{self._name}-*.staged"):
+        for leftover in self._path.parent.glob(f".windrow-{self._name}-{'[0-9]' * 12}.staged"):
             leftover.unlink(missing_ok=True)
 
 
@@ -60,10 +61,22 @@ def json_lines(batch: AnswerBatch) -> list[str]:
     """Each row as a JSON object, made by DuckDB: times as ISO text in UTC, decimals as numbers, NaN as null."""
     table = plain(batch.table)
     columns = ", ".join(_json_column(name, table.schema.field(name).type) for name in table.column_names)
-    with duckdb.connect(":memory:", config={"threads": 1}) as connection:
-        connection.register("answers", table)
+    with _database().cursor() as connection:
+        connection.register("answers", _naive(table))
         rows = connection.execute(f"SELECT to_json(struct_pack({columns}))::VARCHAR FROM answers").fetchall()
     return [row[0] for row in rows]
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """One for all the sinks: to open one costs more than to print a tick's answers."""
+    return duckdb.connect(":memory:", config={"threads": 1})
+
+
+def _naive(table: pa.Table) -> pa.Table:
+    """Times as naive UTC: DuckDB would turn those with a zone into the machine's local time."""
+    kinds = [pa.timestamp("us") if pa.types.is_timestamp(field.type) else field.type for field in table.schema]
+    return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
 
 
 def _json_column(name: str, kind: object) -> str:

@@ -38,5 +38,5 @@ class ParquetSink:
                 sync(self._directory)
 
     def sweep(self) -> None:
-        for leftover in self._directory.glob(f".windrow-{self._name}-*.staged"):
+        for leftover in self._directory.glob(f".windrow-{self._name}-{'[0-9]' * 12}.staged"):
             leftover.unlink(missing_ok=True)

@@ -44,6 +44,9 @@ def schema_text(stream: StreamDef, bad: bool) -> str:
 def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool_dir: Path) -> DataFrame:
     options = dict(stream.statement.options)
     kind, path = options["format"].lower(), options["path"]
+    if "://" not in path:
+        # Spark would resolve it against the JVM's working directory, which stays where the process began.
+        path = str(Path(path).absolute())
     if "://" not in path and not any(c in path for c in "*?[{") and not Path(path).exists():
         raise SourceError(
             f"stream '{stream.name}' reads {path}, which does not exist", remedy="Create the directory, or mend the path."
@@ -58,6 +61,8 @@ def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool
         reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BAD)
     if not any(name.lower() in _LIMITS for name in options):
         reader = reader.option("maxBytesPerTrigger", str(settings.integer("bytes_per_trigger")))
+    # Spark's own default, 7 days, silently passes over files that are older than the newest by that much.
+    reader = reader.option("maxFileAge", "3650d")
     for name, value in options.items():
         if name.lower() not in _OWN:
             reader = reader.option(name, value)

@@ -17,6 +17,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -97,11 +98,12 @@ def to_table(stream: StreamDef, rows: Any) -> pa.Table:
     """Rows (dicts, tuples, pandas or Arrow) as a table of the stream's schema plus `__bad`."""
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
-    if type(rows).__module__.startswith("pandas"):
-        rows = pa.Table.from_pandas(rows, preserve_index=False)
+    of_pandas = type(rows).__module__.startswith("pandas")
+    if of_pandas and hasattr(rows, "columns"):
+        rows, of_pandas = pa.Table.from_pandas(rows, preserve_index=False), False
     if isinstance(rows, pa.Table):
         return _from_arrow(stream, rows)
-    if isinstance(rows, (str, bytes, Mapping)) or not hasattr(rows, "__iter__"):
+    if of_pandas or isinstance(rows, (str, bytes, Mapping)) or not hasattr(rows, "__iter__"):
         raise FeedError(
             f"feed takes a list of dicts or tuples, a pandas DataFrame or an Arrow table, not {type(rows).__name__}",
             remedy="For one row, give a list with one element.",
@@ -149,9 +151,9 @@ def _columns(stream: StreamDef, rows: Sequence[Any]) -> list[list[Any]] | None:
     if all(isinstance(row, Mapping) for row in rows):
         seen = {key for row in rows for key in row}
         at = {key: names.get(key.lower()) if isinstance(key, str) else None for key in seen}
-        if any(i is None for i in at.values()):
-            return None
         by_name = {i: key for key, i in at.items() if i is not None}
+        if len(by_name) < len(seen):  # an unknown name, or one column under two spellings
+            return None
         return [[row.get(by_name[i]) for row in rows] if i in by_name else [None] * len(rows) for i in range(len(names))]
     if all(isinstance(row, (tuple, list)) and len(row) == len(names) for row in rows):
         return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in names]
@@ -164,11 +166,24 @@ def _array(values: list[Any], kind: SqlType) -> pa.Array:
     elif kind.is_decimal:
         values = [Decimal(str(v)) if isinstance(v, (int, str)) and not isinstance(v, bool) else v for v in values]
     elif kind.is_integer or kind.is_float:
-        if any(isinstance(v, (bool, str, bytes)) for v in values):
-            raise ValueError("not a number")
+        values = [_number(v, kind) for v in values]
     elif kind.name == "DATE":
         values = [dt.date.fromisoformat(v) if isinstance(v, str) else v for v in values]
     return pa.array(values, kind.arrow)
+
+
+def _number(value: Any, kind: SqlType) -> Any:
+    """A value of a numeric column as Python's own; Arrow would truncate 1.5 to an integer, and refuse 2^53 + 1
+    as a double."""
+    if value is None:
+        return None
+    if isinstance(value, (bool, np.bool_, str, bytes)):
+        raise ValueError("not a number")
+    if kind.is_float:
+        return float(value)
+    if value != int(value):
+        raise ValueError("not a whole number")
+    return int(value)
 
 
 def _moment(value: Any, kind: SqlType) -> Any:
@@ -179,11 +194,22 @@ def _moment(value: Any, kind: SqlType) -> Any:
         raise ValueError("not a time")
     if isinstance(value, (int, float)):
         return round(value * 1_000_000)
+    if isinstance(value, dt.datetime) and value != value:  # pandas' NaT
+        return None
     if value is None or isinstance(value, dt.datetime):
         if kind.name == "TIMESTAMP_NTZ" and value is not None:
             value = value.replace(tzinfo=None)
         return None if value is None else point_of(value, kind)
     raise ValueError("not a time")
+
+
+def _text(row: Any) -> str:
+    """A record as a dead letter shows it, whatever it holds."""
+    try:
+        text = json.dumps(row, default=str, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = repr(row)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _record_by_record(stream: StreamDef, rows: Sequence[Any]) -> pa.Table:
@@ -197,7 +223,7 @@ def _record_by_record(stream: StreamDef, rows: Sequence[Any]) -> pa.Table:
             arrays = [_array(values, kind) for values, (_, kind) in zip(columns, stream.columns, strict=True)]
         except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, TypeError, OverflowError, ArithmeticError):
             arrays = [pa.nulls(1, kind.arrow) for _, kind in stream.columns]
-            bad.append(json.dumps(row, default=str, ensure_ascii=False))
+            bad.append(_text(row))
         else:
             bad.append(None)
         for column, array in zip(good, arrays, strict=True):

@@ -1,0 +1,155 @@
+"""Starting, killing and reading back the children of the crash tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import windrow
+from crash import workload
+from windrow.crash import CRASH_AT, CRASH_GROUP
+
+TESTS = Path(__file__).resolve().parent.parent
+TIMEOUT_S = 300
+
+
+def make_root(
+    root: Path,
+    batches: Sequence[pa.Table],
+    statements: Sequence[str],
+    subscribed: Sequence[str] = (),
+    **settings: Any,
+) -> Path:
+    """A directory for a workload; `{root}` in the statements becomes its path. Each batch is a file of `in/`."""
+    (root / "in").mkdir(parents=True)
+    for number, batch in enumerate(batches):
+        file = root / "in" / f"{number:05d}.parquet"
+        pq.write_table(batch, file)
+        os.utime(file, (1_000_000 + number, 1_000_000 + number))
+    told = [statement.replace("{root}", str(root)) for statement in statements]
+    setup = {"statements": told, "subscribed": list(subscribed), "settings": settings}
+    (root / "setup.json").write_text(json.dumps(setup))
+    return root
+
+
+@contextmanager
+def child(root: Path, crash_at: str | None = None, group: bool = False) -> Iterator[subprocess.Popen[bytes]]:
+    """A child in a session of its own; whatever happens, nothing of it is left when the block ends."""
+    environment = {k: v for k, v in os.environ.items() if k not in (CRASH_AT, CRASH_GROUP)}
+    path = [str(TESTS.parent / "src"), str(TESTS), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    if crash_at is not None:
+        environment |= {CRASH_AT: crash_at, CRASH_GROUP: "1" if group else "0"}
+    (root / "ready").unlink(missing_ok=True)
+    with open(root / "child.log", "ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(TESTS / "crash" / "workload.py"), str(root)],
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                kill(process, group=True)
+
+
+def kill(process: subprocess.Popen[bytes], group: bool) -> None:
+    """SIGKILL to the child alone (its JVM must notice by itself), or to its whole group."""
+    if group:
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        os.kill(process.pid, signal.SIGKILL)
+    process.wait(60)
+
+
+def run_to_crash(root: Path, crash_at: str, group: bool) -> None:
+    with child(root, crash_at, group) as process:
+        code = process.wait(TIMEOUT_S)
+    assert code == -signal.SIGKILL, f"{crash_at} was not passed (exit {code}):\n{tail(root)}"
+    assert not (root / "done").exists()
+
+
+def run_to_end(root: Path) -> None:
+    with child(root) as process:
+        code = process.wait(TIMEOUT_S)
+    assert code == 0, f"exit {code}:\n{tail(root)}"
+    assert (root / "done").exists()
+
+
+def wait_for(process: subprocess.Popen[bytes], reached: Any) -> bool:
+    """Wait until `reached()` or until the child has ended; whether it still runs."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while process.poll() is None and not reached():
+        assert time.monotonic() < deadline_s, "the child makes no progress"
+        time.sleep(0.02)
+    return process.poll() is None
+
+
+def tail(root: Path) -> str:
+    return (root / "child.log").read_text(errors="replace")[-3000:]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that a workload left behind. Rows are tuples, in the order in which they stand."""
+
+    answers: dict[str, list[tuple[Any, ...]]]
+    counted: dict[str, tuple[int, int]]
+    stream: dict[str, Any]
+
+
+def outcome(root: Path, spark: Any, stream: str = "s") -> Outcome:
+    """Read with a session of the parent's: that the directory opens again is part of the test."""
+    with windrow.open(root / "state", spark=spark) as wr:
+        answers = {name: rows_of(query.answers().arrow()) for name, query in wr.queries.items()}
+        metrics = {name: query.metrics() for name, query in wr.queries.items()}
+        counted = {name: (m["windows_answered"], m["answer_rows"]) for name, m in metrics.items()}
+        names = ("admitted", "late", "dead_letters", "dead_letter_reasons", "frontier")
+        progress = {name: wr.metrics()[stream][name] for name in names}
+        letters = wr.sql(f"SELECT * FROM dead_letters('{stream}')").arrow().drop_columns(["batch"])
+        progress["letters"] = sorted(map(str, rows_of(letters)))
+    return Outcome(answers, counted, progress)
+
+
+def run_uninterrupted(root: Path, spark: Any) -> None:
+    """The same workload in this process, with the session of the tests."""
+    with windrow.open(root / "state", spark=spark, settings=workload.setup_of(root)["settings"]) as wr:
+        workload.prepare(wr, root)
+        wr.run_available(close=True)
+
+
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def parquet_rows(directory: Path) -> list[tuple[Any, ...]]:
+    """Every row of the sink's files, in the order of their names: that of the tick batches."""
+    files = sorted(directory.glob("*.parquet"))
+    return [row for file in files for row in rows_of(pq.read_table(file))]
+
+
+def callbacks(root: Path) -> dict[str, list[Any]]:
+    """What was delivered under each key; a key delivered again must carry the same rows."""
+    found: dict[str, list[Any]] = {}
+    for line in (root / "callbacks.log").read_text(encoding="utf-8").splitlines():
+        try:
+            told = json.loads(line)
+        except ValueError:
+            continue  # the last line of a killed child may be cut short
+        assert found.setdefault(told["key"], told["rows"]) == told["rows"], f"{told['key']} came with other rows"
+    return found

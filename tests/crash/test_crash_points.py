@@ -1,0 +1,133 @@
+"""Killed by SIGKILL at every point of the commit protocol, alone or with its JVM, a workload ends as if it had not been."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from crash import child as children
+from windrow.types import EPOCH
+
+pytestmark = [pytest.mark.slow, pytest.mark.crash]
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "windrow"
+
+POINTS = (
+    "deposit-blocks-written",
+    "tick-staged",
+    "deposit-committed",
+    "tick-blocks-written",
+    "compaction-written",
+    "tick-committed",
+    "tick-published",
+)
+
+STATEMENTS = (
+    "CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, k STRING, x INT, y DOUBLE) FROM files"
+    " OPTIONS (path '{root}/in', format 'parquet', maxFilesPerTrigger '1')"
+    " TIMESTAMP BY ts PUNCTUATE WITH SLACK 4 SECONDS",
+    "CREATE QUERY IF NOT EXISTS files AS SELECT k, SUM(x) AS total, AVG(y) AS mean"
+    " FROM s [RANGE 40 SECONDS SLIDE 10 SECONDS] GROUP BY k INTO parquet OPTIONS (path '{root}/files')",
+    "CREATE QUERY IF NOT EXISTS lines AS SELECT COUNT(*) AS n, MAX(k) AS last, MIN(x) AS least"
+    " FROM s [RANGE 7 SECONDS SLIDE 3 SECONDS] WHERE x > 2 INTO jsonl OPTIONS (path '{root}/lines.jsonl')",
+    "CREATE QUERY IF NOT EXISTS called AS SELECT k, COUNT(*) AS n FROM s [RANGE 20 SECONDS SLIDE 5 SECONDS] GROUP BY k",
+)
+SETTINGS = {"preaggregate": "driver", "synopsis_blocks": 4, "driver_memory": "512 MB"}
+
+
+def batches() -> list[pa.Table]:
+    """20 micro-batches over 100 s, in disorder, some rows late or without a time."""
+    rng = random.Random(20)
+    out = []
+    for i in range(20):
+        points = [int(1e6 * (5 * i + rng.uniform(-4, 5))) for _ in range(30)]
+        points += [int(1e6 * (5 * i - 30))] * (i % 5 == 4)
+        rows = {
+            "ts": pa.array([*points, *([None] * (i % 7 == 3))], pa.timestamp("us", "UTC")),
+            "k": None,
+            "x": None,
+            "y": None,
+        }
+        count = len(rows["ts"])
+        rows["k"] = pa.array([rng.choice(["a", "b", "c", None]) for _ in range(count)], pa.string())
+        rows["x"] = pa.array([rng.choice([None, *range(9)]) for _ in range(count)], pa.int32())
+        rows["y"] = pa.array([rng.randrange(100) / 4 for _ in range(count)], pa.float64())
+        out.append(pa.table(rows))
+    return out
+
+
+def new_root(directory: Path) -> Path:
+    return children.make_root(directory, batches(), STATEMENTS, ["called"], **SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def expected(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, children.Outcome]:
+    root = new_root(tmp_path_factory.mktemp("crash") / "uninterrupted")
+    children.run_uninterrupted(root, spark)
+    return root, children.outcome(root, spark)
+
+
+def check(root: Path, spark: Any, expected: tuple[Path, children.Outcome]) -> None:
+    """Every answer once, wherever answers go; and at least once, under its key, where that is the promise."""
+    reference, outcome = expected
+    found = children.outcome(root, spark)
+    assert found.answers == outcome.answers
+    assert found.counted == outcome.counted
+    assert found.stream == outcome.stream
+    assert children.parquet_rows(root / "files") == outcome.answers["files"]
+    assert (root / "lines.jsonl").read_bytes() == (reference / "lines.jsonl").read_bytes()
+    assert children.callbacks(root) == children.callbacks(reference)
+    assert not list(root.rglob("*.staged"))
+    named = {row for row in (root / "state").rglob("blk-*")}
+    assert len(named) == len({path.name for path in named})
+
+
+def test_every_crash_point_of_the_code_is_tested() -> None:
+    text = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
+    assert set(re.findall(r"crash_point\(\"([a-z-]+)\"\)", text)) == set(POINTS)
+
+
+def test_the_workload_is_worth_its_name(expected: tuple[Path, children.Outcome]) -> None:
+    reference, outcome = expected
+    assert all(len(rows) >= 30 for rows in outcome.answers.values())
+    assert outcome.stream["dead_letter_reasons"] == {"late": 4, "null window attribute": 3}
+    lines = (reference / "lines.jsonl").read_text().splitlines()
+    assert len(lines) == len(outcome.answers["lines"])
+    assert len(children.parquet_rows(reference / "files")) == len(outcome.answers["files"])
+    assert outcome.answers["files"][0][0] >= EPOCH.replace(year=1969)
+
+
+def test_killed_at_every_point_in_turn(spark: Any, tmp_path: Path, expected: tuple[Path, children.Outcome]) -> None:
+    """One state directory is killed at each point once, alone and with its group by turns."""
+    root = new_root(tmp_path / "root")
+    for number, point in enumerate(POINTS):
+        children.run_to_crash(root, f"{point}:{1 + number % 2}", group=number % 2 == 0)
+    children.run_to_end(root)
+    check(root, spark, expected)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("group", [False, True], ids=["alone", "group"])
+@pytest.mark.parametrize("passes", [1, 4])
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_twice_at_one_point(
+    spark: Any,
+    tmp_path: Path,
+    expected: tuple[Path, children.Outcome],
+    matrix_full: bool,
+    point: str,
+    passes: int,
+    group: bool,
+) -> None:
+    if not matrix_full:
+        pytest.skip("the whole matrix: WINDROW_MATRIX=full")
+    root = new_root(tmp_path / "root")
+    children.run_to_crash(root, f"{point}:{passes}", group)
+    children.run_to_crash(root, f"{point}:1", not group)
+    children.run_to_end(root)
+    check(root, spark, expected)

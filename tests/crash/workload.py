@@ -1,0 +1,54 @@
+"""What a child process of the crash tests runs, again and again, until it is left alone to finish.
+
+    python workload.py ROOT
+
+ROOT holds `in/` (numbered Parquet files, one a micro-batch) and `setup.json` (statements, settings, whether to
+subscribe); the state directory, the sinks' files and the callbacks' log are put beside them. Nothing is kept in
+the process: it may be killed at any moment and started again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def setup_of(root: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((root / "setup.json").read_text())
+    return found
+
+
+def prepare(wr: Any, root: Path) -> None:
+    """Create what is not there yet, and subscribe."""
+    setup = setup_of(root)
+    for statement in setup["statements"]:
+        wr.sql(statement)
+    for query in setup["subscribed"]:
+        wr.queries[query].subscribe(lambda answer: _log(root, answer))
+
+
+def _log(root: Path, answer: Any) -> None:
+    """One line per delivery, on the disk when the callback returns."""
+    line = json.dumps({"key": answer.key, "rows": answer.table.to_pylist()}, default=str)
+    with open(root / "callbacks.log", "a", encoding="utf-8") as out:
+        out.write(line + "\n")
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def main(root: Path) -> None:
+    import windrow
+
+    wr = windrow.open(root / "state", master="local[2]", settings=setup_of(root)["settings"])
+    prepare(wr, root)
+    (root / "ready").write_text(str(os.getpid()))
+    wr.run_available(close=True)
+    wr.close()
+    (root / "done").write_text("done")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,332 @@
+"""The binder: from a parsed query to a logical plan, and every mistake shown at its place with a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import sqlglot
+from sqlglot import exp
+
+from windrow.catalog.definitions import StreamDef, define_stream
+from windrow.cql import parse_one
+from windrow.cql.statements import CreateQuery, CreateStream
+from windrow.cql.window_clause import Measure, Unit, WindowClause, WindowKind
+from windrow.errors import BindError, CatalogError, Place, UnsupportedError, WindrowError
+from windrow.plan.accumulators import Accumulator, Kind
+from windrow.plan.bind_window import MOST_POINTS, bind_window
+from windrow.plan.binder import bind_query
+from windrow.plan.nodes import Attribute, Finalise, Key
+from windrow.types import SqlType
+from windrow.windows import SlidingWindow
+
+MINUTE = 60_000_000
+PACKETS = (
+    "CREATE STREAM packets (ts TIMESTAMP, src STRING, Dst STRING, length INT, price DECIMAL(12,2), ok BOOLEAN) "
+    "FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED"
+)
+CARS = "CREATE STREAM cars (odometer BIGINT, id STRING) FROM memory TIMESTAMP BY odometer PUNCTUATE WITH SLACK 5"
+DEAF = "CREATE STREAM deaf (ts TIMESTAMP, src STRING) FROM memory TIMESTAMP BY ts"
+BARE = "CREATE STREAM bare (ts TIMESTAMP, src STRING) FROM memory"
+W = "[RANGE 10 MINUTES SLIDE 1 MINUTE]"
+
+
+def stream(text: str) -> StreamDef:
+    statement = parse_one(text)
+    assert isinstance(statement, CreateStream)
+    return define_stream(statement)
+
+
+STREAMS = {definition.name: definition for definition in map(stream, (PACKETS, CARS, DEAF, BARE))}
+
+
+def stream_of(name: str, place: Place | None) -> StreamDef:
+    if name.lower() not in STREAMS:
+        raise CatalogError(f"there is no stream '{name}'", place=place)
+    return STREAMS[name.lower()]
+
+
+def types_of(columns: Sequence[tuple[str, SqlType]], expressions: Sequence[str]) -> list[SqlType]:
+    """Spark's analyser, as far as these tests go."""
+    known = dict(columns)
+    return [_type(sqlglot.parse_one(text, dialect="spark"), known) for text in expressions]
+
+
+def _type(tree: exp.Expression, known: dict[str, SqlType]) -> SqlType:
+    if isinstance(tree, exp.Column):
+        return known[tree.name]
+    if isinstance(tree, (exp.Predicate, exp.Connector, exp.Not, exp.Boolean)):
+        return SqlType("BOOLEAN")
+    if isinstance(tree, exp.Null):
+        return SqlType("VOID")
+    if isinstance(tree, exp.Literal):
+        return SqlType("STRING" if tree.is_string else "INT")
+    if isinstance(tree, exp.Div):
+        return SqlType("DOUBLE")
+    return _type(tree.this, known)
+
+
+def bind(select: str) -> Finalise:
+    text = f"CREATE QUERY q AS {select}"
+    statement = parse_one(text)
+    assert isinstance(statement, CreateQuery)
+    return bind_query(statement.select, text, stream_of, types_of)
+
+
+def refused(select: str, kind: type[WindrowError] = BindError) -> WindrowError:
+    with pytest.raises(kind) as raised:
+        bind(select)
+    return raised.value
+
+
+def pointed_at(error: WindrowError) -> str:
+    """The text that the error's place marks."""
+    assert error.place is not None
+    line = error.place.text.splitlines()[error.place.line - 1]
+    return line[error.place.column - 1 : error.place.column - 1 + error.place.length]
+
+
+# -- plans --------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_query() -> None:
+    plan = bind(
+        f"SELECT src, SUM(length) AS total, COUNT(*) AS n FROM packets {W} WHERE ok "
+        "GROUP BY src HAVING SUM(length) > 100 ORDER BY total DESC, src LIMIT 3"
+    )
+    assert plan.scan.stream == "packets" and plan.scan.attribute == Attribute("ts", SqlType("TIMESTAMP"))
+    assert plan.window == SlidingWindow(10 * MINUTE, MINUTE)
+    assert plan.input.input.predicate == "`ok`"
+    assert plan.input.keys == (Key("`src`", SqlType("STRING")),)
+    assert [call.function for call in plan.input.aggregates] == ["SUM", "COUNT"]
+    assert plan.input.presence == Accumulator(Kind.COUNT, None, None, "`ok`")
+    assert [(o.name, o.expression.sql(), o.type.name) for o in plan.outputs] == [
+        ("src", "k0", "STRING"),
+        ("total", "a0", "BIGINT"),
+        ("n", "a1", "BIGINT"),
+    ]
+    assert plan.having is not None and plan.having.sql() == "a0 > 100"
+    assert [(o.expression.sql(), o.descending, o.nulls_first) for o in plan.order] == [
+        ("a0", True, False),
+        ("k0", False, True),
+    ]
+    assert plan.limit == 3 and not plan.is_plain
+
+
+def test_names_are_found_whatever_their_case_and_printed_as_declared() -> None:
+    plan = bind(f"SELECT DST, MAX(LENGTH) AS m FROM Packets {W} AS p GROUP BY p.dst")
+    assert plan.input.keys == (Key("`Dst`", SqlType("STRING")),)
+    assert plan.outputs[0].name == "DST"
+    assert plan.input.aggregates[0].part("v").arg == "`length`"
+
+
+def test_the_same_aggregate_is_computed_once() -> None:
+    plan = bind(f"SELECT SUM(length) AS a, sum(LENGTH) + 1 AS b, SUM(length) FILTER (WHERE ok) AS c FROM packets {W}")
+    assert [o.expression.sql() for o in plan.outputs] == ["a0", "a0 + 1", "a1"]
+    assert plan.input.aggregates[1].part("s").condition == "`ok`"
+
+
+def test_where_and_filter_are_both_conditions_of_an_accumulator() -> None:
+    plan = bind(f"SELECT COUNT(*) FILTER (WHERE ok) AS n FROM packets {W} WHERE length > 0")
+    assert plan.input.aggregates[0].part("n").condition == "(`length` > 0) AND (`ok`)"
+    assert plan.input.presence.condition == "`length` > 0"
+
+
+@pytest.mark.parametrize("count", ["COUNT(*)", "COUNT(1)", "COUNT('x')"])
+def test_counting_rows_has_no_argument(count: str) -> None:
+    plan = bind(f"SELECT {count} AS n FROM packets {W}")
+    assert plan.input.aggregates[0].part("n") == Accumulator(Kind.COUNT, None, None, None)
+
+
+def test_counting_nulls_counts_nothing() -> None:
+    plan = bind(f"SELECT COUNT(NULL) AS n FROM packets {W}")
+    assert plan.input.aggregates[0].part("n").arg == "NULL"
+
+
+@pytest.mark.parametrize("group", ["length + 1", "1", "grown", "(length + 1)", "length + 1, 1, grown"])
+def test_group_by_an_expression_its_place_or_its_alias(group: str) -> None:
+    plan = bind(f"SELECT length + 1 AS grown, COUNT(*) AS n FROM packets {W} GROUP BY {group}")
+    assert [key.sql for key in plan.input.keys] == ["`length` + 1"]
+    assert plan.outputs[0].expression.sql() == "k0"
+
+
+def test_parentheses_around_a_key_do_not_matter() -> None:
+    plan = bind(f"SELECT src, COUNT(*) AS n FROM packets {W} GROUP BY (src)")
+    assert [key.sql for key in plan.input.keys] == ["`src`"] and plan.is_plain
+
+
+def test_a_column_goes_before_an_alias_in_group_by_and_after_it_in_order_by() -> None:
+    plan = bind(f"SELECT Dst AS src, COUNT(*) AS n FROM packets {W} GROUP BY src, Dst ORDER BY src")
+    assert [key.sql for key in plan.input.keys] == ["`src`", "`Dst`"]
+    assert plan.order[0].expression.sql() == "k1"
+
+
+def test_expressions_over_keys_and_aggregates() -> None:
+    plan = bind(f"SELECT (length + 1) * 2 AS z, MAX(length) - MIN(length) AS d FROM packets {W} GROUP BY length + 1")
+    assert [o.expression.sql() for o in plan.outputs] == ["(k0) * 2", "a0 - a1"]
+
+
+def test_having_and_order_by_see_aliases() -> None:
+    plan = bind(f"SELECT src, SUM(length) AS total FROM packets {W} GROUP BY src HAVING total * 2 > 5 ORDER BY 2, total")
+    assert plan.having is not None and plan.having.sql() == "(a0) * 2 > 5"
+    assert [o.expression.sql() for o in plan.order] == ["a0", "a0"]
+
+
+def test_an_alias_keeps_its_own_precedence_inside_an_expression() -> None:
+    plan = bind(f"SELECT SUM(length) + 1 AS total FROM packets {W} HAVING total * 2 > 5")
+    assert plan.having is not None and plan.having.sql() == "(a0 + 1) * 2 > 5"
+
+
+def test_nulls_come_first_ascending_and_last_descending_unless_told() -> None:
+    plan = bind(f"SELECT src FROM packets {W} GROUP BY src ORDER BY src, src DESC, src NULLS LAST, src DESC NULLS FIRST")
+    assert [(o.descending, o.nulls_first) for o in plan.order] == [(False, True), (True, False), (False, False), (True, True)]
+
+
+def test_a_column_without_an_alias_is_called_by_its_text() -> None:
+    plan = bind(f"SELECT src, COUNT(*), SUM(length) FROM packets {W} GROUP BY src")
+    assert [o.name for o in plan.outputs] == ["src", "count(*)", "sum(length)"]
+    assert plan.is_plain
+
+
+def test_integer_attributes() -> None:
+    plan = bind("SELECT COUNT(*) AS n FROM cars [RANGE 1000 SLIDE 10 WATTR odometer]")
+    assert plan.window == SlidingWindow(1000, 10) and plan.scan.attribute.type == SqlType("BIGINT")
+
+
+# -- mistakes ---------------------------------------------------------------------------------------------------
+
+MISTAKES = [
+    (f"SELECT srcc, COUNT(*) AS n FROM packets {W} GROUP BY srcc", "srcc", "Did you mean 'src'"),
+    (f"SELECT COUNT(*) AS n FROM packets {W} WHERE lenght > 0", "lenght", "Did you mean 'length'"),
+    (f"SELECT SUM(lenght) AS n FROM packets {W}", "lenght", "Did you mean 'length'"),
+    (f"SELECT src, COUNT(*) AS n FROM packets {W}", "src", "Add it to GROUP BY"),
+    (f"SELECT COUNT(*) AS n FROM packets {W} GROUP BY src HAVING Dst > 'a'", "Dst", "Add it to GROUP BY"),
+    (f"SELECT COUNT(*) AS n FROM packets {W} GROUP BY src ORDER BY length", "length", "Add it to GROUP BY"),
+    (f"SELECT other.src, COUNT(*) AS n FROM packets {W} GROUP BY src", "other.src", "is not in FROM"),
+    (f"SELECT packets.src FROM packets {W} AS p GROUP BY src", "packets.src", "is not in FROM"),
+    (f"SELECT COUNT(*) AS n FROM packets {W} WHERE SUM(length) > 5", "SUM(length)", "Use HAVING"),
+    (f"SELECT COUNT(*) AS n FROM packets {W} GROUP BY SUM(length)", "SUM(length)", "Group by a column"),
+    (f"SELECT SUM(MAX(length)) AS n FROM packets {W}", "MAX(length)", "cannot be nested"),
+    (f"SELECT SUM(ok) AS n FROM packets {W}", "ok", "takes a number"),
+    (f"SELECT COUNT(*) AS n FROM packets {W} WHERE length", "length", "WHERE needs a condition"),
+    (f"SELECT COUNT(*) FILTER (WHERE length) AS n FROM packets {W}", "length", "FILTER needs a condition"),
+    (f"SELECT COUNT(*) AS n FROM packets {W} GROUP BY 3", "3", "has 1 columns"),
+    (f"SELECT COUNT(*) AS n FROM packets {W} ORDER BY 0", "0", "has 1 columns"),
+    (f"SELECT * FROM packets {W}", "*", "List the columns"),
+    (f"SELECT COUNT(*) AS window_end FROM packets {W}", "window_end", "Choose another alias"),
+    ("SELECT COUNT(*) AS n FROM packets [RANGE 10 SLIDE 1]", "[RANGE 10 SLIDE 1]", "10 MINUTES"),
+    ("SELECT COUNT(*) AS n FROM cars [RANGE 1 HOUR SLIDE 5]", "[RANGE 1 HOUR SLIDE 5]", "a plain number"),
+    ("SELECT COUNT(*) AS n FROM cars [RANGE 10 SLIDE 1 WATTR id]", "[RANGE 10 SLIDE 1 WATTR id]", "no PUNCTUATE covers"),
+    ("SELECT COUNT(*) AS n FROM cars [RANGE 10 SLIDE 1 WATTR nope]", "[RANGE 10 SLIDE 1 WATTR nope]", "no column 'nope'"),
+]
+
+
+@pytest.mark.parametrize(("text", "at", "told"), MISTAKES, ids=[text for text, _, _ in MISTAKES])
+def test_a_mistake_is_shown_at_its_place_with_what_to_do(text: str, at: str, told: str) -> None:
+    error = refused(text)
+    assert told in str(error)
+    marked = pointed_at(error)
+    assert marked in at or at in marked
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("SELECT COUNT(*) AS n FROM packets", "needs a window"),
+        ("SELECT COUNT(*) AS n FROM bare [RANGE 1 MINUTE SLIDE 1 MINUTE]", "has no window attribute"),
+        ("SELECT COUNT(*) AS n FROM deaf [RANGE 1 MINUTE SLIDE 1 MINUTE]", "no PUNCTUATE covers 'ts'"),
+        (f"SELECT COUNT(*) AS n, SUM(length) AS N FROM packets {W}", "two columns of the answer are called 'N'"),
+        ("SELECT 1 AS one", "reads a stream"),
+    ],
+)
+def test_mistakes_of_the_whole_query(text: str, told: str) -> None:
+    error = refused(text)
+    assert told in str(error) and error.remedy
+
+
+def test_null_is_no_key() -> None:
+    error = refused(f"SELECT NULL AS k, COUNT(*) AS n FROM packets {W} GROUP BY NULL")
+    assert "typed expression" in str(error)
+
+
+def test_an_unknown_stream_is_shown_at_its_name() -> None:
+    error = refused(f"SELECT COUNT(*) AS n FROM packet {W}", CatalogError)
+    assert pointed_at(error) == "packet"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (f"SELECT COUNT(DISTINCT src) AS n FROM packets {W}", "DISTINCT"),
+        (f"SELECT DISTINCT src FROM packets {W} GROUP BY src", "DISTINCT"),
+        (f"SELECT src FROM packets {W}", "grouped"),
+        (f"SELECT 1 AS one FROM packets {W}", "add an aggregate or GROUP BY"),
+        ("SELECT COUNT(*) AS n FROM packets [RANGE 1 MINUTE]", "without SLIDE"),
+        ("SELECT COUNT(*) AS n FROM packets [ROWS 5 SLIDE 1]", "[ROWS …] windows"),
+        ("SELECT COUNT(*) AS n FROM packets [RANGE 1 MINUTE SLIDE 1 ROW]", "slide by rows"),
+        ("SELECT COUNT(*) AS n FROM packets [UNBOUNDED]", "[UNBOUNDED …] windows"),
+        ("SELECT COUNT(*) AS n FROM packets [NOW]", "[NOW …] windows"),
+        ("SELECT COUNT(*) AS n FROM packets [RANGE 1 MINUTE SLIDE 1 MINUTE OFFSET 1 MINUTE]", "OFFSET"),
+        ("SELECT COUNT(*) AS n FROM packets [RANGE 1 MINUTE SLIDE 1 MINUTE INTERNAL]", "INTERNAL"),
+    ],
+)
+def test_what_later_versions_do_is_refused_by_name(text: str, what: str) -> None:
+    assert what in str(refused(text))
+
+
+# -- windows ----------------------------------------------------------------------------------------------------
+
+TS, ODOMETER = Attribute("ts", SqlType("TIMESTAMP")), Attribute("odometer", SqlType("BIGINT"))
+
+
+def clause(range_: int, slide: int, unit: Unit = Unit.TIME, origin: str | int | None = None) -> WindowClause:
+    return WindowClause(WindowKind.RANGE, Measure(range_, unit), Measure(slide, unit), origin=origin)
+
+
+@pytest.mark.parametrize(
+    ("origin", "point"),
+    [
+        (None, 0),
+        ("1970-01-01 00:00:01", 1_000_000),
+        ("1969-12-31 23:59:59.5", -500_000),
+        ("1970-01-01T01:00:00+01:00", 0),
+    ],
+)
+def test_the_origin_is_a_utc_time(origin: str | None, point: int) -> None:
+    assert bind_window(clause(60, 10, origin=origin), TS, "s") == SlidingWindow(60, 10, point)
+
+
+def test_the_origin_of_an_integer_attribute_is_a_number() -> None:
+    window = bind_window(clause(60, 10, Unit.VALUES, -7), ODOMETER, "s")
+    assert window == SlidingWindow(60, 10, -7)
+
+
+@pytest.mark.parametrize(
+    ("bad", "attribute", "told"),
+    [
+        (clause(60, 10, origin="yesterday"), TS, "is not a time"),
+        (clause(60, 10, origin=5), TS, "ORIGIN on 'ts' is a time"),
+        (clause(60, 10, Unit.VALUES, "2026-01-01"), ODOMETER, "ORIGIN on 'odometer' is a whole number"),
+        (clause(0, 10), TS, "RANGE is positive"),
+        (clause(10, 0), TS, "SLIDE is positive"),
+        (clause(MOST_POINTS + 1, 1), TS, "RANGE is positive, and at most"),
+        (clause(1, MOST_POINTS + 1, Unit.VALUES), ODOMETER, "SLIDE is positive, and at most"),
+        (clause(10, 10, Unit.VALUES), TS, "an interval such as 10 MINUTES"),
+    ],
+)
+def test_windows_that_make_no_sense(bad: WindowClause, attribute: Attribute, told: str) -> None:
+    with pytest.raises(BindError, match=told):
+        bind_window(bad, attribute, "s")
+
+
+def test_partitioned_windows_are_for_later() -> None:
+    partitioned = WindowClause(WindowKind.RANGE, Measure(5, Unit.TIME), Measure(5, Unit.TIME), pattr=("src",))
+    with pytest.raises(UnsupportedError, match="partitioned"):
+        bind_window(partitioned, TS, "s")
+
+
+def test_the_longest_window_keeps_points_in_int64() -> None:
+    window = bind_window(clause(MOST_POINTS, MOST_POINTS), TS, "s")
+    for t in (10**18 - 1, -(10**18) + 1):
+        for w in window.wids(t):
+            assert all(-(1 << 63) <= edge < 1 << 63 for edge in window.extent(w))

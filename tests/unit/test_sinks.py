@@ -1,0 +1,368 @@
+"""Sinks: a staging sink holds every answer exactly once, wherever the process dies between stage and publish."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windrow.cql.statements import Sink as SinkClause
+from windrow.dataplane.sinks import AnswerBatch, Sink, StagingSink, jsonl, open_sink, target_of
+from windrow.dataplane.sinks.console import ROWS_SHOWN
+from windrow.dataplane.sinks.jsonl import JsonLinesSink, json_lines
+from windrow.dataplane.sinks.parquet import ParquetSink
+from windrow.errors import BindError, SinkError
+
+UTC = dt.timezone.utc
+
+
+def batch(values: Sequence[int], query: str = "q") -> AnswerBatch:
+    """Answers that are recognised by their values."""
+    n = len(values)
+    moments = pa.array([dt.datetime(2026, 1, 1, tzinfo=UTC)] * n, pa.timestamp("us", tz="UTC"))
+    columns = {
+        "window_start": moments,
+        "window_end": moments,
+        "is_revision": pa.array([False] * n),
+        "key": pa.array(["a"] * n).dictionary_encode(),
+        "v": pa.array(values, pa.int64()),
+    }
+    return AnswerBatch(query, pa.table(columns), f"{query}@{values}")
+
+
+def lines(directory: Path) -> list[int]:
+    path = directory / "out.jsonl"
+    return [json.loads(line)["v"] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def files(directory: Path) -> list[int]:
+    return [v for path in sorted(directory.glob("*.parquet")) for v in pq.read_table(path).column("v").to_pylist()]
+
+
+KINDS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], list[int]]]] = {
+    "jsonl": (lambda directory: JsonLinesSink("q", "q", str(directory / "out.jsonl")), lines),
+    "parquet": (lambda directory: ParquetSink("q", "q", str(directory)), files),
+}
+both = pytest.mark.parametrize(("make", "read"), KINDS.values(), ids=KINDS.keys())
+
+
+# -- crashes ------------------------------------------------------------------------------------------------
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+@contextmanager
+def dying_at(operation: int | None) -> Iterator[None]:
+    """Die before the n-th operation that makes something durable or visible (None: never)."""
+    left = [math.inf if operation is None else operation]
+
+    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if left[0] <= 0:
+                raise Crash
+            left[0] -= 1
+            return real(*args, **kwargs)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", counted(os.fsync))
+        patch.setattr(os, "replace", counted(os.replace))
+        patch.setattr(Path, "unlink", counted(Path.unlink))
+        yield
+
+
+class Engine:
+    """Stage, commit, publish: what delivery and recovery do with a sink, and their crashes."""
+
+    def __init__(self, directory: Path, make: Callable[[Path], Any]):
+        self.directory = directory
+        self.make = make
+        self.sink = make(directory)
+        self.outbox: list[str] = []
+        self.committed: list[int] = []
+
+    def deliver(self, values: Sequence[int], seq: int, stage_dies: int | None, publish_dies: int | None) -> None:
+        with dying_at(stage_dies):
+            entry = self.sink.stage(batch(values), seq)
+        if stage_dies is not None:
+            raise Crash
+        self.outbox.append(entry)
+        self.committed += values
+        with dying_at(publish_dies):
+            self.sink.publish(entry)
+        if publish_dies is not None:
+            raise Crash
+        self.outbox.clear()
+
+    def tear(self, share: float) -> None:
+        """An append that the crash cut short: the target ends anywhere behind where it began."""
+        path = self.directory / "out.jsonl"
+        if self.outbox and path.exists():
+            start = json.loads(self.outbox[-1])["start"]
+            size = path.stat().st_size
+            if size > start and any(self.directory.glob(".windrow-*.staged")):
+                os.truncate(path, start + int((size - start) * share))
+
+    def restart(self, dies: int | None) -> None:
+        self.sink = self.make(self.directory)
+        try:
+            with dying_at(dies):
+                for entry in self.outbox:
+                    self.sink.publish(entry)
+        except Crash:
+            self.restart(None)
+            return
+        self.outbox.clear()
+        self.sink.sweep()
+        assert not list(self.directory.glob(".windrow-*"))
+
+
+steps = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 1000), min_size=1, max_size=3),
+        st.none() | st.integers(0, 3),
+        st.none() | st.integers(0, 4),
+        st.none() | st.integers(0, 4),
+        st.floats(0, 1),
+    ),
+    max_size=5,
+)
+
+
+@both
+@settings(max_examples=40, deadline=None)
+@given(steps)
+def test_every_answer_is_there_once_wherever_the_process_dies(make: Any, read: Any, steps: Sequence[Any]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        engine = Engine(Path(name), make)
+        for seq, (values, stage_dies, publish_dies, restart_dies, share) in enumerate(steps):
+            before = list(engine.committed)
+            try:
+                engine.deliver(values, seq, stage_dies, publish_dies)
+            except Crash:
+                engine.tear(share)
+                engine.restart(restart_dies)
+                if engine.committed == before:
+                    engine.deliver(values, seq, None, None)
+            assert read(engine.directory) == engine.committed
+
+
+@both
+def test_a_stage_is_invisible_until_it_is_published(tmp_path: Path, make: Any, read: Any) -> None:
+    sink = make(tmp_path)
+    first = sink.stage(batch([1, 2]), 0)
+    assert read(tmp_path) == [] and not [p for p in tmp_path.iterdir() if not p.name.startswith(".")]
+    sink.publish(first)
+    assert read(tmp_path) == [1, 2]
+
+
+@both
+def test_publishing_twice_is_publishing_once(tmp_path: Path, make: Any, read: Any) -> None:
+    sink = make(tmp_path)
+    first = sink.stage(batch([1]), 0)
+    sink.publish(first)
+    sink.publish(first)
+    second = sink.stage(batch([2]), 1)
+    sink.publish(second)
+    sink.publish(first)
+    assert read(tmp_path) == [1, 2]
+
+
+@both
+def test_sweeping_removes_what_no_commit_named_and_nothing_else(tmp_path: Path, make: Any, read: Any) -> None:
+    sink = make(tmp_path)
+    sink.publish(sink.stage(batch([1]), 0))
+    sink.stage(batch([2]), 1)
+    others = [tmp_path / name for name in (".windrow-q-b-000000000001.staged", ".windrow-qq-000000000001.staged", "note")]
+    for other in others:
+        other.write_text("another query's, or the user's")
+    sink.sweep()
+    assert read(tmp_path) == [1]
+    assert all(other.exists() for other in others)
+    assert not (tmp_path / ".windrow-q-000000000001.staged").exists()
+
+
+@both
+def test_sweeping_where_nothing_was_written_yet(tmp_path: Path, make: Any, read: Any) -> None:
+    make(tmp_path / "not" / "there").sweep()
+
+
+@both
+def test_a_sink_that_cannot_write_says_so(tmp_path: Path, make: Any, read: Any) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SinkError, match="query 'q' could not write to") as raised:
+        make(tmp_path / "file").stage(batch([1]), 0)
+    assert raised.value.remedy
+
+
+@both
+def test_parents_are_made(tmp_path: Path, make: Any, read: Any) -> None:
+    sink = make(tmp_path / "a" / "b")
+    sink.publish(sink.stage(batch([7]), 0))
+    assert read(tmp_path / "a" / "b") == [7]
+
+
+def test_lines_are_appended_to_a_file_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text('{"v": 0}\n')
+    sink = JsonLinesSink("q", "q", str(path))
+    sink.publish(sink.stage(batch([1]), 0))
+    assert lines(tmp_path) == [0, 1]
+
+
+def test_a_file_that_was_taken_away_between_stage_and_publish_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    sink = JsonLinesSink("q", "q", str(path))
+    sink.publish(sink.stage(batch([1, 2, 3]), 0))
+    staged = sink.stage(batch([4]), 1)
+    path.rename(tmp_path / "rotated")
+    sink.publish(staged)
+    assert lines(tmp_path) == [4]
+
+
+# -- JSON ---------------------------------------------------------------------------------------------------
+
+
+def as_json(**columns: Any) -> dict[str, Any]:
+    (line,) = json_lines(AnswerBatch("q", pa.table(columns), "k"))
+    return dict(json.loads(line, parse_float=Decimal))
+
+
+def test_every_type_as_json() -> None:
+    zoned = pa.array([dt.datetime(1969, 12, 31, 23, 59, 59, 5, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))
+    found = as_json(
+        window_end=zoned,
+        naive=pa.array([dt.datetime(2026, 1, 1)], pa.timestamp("us")),
+        day=pa.array([dt.date(2026, 1, 1)]),
+        big=pa.array([(1 << 63) - 1]),
+        wide=pa.array([Decimal("-12345678901234567890123456789.123")], pa.decimal128(38, 3)),
+        raw=pa.array([b"\xff\x00"]),
+        ok=pa.array([True]),
+        text=pa.array(['"é"\n']),
+        key=pa.array(["a"]).dictionary_encode(),
+        nothing=pa.nulls(1),
+        absent=pa.array([None], pa.int32()),
+        half=pa.array([0.5]),
+    )
+    assert found == {
+        "window_end": "1969-12-31T23:59:59.000005Z",
+        "naive": "2026-01-01T00:00:00.000000",
+        "day": "2026-01-01",
+        "big": (1 << 63) - 1,
+        "wide": Decimal("-12345678901234567890123456789.123"),
+        "raw": base64.b64encode(b"\xff\x00").decode(),
+        "ok": True,
+        "text": '"é"\n',
+        "key": "a",
+        "nothing": None,
+        "absent": None,
+        "half": Decimal("0.5"),
+    }
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None])
+def test_what_json_cannot_say_is_null(value: float | None) -> None:
+    assert as_json(d=pa.array([value], pa.float64()), f=pa.array([value], pa.float32())) == {"d": None, "f": None}
+
+
+def test_times_are_utc_whatever_the_machine_s_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    abroad = duckdb.connect(":memory:")
+    abroad.execute("SET GLOBAL TimeZone = 'America/New_York'")
+    monkeypatch.setattr(jsonl, "_database", lambda: abroad)
+    noon = pa.array([dt.datetime(2026, 1, 1, 12, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))
+    assert as_json(t=noon) == {"t": "2026-01-01T12:00:00.000000Z"}
+
+
+def test_odd_column_names_are_kept() -> None:
+    assert as_json(**{"count(*)": pa.array([1]), 'a"b': pa.array([2]), "select": pa.array([3])}) == {
+        "count(*)": 1,
+        'a"b': 2,
+        "select": 3,
+    }
+
+
+# -- the registry ----------------------------------------------------------------------------------------------
+
+
+def clause(kind: str, **options: str) -> SinkClause:
+    return SinkClause(kind, tuple(options.items()))
+
+
+def test_sinks_are_opened_by_name(tmp_path: Path) -> None:
+    opened: list[Sink | StagingSink] = [
+        open_sink("q", clause("console")),
+        open_sink("q", clause("JSONL", path=str(tmp_path / "x"))),
+        open_sink("q", clause("parquet", path=str(tmp_path))),
+    ]
+    assert [isinstance(sink, Sink) for sink in opened] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        (clause("parket", path="x"), "Did you mean 'parquet'"),
+        (clause("kafka", path="x"), "Sinks: console, jsonl, parquet"),
+        (clause("parquet"), "needs a path"),
+        (clause("jsonl", path=""), "needs a path"),
+        (clause("jsonl", path="x", mode="append"), "no option 'mode'"),
+        (clause("console", path="x"), "no option 'path'"),
+    ],
+)
+def test_mistakes_in_into_are_told(bad: SinkClause, told: str) -> None:
+    with pytest.raises(BindError) as raised:
+        open_sink("q", bad)
+    assert told in str(raised.value)
+
+
+def test_two_queries_may_not_write_the_same_files(tmp_path: Path) -> None:
+    path = str(tmp_path / "out")
+    assert target_of("a", clause("jsonl", path=path)) == target_of("b", clause("jsonl", path=f"{tmp_path}/./out"))
+    assert target_of("a", clause("parquet", path=path)) != target_of("b", clause("parquet", path=path))
+    assert target_of("a b", clause("parquet", path=path)) == target_of("a_b", clause("parquet", path=path))
+    assert target_of("a", clause("console")) is None
+
+
+def test_a_query_s_name_makes_a_file_name(tmp_path: Path) -> None:
+    sink = open_sink("größte/../x", clause("parquet", path=str(tmp_path)))
+    assert not isinstance(sink, Sink)
+    sink.publish(sink.stage(batch([1]), 3))
+    assert [p.name for p in tmp_path.iterdir()] == ["gr__te____x-000000000003.parquet"]
+
+
+# -- the console -------------------------------------------------------------------------------------------------
+
+
+def test_the_console_prints_a_line_per_row(capsys: pytest.CaptureFixture[str]) -> None:
+    sink = open_sink("q", clause("console"))
+    assert isinstance(sink, Sink)
+    sink.write(batch([1, 2]))
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "-- q" and len(told) == 3
+    assert told[1].endswith("key=a  v=1") and told[1].startswith("[2026-01-01 00:00:00")
+
+
+def test_the_console_shows_the_last_rows_of_many(capsys: pytest.CaptureFixture[str]) -> None:
+    sink = open_sink("q", clause("console"))
+    assert isinstance(sink, Sink)
+    sink.write(batch(range(ROWS_SHOWN + 5)))
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == f"-- q (last {ROWS_SHOWN} of {ROWS_SHOWN + 5} rows)"
+    assert len(told) == ROWS_SHOWN + 1 and told[-1].endswith(f"v={ROWS_SHOWN + 4}")
