@@ -49,7 +49,7 @@ test-matrix: setup
 	$(WITH_JAVA) WINDROW_MATRIX=full $(BIN)/python -m pytest -m matrix --timeout=14400
 
 bench: setup
-	$(WITH_JAVA) $(BIN)/windrow bench
+	$(WITH_JAVA) $(BIN)/windrow bench all
 
 check: setup
 	$(BIN)/ruff check .

@@ -89,5 +89,8 @@ def child(script: str, *args: str) -> dict[str, Any]:
     if done.returncode:
         raise SystemExit(f"{' '.join(args)} failed with code {done.returncode}:\n{done.stdout}")
     measured: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    print(f"  {' '.join(args[1:4]):<28} {measured.get('seconds', 0):8.2f} s   (whole process {time.monotonic() - started:.0f} s)", flush=True)
+    print(
+        f"  {' '.join(args[1:4]):<28} {measured.get('seconds', 0):8.2f} s   (whole process {time.monotonic() - started:.0f} s)",
+        flush=True,
+    )
     return measured

@@ -45,7 +45,9 @@ class Checksum:
             codes = np.array([_HASHES.get(n, np.uint64(0)) for n in names.dictionary.to_pylist()], np.uint64)
             ends = batch.column(end).view(pa.int64()).to_numpy() // 1_000_000
             keep = slice(None)
-            columns = [batch.column(c).to_numpy(zero_copy_only=False).astype(np.int64, copy=False) for c in ("s", "n", "m")]
+            columns = [
+                batch.column(c).to_numpy(zero_copy_only=False).astype(np.int64, copy=False) for c in ("s", "n", "m")
+            ]
             self.value = (self.value + _mix(codes[names.indices.to_numpy()][keep], ends, *columns)) % 2**64
             self.rows += batch.num_rows
 
@@ -224,7 +226,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--packets", type=int, default=5_000_000)
     parser.add_argument("--per-file", type=int, default=500_000)
-    parser.add_argument("--without-spark", action="store_true", help="leave out Spark's own window() (it takes minutes)")
+    parser.add_argument(
+        "--without-spark", action="store_true", help="leave out Spark's own window() (it takes minutes)"
+    )
     parser.add_argument("--child", nargs=3, metavar=("SIDE", "N", "OPTION"), help=argparse.SUPPRESS)
     parser.add_argument("--data", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -275,7 +279,9 @@ def report(result: dict[str, Any], sides: dict[str, dict[str, Any]], total: int)
         if "metrics" in side:
             print(f"    {side['metrics']}")
     print(f"{'bare group-by':<26}{result['bare_s']:>9.2f}{total / result['bare_s']:>12,.0f}")
-    print(f"N=100 over N=1: {result['n100_s'] / result['n1_s']:.2f}×; N=100 throughput over bare: {result['bare_s'] / result['n100_s']:.2f}")
+    print(
+        f"N=100 over N=1: {result['n100_s'] / result['n1_s']:.2f}×; N=100 throughput over bare: {result['bare_s'] / result['n100_s']:.2f}"
+    )
     for n in (1, 10):
         if f"spark_n{n}_s" in result:
             print(f"Spark's window() over Windrow at N={n}: {result[f'spark_n{n}_s'] / result[f'n{n}_s']:.1f}×")

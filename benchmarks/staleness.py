@@ -135,7 +135,10 @@ def measure(base: Path, args: argparse.Namespace) -> None:
         if elapsed > 120 and "early" not in marks:
             marks["early"] = memory.now_mb()
         metrics = wr.metrics()["packets"]
-        print(f"{elapsed:6.0f} s  {metrics['rows']:>12,} rows  {arrived.rows:>14,} answer rows  {memory.now_mb():6.0f} MB", flush=True)
+        print(
+            f"{elapsed:6.0f} s  {metrics['rows']:>12,} rows  {arrived.rows:>14,} answer rows  {memory.now_mb():6.0f} MB",
+            flush=True,
+        )
     time.sleep(5)
     wr.stop()
     warm_us = int(min(30, args.seconds / 4) * 1e6)
@@ -157,7 +160,9 @@ def measure(base: Path, args: argparse.Namespace) -> None:
     }
     wr.close()
     print(f"\n{'p50':>8}{'p99':>8}{'empty micro-batch':>20}{'memory at 2 min':>18}{'at the end':>12}")
-    print(f"{result['p50_s']:>7}s{result['p99_s']:>7}s{result['empty_batch_s']:>19}s{result['memory_minute_2_mb']:>15} MB{result['memory_end_mb']:>9} MB")
+    print(
+        f"{result['p50_s']:>7}s{result['p99_s']:>7}s{result['empty_batch_s']:>19}s{result['memory_minute_2_mb']:>15} MB{result['memory_end_mb']:>9} MB"
+    )
     print("RESULT " + json.dumps(result))
 
 

@@ -26,9 +26,7 @@ CODE = Path(__file__).resolve().parent.parent / "src"
 WIDTH = "100"
 REMEDY = "run `python scripts/check_docs.py --write`"
 RUN_CLI = "import sys; sys.argv[0] = 'windrow'; from windrow.cli import main; sys.exit(main())"
-CLI_BLOCK = re.compile(
-    r"(?P<open><!-- cli: (?P<command>[^\n]+?) -->\n)(?P<body>.*?)(?P<close><!-- /cli -->)", re.S
-)
+CLI_BLOCK = re.compile(r"(?P<open><!-- cli: (?P<command>[^\n]+?) -->\n)(?P<body>.*?)(?P<close><!-- /cli -->)", re.S)
 FENCE = re.compile(r"^(?P<mark>`{3,}|~{3,})[^\n]*\n.*?^(?P=mark)[^\n]*$", re.M | re.S)
 COMMENT = re.compile(r"<!--.*?-->", re.S)
 INLINE_CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.S)
@@ -113,9 +111,7 @@ def command_output(command: str) -> str:
     )
     if done.returncode != 0:
         said = [line.strip("│ ") for line in done.stderr.splitlines() if re.search(r"\w", line)]
-        raise NotInStepError(
-            f"`{command}` exits with {done.returncode}: {said[-1] if said else 'no message'}"
-        )
+        raise NotInStepError(f"`{command}` exits with {done.returncode}: {said[-1] if said else 'no message'}")
     lines = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
     return "\n".join(lines).strip("\n") + "\n"
 
@@ -185,9 +181,7 @@ def errors_table() -> str:
     known = [
         kind
         for kind in vars(errors).values()
-        if isinstance(kind, type)
-        and issubclass(kind, errors.WindrowError)
-        and kind.__module__ == errors.__name__
+        if isinstance(kind, type) and issubclass(kind, errors.WindrowError) and kind.__module__ == errors.__name__
     ]
     rows = (
         f"| {kind.code} | `{kind.__name__}` | {cell(kind.__doc__ or '')} |"

@@ -43,7 +43,7 @@ from windrow.result import Result
 from windrow.types import point_of
 
 
-def open(  # noqa: A001 - the documented name
+def open(
     state_dir: str | Path | None = None,
     *,
     master: str | None = None,
@@ -162,7 +162,9 @@ class Windrow:
         columns = tuple(ColumnDef(n, t) for n, t in columns_of(df))
         measure = None
         if slack is not None:
-            measure = Measure(slack, Unit.VALUES) if isinstance(slack, int) else Measure(parse_interval(slack), Unit.TIME)
+            measure = (
+                Measure(slack, Unit.VALUES) if isinstance(slack, int) else Measure(parse_interval(slack), Unit.TIME)
+            )
         policy = Punctuate(Policy.SLACK if measure else Policy.ORDERED, slack=measure)
         statement = CreateStream(name, columns, "dataframe", timestamp_by=timestamp, punctuate=(policy,))
         self._engine.create_stream(statement, df)

@@ -23,6 +23,8 @@ from windrow.crash import CRASH_AT, CRASH_GROUP
 
 TESTS = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 300
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A child lives for seconds: code that is compiled once and roughly costs it least."""
 
 
 def make_root(
@@ -50,6 +52,7 @@ def child(root: Path, crash_at: str | None = None, group: bool = False) -> Itera
     environment = {k: v for k, v in os.environ.items() if k not in (CRASH_AT, CRASH_GROUP)}
     path = [str(TESTS.parent / "src"), str(TESTS), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    environment["JDK_JAVA_OPTIONS"] = SHORT_LIVED_JVM
     if crash_at is not None:
         environment |= {CRASH_AT: crash_at, CRASH_GROUP: "1" if group else "0"}
     (root / "ready").unlink(missing_ok=True)

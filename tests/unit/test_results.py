@@ -1,7 +1,8 @@
-"""From states to values: every aggregate of every type equals plain Python's, nulls and overflow included."""
+"""From states to values: every aggregate of every type equals plain Python's; and the result of a statement."""
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from decimal import Decimal
 from typing import Any
@@ -15,6 +16,7 @@ from support.brute_force import MOMENTS, TYPES, Row, calls_of, cells_of, expecte
 
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.aggregates import decompose
+from windrow.result import ROWS_SHOWN, Result
 from windrow.synopses.cells import fold_of
 from windrow.synopses.chunks import States, build_chunks
 from windrow.synopses.groups import Groups
@@ -138,3 +140,36 @@ def test_many_rows_at_once_are_masked_one_by_one() -> None:
     states = {total.part("n"): (np.array([0, 3]),), total.part("s"): (np.array([0, 7]),)}
     assert result_of(total, states).equals(pa.array([None, 7], pa.int64()))
     assert overflows(total, states) == 0
+
+
+# -- the result of a statement ------------------------------------------------------------------------------
+
+
+def test_a_result_prints_as_a_table() -> None:
+    moment = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+    table = pa.table({"name": ["packets", None], "at": pa.array([moment, None], pa.timestamp("us", tz="UTC")), "n": [1, 22]})
+    told = Result(table)
+    assert str(told).splitlines() == [
+        "name    | at                  | n",
+        "--------+---------------------+---",
+        "packets | 2026-01-01 00:00:00 | 1",
+        "NULL    | NULL                | 22",
+    ]
+    assert repr(told) == str(told) and len(told) == 2
+    assert told.arrow() is table and told.rows()[1] == {"name": None, "at": None, "n": 22}
+    assert told.pandas()["n"].tolist() == [1, 22]
+
+
+def test_a_long_result_says_how_much_is_left_out() -> None:
+    lines = str(Result(pa.table({"n": range(ROWS_SHOWN + 7)}))).splitlines()
+    assert len(lines) == ROWS_SHOWN + 3 and lines[-1] == "… 7 more rows"
+    assert "more rows" not in str(Result(pa.table({"n": range(ROWS_SHOWN)})))
+
+
+def test_an_empty_result_shows_its_columns() -> None:
+    assert str(Result(pa.table({"n": pa.array([], pa.int64()), "name": pa.array([], pa.string())}))) == "n | name\n--+-----"
+
+
+def test_messages_and_lines() -> None:
+    assert Result.message("created").rows() == [{"result": "created"}]
+    assert Result.lines("plan", "a\nb").rows() == [{"plan": "a"}, {"plan": "b"}]

@@ -37,7 +37,9 @@ def define_stream(statement: CreateStream) -> StreamDef:
     """Check a CREATE STREAM and resolve its names."""
     columns = tuple((c.name, SqlType(c.type)) for c in statement.columns)
     if not columns:
-        raise BindError(f"stream '{statement.name}' has no columns", remedy="List them: CREATE STREAM s (ts TIMESTAMP, …).")
+        raise BindError(
+            f"stream '{statement.name}' has no columns", remedy="List them: CREATE STREAM s (ts TIMESTAMP, …)."
+        )
     for name, _ in columns:
         if name.startswith(RESERVED_PREFIX):
             raise BindError(f"column '{name}': names that start with '{RESERVED_PREFIX}' are Windrow's own")
@@ -59,7 +61,10 @@ def _refuse_unfinished(statement: CreateStream) -> None:
         (statement.sequence_by is not None, "SEQUENCE BY (it orders row-based windows)"),
         (statement.late is Late.REVISE, "LATE REVISE"),
         (len(statement.punctuate) > 1, "more than one PUNCTUATE"),
-        (any(p.policy in (Policy.PER_KEY, Policy.BY_SOURCE) for p in statement.punctuate), "PUNCTUATE PER and BY SOURCE"),
+        (
+            any(p.policy in (Policy.PER_KEY, Policy.BY_SOURCE) for p in statement.punctuate),
+            "PUNCTUATE PER and BY SOURCE",
+        ),
         (any(p.slack and p.slack.unit.value == "rows" for p in statement.punctuate), "slack in rows"),
     )
     for present, what in refused:

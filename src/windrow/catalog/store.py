@@ -345,9 +345,7 @@ def _as_state_error(path: Path, error: sqlite3.DatabaseError) -> StateError | No
             f"another program holds {path}", remedy="Close it (a SQLite shell, a back-up), then try again."
         )
     if "readonly database" in text:
-        return StateError(
-            f"{path} may not be written", remedy="Give this user write access to the state directory."
-        )
+        return StateError(f"{path} may not be written", remedy="Give this user write access to the state directory.")
     if any(sign in text for sign in _DAMAGE):
         return _damaged(path, str(error))
     return None

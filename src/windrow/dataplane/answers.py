@@ -47,7 +47,9 @@ class Finisher:
     def finish(self, plan: Finalise, looked: Looked, starts: Points, ends: Points, groups: Groups) -> pa.Table:
         """The answers of one query: window_start, window_end, is_revision, then the select list."""
         aggregate = plan.input
-        columns = dict(zip((f"k{i}" for i in range(len(aggregate.keys))), groups.key_columns(looked.groups), strict=True))
+        columns = dict(
+            zip((f"k{i}" for i in range(len(aggregate.keys))), groups.key_columns(looked.groups), strict=True)
+        )
         columns |= {f"a{i}": result_of(call, looked.states) for i, call in enumerate(aggregate.aggregates)}
         window = looked.window
         if plan.is_plain:
@@ -131,5 +133,3 @@ def _typed(column: pa.Array, kind: SqlType) -> pa.Array:
     if column.type == kind.arrow:
         return column
     return pc.cast(column, kind.arrow, safe=False)
-
-

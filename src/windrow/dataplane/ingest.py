@@ -187,7 +187,7 @@ def gathered(
 
 def estimated_bytes(df: DataFrame) -> int | None:
     """Spark's own estimate of a plan's output; None where it does not know."""
-    size = int(str(df._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))  # type: ignore[operator]
+    size = int(str(df._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return size if size < 1 << 60 else None
 
 

@@ -98,9 +98,7 @@ def of_rows(table: pa.Table, groupings: Sequence[Grouping], groups: Sequence[Gro
 class _RowGrouping:
     """Gathered rows, grouped by (pane, group) for one synopsis."""
 
-    def __init__(
-        self, table: pa.Table, points: npt.NDArray[np.int64], grouping: Grouping, names: dict[str, str]
-    ):
+    def __init__(self, table: pa.Table, points: npt.NDArray[np.int64], grouping: Grouping, names: dict[str, str]):
         self._table = table
         self._points = points
         self._grouping = grouping
@@ -123,9 +121,7 @@ class _RowGrouping:
         states = {a: self._state(a, cell_of, slots.size) for a in grouping.accumulators}
         return Cells(panes[slots // width], slots % width, states)
 
-    def _state(
-        self, a: Accumulator, cell_of: npt.NDArray[np.int64], size: int
-    ) -> tuple[npt.NDArray[np.generic], ...]:
+    def _state(self, a: Accumulator, cell_of: npt.NDArray[np.int64], size: int) -> tuple[npt.NDArray[np.generic], ...]:
         mask = self._condition(a.condition)
         values = None if a.arg is None else self._named(a.arg)
         if values is not None and values.null_count:

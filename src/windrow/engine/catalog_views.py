@@ -27,12 +27,36 @@ def show(engine: Engine, what: str) -> pa.Table:
         return _table([_query_row(engine, s, q) for s, q in engine.manager.queries().values()], _QUERY)
     if kind == "tables":
         return _table([], ("name", "columns"))
-    rows = [{"name": n, "value": str(engine.settings[n]), "default": str(s.default), "meaning": s.doc} for n, s in SPECS.items()]
+    rows = [
+        {"name": n, "value": str(engine.settings[n]), "default": str(s.default), "meaning": s.doc}
+        for n, s in SPECS.items()
+    ]
     return _table(rows, ("name", "value", "default", "meaning"))
 
 
-_STREAM = ("name", "source", "window_attribute", "punctuation", "frontier", "admitted", "late", "dead_letters", "queries", "state")
-_QUERY = ("name", "stream", "window", "windows_answered", "answer_rows", "overflows", "latest_window_end", "completeness", "state")
+_STREAM = (
+    "name",
+    "source",
+    "window_attribute",
+    "punctuation",
+    "frontier",
+    "admitted",
+    "late",
+    "dead_letters",
+    "queries",
+    "state",
+)
+_QUERY = (
+    "name",
+    "stream",
+    "window",
+    "windows_answered",
+    "answer_rows",
+    "overflows",
+    "latest_window_end",
+    "completeness",
+    "state",
+)
 
 
 def _table(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pa.Table:
@@ -123,9 +147,14 @@ def describe(engine: Engine, name: str) -> pa.Table:
     try:
         _, query = engine.manager.query(name)
     except CatalogError:
-        raise CatalogError(f"there is no stream or query '{name}'", remedy="SHOW STREAMS and SHOW QUERIES list them.") from None
+        raise CatalogError(
+            f"there is no stream or query '{name}'", remedy="SHOW STREAMS and SHOW QUERIES list them."
+        ) from None
     kind = query.plan.scan.attribute.type.bound.name
-    rows = [{"column": n, "type": t, "note": None} for n, t in (("window_start", kind), ("window_end", kind), ("is_revision", "BOOLEAN"))]
+    rows = [
+        {"column": n, "type": t, "note": None}
+        for n, t in (("window_start", kind), ("window_end", kind), ("is_revision", "BOOLEAN"))
+    ]
     rows += [{"column": o.name, "type": o.type.name, "note": None} for o in query.plan.outputs]
     return _table(rows, ("column", "type", "note"))
 

@@ -74,7 +74,9 @@ class Delivery:
             tables = [table for table in kept if table is not None]
             block, places = self._blocks.write_many("answers", tables)
             at = iter(places)
-            stored = [None if t is None else (*next(at), *_facts(t, item)) for t, item in zip(kept, delivered, strict=True)]
+            stored = [
+                None if t is None else (*next(at), *_facts(t, item)) for t, item in zip(kept, delivered, strict=True)
+            ]
         crash_point("tick-blocks-written")
         parts = [
             AnswerPart(i.query, i.ends.size, i.table.num_rows, i.overflows, int(i.ends[-1]), place, stage)

@@ -89,9 +89,7 @@ class Depositor:
         grouped = ingest.grouped(df, stream.definition, groupings, admission, carry_records)
         return ingest.run(grouped), "spark", estimate
 
-    def _suspend_guilty(
-        self, stream: StreamState, df: Any, admission: Admission, error: Exception
-    ) -> list[Grouping]:
+    def _suspend_guilty(self, stream: StreamState, df: Any, admission: Admission, error: Exception) -> list[Grouping]:
         """Find the queries whose own expressions fail, and suspend them; raise if the stream itself fails."""
         active = [] if stream.stopping.is_set() else stream.active
         tried = [(query, self._trial(stream, df, query, admission)) for query in active]
@@ -185,9 +183,7 @@ class Depositor:
             self._journal.compact(ref, [row.id for row in small], cells)
             stream.metrics.compactions += 1
 
-    def _measure(
-        self, stream: StreamState, deposit: Deposit, table: pa.Table, mode: str, estimate: int | None
-    ) -> None:
+    def _measure(self, stream: StreamState, deposit: Deposit, table: pa.Table, mode: str, estimate: int | None) -> None:
         metrics = stream.metrics
         metrics.batches += 1
         metrics.rows += deposit.admitted
@@ -203,4 +199,3 @@ def _reason(error: BaseException) -> str:
     text = str(getattr(error, "getErrorClass", lambda: None)() or "")
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     return first if not text or text in first else f"{text}: {first}"
-

@@ -100,7 +100,8 @@ class Engine:
         """After a restart, a DataFrame is given again under its stream's name; it must be of the same shape."""
         if known.definition.statement != statement:
             raise CatalogError(
-                f"stream '{statement.name}' exists with other columns or clauses", remedy="DROP STREAM it first, or give the same ones."
+                f"stream '{statement.name}' exists with other columns or clauses",
+                remedy="DROP STREAM it first, or give the same ones.",
             )
         known.dataframe = dataframe
         return known
@@ -137,7 +138,8 @@ class Engine:
         stream = self.manager.stream(name)
         if stream.definition.statement.source.lower() != "memory":
             raise SourceError(
-                f"stream '{stream.name}' reads from {stream.definition.statement.source}", remedy="feed is for streams FROM memory."
+                f"stream '{stream.name}' reads from {stream.definition.statement.source}",
+                remedy="feed is for streams FROM memory.",
             )
         with self._feeding:
             spool = self._spools.get(stream.id)
@@ -297,13 +299,14 @@ class Engine:
         if query.last_end is None:
             return table.slice(0, 0)
         ends = table.column("window_end").combine_chunks()
-        points = np.asarray((ends.view(pa.int64()) if pa.types.is_timestamp(ends.type) else ends.cast(pa.int64())))
+        points = np.asarray(ends.view(pa.int64()) if pa.types.is_timestamp(ends.type) else ends.cast(pa.int64()))
         return table.slice(int(np.searchsorted(points, query.last_end, side="left")))
 
     def dead_letters(self, name: str) -> pa.Table:
         stream = self.manager.stream(name)
         rows = self.catalog.rows(
-            "SELECT batch, reason, record, point, late_by, count FROM dead_letters WHERE stream = ? ORDER BY id", (stream.name,)
+            "SELECT batch, reason, record, point, late_by, count FROM dead_letters WHERE stream = ? ORDER BY id",
+            (stream.name,),
         )
         kind = stream.definition.attribute_type.arrow if stream.definition.attribute else pa.int64()
         point = pa.array([row["point"] for row in rows], pa.int64())
@@ -319,7 +322,9 @@ class Engine:
         )
 
     def dead_letter_counts(self, name: str) -> dict[str, int]:
-        rows = self.catalog.rows("SELECT reason, count FROM dead_letter_counts WHERE stream = ?", (self.manager.stream(name).name,))
+        rows = self.catalog.rows(
+            "SELECT reason, count FROM dead_letter_counts WHERE stream = ?", (self.manager.stream(name).name,)
+        )
         return {row["reason"]: row["count"] for row in rows}
 
     def select(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:

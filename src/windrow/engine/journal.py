@@ -81,7 +81,8 @@ class Journal:
             is_late = letter.reason == LATE and admission.frontier is not None and letter.point is not None
             late_by = admission.frontier - letter.point if is_late else None  # type: ignore[operator]
             tx.execute(
-                "INSERT INTO dead_letters (stream, batch, reason, record, point, late_by, count) VALUES (?,?,?,?,?,?,?)",
+                "INSERT INTO dead_letters (stream, batch, reason, record, point, late_by, count)"
+                " VALUES (?,?,?,?,?,?,?)",
                 (stream.name, batch_id, letter.reason, letter.record, letter.point, late_by, letter.count),
             )
             kept += 1
@@ -112,9 +113,7 @@ class Journal:
         """One tick batch: answers kept, stages named, cells expired. Returns the ids of the outbox entries."""
         outbox: list[int] = []
         with self._catalog.transaction() as tx:
-            tx.execute(
-                "UPDATE streams SET ticked = ?, tick_seq = tick_seq + 1 WHERE name = ?", (ticked, stream.name)
-            )
+            tx.execute("UPDATE streams SET ticked = ?, tick_seq = tick_seq + 1 WHERE name = ?", (ticked, stream.name))
             stored = [part for part in parts if part.stored is not None]
             block_id = self._blocks.add(block, refs=len(stored)) if block is not None and stored else None
             for part in parts:
@@ -207,7 +206,13 @@ class Journal:
         tx.execute(
             "INSERT INTO synopses (id, stream, keys, schedule, kept_from) VALUES (?,?,?,?,?)"
             " ON CONFLICT (id) DO UPDATE SET schedule = excluded.schedule",
-            (plan.id, stream.name, json.dumps([k.sql for k in plan.keys]), schedule_text(plan.schedule), state.kept_from),
+            (
+                plan.id,
+                stream.name,
+                json.dumps([k.sql for k in plan.keys]),
+                schedule_text(plan.schedule),
+                state.kept_from,
+            ),
         )
         tx.execute("DELETE FROM synopsis_accumulators WHERE synopsis = ?", (plan.id,))
         tx.executemany(

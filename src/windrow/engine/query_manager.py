@@ -14,7 +14,7 @@ from windrow.catalog.store import Catalog
 from windrow.cql.printer import to_text
 from windrow.cql.statements import CreateQuery, CreateStream, Emit
 from windrow.dataplane.sinks import open_sink, target_of
-from windrow.dataplane.sources.registry import DATAFRAME, source_of
+from windrow.dataplane.sources.registry import source_of
 from windrow.engine.journal import Journal
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import BindError, CatalogError, Place, UnsupportedError
@@ -70,7 +70,9 @@ class QueryManager:
         if statement.name.lower() in self.streams:
             if statement.if_not_exists:
                 return self.streams[statement.name.lower()]
-            raise CatalogError(f"stream '{statement.name}' exists already", remedy="DROP STREAM it first, or use IF NOT EXISTS.")
+            raise CatalogError(
+                f"stream '{statement.name}' exists already", remedy="DROP STREAM it first, or use IF NOT EXISTS."
+            )
         definition = define_stream(replace(statement, if_not_exists=False))
         if dataframe is None:
             source_of(definition)
@@ -194,7 +196,9 @@ class QueryManager:
         wanted = [a.id for a in plan.input.accumulators]
         if chosen is None:
             since = None if greatest is None else mine.above(greatest)
-            made = SynopsisPlan(self._journal.next_id("synopsis"), plan.input.keys, CutSchedule.of(mine), ((name, plan),))
+            made = SynopsisPlan(
+                self._journal.next_id("synopsis"), plan.input.keys, CutSchedule.of(mine), ((name, plan),)
+            )
             synopsis = BasicIntervalSynopsis([key.type.arrow for key in made.keys])
             return SynopsisState(made, synopsis, dict.fromkeys(wanted, since), since), since
         state = stream.synopses[chosen.id]
@@ -239,6 +243,6 @@ class QueryManager:
         schedule = state.plan.schedule if cuts is None else state.plan.schedule.moved(cuts, stream.frontier.greatest)
         plan = replace(state.plan, schedule=schedule, queries=kept)
         wanted = {a.id for a in plan.accumulators}
-        return SynopsisState(plan, state.synopsis, {a: s for a, s in state.since.items() if a in wanted}, state.kept_from)
-
-
+        return SynopsisState(
+            plan, state.synopsis, {a: s for a, s in state.since.items() if a in wanted}, state.kept_from
+        )

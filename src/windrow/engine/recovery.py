@@ -12,7 +12,7 @@ from windrow.catalog.store import Catalog
 from windrow.cql import parse_one
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.blocks import BlockStore
-from windrow.dataplane.sinks import Sink, StagingSink, open_sink
+from windrow.dataplane.sinks import Sink, open_sink
 from windrow.engine.journal import Journal, schedule_of
 from windrow.engine.query_manager import QueryManager
 from windrow.engine.state import QueryState, StreamState, SynopsisState
@@ -55,20 +55,22 @@ class Recovery:
             text = row["statement"]
             statement = cast(CreateQuery, parse_one(text))
             plan = self._manager.bind(statement, text)
-            query = QueryState(row["id"], row["name"], statement, text, plan, row["since"], row["error"], row["last_end"])
+            query = QueryState(
+                row["id"], row["name"], statement, text, plan, row["since"], row["error"], row["last_end"]
+            )
             query.sink = open_sink(query.name, statement.sink) if statement.sink else None
             stream.queries[query.name] = query
 
     def _synopses(self, stream: StreamState) -> None:
         for row in self._catalog.rows("SELECT * FROM synopses WHERE stream = ? ORDER BY id", (stream.name,)):
-            users = self._catalog.rows(
-                "SELECT name, error FROM queries WHERE synopsis = ? ORDER BY id", (row["id"],)
-            )
+            users = self._catalog.rows("SELECT name, error FROM queries WHERE synopsis = ? ORDER BY id", (row["id"],))
             plans = [(u["name"], stream.queries[u["name"]].plan) for u in users]
             active = tuple(entry for entry, user in zip(plans, users, strict=True) if user["error"] is None)
             keys = plans[0][1].input.keys
             plan = SynopsisPlan(row["id"], keys, schedule_of(row["schedule"]), active)
-            since = self._catalog.rows("SELECT accumulator, since FROM synopsis_accumulators WHERE synopsis = ?", (row["id"],))
+            since = self._catalog.rows(
+                "SELECT accumulator, since FROM synopsis_accumulators WHERE synopsis = ?", (row["id"],)
+            )
             state = SynopsisState(
                 plan,
                 BasicIntervalSynopsis([key.type.arrow for key in keys]),
@@ -99,4 +101,4 @@ class Recovery:
             self._journal.published([row["id"] for row in rows])
         for query in by_id.values():
             if query.sink is not None and not isinstance(query.sink, Sink):
-                cast(StagingSink, query.sink).sweep()
+                query.sink.sweep()

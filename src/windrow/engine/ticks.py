@@ -88,7 +88,9 @@ class Ticker:
             mine = [item for item in due if item.synopsis is state]
             if mine:
                 delivered += self._answer(stream, state, mine)
-        expired = [(state, below) for state in stream.synopses.values() if (below := _needed_from(state, upto)) is not None]
+        expired = [
+            (state, below) for state in stream.synopses.values() if (below := _needed_from(state, upto)) is not None
+        ]
         self._delivery.commit(stream, upto, delivered, expired, settings)
         for state, below in expired:
             state.kept_from = below

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from windrow.cql.dialect import CQL
+from windrow.cql.intervals import format_interval
 from windrow.engine.catalog_views import completeness, frontier_text, punctuation_text
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.optimizer.sharing import choose_synopsis
@@ -10,7 +11,6 @@ from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 from windrow.types import SqlType
 from windrow.windows import Cuts
-from windrow.cql.intervals import format_interval
 
 
 def explain_query(name: str, plan: Finalise, stream: StreamState, query: QueryState | None, settings: Settings) -> str:
@@ -19,7 +19,10 @@ def explain_query(name: str, plan: Finalise, stream: StreamState, query: QuerySt
     lines = [f"Query {name}: periodic, EMIT EVERY WINDOW", *_finalise(plan), *_aggregate(plan, kind)]
     lines += _synopsis(plan, stream, query, settings, kind)
     lines.append(f"        Selection {plan.input.input.predicate or 'true'}   (Spark, as conditions of the aggregates)")
-    lines.append(f"          Scan {stream.name} by {plan.scan.attribute.column} ({kind}), {punctuation_text(stream)}, context free (CF)")
+    lines.append(
+        f"          Scan {stream.name} by {plan.scan.attribute.column} ({kind}), {punctuation_text(stream)},"
+        " context free (CF)"
+    )
     lines.append(f"Frontier: {frontier_text(stream) or 'nothing seen yet'}")
     last = stream.metrics.last_preaggregate
     lines.append(
@@ -49,7 +52,9 @@ def _finalise(plan: Finalise) -> list[str]:
 def _aggregate(plan: Finalise, kind: SqlType) -> list[str]:
     aggregate = plan.input
     keys = ", ".join(f"k{i} = {key.sql}" for i, key in enumerate(aggregate.keys)) or "none"
-    calls = ", ".join(f"a{i} = {call.function} ({call.result})" for i, call in enumerate(aggregate.aggregates)) or "none"
+    calls = (
+        ", ".join(f"a{i} = {call.function} ({call.result})" for i, call in enumerate(aggregate.aggregates)) or "none"
+    )
     size, slide = (_length(v, kind) for v in (aggregate.window.range, aggregate.window.slide))
     return [f"    WindowAggregate [RANGE {size} SLIDE {slide}] keys: {keys}; aggregates: {calls}"]
 
@@ -68,7 +73,11 @@ def _synopsis(
     if state is None:
         return [f"      Synopsis basic interval, of its own, cuts {_cuts(Cuts.for_window(plan.window), kind)}"]
     others = [n for n, _ in state.plan.queries if query is None or n != query.name]
-    shared = f"shared with {len(others)} other quer{'y' if len(others) == 1 else 'ies'} (SS1, CS2)" if others else "not shared"
+    shared = (
+        f"shared with {len(others)} other quer{'y' if len(others) == 1 else 'ies'} (SS1, CS2)"
+        if others
+        else "not shared"
+    )
     synopsis = state.synopsis
     return [
         f"      Synopsis {state.plan.id}: basic interval, home: driver, {shared}",
@@ -86,5 +95,6 @@ def _used_by(stream: StreamState, query: QueryState) -> SynopsisState | None:
 
 def _cuts(cuts: Cuts, kind: SqlType) -> str:
     return " and ".join(
-        f"every {_length(period, kind)}" + (f" from {_length(phase, kind)}" if phase else "") for period, phase in cuts.progressions
+        f"every {_length(period, kind)}" + (f" from {_length(phase, kind)}" if phase else "")
+        for period, phase in cuts.progressions
     )

@@ -49,9 +49,7 @@ def wanted_cuts(plans: Iterable[Finalise]) -> Cuts | None:
     return cuts
 
 
-def choose_synopsis(
-    plan: Finalise, candidates: Sequence[SynopsisPlan], cut_factor: int
-) -> SynopsisPlan | None:
+def choose_synopsis(plan: Finalise, candidates: Sequence[SynopsisPlan], cut_factor: int) -> SynopsisPlan | None:
     """The synopsis that a new query joins (SS1), or None where it needs one of its own."""
     mine = Cuts.for_window(plan.window)
     for candidate in candidates:

@@ -42,9 +42,7 @@ def _refuse_later_forms(clause: WindowClause) -> None:
     )
     for present, what in forms:
         if present:
-            raise UnsupportedError(
-                f"this version does not execute {what} yet", place=clause.place, remedy=_EXAMPLE
-            )
+            raise UnsupportedError(f"this version does not execute {what} yet", place=clause.place, remedy=_EXAMPLE)
 
 
 def _points(measure: Measure, word: str, attribute: Attribute, clause: WindowClause) -> int:

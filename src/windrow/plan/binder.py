@@ -87,13 +87,9 @@ class _Binder:
             )
         for name, value in select.args.items():
             if value and name not in _CLAUSES:
-                raise UnsupportedError(
-                    f"this version does not execute {name.strip('_').upper()} in a standing query"
-                )
+                raise UnsupportedError(f"this version does not execute {name.strip('_').upper()} in a standing query")
         if select.args.get("distinct"):
-            raise UnsupportedError(
-                "SELECT DISTINCT is not executed yet", remedy="Use GROUP BY on the same columns."
-            )
+            raise UnsupportedError("SELECT DISTINCT is not executed yet", remedy="Use GROUP BY on the same columns.")
         source = select.args.get("from_")
         if source is None:
             raise BindError("a standing query reads a stream", remedy="Add FROM stream [RANGE … SLIDE …].")
@@ -125,9 +121,7 @@ class _Binder:
         keys = tuple(Key(sql, kind) for sql, kind in zip(key_sql, key_types, strict=True))
         aggregate = WindowAggregate(scan, window, keys, tuple(self._calls.values()))
         columns = internal_columns(aggregate)
-        for tree in (
-            [tree for _, tree in outputs] + [o.expression for o in order] + ([having] if having else [])
-        ):
+        for tree in [tree for _, tree in outputs] + [o.expression for o in order] + ([having] if having else []):
             to_duckdb(tree, dict(columns), self._text)
         if having is not None:
             self._boolean(_sql(having), self._select.args["having"].this, "HAVING", columns)
@@ -216,9 +210,7 @@ class _Binder:
 
     def _ordinal(self, node: exp.Literal, items: Sequence[tuple[str, exp.Expr]], clause: str) -> exp.Expr:
         if not node.this.isdigit() or not 1 <= int(node.this) <= len(items):
-            raise BindError(
-                f"{clause} {node.this}: the select list has {len(items)} columns", place=self._place(node)
-            )
+            raise BindError(f"{clause} {node.this}: the select list has {len(items)} columns", place=self._place(node))
         return items[int(node.this) - 1][1]
 
     def _resolve(self, tree: exp.Expr) -> exp.Expr:
@@ -292,9 +284,7 @@ class _Binder:
         if condition is not None:
             filter_sql = _sql(self._resolve(condition))
             self._boolean(filter_sql, condition, "FILTER")
-        both = (
-            filter_sql if where is None else where if filter_sql is None else f"({where}) AND ({filter_sql})"
-        )
+        both = filter_sql if where is None else where if filter_sql is None else f"({where}) AND ({filter_sql})"
         key = f"{function}\x00{node_sql}\x00{both}"
         if key not in self._calls:
             try:
@@ -303,9 +293,7 @@ class _Binder:
                 raise BindError(error.message, place=self._place(arg), remedy=error.remedy) from None
         return f"a{list(self._calls).index(key)}"
 
-    def _having(
-        self, aliases: dict[str, exp.Expr], keys: Sequence[str], where: str | None
-    ) -> exp.Expr | None:
+    def _having(self, aliases: dict[str, exp.Expr], keys: Sequence[str], where: str | None) -> exp.Expr | None:
         having = self._select.args.get("having")
         if having is None:
             return None
@@ -357,9 +345,7 @@ class _Binder:
             raise BindError("LIMIT takes a whole number", place=self._place(value))
         return int(value.this)
 
-    def _typed(
-        self, aggregate: WindowAggregate, outputs: Sequence[tuple[str, exp.Expr]]
-    ) -> tuple[Output, ...]:
+    def _typed(self, aggregate: WindowAggregate, outputs: Sequence[tuple[str, exp.Expr]]) -> tuple[Output, ...]:
         columns = internal_columns(aggregate)
         types = self._types_of(columns, [_sql(tree) for _, tree in outputs])
         seen: set[str] = set()

@@ -116,12 +116,7 @@ class Finalise:
 
     @property
     def is_plain(self) -> bool:
-        return (
-            self.having is None
-            and not self.order
-            and self.limit is None
-            and all(o.is_plain for o in self.outputs)
-        )
+        return self.having is None and not self.order and self.limit is None and all(o.is_plain for o in self.outputs)
 
     @property
     def scan(self) -> Scan:

@@ -206,9 +206,7 @@ class _Output:
         self._columns = list(dict.fromkeys((lookup.presence, *lookup.reads)))
         self._at = [needed.index(a) for a in self._columns]
         shape = (lookup.ends.size, size - 1)
-        self._states: States = {
-            a: tuple(np.empty(shape, d) for d in fold_of(a).dtypes) for a in self._columns
-        }
+        self._states: States = {a: tuple(np.empty(shape, d) for d in fold_of(a).dtypes) for a in self._columns}
         self._rows = list(self._states.values())
 
     def take(self, window: int, state: Sequence[State]) -> None:

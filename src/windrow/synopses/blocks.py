@@ -29,11 +29,7 @@ def from_block(table: pa.Table, accumulators: Sequence[Accumulator], groups: Gro
     """The cells of a block, with the accumulators that it knew."""
     panes = table.column("pane").combine_chunks().to_numpy()
     nobody = table.column("nobody").combine_chunks().to_numpy(zero_copy_only=False)
-    keys = [
-        table.column(name).combine_chunks()
-        for name in table.column_names
-        if name[0] == "k" and name[1:].isdigit()
-    ]
+    keys = [table.column(name).combine_chunks() for name in table.column_names if name[0] == "k" and name[1:].isdigit()]
     ids = groups.ids(keys, np.asarray(nobody, dtype=bool))
     found = {a: from_columns(a, table) for a in accumulators}
     return Cells(panes, ids, {a: state for a, state in found.items() if state is not None})

@@ -32,9 +32,7 @@ class Groups:
         if nobody is not None and nobody.any():
             found = np.full(len(nobody), NOBODY, np.int64)
             rest = np.flatnonzero(~nobody)
-            found[rest] = (
-                self.ids([key.take(pa.array(rest)) for key in keys]) if keys else self._only(rest.size)
-            )
+            found[rest] = self.ids([key.take(pa.array(rest)) for key in keys]) if keys else self._only(rest.size)
             return found
         if not keys:
             return self._only(0 if nobody is None else len(nobody))
@@ -55,9 +53,7 @@ class Groups:
             return
         ids, first = np.unique(found[fresh_at], return_index=True)
         rows = pa.array(fresh_at[first])
-        self._keys = [
-            pa.concat_arrays([old, key.take(rows)]) for old, key in zip(self._keys, keys, strict=True)
-        ]
+        self._keys = [pa.concat_arrays([old, key.take(rows)]) for old, key in zip(self._keys, keys, strict=True)]
         self.count = int(ids[-1]) + 1
 
     def key_columns(self, ids: Ids) -> list[pa.Array]:

@@ -26,9 +26,7 @@ def overflows(call: AggregateCall, states: States) -> int:
     """How many rows are null because the exact sum does not fit (counted, never wrapped)."""
     if call.function != "SUM" or call.part("s").kind not in (Kind.SUM_LONG, Kind.SUM_DECIMAL):
         return 0
-    return int(
-        (result_of(call, states).is_null().to_numpy(zero_copy_only=False) & (_n(call, states) > 0)).sum()
-    )
+    return int((result_of(call, states).is_null().to_numpy(zero_copy_only=False) & (_n(call, states) > 0)).sum())
 
 
 def _n(call: AggregateCall, states: States) -> Array:

@@ -91,9 +91,7 @@ class Cuts:
     def sql(self, point: str) -> str:
         """`floor` as a Spark SQL expression over a BIGINT expression."""
         terms = [
-            f"({point} - pmod({point} - {phase}L, {period}L))"
-            if phase
-            else f"({point} - pmod({point}, {period}L))"
+            f"({point} - pmod({point} - {phase}L, {period}L))" if phase else f"({point} - pmod({point}, {period}L))"
             for period, phase in self.progressions
         ]
         return terms[0] if len(terms) == 1 else f"greatest({', '.join(terms)})"
@@ -162,9 +160,7 @@ class CutSchedule:
         """`pane_starts` as a Spark SQL expression over a BIGINT expression."""
         text = self.regimes[0][1].sql(point)
         for start, cuts in self.regimes[1:]:
-            text = (
-                f"(CASE WHEN {point} < {start}L THEN {text} ELSE greatest({start}L, {cuts.sql(point)}) END)"
-            )
+            text = f"(CASE WHEN {point} < {start}L THEN {text} ELSE greatest({start}L, {cuts.sql(point)}) END)"
         return text
 
 

@@ -18,7 +18,10 @@ class ConsoleSink:
     def write(self, batch: AnswerBatch) -> None:
         table = plain(batch.table)
         rows = table.slice(max(0, table.num_rows - ROWS_SHOWN)).to_pylist()
-        out = [f"-- {batch.query}" + (f" (last {ROWS_SHOWN} of {table.num_rows} rows)" if table.num_rows > ROWS_SHOWN else "")]
+        out = [
+            f"-- {batch.query}"
+            + (f" (last {ROWS_SHOWN} of {table.num_rows} rows)" if table.num_rows > ROWS_SHOWN else "")
+        ]
         out += [_line(row, table.schema) for row in rows]
         sys.stdout.write("\n".join(out) + "\n")
         sys.stdout.flush()

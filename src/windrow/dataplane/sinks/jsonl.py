@@ -16,7 +16,7 @@ from windrow.dataplane.sinks.files import reporting, sync
 
 
 class JsonLinesSink:
-    """Stages the new lines in a file beside the target; publishing truncates the target to where they begin and appends."""
+    """Stages the new lines beside the target; publishing truncates the target to where they begin and appends."""
 
     def __init__(self, query: str, file_name: str, path: str):
         self._query = query

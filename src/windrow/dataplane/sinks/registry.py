@@ -40,7 +40,9 @@ def open_sink(query: str, clause: SinkClause) -> Sink | StagingSink:
     allowed = set() if kind == "console" else {"path"}
     unknown = sorted(set(options) - allowed)
     if unknown:
-        raise BindError(f"the sink {kind} has no option '{unknown[0]}'", remedy=f"It takes {', '.join(allowed) or 'none'}.")
+        raise BindError(
+            f"the sink {kind} has no option '{unknown[0]}'", remedy=f"It takes {', '.join(allowed) or 'none'}."
+        )
     if kind == "console":
         return ConsoleSink()
     if not options.get("path"):

@@ -29,7 +29,8 @@ def check(stream: StreamDef) -> None:
         raise SourceError("a files source needs a path", remedy="FROM files OPTIONS (path '…', format 'json').")
     if options.get("format", "").lower() not in FORMATS:
         raise SourceError(
-            f"format '{options.get('format', '')}' is not one that files come in", remedy=f"One of {', '.join(FORMATS)}."
+            f"format '{options.get('format', '')}' is not one that files come in",
+            remedy=f"One of {', '.join(FORMATS)}.",
         )
     for name in options:
         if name.lower() in _FIXED:
@@ -49,7 +50,8 @@ def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool
         path = str(Path(path).absolute())
     if "://" not in path and not any(c in path for c in "*?[{") and not Path(path).exists():
         raise SourceError(
-            f"stream '{stream.name}' reads {path}, which does not exist", remedy="Create the directory, or mend the path."
+            f"stream '{stream.name}' reads {path}, which does not exist",
+            remedy="Create the directory, or mend the path.",
         )
     if "://" not in path and Path(path).is_file():
         raise SourceError(

@@ -115,10 +115,14 @@ def _from_arrow(stream: StreamDef, table: pa.Table) -> pa.Table:
     given = {name.lower(): name for name in table.column_names}
     unknown = [n for low, n in given.items() if low not in {c.lower() for c, _ in stream.columns}]
     if unknown:
-        raise FeedError(f"stream '{stream.name}' has no column '{unknown[0]}'", remedy=f"Its columns: {_names(stream)}.")
+        raise FeedError(
+            f"stream '{stream.name}' has no column '{unknown[0]}'", remedy=f"Its columns: {_names(stream)}."
+        )
     try:
         columns = [
-            table.column(given[name.lower()]).cast(kind.arrow) if name.lower() in given else pa.nulls(table.num_rows, kind.arrow)
+            table.column(given[name.lower()]).cast(kind.arrow)
+            if name.lower() in given
+            else pa.nulls(table.num_rows, kind.arrow)
             for name, kind in stream.columns
         ]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -154,7 +158,9 @@ def _columns(stream: StreamDef, rows: Sequence[Any]) -> list[list[Any]] | None:
         by_name = {i: key for key, i in at.items() if i is not None}
         if len(by_name) < len(seen):  # an unknown name, or one column under two spellings
             return None
-        return [[row.get(by_name[i]) for row in rows] if i in by_name else [None] * len(rows) for i in range(len(names))]
+        return [
+            [row.get(by_name[i]) for row in rows] if i in by_name else [None] * len(rows) for i in range(len(names))
+        ]
     if all(isinstance(row, (tuple, list)) and len(row) == len(names) for row in rows):
         return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in names]
     return None
@@ -228,5 +234,7 @@ def _record_by_record(stream: StreamDef, rows: Sequence[Any]) -> pa.Table:
             bad.append(None)
         for column, array in zip(good, arrays, strict=True):
             column.append(array)
-    arrays = [pa.concat_arrays(c) if c else pa.nulls(0, k.arrow) for c, (_, k) in zip(good, stream.columns, strict=True)]
+    arrays = [
+        pa.concat_arrays(c) if c else pa.nulls(0, k.arrow) for c, (_, k) in zip(good, stream.columns, strict=True)
+    ]
     return pa.Table.from_arrays([*arrays, pa.array(bad, pa.string())], schema=_schema(stream))

@@ -1,0 +1,97 @@
+"""Settings: every one has a default that it would itself accept, and refuses what makes no sense with a remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+from windrow.errors import SettingError
+from windrow.settings import SPECS, Settings, parse_value, spec_of
+
+DAY_US = 86_400_000_000
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_defaults_are_values_that_the_setting_takes(name: str) -> None:
+    spec = SPECS[name]
+    assert Settings()[name] == spec.default
+    unit = " microseconds" if spec.name in ("max_future", "trigger_interval", "restart_backoff") else ""
+    assert spec.parse(f"{spec.default}{unit}") == spec.default
+    assert spec.doc.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("preaggregate", "SPARK", "spark"),
+        ("gather_bytes", "64 MB", 64 << 20),
+        ("gather_bytes", "1gb", 1 << 30),
+        ("gather_bytes", "512", 512),
+        ("gather_bytes", " 2 kB ", 2048),
+        ("max_future", "off", "off"),
+        ("max_future", " OFF ", "off"),
+        ("max_future", "2 days", 2 * DAY_US),
+        ("max_future", "1 week", 7 * DAY_US),
+        ("trigger_interval", "0 seconds", 0),
+        ("trigger_interval", "250 milliseconds", 250_000),
+        ("retained_answers", "1_000", 1000),
+        ("cut_factor", "1", 1),
+        ("disabled_rules", " b , A,", "a,b"),
+        ("disabled_rules", "", ""),
+    ],
+)
+def test_texts_and_their_values(name: str, text: str, value: object) -> None:
+    assert parse_value(name, text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "takes"),
+    [
+        ("preaggregate", "sparc", "'auto', 'spark', 'driver'"),
+        ("gather_bytes", "0", "a size"),
+        ("gather_bytes", "5 XB", "a size"),
+        ("gather_bytes", "-5", "a size"),
+        ("max_future", "soon", "or 'off'"),
+        ("max_future", "1 month", "or 'off'"),
+        ("restart_backoff", "off", "an interval"),
+        ("retained_answers", "-1", "from 0 to"),
+        ("retained_answers", "many", "from 0 to"),
+        ("cut_factor", "0", "from 1 to"),
+        ("cut_factor", "1.5", "from 1 to"),
+        ("synopsis_blocks", "3", "from 4 to"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused_with_what_would(name: str, text: str, takes: str) -> None:
+    with pytest.raises(SettingError) as raised:
+        parse_value(name, text)
+    assert f"'{text}' is not a value for '{name}'" in str(raised.value)
+    assert raised.value.remedy and takes in raised.value.remedy
+
+
+def test_an_unknown_setting_gets_a_near_one() -> None:
+    with pytest.raises(SettingError, match="no setting 'preagregate'") as raised:
+        spec_of("preagregate")
+    assert raised.value.remedy and "Did you mean 'preaggregate'?" in raised.value.remedy
+    with pytest.raises(SettingError) as raised:
+        spec_of("zzz")
+    assert raised.value.remedy == "SHOW SETTINGS lists them all."
+
+
+def test_settings_are_immutable_and_remember_what_was_set() -> None:
+    plain = Settings()
+    changed = plain.with_text("CUT_FACTOR", "9").with_text("preaggregate", "driver")
+    assert (plain.integer("cut_factor"), changed.integer("cut_factor")) == (4, 9)
+    assert changed.text("preaggregate") == "driver" and changed.text("empty_windows") == "skip"
+    assert changed.with_text("cut_factor", "2").integer("cut_factor") == 2
+    assert set(changed.values) == {"cut_factor", "preaggregate"}
+
+
+def test_a_wrong_name_inside_the_program_is_no_silent_default() -> None:
+    with pytest.raises(KeyError):
+        Settings()["no_such_setting"]
+
+
+def test_a_bad_value_leaves_the_settings_as_they_were() -> None:
+    settings = Settings().with_text("cut_factor", "9")
+    with pytest.raises(SettingError):
+        settings.with_text("cut_factor", "none")
+    assert settings.integer("cut_factor") == 9

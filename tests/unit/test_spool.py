@@ -1,0 +1,360 @@
+"""The memory source: rows of every kind become a table of the schema, bad records are kept as text, order is kept."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import os
+import threading
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windrow.catalog.definitions import StreamDef, define_stream
+from windrow.cql import parse_one
+from windrow.cql.statements import CreateStream
+from windrow.dataplane.sources.spool import Spool, check, to_table
+from windrow.errors import FeedError, SourceError, StateError
+
+UTC = dt.timezone.utc
+BAD = "__bad"
+
+
+def stream(columns: str, rest: str = "FROM memory") -> StreamDef:
+    statement = parse_one(f"CREATE STREAM s ({columns}) {rest}")
+    assert isinstance(statement, CreateStream)
+    return define_stream(statement)
+
+
+EVERY = stream(
+    "ts TIMESTAMP, n TIMESTAMP_NTZ, Key STRING, i INT, b BIGINT, d DOUBLE, f FLOAT, m DECIMAL(12,2), day DATE, "
+    "ok BOOLEAN, raw BINARY"
+)
+NUMBERS = stream("k STRING, i INT")
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows without their nulls."""
+    return [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]
+
+
+def one(row: Any, of: StreamDef = EVERY) -> dict[str, Any]:
+    (found,) = rows_of(to_table(of, [row]))
+    return found
+
+
+def test_the_schema_is_the_stream_s_and_a_column_for_bad_records() -> None:
+    for rows in ([], [{}], pa.table({"i": [1]}), pd.DataFrame({"i": [1]}), [{"i": "bad"}]):
+        schema = to_table(EVERY, rows).schema
+        assert schema.names == [*(name for name, _ in EVERY.columns), BAD]
+        assert [schema.field(name).type for name, _ in EVERY.columns] == [kind.arrow for _, kind in EVERY.columns]
+
+
+# -- what a value may be ------------------------------------------------------------------------------------
+
+MOMENT = dt.datetime(2026, 1, 1, 10, tzinfo=UTC)
+GOOD: list[tuple[str, Any, Any]] = [
+    ("ts", MOMENT, MOMENT),
+    ("ts", dt.datetime(2026, 1, 1, 12, tzinfo=dt.timezone(dt.timedelta(hours=2))), MOMENT),
+    ("ts", dt.datetime(2026, 1, 1, 10), MOMENT),
+    ("ts", "2026-01-01T10:00:00Z", MOMENT),
+    ("ts", "2026-01-01 10:00:00", MOMENT),
+    ("ts", "2026-01-01T12:00:00+02:00", MOMENT),
+    ("ts", MOMENT.timestamp(), MOMENT),
+    ("ts", -1, dt.datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)),
+    ("ts", pd.Timestamp(MOMENT), MOMENT),
+    ("n", dt.datetime(2026, 1, 1, 10), dt.datetime(2026, 1, 1, 10)),
+    ("n", "2026-01-01T10:00:00", dt.datetime(2026, 1, 1, 10)),
+    ("Key", "é", "é"),
+    ("i", -(1 << 31), -(1 << 31)),
+    ("i", 2.0, 2),
+    ("i", np.int16(7), 7),
+    ("i", Decimal(7), 7),
+    ("b", (1 << 63) - 1, (1 << 63) - 1),
+    ("d", 5, 5.0),
+    ("d", (1 << 60) + 1, float(1 << 60)),
+    ("d", Decimal("1.5"), 1.5),
+    ("d", math.inf, math.inf),
+    ("f", 0.5, 0.5),
+    ("m", Decimal("1.20"), Decimal("1.20")),
+    ("m", "1.2", Decimal("1.20")),
+    ("m", 5, Decimal("5.00")),
+    ("day", dt.date(2026, 1, 1), dt.date(2026, 1, 1)),
+    ("day", "2026-01-01", dt.date(2026, 1, 1)),
+    ("ok", False, False),
+    ("raw", b"\xff", b"\xff"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "kept"), GOOD)
+def test_values_that_fit(name: str, value: Any, kept: Any) -> None:
+    found = one({name: value})
+    assert found == {name: kept} and type(found[name]) is type(kept)
+
+
+def test_nan_is_a_double_and_not_a_null() -> None:
+    assert math.isnan(one({"d": math.nan})["d"])
+
+
+@pytest.mark.parametrize("name", [name for name, _ in EVERY.columns])
+def test_none_and_what_is_missing_are_null(name: str) -> None:
+    assert one({name: None}) == {} == one({})
+
+
+def test_pandas_own_absent_time_is_null() -> None:
+    assert one({"ts": pd.NaT}) == {}
+
+
+MISFITS: list[tuple[str, Any]] = [
+    ("ts", "yesterday"),
+    ("ts", True),
+    ("ts", dt.date(2026, 1, 1)),
+    ("ts", math.nan),
+    ("ts", math.inf),
+    ("ts", 10**30),
+    ("Key", 5),
+    ("Key", True),
+    ("Key", "\ud800"),
+    ("Key", b"\xff"),
+    ("i", 1 << 31),
+    ("i", 1.5),
+    ("i", "5"),
+    ("i", True),
+    ("i", np.bool_(True)),
+    ("i", math.nan),
+    ("b", 1 << 63),
+    ("d", "1.5"),
+    ("d", True),
+    ("d", 10**400),
+    ("m", "1.234"),
+    ("m", "x"),
+    ("m", Decimal("NaN")),
+    ("m", 10**11),
+    ("m", True),
+    ("day", "someday"),
+    ("ok", 1),
+    ("raw", 5),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), MISFITS)
+def test_values_that_do_not_fit_make_a_bad_record(name: str, value: Any) -> None:
+    """The others go on, in their places."""
+    table = to_table(EVERY, [{"i": 1}, {"f": 0.5, name: value}, {"i": 3}])
+    first, bad, last = rows_of(table)
+    assert (first, last) == ({"i": 1}, {"i": 3})
+    assert list(bad) == [BAD] and name in bad[BAD]
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ({"k": "a", "i": 1, "more": 2}, '{"k": "a", "i": 1, "more": 2}'),
+        ({"k": "a", "K": "b"}, '{"k": "a", "K": "b"}'),
+        ({1: 2}, '{"1": 2}'),
+        (("a",), '["a"]'),
+        (("a", 1, 2), '["a", 1, 2]'),
+        ({("a", 1): 2}, "{('a', 1): 2}"),
+        (5, "5"),
+        (None, "null"),
+        ("a", '"a"'),
+    ],
+)
+def test_records_of_another_shape_are_bad(row: Any, text: str) -> None:
+    assert rows_of(to_table(NUMBERS, [row, ("good", 1)])) == [{BAD: text}, {"k": "good", "i": 1}]
+
+
+def test_a_bad_record_that_no_json_can_say_is_kept_all_the_same() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    for row in (loop, {"k": loop}, {"k": {1, 2}}, {"k": "\ud800"}):
+        found = one(row, NUMBERS)
+        assert list(found) == [BAD] and found[BAD]
+
+
+# -- what rows may come as ----------------------------------------------------------------------------------------
+
+WANTED = [{"k": "a", "i": 1}, {"k": "b"}]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"k": "a", "i": 1}, {"k": "b", "i": None}],
+        ({"k": k, "i": i} for k, i in [("a", 1), ("b", None)]),
+        [("a", 1), ("b", None)],
+        [["a", 1], ["b", None]],
+        ({"k": "a", "i": 1}, {"k": "b"}),
+        [{"K": "a", "I": 1}, {"k": "b"}],
+        [("a", 1), {"k": "b"}],
+        pa.table({"i": pa.array([1, None], pa.int64()), "K": ["a", "b"]}),
+        pa.table({"k": pa.array(["a", "b"]).dictionary_encode(), "i": pa.chunked_array([[1], [None]], pa.int8())}),
+        pa.record_batch({"k": ["a", "b"], "i": pa.array([1, None], pa.int32())}),
+        pd.DataFrame({"k": ["a", "b"], "i": [1, None]}),
+        pd.DataFrame({"k": ["a", "b"], "i": [1, None]}, index=[5, 6]),
+    ],
+    ids=["dicts", "generator", "tuples", "lists", "tuple", "case", "mixed", "Arrow", "chunks", "batch", "pandas", "index"],
+)
+def test_rows_come_in_every_form(rows: Any) -> None:
+    assert rows_of(to_table(NUMBERS, rows)) == WANTED
+
+
+def test_a_column_may_be_spelt_differently_from_row_to_row() -> None:
+    found = to_table(NUMBERS, [{"K": "a"}, {"k": "b"}, {"K": "c"}])
+    assert found.column("k").to_pylist() == ["a", "b", "c"]
+
+
+def test_times_of_pandas_and_arrow_without_a_zone_are_utc() -> None:
+    times = stream("ts TIMESTAMP")
+    naive = dt.datetime(2026, 1, 1, 10)
+    for rows in (
+        pd.DataFrame({"ts": pd.to_datetime(["2026-01-01 10:00"])}),
+        pd.DataFrame({"ts": pd.to_datetime(["2026-01-01 11:00"]).tz_localize("Europe/Paris")}),
+        pa.table({"ts": pa.array([naive], pa.timestamp("ns"))}),
+        pa.table({"ts": pa.array([naive], pa.timestamp("s"))}),
+        pa.table({"ts": ["2026-01-01 10:00:00"]}),
+    ):
+        assert rows_of(to_table(times, rows)) == [{"ts": MOMENT}]
+
+
+def test_nanoseconds_are_cut_to_microseconds() -> None:
+    frame = pd.DataFrame({"ts": [pd.Timestamp("2026-01-01 10:00:00.000000999")]})
+    assert rows_of(to_table(stream("ts TIMESTAMP"), frame)) == [{"ts": MOMENT}]
+
+
+def test_a_table_with_a_value_that_does_not_fit_loses_that_row_only() -> None:
+    table = pa.table({"k": ["a", "b"], "i": [1 << 40, 2]})
+    assert rows_of(to_table(NUMBERS, table)) == [{BAD: json.dumps({"k": "a", "i": 1 << 40})}, {"k": "b", "i": 2}]
+
+
+def test_a_table_with_an_unknown_column_is_refused_whole() -> None:
+    with pytest.raises(FeedError, match="no column 'nope'") as raised:
+        to_table(NUMBERS, pa.table({"nope": [1]}))
+    assert raised.value.remedy == "Its columns: k, i."
+
+
+@pytest.mark.parametrize("rows", [5, None, "text", b"bytes", {"k": "a"}, pd.Series([1])])
+def test_what_is_no_list_of_rows_is_refused(rows: Any) -> None:
+    with pytest.raises(FeedError, match="feed takes a list"):
+        to_table(NUMBERS, rows)
+
+
+integers = st.none() | st.integers(-(1 << 31), (1 << 31) - 1)
+texts = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(texts, integers), max_size=8), st.lists(st.integers(0, 7), max_size=3))
+def test_every_form_gives_the_same_table_and_bad_records_do_not_move_the_others(
+    rows: list[tuple[str | None, int | None]], spoilt: list[int]
+) -> None:
+    wanted = to_table(NUMBERS, rows).to_pylist()
+    assert [(row["k"], row["i"]) for row in wanted] == rows
+    assert to_table(NUMBERS, [{"k": k, "i": i} for k, i in rows]).to_pylist() == wanted
+    columns = {"k": pa.array([k for k, _ in rows], pa.string()), "i": pa.array([i for _, i in rows], pa.int64())}
+    assert to_table(NUMBERS, pa.table(columns)).to_pylist() == wanted
+    mixed: list[Any] = [("bad", "bad") if n in spoilt else row for n, row in enumerate(rows)]
+    found = to_table(NUMBERS, mixed).to_pylist()
+    for n, row in enumerate(found):
+        assert row == wanted[n] if n not in spoilt else row == {"k": None, "i": None, BAD: '["bad", "bad"]'}
+
+
+# -- files --------------------------------------------------------------------------------------------------------
+
+
+def spooled(directory: Path) -> list[Path]:
+    """As Spark takes them: by modification time."""
+    return sorted(directory.glob("feed-*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def contents(directory: Path) -> list[int]:
+    return [i for path in spooled(directory) for i in pq.read_table(path).column("i").to_pylist()]
+
+
+def test_files_are_taken_in_the_order_of_feed_even_within_a_millisecond(tmp_path: Path) -> None:
+    spool = Spool(NUMBERS, tmp_path)
+    for i in range(20):
+        assert spool.write([("a", i)], 1000) == 1
+    assert contents(tmp_path) == list(range(20))
+    times = [path.stat().st_mtime_ns for path in spooled(tmp_path)]
+    assert len(set(times)) == 20 and all(t % 1_000_000 == 0 for t in times)
+
+
+def test_a_clock_that_goes_back_changes_no_order(tmp_path: Path) -> None:
+    spool = Spool(NUMBERS, tmp_path)
+    for i, now_ms in enumerate([5000, 4000, 4500, 6000, 1]):
+        spool.write([("a", i)], now_ms)
+    assert contents(tmp_path) == [0, 1, 2, 3, 4]
+    again = Spool(NUMBERS, tmp_path)
+    again.write([("a", 5)], 1)
+    assert contents(tmp_path) == [0, 1, 2, 3, 4, 5]
+
+
+def test_names_are_new_after_files_were_deleted_and_the_clock_stood_still(tmp_path: Path) -> None:
+    """Spark knows the files it has read by name, for ever, and deletes them."""
+    names: set[str] = set()
+    for _ in range(5):
+        Spool(NUMBERS, tmp_path).write([("a", 1)], 1000)
+        (path,) = spooled(tmp_path)
+        names.add(path.name)
+        path.unlink()
+    assert len(names) == 5
+
+
+def test_feeding_from_several_threads_loses_nothing(tmp_path: Path) -> None:
+    spool = Spool(NUMBERS, tmp_path)
+    threads = [threading.Thread(target=lambda n=n: spool.write([("a", n)], 1000)) for n in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(contents(tmp_path)) == list(range(16))
+    assert len({path.stat().st_mtime_ns for path in spooled(tmp_path)}) == 16
+
+
+def test_no_rows_are_no_file(tmp_path: Path) -> None:
+    assert Spool(NUMBERS, tmp_path).write([], 1000) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_crash_left_half_written_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".feed-000000000001000-0badcafe.tmp").write_bytes(b"half")
+    (tmp_path / "note").write_text("the user's")
+    Spool(NUMBERS, tmp_path / "." / "")
+    assert [path.name for path in tmp_path.iterdir()] == ["note"]
+
+
+def test_a_full_disk_takes_nothing_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(NUMBERS, tmp_path)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(StateError, match="No space left") as raised:
+            spool.write([("a", 1)], 1000)
+    assert raised.value.remedy and list(tmp_path.iterdir()) == []
+    assert spool.write([("a", 2)], 1000) == 1
+    assert contents(tmp_path) == [2]
+
+
+def test_bad_records_are_spooled_too(tmp_path: Path) -> None:
+    assert Spool(NUMBERS, tmp_path).write([("a", 1), 5], 1000) == 2
+    (path,) = spooled(tmp_path)
+    assert pq.read_table(path).column(BAD).to_pylist() == [None, "5"]
+
+
+def test_a_memory_stream_takes_no_options() -> None:
+    check(NUMBERS)
+    with pytest.raises(SourceError, match="no options"):
+        check(stream("i INT", "FROM memory OPTIONS (path 'x')"))

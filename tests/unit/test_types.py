@@ -1,0 +1,97 @@
+"""Column types and points: Spark's names, Arrow's types, and times as microseconds since the epoch."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windrow.types import EPOCH, POINT_MAX, POINT_MIN, SqlType, decimal_type, point_of, point_text
+
+some = settings(max_examples=80, deadline=None)
+TIMESTAMP, NTZ, BIGINT = SqlType("TIMESTAMP"), SqlType("TIMESTAMP_NTZ"), SqlType("BIGINT")
+
+
+@pytest.mark.parametrize(
+    ("name", "arrow", "traits"),
+    [
+        ("BOOLEAN", pa.bool_(), ""),
+        ("TINYINT", pa.int8(), "integer numeric attribute"),
+        ("SMALLINT", pa.int16(), "integer numeric attribute"),
+        ("INT", pa.int32(), "integer numeric attribute"),
+        ("BIGINT", pa.int64(), "integer numeric attribute"),
+        ("FLOAT", pa.float32(), "float numeric"),
+        ("DOUBLE", pa.float64(), "float numeric"),
+        ("DECIMAL(12,2)", pa.decimal128(12, 2), "decimal numeric"),
+        ("DECIMAL(38, 10)", pa.decimal128(38, 10), "decimal numeric"),
+        ("STRING", pa.string(), ""),
+        ("BINARY", pa.binary(), ""),
+        ("DATE", pa.date32(), ""),
+        ("TIMESTAMP", pa.timestamp("us", tz="UTC"), "timestamp attribute"),
+        ("TIMESTAMP_NTZ", pa.timestamp("us"), "timestamp attribute"),
+        ("VOID", pa.null(), ""),
+    ],
+)
+def test_every_type(name: str, arrow: pa.DataType, traits: str) -> None:
+    type_ = SqlType(name)
+    assert type_.arrow == arrow and str(type_) == name
+    found = {
+        "integer": type_.is_integer,
+        "float": type_.is_float,
+        "decimal": type_.is_decimal,
+        "numeric": type_.is_numeric,
+        "timestamp": type_.is_timestamp,
+        "attribute": type_.is_window_attribute,
+    }
+    assert {trait for trait, has in found.items() if has} == set(traits.split())
+
+
+@pytest.mark.parametrize("bad", ["int", "VARCHAR", "DECIMAL", "DECIMAL(5)", "ARRAY<INT>", ""])
+def test_other_names_are_refused(bad: str) -> None:
+    with pytest.raises(ValueError, match="not a column type"):
+        SqlType(bad)
+
+
+def test_decimals() -> None:
+    assert decimal_type(12, 2) == SqlType("DECIMAL(12,2)") and decimal_type(12, 2).decimal == (12, 2)
+    with pytest.raises(ValueError, match="not a DECIMAL"):
+        _ = BIGINT.decimal
+
+
+@some
+@given(st.datetimes(timezones=st.just(timezone.utc)))
+def test_a_time_is_its_microseconds_since_the_epoch(moment: datetime) -> None:
+    point = point_of(moment, TIMESTAMP)
+    assert EPOCH + timedelta(microseconds=point) == moment
+    assert pa.array([point]).view(TIMESTAMP.arrow)[0].as_py() == moment
+    assert point_of(moment.replace(tzinfo=None), NTZ) == point
+    text = point_text(point, TIMESTAMP)
+    assert datetime.fromisoformat(text).replace(tzinfo=timezone.utc) == moment
+
+
+@some
+@given(st.integers(POINT_MIN, POINT_MAX))
+def test_an_integer_is_itself(point: int) -> None:
+    assert point_of(point, BIGINT) == point
+    assert point_text(point, BIGINT) == str(point)
+    assert point_text(point, TIMESTAMP)
+
+
+def test_times_in_other_zones_and_before_the_epoch() -> None:
+    there = timezone(timedelta(hours=2))
+    assert point_of(datetime(1970, 1, 1, 2, tzinfo=there), TIMESTAMP) == 0
+    assert point_of(datetime(1969, 12, 31, 23, 59, 59, 999_999), TIMESTAMP) == -1
+    assert point_text(-1, TIMESTAMP) == "1969-12-31 23:59:59.999999"
+    assert point_text(0, NTZ) == "1970-01-01 00:00:00"
+
+
+def test_a_time_is_no_point_of_an_integer_attribute() -> None:
+    with pytest.raises(ValueError, match="integer, not a time"):
+        point_of(datetime(2026, 1, 1), BIGINT)
+
+
+def test_points_beyond_the_calendar_are_still_shown() -> None:
+    assert point_text(POINT_MAX, TIMESTAMP) == f"{POINT_MAX} µs"
