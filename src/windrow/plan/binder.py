@@ -14,7 +14,7 @@ from windrow.cql.dialect import CQL, window_of
 from windrow.cql.final_sql import to_duckdb
 from windrow.cql.functions import check_functions
 from windrow.cql.tokens import nearest, place_of
-from windrow.errors import BindError, Place, UnsupportedError
+from windrow.errors import BindError, FunctionError, Place, UnsupportedError
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.aggregates import decompose
 from windrow.plan.bind_window import bind_window
@@ -108,6 +108,8 @@ class _Binder:
         for tree, kind in zip(key_trees, key_types, strict=True):
             if kind.name == "VOID":
                 raise BindError("GROUP BY takes a typed expression, not NULL", place=self._place(tree))
+        for _, tree in items:
+            self._carry(tree, key_sql, key_types)
         aliases = {name.lower(): tree for name, tree in items}
         outputs = [(name, self._final(tree, key_sql, where, "the select list")) for name, tree in items]
         having = self._having(aliases, key_sql, where)
@@ -198,6 +200,23 @@ class _Binder:
             trees.append(self._resolve(tree).unnest())
         unique = {_sql(tree): tree for tree in trees}
         return list(unique.values())
+
+    def _carry(self, tree: exp.Expr, keys: list[str], types: list[SqlType]) -> None:
+        """Functions of the keys that only Spark evaluates become keys themselves: they split no group."""
+        if _aggregate_of(tree) is not None or tree.find(exp.Column) is None:
+            return
+        if tree.find(exp.AggFunc) is not None:
+            for part in tree.iter_expressions():
+                self._carry(part, keys, types)
+            return
+        try:
+            final = self._final(tree, keys, None, "the select list")
+            to_duckdb(final, {f"k{i}": kind for i, kind in enumerate(types)})
+        except FunctionError:
+            keys.append(_sql(self._resolve(tree)))
+            types += self._types_of(self._stream.columns, keys[-1:])
+        except BindError:
+            return  # a column that is not grouped: told, with its place, where the select list is bound
 
     def _group_item(self, node: exp.Expr, items: Sequence[tuple[str, exp.Expr]]) -> exp.Expr:
         if isinstance(node, exp.Literal) and not node.is_string:
