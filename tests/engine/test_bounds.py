@@ -11,7 +11,10 @@ import pytest
 
 from engine.conftest import STREAM
 from engine.helpers import answers, blocks_of, put, state_of
+from windrow.plan.accumulators import Accumulator, Kind
+from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup
 from windrow.synopses.basic_interval import MOST_PENDING
+from windrow.types import SqlType
 
 pytestmark = pytest.mark.slow
 
@@ -112,6 +115,37 @@ def test_a_pane_that_stays_open_does_not_grow_with_every_micro_batch(wr: Any) ->
         assert sum(len(cells) for cells in state.synopsis._pending) <= 5 * (MOST_PENDING + 8)
     wr.end_input("s")
     assert answers(wr, "q") == [(0, 1000, k, 3 * MOST_PENDING) for k in "abcde"]
+
+
+def test_chunks_stay_few_though_every_tick_closes_a_pane() -> None:
+    """The cost of a tick follows the chunks; the answers are those of panes that were closed all at once."""
+    rng = np.random.default_rng(3)
+    count = Accumulator(Kind.COUNT, None, None, None)
+    least = Accumulator(Kind.LEAST, "k", SqlType("STRING"), None)
+    parts = []
+    for pane in range(600):
+        keys = rng.choice(40 if pane % 3 else 3, size=3, replace=False) + pane // 50
+        states = {count: (np.ones(3, np.int64),), least: (np.array([b"%d" % (pane % 7)] * 3, object),)}
+        parts.append((pane, pa.array(keys), states))
+    found = []
+    for at_once in (False, True):
+        synopsis = BasicIntervalSynopsis([pa.int64()])
+        for pane, keys, states in parts:
+            synopsis.deposit(Cells(np.full(3, pane), synopsis.groups.ids([keys]), states))
+            if not at_once:
+                synopsis.close(pane + 1)
+        synopsis.close(600)
+        sizes = [chunk.panes.size for chunk in synopsis._chunks]
+        assert len(sizes) <= 40 and max(sizes) <= 75 and sum(sizes) == 600
+        assert synopsis.closed_panes.tolist() == list(range(600))
+        ends = np.arange(10, 600, 7)
+        lookup = Lookup("q", np.maximum(0, ends - 90), ends, count, (count, least), False)
+        (looked,) = synopsis.answer([lookup])
+        (keys,) = synopsis.groups.key_columns(looked.groups)
+        columns = [looked.window.tolist(), keys.to_pylist(), *(s[0].tolist() for s in looked.states.values())]
+        found.append(sorted(zip(*columns, strict=True)))
+    assert found[0] == found[1]
+    assert len(found[0]) > 1000
 
 
 PANE_US = 60_000

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from windrow.plan.accumulators import Accumulator, Kind
@@ -156,6 +157,9 @@ def test_an_empty_scatter_changes_nothing() -> None:
 
 @some
 @given(st.floats(), st.floats())
+@example(-0.0, 0.0)
+@example(math.nan, math.inf)
+@example(-math.inf, -1e308)
 def test_codes_of_doubles_keep_sparks_order(a: float, b: float) -> None:
     """NaN equals NaN and is above everything; −0.0 equals 0.0."""
     x, y = encode_doubles(np.array([a, b])).tolist()

@@ -17,7 +17,7 @@ from support.brute_force import MOMENTS, TYPES, Row, calls_of, cells_of, expecte
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.aggregates import decompose
 from windrow.result import ROWS_SHOWN, Result
-from windrow.synopses.cells import fold_of
+from windrow.synopses.cells import fold_of, state_of_rows
 from windrow.synopses.chunks import States, build_chunks
 from windrow.synopses.groups import Groups
 from windrow.synopses.results import overflows, result_of
@@ -140,6 +140,18 @@ def test_many_rows_at_once_are_masked_one_by_one() -> None:
     states = {total.part("n"): (np.array([0, 3]),), total.part("s"): (np.array([0, 7]),)}
     assert result_of(total, states).equals(pa.array([None, 7], pa.int64()))
     assert overflows(total, states) == 0
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+@settings(max_examples=10, deadline=None)
+@given(st.data())
+def test_a_slice_of_a_column_gives_the_states_of_its_own_rows(type_: SqlType, data: Any) -> None:
+    values = data.draw(st.lists(values_of(type_), min_size=2, max_size=4))
+    part = pa.array(values, type_.arrow).slice(1)
+    for accumulator in roles_of(calls_of(type_)):
+        sliced = state_of_rows(accumulator, part, len(part))
+        copied = state_of_rows(accumulator, pa.array(values[1:], type_.arrow), len(part))
+        assert all(a.tolist() == b.tolist() or type_.is_float for a, b in zip(sliced, copied, strict=True))
 
 
 # -- the result of a statement ------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ def play(data: Any, type_: SqlType, keyed: bool, conditions: Sequence[str | None
     queries = [Query(f"q{i}", c, chosen_calls(type_, c)) for i, c in enumerate(conditions)]
     pair = Pair(type_, KEYS if keyed else (), queries)
     for step in range(data.draw(st.integers(1, 5))):
-        if step == 2 and data.draw(st.booleans()):
+        if step == 1 and data.draw(st.booleans()):
             free = max([pair.closed, *(row.pane + WIDTH for row in pair.rows)])
             pair.queries.append(Query("late", None, [decompose(f, "x", type_, None) for f in functions_of(type_)[:3]], free))
         for _ in range(data.draw(st.integers(0, 2))):
@@ -242,7 +242,9 @@ def test_memory_follows_the_groups_alive() -> None:
     assert synopsis.groups.key_columns(found.groups)[0].to_pylist() == list(range(9950, 10_000))
 
 
-def test_groups_renumbered_while_cells_wait_keep_their_cells() -> None:
+@pytest.mark.parametrize("dense_fill", [0.0, 9.9])
+def test_groups_renumbered_while_cells_wait_keep_their_cells(monkeypatch: pytest.MonkeyPatch, dense_fill: float) -> None:
+    monkeypatch.setattr(chunks, "DENSE_FILL", dense_fill)
     synopsis, count = counting([pa.int64()])
     synopsis.deposit(cells(synopsis, count, [0] * 3000, range(3000)))
     synopsis.close(1)
@@ -291,6 +293,19 @@ def test_one_nan_is_forgotten_once_it_has_left_the_window() -> None:
     pair.deposit([Row(0, (), 1.0), Row(0, (), 2.0), Row(10, (), math.nan), Row(20, (), 3.0), Row(20, (), 5.0)])
     pair.close(30)
     pair.check([(pair.queries[0], [(0, 10), (0, 20), (0, 30), (10, 30), (20, 30)])])
+
+
+@pytest.mark.parametrize("closing", [10, 30])
+def test_an_aggregate_that_came_later_counts_what_came_later(closing: int) -> None:
+    """Cells that did not know it yet take part as if they were empty, in the same chunk or in an older one."""
+    first = Query("first", None, [decompose("COUNT", "x", INT, None)])
+    pair = Pair(INT, KEYS, [first])
+    pair.deposit([Row(0, ("a", 0.0), 5), Row(10, ("a", 0.0), 7), Row(10, ("b", 0.0), 9)])
+    pair.close(closing - 20)
+    pair.queries.append(Query("late", None, [decompose("MIN", "x", INT, None), decompose("SUM", "x", INT, None)], 20))
+    pair.deposit([Row(20, ("b", 0.0), 1), Row(20, ("c", 0.0), 3), Row(20, ("c", 0.0), None)])
+    pair.close(30)
+    pair.check([(pair.queries[1], [(0, 30), (20, 30)]), (first, [(0, 30), (10, 20)])])
 
 
 def test_all_due_queries_are_answered_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:

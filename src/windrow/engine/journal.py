@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+
+import pyarrow as pa
 
 from windrow.catalog.store import Catalog
+from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.dataplane.ingest import LATE, Admission
 from windrow.dataplane.preaggregate import Deposit
@@ -14,6 +19,9 @@ from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.settings import Settings
 from windrow.synopses import Cells
 from windrow.windows import Cuts, CutSchedule, Frontier
+
+LARGE_BLOCK_BYTES = 256 << 10
+"""Blocks of answers from this size on are not folded again."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +170,65 @@ class Journal:
             self._catalog.execute("DELETE FROM answers WHERE id = ?", (oldest[0]["id"],))
             self._blocks.release(oldest[0]["block"])
         self._catalog.on_commit(lambda: self._held.__setitem__(query_id, held))
+
+    def compact_answers(self, limit: int, keep: int) -> None:
+        """Fold runs of small blocks of answers where there are more than `limit`: a tick batch writes one each.
+
+        No part grows beyond an eighth of the rows that a query may keep: parts are retired as a whole.
+        """
+        small = "SELECT count(*) FROM blocks WHERE owner = 'answers' AND bytes < ?"
+        if self._catalog.value(small, (LARGE_BLOCK_BYTES,)) <= limit:
+            return
+        with self._catalog.transaction():
+            for run in self._runs_of_answers(max(keep // 8, 1)):
+                self._fold_answers(run)
+
+    def _runs_of_answers(self, most_rows: int) -> Iterator[list[int]]:
+        """Blocks next to each other in time that may become one."""
+        parts = self._catalog.rows(
+            "SELECT b.id, b.bytes, a.query, a.rows FROM blocks b JOIN answers a ON a.block = b.id ORDER BY b.id"
+        )
+        run: list[int] = []
+        held: Counter[int] = Counter()
+        for block, group in groupby(parts, key=lambda part: int(part["id"])):
+            listed = list(group)
+            is_large = listed[0]["bytes"] >= LARGE_BLOCK_BYTES
+            if run and (is_large or any(held[p["query"]] + p["rows"] > most_rows for p in listed)):
+                yield run
+                run, held = [], Counter()
+            if not is_large:
+                run.append(block)
+                held.update({p["query"]: p["rows"] for p in listed})
+        yield run
+
+    def _fold_answers(self, run: Sequence[int]) -> None:
+        """Several blocks as one, a part per query in the place of its first."""
+        if len(run) < 2:
+            return
+        tx, marks = self._catalog, ",".join("?" * len(run))
+        rows = tx.rows(
+            "SELECT a.*, b.path FROM answers a JOIN blocks b ON b.id = a.block"
+            f" WHERE a.block IN ({marks}) ORDER BY a.query, a.id",
+            run,
+        )
+        parts = [list(group) for _, group in groupby(rows, key=lambda row: int(row["query"]))]
+        tables = [
+            pa.concat_tables(
+                [self._blocks.read_part(p["path"], p["offset"], p["length"]) for p in part]
+            ).combine_chunks()
+            for part in parts
+        ]
+        ref, places = self._blocks.write_many("answers", tables)
+        crash_point("answers-compaction-written")
+        block = self._blocks.add(ref, refs=len(parts))
+        for part, place, table in zip(parts, places, tables, strict=True):
+            tx.execute(
+                "UPDATE answers SET block = ?, offset = ?, length = ?, rows = ?, last_end = ? WHERE id = ?",
+                (block, *place, table.num_rows, part[-1]["last_end"], part[0]["id"]),
+            )
+            tx.executemany("DELETE FROM answers WHERE id = ?", [(p["id"],) for p in part[1:]])
+        for row in rows:
+            self._blocks.release(row["block"])
 
     def published(self, outbox: Sequence[int]) -> None:
         with self._catalog.transaction() as tx:

@@ -26,6 +26,10 @@ SLOTS_PER_SLICE = 4_000_000
 """(window, group) slots answered per commit: bounds memory, about 100 MB for three aggregates."""
 
 
+ANSWER_BLOCKS = 4
+"""Small blocks of answers before they are folded, as a multiple of the setting `synopsis_blocks`."""
+
+
 @dataclass(frozen=True)
 class Due:
     """The windows that one query must answer now."""
@@ -60,6 +64,9 @@ class Ticker:
             answered = 0
             for upto, part in _slices(due, frontier):
                 answered += self._slice(stream, upto, part, settings)
+            self._journal.compact_answers(
+                ANSWER_BLOCKS * settings.integer("synopsis_blocks"), settings.integer("retained_answers")
+            )
             stream.metrics.tick_s += time.monotonic() - started
             stream.metrics.tick_batches += 1
             return answered

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.cells import fold_of
-from windrow.synopses.chunks import Cells, Chunk, States, build_chunks
+from windrow.synopses.chunks import PANES_PER_CHUNK, Cells, Chunk, States, build_chunks
 from windrow.synopses.folds import State
 from windrow.synopses.groups import Groups, Ids
 from windrow.synopses.merging import concatenate, fold_cells
@@ -117,7 +117,19 @@ class BasicIntervalSynopsis:
             return np.empty(0, np.int64)
         chunks = build_chunks(concatenate(closing))
         self._chunks.extend(chunks)
+        self._coalesce()
         return np.concatenate([chunk.panes for chunk in chunks])
+
+    def _coalesce(self) -> None:
+        """Join the youngest chunks, as a binary counter carries: the cost of a pass follows the number of chunks,
+        and a tick may close a pane at a time. A chunk goes as a whole, so none holds more than an eighth of the
+        panes."""
+        most = min(PANES_PER_CHUNK, sum(chunk.panes.size for chunk in self._chunks) // 8)
+        while len(self._chunks) > 1:
+            older, younger = self._chunks[-2:]
+            if older.panes.size > younger.panes.size or older.panes.size + younger.panes.size > most:
+                return
+            self._chunks[-2:] = build_chunks(concatenate([older.cells(), younger.cells()]))
 
     def answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
         """The rows of every lookup, in window order per query (rule CS2).

@@ -68,6 +68,20 @@ class Chunk:
         """The states of these accumulators by position, resolved once per pass."""
         return ChunkView(self, [self.states.get(a) for a in accumulators])
 
+    def cells(self) -> Cells:
+        """The cells that it was built of, each once. Of a dense slot that holds nothing there is none; but
+        every pane has one, for a pane is occupied even where no query takes its tuples."""
+        if self.cell_pane is not None and self.cell_group is not None:
+            return Cells(self.panes[self.cell_pane], self.cell_group, self.states)
+        held = np.zeros((self.panes.size, self.groups.size), bool)
+        for accumulator, state in self.states.items():
+            for column, nothing in zip(state, fold_of(accumulator).identity(1), strict=True):
+                held |= column != nothing[0]
+        held[:, 0] |= ~held.any(axis=1)
+        pane, group = np.nonzero(held)
+        states = {a: tuple(column[held] for column in state) for a, state in self.states.items()}
+        return Cells(self.panes[pane], self.groups[group], states)
+
     def renumber(self, new_ids: Ids) -> None:
         """Groups have been given new ids; the order of the ids is kept."""
         self.groups = new_ids[self.groups]
