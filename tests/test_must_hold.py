@@ -138,18 +138,26 @@ def test_any_micro_batches_and_partitions_give_the_oracles_answers(
     check({n: children.rows_of(t) for n, t in answers.items()}, expected, f"{batch}, {partitions}, {preaggregate}")
 
 
+ALONE, GROUP, MIXED = (False, False, False), (True, True, True), (False, True, False)
+
+
 def killed() -> list[Any]:
+    """Micro-batches, and for each of the three kills whether it takes the whole group."""
     if is_full():
-        return list(itertools.product(BATCHES, (False, True)))
-    return [(1_000, False), (5_000, True)]
+        return list(itertools.product(BATCHES, (ALONE, GROUP)))
+    return [(1_000, MIXED)]
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize(("batch", "group"), killed(), ids=lambda v: {False: "alone", True: "group"}.get(v, v))
+@pytest.mark.parametrize(("batch", "groups"), killed())
 def test_three_kills_at_random_moments_change_nothing(
-    spark: Any, tmp_path: Path, expected: dict[str, list[tuple[Any, ...]]], batch: int | None, group: bool
+    spark: Any,
+    tmp_path: Path,
+    expected: dict[str, list[tuple[Any, ...]]],
+    batch: int | None,
+    groups: tuple[bool, bool, bool],
 ) -> None:
-    seed = f"{batch}-{group}"
+    seed = f"{batch}-{groups}"
     stream = (
         f"CREATE STREAM IF NOT EXISTS s ({COLUMNS}) FROM files"
         f" OPTIONS (path '{{root}}/in', format 'parquet', maxFilesPerTrigger '1') {CLAUSES}"
@@ -158,20 +166,20 @@ def test_three_kills_at_random_moments_change_nothing(
     batches = cut(batch)
     settings = {"retained_answers": 10**9, "driver_memory": "512 MB" if len(batches) > 1 else "1 GB"}
     root = children.make_root(tmp_path / "root", batches, [stream, *queries], **settings)
-    moments = [kill_at_random(root, len(batches), third, group, seed) for third in range(3)]
+    moments = [kill_at_random(root, len(batches), i, group, seed) for i, group in enumerate(groups)]
     children.run_to_end(root)
     outcome = children.outcome(root, spark)
     assert outcome.stream["dead_letters"] == 0 and outcome.stream["admitted"] == SIZE
     found = {name: [(*row[:2], *row[3:]) for row in rows] for name, rows in outcome.answers.items()}
-    check(found, expected, f"killed at {moments}")
+    check(found, expected, f"{seed}, killed at {moments}")
     assert children.parquet_rows(root / "grouped") == outcome.answers["grouped"]
     assert len((root / "ranked.jsonl").read_text().splitlines()) == len(outcome.answers["ranked"])
 
 
-def kill_at_random(root: Path, batches: int, third: int, group: bool, seed: str) -> tuple[int, float]:
+def kill_at_random(root: Path, batches: int, number: int, group: bool, seed: str) -> tuple[int, float]:
     """Start a child and kill it some time after a random micro-batch of this quarter of the work."""
-    rng = random.Random(f"{seed}-{third}")
-    target, pause_s = int(batches * (third + rng.random()) / 4), rng.uniform(0, 1.0)
+    rng = random.Random(f"{seed}-{number}")
+    target, pause_s = int(batches * (number + rng.random()) / 4), rng.uniform(0, 1.0)
     commits = root / "state" / "streams" / "1" / "checkpoint" / "commits"
 
     def reached() -> bool:

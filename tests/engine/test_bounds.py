@@ -60,6 +60,31 @@ def test_the_bound_on_answers_is_known_after_a_restart(open_state: Any) -> None:
     assert [row[1] for row in answers(wr, "q")] == list(range(130, 180, 10))
 
 
+def test_blocks_of_answers_are_folded(open_state: Any) -> None:
+    """A tick batch writes a block; a query of one row a window keeps ten thousands of them."""
+    wr = open_state(synopsis_blocks=4, retained_answers=100)
+    wr.sql(STREAM.replace("ORDERED", "WITH SLACK 100000"))
+    wr.sql("CREATE QUERY q AS SELECT SUM(x) AS total FROM s [RANGE 10 SLIDE 10]")
+    wr.sql("CREATE QUERY other AS SELECT k, SUM(x) AS total FROM s [RANGE 20 SLIDE 20] GROUP BY k")
+    put(wr, *[(t, "ab"[t // 10 % 2], t) for t in range(0, 1500, 10)])
+    for t in range(10, 1500, 10):
+        wr.punctuate("s", t)
+        assert blocks_of(wr, "answers") <= 4 * 4 + 100 // 12
+        if t == 900:
+            wr.close()
+            wr = open_state(synopsis_blocks=4, retained_answers=100)
+    kept = answers(wr, "q")
+    assert kept == [(t - 10, t, t - 10) for t in range(1490 - 10 * len(kept) + 10, 1500, 10)]
+    assert 100 <= len(kept) <= 100 + 100 // 8
+    expected = [(t, t + 20, k, t + at) for t in range(0, 1480, 20) for k, at in (("a", 0), ("b", 10))]
+    assert answers(wr, "other") == expected[-len(answers(wr, "other")) :]
+    assert wr.queries["q"].metrics()["windows_answered"] == 149
+    assert files(wr) == wr._engine.catalog.value("SELECT count(*) FROM blocks")
+    wr.sql("DROP QUERY q")
+    wr.sql("DROP QUERY other")
+    assert files(wr) == 0
+
+
 def test_compaction_bounds_the_blocks_and_changes_no_answer(open_state: Any) -> None:
     rng = random.Random(5)
     batches = [
@@ -136,7 +161,7 @@ def test_chunks_stay_few_though_every_tick_closes_a_pane() -> None:
                 synopsis.close(pane + 1)
         synopsis.close(600)
         sizes = [chunk.panes.size for chunk in synopsis._chunks]
-        assert len(sizes) <= 40 and max(sizes) <= 75 and sum(sizes) == 600
+        assert len(sizes) <= 70 and max(sizes) <= 75 and sum(sizes) == 600
         assert synopsis.closed_panes.tolist() == list(range(600))
         ends = np.arange(10, 600, 7)
         lookup = Lookup("q", np.maximum(0, ends - 90), ends, count, (count, least), False)

@@ -144,3 +144,29 @@ def test_tuples_pass_while_no_query_reads_the_stream(wr: Any) -> None:
     put(wr, (3, "a", 1), (26, "a", 1), (31, "a", 1), (41, "a", 1))
     assert answers(wr, "second") == [(30, 40, 1)]
     assert wr.metrics()["s"]["late"] == 1
+
+
+@pytest.mark.parametrize("mode", ["driver", "spark"])
+def test_empty_windows_begin_with_the_first_tuple_in_event_time(open_state: Any, mode: str) -> None:
+    """Not with the first micro-batch's, and not with the pane of a query that has long ones."""
+    wr = open_state(preaggregate=mode, empty_windows="emit")
+    wr.sql(STREAM.replace("ORDERED", "WITH SLACK 20"))
+    wr.sql("CREATE QUERY coarse AS SELECT COUNT(*) AS n FROM s [RANGE 1000 SLIDE 1000]")
+    wr.sql("CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 7 SLIDE 7]")
+    put(wr, (1050, "a", 1))
+    put(wr, (1034, "a", 1))
+    wr.close()
+    wr = open_state(preaggregate=mode, empty_windows="emit")
+    put(wr, (1080, "a", 1))
+    assert [(row[1], row[2]) for row in answers(wr, "q")] == [(1036, 1), (1043, 0), (1050, 0), (1057, 1)]
+
+
+def test_a_query_that_begins_at_zero(open_state: Any) -> None:
+    wr = open_state(empty_windows="emit")
+    wr.sql(STREAM)
+    wr.sql("CREATE QUERY old AS SELECT COUNT(*) AS n FROM s [RANGE 10 SLIDE 10]")
+    put(wr, (-15, "a", 1), (-5, "a", 1))
+    wr.sql("CREATE QUERY new AS SELECT SUM(x) AS total FROM s [RANGE 20 SLIDE 20]")
+    assert state_of(wr).queries["new"].since == 0
+    put(wr, (25, "a", 2), (45, "a", 4))
+    assert answers(wr, "new") == [(0, 20, None), (20, 40, 2)]

@@ -167,7 +167,9 @@ def test_expressions_over_keys_and_aggregates() -> None:
 
 
 def test_having_and_order_by_see_aliases() -> None:
-    plan = bind(f"SELECT src, SUM(length) AS total FROM packets {W} GROUP BY src HAVING total * 2 > 5 ORDER BY 2, total")
+    plan = bind(
+        f"SELECT src, SUM(length) AS total FROM packets {W} GROUP BY src HAVING total * 2 > 5 ORDER BY 2, total"
+    )
     assert plan.having is not None and plan.having.sql() == "(a0) * 2 > 5"
     assert [o.expression.sql() for o in plan.order] == ["a0", "a0"]
 
@@ -178,8 +180,15 @@ def test_an_alias_keeps_its_own_precedence_inside_an_expression() -> None:
 
 
 def test_nulls_come_first_ascending_and_last_descending_unless_told() -> None:
-    plan = bind(f"SELECT src FROM packets {W} GROUP BY src ORDER BY src, src DESC, src NULLS LAST, src DESC NULLS FIRST")
-    assert [(o.descending, o.nulls_first) for o in plan.order] == [(False, True), (True, False), (False, False), (True, True)]
+    plan = bind(
+        f"SELECT src FROM packets {W} GROUP BY src ORDER BY src, src DESC, src NULLS LAST, src DESC NULLS FIRST"
+    )
+    assert [(o.descending, o.nulls_first) for o in plan.order] == [
+        (False, True),
+        (True, False),
+        (False, False),
+        (True, True),
+    ]
 
 
 def test_a_column_without_an_alias_is_called_by_its_text() -> None:
@@ -216,8 +225,16 @@ MISTAKES = [
     (f"SELECT COUNT(*) AS window_end FROM packets {W}", "window_end", "Choose another alias"),
     ("SELECT COUNT(*) AS n FROM packets [RANGE 10 SLIDE 1]", "[RANGE 10 SLIDE 1]", "10 MINUTES"),
     ("SELECT COUNT(*) AS n FROM cars [RANGE 1 HOUR SLIDE 5]", "[RANGE 1 HOUR SLIDE 5]", "a plain number"),
-    ("SELECT COUNT(*) AS n FROM cars [RANGE 10 SLIDE 1 WATTR id]", "[RANGE 10 SLIDE 1 WATTR id]", "no PUNCTUATE covers"),
-    ("SELECT COUNT(*) AS n FROM cars [RANGE 10 SLIDE 1 WATTR nope]", "[RANGE 10 SLIDE 1 WATTR nope]", "no column 'nope'"),
+    (
+        "SELECT COUNT(*) AS n FROM cars [RANGE 10 SLIDE 1 WATTR id]",
+        "[RANGE 10 SLIDE 1 WATTR id]",
+        "no PUNCTUATE covers",
+    ),
+    (
+        "SELECT COUNT(*) AS n FROM cars [RANGE 10 SLIDE 1 WATTR nope]",
+        "[RANGE 10 SLIDE 1 WATTR nope]",
+        "no column 'nope'",
+    ),
 ]
 
 

@@ -24,9 +24,7 @@ CREATE TABLE blocks (
   rows INTEGER NOT NULL, bytes INTEGER NOT NULL, refs INTEGER NOT NULL CHECK (refs >= 0));
 """
 
-TABLE = pa.table(
-    {"k": pa.array([1, 2, None], pa.int64()), "s": ["a", "", None], "d": [0.5, float("inf"), None]}
-)
+TABLE = pa.table({"k": pa.array([1, 2, None], pa.int64()), "s": ["a", "", None], "d": [0.5, float("inf"), None]})
 OTHER = pa.table({"x": pa.array(range(1000), pa.int32())})
 
 
@@ -57,9 +55,7 @@ def files(store: BlockStore) -> list[str]:
 
 
 @pytest.mark.parametrize("compress", [False, True])
-@pytest.mark.parametrize(
-    "table", [TABLE, TABLE.slice(1, 1), TABLE.slice(0, 0), pa.concat_tables([TABLE, TABLE])]
-)
+@pytest.mark.parametrize("table", [TABLE, TABLE.slice(1, 1), TABLE.slice(0, 0), pa.concat_tables([TABLE, TABLE])])
 def test_what_is_written_is_read(store: BlockStore, table: pa.Table, compress: bool) -> None:
     ref = store.write("synopses/1", table, compress=compress)
     assert store.read(ref.path).equals(table)
@@ -219,9 +215,7 @@ def test_a_full_disk_leaves_nothing_behind(
     assert store.named() == []
 
 
-def test_a_disk_that_fills_in_the_middle_of_a_table(
-    store: BlockStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_in_the_middle_of_a_table(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> None:
     class Filling:
         """The real writer, until the disk is full."""
 
@@ -260,9 +254,7 @@ def test_the_kernels_own_refusal_of_a_write_comes_through_arrow(tmp_path: Path) 
     assert list((tmp_path / "r" / "o").iterdir()) == []
 
 
-def test_an_interrupted_write_leaves_nothing_behind(
-    store: BlockStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_write_leaves_nothing_behind(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -399,9 +391,7 @@ def test_a_file_that_cannot_be_deleted_does_not_fail_the_commit(
 # -- sweeping --------------------------------------------------------------------------------------------
 
 
-def test_after_a_crash_only_what_is_named_is_left(
-    tmp_path: Path, store: BlockStore, catalog: Catalog
-) -> None:
+def test_after_a_crash_only_what_is_named_is_left(tmp_path: Path, store: BlockStore, catalog: Catalog) -> None:
     _, path = named(store, catalog)
     BlockWriter(store.root).write("synopses/1", TABLE)
     store.write_many("answers", [TABLE, OTHER])

@@ -74,9 +74,7 @@ def batches(draw: st.DrawFn) -> tuple[list[pa.DataType], list[list[list[Any]]]]:
     made = []
     for _ in range(draw(st.integers(1, 3))):
         size = draw(st.integers(0, 8))
-        made.append(
-            [draw(st.lists(st.sampled_from(values), min_size=size, max_size=size)) for _, values in chosen]
-        )
+        made.append([draw(st.lists(st.sampled_from(values), min_size=size, max_size=size)) for _, values in chosen])
     return kinds, made
 
 

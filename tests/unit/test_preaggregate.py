@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.brute_force import expected, same
+from support.brute_force import EXACT, expected, same
 
 from windrow.dataplane.ingest import Grouping, gathered_names, set_ids
 from windrow.dataplane.preaggregate import DeadLetter, of_groups, of_rows
@@ -33,9 +33,14 @@ from windrow.windows import Cuts, CutSchedule
 some = settings(max_examples=25, deadline=None)
 
 INT, BIGINT, DOUBLE, STRING = SqlType("INT"), SqlType("BIGINT"), SqlType("DOUBLE"), SqlType("STRING")
-MONEY, WIDE = SqlType("DECIMAL(12,2)"), SqlType("DECIMAL(20,3)")
-COLUMNS = {"i": INT, "b": BIGINT, "d": DOUBLE, "m": MONEY, "w": WIDE, "k": STRING}
+MONEY, WIDE, WIDEST = SqlType("DECIMAL(12,2)"), SqlType("DECIMAL(20,3)"), SqlType("DECIMAL(38,10)")
+COLUMNS = {"i": INT, "b": BIGINT, "d": DOUBLE, "m": MONEY, "w": WIDE, "z": WIDEST, "k": STRING}
 DEAD = "late"
+
+
+def scaled(unscaled: int, scale: int) -> Decimal:
+    """Exactly: the default context would round to 28 digits."""
+    return EXACT.scaleb(Decimal(unscaled), -scale)
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,7 @@ records = st.builds(
             "d": st.none() | st.sampled_from([0.25, -1.5, 3.0, math.nan, math.inf, -math.inf]),
             "m": st.none() | st.integers(-(10**12) + 1, 10**12 - 1).map(lambda n: Decimal(n).scaleb(-2)),
             "w": st.none() | st.integers(-(10**20) + 1, 10**20 - 1).map(lambda n: Decimal(n).scaleb(-3)),
+            "z": st.none() | st.sampled_from([10**38 - 1, 1 - 10**38, 5 * 10**37, 7, -7]).map(lambda n: scaled(n, 10)),
             "k": st.none() | st.sampled_from(["a", "b", "c"]),
         }
     ),
@@ -108,7 +114,14 @@ def partials(accumulator: Accumulator, members: Sequence[Record]) -> list[Any]:
     if kind is Kind.COUNT:
         return [len(values)]
     if kind is Kind.SUM_DECIMAL:
-        return [sum(values) if values else None, len(values)]
+        assert accumulator.type is not None
+        scale = accumulator.type.decimal[1]
+        exact = [int(EXACT.scaleb(v, scale)) for v in values]
+        if accumulator.type.decimal[0] <= 28:
+            return [scaled(sum(exact), scale) if values else None, len(values)]
+        upper = [abs(v) // 10**19 * (1 if v >= 0 else -1) for v in exact]
+        rest = [v - u * 10**19 for v, u in zip(exact, upper, strict=True)]
+        return [Decimal(sum(upper)), scaled(sum(rest), scale)] if values else [None, None]
     if kind is Kind.SUM_LONG:
         return [sum(v >> 32 for v in values), sum(v & 0xFFFFFFFF for v in values)] if values else [None, None]
     if kind is Kind.MOMENTS:
@@ -128,7 +141,9 @@ def partial_types(accumulator: Accumulator) -> list[pa.DataType]:
     kind, type_ = accumulator.kind, accumulator.type
     if kind is Kind.SUM_DECIMAL:
         assert type_ is not None
-        return [pa.decimal128(min(38, type_.decimal[0] + 10), type_.decimal[1]), pa.int64()]
+        if type_.decimal[0] > 28:
+            return [pa.decimal128(30, 0), pa.decimal128(30, type_.decimal[1])]
+        return [pa.decimal128(type_.decimal[0] + 10, type_.decimal[1]), pa.int64()]
     if kind is Kind.MOMENTS:
         return [pa.int64(), pa.float64(), pa.float64()]
     if kind is Kind.SUM_DOUBLE:
@@ -202,6 +217,9 @@ CALLS: tuple[AggregateCall, ...] = (
     decompose("MIN", "m", MONEY, None),
     decompose("AVG", "w", WIDE, None),
     decompose("MAX", "w", WIDE, None),
+    decompose("SUM", "z", WIDEST, None),
+    decompose("AVG", "z", WIDEST, "i > 0"),
+    decompose("MIN", "z", WIDEST, None),
     decompose("MAX", "k", STRING, None),
 )
 
@@ -251,7 +269,9 @@ def contents(cells: Cells, groups: Groups) -> dict[Any, list[Any]]:
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
-@pytest.mark.parametrize(("make", "table"), [(of_rows, gathered_table), (of_groups, grouped_table)], ids=["driver", "spark"])
+@pytest.mark.parametrize(
+    ("make", "table"), [(of_rows, gathered_table), (of_groups, grouped_table)], ids=["driver", "spark"]
+)
 @some
 @given(st.lists(records, max_size=12))
 def test_a_deposit_is_what_brute_force_gives(
@@ -283,7 +303,9 @@ def test_a_deposit_is_what_brute_force_gives(
     assert deposit.cell_count == sum(len(cells) for cells in deposit.cells.values())
 
 
-@pytest.mark.parametrize(("make", "table"), [(of_rows, gathered_table), (of_groups, grouped_table)], ids=["driver", "spark"])
+@pytest.mark.parametrize(
+    ("make", "table"), [(of_rows, gathered_table), (of_groups, grouped_table)], ids=["driver", "spark"]
+)
 def test_without_a_query_rows_are_admitted_and_no_cells_made(make: Any, table: Any) -> None:
     made = [Record(5, dict.fromkeys(COLUMNS)), Record(7, dict.fromkeys(COLUMNS), DEAD)]
     if make is of_groups:
@@ -313,7 +335,9 @@ def test_groups_keep_their_ids_from_one_micro_batch_to_the_next() -> None:
     plan = PLANS["by one key"]
     groups = [Groups([pa.string()])]
     blank = dict.fromkeys(COLUMNS)
-    first = of_rows(gathered_table([Record(0, {**blank, "k": "a"}), Record(0, {**blank, "k": "b"})], plan), plan, groups)
+    first = of_rows(
+        gathered_table([Record(0, {**blank, "k": "a"}), Record(0, {**blank, "k": "b"})], plan), plan, groups
+    )
     second = of_groups(grouped_table([Record(0, {**blank, "k": "b"})], plan), plan, groups)
     assert first.cells[4].groups.tolist() == [1, 2] and second.cells[4].groups.tolist() == [2]
 

@@ -130,6 +130,11 @@ def test_moments_of_one_value() -> None:
     assert result("VARIANCE", "DOUBLE", []) is None
 
 
+def test_moments_of_integers_that_no_double_holds_are_rounded_as_spark_rounds_them() -> None:
+    assert result("VAR_POP", "BIGINT", [BIG, -BIG]) == pytest.approx(float(BIG) ** 2)
+    assert result("STDDEV_POP", "BIGINT", [(1 << 53) + 1] * 3) == 0.0
+
+
 def test_many_rows_at_once_are_masked_one_by_one() -> None:
     call = decompose("MAX", "x", SqlType("STRING"), None)
     codes = np.empty(3, object)
@@ -159,7 +164,9 @@ def test_a_slice_of_a_column_gives_the_states_of_its_own_rows(type_: SqlType, da
 
 def test_a_result_prints_as_a_table() -> None:
     moment = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
-    table = pa.table({"name": ["packets", None], "at": pa.array([moment, None], pa.timestamp("us", tz="UTC")), "n": [1, 22]})
+    table = pa.table(
+        {"name": ["packets", None], "at": pa.array([moment, None], pa.timestamp("us", tz="UTC")), "n": [1, 22]}
+    )
     told = Result(table)
     assert str(told).splitlines() == [
         "name    | at                  | n",
@@ -179,7 +186,10 @@ def test_a_long_result_says_how_much_is_left_out() -> None:
 
 
 def test_an_empty_result_shows_its_columns() -> None:
-    assert str(Result(pa.table({"n": pa.array([], pa.int64()), "name": pa.array([], pa.string())}))) == "n | name\n--+-----"
+    assert (
+        str(Result(pa.table({"n": pa.array([], pa.int64()), "name": pa.array([], pa.string())})))
+        == "n | name\n--+-----"
+    )
 
 
 def test_messages_and_lines() -> None:

@@ -191,7 +191,9 @@ def test_sweeping_removes_what_no_commit_named_and_nothing_else(tmp_path: Path, 
     sink = make(tmp_path)
     sink.publish(sink.stage(batch([1]), 0))
     sink.stage(batch([2]), 1)
-    others = [tmp_path / name for name in (".windrow-q-b-000000000001.staged", ".windrow-qq-000000000001.staged", "note")]
+    others = [
+        tmp_path / name for name in (".windrow-q-b-000000000001.staged", ".windrow-qq-000000000001.staged", "note")
+    ]
     for other in others:
         other.write_text("another query's, or the user's")
     sink.sweep()

@@ -202,7 +202,20 @@ WANTED = [{"k": "a", "i": 1}, {"k": "b"}]
         pd.DataFrame({"k": ["a", "b"], "i": [1, None]}),
         pd.DataFrame({"k": ["a", "b"], "i": [1, None]}, index=[5, 6]),
     ],
-    ids=["dicts", "generator", "tuples", "lists", "tuple", "case", "mixed", "Arrow", "chunks", "batch", "pandas", "index"],
+    ids=[
+        "dicts",
+        "generator",
+        "tuples",
+        "lists",
+        "tuple",
+        "case",
+        "mixed",
+        "Arrow",
+        "chunks",
+        "batch",
+        "pandas",
+        "index",
+    ],
 )
 def test_rows_come_in_every_form(rows: Any) -> None:
     assert rows_of(to_table(NUMBERS, rows)) == WANTED

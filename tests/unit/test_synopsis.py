@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -39,7 +41,9 @@ KEY_VALUES = [("a", 0.0), ("a", -0.0), ("b", math.nan), (None, 0.0), ("b", None)
 
 
 def canonical(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple("NaN" if isinstance(v, float) and math.isnan(v) else v + 0.0 if isinstance(v, float) else v for v in key)
+    return tuple(
+        "NaN" if isinstance(v, float) and math.isnan(v) else v + 0.0 if isinstance(v, float) else v for v in key
+    )
 
 
 @dataclass
@@ -85,7 +89,9 @@ class Pair:
         closing = self.synopsis.close(self.closed)
         assert closing.tolist() == sorted(closing.tolist())
         occupied = sorted({row.pane for row in self.rows if row.pane < self.closed})
-        assert [p for p in self.synopsis.closed_panes.tolist() if p >= self.kept] == [p for p in occupied if p >= self.kept]
+        assert [p for p in self.synopsis.closed_panes.tolist() if p >= self.kept] == [
+            p for p in occupied if p >= self.kept
+        ]
 
     def expire(self, below: int) -> None:
         self.kept = max(self.kept, min(below, self.closed))
@@ -167,7 +173,9 @@ def play(data: Any, type_: SqlType, keyed: bool, conditions: Sequence[str | None
     for step in range(data.draw(st.integers(1, 5))):
         if step == 1 and data.draw(st.booleans()):
             free = max([pair.closed, *(row.pane + WIDTH for row in pair.rows)])
-            pair.queries.append(Query("late", None, [decompose(f, "x", type_, None) for f in functions_of(type_)[:3]], free))
+            pair.queries.append(
+                Query("late", None, [decompose(f, "x", type_, None) for f in functions_of(type_)[:3]], free)
+            )
         for _ in range(data.draw(st.integers(0, 2))):
             pair.deposit(data.draw(rows(type_, keyed, pair.closed)))
         pair.close(pair.closed + WIDTH * data.draw(st.integers(0, 4)))
@@ -243,7 +251,9 @@ def test_memory_follows_the_groups_alive() -> None:
 
 
 @pytest.mark.parametrize("dense_fill", [0.0, 9.9])
-def test_groups_renumbered_while_cells_wait_keep_their_cells(monkeypatch: pytest.MonkeyPatch, dense_fill: float) -> None:
+def test_groups_renumbered_while_cells_wait_keep_their_cells(
+    monkeypatch: pytest.MonkeyPatch, dense_fill: float
+) -> None:
     monkeypatch.setattr(chunks, "DENSE_FILL", dense_fill)
     synopsis, count = counting([pa.int64()])
     synopsis.deposit(cells(synopsis, count, [0] * 3000, range(3000)))
@@ -306,6 +316,35 @@ def test_an_aggregate_that_came_later_counts_what_came_later(closing: int) -> No
     pair.deposit([Row(20, ("b", 0.0), 1), Row(20, ("c", 0.0), 3), Row(20, ("c", 0.0), None)])
     pair.close(30)
     pair.check([(pair.queries[1], [(0, 30), (20, 30)]), (first, [(0, 30), (10, 20)])])
+
+
+@pytest.mark.parametrize("dense_fill", [0.0, 9.9])
+@pytest.mark.parametrize("type_", [DOUBLE, SqlType("STRING"), SqlType("DECIMAL(38,0)")], ids=str)
+def test_panes_closed_one_at_a_time_are_joined_and_stay_exact(
+    monkeypatch: pytest.MonkeyPatch, type_: SqlType, dense_fill: float
+) -> None:
+    """Eighty ticks of a pane each; some panes hold nothing but tuples that nobody takes; a query joins midway."""
+    monkeypatch.setattr(chunks, "DENSE_FILL", dense_fill)
+    merges: list[int] = []
+    plain = chunks.ChunkView.merge_into
+    monkeypatch.setattr(chunks.ChunkView, "merge_into", lambda *args: (merges.append(1), plain(*args))[1])
+    random = Random(7)
+    values = {"DOUBLE": [0.25, -1.5, math.nan, math.inf, None], "STRING": ["a", "é", "", None]}.get(
+        type_.name, [Decimal("9" * 38), Decimal(-5), Decimal(0), None]
+    )
+    pair = Pair(type_, KEYS, [Query("q", PASSES, chosen_calls(type_, PASSES))])
+    for pane in range(0, 80 * WIDTH, WIDTH):
+        if pane == 40 * WIDTH:
+            pair.queries.append(Query("late", PASSES, [decompose("MIN", "x", type_, PASSES)], pane))
+        keys = random.sample(KEY_VALUES, random.randint(1, 3))
+        pair.deposit([Row(pane, key, random.choice(values), random.random() < 0.6) for key in keys])
+        pair.close(pane + WIDTH)
+    end = 80 * WIDTH
+    for start in (0, 37 * WIDTH, 79 * WIDTH):
+        pair.check([(query, [(start, end - WIDTH), (start, end)]) for query in pair.queries])
+    merges.clear()
+    pair.check([(pair.queries[0], [(0, end)])])
+    assert len(merges) <= 40, "fewer steps than half of the panes: chunks were joined"
 
 
 def test_all_due_queries_are_answered_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:

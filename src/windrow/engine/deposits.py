@@ -196,6 +196,6 @@ class Depositor:
 
 def _reason(error: BaseException) -> str:
     """The first line that says something, without Java's package names."""
-    text = str(getattr(error, "getErrorClass", lambda: None)() or "")
+    text = str(getattr(error, "getCondition", lambda: None)() or "")
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     return first if not text or text in first else f"{text}: {first}"

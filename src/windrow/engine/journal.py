@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from sqlite3 import Row
 
 import pyarrow as pa
 
@@ -22,6 +23,10 @@ from windrow.windows import Cuts, CutSchedule, Frontier
 
 LARGE_BLOCK_BYTES = 256 << 10
 """Blocks of answers from this size on are not folded again."""
+
+
+MOST_FOLDED = 1000
+"""Blocks that are folded, and so mapped, at a time."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +198,8 @@ class Journal:
         for block, group in groupby(parts, key=lambda part: int(part["id"])):
             listed = list(group)
             is_large = listed[0]["bytes"] >= LARGE_BLOCK_BYTES
-            if run and (is_large or any(held[p["query"]] + p["rows"] > most_rows for p in listed)):
+            is_full = is_large or len(run) == MOST_FOLDED
+            if run and (is_full or any(held[p["query"]] + p["rows"] > most_rows for p in listed)):
                 yield run
                 run, held = [], Counter()
             if not is_large:
@@ -212,12 +218,7 @@ class Journal:
             run,
         )
         parts = [list(group) for _, group in groupby(rows, key=lambda row: int(row["query"]))]
-        tables = [
-            pa.concat_tables(
-                [self._blocks.read_part(p["path"], p["offset"], p["length"]) for p in part]
-            ).combine_chunks()
-            for part in parts
-        ]
+        tables = [pa.concat_tables(map(self._read_answers, part)).combine_chunks() for part in parts]
         ref, places = self._blocks.write_many("answers", tables)
         crash_point("answers-compaction-written")
         block = self._blocks.add(ref, refs=len(parts))
@@ -229,6 +230,9 @@ class Journal:
             tx.executemany("DELETE FROM answers WHERE id = ?", [(p["id"],) for p in part[1:]])
         for row in rows:
             self._blocks.release(row["block"])
+
+    def _read_answers(self, part: Row) -> pa.Table:
+        return self._blocks.read_part(part["path"], part["offset"], part["length"])
 
     def published(self, outbox: Sequence[int]) -> None:
         with self._catalog.transaction() as tx:

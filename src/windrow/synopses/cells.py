@@ -66,11 +66,30 @@ def partial_sql(accumulator: Accumulator) -> list[str]:
         x = f"CAST({arg} AS DOUBLE)"
         return [f"count({x}){where}", f"avg({x}){where}", f"var_pop({x}){where}"]
     if kind is Kind.SUM_DECIMAL:
-        return [f"sum({arg}){where}", f"count({arg}){where}"]
+        return [f"{sql}{where}" for sql in _decimal_sums(accumulator)]
     if kind is Kind.SUM_DOUBLE:
         return [f"sum(CAST({arg} AS DOUBLE)){where}"]
     name = {Kind.SUM_INT: "sum", Kind.LEAST: "min", Kind.GREATEST: "max"}[kind]
     return [f"{name}({arg}){where}"]
+
+
+_SPLIT_DIGITS = 19
+
+
+def _is_wide(accumulator: Accumulator) -> bool:
+    """Whether Spark's own sum, of at most 38 digits, could overflow where the sum of the whole window does not."""
+    assert accumulator.type is not None
+    return accumulator.type.decimal[0] > 28
+
+
+def _decimal_sums(accumulator: Accumulator) -> list[str]:
+    """The sum and how many; of wide decimals the sums of their upper and of their lower 19 digits."""
+    arg = f"({accumulator.arg})"
+    if not _is_wide(accumulator):
+        return [f"sum({arg})", f"count({arg})"]
+    assert accumulator.type is not None
+    unit = f"{Decimal(10) ** (_SPLIT_DIGITS - accumulator.type.decimal[1]):f}BD"
+    return [f"sum(CAST(({arg} - {arg} % {unit}) / {unit} AS DECIMAL(20,0)))", f"sum({arg} % {unit})"]
 
 
 def state_of_partials(accumulator: Accumulator, columns: Sequence[pa.Array]) -> State:
@@ -79,6 +98,9 @@ def state_of_partials(accumulator: Accumulator, columns: Sequence[pa.Array]) -> 
     if kind is Kind.MOMENTS:
         n, mean, variance = (_doubles(column) for column in columns)
         return n, mean, variance * n
+    if kind is Kind.SUM_DECIMAL and _is_wide(accumulator):
+        upper, lower = (unscaled(_limbs(column)) for column in columns)
+        return (*_split(upper * 10**_SPLIT_DIGITS + lower), np.zeros(upper.size, np.int64))
     if kind is Kind.SUM_DECIMAL:
         limbs = _limbs(columns[0])
         overflowed = np.asarray(pc.is_null(columns[0])) & (_longs(columns[1]) > 0)
@@ -136,7 +158,9 @@ def _longs(column: pa.Array) -> Array:
 
 
 def _doubles(column: pa.Array) -> Array:
-    return np.asarray(pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False))
+    # Not `safe`: an integer above 2^53 is rounded, as Spark rounds it, and no error.
+    plain = column.cast(pa.float64(), safe=False)
+    return np.asarray(pc.fill_null(plain, 0.0).to_numpy(zero_copy_only=False))
 
 
 def _limbs(column: pa.Array) -> State:
@@ -146,6 +170,18 @@ def _limbs(column: pa.Array) -> State:
     mask = np.uint64(0xFFFFFFFF)
     parts = (low & mask, low >> np.uint64(32))
     return (*(p.astype(np.int64) for p in parts), high & 0xFFFFFFFF, high >> 32)
+
+
+def unscaled(limbs: Sequence[Array]) -> Array:
+    """The exact sums as Python integers, from their limbs."""
+    l0, l1, l2, l3 = (limb.astype(object) for limb in limbs[:4])
+    return np.asarray(l0 + (l1 << 32) + (l2 << 64) + (l3 << 96), dtype=object)
+
+
+def _split(integers: Array) -> State:
+    """The inverse of `unscaled`."""
+    lower = tuple(((integers >> shift) & 0xFFFFFFFF).astype(np.int64) for shift in (0, 32, 64))
+    return (*lower, (integers >> 96).astype(np.int64))
 
 
 def _words(column: pa.Array) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.plan.accumulators import AggregateCall, Kind
-from windrow.synopses.cells import is_coded
+from windrow.synopses.cells import is_coded, unscaled
 from windrow.synopses.chunks import States
 from windrow.synopses.folds import Array, State
 from windrow.synopses.ordering import decode_doubles
@@ -49,7 +49,7 @@ def _sum(call: AggregateCall, states: States) -> pa.Array:
     if part.kind is Kind.SUM_DOUBLE:
         return _array(_with_specials(call, states, state[0]), n > 0, call.result)
     if part.kind is Kind.SUM_DECIMAL:
-        return _decimals(_unscaled(state), (n > 0) & (state[4] == 0), call.result)
+        return _decimals(unscaled(state), (n > 0) & (state[4] == 0), call.result)
     if part.kind is Kind.SUM_INT:
         return _array(state[0], n > 0, call.result)
     high, low = _carried(state)
@@ -70,7 +70,7 @@ def _average(call: AggregateCall, states: States) -> pa.Array:
         assert part.type is not None
         shift = 10 ** (call.result.decimal[1] - part.type.decimal[1])
         counts = np.maximum(n, 1).astype(object)
-        return _decimals(_half_up(_unscaled(state) * shift, counts), (n > 0) & (state[4] == 0), call.result)
+        return _decimals(_half_up(unscaled(state) * shift, counts), (n > 0) & (state[4] == 0), call.result)
     if part.kind is Kind.SUM_DOUBLE:
         total = _with_specials(call, states, state[0])
     elif part.kind is Kind.SUM_INT:
@@ -88,12 +88,6 @@ def _with_specials(call: AggregateCall, states: States, total: Array) -> Array:
     total = np.where(above > 0, np.inf, total)
     total = np.where(below > 0, -np.inf, total)
     return np.where((nan > 0) | ((above > 0) & (below > 0)), np.nan, total)
-
-
-def _unscaled(state: State) -> Array:
-    """The exact sums as Python integers, from their limbs."""
-    l0, l1, l2, l3 = (limb.astype(object) for limb in state[:4])
-    return np.asarray(l0 + (l1 << 32) + (l2 << 64) + (l3 << 96), dtype=object)
 
 
 def _half_up(top: Array, bottom: Array) -> Array:
