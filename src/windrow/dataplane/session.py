@@ -6,6 +6,7 @@ finished jobs. A user's session is never changed: it is refused with the remedy 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -61,6 +62,7 @@ _CHOSEN = {
 }
 _JVM_NOTICE = "Using incubator modules"
 
+log = logging.getLogger("windrow")
 _owned: dict[int, int] = {}
 _guard = threading.Lock()
 
@@ -95,7 +97,11 @@ def close_session(spark: SparkSession) -> None:
         _owned[id(spark)] -= 1
         if _owned[id(spark)] == 0:
             del _owned[id(spark)]
-            spark.stop()
+            try:
+                spark.stop()
+            except Exception as error:
+                # A signal to the whole process group ends the JVM before us: then there is nothing left to stop.
+                log.warning("the Spark session was gone before it was stopped: %s", _first_line(error))
             if SparkContext._gateway is not None:
                 # The functions given to foreachBatch: they hold engines, and the JVM would hold them for good.
                 SparkContext._gateway.gateway_property.pool.clear()
