@@ -6,6 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from windrow.types import rows_of
+
 ROWS_SHOWN = 50
 
 
@@ -30,15 +32,14 @@ class Result:
         return self._table.to_pandas()
 
     def rows(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self._table.to_pylist()
-        return rows
+        return rows_of(self._table)
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
     def __str__(self) -> str:
         names = self._table.column_names
-        shown = self._table.slice(0, ROWS_SHOWN).to_pylist()
+        shown = rows_of(self._table.slice(0, ROWS_SHOWN))
         cells = [[_text(row[name]) for name in names] for row in shown]
         widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
         lines = [" | ".join(name.ljust(w) for name, w in zip(names, widths, strict=True)).rstrip()]

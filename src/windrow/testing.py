@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from windrow.crash import crash_plan, crash_point
-from windrow.types import EPOCH
+from windrow.types import EPOCH, rows_of
 
 __all__ = [
     "AnswerBatch",
@@ -118,7 +118,7 @@ class CollectingSink:
         return pa.concat_tables(tables)
 
     def rows(self, query: str) -> list[dict[str, Any]]:
-        return [row for batch in self.batches(query) for row in batch.table.to_pylist()]
+        return [row for batch in self.batches(query) for row in rows_of(batch.table)]
 
     def clear(self) -> None:
         with self._lock:

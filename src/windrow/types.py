@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pyarrow as pa
 
@@ -101,6 +102,31 @@ def point_text(point: int, attribute: SqlType) -> str:
     except OverflowError:
         return f"{point} µs"
     return moment.isoformat(sep=" ").replace("+00:00", "")
+
+
+def value_of(point: int, attribute: SqlType) -> datetime | int:
+    """A point as a Python value: a datetime (aware for TIMESTAMP), or the integer itself where Python has none."""
+    if not attribute.is_timestamp:
+        return point
+    try:
+        moment = EPOCH + timedelta(microseconds=point)
+    except OverflowError:
+        return point
+    return moment if attribute.name == "TIMESTAMP" else moment.replace(tzinfo=None)
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows as dicts; a time that Python's datetime cannot hold (before year 1, after 9999) is its microseconds."""
+    columns = {}
+    for field in table.schema:
+        column = table.column(field.name)
+        if pa.types.is_timestamp(field.type):
+            kind = SqlType("TIMESTAMP" if field.type.tz else "TIMESTAMP_NTZ")
+            points = column.cast(kind.arrow).cast(pa.int64()).to_pylist()
+            columns[field.name] = [None if p is None else value_of(p, kind) for p in points]
+        else:
+            columns[field.name] = column.to_pylist()
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def point_of(value: datetime | int, attribute: SqlType) -> int:

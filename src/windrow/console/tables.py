@@ -17,6 +17,7 @@ from rich.text import Text
 
 from windrow.api import Windrow
 from windrow.errors import WindrowError
+from windrow.types import rows_of
 
 WIDE = 100_000
 """The width of a console that is no terminal: nothing is wrapped or cut there."""
@@ -54,7 +55,7 @@ def print_table(console: Console, table: pa.Table, title: str | None = None) -> 
     if title:
         say(console, title, "bold")
     numbers = {field.name for field in table.schema if _is_number(field.type)}
-    cells = [[cell_text(value) for value in row.values()] for row in table.to_pylist()]
+    cells = [[cell_text(value) for value in row.values()] for row in rows_of(table)]
     if not console.is_terminal:
         say(console, markdown(table.column_names, cells, numbers))
         return

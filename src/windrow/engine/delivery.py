@@ -22,7 +22,7 @@ from windrow.dataplane.sinks import AnswerBatch, Sink, StagingSink
 from windrow.engine.journal import AnswerPart, Journal
 from windrow.engine.state import QueryState, StreamState, SynopsisState, Unpublished
 from windrow.settings import Settings
-from windrow.types import point_text
+from windrow.types import point_text, value_of
 from windrow.windows import Points
 
 log = logging.getLogger("windrow")
@@ -130,7 +130,7 @@ class Delivery:
 def _call(query: QueryState, subscriber: Any, argument: Any) -> None:
     try:
         subscriber(argument)
-    except Exception as error:
+    except BaseException as error:  # also SystemExit: a subscriber does not stop the stream
         query.metrics.callback_errors += 1
         query.metrics.last_callback_error = f"{type(error).__name__}: {error}"
         log.exception("a subscriber of query '%s' raised; the answer stays in q.answers()", query.name)
@@ -143,14 +143,11 @@ def split(query: QueryState, ends: Points, table: pa.Table) -> list[Answer]:
     first = np.searchsorted(row_ends, ends, side="left")
     last = np.searchsorted(row_ends, ends, side="right")
     whole = plain(table)
-    moments = pa.array(ends).view(kind.arrow) if kind.is_timestamp else pa.array(ends)
-    begins = pa.array(ends - query.plan.window.range)
-    begins = begins.view(kind.arrow) if kind.is_timestamp else begins
     return [
         Answer(
             query.name,
-            begins[i].as_py(),
-            moments[i].as_py(),
+            value_of(int(ends[i]) - query.plan.window.range, kind),
+            value_of(int(ends[i]), kind),
             whole.slice(int(first[i]), int(last[i] - first[i])),
             f"{query.name}@{point_text(int(ends[i]), kind)}",
         )

@@ -123,11 +123,24 @@ class _Binder:
         keys = tuple(Key(sql, kind) for sql, kind in zip(key_sql, key_types, strict=True))
         aggregate = WindowAggregate(scan, window, keys, tuple(self._calls.values()))
         columns = internal_columns(aggregate)
-        for tree in [tree for _, tree in outputs] + [o.expression for o in order] + ([having] if having else []):
-            to_duckdb(tree, dict(columns), self._text)
+        written = [tree for _, tree in items] + [o.this for o in self._ordered()]
+        for tree, origin in zip([tree for _, tree in outputs] + [o.expression for o in order], written, strict=True):
+            self._translatable(tree, columns, origin)
         if having is not None:
+            self._translatable(having, columns, self._select.args["having"].this)
             self._boolean(_sql(having), self._select.args["having"].this, "HAVING", columns)
         return Finalise(aggregate, self._typed(aggregate, outputs), having, order, self._limit())
+
+    def _translatable(self, tree: exp.Expr, columns: Sequence[tuple[str, SqlType]], origin: exp.Expr) -> None:
+        """Refuse what the driver cannot finish, at its place or at least at that of the whole expression."""
+        try:
+            to_duckdb(tree, dict(columns), self._text)
+        except FunctionError as error:
+            raise FunctionError(error.message, place=error.place or self._place(origin), remedy=error.remedy) from None
+
+    def _ordered(self) -> list[exp.Expr]:
+        order = self._select.args.get("order")
+        return list(order.expressions) if order else []
 
     def _attribute(self) -> Attribute:
         stream = self._stream
@@ -261,6 +274,8 @@ class _Binder:
         """Rewrite an expression over columns into one over k0… and a0…."""
 
         def rewrite(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.Count) and node.this is None:
+                raise BindError("COUNT needs an argument, or *", place=self._place(node))
             call = _aggregate_of(node)
             if call is not None:
                 return exp.column(self._call(call, where))
@@ -336,9 +351,8 @@ class _Binder:
         keys: Sequence[str],
         where: str | None,
     ) -> tuple[Order, ...]:
-        order = self._select.args.get("order")
         out = []
-        for node in order.expressions if order else []:
+        for node in self._ordered():
             tree = node.this
             if isinstance(tree, exp.Literal) and not tree.is_string:
                 tree = self._ordinal(tree, items, "ORDER BY")

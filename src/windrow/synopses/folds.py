@@ -129,8 +129,8 @@ class MomentsFold:
     def reduce(self, state: Sequence[Array]) -> State:
         n, mean, m2 = state
         total = n.sum(axis=0)
-        centre = _ratio((n * mean).sum(axis=0), total)
-        return total, centre, m2.sum(axis=0) + (n * (mean - centre) ** 2).sum(axis=0)
+        centre = (_ratio(n, np.broadcast_to(total, n.shape)) * mean).sum(axis=0)
+        return total, centre, m2.sum(axis=0) + _spread(n, mean, centre).sum(axis=0)
 
     def merge_into(self, into: Sequence[Array], state: Sequence[Array]) -> None:
         merged = self.reduce([np.stack((a, b)) for a, b in zip(into, state, strict=True)])
@@ -141,9 +141,15 @@ class MomentsFold:
         n, mean, m2 = state
         size = into[0].shape[0]
         total = np.bincount(at, n, size)
-        centre = _ratio(np.bincount(at, n * mean, size), total)
-        spread = np.bincount(at, m2 + n * (mean - centre[at]) ** 2, size)
+        centre = np.bincount(at, _ratio(n, total[at]) * mean, size)
+        spread = np.bincount(at, m2 + _spread(n, mean, centre[at]), size)
         self.merge_into(into, (total, centre, spread))
+
+
+def _spread(n: Array, mean: Array, centre: Array) -> Array:
+    """n·(mean − centre)², nothing where there is nothing: a far centre squared is infinite, and 0·∞ is NaN."""
+    with np.errstate(over="ignore"):
+        return np.asarray(n * np.where(n > 0, mean - centre, 0.0) ** 2)
 
 
 def _ratio(top: Array, bottom: Array) -> Array:

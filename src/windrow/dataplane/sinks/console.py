@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 
-import pyarrow as pa
-
 from windrow.dataplane.answers import plain
 from windrow.dataplane.sinks.base import AnswerBatch
+from windrow.types import rows_of
 
 ROWS_SHOWN = 20
 
@@ -17,17 +16,17 @@ class ConsoleSink:
 
     def write(self, batch: AnswerBatch) -> None:
         table = plain(batch.table)
-        rows = table.slice(max(0, table.num_rows - ROWS_SHOWN)).to_pylist()
+        rows = rows_of(table.slice(max(0, table.num_rows - ROWS_SHOWN)))
         out = [
             f"-- {batch.query}"
             + (f" (last {ROWS_SHOWN} of {table.num_rows} rows)" if table.num_rows > ROWS_SHOWN else "")
         ]
-        out += [_line(row, table.schema) for row in rows]
+        out += [_line(row) for row in rows]
         sys.stdout.write("\n".join(out) + "\n")
         sys.stdout.flush()
 
 
-def _line(row: dict[str, object], schema: pa.Schema) -> str:
+def _line(row: dict[str, object]) -> str:
     start, end = row.pop("window_start"), row.pop("window_end")
     row.pop("is_revision")
     return f"[{start} .. {end})  " + "  ".join(f"{name}={value}" for name, value in row.items())

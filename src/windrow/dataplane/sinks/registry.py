@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 import re
 
@@ -14,6 +15,7 @@ from windrow.dataplane.sinks.parquet import ParquetSink
 from windrow.errors import BindError
 
 KINDS = ("console", "jsonl", "parquet")
+LONGEST_NAME = 100
 
 
 def target_of(query: str, clause: SinkClause) -> tuple[str, ...] | None:
@@ -26,8 +28,11 @@ def target_of(query: str, clause: SinkClause) -> tuple[str, ...] | None:
 
 
 def file_name(query: str) -> str:
-    """The query's name as a part of file names."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", query)
+    """The query's name as a part of file names; a long one is cut, and told apart by a hash."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", query)
+    return (
+        name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}-{hashlib.sha1(query.encode()).hexdigest()[:8]}"
+    )
 
 
 def open_sink(query: str, clause: SinkClause) -> Sink | StagingSink:
