@@ -17,7 +17,6 @@ from windrow.engine.journal import Journal, schedule_of
 from windrow.engine.query_manager import QueryManager
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.optimizer.sharing import SynopsisPlan
-from windrow.settings import Settings, parse_value
 from windrow.synopses import BasicIntervalSynopsis
 from windrow.synopses.blocks import from_block
 from windrow.windows import Frontier
@@ -33,10 +32,6 @@ class Recovery:
         self._blocks = blocks
         self._journal = journal
         self._manager = manager
-
-    def settings(self) -> Settings:
-        stored = self._catalog.rows("SELECT name, value FROM settings")
-        return Settings({row["name"]: parse_value(row["name"], row["value"]) for row in stored})
 
     def recover(self) -> None:
         self._blocks.sweep()
