@@ -11,6 +11,7 @@ import pytest
 
 from engine.conftest import STREAM
 from engine.helpers import answers, put
+from windrow.dataplane import ingest
 
 pytestmark = pytest.mark.slow
 
@@ -100,3 +101,22 @@ def test_malformed_records_in_files(open_state: Any, tmp_path: Path, kind: str) 
     assert counts == {"malformed record": 2, "null window attribute": 1}
     malformed = [row["record"] for row in letters(wr, "f") if row["reason"] == "malformed record"]
     assert all(any(word in text for word in ("this is not json", "soon", "one")) for text in malformed)
+
+
+@pytest.mark.parametrize("latest", [None, 50])
+@pytest.mark.parametrize("frontier", [None, -3])
+def test_the_driver_judges_rows_as_spark_does(wr: Any, spark: Any, frontier: int | None, latest: int | None) -> None:
+    wr.sql("CREATE STREAM judged (ts TIMESTAMP, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED")
+    stream = wr._engine.manager.stream("judged").definition
+    bound = ingest.POINT_BOUND
+    points = [None, -bound - 1, -bound, -4, -3, 0, 50, 51, bound, bound + 1]
+    rows = [(t, bad) for t in points for bad in (None, "broken")]
+    df = spark.createDataFrame(rows, "t BIGINT, __bad STRING").selectExpr(
+        "timestamp_micros(t) AS ts", "1 AS x", "__bad"
+    )
+    admission = ingest.Admission(frontier, latest)
+    told = ingest.run(ingest.gathered(df, stream, [], admission, True))
+    judged = ingest.judged(ingest.run(ingest.gathered(df, stream, [], admission, False)), stream, admission)
+    assert judged.column("__t").to_pylist() == told.column("__t").to_pylist()
+    assert judged.column("__reason").to_pylist() == told.column("__reason").to_pylist()
+    assert len(set(told.column("__reason").to_pylist())) == 4 + (frontier is not None) + (latest is not None)

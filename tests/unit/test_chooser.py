@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.engine.chooser import POOR_REDUCTION, SMALL_ROWS, Chooser
+from windrow.engine.chooser import POOR_REDUCTION, SMALL_ROWS, UNKNOWN_SWELL, Chooser
 
 some = settings(max_examples=80, deadline=None)
 MB = 1 << 20
@@ -45,8 +45,9 @@ def test_the_same_history_gives_the_same_choice(history: list, estimate: int | N
     assert after(history).choose("auto", estimate, LIMIT) in ("spark", "driver")
 
 
-def test_the_first_micro_batch_is_sparks_unless_told_otherwise() -> None:
-    assert Chooser().choose("auto", 1000, LIMIT) == "spark"
+def test_the_first_micro_batch_is_gathered_only_where_it_is_sure_to_be_small() -> None:
+    assert Chooser().choose("auto", LIMIT // UNKNOWN_SWELL, LIMIT) == "driver"
+    assert Chooser().choose("auto", LIMIT // UNKNOWN_SWELL + 1, LIMIT) == "spark"
     assert Chooser().choose("auto", None, LIMIT) == "spark"
     assert Chooser().choose("driver", 1000, LIMIT) == "driver"
     assert Chooser().choose("driver", None, LIMIT) == "driver"

@@ -135,6 +135,12 @@ def test_moments_of_integers_that_no_double_holds_are_rounded_as_spark_rounds_th
     assert result("STDDEV_POP", "BIGINT", [(1 << 53) + 1] * 3) == 0.0
 
 
+@pytest.mark.parametrize("value", [32767, 0.1, 1e-300, 1e308])
+@pytest.mark.parametrize("count", [2, 3, 7, 1000])
+def test_equal_values_have_no_variance_at_all(value: float, count: int) -> None:
+    assert result("STDDEV", "DOUBLE", [float(value)] * count) == 0.0
+
+
 def test_many_rows_at_once_are_masked_one_by_one() -> None:
     call = decompose("MAX", "x", SqlType("STRING"), None)
     codes = np.empty(3, object)

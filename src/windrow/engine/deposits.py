@@ -85,7 +85,8 @@ class Depositor:
             estimate = ingest.estimated_bytes(gather)
         mode = stream.chooser.choose(setting, estimate, settings.integer("gather_bytes"))
         if mode == "driver" and gather is not None:
-            return ingest.run(gather), mode, estimate
+            rows = ingest.run(gather)
+            return rows if carry_records else ingest.judged(rows, stream.definition, admission), mode, estimate
         grouped = ingest.grouped(df, stream.definition, groupings, admission, carry_records)
         return ingest.run(grouped), "spark", estimate
 

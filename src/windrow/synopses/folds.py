@@ -119,6 +119,9 @@ class MomentsFold:
     """(n, mean, M2) for VARIANCE and STDDEV; merged without cancellation (DESIGN 5, Values).
 
     n = Σ nᵢ    mean = Σ nᵢ·meanᵢ / n    M2 = Σ M2ᵢ + Σ nᵢ·(meanᵢ − mean)²
+
+    The mean is taken relative to a pivot, one of the meanᵢ: equal means then give that mean to the last bit,
+    and a spread of exactly nothing.
     """
 
     dtypes: tuple[np.dtype[Any], ...] = (np.dtype(np.float64),) * 3
@@ -129,7 +132,9 @@ class MomentsFold:
     def reduce(self, state: Sequence[Array]) -> State:
         n, mean, m2 = state
         total = n.sum(axis=0)
-        centre = (_ratio(n, np.broadcast_to(total, n.shape)) * mean).sum(axis=0)
+        pivot = np.where(n > 0, mean, -np.inf).max(axis=0)
+        pivot = np.where(total > 0, pivot, 0.0)
+        centre = pivot + _pull(_ratio(n, np.broadcast_to(total, n.shape)), mean, pivot).sum(axis=0)
         return total, centre, m2.sum(axis=0) + _spread(n, mean, centre).sum(axis=0)
 
     def merge_into(self, into: Sequence[Array], state: Sequence[Array]) -> None:
@@ -141,9 +146,16 @@ class MomentsFold:
         n, mean, m2 = state
         size = into[0].shape[0]
         total = np.bincount(at, n, size)
-        centre = np.bincount(at, _ratio(n, total[at]) * mean, size)
+        pivot = np.zeros(size)
+        pivot[at[n > 0]] = mean[n > 0]
+        centre = pivot + np.bincount(at, _pull(_ratio(n, total[at]), mean, pivot[at]), size)
         spread = np.bincount(at, m2 + _spread(n, mean, centre[at]), size)
         self.merge_into(into, (total, centre, spread))
+
+
+def _pull(share: Array, mean: Array, pivot: Array) -> Array:
+    """share·(mean − pivot), in a form that does not overflow where the two are far apart."""
+    return np.asarray(share * mean - share * pivot)
 
 
 def _spread(n: Array, mean: Array, centre: Array) -> Array:
