@@ -352,9 +352,9 @@ def test_all_due_queries_are_answered_in_one_pass(monkeypatch: pytest.MonkeyPatc
     merged: list[int] = []
     plain = chunks.ChunkView.merge_into
 
-    def spy(self: Any, folds: Any, into: Any, lo: int, hi: int) -> None:
+    def spy(self: Any, into: Any, lo: int, hi: int) -> None:
         merged.append(hi - lo)
-        plain(self, folds, into, lo, hi)
+        plain(self, into, lo, hi)
 
     monkeypatch.setattr(chunks.ChunkView, "merge_into", spy)
     synopsis, count = counting([pa.int64()])

@@ -107,7 +107,10 @@ def judged(table: pa.Table, stream: StreamDef, admission: Admission) -> pa.Table
     found = [(reason, mask) for reason, mask in tests if mask.any()]
     reasons = pa.nulls(table.num_rows)
     if found:
-        reasons = pa.array(np.select([mask for _, mask in found], [reason for reason, _ in found], None), pa.string())
+        why = np.full(table.num_rows, None, object)
+        for reason, mask in reversed(found):
+            why[mask] = reason
+        reasons = pa.array(why, pa.string())
     return table.append_column("__reason", reasons).append_column("__record", pa.nulls(table.num_rows))
 
 

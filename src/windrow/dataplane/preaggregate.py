@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from windrow.dataplane.ingest import Grouping, gathered_names, set_ids
 from windrow.plan.accumulators import Accumulator
+from windrow.synopses import distinct
 from windrow.synopses.cells import fold_of, partial_sql, state_of_partials, state_of_rows
 from windrow.synopses.chunks import Cells, States
 from windrow.synopses.groups import Groups
@@ -112,12 +113,12 @@ class _RowGrouping:
 
     def cells(self, groups: Groups) -> Cells:
         grouping = self._grouping
-        panes, pane_of = _unique(grouping.schedule.pane_starts(self._points))
+        panes, pane_of = distinct.of_runs(grouping.schedule.pane_starts(self._points))
         qualifies = self._condition(grouping.qualifies)
         nobody = np.zeros(self._points.size, bool) if qualifies is None else ~qualifies
         ids = groups.ids([self._named(key.sql) for key in grouping.keys], nobody)
         width = groups.count
-        slots, cell_of = _compress(pane_of * width + ids, panes.size * width)
+        slots, cell_of = distinct.below(pane_of * width + ids, panes.size * width)
         states = {a: self._state(a, cell_of, slots.size) for a in grouping.accumulators}
         return Cells(panes[slots // width], slots % width, states)
 
@@ -134,26 +135,6 @@ class _RowGrouping:
         out = fold.identity(size)
         fold.scatter_into(out, cell_of, state_of_rows(a, values, cell_of.size))
         return out
-
-
-def _unique(values: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """np.unique with inverse, without sorting where values come in runs, as pane starts do."""
-    starts = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
-    heads, inverse = np.unique(values[starts], return_inverse=True)
-    lengths = np.diff(np.append(starts, values.size))
-    return heads, np.repeat(inverse, lengths)
-
-
-def _compress(slot: npt.NDArray[np.int64], bound: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The distinct slots, and each row's index among them; by marking where the range is small enough."""
-    if bound > max(8 * slot.size, 1 << 16):
-        found, inverse = np.unique(slot, return_inverse=True)
-        return found, inverse
-    used = np.zeros(bound, bool)
-    used[slot] = True
-    found = np.flatnonzero(used)
-    index = np.cumsum(used) - 1
-    return found, index[slot]
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:

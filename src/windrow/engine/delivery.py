@@ -156,10 +156,9 @@ def split(query: QueryState, ends: Points, table: pa.Table) -> list[Answer]:
 
 
 def _row_ends(table: pa.Table) -> Points:
-    column = table.column("window_end").combine_chunks()
-    if pa.types.is_timestamp(column.type):
-        column = column.view(pa.int64())
-    return np.asarray(column.cast(pa.int64()).to_numpy(zero_copy_only=False))
+    column = table.column("window_end")
+    whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return np.asarray(whole.view(pa.int64()) if pa.types.is_timestamp(whole.type) else whole)
 
 
 def _retained(item: Delivered, keep: int) -> pa.Table | None:
@@ -168,14 +167,19 @@ def _retained(item: Delivered, keep: int) -> pa.Table | None:
     if table.num_rows == 0:
         return None
     if table.num_rows > keep:
-        row_ends = _row_ends(table)
-        cut = row_ends.size - max(keep, 1)
-        first = int(np.searchsorted(row_ends, row_ends[cut], side="left"))
-        if row_ends.size - first > keep and row_ends[first] != row_ends[-1]:
-            first = int(np.searchsorted(row_ends, row_ends[first], side="right"))
-        table = table.slice(first)
+        table = table.slice(_first_kept(table, keep))
     kind = item.query.plan.scan.attribute.type
     return plain(table).cast(answer_schema(item.query.plan.outputs, kind)).combine_chunks()
+
+
+def _first_kept(table: pa.Table, keep: int) -> int:
+    """Where the first window begins of which, with all after it, at most `keep` rows are kept."""
+    row_ends = _row_ends(table)
+    cut = row_ends[row_ends.size - max(keep, 1)]
+    first = int(np.searchsorted(row_ends, cut, side="left"))
+    if row_ends.size - first > keep and cut != row_ends[-1]:
+        first = int(np.searchsorted(row_ends, cut, side="right"))
+    return first
 
 
 def _facts(table: pa.Table, item: Delivered) -> tuple[int, int, int]:

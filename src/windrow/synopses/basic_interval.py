@@ -8,15 +8,14 @@ query's window start. So the cost of a tick is the longest window, whatever the 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from windrow.plan.accumulators import Accumulator
-from windrow.synopses.cells import fold_of
-from windrow.synopses.chunks import PANES_PER_CHUNK, Cells, Chunk, States, build_chunks
+from windrow.plan.accumulators import Accumulator, Kind
+from windrow.synopses.chunks import PANES_PER_CHUNK, Cells, Chunk, ChunkView, States, Strand, build_chunks, strands_of
 from windrow.synopses.folds import State
 from windrow.synopses.groups import Groups, Ids
 from windrow.synopses.merging import concatenate, fold_cells
@@ -139,15 +138,16 @@ class BasicIntervalSynopsis:
         if not lookups:
             return
         size = max(self.groups.count, 2)
-        needed = list(dict.fromkeys(a for lookup in lookups for a in (lookup.presence, *lookup.reads)))
-        outputs = [_Output(lookup, needed, size) for lookup in lookups]
         ends = np.concatenate([lookup.ends for lookup in lookups])
         starts = np.concatenate([lookup.starts for lookup in lookups])
         owner = np.repeat(np.arange(len(lookups)), [lookup.ends.size for lookup in lookups]).tolist()
         index = np.concatenate([np.arange(lookup.ends.size) for lookup in lookups]).tolist()
         panes = self.closed_panes
         lows, highs = np.searchsorted(panes, starts).tolist(), np.searchsorted(panes, ends).tolist()
-        scan = _Pass(self._chunks, needed, size)
+        needed = list(dict.fromkeys(a for lookup in lookups for a in (lookup.presence, *lookup.reads)))
+        same = self._same(needed)
+        scan = _Pass(self._chunks, strands_of(dict.fromkeys(same.values())), size)
+        outputs = [_Output(lookup, same, scan.strands, size) for lookup in lookups]
         tick = None
         for i in np.lexsort((-starts, ends)).tolist():
             if tick is None or ends[i] != tick:
@@ -157,6 +157,15 @@ class BasicIntervalSynopsis:
             outputs[owner[i]].take(index[i], scan.state)
         for output in outputs:
             yield output.rows()
+
+    def _same(self, needed: Sequence[Accumulator]) -> dict[Accumulator, Accumulator]:
+        """Each accumulator's first equal: counts that are one state in every chunk are merged once."""
+        first: dict[object, Accumulator] = {}
+        out = {}
+        for a in needed:
+            seen = tuple(id(chunk.states.get(a)) for chunk in self._chunks) if a.kind is Kind.COUNT else a
+            out[a] = first.setdefault(seen, a)
+        return out
 
     def expire(self, below: int) -> None:
         """Drop chunks whose panes all start below the point; renumber when most groups have gone."""
@@ -186,17 +195,18 @@ class BasicIntervalSynopsis:
 class _Pass:
     """One pass from the youngest pane down: the merged state of the panes between `reached` and the tick."""
 
-    def __init__(self, chunks: Sequence[Chunk], needed: Sequence[Accumulator], size: int):
-        self._views = [chunk.view(needed) for chunk in chunks]
+    def __init__(self, chunks: Sequence[Chunk], strands: Sequence[Strand], size: int):
+        self.strands = strands
+        self._chunks = chunks
+        self._views: dict[int, ChunkView] = {}
         self._offsets = np.cumsum([0, *(chunk.panes.size for chunk in chunks)]).tolist()
-        self._folds = [fold_of(a) for a in needed]
         self._size = size
         self._reached = 0
         self.state: list[State] = []
 
     def begin(self, high: int) -> None:
         """Start anew below pane index `high`."""
-        self.state = [fold.identity(self._size) for fold in self._folds]
+        self.state = [strand.identity(self._size) for strand in self.strands]
         self._reached = high
 
     def extend(self, low: int) -> None:
@@ -205,7 +215,9 @@ class _Pass:
         while self._reached > low:
             base = self._offsets[at]
             first = max(low, base)
-            self._views[at].merge_into(self._folds, self.state, first - base, self._reached - base)
+            if at not in self._views:
+                self._views[at] = self._chunks[at].view(self.strands)
+            self._views[at].merge_into(self.state, first - base, self._reached - base)
             self._reached = first
             at -= 1
 
@@ -213,27 +225,41 @@ class _Pass:
 class _Output:
     """The answers of one lookup as they are taken: a row per window over all groups but nobody; then masked."""
 
-    def __init__(self, lookup: Lookup, needed: Sequence[Accumulator], size: int):
+    def __init__(self, lookup: Lookup, same: Mapping[Accumulator, Accumulator], strands: Sequence[Strand], size: int):
         self._lookup = lookup
-        self._columns = list(dict.fromkeys((lookup.presence, *lookup.reads)))
-        self._at = [needed.index(a) for a in self._columns]
-        shape = (lookup.ends.size, size - 1)
-        self._states: States = {a: tuple(np.empty(shape, d) for d in fold_of(a).dtypes) for a in self._columns}
-        self._rows = list(self._states.values())
+        self._same = same
+        read = {same[a] for a in (lookup.presence, *lookup.reads)}
+        self._states: States = {}
+        self._parts: list[tuple[int, slice | list[int], State]] = []
+        for at, strand in enumerate(strands):
+            members = [i for i, a in enumerate(strand.members) if a in read]
+            if not members:
+                continue
+            shape = (len(members), lookup.ends.size, size - 1)
+            rows = tuple(np.empty(shape, dtype) for dtype in strand.fold.dtypes)
+            self._states |= {strand.members[i]: tuple(c[j] for c in rows) for j, i in enumerate(members)}
+            whole = len(members) == len(strand.members)
+            self._parts.append((at, slice(None) if whole else members, rows))
 
     def take(self, window: int, state: Sequence[State]) -> None:
-        for rows, at in zip(self._rows, self._at, strict=True):
+        for at, members, rows in self._parts:
             for row, column in zip(rows, state[at], strict=True):
-                row[window] = column[1:]
+                row[:, window] = column[members, 1:]
 
     def rows(self) -> Looked:
-        lookup, count = self._lookup, self._states[self._lookup.presence][0]
+        lookup = self._lookup
+        count = self._states[self._same[lookup.presence]][0]
         windows, groups = count.shape
         if lookup.always or count.all():
-            window = np.repeat(np.arange(windows), groups)
-            states: States = {a: tuple(c.reshape(-1) for c in self._states[a]) for a in self._columns}
-            return Looked(lookup.query, windows, window, np.tile(np.arange(1, groups + 1), windows), states)
-        at = np.flatnonzero(count)
-        window, group = np.divmod(at, groups)
-        states = {a: tuple(c.reshape(-1)[at] for c in self._states[a]) for a in self._columns}
-        return Looked(lookup.query, windows, window, group + 1, states)
+            window, group = np.repeat(np.arange(windows), groups), np.tile(np.arange(1, groups + 1), windows)
+            states = {a: tuple(c.reshape(-1) for c in state) for a, state in self._states.items()}
+        else:
+            at = np.flatnonzero(count)
+            window, group = np.divmod(at, groups)
+            group += 1
+            states = {a: tuple(c.reshape(-1)[at] for c in state) for a, state in self._states.items()}
+        return Looked(lookup.query, windows, window, group, {a: states[self._same[a]] for a in self._wanted})
+
+    @property
+    def _wanted(self) -> Iterable[Accumulator]:
+        return dict.fromkeys((self._lookup.presence, *self._lookup.reads))

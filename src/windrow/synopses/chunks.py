@@ -1,18 +1,19 @@
 """Chunks: the cells of a run of closed panes, immutable, in one of two shapes.
 
-Dense: an array (panes × the groups present in the run) per column; sparse: one entry per cell. Which one
+Dense: arrays (panes × accumulators of a kind × the groups present in the run); sparse: one entry per cell. Which one
 is a matter of how full the run is; both merge a range of panes into a vector over all groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from windrow.plan.accumulators import Accumulator
+from windrow.plan.accumulators import Accumulator, Kind
+from windrow.synopses import distinct
 from windrow.synopses.cells import fold_of
 from windrow.synopses.folds import Fold, State
 from windrow.synopses.groups import Ids
@@ -33,7 +34,7 @@ class Cells:
     groups: Ids
     states: Mapping[Accumulator, State]
 
-    def where(self, mask: npt.NDArray[np.bool_] | Ids) -> Cells:
+    def where(self, mask: npt.NDArray[np.bool_] | Ids | slice) -> Cells:
         """The cells that a mask marks, or that stand at these indices."""
         states = {a: tuple(column[mask] for column in state) for a, state in self.states.items()}
         return Cells(self.panes[mask], self.groups[mask], states)
@@ -42,17 +43,39 @@ class Cells:
         return int(self.panes.size)
 
 
+@dataclass(frozen=True)
+class Strand:
+    """Accumulators with equal folds, side by side: one call merges them all. A column is (…, members, groups)."""
+
+    fold: Fold
+    members: tuple[Accumulator, ...]
+
+    def identity(self, *shape: int) -> State:
+        """Nothing yet, for (leading shape × members × groups)."""
+        return self.fold.identity((*shape[:-1], len(self.members), shape[-1]))
+
+
+def strands_of(accumulators: Iterable[Accumulator]) -> tuple[Strand, ...]:
+    """The accumulators, those with equal folds together, in their order."""
+    found: dict[Fold, list[Accumulator]] = {}
+    for a in accumulators:
+        found.setdefault(fold_of(a), []).append(a)
+    return tuple(Strand(fold, tuple(members)) for fold, members in found.items())
+
+
 @dataclass
 class Chunk:
     """`panes` are the starts of its occupied panes, ascending; `groups` the ids present.
 
-    Dense: states are (panes × groups). Sparse: `cell_pane` (index into panes, ascending) and
-    `cell_group` (group id) name each entry of one-dimensional states.
+    Dense: states are (panes × groups), views of `strands`. Sparse: `cell_pane` (index into panes, ascending) and
+    `cell_group` (group id) name each entry of one-dimensional states. Counts that are equal throughout (of a
+    column without nulls, and of the rows) are one state: `is` tells.
     """
 
     panes: Points
     groups: Ids
     states: States
+    strands: dict[Strand, State] = field(default_factory=dict)
     cell_pane: Ids | None = None
     cell_group: Ids | None = None
 
@@ -62,11 +85,20 @@ class Chunk:
 
     @property
     def nbytes(self) -> int:
-        return sum(column.nbytes for state in self.states.values() for column in state)
+        return sum(column.nbytes for state in {id(s): s for s in self.states.values()}.values() for column in state)
 
-    def view(self, accumulators: Sequence[Accumulator]) -> ChunkView:
-        """The states of these accumulators by position, resolved once per pass."""
-        return ChunkView(self, [self.states.get(a) for a in accumulators])
+    def view(self, strands: Sequence[Strand]) -> ChunkView:
+        """The states of these strands by position, resolved once per pass."""
+        return ChunkView(self, strands)
+
+    def strand(self, strand: Strand) -> State | None:
+        """(panes × members × groups): as it is kept, or put together of members that are kept otherwise."""
+        kept = self.strands.get(strand)
+        if kept is not None or not any(a in self.states for a in strand.members):
+            return kept
+        nothing = strand.fold.identity((self.panes.size, self.groups.size))
+        parts = [self.states.get(a, nothing) for a in strand.members]
+        return tuple(np.stack(columns, axis=1) for columns in zip(*parts, strict=True))
 
     def cells(self) -> Cells:
         """The cells that it was built of, each once. Of a dense slot that holds nothing there is none; but
@@ -92,66 +124,89 @@ class Chunk:
 class ChunkView:
     """A chunk as one pass over the synopsis sees it."""
 
-    def __init__(self, chunk: Chunk, states: Sequence[State | None]):
+    def __init__(self, chunk: Chunk, strands: Sequence[Strand]):
         self._chunk = chunk
-        self._states = states
+        self._strands = strands
+        self._states = [chunk.strand(strand) if chunk.is_dense else None for strand in strands]
         groups = chunk.groups
         first = int(groups[0])
         run = int(groups[-1]) - first + 1 == groups.size
         self._run = slice(first, first + groups.size) if run else None
 
-    def merge_into(self, folds: Sequence[Fold], into: Sequence[State], lo: int, hi: int) -> None:
-        """Merge the panes lo ≤ index < hi into vectors over all groups."""
-        if self._chunk.cell_pane is not None:
-            self._scatter_into(folds, into, lo, hi)
+    def merge_into(self, into: Sequence[State], lo: int, hi: int) -> None:
+        """Merge the panes lo ≤ index < hi into arrays (members × all groups), one state per strand."""
+        if not self._chunk.is_dense:
+            self._scatter_into(into, lo, hi)
             return
-        for fold, vector, state in zip(folds, into, self._states, strict=True):
+        for strand, target, state in zip(self._strands, into, self._states, strict=True):
             if state is None:
                 continue
+            fold = strand.fold
             rows = [c[lo] for c in state] if hi == lo + 1 else fold.reduce([c[lo:hi] for c in state])
             if self._run is not None:
-                fold.merge_into([v[self._run] for v in vector], rows)
-            else:
-                fold.scatter_into(vector, self._chunk.groups, rows)
+                fold.merge_into([v[:, self._run] for v in target], rows)
+                continue
+            for i in range(len(strand.members)):
+                fold.scatter_into([v[i] for v in target], self._chunk.groups, [row[i] for row in rows])
 
-    def _scatter_into(self, folds: Sequence[Fold], into: Sequence[State], lo: int, hi: int) -> None:
+    def _scatter_into(self, into: Sequence[State], lo: int, hi: int) -> None:
         assert self._chunk.cell_pane is not None and self._chunk.cell_group is not None
         first, last = np.searchsorted(self._chunk.cell_pane, (lo, hi))
         at = self._chunk.cell_group[first:last]
-        for fold, vector, state in zip(folds, into, self._states, strict=True):
-            if state is not None:
-                fold.scatter_into(vector, at, [column[first:last] for column in state])
+        for strand, target in zip(self._strands, into, strict=True):
+            for i, a in enumerate(strand.members):
+                state = self._chunk.states.get(a)
+                if state is not None:
+                    strand.fold.scatter_into([v[i] for v in target], at, [column[first:last] for column in state])
 
 
 def build_chunks(cells: Cells) -> list[Chunk]:
     """Cells of closed panes (which may repeat: several deposits) as chunks, panes ascending."""
-    panes, pane_of = np.unique(cells.panes, return_inverse=True)
+    panes, pane_of = distinct.of_runs(cells.panes)
     if panes.size <= PANES_PER_CHUNK:
         return [_build(panes, pane_of, cells)] if panes.size else []
     out = []
-    order = np.argsort(pane_of, kind="stable")
-    bounds = np.searchsorted(pane_of[order], np.arange(0, panes.size + PANES_PER_CHUNK, PANES_PER_CHUNK))
+    if (pane_of[1:] < pane_of[:-1]).any():
+        order = np.argsort(pane_of, kind="stable")
+        pane_of, cells = pane_of[order], cells.where(order)
+    bounds = np.searchsorted(pane_of, np.arange(0, panes.size + PANES_PER_CHUNK, PANES_PER_CHUNK))
     for i, start in enumerate(range(0, panes.size, PANES_PER_CHUNK)):
-        rows = order[bounds[i] : bounds[i + 1]]
+        rows = slice(bounds[i], bounds[i + 1])
         out.append(_build(panes[start : start + PANES_PER_CHUNK], pane_of[rows] - start, cells.where(rows)))
     return out
 
 
 def _build(panes: Points, pane_of: Ids, cells: Cells) -> Chunk:
-    groups, group_of = np.unique(cells.groups, return_inverse=True)
+    groups, group_of = distinct.below(cells.groups, int(cells.groups.max()) + 1)
     slot = pane_of * groups.size + group_of
     slots = panes.size * groups.size
-    if len(cells) >= DENSE_FILL * slots:
-        states = {a: _fold_cells(a, state, slot, slots) for a, state in cells.states.items()}
-        shape = (panes.size, groups.size)
-        return Chunk(panes, groups, {a: tuple(c.reshape(shape) for c in s) for a, s in states.items()})
-    used, cell_of = np.unique(slot, return_inverse=True)
-    states = {a: _fold_cells(a, state, cell_of, used.size) for a, state in cells.states.items()}
-    return Chunk(panes, groups, states, used // groups.size, groups[used % groups.size])
+    if len(cells) < DENSE_FILL * slots:
+        used, cell_of = distinct.below(slot, slots)
+        states = _folded(cells, cell_of, used.size)
+        return Chunk(panes, groups, states, {}, used // groups.size, groups[used % groups.size])
+    shape = (panes.size, groups.size)
+    flat = _folded(cells, slot, slots)
+    once = {id(state): a for a, state in reversed(flat.items())}
+    strands: dict[Strand, State] = {}
+    kept: States = {}
+    for strand in strands_of(a for a, state in flat.items() if once[id(state)] is a):
+        columns = zip(*(flat[a] for a in strand.members), strict=True)
+        strands[strand] = tuple(np.stack([c.reshape(shape) for c in parts], axis=1) for parts in columns)
+        kept |= {a: tuple(c[:, i] for c in strands[strand]) for i, a in enumerate(strand.members)}
+    return Chunk(panes, groups, {a: kept[once[id(state)]] for a, state in flat.items()}, strands)
 
 
-def _fold_cells(accumulator: Accumulator, state: State, at: Ids, size: int) -> State:
-    fold = fold_of(accumulator)
-    out = fold.identity(size)
-    fold.scatter_into(out, at, state)
-    return out
+def _folded(cells: Cells, at: Ids, size: int) -> States:
+    """One state per accumulator, of cells merged where `at` repeats; equal counts are one and the same."""
+    states: States = {}
+    counts: dict[int, list[State]] = {}
+    for a, state in cells.states.items():
+        fold = fold_of(a)
+        out = fold.identity(size)
+        fold.scatter_into(out, at, state)
+        if a.kind is Kind.COUNT:
+            known = counts.setdefault(int(out[0].sum()), [])
+            out = next((other for other in known if np.array_equal(other[0], out[0])), out)
+            known.append(out)
+        states[a] = out
+    return states

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from windrow.plan.accumulators import Accumulator
+from windrow.synopses import distinct
 from windrow.synopses.cells import fold_of
 from windrow.synopses.chunks import Cells, States
 from windrow.synopses.folds import State
@@ -36,9 +37,9 @@ def fold_cells(parts: Sequence[Cells], kept_from: int | None) -> Cells:
         cells = cells.where(cells.panes >= kept_from)
     if not len(cells):
         return cells
-    panes, pane_of = np.unique(cells.panes, return_inverse=True)
+    panes, pane_of = distinct.of_runs(cells.panes)
     width = int(cells.groups.max()) + 1
-    slots, cell_of = np.unique(pane_of * width + cells.groups, return_inverse=True)
+    slots, cell_of = distinct.below(pane_of * width + cells.groups, panes.size * width)
     states: States = {}
     for accumulator, state in cells.states.items():
         fold = fold_of(accumulator)

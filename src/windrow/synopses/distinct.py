@@ -1,0 +1,29 @@
+"""Distinct values and where each row's stands, as np.unique with its inverse, without the sort."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Longs = npt.NDArray[np.int64]
+
+
+def of_runs(values: Longs) -> tuple[Longs, Longs]:
+    """For values that come in runs, as pane starts do: only one of each run is sorted."""
+    if not values.size:
+        return values, values
+    starts = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
+    heads, inverse = np.unique(values[starts], return_inverse=True)
+    lengths = np.diff(np.append(starts, values.size))
+    return heads, np.repeat(inverse, lengths)
+
+
+def below(values: Longs, bound: int) -> tuple[Longs, Longs]:
+    """For 0 ≤ value < bound: by marking, where the range is not much larger than the rows are many."""
+    if bound > max(8 * values.size, 1 << 16):
+        found, inverse = np.unique(values, return_inverse=True)
+        return found, inverse
+    used = np.zeros(bound, bool)
+    used[values] = True
+    index = np.cumsum(used) - 1
+    return np.flatnonzero(used), index[values]
