@@ -2,7 +2,7 @@
 
 Windrow (N = 1, 10, 100) beside Spark's own `window()` aggregation (N = 1, 10) and beside a bare `foreachBatch`
 group-by per second and source of the same files with the same triggers. Each measurement runs in a process
-of its own after a warm-up on other files; every answer of every side goes into a checksum, compared with a
+of its own after a warm-up on as many other files; all sides write their checkpoints the same way; every answer of every side goes into a checksum, compared with a
 plain NumPy computation. Windows that end by the last timestamp count (Spark gives no others).
 """
 
@@ -148,6 +148,8 @@ def run_windrow(data: Path, warm: Path, count: int, preaggregate: str) -> dict[s
 def _session(memory: str, store: str | None = None) -> Any:
     from pyspark.sql import SparkSession
 
+    from windrow.dataplane.session import LOCAL_CHECKPOINTS
+
     builder = SparkSession.builder.master("local[*]").config("spark.driver.memory", memory)
     options = {
         "spark.ui.enabled": "false",
@@ -159,6 +161,7 @@ def _session(memory: str, store: str | None = None) -> Any:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
         "spark.driver.maxResultSize": "4g",
         "spark.log.level": "ERROR",
+        **LOCAL_CHECKPOINTS,
     }
     if store == "rocksdb":
         options["spark.sql.streaming.stateStore.providerClass"] = (
@@ -263,7 +266,7 @@ def main() -> None:
 def measure(base: Path, args: argparse.Namespace) -> None:
     print(f"writing {args.packets:,} packets …", flush=True)
     write_packets(base / "data", args.packets, args.per_file)
-    write_packets(base / "warm", 4 * min(args.per_file, 250_000), min(args.per_file, 250_000), seed=8)
+    write_packets(base / "warm", args.packets, args.per_file, seed=8)
     expected = [tuple(pair) for pair in reference(base / "data", 100)]
     counts = {n: sum(rows for _, rows in expected[:n]) for n in (1, 10, 100)}
     print(f"answer rows: {counts}", flush=True)
