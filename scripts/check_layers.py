@@ -15,7 +15,7 @@ PACKAGE = "windrow"
 BASE = ("errors", "settings", "clock", "types")
 # Lowest first. A room may import rooms of lower layers and of its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    (*BASE, "crash", "result", "version"),
+    (*BASE, "crash", "durable", "result", "version"),
     ("cql",),
     ("catalog",),
     ("windows",),

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.clock import Clock, SystemClock
-from windrow.cql import parse
+from windrow.cql import CQL, parse
 from windrow.cql.functions import check_functions
 from windrow.cql.intervals import parse_interval
 from windrow.cql.printer import to_text
@@ -32,6 +32,7 @@ from windrow.cql.statements import (
     Show,
     Statement,
 )
+from windrow.cql.tokens import named_place
 from windrow.cql.window_clause import Measure, Unit
 from windrow.dataplane.streaming_frames import columns_of
 from windrow.engine import catalog_views as views
@@ -90,6 +91,14 @@ class Windrow:
     def execute(self, statement: Statement, text: str | None = None) -> Result:
         """Execute a parsed statement; `text` is what it was parsed from, for the places in errors."""
         text = to_text(statement) if text is None else text
+        try:
+            return self._execute(statement, text)
+        except WindrowError as error:
+            if error.place is None:
+                error.place = named_place(error.message, text, CQL())
+            raise
+
+    def _execute(self, statement: Statement, text: str) -> Result:
         engine = self._engine
         if isinstance(statement, CreateStream):
             engine.create_stream(statement)

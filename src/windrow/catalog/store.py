@@ -8,7 +8,6 @@ it dropped, is a hook that runs after it and never after a rollback.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import sqlite3
 import threading
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from windrow.durable import sync
 from windrow.errors import StateError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -282,7 +282,7 @@ class Catalog:
         for step in steps[len(versions) :]:
             self._apply(step)
         if not versions:
-            _sync_directory(self.path.parent)
+            sync(self.path.parent)
 
     def _applied(self) -> list[tuple[int, str]] | None:
         """(version, checksum) of each migration in the file, or None where it has never had one."""
@@ -356,11 +356,3 @@ def _damaged(path: Path, what: str) -> StateError:
         f"{path} cannot be read as a catalog: {what}",
         remedy="Check the path and the disk; restore the state directory from a copy, or name a new one.",
     )
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

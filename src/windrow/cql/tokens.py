@@ -48,6 +48,23 @@ def place_of(node: exp.Expr, text: str) -> Place | None:
     return place_at(text, start, start + len(first_line[0]))
 
 
+def named_place(message: str, text: str, dialect: Dialect) -> Place | None:
+    """Where the word stands that a message quotes first: for what is refused after parsing, by its name alone.
+
+    Of several in one statement the last is meant (a column is declared before it is used); None where the word is
+    not written, or in more than one statement of a script.
+    """
+    for word in re.findall(r"'([^']+)'", message):
+        statement, found = 0, []
+        for token in tokenize(text, dialect):
+            statement += token.token_type == TokenType.SEMICOLON
+            if token.text.lower() == word.lower():
+                found.append((statement, token))
+        if found and found[0][0] == found[-1][0]:
+            return place_at(text, found[-1][1].start, found[-1][1].end + 1)
+    return None
+
+
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The known word that `word` looks like a misspelling of, in any case."""
     by_upper = {name.upper(): name for name in known}

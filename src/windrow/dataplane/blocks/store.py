@@ -23,6 +23,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from windrow.catalog.store import Catalog
+from windrow.durable import sync
 from windrow.errors import StateError
 
 _LOG = logging.getLogger(__name__)
@@ -124,7 +125,7 @@ class BlockWriter:
                     os.fsync(file.fileno())
                     size = file.tell()
                 os.rename(temporary, final)
-                _sync_directory(directory)
+                sync(directory)
         except BaseException:
             _remove(temporary)
             _remove(final)
@@ -142,7 +143,7 @@ class BlockWriter:
             directory.mkdir(parents=True, exist_ok=True)
             level = directory
             while level != self.root.parent:
-                _sync_directory(level.parent)
+                sync(level.parent)
                 level = level.parent
             self._synced.add(directory)
 
@@ -326,11 +327,3 @@ def _remove(file: Path) -> None:
         file.unlink(missing_ok=True)
     except OSError as error:
         _LOG.warning("the block %s is left to the next start: %s", file, error)
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

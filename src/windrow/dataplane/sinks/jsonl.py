@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from windrow.dataplane.answers import plain
 from windrow.dataplane.sinks.base import AnswerBatch
-from windrow.dataplane.sinks.files import reporting, sync
+from windrow.dataplane.sinks.files import reporting
+from windrow.durable import sync
 
 
 class JsonLinesSink:

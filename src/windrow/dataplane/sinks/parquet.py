@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 
 from windrow.dataplane.answers import plain
 from windrow.dataplane.sinks.base import AnswerBatch
-from windrow.dataplane.sinks.files import reporting, sync
+from windrow.dataplane.sinks.files import reporting
+from windrow.durable import sync
 
 
 class ParquetSink:

@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from windrow.catalog.definitions import StreamDef
 from windrow.dataplane.ingest import BAD
 from windrow.dataplane.sources.files import schema_text
+from windrow.durable import sync
 from windrow.errors import FeedError, SourceError, StateError
 from windrow.settings import Settings
 from windrow.types import SqlType, point_of
@@ -75,23 +76,15 @@ class Spool:
         try:
             pq.write_table(table, staged)
             os.utime(staged, ns=(moment * 1_000_000, moment * 1_000_000))
-            _sync(staged)
+            sync(staged)
             os.replace(staged, final)
-            _sync(self._directory)
+            sync(self._directory)
         except OSError as error:
             staged.unlink(missing_ok=True)
             raise StateError(
                 f"the fed rows could not be spooled: {error.strerror}",
                 remedy="Free space under the state directory; nothing was taken.",
             ) from error
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def to_table(stream: StreamDef, rows: Any) -> pa.Table:
