@@ -75,6 +75,18 @@ def test_a_script_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
     assert cli("run", tmp_path / "none.cql").exit_code == 2
 
 
+@pytest.mark.parametrize("query", ["missing.cql", "my missing.cql", "somewhere/missing"])
+def test_a_script_to_explain_that_is_not_there_is_a_usage_error(query: str) -> None:
+    done = cli("explain", query)
+    assert (done.exit_code, "does not exist" in done.stderr) == (2, True)
+
+
+def test_a_long_query_is_not_taken_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windrow.cli.opened", lambda *a: pytest.fail("it was opened"))
+    done = cli("explain", f"SELEKT {', '.join(['x'] * 2000)} FROM s")
+    assert (done.exit_code, "Did you mean SELECT?" in done.stderr) == (1, True)
+
+
 def test_a_syntax_error_shows_its_place_and_changes_nothing(script: Callable[[str], Path], tmp_path: Path) -> None:
     path = script(STREAM + "CREATE QUERRY q AS SELECT 1;")
     done = cli("run", path, "--state", tmp_path / "state")
@@ -256,6 +268,12 @@ def test_a_table_too_wide_for_the_terminal_is_shown_by_record() -> None:
     assert sum("a" * 30 in line or "b" * 30 in line for line in narrow) == 2
 
 
+def test_an_empty_table_too_wide_for_the_terminal_is_no_rows() -> None:
+    table = pa.table({"a" * 30: [], "b" * 30: []})
+    assert "a" * 30 in drawn(lambda c: print_table(c, table), 80)[1]
+    assert drawn(lambda c: print_table(c, table), 50) == ["no rows"]
+
+
 def answers(windows: int, rows: int) -> pa.Table:
     end = datetime(2026, 3, 1, tzinfo=timezone.utc)
     made = [
@@ -373,6 +391,7 @@ def test_the_sensors_example_runs_and_runs_again(script: Callable[[str], Path], 
     assert "query climate: kept, it exists with the same text" in again.stderr
     assert "climate: the last 3 of 11 windows with rows" in again.stdout
     assert re.search(r"\| climate +\| +0 \| +0 \| active", again.stdout)
+    assert again.stdout.index("In this run, by query:") < again.stdout.index("In this run, by stream:")
 
     letters = cli("sql", "--state", state, "SELECT reason, rows FROM dead_letters('readings') ORDER BY reason")
     assert letters.stdout.count("| malformed record ") == 2
@@ -547,6 +566,8 @@ def test_the_demo_shows_six_answers_and_stops_at_ctrl_c(tmp_path: Path) -> None:
     assert program.ended(30) == 0, program.err
     for query in QUERIES:
         assert re.search(rf"\| {query.name} +\| {query.window}", program.out), program.out
+    assert re.search(r"packets since the stream started, shown for \d+ s; [\d,]+ answers", program.out)
+    assert "docs/tutorial.md" in program.out
     assert not NOISE.search(program.out + program.err), program.err
 
 

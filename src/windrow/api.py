@@ -7,6 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,13 @@ from windrow.cql.tokens import named_place
 from windrow.cql.window_clause import Measure, Unit
 from windrow.dataplane.streaming_frames import columns_of
 from windrow.engine import catalog_views as views
+from windrow.engine.delivery import sweep
 from windrow.engine.engine import Engine
 from windrow.engine.state import QueryState
-from windrow.errors import CatalogError, ParseError, UnsupportedError, WindrowError
+from windrow.errors import BindError, CatalogError, ParseError, StateError, UnsupportedError, WindrowError
 from windrow.explain.text import explain_query
 from windrow.result import Result
-from windrow.types import point_of
+from windrow.types import POINT_MAX, POINT_MIN, SqlType, point_of
 
 
 def open(
@@ -67,6 +69,7 @@ class Windrow:
         self._engine = Engine(path, spark, master, settings, clock)
         if self._temporary:
             weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
+        self._closed = False
         self.queries = Queries(self._engine)
 
     @property
@@ -78,10 +81,19 @@ class Windrow:
     def state_dir(self) -> Path:
         return self._engine.state_dir
 
+    def _opened(self) -> Engine:
+        """The engine, as long as it is open."""
+        if self._closed:
+            raise StateError(
+                f"the state directory {self.state_dir} is closed", remedy="Open it again: windrow.open(…)."
+            )
+        return self._engine
+
     # -- statements ----------------------------------------------------------------------------
 
     def sql(self, text: str) -> Result:
         """Execute one or more statements; the result of the last one."""
+        _check_text(text)
         statements = parse(text)
         if not statements:
             raise ParseError("there is no statement", remedy="Give one, such as SHOW STREAMS.")
@@ -99,10 +111,12 @@ class Windrow:
             raise
 
     def _execute(self, statement: Statement, text: str) -> Result:
-        engine = self._engine
+        engine = self._opened()
         if isinstance(statement, CreateStream):
+            is_known = statement.name.lower() in engine.manager.streams
             engine.create_stream(statement)
-            return Result.message(f"stream {statement.name}")
+            left = " exists already and was left as it is" if is_known else ""
+            return Result.message(f"stream {statement.name}{left}")
         if isinstance(statement, CreateQuery):
             return Result.message(self._created(engine.create_query(statement, text)))
         if isinstance(statement, Select):
@@ -168,6 +182,7 @@ class Windrow:
 
     def stream(self, name: str, df: Any, *, timestamp: str, slack: str | int | None = None) -> None:
         """Any Spark streaming DataFrame is a stream. After a restart, give it again under the same name."""
+        engine = self._opened()
         columns = tuple(ColumnDef(n, t) for n, t in columns_of(df))
         measure = None
         if slack is not None:
@@ -176,46 +191,55 @@ class Windrow:
             )
         policy = Punctuate(Policy.SLACK if measure else Policy.ORDERED, slack=measure)
         statement = CreateStream(name, columns, "dataframe", timestamp_by=timestamp, punctuate=(policy,))
-        self._engine.create_stream(statement, df)
+        engine.create_stream(statement, df)
 
     def query(self, name: str, select: str, *, sink: Any = None) -> Query:
         """Register a standing query. `sink`: an object with write(batch), given again after a restart."""
+        _check_text(name)
+        _check_text(select)
         text = f"CREATE QUERY `{name.replace('`', '``')}` AS {select}"
         statements = parse(text)
         if len(statements) != 1 or not isinstance(statements[0], CreateQuery):
             raise ParseError("query takes one SELECT")
-        return Query(self._engine, self._engine.create_query(statements[0], text, sink).name)
+        return Query(self._engine, self._opened().create_query(statements[0], text, sink).name)
 
     def feed(self, stream: str, rows: Any) -> int:
         """Give rows to a memory stream; returns how many, once they are on disk."""
-        return self._engine.feed(stream, rows)
+        return self._opened().feed(stream, rows)
 
-    def punctuate(self, stream: str, upto: datetime | int, **pattern: Any) -> None:
-        """Promise that no more tuples below `upto` come."""
+    def punctuate(self, stream: str, upto: datetime | str | int, column: str | None = None, **pattern: Any) -> None:
+        """Promise that no more tuples below `upto` come, on the stream's window attribute unless another is named.
+
+        `upto`: a datetime (a naive one is UTC) or its ISO text, for an integer attribute an integer.
+        """
         if pattern:
             raise UnsupportedError("this version's punctuations are on the window attribute alone")
-        definition = self._engine.manager.stream(stream).definition
-        if definition.attribute is None:
+        definition = self._opened().manager.stream(stream).definition
+        named = column or definition.attribute
+        if named is None:
             raise CatalogError(f"stream '{stream}' has no window attribute")
-        self._engine.punctuate(stream, point_of(upto, definition.attribute_type))
+        covered = next((p for p in definition.punctuated if p.column.lower() == named.lower()), None)
+        if covered is None:
+            raise CatalogError(f"no PUNCTUATE covers '{named}'", remedy="Create the stream with one.")
+        self._engine.punctuate(stream, {covered.column: _promised(upto, covered.column, covered.type)})
 
     def deposit(self, stream: str, rows: Any, partitions: int | None = None) -> None:
         """Process rows as one micro-batch, without Structured Streaming; for tests."""
-        self._engine.deposit(stream, rows, partitions)
+        self._opened().deposit(stream, rows, partitions)
 
     def end_input(self, stream: str) -> None:
         """End a stream's input: all panes that hold a tuple close."""
-        self._engine.end_input(stream)
+        self._opened().end_input(stream)
 
     # -- running -------------------------------------------------------------------------------
 
     def run_available(self, close: bool = False) -> None:
         """Process everything available now, then return; `close` ends the input, and all panes close."""
-        self._engine.run_available(close)
+        self._opened().run_available(close)
 
     def start(self) -> None:
         """Keep running in the background until `stop`."""
-        self._engine.start()
+        self._opened().start()
 
     def stop(self) -> None:
         self._engine.stop()
@@ -223,7 +247,10 @@ class Windrow:
     def close(self) -> None:
         """Stop, and release the state directory; a temporary one is removed."""
         self._engine.close()
+        self._closed = True
         if self._temporary:
+            for _, query in self._engine.manager.queries().values():
+                sweep(query)
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def metrics(self) -> dict[str, Any]:
@@ -235,6 +262,26 @@ class Windrow:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise ParseError(f"this takes text, not {type(text).__name__}", remedy="Give it as a str.")
+
+
+def _promised(upto: object, column: str, kind: SqlType) -> int:
+    """The point up to which a punctuation promises."""
+    try:
+        value = datetime.fromisoformat(upto.replace("Z", "+00:00")) if isinstance(upto, str) else upto
+        fits = isinstance(value, datetime) if kind.is_timestamp else isinstance(value, Integral)
+        if fits and not isinstance(value, bool) and value == value:  # not pandas' NaT
+            point = point_of(value, kind)  # type: ignore[arg-type]
+            if POINT_MIN <= point <= POINT_MAX:
+                return point
+    except (ValueError, OverflowError):
+        pass
+    takes = "a datetime, or its text such as '2026-03-01 12:00:00'" if kind.is_timestamp else "an integer"
+    raise BindError(f"{upto!r} is no point of '{column}', which is {kind}", remedy=f"Give {takes}.")
 
 
 class Query:

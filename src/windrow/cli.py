@@ -147,7 +147,9 @@ def explain(
     master: Master = None,
 ) -> None:
     """Show the plans of the queries of a script, or of one query, without running anything."""
-    is_file = Path(query).is_file()
+    is_file = os.path.isfile(query)  # Path.is_file() raises on a text that is too long for a name
+    if not is_file and (query.endswith(".cql") or len(query.split()) == 1):
+        raise typer.BadParameter(f"File '{query}' does not exist.", param_hint="'APP.CQL|QUERY'")
     with _commanding(query if is_file else None) as interrupts:
         if state is not None and not (state / "catalog.sqlite").exists():
             raise StateError(f"{state} is not a state directory", remedy="Name one that `windrow run` made.")

@@ -18,6 +18,11 @@ from windrow.errors import SettingError
 
 Value = str | int | bool
 
+RULES = ("share_synopses",)
+"""The optimizer's rules that `disabled_rules` may name."""
+
+LEAST_DRIVER_MEMORY = 512 << 20
+
 
 @dataclass(frozen=True)
 class SettingSpec:
@@ -54,11 +59,23 @@ def _integer(least: int, most: int) -> Callable[[str], Value]:
 _SIZES = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 
 
-def _size(text: str) -> Value:
-    match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", text)
-    if not match or match[2].lower() not in _SIZES or int(match[1]) == 0:
-        raise ValueError("a size such as '64 MB'")
-    return int(match[1]) * _SIZES[match[2].lower()]
+class Size(int):
+    """Bytes, that print as SET takes them: in the largest unit that is whole."""
+
+    def __str__(self) -> str:
+        unit = next(u for u in ("gb", "mb", "kb", "b") if int(self) % _SIZES[u] == 0)
+        return f"{int(self) // _SIZES[unit]} {unit.upper()}"
+
+
+def _size(least: int = 1) -> Callable[[str], Value]:
+    def parse(text: str) -> Value:
+        match = re.fullmatch(r"\s*([0-9]+)\s*([a-zA-Z]*)\s*", text)
+        value = int(match[1]) * _SIZES.get(match[2].lower(), 0) if match else 0
+        if value < least:
+            raise ValueError("a size such as '64 MB'" if least == 1 else f"a size such as '1 GB', not below {Size(least)}")
+        return Size(value)
+
+    return parse
 
 
 _UNITS_US = {
@@ -72,11 +89,23 @@ _UNITS_US = {
 }
 
 
+class Interval(int):
+    """Microseconds, that print as SET takes them: in the largest unit, up to days, that is whole."""
+
+    def __str__(self) -> str:
+        if self == 0:
+            return "0 seconds"
+        units = ("day", "hour", "minute", "second", "millisecond", "microsecond")
+        unit = next(u for u in units if int(self) % _UNITS_US[u] == 0)
+        count = int(self) // _UNITS_US[unit]
+        return f"{count} {unit}{'' if count == 1 else 's'}"
+
+
 def _interval(text: str) -> Value:
-    match = re.fullmatch(r"\s*(\d+)\s*([a-z]+?)s?\s*", text.lower())
+    match = re.fullmatch(r"\s*([0-9]+)\s*([a-z]+?)s?\s*", text.lower())
     if not match or match[2] not in _UNITS_US:
         raise ValueError("an interval such as '5 seconds'")
-    return int(match[1]) * _UNITS_US[match[2]]
+    return Interval(int(match[1]) * _UNITS_US[match[2]])
 
 
 def _interval_or_off(text: str) -> Value:
@@ -88,11 +117,12 @@ def _interval_or_off(text: str) -> Value:
         raise ValueError("an interval such as '1 day', or 'off'") from None
 
 
-def _names(text: str) -> Value:
-    return ",".join(sorted(part.strip().lower() for part in text.split(",") if part.strip()))
+def _rules(text: str) -> Value:
+    names = sorted({part.strip().lower() for part in text.split(",") if part.strip()})
+    if not set(names) <= set(RULES):
+        raise ValueError("names separated by commas, of: " + ", ".join(RULES))
+    return ",".join(names)
 
-
-_DAY_US = _UNITS_US["day"]
 
 _TABLE = (
     SettingSpec(
@@ -104,9 +134,9 @@ _TABLE = (
     ),
     SettingSpec(
         "gather_bytes",
-        64 << 20,
+        Size(64 << 20),
         "The most that `driver` pre-aggregation may gather per micro-batch; a larger one is grouped by Spark.",
-        _size,
+        _size(),
     ),
     SettingSpec(
         "empty_windows",
@@ -115,8 +145,22 @@ _TABLE = (
         _choice("skip", "emit"),
     ),
     SettingSpec(
+        "window_evaluation",
+        "window_ids",
+        "How queries created from now on are evaluated: from panes and partial aggregates (`window_ids`), or by "
+        "keeping the tuples of every extent and going through them for each window (`buffer`, for comparison).",
+        _choice("window_ids", "buffer"),
+    ),
+    SettingSpec(
+        "slack_meaning",
+        "consistent",
+        "What becomes of a late tuple: it counts in no window (`consistent`), or in those that have not been answered "
+        "when it comes (`generous`). Streams with LATE REVISE go by that clause instead.",
+        _choice("consistent", "generous"),
+    ),
+    SettingSpec(
         "max_future",
-        _DAY_US,
+        Interval(_UNITS_US["day"]),
         "How far ahead of the wall clock a timestamp may be; a tuple beyond goes to dead letters. `off` allows any.",
         _interval_or_off,
     ),
@@ -160,33 +204,34 @@ _TABLE = (
     ),
     SettingSpec(
         "trigger_interval",
-        0,
+        Interval(0),
         "Time between micro-batches under `start()`; 0 starts the next one when the last one ends.",
         _interval,
     ),
     SettingSpec(
         "bytes_per_trigger",
-        128 << 20,
+        Size(128 << 20),
         "Bytes of files that one micro-batch of a file source takes, unless the stream's own OPTIONS say.",
-        _size,
+        _size(),
     ),
     SettingSpec(
         "restart_backoff",
-        60_000_000,
+        Interval(60_000_000),
         "The longest pause before a streaming query that died is started again (the first is one second).",
         _interval,
     ),
     SettingSpec(
         "disabled_rules",
         "",
-        "Optimizer rules that are switched off, separated by commas. Answers stay the same.",
-        _names,
+        "Optimizer rules that are switched off, separated by commas. Answers stay the same. "
+        f"The rules: {', '.join(f'`{rule}`' for rule in RULES)}.",
+        _rules,
     ),
     SettingSpec(
         "driver_memory",
-        1 << 30,
-        "Heap of the Spark JVM that Windrow starts (*at open*; a session of your own keeps its heap).",
-        _size,
+        Size(1 << 30),
+        "Heap of the Spark JVM that Windrow starts, at least 512 MB (*at open*; a session of your own keeps its heap).",
+        _size(LEAST_DRIVER_MEMORY),
     ),
 )
 

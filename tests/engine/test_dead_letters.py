@@ -114,9 +114,9 @@ def test_the_driver_judges_rows_as_spark_does(wr: Any, spark: Any, frontier: int
     df = spark.createDataFrame(rows, "t BIGINT, __bad STRING").selectExpr(
         "timestamp_micros(t) AS ts", "1 AS x", "__bad"
     )
-    admission = ingest.Admission(frontier, latest)
+    admission = ingest.Admission(((stream.punctuated[0], frontier, latest),))
     told = ingest.run(ingest.gathered(df, stream, [], admission, True))
     judged = ingest.judged(ingest.run(ingest.gathered(df, stream, [], admission, False)), stream, admission)
-    assert judged.column("__t").to_pylist() == told.column("__t").to_pylist()
+    assert judged.column("__t0").to_pylist() == told.column("__t0").to_pylist()
     assert judged.column("__reason").to_pylist() == told.column("__reason").to_pylist()
     assert len(set(told.column("__reason").to_pylist())) == 4 + (frontier is not None) + (latest is not None)

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+import windrow
+from engine.conftest import STREAM
 from engine.helpers import answers, put, state_of
 from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks.store import BlockWriter
@@ -187,6 +189,136 @@ def test_two_queries_cannot_write_one_file(wr: Any, tmp_path: Path) -> None:
         wr.sql(f"CREATE QUERY c_d AS {QUERY} INTO parquet OPTIONS (path '{tmp_path}/files')")
     wr.sql("DROP QUERY a")
     wr.sql(f"CREATE QUERY b AS {QUERY} INTO jsonl OPTIONS (path '{tmp_path}/out')")
+
+
+def test_paths_that_cannot_be_written_are_refused_when_the_query_is_created(wr: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for kind, path in (("jsonl", tmp_path), ("parquet", tmp_path / "file")):
+        with pytest.raises(SinkError, match=f"query 'q' cannot write to {path}"):
+            wr.sql(f"CREATE QUERY q AS {QUERY} INTO {kind} OPTIONS (path '{path}')")
+    assert not wr.queries
+
+
+def test_an_object_that_is_no_sink_is_refused(wr: Any) -> None:
+    with pytest.raises(BindError, match="of type int"):
+        wr.query("q", QUERY, sink=5)
+    wr.query("q", QUERY)
+    with pytest.raises(BindError, match="of type object"):
+        wr.query("q", QUERY, sink=object())
+
+
+def block(target: Path) -> None:
+    """A directory where the sink's file was."""
+    target.rename(target.with_name("away"))
+    target.mkdir()
+
+
+def unblock(target: Path) -> None:
+    target.rmdir()
+    target.with_name("away").rename(target)
+
+
+def spoil(wr: Any, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries `bad` and `good` into files; the target of `bad` fails after the commit of their second window."""
+    for name, path in (("bad", target), ("good", target.with_name("good"))):
+        wr.sql(f"CREATE QUERY {name} AS {QUERY} INTO jsonl OPTIONS (path '{path}')")
+    put(wr, (1, "a", 1), (11, "a", 2))
+    publish = JsonLinesSink.publish
+
+    def blocked(self: Any, entry: str) -> None:
+        if target.is_file() and self._path == target:
+            block(target)
+        publish(self, entry)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(JsonLinesSink, "publish", blocked)
+        with pytest.raises(SinkError, match="query 'bad' cannot write .*: Is a directory"):
+            put(wr, (21, "a", 4))
+
+
+def staged(directory: Path) -> list[Path]:
+    return list(directory.glob(".windrow-*"))
+
+
+def test_a_sink_that_cannot_publish_does_not_keep_the_state_from_opening(
+    wr: Any, open_state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = tmp_path / "out"
+    spoil(wr, target, monkeypatch)
+    assert lines(tmp_path / "good") == EXPECTED[:2], "what was committed is published to the others"
+    wr.close()
+    caplog.clear()
+    again = open_state()
+    assert "query 'bad' cannot write" in caplog.text
+    assert len(again.sql("SHOW QUERIES")) == 2
+    with pytest.raises(SinkError, match="'bad'"):
+        put(again, (31, "a", 8))
+    unblock(target)
+    again.end_input("s")
+    assert answers(again, "bad")[:4] == EXPECTED
+    assert lines(target) == lines(tmp_path / "good") == answers(again, "bad")
+    assert not staged(tmp_path)
+
+
+def test_a_query_whose_sink_fails_can_be_dropped_and_the_others_go_on(
+    wr: Any, open_state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(wr, tmp_path / "out", monkeypatch)
+    assert staged(tmp_path)
+    wr.close()
+    again = open_state()
+    again.sql("DROP QUERY bad")
+    assert not staged(tmp_path)
+    feed_all(again, first=3)
+    assert lines(tmp_path / "good") == answers(again, "good")
+    assert answers(again, "good")[:4] == EXPECTED
+
+
+class Staging:
+    """A staging sink of a user's own; `rows` is what the world sees of it."""
+
+    def __init__(self) -> None:
+        self.stages: dict[str, Any] = {}
+        self.rows: list[Any] = []
+        self.is_away = False
+
+    def stage(self, batch: Any, seq: int) -> str:
+        self.stages[str(seq)] = batch.table.select(["window_start", "window_end", "k", "total"]).to_pylist()
+        return str(seq)
+
+    def publish(self, entry: str) -> None:
+        if self.is_away:
+            raise OSError("away")
+        self.rows += [tuple(row.values()) for row in self.stages.pop(entry, [])]
+
+    def sweep(self) -> None:
+        self.stages.clear()
+
+
+def test_a_staging_sink_from_python_gets_what_it_refused_when_it_is_given_again(wr: Any, open_state: Any) -> None:
+    sink = Staging()
+    wr.query("q", QUERY, sink=sink)
+    sink.is_away = True
+    with pytest.raises(OSError, match="away"):
+        put(wr, (1, "a", 1), (11, "a", 2))
+    wr.close()
+    sink.is_away = False
+    again = open_state()
+    again.query("q", QUERY, sink=sink)
+    feed_all(again, first=2)
+    assert sink.rows == answers(again, "q")
+    assert answers(again, "q")[:4] == EXPECTED
+
+
+def test_closing_a_temporary_state_leaves_no_stages(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wr = windrow.open(spark=spark, settings={"preaggregate": "driver"})
+    wr.sql(STREAM)
+    spoil(wr, tmp_path / "out", monkeypatch)
+    assert staged(tmp_path)
+    wr.close()
+    assert not staged(tmp_path)
 
 
 # -- a full disk ---------------------------------------------------------------------------------------

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from datetime import date, datetime, timezone
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import windrow
-from windrow.errors import FunctionError
+from windrow.errors import BindError, FunctionError, ParseError, SourceError, StateError
 from windrow.synopses.folds import MOMENTS
 
 
@@ -68,3 +70,120 @@ def test_moments_of_one_enormous_value_are_finite():
     into = MOMENTS.identity(2)
     MOMENTS.scatter_into(into, np.array([0, 0]), (np.ones(2), np.full(2, 1e308), np.zeros(2)))
     assert (into[1][0], into[2][0]) == (1e308, 0.0)
+
+
+def test_a_wrong_name_in_a_one_time_query_is_told_without_a_stack(spark, tmp_path, capfd):
+    with windrow.open(tmp_path / "state", spark=spark) as wr:
+        wr.sql("CREATE STREAM p (t INT, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
+        with pytest.raises(BindError, match="`reson` cannot be resolved. Did you mean .*`reason`") as refused:
+            wr.sql("SELECT reson FROM dead_letters('p')")
+        assert refused.value.message.endswith("SQLSTATE: 42703")
+        assert len(wr.sql("SELECT reason FROM dead_letters('p')")) == 0
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "upto"),
+    [("TIMESTAMP", bad) for bad in ("soon", 5, None, 1.5, date(2026, 3, 1), pd.NaT, True)]
+    + [("INT", bad) for bad in ("5", 1.5, None, datetime(2026, 3, 1), 1 << 63, True)],
+)
+def test_a_promise_that_is_no_point_is_refused(spark, tmp_path, kind, upto):
+    with windrow.open(tmp_path / "state", spark=spark) as wr:
+        wr.sql(f"CREATE STREAM s (t {kind}) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
+        with pytest.raises(BindError, match=f"is no point of 't', which is {kind}") as refused:
+            wr.punctuate("s", upto)
+        assert refused.value.remedy and "Give a" in refused.value.remedy
+        assert wr.metrics()["s"]["frontier"] is None
+
+
+def test_promises_in_every_form(spark, tmp_path):
+    with windrow.open(tmp_path / "state", spark=spark) as wr:
+        wr.sql("CREATE STREAM s (t TIMESTAMP) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
+        wr.sql("CREATE STREAM i (t INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
+        given = (
+            "2026-03-01 12:00:01",
+            "2026-03-01T12:00:02Z",
+            datetime(2026, 3, 1, 12, 0, 3),
+            datetime(2026, 3, 1, 12, 0, 4, tzinfo=timezone.utc),
+            pd.Timestamp("2026-03-01 12:00:05"),
+        )
+        for second, upto in enumerate(given, 1):
+            wr.punctuate("s", upto)
+            assert wr.metrics()["s"]["frontier"] == f"2026-03-01 12:00:0{second}"
+        for upto in (7, np.int64(8)):
+            wr.punctuate("i", upto)
+            assert wr.metrics()["i"]["frontier"] == str(upto)
+
+
+def test_after_close_everything_says_so(spark, tmp_path):
+    wr = windrow.open(tmp_path / "state", spark=spark)
+    wr.sql("CREATE STREAM s (t INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
+    wr.close()
+    for attempt in (
+        wr.run_available,
+        wr.start,
+        lambda: wr.feed("s", [(1,)]),
+        lambda: wr.query("q", "SELECT COUNT(*) AS n FROM s [RANGE 5 SLIDE 5]"),
+        lambda: wr.punctuate("s", 5),
+        lambda: wr.deposit("s", [(1,)]),
+        lambda: wr.end_input("s"),
+        lambda: wr.stream("d", None, timestamp="t"),
+        lambda: wr.sql("SHOW STREAMS"),
+        lambda: wr.sql("SELECT * FROM dead_letters('s')"),
+    ):
+        with pytest.raises(StateError, match="is closed"):
+            attempt()
+    wr.stop()
+    wr.close()
+
+
+def test_statements_that_are_no_text(spark, tmp_path):
+    with windrow.open(tmp_path / "state", spark=spark) as wr:
+        for attempt in (lambda: wr.sql(None), lambda: wr.query("q", None), lambda: wr.query(5, "SELECT 1")):
+            with pytest.raises(ParseError, match="text"):
+                attempt()
+
+
+@pytest.mark.parametrize(
+    ("source", "option"),
+    [
+        ("files", "maxFilesPerTrigger 'many'"),
+        ("files", "maxFilesPerTrigger '0'"),
+        ("files", "MAXBYTESPERTRIGGER '1 MB'"),
+        ("files", "maxFilesPerTrigger '1', maxBytesPerTrigger '1'"),
+        ("rate", "rowsPerSecond 'fast'"),
+        ("rate", "rowsPerSecond '-1'"),
+        ("rate", "numPartitions '\u00b2'"),
+        ("packets", "rate '\u00b2'"),
+        ("packets", "rate '0'"),
+        ("packets", "hosts '99999999999'"),
+        ("packets", "speed '1'"),
+    ],
+)
+def test_options_that_are_no_numbers_are_refused_at_once(spark, tmp_path, source, option):
+    column = "timestamp" if source == "rate" else "ts"
+    own = f"path '{tmp_path}', format 'json', " if source == "files" else ""
+    with windrow.open(tmp_path / "state", spark=spark) as wr:
+        with pytest.raises(SourceError) as refused:
+            wr.sql(f"CREATE STREAM s ({column} TIMESTAMP) FROM {source} OPTIONS ({own}{option})")
+        assert option.split()[0].lower() in str(refused.value).lower() and refused.value.remedy
+        assert len(wr.sql("SHOW STREAMS")) == 0
+
+
+def test_a_stream_that_exists_is_left_and_that_is_said(spark, tmp_path):
+    with windrow.open(tmp_path / "state", spark=spark) as wr:
+        create = "CREATE STREAM IF NOT EXISTS s (t INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"
+        assert wr.sql(create).rows() == [{"result": "stream s"}]
+        again = wr.sql(create.replace("t INT", "t INT, x INT")).rows()
+        assert again == [{"result": "stream s exists already and was left as it is"}]
+        assert len(wr.sql("DESCRIBE s")) == 1
+
+
+def test_settings_are_shown_as_set_takes_them(spark, tmp_path):
+    with windrow.open(tmp_path / "state", spark=spark) as wr:
+        wr.sql("SET max_future = '36 hours'")
+        for row in wr.sql("SHOW SETTINGS").rows():
+            wr.sql(f"SET {row['name']} = '{row['value']}'")
+            wr.sql(f"SET {row['name']} = '{row['default']}'")
+        shown = {row["name"]: row["value"] for row in wr.sql("SHOW SETTINGS").rows()}
+        assert (shown["max_future"], shown["gather_bytes"], shown["cut_factor"]) == ("1 day", "64 MB", "4")

@@ -8,7 +8,7 @@ import pytest
 
 from engine.conftest import STREAM
 from engine.helpers import answers, put
-from windrow.engine.ticks import Ticker
+from windrow.dataplane.answers import Finisher
 
 pytestmark = pytest.mark.slow
 
@@ -73,14 +73,14 @@ def test_a_query_does_not_build_on_what_a_suspended_one_stopped_keeping(
     """`sums` fails when it is finalised, so from then on no one keeps SUM(x); a later query must say so."""
     wr.sql("CREATE QUERY counts AS SELECT COUNT(*) AS n FROM s [RANGE 30 SLIDE 10]")
     wr.sql("CREATE QUERY sums AS SELECT SUM(x) AS total FROM s [RANGE 30 SLIDE 10]")
-    finish = Ticker._finish
+    finish = Finisher.finish
 
-    def failing(self: Any, item: Any, *rest: Any) -> Any:
-        if item.query.name == "sums":
+    def failing(self: Any, plan: Any, *rest: Any) -> Any:
+        if plan.outputs[0].name == "total":
             raise ValueError("this expression has no value")
-        return finish(self, item, *rest)
+        return finish(self, plan, *rest)
 
-    monkeypatch.setattr(Ticker, "_finish", failing)
+    monkeypatch.setattr(Finisher, "finish", failing)
     put(wr, (1, "a", 1), (11, "a", 2))
     monkeypatch.undo()
     assert state(wr, "sums") == "suspended: this expression has no value"

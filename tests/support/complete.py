@@ -16,12 +16,12 @@ from typing import Any
 
 from support.matrix import Variation
 from support.runner import START, Backend, EngineBackend, OracleBackend, Run
-from support.test_file import TO_COMPLETE, Answers, TestFile, read_test_file
+from support.test_file import TO_COMPLETE, Answers, Net, Revisions, TestFile, read_test_file
 from windrow.testing import ManualClock
 
 
-def open_blocks(test: TestFile) -> list[Answers]:
-    return [c for c in test.commands if isinstance(c, Answers) and c.rows is None]
+def open_blocks(test: TestFile) -> list[Answers | Net | Revisions]:
+    return [c for c in test.commands if isinstance(c, Answers | Net | Revisions) and c.rows is None]
 
 
 def completed_text(test: TestFile, answers: dict[int, list[str]]) -> str:
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
     if not options.complete:
         for test in tests:
             for block in open_blocks(test):
-                print(f"{test.path}:{block.line}: answers {block.query} is not completed")
+                print(f"{test.path}:{block.line}: {type(block).__name__.lower()} {block.query} is not completed")
         return 1 if tests else 0
     if tests:
         spark = test_session()

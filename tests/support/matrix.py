@@ -22,10 +22,12 @@ class Variation:
     preaggregate: str = "auto"
     restart: bool = False
     rules_off: bool = False
+    evaluation: str = "window_ids"
 
     def __str__(self) -> str:
         batches = {None: "own", 0: "all"}.get(self.batch_rows, str(self.batch_rows))
         marks = ("-restart" if self.restart else "") + ("-norules" if self.rules_off else "")
+        marks += "-buffer" if self.evaluation == "buffer" else ""
         return f"b_{batches}-p{self.partitions}-{self.preaggregate}{marks}"
 
 
@@ -35,6 +37,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "preaggregate": ("spark", "driver"),
     "restart": (False, True),
     "rules_off": (False, True),
+    "evaluation": ("window_ids", "buffer"),
 }
 
 

@@ -21,9 +21,11 @@ from support.test_file import (
     Command,
     DeadLetters,
     Feed,
+    Net,
     Now,
     Punctuate,
     Restart,
+    Revisions,
     Since,
     Statement,
     TestFile,
@@ -34,7 +36,9 @@ from support.test_file import (
     value_of,
 )
 from windrow.cql import parse
-from windrow.cql.statements import CreateQuery, CreateStream, Drop, SetSetting
+from windrow.cql.dialect import window_of
+from windrow.cql.statements import CreateQuery, CreateStream, Drop, Policy, SetSetting
+from windrow.cql.window_clause import WindowClause, WindowKind
 from windrow.errors import WindrowError
 from windrow.oracle import Oracle
 from windrow.oracle.values import sort_key
@@ -59,11 +63,13 @@ class Backend(Protocol):
 
     def deposit(self, stream: str, rows: list[dict[str, Any]]) -> None: ...
 
-    def punctuate(self, stream: str, upto: Any) -> None: ...
+    def punctuate(self, stream: str, upto: Any, column: str | None, pattern: dict[str, Any]) -> None: ...
 
     def end_input(self, stream: str) -> None: ...
 
     def answers(self, query: str) -> list[Row]: ...
+
+    def revisions(self, query: str) -> list[Row]: ...
 
     def dead_letters(self, stream: str) -> Counter[str]: ...
 
@@ -89,14 +95,17 @@ class OracleBackend:
     def deposit(self, stream: str, rows: list[dict[str, Any]]) -> None:
         self.oracle.deposit(stream, rows)
 
-    def punctuate(self, stream: str, upto: Any) -> None:
-        self.oracle.punctuate(stream, upto)
+    def punctuate(self, stream: str, upto: Any, column: str | None, pattern: dict[str, Any]) -> None:
+        self.oracle.punctuate(stream, upto, column, **pattern)
 
     def end_input(self, stream: str) -> None:
         self.oracle.end_input(stream)
 
     def answers(self, query: str) -> list[Row]:
         return self.oracle.answers(query).rows
+
+    def revisions(self, query: str) -> list[Row]:
+        return self.oracle.revisions(query)
 
     def dead_letters(self, stream: str) -> Counter[str]:
         return Counter(letter.reason.value for letter in self.oracle.dead_letters(stream))
@@ -118,7 +127,7 @@ class EngineBackend:
 
     def __init__(self, spark: Any, clock: ManualClock, state_dir: Path, variation: Variation):
         self._spark, self._clock, self._state_dir, self._variation = spark, clock, state_dir, variation
-        self._settings = {"preaggregate": variation.preaggregate}
+        self._settings = {"preaggregate": variation.preaggregate, "window_evaluation": variation.evaluation}
         if variation.rules_off:
             self._settings["disabled_rules"] = ",".join(rule_names())
         self.engine = self._open()
@@ -134,8 +143,9 @@ class EngineBackend:
     def deposit(self, stream: str, rows: list[dict[str, Any]]) -> None:
         self.engine.deposit(stream, rows, partitions=self._variation.partitions)
 
-    def punctuate(self, stream: str, upto: Any) -> None:
-        self.engine.punctuate(stream, upto)
+    def punctuate(self, stream: str, upto: Any, column: str | None, pattern: dict[str, Any]) -> None:
+        on = {} if column is None else {"column": column}
+        self.engine.punctuate(stream, upto, **on, **pattern)
 
     def end_input(self, stream: str) -> None:
         self.engine.end_input(stream)
@@ -146,6 +156,11 @@ class EngineBackend:
         revision = wanted.index("is_revision")
         columns = [column.to_pylist() for i, column in enumerate(table.columns) if i != revision]
         return list(zip(*columns, strict=True))
+
+    def revisions(self, query: str) -> list[Row]:
+        """What was delivered, in order: op, revision, window_start, window_end, then the select list."""
+        table = self.engine.queries[query].revisions().arrow()
+        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
     def dead_letters(self, stream: str) -> Counter[str]:
         rows = self.engine.sql(f"SELECT * FROM dead_letters('{stream}')").rows()
@@ -199,14 +214,17 @@ class Run:
         self.queries: dict[str, CreateQuery] = {}
         self.streams_of: dict[str, str] = {}
         self.seen: dict[str, list[Row]] = {}
+        self.delivered: dict[str, list[Row]] = {}
+        self.windows: dict[str, WindowClause | None] = {}
+        self.closes_groups: set[str] = set()
         self.completed: dict[int, list[str]] = {}
 
     def run(self, complete: bool = False) -> None:
         """Raises Mismatch at the first difference; with `complete`, fills `completed` for `????`."""
         for command in recut(self.test, self.variation.batch_rows):
             handler: Callable[..., None] = getattr(self, f"_{type(command).__name__.lower()}")
-            if isinstance(command, Answers):
-                self._answers(command, complete)
+            if isinstance(command, Answers | Net | Revisions):
+                handler(command, complete)
             else:
                 handler(command)
 
@@ -237,12 +255,15 @@ class Run:
         if isinstance(statement, CreateStream):
             self.types[statement.name] = {c.name: SqlType(c.type) for c in statement.columns}
             self.attributes[statement.name] = statement.timestamp_by or ""
+            if any(clause.policy is Policy.BY_SOURCE for clause in statement.punctuate):
+                self.closes_groups.add(statement.name)
         elif isinstance(statement, CreateQuery):
             table = statement.select.find(exp.Table)
             assert table is not None
             self.queries[statement.name] = statement
             self.streams_of[statement.name] = table.name
-            self.seen[statement.name] = []
+            self.seen[statement.name], self.delivered[statement.name] = [], []
+            self.windows[statement.name] = window_of(table)
 
     def _feed(self, command: Feed) -> None:
         rows = feed_rows(command, self.types[command.stream])
@@ -257,7 +278,12 @@ class Run:
         self.clock.advance(command.by_us / 1e6)
 
     def _punctuate(self, command: Punctuate) -> None:
-        self.backend.punctuate(command.stream, self._value(command.stream, command.upto))
+        types = self.types[command.stream]
+        pattern = {name: value_of(cell, types[name]) for name, cell in command.pattern}
+        if pattern:
+            self.closes_groups.add(command.stream)
+        upto = self._value(command.stream, command.upto, command.column)
+        self.backend.punctuate(command.stream, upto, command.column, pattern)
 
     def _close(self, command: Close) -> None:
         self.backend.end_input(command.stream)
@@ -266,15 +292,19 @@ class Run:
         self.backend.restart()
 
     def _since(self, command: Since) -> None:
-        stream = self.streams_of[command.query]
-        kind = self.types[stream][self.attributes[stream]]
+        """The point is of the query's axis: a row number where its window counts rows."""
+        stream, window = self.streams_of[command.query], self.windows[command.query]
         if command.point == "all":
             self.backend.begin(command.query, None)
-            return
-        self.backend.begin(command.query, point_of(self._value(stream, command.point), kind))
+        elif window is not None and window.kind is WindowKind.ROWS:
+            self.backend.begin(command.query, int(command.point))
+        else:
+            column = (window and (window.rattr or window.wattr)) or self.attributes[stream]
+            value = self._value(stream, command.point, column)
+            self.backend.begin(command.query, point_of(value, self.types[stream][column]))
 
-    def _value(self, stream: str, text: str) -> Any:
-        return value_of(Cell(text), self.types[stream][self.attributes[stream]])
+    def _value(self, stream: str, text: str, column: str | None = None) -> Any:
+        return value_of(Cell(text), self.types[stream][column or self.attributes[stream]])
 
     def _deadletters(self, command: DeadLetters) -> None:
         found = self.backend.dead_letters(command.stream)
@@ -283,25 +313,49 @@ class Run:
 
     def _answers(self, command: Answers, complete: bool) -> None:
         ordered = self.queries[command.query].select.args.get("order") is not None
-        new = self._new_answers(command)
+        self._compare(command, self._new_answers(command), ordered, complete)
+
+    def _net(self, command: Net, complete: bool) -> None:
+        ordered = self.queries[command.query].select.args.get("order") is not None
+        self._compare(command, self.backend.answers(command.query), ordered, complete)
+
+    def _revisions(self, command: Revisions, complete: bool) -> None:
+        """What had been delivered stands; of each window the corrections come by their numbers."""
+        every, before = self.backend.revisions(command.query), self.delivered[command.query]
+        if not _same_text(every[: len(before)], before):
+            raise Mismatch(f"{self._at(command)}: what {command.query} had delivered has changed")
+        self.delivered[command.query] = every
+        self._compare(command, every[len(before) :], False, complete)
+
+    def _compare(self, command: Answers | Net | Revisions, new: list[Row], ordered: bool, complete: bool) -> None:
+        apart = self._partition(command.query) if ordered else None
         if not ordered:
             new = sorted(new, key=sort_key)
         if command.rows is None:
             if not complete:
                 raise Mismatch(f"{self._at(command)}: the block is not completed")
             self.completed[command.line] = [join_cells([render(value) for value in row]) for row in new]
-        elif not same_answers(command.rows, new, ordered):
+        elif not same_answers(command.rows, new, ordered, apart):
             raise Mismatch(f"{self._at(command)}: {command.query}\n{difference(command.rows, new)}")
+
+    def _partition(self, query: str) -> list[int] | None:
+        """Where in an answer row a partitioned window and its partition stand: there is no order between partitions."""
+        window = self.windows[query]
+        if window is None or not window.pattr:
+            return None
+        names = [item.alias_or_name.lower() for item in self.queries[query].select.expressions]
+        return [0, 1, *(2 + i for i, name in enumerate(names) if name in {one.lower() for one in window.pattr})]
 
     def _new_answers(self, command: Answers) -> list[Row]:
         """What came since the last look; what had come by then must still stand, in the same order."""
         every = self.backend.answers(command.query)
         before = self.seen[command.query]
         now_before = every[: len(before)]
-        if [tuple(map(render, row)) for row in now_before] != [tuple(map(render, row)) for row in before]:
+        if not _same_text(now_before, before):
             raise Mismatch(f"{self._at(command)}: earlier answers of {command.query} have changed")
         ends = [row[1] for row in every]
-        if ends != sorted(ends):
+        early = self.streams_of[command.query] in self.closes_groups
+        if not early and self._partition(command.query) is None and ends != sorted(ends):
             raise Mismatch(f"{self._at(command)}: the answers of {command.query} are not in window order")
         self.seen[command.query] = every
         return every[len(before) :]
@@ -310,10 +364,22 @@ class Run:
         return f"{self.test.path}:{command.line} [{self.variation}]"
 
 
-def same_answers(written: Sequence[Sequence[Cell]], found: Sequence[Row], ordered: bool) -> bool:
-    """Row by row; without ORDER BY the rows of a window may come in any order."""
+def _same_text(some: Sequence[Row], others: Sequence[Row]) -> bool:
+    return [tuple(map(render, row)) for row in some] == [tuple(map(render, row)) for row in others]
+
+
+def same_answers(
+    written: Sequence[Sequence[Cell]], found: Sequence[Row], ordered: bool, apart: Sequence[int] | None = None
+) -> bool:
+    """Row by row; without ORDER BY the rows of a window may come in any order.
+
+    `apart`: rows that differ in these places may come in any order also with ORDER BY.
+    """
     if len(written) != len(found):
         return False
+    if ordered and apart is not None:
+        written = sorted(written, key=lambda cells: [cells[i].text for i in apart])
+        found = sorted(found, key=lambda row: [render(row[i]).text for i in apart])
     if ordered:
         return all(_same_row(cells, row) for cells, row in zip(written, found, strict=True))
     left = list(found)

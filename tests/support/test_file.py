@@ -77,10 +77,12 @@ class Advance(Command):
 
 @dataclass(frozen=True)
 class Punctuate(Command):
-    """`punctuate <stream> <point>`."""
+    """`punctuate <stream>[.<column>] <point> [<column>=<value> …]`: with values, a promise of the tuples that have them."""
 
     stream: str
     upto: str
+    column: str | None = None
+    pattern: tuple[tuple[str, Cell], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,22 @@ class Since(Command):
 @dataclass(frozen=True)
 class Answers(Command):
     """`answers <query>`: the answers that are new since its last such block; None: to be completed."""
+
+    query: str
+    rows: tuple[tuple[Cell, ...], ...] | None
+
+
+@dataclass(frozen=True)
+class Net(Command):
+    """`net <query>`: all answers as they stand now, whenever they came; for streams whose answers are revised."""
+
+    query: str
+    rows: tuple[tuple[Cell, ...], ...] | None
+
+
+@dataclass(frozen=True)
+class Revisions(Command):
+    """`revisions <query>`: what was delivered since its last such block: op, revision, then as in `answers`."""
 
     query: str
     rows: tuple[tuple[Cell, ...], ...] | None
@@ -176,6 +194,13 @@ _UNITS_US = {
 }
 
 
+_COMPARED: dict[str, type[Answers] | type[Net] | type[Revisions]] = {
+    "answers": Answers,
+    "net": Net,
+    "revisions": Revisions,
+}
+
+
 def _command(line: int, head: str, body: list[str]) -> Command:
     word, _, rest = head.partition(" ")
     rest = rest.strip()
@@ -186,9 +211,9 @@ def _command(line: int, head: str, body: list[str]) -> Command:
         if kind not in ("", "json"):
             raise ValueError(f"rows are CSV or json, not {kind!r}")
         return Feed(line, stream, tuple(body), kind == "json")
-    if word == "answers":
+    if word in _COMPARED:
         rows = None if body == [TO_COMPLETE] else tuple(tuple(split_cells(row)) for row in body)
-        return Answers(line, _one_name(rest), rows)
+        return _COMPARED[word](line, _one_name(rest), rows)
     if word == "dead_letters":
         return DeadLetters(line, _one_name(rest), _counts(body))
     if body:
@@ -210,10 +235,24 @@ def _one_line_command(line: int, word: str, rest: str) -> Command:
         return Advance(line, int(match[1]) * _UNITS_US[match[2]])
     name, _, point = rest.partition(" ")
     if word == "punctuate" and point:
-        return Punctuate(line, name, point)
+        return _punctuate(line, name, point)
     if word == "since" and point:
         return Since(line, name, point)
     raise ValueError(f"no such directive: {word} {rest}".rstrip())
+
+
+_EQUALITY = re.compile(r'\s+(\w+)=("(?:[^"]|"")*"|\S*)')
+
+
+def _punctuate(line: int, name: str, rest: str) -> Punctuate:
+    """The point may hold a space; what follows it are equalities."""
+    stream, _, column = name.partition(".")
+    first = _EQUALITY.search(rest)
+    point = rest[: first.start()] if first else rest
+    pattern = [(match[1], split_cells(match[2])[0]) for match in _EQUALITY.finditer(rest)]
+    if _EQUALITY.sub("", rest) != point:
+        raise ValueError("punctuate <stream> <point> <column>=<value> …")
+    return Punctuate(line, stream, point, column or None, tuple(pattern))
 
 
 def _statement(line: int, rest: str, body: list[str]) -> Statement:

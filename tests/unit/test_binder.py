@@ -9,16 +9,17 @@ import sqlglot
 from sqlglot import exp
 
 from windrow.catalog.definitions import StreamDef, define_stream
-from windrow.cql import parse_one
+from windrow.cql import CQL, parse_one
 from windrow.cql.statements import CreateQuery, CreateStream
+from windrow.cql.tokens import named_place
 from windrow.cql.window_clause import Measure, Unit, WindowClause, WindowKind
-from windrow.errors import BindError, CatalogError, Place, UnsupportedError, WindrowError
+from windrow.errors import BindError, CatalogError, Place, WindrowError
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.bind_window import MOST_POINTS, bind_window
 from windrow.plan.binder import bind_query
-from windrow.plan.nodes import Attribute, Finalise, Key
+from windrow.plan.nodes import ROW_NUM, Attribute, Finalise, Key
 from windrow.types import SqlType
-from windrow.windows import SlidingWindow
+from windrow.windows import LandmarkWindow, PartitionedWindow, SlideByTuple, SlideOver, SlidingWindow, Window
 
 MINUTE = 60_000_000
 PACKETS = (
@@ -37,7 +38,8 @@ def stream(text: str) -> StreamDef:
     return define_stream(statement)
 
 
-STREAMS = {definition.name: definition for definition in map(stream, (PACKETS, CARS, DEAF, BARE))}
+TICKS = "CREATE STREAM ticks (timestamp TIMESTAMP) FROM rate TIMESTAMP BY timestamp PUNCTUATE ORDERED"
+STREAMS = {definition.name: definition for definition in map(stream, (PACKETS, CARS, DEAF, BARE, TICKS))}
 
 
 def stream_of(name: str, place: Place | None) -> StreamDef:
@@ -219,12 +221,21 @@ MISTAKES = [
     (f"SELECT SUM(ok) AS n FROM packets {W}", "ok", "takes a number"),
     (f"SELECT COUNT(*) AS n FROM packets {W} WHERE length", "length", "WHERE needs a condition"),
     (f"SELECT COUNT(*) FILTER (WHERE length) AS n FROM packets {W}", "length", "FILTER needs a condition"),
-    (f"SELECT COUNT(*) AS n FROM packets {W} GROUP BY 3", "3", "has 1 columns"),
-    (f"SELECT COUNT(*) AS n FROM packets {W} ORDER BY 0", "0", "has 1 columns"),
+    (f"SELECT COUNT(*) AS n FROM packets {W} GROUP BY 3", "3", "has 1 column"),
+    (f"SELECT COUNT(*) AS n FROM packets {W} ORDER BY 0", "0", "has 1 column"),
     (f"SELECT * FROM packets {W}", "*", "List the columns"),
     (f"SELECT COUNT(*) AS window_end FROM packets {W}", "window_end", "Choose another alias"),
     ("SELECT COUNT(*) AS n FROM packets [RANGE 10 SLIDE 1]", "[RANGE 10 SLIDE 1]", "10 MINUTES"),
     ("SELECT COUNT(*) AS n FROM cars [RANGE 1 HOUR SLIDE 5]", "[RANGE 1 HOUR SLIDE 5]", "a plain number"),
+    ("SELECT COUNT(*) AS n FROM cars [RANGE 1 HOUR SLIDE 5]", "[RANGE 1 HOUR SLIDE 5]", "[RANGE 1000 SLIDE 100]"),
+    ("SELECT COUNT(*) AS n FROM cars [RANGE 5]", "[RANGE 5]", "[RANGE 1000 SLIDE 100]"),
+    (f"SELECT COUNT(*) AS m FROM packets {W} ORDER BY mm", "mm", "Did you mean 'm'?"),
+    (f"SELECT COUNT(*) AS m FROM packets {W} HAVING mm > 1", "mm", "Did you mean 'm'?"),
+    (f"SELECT src AS origin, COUNT(*) AS m FROM packets {W} GROUP BY orign", "orign", "Did you mean 'origin'?"),
+    (f"SELECT COUNT(*) AS n FROM packets {W} LIMIT -1", "-1", "from 0 on, not -1"),
+    (f"SELECT COUNT(*) AS n FROM packets {W} LIMIT 1.5", "1.5", "For example LIMIT 10"),
+    (f"SELECT src, Dst AS src FROM packets {W} GROUP BY src, Dst", "Dst AS src", "two columns of the answer"),
+    (f"SELECT COUNT() AS n FROM packets {W}", "COUNT", "Write COUNT(*)."),
     (
         "SELECT COUNT(*) AS n FROM cars [RANGE 10 SLIDE 1 WATTR id]",
         "[RANGE 10 SLIDE 1 WATTR id]",
@@ -241,9 +252,38 @@ MISTAKES = [
 @pytest.mark.parametrize(("text", "at", "told"), MISTAKES, ids=[text for text, _, _ in MISTAKES])
 def test_a_mistake_is_shown_at_its_place_with_what_to_do(text: str, at: str, told: str) -> None:
     error = refused(text)
-    assert told in str(error)
+    assert told in str(error) and error.remedy
     marked = pointed_at(error)
     assert marked in at or at in marked
+
+
+DECLARATIONS = [
+    ("(ts TIMESTAMP, x INT)", "TIMESTAMP BY tss PUNCTUATE ORDERED", "tss", "Did you mean 'ts'?"),
+    ("(ts TIMESTAMP, x INT)", "TIMESTAMP BY ts PUNCTUATE PER xx", "xx", "Did you mean 'x'?"),
+    ("(ts TIMESTAMP, n5 INT)", "TIMESTAMP BY ts PUNCTUATE WITH SLACK 5", "5", "For example SLACK 5 SECONDS."),
+    ("(n INT)", "TIMESTAMP BY n PUNCTUATE WITH SLACK 5 SECONDS", "5 SECONDS", "For example SLACK 100."),
+    ("(n INT)", "TIMESTAMP BY n PUNCTUATE PER n IDLE AFTER 5 ROWS", "5 ROWS", "For example IDLE AFTER 100."),
+    ("(ts STRING)", "TIMESTAMP BY ts PUNCTUATE ORDERED", "ts", "Declare it as ts TIMESTAMP"),
+    ("(ts TIMESTAMP, __x INT)", "TIMESTAMP BY ts", "__x", "Call it for example x."),
+    ("(ts TIMESTAMP)", "TIMESTAMP BY ts PUNCTUATE ORDERED RETAIN 1 HOUR", "RETAIN", "Leave it out"),
+    ("(ts TIMESTAMP)", "PUNCTUATE ORDERED", "PUNCTUATE", "Add TIMESTAMP BY column."),
+]
+
+
+@pytest.mark.parametrize(("columns", "clauses", "at", "told"), DECLARATIONS, ids=[row[1] for row in DECLARATIONS])
+def test_a_mistake_in_a_declaration_can_be_found_in_its_text(columns: str, clauses: str, at: str, told: str) -> None:
+    text = f"CREATE STREAM s {columns} FROM memory {clauses}"
+    with pytest.raises(BindError) as raised:
+        stream(text)
+    error = raised.value
+    assert told in str(error.remedy)
+    error.place = named_place(error.message, text, CQL())
+    assert pointed_at(error) == at
+
+
+def test_a_key_of_an_integer_attribute_is_idle_after_a_number() -> None:
+    definition = stream("CREATE STREAM s (n INT, k STRING) FROM memory TIMESTAMP BY n PUNCTUATE PER k IDLE AFTER 7")
+    assert definition.punctuated[0].idle_after == 7
 
 
 @pytest.mark.parametrize(
@@ -279,11 +319,8 @@ def test_an_unknown_stream_is_shown_at_its_name() -> None:
         (f"SELECT src FROM packets {W}", "grouped"),
         (f"SELECT 1 AS one FROM packets {W}", "add an aggregate or GROUP BY"),
         ("SELECT COUNT(*) AS n FROM packets [RANGE 1 MINUTE]", "without SLIDE"),
-        ("SELECT COUNT(*) AS n FROM packets [ROWS 5 SLIDE 1]", "[ROWS …] windows"),
-        ("SELECT COUNT(*) AS n FROM packets [RANGE 1 MINUTE SLIDE 1 ROW]", "slide by rows"),
-        ("SELECT COUNT(*) AS n FROM packets [UNBOUNDED]", "[UNBOUNDED …] windows"),
-        ("SELECT COUNT(*) AS n FROM packets [NOW]", "[NOW …] windows"),
-        ("SELECT COUNT(*) AS n FROM packets [RANGE 1 MINUTE SLIDE 1 MINUTE OFFSET 1 MINUTE]", "OFFSET"),
+        ("SELECT COUNT(*) AS n FROM packets [ROWS 5]", "without SLIDE"),
+        ("SELECT COUNT(*) AS n FROM packets [UNBOUNDED]", "without SLIDE"),
         ("SELECT COUNT(*) AS n FROM packets [RANGE 1 MINUTE SLIDE 1 MINUTE INTERNAL]", "INTERNAL"),
     ],
 )
@@ -294,6 +331,10 @@ def test_what_later_versions_do_is_refused_by_name(text: str, what: str) -> None
 # -- windows ----------------------------------------------------------------------------------------------------
 
 TS, ODOMETER = Attribute("ts", SqlType("TIMESTAMP")), Attribute("odometer", SqlType("BIGINT"))
+
+
+def window_on(attribute: Attribute, made: WindowClause) -> Window:
+    return bind_window(made, STREAMS["packets" if attribute is TS else "cars"]).window
 
 
 def clause(range_: int, slide: int, unit: Unit = Unit.TIME, origin: str | int | None = None) -> WindowClause:
@@ -310,11 +351,11 @@ def clause(range_: int, slide: int, unit: Unit = Unit.TIME, origin: str | int | 
     ],
 )
 def test_the_origin_is_a_utc_time(origin: str | None, point: int) -> None:
-    assert bind_window(clause(60, 10, origin=origin), TS, "s") == SlidingWindow(60, 10, point)
+    assert window_on(TS, clause(60, 10, origin=origin)) == SlidingWindow(60, 10, point)
 
 
 def test_the_origin_of_an_integer_attribute_is_a_number() -> None:
-    window = bind_window(clause(60, 10, Unit.VALUES, -7), ODOMETER, "s")
+    window = window_on(ODOMETER, clause(60, 10, Unit.VALUES, -7))
     assert window == SlidingWindow(60, 10, -7)
 
 
@@ -333,17 +374,66 @@ def test_the_origin_of_an_integer_attribute_is_a_number() -> None:
 )
 def test_windows_that_make_no_sense(bad: WindowClause, attribute: Attribute, told: str) -> None:
     with pytest.raises(BindError, match=told):
-        bind_window(bad, attribute, "s")
+        window_on(attribute, bad)
 
 
-def test_partitioned_windows_are_for_later() -> None:
-    partitioned = WindowClause(WindowKind.RANGE, Measure(5, Unit.TIME), Measure(5, Unit.TIME), pattr=("src",))
-    with pytest.raises(UnsupportedError, match="partitioned"):
-        bind_window(partitioned, TS, "s")
+ROWS = "SELECT COUNT(*) AS n FROM packets"
+
+
+@pytest.mark.parametrize(
+    ("text", "window", "axis"),
+    [
+        ("[ROWS 5 SLIDE 2]", SlidingWindow(5, 2, 1), ROW_NUM),
+        ("[ROWS 5 OFFSET 3 SLIDE 2]", SlidingWindow(5, 2, 1, 3), ROW_NUM),
+        ("[ROWS 5 SLIDE 2 WATTR row_num]", SlidingWindow(5, 2, 1), ROW_NUM),
+        ("[ROWS 5 SLIDE 2 PARTITION BY src]", PartitionedWindow(5, 2), ROW_NUM),
+        ("[RANGE 1 SECOND OFFSET 2 SECONDS SLIDE 1 SECOND]", SlidingWindow(10**6, 10**6, 0, 2 * 10**6), "ts"),
+        ("[RANGE 1 SECOND SLIDE 1 ROW]", SlideByTuple(10**6), "ts"),
+        ("[RANGE 1 SECOND SLIDE 3 ROWS RATTR ts]", SlideByTuple(10**6, 3, SlideOver.ROW), "ts"),
+        ("[RANGE 1 SECOND SLIDE 3 ROWS SATTR row_num]", SlideByTuple(10**6, 3, SlideOver.ROW), "ts"),
+        ("[RANGE 1 SECOND SLIDE 3 ROWS SATTR rank(ts)]", SlideByTuple(10**6, 3, SlideOver.RANK), "ts"),
+        ("[RANGE 1 SECOND SLIDE 1 ROW SATTR rank(ts)]", SlideByTuple(10**6), "ts"),
+        ("[NOW]", SlideByTuple(1), "ts"),
+        ("[NOW SLIDE 1 SECOND]", SlidingWindow(1, 10**6), "ts"),
+        ("[SINCE '1970-01-01 00:00:01' SLIDE 1 SECOND]", LandmarkWindow(10**6, 10**6), "ts"),
+        ("[UNBOUNDED SLIDE 1 SECOND]", LandmarkWindow(None, 10**6), "ts"),
+    ],
+)
+def test_every_kind_of_window_is_bound(text: str, window: Window, axis: str) -> None:
+    plan = bind(f"{ROWS} {text}")
+    assert plan.window == window and plan.scan.attribute.column == axis
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[ROWS 5 SLIDE 1 SECOND]", "slides by rows"),
+        ("[ROWS 5 SLIDE 1 WATTR ts]", "is on the row number"),
+        ("[ROWS 5 SLIDE 1 ORIGIN 5]", "ORIGIN goes with"),
+        ("[ROWS 5 SLIDE 1 RATTR ts]", "RATTR and SATTR"),
+        ("[ROWS 5 SLIDE 1 PARTITION BY nope]", "no column 'nope'"),
+        ("[RANGE 1 SECOND SLIDE 1 SECOND PARTITION BY src]", "PARTITION BY goes with"),
+        ("[RANGE 1 SECOND SLIDE 1 SECOND RATTR ts]", "goes with SLIDE n ROWS"),
+        ("[RANGE 1 SECOND SLIDE 2 ROWS SATTR src]", "SATTR is the row number or a rank"),
+        ("[RANGE 1 SECOND SLIDE 2 ROWS SATTR rank(src)]", "over the range attribute"),
+        ("[RANGE 1 SECOND OFFSET 1 SECOND SLIDE 2 ROWS]", "OFFSET goes with"),
+        ("[SINCE '1970-01-01' SLIDE 2 ROWS]", "slides on the window attribute"),
+        ("[SINCE 5 SLIDE 1 SECOND]", "SINCE on 'ts' is a time"),
+    ],
+)
+def test_windows_that_do_not_go_together(text: str, told: str) -> None:
+    error = refused(f"{ROWS} {text}")
+    assert told in str(error) and error.place is not None and error.remedy
+
+
+def test_row_numbers_need_an_order_that_a_replay_repeats() -> None:
+    error = refused("SELECT COUNT(*) AS n FROM ticks [ROWS 5 SLIDE 1]")
+    assert "SEQUENCE BY" in str(error)
+    assert bind("SELECT COUNT(*) AS n FROM ticks [RANGE 1 SECOND SLIDE 1 ROW]").window == SlideByTuple(10**6)
 
 
 def test_the_longest_window_keeps_points_in_int64() -> None:
-    window = bind_window(clause(MOST_POINTS, MOST_POINTS), TS, "s")
+    window = SlidingWindow(MOST_POINTS, MOST_POINTS)
     for t in (10**18 - 1, -(10**18) + 1):
         for w in window.wids(t):
             assert all(-(1 << 63) <= edge < 1 << 63 for edge in window.extent(w))

@@ -10,6 +10,7 @@ from windrow.cql.functions import (
     AGGREGATE_NODES,
     AGGREGATES,
     FINAL_FUNCTIONS,
+    LATER_AGGREGATES,
     ROW_FUNCTIONS,
     function_name,
     is_aggregate,
@@ -62,7 +63,6 @@ REFUSED = [
     ("window(ts, '1 minute')", "window functions"),
     ("transform(a, x -> x + 1)", "take a function"),
     ("aggregate(a, 0, (x, y) -> x)", "take a function"),
-    ("median(a)", "no such aggregate"),
     ("first(a)", "no such aggregate"),
     ("collect_list(a)", "no such aggregate"),
     ("count_if(a)", "no such aggregate"),
@@ -83,6 +83,28 @@ REFUSED = [
 def test_refused_functions_get_a_reason(expression: str, says: str) -> None:
     with pytest.raises(FunctionError, match=says.replace("?", r"\?")):
         check(expression)
+
+
+@pytest.mark.parametrize("expression", [row[0] for row in REFUSED] + ["COUNT(DISTINCT a)", "SUM(a) OVER ()", "a[1]"])
+def test_what_is_refused_says_what_to_do(expression: str) -> None:
+    with pytest.raises(BindError) as caught:
+        check(expression)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("name", sorted(LATER_AGGREGATES))
+def test_aggregates_of_later_versions_are_not_executed_yet(name: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"does not execute {name} yet") as caught:
+        check(f"1 + {name}(a, 2)")
+    assert caught.value.place is not None and caught.value.place.length == len(name)
+    assert "SUM" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize("function", ["COUNT", "SUM"])
+def test_distinct_in_an_aggregate_is_not_executed_yet(function: str) -> None:
+    with pytest.raises(UnsupportedError, match=rf"{function}\(DISTINCT …\) yet") as caught:
+        check(f"{function}(DISTINCT a)")
+    assert "GROUP BY" in str(caught.value.remedy)
 
 
 def test_a_refused_function_has_a_place() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from windrow.cql import expression_text, parse, parse_one, place_of, to_text
+from windrow.cql import CQL, expression_text, parse, parse_one, place_of, to_text
 from windrow.cql.statements import (
     ColumnDef,
     CreateQuery,
@@ -22,6 +22,7 @@ from windrow.cql.statements import (
     Show,
     Sink,
 )
+from windrow.cql.tokens import named_place
 from windrow.cql.window_clause import Measure, Unit
 from windrow.errors import ParseError, UnsupportedError, WindrowError
 
@@ -237,6 +238,13 @@ ERRORS = [
     ("SET x = 'a' 'b'", 1, 9, "one quoted string"),
     ("SHOW STREAMS NOW", 1, 14, "end of the statement"),
     ("SELECT \ud800", 1, 8, "surrogate"),
+    ("hello", 1, 1, "A statement begins with CREATE, SELECT"),
+    ("CREATE QUERY q SELECT 1", 1, 16, "Write CREATE QUERY name AS SELECT"),
+    ("CREATE STREAM s (a INT, A STRING) FROM memory", 1, 25, "another name"),
+    ("CREATE STREAM s (a INT) FROM memory PUNCTUATE WITH SLACK -5 SECONDS", 1, 58, "For example SLACK 10 SECONDS."),
+    ("CREATE STREAM s (a INT) FROM memory TICK 0 ms", 1, 42, "For example TICK 10 MS."),
+    ("SELECT a FROM s [RANGE 5", 1, 17, "Write ] where the window ends"),
+    ("SELECT (a FROM s", 1, 8, "Write ) where it ends."),
     ("SELECT a AS `${env:HOME}` FROM s", 1, 13, "a name cannot hold ${"),
 ]
 
@@ -266,7 +274,7 @@ def test_errors_say_what_and_where(text: str, line: int, column: int, says: str)
 def test_what_is_not_executed_says_so(text: str, says: str) -> None:
     with pytest.raises(UnsupportedError, match=says) as caught:
         parse_one(text)
-    assert caught.value.place is not None
+    assert caught.value.place is not None and caught.value.remedy
 
 
 def test_places_count_in_the_whole_script() -> None:
@@ -276,6 +284,38 @@ def test_places_count_in_the_whole_script() -> None:
     assert caught.value.place is not None
     assert caught.value.place.line == 4
     assert caught.value.place.caret() == "   4 | \tb FROM s [RANGE 5 MINTES];\n     | \t                ^^^^^^^^"
+
+
+STREAM = "CREATE STREAM s (ts TIMESTAMP, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE WITH SLACK 5 LATE REVISE"
+
+
+@pytest.mark.parametrize(
+    ("message", "column", "length"),
+    [
+        ("'ts' is not what it should be", 64, 2),
+        ("SLACK '5' does not fit ts", 88, 1),
+        ("'SLACK 5' does not fit", 82, 7),
+        ("this version does not have LATE REVISE yet", 90, 11),
+        ("TIMESTAMP BY is not what it should be", 51, 12),
+        ("'nothing' of the kind is in the PUNCTUATE clause", 67, 9),
+    ],
+)
+def test_what_a_message_names_is_found_in_the_text(message: str, column: int, length: int) -> None:
+    place = named_place(message, STREAM, CQL())
+    assert place is not None and (place.line, place.column, place.length) == (1, column, length)
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ("there is no stream 'nope'", STREAM),
+        ("one-time queries read dead_letters('stream')", STREAM),
+        ("there is nothing to find", STREAM),
+        ("'s' is written in two statements", "DROP QUERY s; DROP STREAM s"),
+    ],
+)
+def test_what_is_not_named_has_no_place(message: str, text: str) -> None:
+    assert named_place(message, text, CQL()) is None
 
 
 def test_place_of_nodes() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.windows import Frontier
+from windrow.windows import Seen, SlackFrontier
 
 some = settings(max_examples=60, deadline=None)
 
@@ -18,12 +18,12 @@ steps = st.lists(
 )
 
 
-def run(slack: int, history: list[tuple[str, int | None]]) -> list[Frontier]:
-    frontiers = [Frontier(slack)]
+def run(slack: int, history: list[tuple[str, int | None]]) -> list[SlackFrontier]:
+    frontiers = [SlackFrontier(slack)]
     for kind, point in history:
         last = frontiers[-1]
         if kind == "batch":
-            frontiers.append(last.after(point))
+            frontiers.append(last.after(Seen(point)))
         else:
             assert point is not None
             frontiers.append(last.promise(point))
@@ -61,18 +61,18 @@ def test_the_order_of_micro_batches_and_promises_does_not_matter(
 
 
 def test_nothing_seen_is_no_frontier() -> None:
-    assert Frontier(5).value is None
-    assert Frontier(5).after(None).value is None
+    assert SlackFrontier(5).value is None
+    assert SlackFrontier(5).after(Seen(None)).value is None
 
 
 def test_ordered_is_slack_zero() -> None:
-    assert Frontier(0).after(42).value == 42
-    assert Frontier(10).after(42).value == 32
-    assert Frontier(10).after(42).after(40).value == 32
+    assert SlackFrontier(0).after(Seen(42)).value == 42
+    assert SlackFrontier(10).after(Seen(42)).value == 32
+    assert SlackFrontier(10).after(Seen(42)).after(Seen(40)).value == 32
 
 
 def test_the_end_of_input_is_a_promise_that_slack_cannot_lower() -> None:
-    frontier = Frontier(10).after(42).promise(43)
+    frontier = SlackFrontier(10).after(Seen(42)).promise(43)
     assert frontier.value == 43
     assert frontier.after(50).value == 43
     assert frontier.after(60).value == 50
@@ -80,4 +80,4 @@ def test_the_end_of_input_is_a_promise_that_slack_cannot_lower() -> None:
 
 def test_slack_is_not_negative() -> None:
     with pytest.raises(ValueError, match="slack"):
-        Frontier(-1)
+        SlackFrontier(-1)

@@ -26,7 +26,7 @@ from windrow.oracle import (
     equal_values,
     extents_of,
 )
-from windrow.oracle.extents import closed, first_edge_above, with_empty
+from windrow.oracle.extents import Sliding, with_empty
 from windrow.oracle.values import Misfit, fit, sort_key
 from windrow.testing import ManualClock
 from windrow.types import EPOCH, SqlType
@@ -45,20 +45,17 @@ def test_extents_are_those_of_the_definition(points: list[int], range_: int, sli
 @given(st.integers(-60, 60), st.integers(1, 25), st.integers(1, 12))
 def test_the_first_edge_above_a_point(point: int, range_: int, slide: int) -> None:
     ends = [w * slide for w in range(-200, 200)]
-    assert first_edge_above(point, range_, slide) == min(e for e in ends + [e - range_ for e in ends] if e > point)
-
-
-def test_windows_close_at_the_frontier() -> None:
-    extents = [(0, 10), (5, 15), (10, 20)]
-    assert closed(extents, None, False) == []
-    assert closed(extents, 15, False) == [(0, 10), (5, 15)]
-    assert closed(extents, None, True) == extents
+    above = min(e for e in ends + [e - range_ for e in ends] if e > point)
+    assert Sliding(range_, slide).first_edge_above(point) == above
 
 
 def test_empty_windows_from_the_first_tuple_on() -> None:
-    assert with_empty([(0, 5), (20, 25)], 5, 37, False)[-1] == (30, 35)
-    assert with_empty([(0, 5), (10, 15)], 5, 37, True) == [(0, 5), (5, 10), (10, 15)]
-    assert with_empty([], 5, 37, False) == []
+    shape = Sliding(5, 5)
+    held = [shape.ending(5), shape.ending(25)]
+    assert [one.hi for one in with_empty(held, shape, 37)] == [5, 10, 15, 20, 25, 30, 35]
+    assert [one.hi for one in with_empty(held, shape, 12)] == [5, 10, 15, 20, 25]
+    assert [one.hi for one in with_empty(held, shape, None)] == [5, 10, 15, 20, 25]
+    assert with_empty([], shape, 37) == []
 
 
 def _stream(rest: str, columns: str = "n INT, x INT") -> CreateStream:
@@ -306,13 +303,88 @@ def test_a_query_added_later_begins_where_it_is_told(oracle: Oracle) -> None:
 
 
 @pytest.mark.slow
+def test_on_row_numbers_a_query_added_later_begins_at_a_row(oracle: Oracle) -> None:
+    oracle.deposit("s", [(1, "a", 1), (2, "a", 2), (3, "b", 4)])
+    oracle.sql("CREATE QUERY r AS SELECT SUM(x) AS s FROM s [ROWS 4 SLIDE 2]")
+    oracle.sql("CREATE QUERY p AS SELECT k, SUM(x) AS s FROM s [ROWS 2 SLIDE 1 PARTITION BY k]")
+    oracle.deposit("s", [(4, "a", 8), (5, "a", 16), (6, "b", 32)])
+    # Rows 5 and 6 only: 5 is the first edge above row 3. The window [1, 5) had not closed, but holds none of them.
+    assert oracle.answers("r").rows == [(3, 7, 48)]
+    # Ranks count from row 4 on.
+    assert sorted(oracle.answers("p").rows) == [(0, 2, "a", 8), (0, 2, "b", 32), (1, 3, "a", 24)]
+    oracle.begin("r", None)
+    assert oracle.answers("r").rows == [(1, 5, 15), (3, 7, 60)]
+    oracle.begin("r", 4)
+    assert oracle.answers("r").rows == [(1, 5, 8), (3, 7, 56)]
+
+
+@pytest.mark.slow
+def test_partitions_are_sub_streams_and_null_is_one(oracle: Oracle) -> None:
+    text = "SELECT k, COUNT(*) AS c, SUM(x) AS s FROM s [ROWS 2 SLIDE 2 PARTITION BY k] WHERE x > 1"
+    found = _answers(oracle, text, [(1, None, 1), (2, "a", 2), (3, None, 4), (4, None, 8), (5, "a", 16)])
+    assert sorted(found, key=str) == [(1, 3, "a", 2, 18), (1, 3, None, 1, 4), (3, 5, None, 1, 8)]
+
+
+@pytest.mark.slow
+def test_an_unbounded_window_has_no_start(oracle: Oracle) -> None:
+    text = "SELECT COUNT(*) AS c, SUM(x) AS s FROM s [UNBOUNDED SLIDE 10]"
+    assert _answers(oracle, text, [(-3, "a", 1), (25, "b", 2)]) == [
+        (None, 0, 1, 1), (None, 10, 1, 1), (None, 20, 1, 1), (None, 30, 2, 3),
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_group_that_comes_early_is_in_order_with_what_comes_with_it(oracle: Oracle) -> None:
+    oracle.sql("CREATE QUERY q AS SELECT k, SUM(x) AS s FROM s [RANGE 10 SLIDE 10] GROUP BY k ORDER BY s")
+    oracle.sql("CREATE QUERY top AS SELECT k, SUM(x) AS s FROM s [RANGE 10 SLIDE 10] GROUP BY k ORDER BY s LIMIT 2")
+    oracle.deposit("s", [(1, "a", 5), (2, "b", 3), (3, "c", 1), (4, "d", 2)])
+    oracle.punctuate("s", 10, k="a")
+    oracle.punctuate("s", 20, k="b")
+    assert oracle.answers("q").rows == [(0, 10, "a", 5), (0, 10, "b", 3)]
+    assert oracle.answers("top").rows == [], "which rows are the first two is known when the window is complete"
+    oracle.punctuate("s", 5, k="c")
+    oracle.punctuate("s", 10)
+    assert oracle.answers("q").rows == [(0, 10, "a", 5), (0, 10, "b", 3), (0, 10, "c", 1), (0, 10, "d", 2)]
+    assert oracle.answers("top").rows == [(0, 10, "c", 1), (0, 10, "d", 2)]
+    assert oracle.frontiers("s") == {"n": 10}
+
+
+@pytest.mark.slow
+def test_revisions_are_delivered_in_order(spark: Any) -> None:
+    made = Oracle(spark, ManualClock())
+    made.sql("CREATE STREAM s (n BIGINT, x INT) FROM memory TIMESTAMP BY n PUNCTUATE ORDERED LATE REVISE")
+    made.sql("CREATE QUERY q AS SELECT SUM(x) AS s FROM s [RANGE 5 SLIDE 5]")
+    for rows in ([(1, 1), (11, 2)], [(2, 4), (7, 8)], [(3, 16), (8, 32)]):
+        made.deposit("s", rows)
+    assert made.revisions("q") == [
+        ("+", 0, 0, 5, 1),
+        ("-", 1, 0, 5, 1), ("+", 1, 0, 5, 5), ("+", 0, 5, 10, 8),
+        ("-", 2, 0, 5, 5), ("+", 2, 0, 5, 21), ("-", 1, 5, 10, 8), ("+", 1, 5, 10, 40),
+    ]  # fmt: skip
+    assert made.answers("q").rows == [(0, 5, 21), (5, 10, 40)]
+
+
+@pytest.mark.slow
 def test_names_of_the_columns(oracle: Oracle) -> None:
     oracle.sql("CREATE QUERY q AS SELECT k, SUM(x) AS total, COUNT(*) FROM s [RANGE 10 SLIDE 10] GROUP BY k")
     assert oracle.answers("q").columns == ("window_start", "window_end", "k", "total", "COUNT(*)")
 
 
 @settings(max_examples=10)
-@given(st.sampled_from(["[ROWS 10 SLIDE 1]", "[RANGE 10]", "[RANGE 10 SLIDE 10 WATTR x]"]))
+@given(
+    st.sampled_from(
+        [
+            "[ROWS 10]",
+            "[RANGE 10]",
+            "[UNBOUNDED]",
+            "[RANGE 10 SLIDE 10 WATTR x]",
+            "[RANGE 10 SLIDE 10 PARTITION BY x]",
+            "[RANGE 10 SLIDE 2 ROWS SATTR rank(x)]",
+            "[RANGE 10 OFFSET 5 SLIDE 1 ROW]",
+            "[RANGE 10 SLIDE 1 INTERNAL]",
+        ]
+    )
+)
 def test_what_the_oracle_does_not_know_it_refuses(window: str) -> None:
     made = Oracle(None, ManualClock())
     made.sql("CREATE STREAM s (n BIGINT, x BIGINT) FROM memory TIMESTAMP BY n PUNCTUATE ORDERED")

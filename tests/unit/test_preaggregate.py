@@ -17,11 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.brute_force import EXACT, expected, same
 
+from windrow.catalog.definitions import Punctuated, StreamDef
+from windrow.cql.statements import ColumnDef, CreateStream, Policy
 from windrow.dataplane.ingest import Grouping, gathered_names, set_ids
 from windrow.dataplane.preaggregate import DeadLetter, of_groups, of_rows
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.aggregates import decompose
-from windrow.plan.nodes import Key
+from windrow.plan.nodes import ROW_NUM, Key
 from windrow.synopses import Cells
 from windrow.synopses.cells import partial_sql
 from windrow.synopses.groups import NOBODY, Groups
@@ -34,6 +36,12 @@ some = settings(max_examples=25, deadline=None)
 
 INT, BIGINT, DOUBLE, STRING = SqlType("INT"), SqlType("BIGINT"), SqlType("DOUBLE"), SqlType("STRING")
 MONEY, WIDE, WIDEST = SqlType("DECIMAL(12,2)"), SqlType("DECIMAL(20,3)"), SqlType("DECIMAL(38,10)")
+STREAM = StreamDef(
+    CreateStream("s", (ColumnDef("t", "BIGINT"),), "memory"),
+    (("t", BIGINT),),
+    "t",
+    (Punctuated("t", BIGINT, Policy.ORDERED),),
+)
 COLUMNS = {"i": INT, "b": BIGINT, "d": DOUBLE, "m": MONEY, "w": WIDE, "z": WIDEST, "k": STRING}
 DEAD = "late"
 
@@ -159,7 +167,7 @@ def gathered_table(made: Sequence[Record], groupings: Sequence[Grouping]) -> pa.
     columns: dict[str, Any] = {
         "__reason": pa.array([r.reason for r in made], pa.string()),
         "__record": pa.array([None if r.reason is None else f"record {r.t}" for r in made], pa.string()),
-        "__t": pa.array([r.t for r in made], pa.int64()),
+        "__t0": pa.array([r.t for r in made], pa.int64()),
     }
     for sql, name in gathered_names(groupings).items():
         kind = COLUMNS[sql].arrow if sql in COLUMNS else pa.bool_()
@@ -179,7 +187,7 @@ def grouped_table(made: Sequence[Record], groupings: Sequence[Grouping]) -> pa.T
         for (dead, pane, qualifies, key), members in by_name.items():
             row: dict[str, Any] = {"__reason": dead[0], "__record": dead[1], "__dead_t": dead[2], "__set": ids[g]}
             row |= {f"__pane{g}": pane, f"__q{g}": qualifies, "__n": len(members)}
-            row |= {"__least": min(r.t for r in members), "__greatest": max(r.t for r in members)}
+            row |= {"__least__t0": min(r.t for r in members), "__greatest__t0": max(r.t for r in members)}
             row |= {f"__k{g}_{i}": value for i, value in enumerate(key)}
             alive = [] if dead[0] else members
             row |= {f"p_{a.id}_{i}": v for a in every for i, v in enumerate(partials(a, alive))}
@@ -227,7 +235,7 @@ CALLS: tuple[AggregateCall, ...] = (
 def grouping(synopsis: int, keys: str, width: int, qualifies: str | None) -> Grouping:
     schedule = CutSchedule.of(Cuts.of([(width, 0)])).moved(Cuts.of([(3, 1)]), 10)
     parts = tuple(dict.fromkeys(part for call in CALLS for _, part in call.parts))
-    return Grouping(synopsis, tuple(Key(k, COLUMNS[k]) for k in keys), schedule, qualifies, parts)
+    return Grouping(synopsis, tuple(Key(k, COLUMNS[k]) for k in keys), schedule, qualifies, parts, "t")
 
 
 PLANS = {
@@ -279,14 +287,15 @@ def test_a_deposit_is_what_brute_force_gives(
 ) -> None:
     groups = [Groups([key.type.arrow for key in g.keys]) for g in plan]
     for g, known in zip(plan, groups, strict=True):
-        parts = [make(table(half, plan), plan, groups) for half in (made[::2], made[1::2])]
+        parts = [make(table(half, plan), STREAM, plan, groups) for half in (made[::2], made[1::2])]
         cells = [part.cells[g.synopsis] for part in parts if g.synopsis in part.cells]
         if cells:
             assert_equal(contents(fold_cells(cells, None), known), brute_force(made, g))
-    deposit = make(table(made, plan), plan, groups)
+    deposit = make(table(made, plan), STREAM, plan, groups)
     alive = [r.t for r in made if r.reason is None]
     assert deposit.admitted == len(alive)
-    assert (deposit.least, deposit.greatest) == ((min(alive), max(alive)) if alive else (None, None))
+    assert deposit.least == ({"t": min(alive)} if alive else {})
+    assert (deposit.seen["t"].greatest if "t" in deposit.seen else None) == (max(alive) if alive else None)
     dead = {}
     for letter in deposit.dead:
         name = (letter.reason, letter.record, letter.point)
@@ -309,10 +318,11 @@ def test_a_deposit_is_what_brute_force_gives(
 def test_without_a_query_rows_are_admitted_and_no_cells_made(make: Any, table: Any) -> None:
     made = [Record(5, dict.fromkeys(COLUMNS)), Record(7, dict.fromkeys(COLUMNS), DEAD)]
     if make is of_groups:
-        deposit = make(_no_groupings(made), [], [])
+        deposit = make(_no_groupings(made), STREAM, [], [])
     else:
-        deposit = make(table(made, []), [], [])
-    assert (deposit.cells, deposit.admitted, deposit.least, deposit.greatest) == ({}, 1, 5, 5)
+        deposit = make(table(made, []), STREAM, [], [])
+    assert (deposit.cells, deposit.admitted, deposit.least) == ({}, 1, {"t": 5})
+    assert deposit.seen["t"].greatest == 5 and deposit.seen[ROW_NUM].rows == 1
     assert deposit.dead == (DeadLetter(DEAD, "record 7", 7, 1),)
 
 
@@ -323,8 +333,8 @@ def _no_groupings(made: Sequence[Record]) -> pa.Table:
             "__record": f"record {r.t}" if r.reason else None,
             "__dead_t": r.t if r.reason else None,
             "__n": 1,
-            "__least": r.t,
-            "__greatest": r.t,
+            "__least__t0": r.t,
+            "__greatest__t0": r.t,
         }
         for r in made
     ]
@@ -336,18 +346,18 @@ def test_groups_keep_their_ids_from_one_micro_batch_to_the_next() -> None:
     groups = [Groups([pa.string()])]
     blank = dict.fromkeys(COLUMNS)
     first = of_rows(
-        gathered_table([Record(0, {**blank, "k": "a"}), Record(0, {**blank, "k": "b"})], plan), plan, groups
+        gathered_table([Record(0, {**blank, "k": "a"}), Record(0, {**blank, "k": "b"})], plan), STREAM, plan, groups
     )
-    second = of_groups(grouped_table([Record(0, {**blank, "k": "b"})], plan), plan, groups)
+    second = of_groups(grouped_table([Record(0, {**blank, "k": "b"})], plan), STREAM, plan, groups)
     assert first.cells[4].groups.tolist() == [1, 2] and second.cells[4].groups.tolist() == [2]
 
 
 def test_many_groups_and_far_panes_are_grouped_by_sorting() -> None:
     """Where marking every (pane, group) slot would take more memory than the rows, they are sorted instead."""
     count = decompose("COUNT", None, None, None)
-    plan = (Grouping(1, (Key("b", BIGINT),), CutSchedule.of(Cuts.of([(1, 0)])), None, (count.part("n"),)),)
+    plan = (Grouping(1, (Key("b", BIGINT),), CutSchedule.of(Cuts.of([(1, 0)])), None, (count.part("n"),), "t"),)
     rows = 3000
     made = [Record(i * 1000, {"b": i}) for i in range(rows)] * 2
-    deposit = of_rows(gathered_table(made, plan), plan, [Groups([pa.int64()])])
+    deposit = of_rows(gathered_table(made, plan), STREAM, plan, [Groups([pa.int64()])])
     assert deposit.cells[1].panes.tolist() == [i * 1000 for i in range(rows)]
     assert deposit.cells[1].states[count.part("n")][0].tolist() == [2] * rows

@@ -18,7 +18,7 @@ from windrow.plan.accumulators import AggregateCall
 from windrow.plan.aggregates import decompose
 from windrow.result import ROWS_SHOWN, Result
 from windrow.synopses.cells import fold_of, state_of_rows
-from windrow.synopses.chunks import States, build_chunks
+from windrow.synopses.chunks import States, build_chunks, widened
 from windrow.synopses.groups import Groups
 from windrow.synopses.results import overflows, result_of
 from windrow.types import SqlType
@@ -31,7 +31,7 @@ def states_of(values: list[Any], calls: list[AggregateCall], type_: SqlType) -> 
         return {a: fold_of(a).identity(1) for a in roles}
     cells = cells_of([Row(0, (), value) for value in values], roles, type_, Groups([]))
     (chunk,) = build_chunks(cells)
-    return {a: tuple(np.asarray(c).reshape(-1) for c in state) for a, state in chunk.states.items()}
+    return {a: tuple(c.reshape(-1) for c in widened(fold_of(a), state)) for a, state in chunk.states.items()}
 
 
 def result(function: str, type_name: str, values: list[Any]) -> Any:

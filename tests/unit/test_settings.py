@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from windrow.errors import SettingError
-from windrow.settings import SPECS, Settings, parse_value, spec_of
+from windrow.optimizer.sharing import SHARE_SYNOPSES
+from windrow.settings import RULES, SPECS, Settings, parse_value, spec_of
 
 DAY_US = 86_400_000_000
 
@@ -14,8 +15,7 @@ DAY_US = 86_400_000_000
 def test_defaults_are_values_that_the_setting_takes(name: str) -> None:
     spec = SPECS[name]
     assert Settings()[name] == spec.default
-    unit = " microseconds" if spec.name in ("max_future", "trigger_interval", "restart_backoff") else ""
-    assert spec.parse(f"{spec.default}{unit}") == spec.default
+    assert spec.parse(str(spec.default)) == spec.default
     assert spec.doc.endswith(".")
 
 
@@ -35,7 +35,8 @@ def test_defaults_are_values_that_the_setting_takes(name: str) -> None:
         ("trigger_interval", "250 milliseconds", 250_000),
         ("retained_answers", "1_000", 1000),
         ("cut_factor", "1", 1),
-        ("disabled_rules", " b , A,", "a,b"),
+        ("disabled_rules", " Share_Synopses ,", "share_synopses"),
+        ("driver_memory", "512 MB", 512 << 20),
         ("disabled_rules", "", ""),
     ],
 )
@@ -58,6 +59,8 @@ def test_texts_and_their_values(name: str, text: str, value: object) -> None:
         ("cut_factor", "0", "from 1 to"),
         ("cut_factor", "1.5", "from 1 to"),
         ("synopsis_blocks", "3", "from 4 to"),
+        ("driver_memory", "511 MB", "not below 512 MB"),
+        ("disabled_rules", "share_synopses,nosuch", "share_synopses"),
     ],
 )
 def test_values_that_make_no_sense_are_refused_with_what_would(name: str, text: str, takes: str) -> None:
@@ -65,6 +68,32 @@ def test_values_that_make_no_sense_are_refused_with_what_would(name: str, text: 
         parse_value(name, text)
     assert f"'{text}' is not a value for '{name}'" in str(raised.value)
     assert raised.value.remedy and takes in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "shown"),
+    [
+        ("gather_bytes", "64 MB", "64 MB"),
+        ("gather_bytes", "1536 MB", "1536 MB"),
+        ("gather_bytes", "2048 kb", "2 MB"),
+        ("gather_bytes", "513", "513 B"),
+        ("max_future", "24 hours", "1 day"),
+        ("max_future", "2 weeks", "14 days"),
+        ("max_future", "off", "off"),
+        ("trigger_interval", "0 minutes", "0 seconds"),
+        ("trigger_interval", "1500 milliseconds", "1500 milliseconds"),
+        ("trigger_interval", "7 microseconds", "7 microseconds"),
+        ("retained_answers", "1_000", "1000"),
+    ],
+)
+def test_a_value_is_shown_as_set_takes_it(name: str, text: str, shown: str) -> None:
+    value = Settings().with_text(name, text)[name]
+    assert str(value) == shown
+    assert parse_value(name, shown) == value
+
+
+def test_the_rules_are_the_optimizer_s() -> None:
+    assert RULES == (SHARE_SYNOPSES,)
 
 
 def test_an_unknown_setting_gets_a_near_one() -> None:

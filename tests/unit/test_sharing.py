@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,8 +14,9 @@ from sqlglot import exp
 from windrow.catalog.definitions import StreamDef
 from windrow.cql import parse_one
 from windrow.cql.statements import ColumnDef, CreateQuery, CreateStream
-from windrow.engine.state import QueryState, StreamState, SynopsisState, window_starts
-from windrow.optimizer.sharing import SynopsisPlan, choose_synopsis, wanted_cuts
+from windrow.engine.catalog_views import completeness
+from windrow.engine.state import QueryState, StreamState, SynopsisState, frontiers_of
+from windrow.optimizer.sharing import SynopsisPlan, choose_synopsis, style_of, wanted_cuts
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import (
@@ -32,7 +32,7 @@ from windrow.plan.nodes import (
 )
 from windrow.synopses import BasicIntervalSynopsis
 from windrow.types import SqlType
-from windrow.windows import Cuts, CutSchedule, Frontier, SlidingWindow
+from windrow.windows import Cuts, CutSchedule, SlidingWindow
 
 S, MS = 1_000_000, 1_000
 INT, STRING = SqlType("INT"), SqlType("STRING")
@@ -52,7 +52,14 @@ def synopsis(number: int, *plans: Finalise) -> SynopsisPlan:
     cuts = wanted_cuts(plans)
     assert cuts is not None
     named = tuple((f"q{i}", p) for i, p in enumerate(plans))
-    return SynopsisPlan(number, plans[0].input.keys, CutSchedule.of(cuts), named)
+    return SynopsisPlan(
+        number,
+        plans[0].input.keys,
+        CutSchedule.of(cuts),
+        named,
+        "ts",
+        style_of(plans[0].window, CutSchedule.of(plans[0].window.cuts())),
+    )
 
 
 def test_same_grouping_shares_whatever_range_slide_and_predicate() -> None:
@@ -95,7 +102,7 @@ def test_the_first_synopsis_that_will_do_is_joined() -> None:
 def test_wanted_cuts_hold_every_window_edge() -> None:
     plans = [plan(60 * S, S), plan(90 * S, 7 * S), plan(500 * MS, 500 * MS)]
     cuts = wanted_cuts(plans)
-    assert cuts is not None and all(cuts.holds(Cuts.for_window(p.window)) for p in plans)
+    assert cuts is not None and all(cuts.holds(p.window.cuts()) for p in plans)
     assert wanted_cuts([]) is None
 
 
@@ -122,7 +129,7 @@ def test_tuples_qualify_where_some_query_takes_them(predicates: list[str | None]
 
 
 def test_a_synopsis_without_queries_takes_everything() -> None:
-    empty = SynopsisPlan(1, (SRC,), CutSchedule.of(Cuts.of([(S, 0)])), ())
+    empty = SynopsisPlan(1, (SRC,), CutSchedule.of(Cuts.of([(S, 0)])), (), "ts", ("SlidingWindow", 0))
     assert empty.qualifies is None and empty.accumulators == ()
 
 
@@ -140,27 +147,20 @@ def running(since: int | None, range_us: int = 10 * S, slide_us: int = 4 * S) ->
 def test_the_first_complete_window_is_the_first_that_begins_where_the_query_does(
     since: int, range_us: int, slide_us: int
 ) -> None:
-    query = running(since, range_us, slide_us)
-    end = query.first_complete_end
-    assert end is not None and (end - query.plan.window.origin) % slide_us == 0
+    end = SlidingWindow(range_us, slide_us).first_complete(since)
+    assert end is not None and end % slide_us == 0
     assert end - range_us >= since > end - slide_us - range_us
 
 
 def test_a_query_that_was_there_first_is_complete_from_the_start() -> None:
-    assert running(None).first_complete_end is None
-    ends = np.array([4 * S, 8 * S])
-    assert window_starts(running(None), ends).tolist() == [-6 * S, -2 * S]
-
-
-def test_windows_are_cut_off_at_what_a_late_query_may_see() -> None:
-    ends = np.array([4 * S, 8 * S, 40 * S])
-    assert window_starts(running(0), ends).tolist() == [0, 0, 30 * S]
+    assert completeness(running(None)) == "every window is complete"
+    assert completeness(running(30 * S)) == "windows that end before 1970-01-01 00:00:40 are partial"
 
 
 def test_a_suspended_query_is_not_active_and_an_unused_synopsis_is_not_grouped() -> None:
     statement = CreateStream("packets", (ColumnDef("ts", "TIMESTAMP"),), "memory")
-    definition = StreamDef(statement, (("ts", SqlType("TIMESTAMP")),), "ts", 0)
-    stream = StreamState(1, definition, Path("nowhere"), Frontier(0))
+    definition = StreamDef(statement, (("ts", SqlType("TIMESTAMP")),), "ts", ())
+    stream = StreamState(1, definition, Path("nowhere"), frontiers_of(definition))
     fine, broken = running(None), running(None)
     broken.error = "it failed"
     stream.queries = {"fine": fine, "broken": broken}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import errno
 import json
 import math
 import os
@@ -22,8 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windrow.cql.statements import Sink as SinkClause
-from windrow.dataplane.sinks import AnswerBatch, Sink, StagingSink, jsonl, open_sink, target_of
+from windrow.dataplane.sinks import AnswerBatch, Sink, StagingSink, check_given, check_path, jsonl, open_sink, target_of
 from windrow.dataplane.sinks.console import ROWS_SHOWN
+from windrow.dataplane.sinks.files import reporting
 from windrow.dataplane.sinks.jsonl import JsonLinesSink, json_lines
 from windrow.dataplane.sinks.parquet import ParquetSink
 from windrow.errors import BindError, SinkError
@@ -210,9 +212,35 @@ def test_sweeping_where_nothing_was_written_yet(tmp_path: Path, make: Any, read:
 @both
 def test_a_sink_that_cannot_write_says_so(tmp_path: Path, make: Any, read: Any) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(SinkError, match="query 'q' could not write to") as raised:
+    with pytest.raises(SinkError, match="query 'q' cannot write to") as raised:
         make(tmp_path / "file").stage(batch([1]), 0)
-    assert raised.value.remedy
+    assert raised.value.remedy and "move the file away" in raised.value.remedy
+    assert raised.value.remedy.endswith("The answers are kept and written then.")
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.EISDIR, "move the directory away"),
+        (errno.EEXIST, "move the file away"),
+        (errno.ENOTDIR, "move the file away"),
+        (errno.ENOSPC, "Free space"),
+        (errno.EDQUOT, "Free space"),
+        (errno.EACCES, "write access"),
+        (errno.EROFS, "write access"),
+        (errno.EIO, "Mend the path"),
+    ],
+)
+def test_the_remedy_fits_the_system_s_error(number: int, remedy: str) -> None:
+    with pytest.raises(SinkError, match=f"/out: {os.strerror(number)}") as raised, reporting("q", Path("/out")):
+        raise OSError(number, os.strerror(number))
+    assert remedy in str(raised.value.remedy)
+
+
+def test_lines_into_a_directory_are_refused_before_the_commit(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match="Is a directory"):
+        JsonLinesSink("q", "q", str(tmp_path)).stage(batch([1]), 0)
+    assert not list(tmp_path.parent.glob(".windrow-*"))
 
 
 @both
@@ -332,6 +360,70 @@ def test_mistakes_in_into_are_told(bad: SinkClause, told: str) -> None:
     with pytest.raises(BindError) as raised:
         open_sink("q", bad)
     assert told in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "told"),
+    [
+        ("jsonl", "", "move the directory away"),
+        ("jsonl", "file/out", "move the file away"),
+        ("jsonl", "file/a/b/out", "move the file away"),
+        ("jsonl", "x" * 300, "too long"),
+        ("parquet", "file", "move the file away"),
+        ("parquet", "file/out", "move the file away"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_refused_and_nothing_is_made(
+    tmp_path: Path, kind: str, path: str, told: str
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SinkError) as raised:
+        check_path("q", clause(kind, path=str(tmp_path / path)))
+    assert str(tmp_path / path) in raised.value.message and told in str(raised.value)
+    assert "answers are kept" not in str(raised.value), "there are none yet"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_path_without_write_access_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)  # root may write anywhere
+    with pytest.raises(SinkError, match="Permission denied") as raised:
+        check_path("q", clause(kind, path=str(tmp_path / "new" / "out")))
+    assert raised.value.remedy and "write access" in raised.value.remedy
+
+
+def test_paths_that_can_be_written_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "old.jsonl").write_text("{}\n")
+    (tmp_path / "old").mkdir()
+    for kind, path in (("jsonl", "old.jsonl"), ("jsonl", "a/b/new"), ("parquet", "old"), ("parquet", "a/b/new")):
+        check_path("q", clause(kind, path=str(tmp_path / path)))
+    check_path("q", clause("console"))
+    assert not (tmp_path / "a").exists()
+
+
+class Writes:
+    def write(self, batch: AnswerBatch) -> None: ...
+
+
+class Stages:
+    def stage(self, batch: AnswerBatch, seq: int) -> str: ...
+    def publish(self, entry: str) -> None: ...
+    def sweep(self) -> None: ...
+
+
+class Half:
+    write = "no method"
+
+    def stage(self, batch: AnswerBatch, seq: int) -> str: ...
+
+
+def test_only_objects_that_are_sinks_are_taken_from_python() -> None:
+    check_given(Writes())
+    check_given(Stages())
+    for wrong in (5, "out.jsonl", print, Half(), Writes):
+        with pytest.raises(BindError, match=r"write\(batch\)") as raised:
+            check_given(wrong)
+        assert raised.value.remedy
 
 
 def test_two_queries_may_not_write_the_same_files(tmp_path: Path) -> None:

@@ -11,19 +11,18 @@ import pytest
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.statements import ColumnDef, CreateStream
-from windrow.engine.state import StreamState
+from windrow.engine.state import StreamState, frontiers_of
 from windrow.engine.tick_loop import TickLoop
 from windrow.errors import StateError
 from windrow.types import SqlType
-from windrow.windows import Frontier
 
 SOON_S = 10.0
 
 
 def stream(number: int) -> StreamState:
     statement = CreateStream(f"s{number}", (ColumnDef("t", "BIGINT"),), "memory")
-    definition = StreamDef(statement, (("t", SqlType("BIGINT")),), "t", 0)
-    return StreamState(number, definition, Path("nowhere"), Frontier(0))
+    definition = StreamDef(statement, (("t", SqlType("BIGINT")),), "t", ())
+    return StreamState(number, definition, Path("nowhere"), frontiers_of(definition))
 
 
 class Ticks:

@@ -11,7 +11,7 @@ from windrow.plan.aggregates import decompose
 from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup
 from windrow.synopses.results import result_of
 from windrow.types import SqlType, point_of
-from windrow.windows import Cuts, CutSchedule, Frontier, SlidingWindow
+from windrow.windows import CutSchedule, SlackFrontier, SlidingWindow
 
 TIMESTAMP = SqlType("TIMESTAMP")
 MINUTE = 60_000_000
@@ -44,14 +44,14 @@ def test_q1_extents_0_through_3_are_partial() -> None:
 
 def test_q1_punctuation_p1_closes_extent_10_and_no_later_one() -> None:
     """p1: no more tuples with a timestamp below 12:11:00; p1' then punctuates window extent 10."""
-    frontier = Frontier(0).promise(at(12, 11)).value
+    frontier = SlackFrontier(0).promise(at(12, 11)).value
     assert frontier is not None and Q1.last_closed(frontier) == 10
     assert Q1.last_closed(frontier - 1) == 9
 
 
 def test_q1_panes_are_its_minutes() -> None:
     """A pane is the greatest part that is never split: RANGE is a multiple of SLIDE, so one per slide."""
-    panes = CutSchedule.of(Cuts.for_window(Q1)).pane_starts(np.array([at(12, 10), at(12, 10, 59), at(12, 11)]))
+    panes = CutSchedule.of(Q1.cuts()).pane_starts(np.array([at(12, 10), at(12, 10, 59), at(12, 11)]))
     assert panes.tolist() == [at(12, 10), at(12, 10), at(12, 11)]
 
 

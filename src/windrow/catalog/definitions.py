@@ -1,24 +1,44 @@
-"""What a stream and a query are, once their statement has been checked."""
+"""What a stream is, once its statement has been checked."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from windrow.cql.statements import CreateStream, Late, Policy, Punctuate
+from windrow.cql.tokens import nearest
+from windrow.cql.window_clause import Measure, Unit
+from windrow.cql.window_syntax import measure_text
 from windrow.errors import BindError, UnsupportedError
 from windrow.types import SqlType
 
 RESERVED_PREFIX = "__"
+Columns = tuple[tuple[str, SqlType], ...]
+
+
+@dataclass(frozen=True)
+class Punctuated:
+    """A window attribute, and how the stream's progress on it is known.
+
+    `slack` is in points of the attribute, `slack_rows` in rows; `key` and `idle_after` are those of PER.
+    """
+
+    column: str
+    type: SqlType
+    policy: Policy
+    slack: int = 0
+    slack_rows: int | None = None
+    key: str | None = None
+    idle_after: int | None = None
 
 
 @dataclass(frozen=True)
 class StreamDef:
-    """A stream: its statement, typed columns, window attribute and slack."""
+    """A stream: its statement, typed columns, default window attribute, and what its windows may be on."""
 
     statement: CreateStream
-    columns: tuple[tuple[str, SqlType], ...]
+    columns: Columns
     attribute: str | None
-    slack: int | None
+    punctuated: tuple[Punctuated, ...]
 
     @property
     def name(self) -> str:
@@ -32,6 +52,26 @@ class StreamDef:
         assert self.attribute is not None
         return self.type_of(self.attribute)
 
+    @property
+    def revises(self) -> bool:
+        """LATE REVISE: answers that were given are corrected when a late tuple comes."""
+        return self.statement.late is Late.REVISE
+
+    @property
+    def late_reach(self) -> int | None:
+        """FOR d: how far below a frontier a late tuple still counts; None: however far."""
+        return None if self.statement.late_for is None else self.statement.late_for.amount
+
+    def horizon(self, frontier: int) -> int | None:
+        """The point below which no tuple is admitted any more; None: there is none."""
+        if not self.revises:
+            return frontier
+        return None if self.late_reach is None else frontier - self.late_reach
+
+    def punctuation_of(self, column: str) -> Punctuated | None:
+        """How a column is punctuated; None where it is not, so that no window can be on it."""
+        return next((p for p in self.punctuated if p.column == column), None)
+
 
 def define_stream(statement: CreateStream) -> StreamDef:
     """Check a CREATE STREAM and resolve its names."""
@@ -42,59 +82,93 @@ def define_stream(statement: CreateStream) -> StreamDef:
         )
     for name, _ in columns:
         if name.startswith(RESERVED_PREFIX):
-            raise BindError(f"column '{name}': names that start with '{RESERVED_PREFIX}' are Windrow's own")
+            raise BindError(
+                f"column '{name}': names that start with '{RESERVED_PREFIX}' are Windrow's own",
+                remedy=f"Call it for example {name.lstrip('_') or 'x'}.",
+            )
     _refuse_unfinished(statement)
-    punctuate = statement.punctuate[0] if statement.punctuate else None
-    wanted = statement.timestamp_by or (punctuate.column if punctuate else None)
-    attribute = None if wanted is None else _column(columns, wanted, "TIMESTAMP BY")
-    if attribute is not None and not dict(columns)[attribute].is_window_attribute:
-        raise BindError(
-            f"'{attribute}' is {dict(columns)[attribute]}; a window attribute is a TIMESTAMP or an integer column"
-        )
-    slack = None if punctuate is None else _slack(columns, attribute, punctuate)
-    return StreamDef(statement, columns, attribute, slack)
+    named = statement.timestamp_by or (statement.punctuate[0].column if statement.punctuate else None)
+    attribute = None if named is None else _window_attribute(columns, named, "TIMESTAMP BY")
+    punctuated: list[Punctuated] = []
+    for clause in statement.punctuate:
+        one = _punctuated(columns, attribute, clause)
+        if any(one.column == other.column for other in punctuated):
+            raise BindError(f"PUNCTUATE is given twice for '{one.column}'", remedy="Keep one of the two.")
+        punctuated.append(one)
+    if statement.sequence_by is not None:
+        _column(columns, statement.sequence_by, "SEQUENCE BY")
+    _check_late(statement, punctuated)
+    return StreamDef(statement, columns, attribute, tuple(punctuated))
 
 
 def _refuse_unfinished(statement: CreateStream) -> None:
     refused = (
         (statement.retain is not None, "RETAIN (it keeps tuples for snapshot queries)"),
-        (statement.sequence_by is not None, "SEQUENCE BY (it orders row-based windows)"),
-        (statement.late is Late.REVISE, "LATE REVISE"),
-        (len(statement.punctuate) > 1, "more than one PUNCTUATE"),
-        (
-            any(p.policy in (Policy.PER_KEY, Policy.BY_SOURCE) for p in statement.punctuate),
-            "PUNCTUATE PER and BY SOURCE",
-        ),
-        (any(p.slack and p.slack.unit.value == "rows" for p in statement.punctuate), "slack in rows"),
+        (any(p.policy is Policy.BY_SOURCE for p in statement.punctuate), "PUNCTUATE BY SOURCE"),
     )
     for present, what in refused:
         if present:
             raise UnsupportedError(
                 f"this version does not have {what} yet",
-                remedy="Leave it out: this version has PUNCTUATE ORDERED or WITH SLACK <interval>, and LATE DROP.",
+                remedy="Leave it out: this version has PUNCTUATE ORDERED, WITH SLACK or PER.",
             )
 
 
-def _slack(columns: tuple[tuple[str, SqlType], ...], attribute: str | None, punctuate: Punctuate) -> int:
-    if punctuate.column is not None and _column(columns, punctuate.column, "PUNCTUATE ON") != attribute:
-        raise UnsupportedError(
-            f"this version windows a stream on one column, and that is '{attribute}'",
-            remedy=f"PUNCTUATE ON {attribute}, or TIMESTAMP BY {punctuate.column}.",
-        )
-    if attribute is None:
+def _check_late(statement: CreateStream, punctuated: list[Punctuated]) -> None:
+    """LATE REVISE is of tuples below a frontier, and FOR d in the unit of every column that has one."""
+    if statement.late is Late.REVISE and not punctuated:
+        raise BindError("LATE REVISE needs a PUNCTUATE clause", remedy="Without one no tuple is late: leave it out.")
+    for one in punctuated if statement.late_for is not None else ():
+        assert statement.late_for is not None
+        _length(one.column, one.type, statement.late_for, "LATE REVISE FOR")
+
+
+def _punctuated(columns: Columns, attribute: str | None, clause: Punctuate) -> Punctuated:
+    if clause.column is None and attribute is None:
         raise BindError("PUNCTUATE needs a window attribute", remedy="Add TIMESTAMP BY column.")
-    if punctuate.slack is None:
-        return 0
-    is_time = punctuate.slack.unit.value == "time"
-    if is_time != dict(columns)[attribute].is_timestamp:
-        unit = "an interval such as 5 SECONDS" if dict(columns)[attribute].is_timestamp else "a plain number"
-        raise BindError(f"the slack of '{attribute}' ({dict(columns)[attribute]}) is {unit}")
-    return punctuate.slack.amount
+    column = _window_attribute(columns, clause.column, "PUNCTUATE ON") if clause.column else attribute
+    assert column is not None
+    kind = dict(columns)[column]
+    made = Punctuated(column, kind, clause.policy)
+    if clause.policy is Policy.PER_KEY:
+        assert clause.key is not None
+        idle = None if clause.idle_after is None else _length(column, kind, clause.idle_after, "IDLE AFTER")
+        return Punctuated(column, kind, clause.policy, key=_column(columns, clause.key, "PER"), idle_after=idle)
+    if clause.slack is None:
+        return made
+    if clause.slack.unit is Unit.ROWS:
+        return Punctuated(column, kind, clause.policy, slack_rows=clause.slack.amount)
+    return Punctuated(column, kind, clause.policy, slack=_length(column, kind, clause.slack, "SLACK"))
 
 
-def _column(columns: tuple[tuple[str, SqlType], ...], wanted: str, clause: str) -> str:
+def _length(column: str, kind: SqlType, measure: Measure, what: str) -> int:
+    if measure.unit is not (Unit.TIME if kind.is_timestamp else Unit.VALUES):
+        unit = "a length of time" if kind.is_timestamp else "a plain number"
+        raise BindError(
+            f"{what} '{measure_text(measure)}' does not fit {column}: on {kind} it is {unit}",
+            remedy=f"For example {what} {'5 SECONDS' if kind.is_timestamp else '100'}.",
+        )
+    return measure.amount
+
+
+def _window_attribute(columns: Columns, wanted: str, clause: str) -> str:
+    name = _column(columns, wanted, clause)
+    kind = dict(columns)[name]
+    if not kind.is_window_attribute:
+        raise BindError(
+            f"'{name}' is {kind}; a window attribute is a TIMESTAMP or an integer column",
+            remedy=f"Declare it as {name} TIMESTAMP or {name} BIGINT, as the data is, or name another column.",
+        )
+    return name
+
+
+def _column(columns: Columns, wanted: str, clause: str) -> str:
     for name, _ in columns:
         if name.lower() == wanted.lower():
             return name
-    known = ", ".join(name for name, _ in columns)
-    raise BindError(f"{clause} names '{wanted}', which is not a column of the stream", remedy=f"It has: {known}.")
+    names = [name for name, _ in columns]
+    near = nearest(wanted, names)
+    hint = f"Did you mean '{near}'? " if near else ""
+    raise BindError(
+        f"{clause} names '{wanted}', which is not a column of the stream", remedy=f"{hint}It has: {', '.join(names)}."
+    )

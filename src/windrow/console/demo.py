@@ -168,11 +168,12 @@ def run_demo(wr: Windrow, seconds: float, rate: int, interrupts: Interrupts) -> 
     flow = meter.read()
     say(
         out,
-        f"{flow.rows:,} packets in {elapsed_s:.0f} s, {flow.answers:,} answers, each window once:",
+        f"{flow.rows:,} packets since the stream started, shown for {elapsed_s:.0f} s; "
+        f"{flow.answers:,} answers, each window once:",
         "bold",
     )
     print_table(out, pa.Table.from_pylist([w.summary() for w in watchers]))
-    say(out, "Your own: `windrow run app.cql`, or `windrow sql`; the tutorial starts with a JSON file.", "dim")
+    say(out, "Your own data: docs/tutorial.md goes from JSON files to answers; then `windrow run app.cql`.", "dim")
 
 
 def _register(wr: Windrow, rate: int, watchers: list[Watcher]) -> None:

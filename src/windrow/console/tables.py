@@ -59,8 +59,8 @@ def print_table(console: Console, table: pa.Table, title: str | None = None) -> 
     if not console.is_terminal:
         say(console, markdown(table.column_names, cells, numbers))
         return
-    if cells and _width(table.column_names, cells) > console.width:
-        console.print(_records(table.column_names, cells))
+    if _width(table.column_names, cells) > console.width:
+        console.print(_records(table.column_names, cells) if cells else "no rows")
         return
     drawn = Table(box=box.ROUNDED, header_style="bold")
     for name in table.column_names:
@@ -138,7 +138,7 @@ def _extent(windows: int, windows_shown: int, rows: int, rows_shown: int) -> str
 
 
 def print_summary(console: Console, wr: Windrow) -> list[str]:
-    """What a run did, per query and per stream; returns the queries that are suspended."""
+    """What this run did (not those before it on the same state); returns the queries that are suspended."""
     queries = {name: wr.queries[name].metrics() for name in wr.queries}
     by_query = [
         {
@@ -159,9 +159,9 @@ def print_summary(console: Console, wr: Windrow) -> list[str]:
         }
         for name, m in wr.metrics().items()
     ]
-    for rows in (by_query, by_stream):
+    for rows, title in ((by_query, "In this run, by query:"), (by_stream, "In this run, by stream:")):
         if rows:
-            print_table(console, _arrow(rows))
+            print_table(console, _arrow(rows), title)
     return [name for name, m in queries.items() if m["state"] != "active"]
 
 

@@ -11,7 +11,7 @@ from windrow.cql.column_types import parse_type
 from windrow.cql.statements import ColumnDef, CreateStream, Late, Options, Policy, Punctuate
 from windrow.cql.tokens import Cursor
 from windrow.cql.window_clause import Measure
-from windrow.cql.window_syntax import parse_measure, parse_time
+from windrow.cql.window_syntax import parse_measure
 
 _STARTS = ("FROM", "TIMESTAMP BY", "SEQUENCE BY", "TICK", "PUNCTUATE", "LATE", "RETAIN")
 _POLICIES = ("ORDERED", "WITH", "SLACK", "PER", "BY", "ON")
@@ -32,7 +32,7 @@ def parse_create_stream(cursor: Cursor, name: str, if_not_exists: bool) -> Creat
             continue
         fields = _CLAUSES[keyword](cursor)
         if fields.keys() & given.keys():
-            raise cursor.error(f"{keyword} is given twice", ahead=start - cursor.index)
+            raise cursor.error(f"{keyword} is given twice", ahead=start - cursor.index, remedy="Keep one of them.")
         given |= fields
     if "source" not in given:
         raise cursor.error(
@@ -51,7 +51,11 @@ def _columns(cursor: Cursor) -> tuple[ColumnDef, ...]:
         start = cursor.index
         column = cursor.name("a column name")
         if column.lower() in seen:
-            raise cursor.error(f"column '{column}' is given twice", ahead=start - cursor.index)
+            raise cursor.error(
+                f"column '{column}' is given twice",
+                ahead=start - cursor.index,
+                remedy="Give one of them another name; upper and lower case are the same.",
+            )
         seen.add(column.lower())
         columns.append(ColumnDef(column, parse_type(cursor)))
         if cursor.take_symbol(TokenType.R_PAREN):
@@ -72,7 +76,9 @@ def parse_options(cursor: Cursor) -> Options:
         start = cursor.index
         name = option_name(cursor, "an option's name")
         if name.lower() in seen:
-            raise cursor.error(f"option '{name}' is given twice", ahead=start - cursor.index)
+            raise cursor.error(
+                f"option '{name}' is given twice", ahead=start - cursor.index, remedy="Keep one of them."
+            )
         seen.add(name.lower())
         cursor.take_symbol(TokenType.EQ)
         options.append((name, _option_value(cursor, name)))
@@ -155,6 +161,6 @@ def _punctuate(cursor: Cursor) -> Punctuate:
         idle: Measure | None = None
         if cursor.take("IDLE"):
             cursor.expect("AFTER")
-            idle = parse_time(cursor, "IDLE AFTER")
+            idle = parse_measure(cursor, "IDLE AFTER")
         return Punctuate(Policy.PER_KEY, column, key=key, idle_after=idle)
     raise cursor.unexpected("ORDERED, WITH SLACK, PER or BY SOURCE after PUNCTUATE", _POLICIES)

@@ -72,6 +72,9 @@ ROW_FUNCTIONS = FINAL_FUNCTIONS | _words(
 )
 """Scalar, deterministic functions of Spark SQL with scalar results: Spark evaluates them, row by row."""
 
+LATER_AGGREGATES = _words("MEDIAN QUANTILE TOP_K APPROX_COUNT_DISTINCT APPROX_QUANTILE APPROX_TOP_K FREQUENT_ITEMS")
+"""In the language (DESIGN 4), but not executed by this version: an UnsupportedError."""
+
 TABLE_FUNCTIONS = _words("DEAD_LETTERS")
 """Functions that may stand in FROM."""
 
@@ -99,11 +102,11 @@ _REASONS: dict[str, frozenset[str]] = {
         "TRANSFORM_KEYS TRANSFORM_VALUES ZIP_WITH"
     ),
     "this version has no such aggregate": _words(
-        "ANY ANY_VALUE APPROX_COUNT_DISTINCT APPROX_PERCENTILE APPROX_QUANTILE APPROX_TOP_K ARRAY_AGG "
+        "ANY ANY_VALUE APPROX_PERCENTILE ARRAY_AGG "
         "BIT_AND BIT_OR BIT_XOR BOOL_AND BOOL_OR COLLECT_LIST COLLECT_SET CORR COUNT_IF COVAR_POP "
-        "COVAR_SAMP EVERY FIRST FIRST_VALUE FREQUENT_ITEMS KURTOSIS LAST LAST_VALUE LISTAGG MAX_BY MEDIAN "
-        "MIN_BY MODE PERCENTILE PERCENTILE_APPROX QUANTILE REGR_AVGX REGR_AVGY REGR_COUNT REGR_SLOPE "
-        "SKEWNESS SOME STRING_AGG TOP_K"
+        "COVAR_SAMP EVERY FIRST FIRST_VALUE KURTOSIS LAST LAST_VALUE LISTAGG MAX_BY "
+        "MIN_BY MODE PERCENTILE PERCENTILE_APPROX REGR_AVGX REGR_AVGY REGR_COUNT REGR_SLOPE "
+        "SKEWNESS SOME STRING_AGG"
     ),
     "values of a query are scalars": _words(
         "ARRAY FROM_JSON MAP NAMED_STRUCT PARSE_JSON SEQUENCE SPLIT STRUCT TO_JSON VARIANT_GET FROM_CSV FROM_XML"
@@ -111,6 +114,21 @@ _REASONS: dict[str, frozenset[str]] = {
     "names are written out in a query": _words("IDENTIFIER"),
 }
 _REASON_OF = {name: reason for reason, names in _REASONS.items() for name in names}
+
+_TO_AGGREGATE = f"Aggregates are {', '.join(sorted(AGGREGATES))}, each with FILTER (WHERE …)."
+_TO_WINDOW = "Write the window in FROM: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE]."
+_TO_LEAVE_OUT = "Leave it out; docs/cql.md lists what this version executes."
+_TO_FIND = "The functions that are allowed are listed in docs/cql.md, under Functions."
+_ONE_STREAM = "A query reads one stream. Join DataFrames in Spark, and give the result to wr.stream."
+_REMEDIES = {
+    "the same input must always give the same answer": "Use a column of the stream, such as its window attribute.",
+    "window functions are not part of the language; a window stands behind the stream's name": _TO_WINDOW,
+    "this version has no such aggregate": _TO_AGGREGATE,
+    "in FROM stands a stream, or dead_letters('stream')": _TO_WINDOW,
+    "values of a query are scalars": "Take single values, for example with get_json_object or split_part.",
+    "names are written out in a query": "Write the name itself.",
+}
+"""What to do instead, by the reason of a refusal."""
 
 _PLAIN: frozenset[type[exp.Expr]] = frozenset(
     {
@@ -258,7 +276,11 @@ def _check_arguments(node: exp.Expr, place: Place | None) -> None:
     for key, value in node.args.items():
         if key not in supported and value not in (None, False, []):
             what = _KEY_NAMES.get(key, key.strip("_").upper().replace("_", " "))
-            raise UnsupportedError(f"{what} is not supported by this version", place=_first_place(value, place))
+            raise UnsupportedError(
+                f"{what} is not supported by this version",
+                place=_first_place(value, place),
+                remedy=_KEY_REMEDIES.get(key, _TO_LEAVE_OUT),
+            )
 
 
 def _first_place(value: object, default: Place | None) -> Place | None:
@@ -288,6 +310,14 @@ _KEY_NAMES = {
     "windows": "WINDOW",
     "expressions": "COUNT of several columns",
 }
+_KEY_REMEDIES = {
+    "joins": _ONE_STREAM,
+    "distinct": "Use GROUP BY on the same columns.",
+    "db": "Write the stream's name alone.",
+    "catalog": "Write the stream's name alone.",
+    "expressions": "Count one column, or rows with COUNT(*).",
+    "query": _ONE_STREAM,
+}
 _NODE_NAMES: Mapping[type[exp.Expr], str] = {
     exp.Subquery: "a sub-query",
     exp.Exists: "EXISTS",
@@ -312,13 +342,25 @@ _NODE_NAMES: Mapping[type[exp.Expr], str] = {
 }
 
 
+_NODE_REMEDIES: Mapping[type[exp.Expr], str] = {
+    exp.Window: _TO_WINDOW,
+    exp.Join: _ONE_STREAM,
+    exp.Subquery: _ONE_STREAM,
+    exp.Rollup: "Create a query for each GROUP BY.",
+    exp.Cube: "Create a query for each GROUP BY.",
+    exp.GroupingSets: "Create a query for each GROUP BY.",
+    exp.Interval: "Add it to a time, for example ts + INTERVAL '1' HOUR.",
+}
+
+
 def _refused_node(node: exp.Expr, place: Place | None) -> UnsupportedError | FunctionError:
     if isinstance(node, exp.Func) and type(node) not in _NODE_NAMES:
         name = node.sql_name()
         reason = _REASON_OF.get(name)
         return _refused_function(name, reason, place, ROW_FUNCTIONS | AGGREGATES)
     what = _NODE_NAMES.get(type(node), f"{type(node).__name__.upper()}")
-    return UnsupportedError(f"{what} is not supported by this version", place=place)
+    remedy = _NODE_REMEDIES.get(type(node), _TO_LEAVE_OUT)
+    return UnsupportedError(f"{what} is not supported by this version", place=place, remedy=remedy)
 
 
 def _refused_function(name: str, reason: str | None, place: Place | None, known: Iterable[str]) -> FunctionError:
@@ -326,7 +368,8 @@ def _refused_function(name: str, reason: str | None, place: Place | None, known:
     if reason is None and name.startswith("AI_"):
         reason = "it calls a model"
     message = f"the function {name} is not allowed" + (f": {reason}" if reason else "")
-    return FunctionError(message, place=place, remedy=f"Did you mean {guess}?" if guess else None)
+    remedy = f"Did you mean {guess}?" if guess else _REMEDIES.get(reason or "", _TO_FIND)
+    return FunctionError(message, place=place, remedy=remedy)
 
 
 def _check_anonymous(node: exp.Anonymous, place: Place | None) -> None:
@@ -335,6 +378,8 @@ def _check_anonymous(node: exp.Anonymous, place: Place | None) -> None:
         if name not in TABLE_FUNCTIONS:
             raise _refused_function(name, "in FROM stands a stream, or dead_letters('stream')", place, ())
         return
+    if name in LATER_AGGREGATES:
+        raise UnsupportedError(f"this version does not execute {name} yet", place=place, remedy=_TO_AGGREGATE)
     if name not in ROW_FUNCTIONS:
         raise _refused_function(name, _REASON_OF.get(name), place, ROW_FUNCTIONS | AGGREGATES)
     if name in ("UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP") and not node.expressions:
@@ -343,24 +388,41 @@ def _check_anonymous(node: exp.Anonymous, place: Place | None) -> None:
 
 def _check_type(node: exp.Expr, place: Place | None) -> None:
     if node.this not in _SCALAR_TYPES or node.args.get("nested"):
-        raise UnsupportedError("values of a query are scalars: no arrays, maps, structs or intervals", place=place)
+        raise UnsupportedError(
+            "values of a query are scalars: no arrays, maps, structs or intervals",
+            place=place,
+            remedy="Cast to a type such as INT, DOUBLE, STRING or TIMESTAMP.",
+        )
 
 
 def _check_bitwise(node: exp.Expr, place: Place | None) -> None:
     """Spark binds & over ^ over |, sqlglot binds them alike: unparenthesised mixes would be read two ways."""
     for side in (node.this, node.expression):
         if isinstance(side, _BITWISE) and type(side) is not type(node):
-            raise UnsupportedError("put parentheses around a mix of &, ^ and |", place=place)
+            raise UnsupportedError(
+                "a mix of &, ^ and | can be read in two ways", place=place, remedy="Put parentheses: (a & b) | c."
+            )
 
 
 def _check_select(node: exp.Expr, place: Place | None) -> None:
     if node.parent is not None:
-        raise UnsupportedError("a sub-query is not supported by this version", place=place)
+        raise UnsupportedError("a sub-query is not supported by this version", place=place, remedy=_ONE_STREAM)
+
+
+def _check_distinct(node: exp.Expr, place: Place | None) -> None:
+    """DISTINCT in an aggregate; that of the select list is an argument of the Select, and told there."""
+    call = node.parent
+    if call is not None and is_aggregate(call):
+        raise UnsupportedError(
+            f"this version does not execute {function_name(call)}(DISTINCT …) yet",
+            place=place,
+            remedy="Add the column to GROUP BY, which gives a row for each distinct value.",
+        )
 
 
 def _check_filter(node: exp.Expr, place: Place | None) -> None:
     if not is_aggregate(node.this):
-        raise UnsupportedError("FILTER stands behind an aggregate", place=place)
+        raise UnsupportedError("FILTER stands behind an aggregate", place=place, remedy=_TO_AGGREGATE)
 
 
 def _inside(*parents: type[exp.Expr]) -> Callable[[exp.Expr, Place | None], None]:
@@ -378,6 +440,7 @@ _SPECIAL: dict[type[exp.Expr], Callable[[exp.Expr, Place | None], None]] = {
     **dict.fromkeys(_BITWISE, _check_bitwise),
     exp.DataType: _check_type,
     exp.Filter: _check_filter,
+    exp.Distinct: _check_distinct,
     exp.Table: _inside(exp.From),
     StreamTable: _inside(exp.From),
     exp.Order: _inside(exp.Select),

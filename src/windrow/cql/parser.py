@@ -31,14 +31,16 @@ from windrow.cql.window_clause import Measure
 from windrow.cql.window_syntax import parse_time
 from windrow.errors import ParseError, UnsupportedError
 
+_TO_FEED = "Rows come into a stream from its source, or by wr.feed(stream, rows)."
+_TO_WRITE = "Write CREATE QUERY name AS SELECT …"
 _LATER = {
-    "INSERT": "INSERT changes tables, which this version does not have",
-    "UPDATE": "UPDATE changes tables, which this version does not have",
-    "DELETE": "DELETE changes tables, which this version does not have",
-    "WITH": "WITH (common table expressions) is not supported",
-    "ISTREAM": "ISTREAM is not supported by this version",
-    "DSTREAM": "DSTREAM is not supported by this version",
-    "RSTREAM": "RSTREAM is not supported by this version",
+    "INSERT": ("INSERT changes tables, which this version does not have", _TO_FEED),
+    "UPDATE": ("UPDATE changes tables, which this version does not have", "A stream only grows. " + _TO_FEED),
+    "DELETE": ("DELETE changes tables, which this version does not have", "DROP STREAM removes a whole stream."),
+    "WITH": ("WITH (common table expressions) is not supported", "Write one SELECT over one stream."),
+    "ISTREAM": ("ISTREAM is not supported by this version", _TO_WRITE),
+    "DSTREAM": ("DSTREAM is not supported by this version", _TO_WRITE),
+    "RSTREAM": ("RSTREAM is not supported by this version", _TO_WRITE),
 }
 _SHOWN = ("STREAMS", "QUERIES", "TABLES", "SETTINGS")
 _KINDS = ("STREAM", "QUERY", "TABLE")
@@ -73,8 +75,11 @@ def _statement(cursor: Cursor) -> Statement:
     read = _STATEMENTS.get(first)
     if read is None:
         if first in _LATER:
-            raise UnsupportedError(_LATER[first], place=cursor.place())
-        raise cursor.unexpected("a statement", _STATEMENTS)
+            message, remedy = _LATER[first]
+            raise UnsupportedError(message, place=cursor.place(), remedy=remedy)
+        raise cursor.unexpected(
+            "a statement", _STATEMENTS, "A statement begins with CREATE, SELECT, EXPLAIN, SHOW, DESCRIBE, DROP or SET."
+        )
     statement = read(cursor)
     if not cursor.at_end:
         raise cursor.unexpected("the end of the statement")
@@ -117,7 +122,7 @@ def _object_name(cursor: Cursor, what: str) -> str:
 
 def _create_query(cursor: Cursor, if_not_exists: bool) -> CreateQuery:
     name = _object_name(cursor, "a name for the query")
-    cursor.expect("AS")
+    cursor.expect("AS", remedy=_TO_WRITE)
     body = _tail_start(cursor)
     select = parse_select(cursor, until=body)
     sink: Sink | None = None
@@ -146,7 +151,7 @@ def _create_query(cursor: Cursor, if_not_exists: bool) -> CreateQuery:
             )
         if again:
             keyword = cursor.word(start - cursor.index)
-            raise cursor.error(f"{keyword} is given twice", ahead=start - cursor.index)
+            raise cursor.error(f"{keyword} is given twice", ahead=start - cursor.index, remedy="Keep one of them.")
     return CreateQuery(name, select, sink, emit, priority, expire, if_not_exists)
 
 
@@ -237,9 +242,7 @@ def _select(cursor: Cursor) -> Select:
     tail = _tail_start(cursor)
     select = parse_select(cursor, until=tail)
     if not cursor.at_end:
-        raise cursor.error(
-            f"{cursor.word()} is a clause of standing queries", remedy="Write CREATE QUERY name AS SELECT …"
-        )
+        raise cursor.error(f"{cursor.word()} is a clause of standing queries", remedy=_TO_WRITE)
     return Select(select)
 
 

@@ -30,6 +30,10 @@ _KEYWORDS = (
 ).split()
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET)
+_TO_CLOSE = {
+    "(": "Write ) where it ends.",
+    "[": "Write ] where the window ends, as in [RANGE 10 MINUTES SLIDE 1 MINUTE].",
+}
 _MISSING = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]*\.(\w+)'>")
 
 
@@ -88,9 +92,15 @@ def _read(tokens: list[Token], text: str) -> exp.Select:
     tree = trees[0] if trees else None
     if not isinstance(tree, exp.Select):
         kind = type(tree).__name__.upper() if tree is not None else "this"
-        raise UnsupportedError(f"{kind} is not supported; a query is one SELECT", place=_place(text, tokens[0]))
+        raise UnsupportedError(
+            f"{kind} is not supported; a query is one SELECT",
+            place=_place(text, tokens[0]),
+            remedy="Create a query for each SELECT.",
+        )
     if not tree.expressions:
-        raise ParseError("the select list is empty", place=_place(text, tokens[0]))
+        raise ParseError(
+            "the select list is empty", place=_place(text, tokens[0]), remedy="For example SELECT COUNT(*) AS n FROM …"
+        )
     return tree
 
 
@@ -123,9 +133,15 @@ def _check_brackets(tokens: list[Token], text: str) -> None:
                 )
         elif token.token_type in _CLOSING:
             if not opened or _OPENING.index(opened.pop().token_type) != _CLOSING.index(token.token_type):
-                raise ParseError(f"'{token.text}' closes nothing", place=_place(text, token))
+                raise ParseError(
+                    f"'{token.text}' closes nothing",
+                    place=_place(text, token),
+                    remedy="Leave it out, or write the bracket that it closes.",
+                )
     if opened:
-        raise ParseError(f"'{opened[-1].text}' is not closed", place=_place(text, opened[-1]))
+        raise ParseError(
+            f"'{opened[-1].text}' is not closed", place=_place(text, opened[-1]), remedy=_TO_CLOSE[opened[-1].text]
+        )
 
 
 def _check_size(tree: exp.Expr, place: Place) -> None:

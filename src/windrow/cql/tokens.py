@@ -19,6 +19,8 @@ from windrow.errors import ParseError, Place
 
 _UNCLOSED = re.compile(r"Missing (.+) from \d+:(\d+)")
 _WORD = re.compile(r"[^\W\d]\w*")
+_QUOTED = re.compile(r"(?<!\()'([^']+)'")
+_CLAUSE = re.compile(r"\b[A-Z][A-Z_]+(?: [A-Z_]+)*\b")
 
 
 def place_at(text: str, start: int, end: int | None = None) -> Place:
@@ -49,19 +51,30 @@ def place_of(node: exp.Expr, text: str) -> Place | None:
 
 
 def named_place(message: str, text: str, dialect: Dialect) -> Place | None:
-    """Where the word stands that a message quotes first: for what is refused after parsing, by its name alone.
+    """Where the words stand that a message quotes first: for what is refused after parsing, by its name alone.
 
-    Of several in one statement the last is meant (a column is declared before it is used); None where the word is
-    not written, or in more than one statement of a script.
+    Where it quotes none that are written, its first words in capitals are looked for: a clause. Of several in one
+    statement the last is meant (a column is declared before it is used); None where the words are not written, or
+    in more than one statement of a script.
     """
-    for word in re.findall(r"'([^']+)'", message):
-        statement, found = 0, []
-        for token in tokenize(text, dialect):
-            statement += token.token_type == TokenType.SEMICOLON
-            if token.text.lower() == word.lower():
-                found.append((statement, token))
-        if found and found[0][0] == found[-1][0]:
-            return place_at(text, found[-1][1].start, found[-1][1].end + 1)
+    tokens = tokenize(text, dialect)
+    for phrase in _QUOTED.findall(message) + _CLAUSE.findall(message)[:1]:
+        found = [span for start in range(len(tokens)) if (span := _phrase_at(tokens, start, phrase.lower()))]
+        if found and not any(t.token_type == TokenType.SEMICOLON for t in tokens[found[0][0] : found[-1][0]]):
+            first, last = found[-1]
+            return place_at(text, tokens[first].start, tokens[last].end + 1)
+    return None
+
+
+def _phrase_at(tokens: list[Token], start: int, phrase: str) -> tuple[int, int] | None:
+    """The first and the last token of a phrase that begins at `start`; sqlglot joins some words into one token."""
+    read = ""
+    for index in range(start, len(tokens)):
+        read += (" " if read else "") + tokens[index].text.lower()
+        if read == phrase:
+            return start, index
+        if not phrase.startswith(read + " "):
+            return None
     return None
 
 
@@ -175,9 +188,9 @@ class Cursor:
         self.index += 1
         return True
 
-    def expect(self, words: str, known: Iterable[str] = ()) -> None:
+    def expect(self, words: str, known: Iterable[str] = (), remedy: str | None = None) -> None:
         if not self.take(*words.split()):
-            raise self.unexpected(words, known or [words.split()[0]])
+            raise self.unexpected(words, known or [words.split()[0]], remedy)
 
     def expect_symbol(self, symbol: TokenType, shown: str, known: Iterable[str] = ()) -> None:
         if not self.take_symbol(symbol):
@@ -213,12 +226,12 @@ class Cursor:
         end = self.tokens[-1].end + 1 if self.tokens else len(self.text)
         return place_at(self.text, end)
 
-    def unexpected(self, expected: str, known: Iterable[str] = ()) -> ParseError:
-        """An error that says what was due here, and which known word the user may have meant."""
+    def unexpected(self, expected: str, known: Iterable[str] = (), remedy: str | None = None) -> ParseError:
+        """An error that says what was due here, and which known word the user may have meant, else `remedy`."""
         token = self.peek()
         found = "the statement ends" if token is None else f"found {_shown(self.source(token))}"
         guess = nearest(self.word(), known) if self.word() else None
-        remedy = f"Did you mean {guess}?" if guess else None
+        remedy = f"Did you mean {guess}?" if guess else remedy
         return ParseError(f"expected {expected}, but {found}", place=self.place(), remedy=remedy)
 
     def error(self, message: str, *, remedy: str | None = None, ahead: int = 0) -> ParseError:

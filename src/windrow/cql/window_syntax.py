@@ -29,6 +29,7 @@ _KINDS = ("RANGE", "ROWS", "SINCE", "UNBOUNDED", "NOW")
 _CLAUSES = ("SLIDE", "OFFSET", "ORIGIN", "WATTR", "RATTR", "SATTR", "PATTR", "PARTITION BY", "INTERNAL")
 _FOLLOWERS = frozenset([*_CLAUSES, *_KINDS, "PARTITION"])
 _UNITS = frozenset([*UNIT_WORDS, "ROW", "ROWS"])
+_EXAMPLE = "For example [RANGE 10 MINUTES SLIDE 1 MINUTE]; on an integer column [RANGE 1000 SLIDE 100]."
 _JOINED = re.compile(r"([0-9]+(?:\.[0-9]*)?)([A-Za-z]+)", re.ASCII)
 
 
@@ -43,12 +44,18 @@ def parse_measure(
     negative = cursor.take_symbol(TokenType.DASH)
     number, unit, end = _number_and_unit(cursor, what)
     place = place_at(cursor.text, cursor.tokens[start].start, end)
+    example = f"For example {what} 10{f' {_plural(unit)}' if unit else ''}."
     if negative:
-        raise ParseError(f"{what} is not negative", place=place)
+        raise ParseError(f"{what} is not negative", place=place, remedy=example)
     measure = _measure(cursor, number, unit, bare, units, start)
     if measure.amount == 0 and not zero:
-        raise ParseError(f"{what} is greater than zero", place=place)
+        raise ParseError(f"{what} is greater than zero", place=place, remedy=example)
     return measure
+
+
+def _plural(unit: str) -> str:
+    upper = unit.upper()
+    return f"{upper}S" if f"{upper}S" in _UNITS else upper
 
 
 def _number_and_unit(cursor: Cursor, what: str) -> tuple[str, str | None, int]:
@@ -114,10 +121,10 @@ def parse_window(cursor: Cursor) -> WindowClause:
         start = cursor.index
         keyword = next((words for words in _CLAUSES if cursor.take(*words.split())), None)
         if keyword is None:
-            raise cursor.unexpected("']' or a window option", [*_CLAUSES, *_UNITS])
+            raise cursor.unexpected("']' or a window option", [*_CLAUSES, *_UNITS], f"Options: {', '.join(_CLAUSES)}.")
         keyword = "PATTR" if keyword == "PARTITION BY" else keyword
         if keyword in seen:
-            raise cursor.error(f"{keyword} is given twice", ahead=start - cursor.index)
+            raise cursor.error(f"{keyword} is given twice", ahead=start - cursor.index, remedy="Keep one of them.")
         seen.add(keyword)
         clause = replace(clause, **_OPTIONS[keyword](cursor, clause))
     first, last = cursor.tokens[opening], cursor.tokens[cursor.index - 1]
@@ -151,7 +158,12 @@ def _kind(cursor: Cursor) -> WindowClause:
         return WindowClause(WindowKind.UNBOUNDED)
     if cursor.take("NOW"):
         return WindowClause(WindowKind.NOW)
-    raise cursor.unexpected("RANGE, ROWS, SINCE, UNBOUNDED or NOW", _KINDS)
+    if cursor.word() in _FOLLOWERS:
+        raise cursor.error(
+            f"a window begins with RANGE, ROWS, SINCE, UNBOUNDED or NOW; {cursor.word()} comes after that",
+            remedy=_EXAMPLE,
+        )
+    raise cursor.unexpected("RANGE, ROWS, SINCE, UNBOUNDED or NOW", _KINDS, _EXAMPLE)
 
 
 def _point(cursor: Cursor, what: str) -> str | int:
@@ -174,7 +186,7 @@ def _slide(cursor: Cursor, clause: WindowClause) -> dict[str, Any]:
 
 def _offset(cursor: Cursor, clause: WindowClause) -> dict[str, Any]:
     if clause.range is None:
-        raise cursor.error("OFFSET goes with RANGE or ROWS", ahead=-1)
+        raise cursor.error("OFFSET goes with RANGE or ROWS", ahead=-1, remedy="Leave it out.")
     return {"offset": parse_measure(cursor, "OFFSET", bare=_bare_unit(clause), zero=True)}
 
 

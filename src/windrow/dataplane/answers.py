@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import duckdb
 import numpy as np
@@ -23,6 +24,15 @@ from windrow.types import SqlType
 from windrow.windows import Points
 
 WINDOW_COLUMNS = ("window_start", "window_end", "is_revision")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Answer rows, the index of the window that each is of (ascending), and how many windows were answered."""
+
+    table: pa.Table
+    window: Points
+    windows: int
 
 
 class Finisher:
@@ -44,7 +54,7 @@ class Finisher:
         self._duckdb.close()
         del self._duckdb
 
-    def finish(self, plan: Finalise, looked: Looked, starts: Points, ends: Points, groups: Groups) -> pa.Table:
+    def finish(self, plan: Finalise, looked: Looked, starts: Points | None, ends: Points, groups: Groups) -> Finished:
         """The answers of one query: window_start, window_end, is_revision, then the select list."""
         aggregate = plan.input
         columns = dict(
@@ -57,8 +67,10 @@ class Finisher:
         else:
             window, outputs = self._evaluate(plan, window, columns)
         kind = plan.scan.attribute.type
-        head = [_points(starts[window], kind), _points(ends[window], kind), _falses(window.size)]
-        return pa.Table.from_arrays(head + outputs, [*WINDOW_COLUMNS, *(o.name for o in plan.outputs)])
+        begun = pa.nulls(window.size, kind.bound.arrow) if starts is None else _points(starts[window], kind)
+        head = [begun, _points(ends[window], kind), _falses(window.size)]
+        names = [*WINDOW_COLUMNS, *(o.name for o in plan.outputs)]
+        return Finished(pa.Table.from_arrays(head + outputs, names), window, looked.windows)
 
     def _evaluate(self, plan: Finalise, window: Points, columns: dict[str, pa.Array]) -> tuple[Points, list[pa.Array]]:
         table = pa.table({"w": window, **{name: _naive(column) for name, column in columns.items()}})

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from windrow.cql.names import quote_name
+from windrow.errors import BindError
+
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def frame_of(spark: SparkSession, table: pa.Table, partitions: int | None) -> DataFrame:
@@ -16,11 +23,34 @@ def frame_of(spark: SparkSession, table: pa.Table, partitions: int | None) -> Da
 
 
 def query_frame(spark: SparkSession, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-    """Run Spark SQL over tables registered under these names for the time of the call."""
+    """Run Spark SQL over tables registered under these names for the time of the call; what Spark refuses is
+    a BindError with the first line of its reason."""
     for name, table in tables.items():
         spark.createDataFrame(table).createOrReplaceTempView(quote_name(name))
     try:
-        return spark.sql(sql).toArrow()
+        with _unlogged():
+            return spark.sql(sql).toArrow()
+    except (AnalysisException, ParseException) as error:
+        raise BindError(_reason(error), remedy="Spark SQL refuses this query.") from None
     finally:
         for name in tables:
             spark.catalog.dropTempView(name)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what Spark says, without the place: that is one of the text we made."""
+    return re.sub(r"; line \d+ pos \d+;?$", "", str(error).strip().splitlines()[0])
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """PySpark logs the errors of analysis, with their stack, before it raises them; we tell them ourselves."""
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.disabled = True
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled

@@ -17,17 +17,24 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from windrow.catalog.definitions import StreamDef
+from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.names import quote_name
+from windrow.cql.statements import Policy
 from windrow.plan.accumulators import Accumulator
-from windrow.plan.nodes import Key
+from windrow.plan.nodes import RANK_COLUMN, ROW_COLUMN, ROW_NUM, Key
 from windrow.synopses.cells import partial_sql
+from windrow.types import SqlType
 from windrow.windows import CutSchedule
 
 BAD = "__bad"
 """The column in which a source reports a record that does not fit the schema (its text)."""
 
 _MALFORMED = "__malformed"
+POSITION = "__pos"
+"""Columns in which a source says where a row stands: their order is the order of arrival."""
+
+ORDER = "__order"
+"""In gathered rows: where a row stands in the micro-batch, counted from 1, dead letters among them."""
 
 POINT_BOUND = 10**18 - 1
 """Points beyond ±10^18 (the year 33658) are dead letters: pane arithmetic would leave int64."""
@@ -41,32 +48,49 @@ LATE = "late"
 
 @dataclass(frozen=True)
 class Grouping:
-    """What one synopsis needs of a micro-batch. `qualifies` None: every tuple is of interest."""
+    """What one synopsis needs of a micro-batch. `qualifies` None: every tuple is of interest.
+
+    `axis` is the column that panes are cut on, or ROW_NUM. `partition` of the keys, the first ones, are those of
+    a partitioned window: panes are then cut on the rank in the partition, which starts from what came before.
+    """
 
     synopsis: int
     keys: tuple[Key, ...]
     schedule: CutSchedule
     qualifies: str | None
     accumulators: tuple[Accumulator, ...]
+    axis: str
+    partition: int = 0
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether row numbers are to be found out."""
+        return self.axis == ROW_NUM or any(ROW_COLUMN in (a.condition or "") for a in self.accumulators)
 
 
 @dataclass(frozen=True)
 class Admission:
-    """The bounds of this micro-batch: tuples below `frontier` are late, above `latest` too far ahead."""
+    """The bounds of this micro-batch, one pair per punctuated column: tuples below `frontier` are late, above
+    `latest` too far ahead. `rows_before` tuples have been numbered; `ended`: the input had ended, all are late."""
 
-    frontier: int | None
-    latest: int | None
+    bounds: tuple[tuple[Punctuated, int | None, int | None], ...]
+    rows_before: int = 0
+    ended: bool = False
 
 
-def point_sql(stream: StreamDef) -> str:
-    """The window attribute as a BIGINT."""
-    assert stream.attribute is not None
-    column, kind = quote_name(stream.attribute), stream.attribute_type
+def point_sql(column: str, kind: SqlType) -> str:
+    """A window attribute as a BIGINT."""
+    name = quote_name(column)
     if kind.name == "TIMESTAMP":
-        return f"unix_micros({column})"
+        return f"unix_micros({name})"
     if kind.name == "TIMESTAMP_NTZ":
-        return f"unix_micros(CAST({column} AS TIMESTAMP))"
-    return f"CAST({column} AS BIGINT)"
+        return f"unix_micros(CAST({name} AS TIMESTAMP))"
+    return f"CAST({name} AS BIGINT)"
+
+
+def point_columns(stream: StreamDef) -> dict[str, str]:
+    """The column of a micro-batch that holds the points of each punctuated column."""
+    return {p.column: f"__t{i}" for i, p in enumerate(stream.punctuated)}
 
 
 def _bound(point: int) -> str:
@@ -77,34 +101,42 @@ def _bound(point: int) -> str:
 
 def reason_sql(stream: StreamDef, admission: Admission, has_bad: bool) -> str:
     """Why a row is a dead letter; NULL for an admitted one (DESIGN 5)."""
-    cases = []
-    if has_bad:
-        cases.append(f"WHEN {BAD} IS NOT NULL THEN '{MALFORMED}'")
-    cases.append(f"WHEN __t IS NULL THEN '{NULL_POINT}'")
-    cases.append(f"WHEN __t < -{POINT_BOUND}L OR __t > {POINT_BOUND}L THEN '{OUT_OF_RANGE}'")
-    point = "CAST(__t AS DECIMAL(18,0))"
-    latest = POINT_BOUND if admission.latest is None else admission.latest
-    frontier = -POINT_BOUND if admission.frontier is None else admission.frontier
-    if stream.attribute_type.is_timestamp:
-        cases.append(f"WHEN {point} > {_bound(latest)} THEN '{FUTURE}'")
-    cases.append(f"WHEN {point} < {_bound(frontier)} THEN '{LATE}'")
-    return f"CASE {' '.join(cases)} END"
+    tests: dict[str, list[str]] = {NULL_POINT: [], OUT_OF_RANGE: [], FUTURE: [], LATE: []}
+    names = point_columns(stream)
+    for punctuated, frontier, latest in admission.bounds:
+        t = names[punctuated.column]
+        tests[NULL_POINT].append(f"{t} IS NULL")
+        tests[OUT_OF_RANGE].append(f"{t} < -{POINT_BOUND}L OR {t} > {POINT_BOUND}L")
+        point = f"CAST({t} AS DECIMAL(18,0))"
+        if punctuated.type.is_timestamp:
+            tests[FUTURE].append(f"{point} > {_bound(POINT_BOUND if latest is None else latest)}")
+        tests[LATE].append(f"{point} < {_bound(-POINT_BOUND if frontier is None else frontier)}")
+    if admission.ended:
+        tests[LATE].append("true")
+    cases = [f"WHEN {BAD} IS NOT NULL THEN '{MALFORMED}'"] if has_bad else []
+    cases += [f"WHEN {' OR '.join(any_of)} THEN '{reason}'" for reason, any_of in tests.items() if any_of]
+    return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS STRING)"
 
 
 def judged(table: pa.Table, stream: StreamDef, admission: Admission) -> pa.Table:
     """A gathered table without `__reason` gets it here: what `reason_sql` says, vectorised in the driver."""
-    points, tests = table.column("__t"), []
-    t = pc.fill_null(points, 0).to_numpy()
+    tests: dict[str, list[Any]] = {MALFORMED: [], NULL_POINT: [], OUT_OF_RANGE: [], FUTURE: [], LATE: []}
+    names = point_columns(stream)
     if _MALFORMED in table.column_names:
-        tests.append((MALFORMED, table.column(_MALFORMED).to_numpy()))
-    if points.null_count:
-        tests.append((NULL_POINT, points.is_null().to_numpy()))
-    tests.append((OUT_OF_RANGE, (t < -POINT_BOUND) | (t > POINT_BOUND)))
-    if admission.latest is not None and stream.attribute_type.is_timestamp:
-        tests.append((FUTURE, t > admission.latest))
-    if admission.frontier is not None:
-        tests.append((LATE, t < admission.frontier))
-    found = [(reason, mask) for reason, mask in tests if mask.any()]
+        tests[MALFORMED].append(table.column(_MALFORMED).to_numpy())
+    for punctuated, frontier, latest in admission.bounds:
+        points = table.column(names[punctuated.column])
+        t = pc.fill_null(points, 0).to_numpy()
+        if points.null_count:
+            tests[NULL_POINT].append(points.is_null().to_numpy())
+        tests[OUT_OF_RANGE].append((t < -POINT_BOUND) | (t > POINT_BOUND))
+        if latest is not None and punctuated.type.is_timestamp:
+            tests[FUTURE].append(t > latest)
+        if frontier is not None:
+            tests[LATE].append(t < frontier)
+    if admission.ended:
+        tests[LATE].append(np.ones(table.num_rows, bool))
+    found = [(reason, mask) for reason, masks in tests.items() for mask in masks if mask.any()]
     reasons = pa.nulls(table.num_rows)
     if found:
         why = np.full(table.num_rows, None, object)
@@ -121,16 +153,46 @@ def _record_sql(stream: StreamDef, has_bad: bool) -> str:
 
 
 def _tagged(df: DataFrame, stream: StreamDef, admission: Admission, carry_records: bool) -> DataFrame:
-    """The rows with __t (point), __reason, and for dead letters __record (if carried) and __dead_t."""
+    """The rows with __t0… (points), __reason, and for dead letters __record (if carried) and __dead_t."""
     has_bad = BAD in df.columns
-    with_point = df.selectExpr("*", f"{point_sql(stream)} AS __t")
-    with_reason = with_point.selectExpr("*", f"{reason_sql(stream, admission, has_bad)} AS __reason")
+    with_points = df.selectExpr("*", *_points(stream))
+    with_reason = with_points.selectExpr("*", f"{reason_sql(stream, admission, has_bad)} AS __reason")
     record = _record_sql(stream, has_bad) if carry_records else "CAST(NULL AS STRING)"
     return with_reason.selectExpr(
         "*",
         f"CASE WHEN __reason IS NOT NULL THEN {record} END AS __record",
-        "CASE WHEN __reason IS NOT NULL THEN __t END AS __dead_t",
+        f"CASE WHEN __reason IS NOT NULL THEN {_dead_point(stream)} END AS __dead_t",
     )
+
+
+def _points(stream: StreamDef) -> list[str]:
+    return [f"{point_sql(p.column, p.type)} AS __t{i}" for i, p in enumerate(stream.punctuated)]
+
+
+def _dead_point(stream: StreamDef) -> str:
+    """The point that a dead letter is known by: that of the first window attribute."""
+    return "__t0" if stream.punctuated else "CAST(NULL AS BIGINT)"
+
+
+def _order_sql(df: DataFrame, stream: StreamDef) -> str:
+    """The order of arrival, the same on replay (DESIGN 5)."""
+    if stream.statement.sequence_by is not None:
+        return quote_name(stream.statement.sequence_by)
+    places = sorted(name for name in df.columns if name.startswith(POSITION))
+    return ", ".join([*places, "monotonically_increasing_id()"])
+
+
+def _numbered(
+    df: DataFrame, rows: DataFrame, stream: StreamDef, groupings: Sequence[Grouping], before: int
+) -> DataFrame:
+    """Admitted rows with their row number, and their rank in each partition of a partitioned window."""
+    if not any(g.needs_rows for g in groupings):
+        return rows
+    order = _order_sql(df, stream)
+    placed = rows.selectExpr("*", f"struct({order}) AS __place")
+    alive = "__reason IS NULL"
+    numbers = [f"{before}L + row_number() OVER (PARTITION BY {alive} ORDER BY __place) AS {ROW_COLUMN}"]
+    return placed.selectExpr("*", *numbers)
 
 
 def _alive(condition: str | None, value: str) -> str:
@@ -145,37 +207,62 @@ def dead_letters(df: DataFrame, stream: StreamDef, admission: Admission, cap: in
     return rows.selectExpr("__reason", "__record", "__dead_t").limit(cap)
 
 
+def _axis_column(stream: StreamDef, grouping: Grouping) -> str:
+    return ROW_COLUMN if grouping.axis == ROW_NUM else point_columns(stream)[grouping.axis]
+
+
 def grouped(
     df: DataFrame, stream: StreamDef, groupings: Sequence[Grouping], admission: Admission, carry_records: bool
 ) -> DataFrame:
-    """Pre-aggregation by Spark: one row per (grouping, pane, group) and one per distinct dead letter."""
+    """Pre-aggregation by Spark: one row per (grouping, pane, group) and one per distinct dead letter.
+
+    Policies that ask for more than the greatest point (PER key, SLACK in rows) have a grouping set of their own.
+    """
     tagged = _tagged(df, stream, admission, carry_records)
+    tagged = _numbered(df, tagged, stream, groupings, admission.rows_before)
     dead = ["__reason", "__record", "__dead_t"]
     columns: list[str] = []
     sets: list[list[str]] = []
     for g, grouping in enumerate(groupings):
-        mine = [(f"__pane{g}", _alive(None, grouping.schedule.sql("__t")))]
+        mine = [(f"__pane{g}", _alive(None, grouping.schedule.sql(_axis_column(stream, grouping))))]
         if grouping.qualifies is not None:
             mine.append((f"__q{g}", _alive(None, f"coalesce({grouping.qualifies}, false)")))
         mine += [(f"__k{g}_{i}", _alive(grouping.qualifies, key.sql)) for i, key in enumerate(grouping.keys)]
         columns += [f"{sql} AS {name}" for name, sql in mine]
         sets.append([name for name, _ in mine])
+    for name, sql in progress_columns(stream):
+        columns.append(f"{_alive(None, sql)} AS {name}")
+        sets.append([name])
     rows = tagged.selectExpr("*", *columns)
     partials = [F.expr(sql).alias(name) for name, sql in partial_columns(groupings)]
-    seen = [F.min("__t").alias("__least"), F.max("__t").alias("__greatest")]
+    names = point_columns(stream).values()
+    seen = [one for t in names for one in (F.min(t).alias(f"__least{t}"), F.max(t).alias(f"__greatest{t}"))]
     extras = [F.count(F.lit(1)).alias("__n"), *seen]
-    if len(groupings) <= 1:
+    if len(sets) <= 1:
         return rows.groupBy(*dead, *(sets[0] if sets else [])).agg(*extras, *partials)
-    everything = [name for names in sets for name in names]
-    wanted = [[F.col(c) for c in dead + names] for names in sets]
+    everything = [name for one in sets for name in one]
+    wanted = [[F.col(c) for c in dead + one] for one in sets]
     return rows.groupingSets(wanted, *[F.col(c) for c in dead + everything]).agg(
         *extras, F.grouping_id().alias("__set"), *partials
     )
 
 
-def set_ids(groupings: Sequence[Grouping]) -> list[int]:
-    """grouping_id() of each grouping: a bit per key column, 1 where the column is not in its set."""
-    widths = [1 + (g.qualifies is not None) + len(g.keys) for g in groupings]
+def progress_columns(stream: StreamDef) -> list[tuple[str, str]]:
+    """(name, expression) of what PER key and SLACK in rows must see of every tuple: its key, or its point."""
+    found = []
+    names = point_columns(stream)
+    for i, punctuated in enumerate(stream.punctuated):
+        if punctuated.policy is Policy.PER_KEY and punctuated.key is not None:
+            found.append((f"__seen{i}", f"CAST({quote_name(punctuated.key)} AS STRING)"))
+        elif punctuated.slack_rows is not None:
+            found.append((f"__seen{i}", names[punctuated.column]))
+    return found
+
+
+def set_ids(groupings: Sequence[Grouping], progress: int = 0) -> list[int]:
+    """grouping_id() of each grouping set, those of `progress` columns last: a bit per key column, 1 where the
+    column is not in its set."""
+    widths = [1 + (g.qualifies is not None) + len(g.keys) for g in groupings] + [1] * progress
     total, out, before = sum(widths), [], 0
     for width in widths:
         mine = ((1 << width) - 1) << (total - before - width)
@@ -191,12 +278,17 @@ def partial_columns(groupings: Sequence[Grouping]) -> list[tuple[str, str]]:
 
 
 def gathered_names(groupings: Sequence[Grouping]) -> dict[str, str]:
-    """Spark expression → column name, for everything that `driver` pre-aggregation needs of a row."""
+    """Spark expression → column name, for everything that `driver` pre-aggregation needs of a row.
+
+    What depends on row numbers and ranks is not among it: these are known only once rows have been admitted.
+    """
     expressions: dict[str, str] = {}
     for grouping in groupings:
         wanted = [key.sql for key in grouping.keys]
         wanted += [] if grouping.qualifies is None else [f"coalesce({grouping.qualifies}, false)"]
         for a in grouping.accumulators:
+            if a.arg == RANK_COLUMN or ROW_COLUMN in (a.condition or ""):
+                continue
             wanted += [] if a.arg is None else [a.arg]
             wanted += [] if a.condition is None else [f"coalesce({a.condition}, false)"]
         for sql in wanted:
@@ -213,10 +305,18 @@ def gathered(
     row in Spark (measured: 0.145 s instead of 0.19 s for 500,000 rows).
     """
     columns = [f"{sql} AS {name}" for sql, name in gathered_names(groupings).items()]
+    columns += [f"{sql} AS {name}" for name, sql in progress_columns(stream) if sql not in _own(stream)]
+    if any(g.needs_rows for g in groupings):
+        columns.append(f"row_number() OVER (ORDER BY {_order_sql(df, stream)}) AS {ORDER}")
     if not carry_records:
         flag = [f"{BAD} IS NOT NULL AS {_MALFORMED}"] if BAD in df.columns else []
-        return df.selectExpr(f"{point_sql(stream)} AS __t", *flag, *columns)
-    return _tagged(df, stream, admission, carry_records).selectExpr("__reason", "__record", "__t", *columns)
+        return df.selectExpr(*_points(stream), *flag, *columns)
+    tagged = _tagged(df, stream, admission, carry_records)
+    return tagged.selectExpr("__reason", "__record", *_own(stream), *columns)
+
+
+def _own(stream: StreamDef) -> list[str]:
+    return list(point_columns(stream).values())
 
 
 def estimated_bytes(df: DataFrame) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windrow.dataplane.ingest import Grouping, gathered_names, set_ids
+from windrow.catalog.definitions import Punctuated, StreamDef
+from windrow.dataplane.ingest import ORDER, Grouping, gathered_names, progress_columns, set_ids
 from windrow.plan.accumulators import Accumulator
+from windrow.plan.nodes import RANK_COLUMN, ROW_COLUMN, ROW_NUM
 from windrow.synopses import distinct
 from windrow.synopses.cells import fold_of, partial_sql, state_of_partials, state_of_rows
 from windrow.synopses.chunks import Cells, States
 from windrow.synopses.groups import Groups
+from windrow.synopses.partitioned import Ranks
+from windrow.windows import Points, Seen
 
 Mask = npt.NDArray[np.bool_]
 
@@ -33,24 +38,25 @@ class DeadLetter:
 
 @dataclass(frozen=True)
 class Deposit:
-    """What a micro-batch adds: cells per synopsis, dead letters, and what was seen."""
+    """What a micro-batch adds: cells per synopsis, dead letters, and what was seen on each axis."""
 
     cells: dict[int, Cells]
     dead: tuple[DeadLetter, ...]
     admitted: int
-    least: int | None
-    greatest: int | None
+    least: dict[str, int]
+    seen: dict[str, Seen]
 
     @property
     def cell_count(self) -> int:
         return sum(len(cells) for cells in self.cells.values())
 
 
-def of_groups(table: pa.Table, groupings: Sequence[Grouping], groups: Sequence[Groups]) -> Deposit:
+def of_groups(table: pa.Table, stream: StreamDef, groupings: Sequence[Grouping], groups: Sequence[Groups]) -> Deposit:
     """The deposit of a table made by `ingest.grouped`."""
     is_dead = _mask(pc.is_valid(table.column("__reason")))
-    ids = set_ids(groupings)
-    which = None if len(groupings) <= 1 else table.column("__set").to_numpy()
+    progress = progress_columns(stream)
+    ids = set_ids(groupings, len(progress))
+    which = None if len(ids) <= 1 else table.column("__set").to_numpy()
     first = np.ones(table.num_rows, bool) if which is None else which == ids[0]
     dead = tuple(
         DeadLetter(row["__reason"], row["__record"], row["__dead_t"], row["__n"])
@@ -61,9 +67,33 @@ def of_groups(table: pa.Table, groupings: Sequence[Grouping], groups: Sequence[G
     for g, grouping in enumerate(groupings):
         mine = alive_first if g == 0 else table.filter(pa.array(~is_dead & (which == ids[g])))
         cells[grouping.synopsis] = _group_cells(mine, g, grouping, groups[g])
-    least = pc.min(alive_first.column("__least")).as_py()
-    greatest = pc.max(alive_first.column("__greatest")).as_py()
-    return Deposit(cells, dead, int(pc.sum(alive_first.column("__n")).as_py() or 0), least, greatest)
+    told = {
+        name: alive_first if which is None else table.filter(pa.array(~is_dead & (which == ids[len(groupings) + i])))
+        for i, (name, _) in enumerate(progress)
+    }
+    admitted = int(pc.sum(alive_first.column("__n")).as_py() or 0)
+    least, seen = {}, {ROW_NUM: Seen(rows=admitted)}
+    for i, p in enumerate(stream.punctuated):
+        if admitted:
+            least[p.column] = pc.min(alive_first.column(f"__least__t{i}")).as_py()
+        greatest = pc.max(alive_first.column(f"__greatest__t{i}")).as_py()
+        seen[p.column] = _seen_of_groups(p, greatest, told.get(f"__seen{i}"), i)
+    return Deposit(cells, dead, admitted, least, seen)
+
+
+def _seen_of_groups(p: Punctuated, greatest: int | None, told: pa.Table | None, i: int) -> Seen:
+    if told is None or told.num_rows == 0:
+        return Seen(greatest)
+    values = told.column(f"__seen{i}")
+    if p.key is not None:
+        points = told.column(f"__greatest__t{i}").to_pylist()
+        return Seen(greatest, by_key=dict(zip(values.to_pylist(), points, strict=True)))
+    assert p.slack_rows is not None
+    order = np.argsort(values.to_numpy())[::-1]
+    counts = np.minimum(told.column("__n").to_numpy()[order], p.slack_rows + 1)
+    enough = int(np.searchsorted(np.cumsum(counts), p.slack_rows + 1)) + 1
+    top = np.repeat(values.to_numpy()[order][:enough], counts[:enough])[: p.slack_rows + 1]
+    return Seen(greatest, top=tuple(top.tolist()))
 
 
 def _group_cells(table: pa.Table, g: int, grouping: Grouping, groups: Groups) -> Cells:
@@ -77,31 +107,61 @@ def _group_cells(table: pa.Table, g: int, grouping: Grouping, groups: Groups) ->
     return Cells(panes, groups.ids(keys, nobody), states)
 
 
-def of_rows(table: pa.Table, groupings: Sequence[Grouping], groups: Sequence[Groups]) -> Deposit:
-    """The deposit of a table made by `ingest.gathered`: the group-by is done here, vectorised."""
+def of_rows(
+    table: pa.Table,
+    stream: StreamDef,
+    groupings: Sequence[Grouping],
+    groups: Sequence[Groups],
+    rows_before: int = 0,
+    ranks: Mapping[int, Ranks] | None = None,
+) -> Deposit:
+    """The deposit of a table made by `ingest.gathered`: the group-by is done here, vectorised.
+
+    `ranks` are those of the partitioned synopses, by id.
+    """
     is_dead = _mask(pc.is_valid(table.column("__reason")))
     dead: tuple[DeadLetter, ...] = ()
     if is_dead.any():
-        rows = _rows(table, is_dead, ("__reason", "__record", "__t"))
-        dead = tuple(DeadLetter(r["__reason"], r["__record"], r["__t"], 1) for r in rows)
+        known = "__t0" if stream.punctuated else None
+        rows = _rows(table, is_dead, ("__reason", "__record", *([known] if known else [])))
+        dead = tuple(DeadLetter(r["__reason"], r["__record"], r.get(known or ""), 1) for r in rows)
         table = table.filter(pa.array(~is_dead))
     if table.num_rows == 0:
-        return Deposit({}, dead, 0, None, None)
-    points = _column(table, "__t").to_numpy()
+        return Deposit({}, dead, 0, {}, {})
+    points = {p.column: _column(table, f"__t{i}").to_numpy() for i, p in enumerate(stream.punctuated)}
+    if ORDER in table.column_names:
+        numbers = np.empty(table.num_rows, np.int64)
+        numbers[np.argsort(_column(table, ORDER).to_numpy())] = np.arange(1, table.num_rows + 1)
+        points[ROW_NUM] = numbers + rows_before
     names = gathered_names(groupings)
     cells = {
-        grouping.synopsis: _RowGrouping(table, points, grouping, names).cells(groups[g])
+        grouping.synopsis: _RowGrouping(table, points, grouping, names).cells(
+            groups[g], (ranks or {}).get(grouping.synopsis)
+        )
         for g, grouping in enumerate(groupings)
     }
-    return Deposit(cells, dead, table.num_rows, int(points.min()), int(points.max()))
+    seen = {p.column: _seen_of_rows(p, points[p.column], table, i) for i, p in enumerate(stream.punctuated)}
+    seen[ROW_NUM] = Seen(rows=table.num_rows)
+    return Deposit(cells, dead, table.num_rows, {c: int(points[c].min()) for c in seen if c in points}, seen)
+
+
+def _seen_of_rows(p: Punctuated, points: Points, table: pa.Table, i: int) -> Seen:
+    greatest = int(points.max())
+    if p.key is not None:
+        by = pa.table({"key": table.column(f"__seen{i}"), "t": points}).group_by("key").aggregate([("t", "max")])
+        return Seen(greatest, by_key=dict(zip(by["key"].to_pylist(), by["t_max"].to_pylist(), strict=True)))
+    if p.slack_rows is not None:
+        return Seen(greatest, top=tuple(np.sort(points)[::-1][: p.slack_rows + 1].tolist()))
+    return Seen(greatest)
 
 
 class _RowGrouping:
     """Gathered rows, grouped by (pane, group) for one synopsis."""
 
-    def __init__(self, table: pa.Table, points: npt.NDArray[np.int64], grouping: Grouping, names: dict[str, str]):
+    def __init__(self, table: pa.Table, points: Mapping[str, Points], grouping: Grouping, names: dict[str, str]):
         self._table = table
-        self._points = points
+        self._points = points[grouping.axis]
+        self._rows = points.get(ROW_NUM)
         self._grouping = grouping
         self._names = names
 
@@ -109,14 +169,22 @@ class _RowGrouping:
         return _column(self._table, self._names[sql])
 
     def _condition(self, sql: str | None) -> Mask | None:
-        return None if sql is None else _mask(self._named(f"coalesce({sql}, false)"))
+        if sql is None:
+            return None
+        if ROW_COLUMN in sql:
+            assert self._rows is not None
+            return np.asarray(self._rows % _modulus(sql) == 0)
+        return _mask(self._named(f"coalesce({sql}, false)"))
 
-    def cells(self, groups: Groups) -> Cells:
+    def cells(self, groups: Groups, ranks: Ranks | None) -> Cells:
         grouping = self._grouping
+        keys = [self._named(key.sql) for key in grouping.keys]
+        if ranks is not None:
+            self._points = ranks.number(keys[: grouping.partition], self._points)
         panes, pane_of = distinct.of_runs(grouping.schedule.pane_starts(self._points))
         qualifies = self._condition(grouping.qualifies)
-        nobody = np.zeros(self._points.size, bool) if qualifies is None else ~qualifies
-        ids = groups.ids([self._named(key.sql) for key in grouping.keys], nobody)
+        nobody = np.zeros(self._points.size, bool) if qualifies is None or ranks is not None else ~qualifies
+        ids = groups.ids(keys, nobody)
         width = groups.count
         slots, cell_of = distinct.below(pane_of * width + ids, panes.size * width)
         states = {a: self._state(a, cell_of, slots.size) for a in grouping.accumulators}
@@ -124,7 +192,7 @@ class _RowGrouping:
 
     def _state(self, a: Accumulator, cell_of: npt.NDArray[np.int64], size: int) -> tuple[npt.NDArray[np.generic], ...]:
         mask = self._condition(a.condition)
-        values = None if a.arg is None else self._named(a.arg)
+        values = None if a.arg is None else pa.array(self._points) if a.arg == RANK_COLUMN else self._named(a.arg)
         if values is not None and values.null_count:
             valid = _mask(pc.is_valid(values))
             mask = valid if mask is None else mask & valid
@@ -135,6 +203,13 @@ class _RowGrouping:
         out = fold.identity(size)
         fold.scatter_into(out, cell_of, state_of_rows(a, values, cell_of.size))
         return out
+
+
+def _modulus(sql: str) -> int:
+    """n of the condition that every n-th row number meets."""
+    found = re.fullmatch(rf"pmod\({ROW_COLUMN}, (\d+)L\) = 0", sql)
+    assert found is not None
+    return int(found[1])
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:

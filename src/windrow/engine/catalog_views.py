@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from windrow.catalog.definitions import Punctuated
 from windrow.cql.intervals import format_interval
+from windrow.cql.statements import Policy
 from windrow.dataplane.sources.registry import DATAFRAME
 from windrow.engine.state import QueryState, StreamState
 from windrow.errors import CatalogError
+from windrow.plan.nodes import Finalise
 from windrow.settings import SPECS
-from windrow.types import point_text
+from windrow.synopses import BasicIntervalSynopsis
+from windrow.types import SqlType, point_text
+from windrow.windows import LandmarkWindow, PartitionedWindow, PerKeyFrontier, SlideByTuple, SlideOver
 
 if TYPE_CHECKING:
     from windrow.engine.engine import Engine
@@ -90,26 +95,56 @@ def _stream_state(engine: Engine, stream: StreamState) -> str:
 
 
 def punctuation_text(stream: StreamState) -> str:
-    slack = stream.definition.slack
-    if slack is None:
-        return "none"
-    if slack == 0:
-        return "ordered"
-    is_time = stream.definition.attribute_type.is_timestamp
-    return f"slack {format_interval(slack) if is_time else slack}"
+    """How each window attribute is punctuated; the column is named where there are several."""
+    several = len(stream.definition.punctuated) > 1
+    told = [(f"{p.column} " if several else "") + _policy_text(p) for p in stream.definition.punctuated]
+    return ", ".join(told) or "none"
+
+
+def _policy_text(p: Punctuated) -> str:
+    if p.policy is Policy.PER_KEY:
+        idle = "" if p.idle_after is None else f", idle after {length_text(p.idle_after, p.type)}"
+        return f"per {p.key}{idle}"
+    if p.policy is Policy.BY_SOURCE:
+        return "by source"
+    if p.slack_rows is not None:
+        return f"slack {p.slack_rows} rows"
+    return f"slack {length_text(p.slack, p.type)}" if p.slack else "ordered"
+
+
+def length_text(points: int, kind: SqlType) -> str:
+    return format_interval(points) if kind.is_timestamp else str(points)
 
 
 def frontier_text(stream: StreamState) -> str | None:
-    value = stream.frontier.value
-    return None if value is None else point_text(value, stream.definition.attribute_type)
+    """The frontier of each window attribute that has one; the column is named where there are several."""
+    told = []
+    for p in stream.definition.punctuated:
+        value = stream.frontiers[p.column].value
+        if value is not None:
+            name = f"{p.column} " if len(stream.definition.punctuated) > 1 else ""
+            told.append(name + point_text(value, p.type))
+    return ", ".join(told) or None
+
+
+def sub_streams(stream: StreamState) -> dict[str, dict[str | None, str]]:
+    """Where PUNCTUATE PER applies: the frontier of each live sub-stream, by column."""
+    found = {}
+    for p in stream.definition.punctuated:
+        frontier = stream.frontiers[p.column]
+        if isinstance(frontier, PerKeyFrontier):
+            found[p.column] = {key: point_text(point, p.type) for key, point in frontier.keys.items()}
+    return found
 
 
 def completeness(query: QueryState) -> str:
     """Which of a query's windows see all of their tuples."""
-    first = query.first_complete_end
-    if first is None:
+    window, kind = query.plan.window, query.plan.scan.attribute.type
+    if query.since is None or isinstance(window, PartitionedWindow):
         return "every window is complete"
-    kind = query.plan.scan.attribute.type
+    first = window.first_complete(query.since)
+    if first is None:
+        return f"every window is partial: it sees tuples from {point_text(query.since, kind)} on"
     return f"windows that end before {point_text(first, kind)} are partial"
 
 
@@ -120,7 +155,7 @@ def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[s
     return {
         "name": query.name,
         "stream": stream.name,
-        "window": window_text(query),
+        "window": window_text(query.plan),
         "windows_answered": row["answers"],
         "answer_rows": row["answer_rows"],
         "overflows": row["overflows"],
@@ -130,10 +165,28 @@ def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[s
     }
 
 
-def window_text(query: QueryState) -> str:
-    window, kind = query.plan.window, query.plan.scan.attribute.type
-    size, slide = (format_interval(v) if kind.is_timestamp else str(v) for v in (window.range, window.slide))
-    return f"RANGE {size} SLIDE {slide}"
+def window_text(plan: Finalise) -> str:
+    """The window in words, without brackets."""
+    window, kind = plan.window, plan.scan.attribute.type
+    if isinstance(window, PartitionedWindow):
+        columns = ", ".join(key.sql for key in plan.input.keys[: plan.input.partition])
+        offset = f" OFFSET {window.offset}" if window.offset else ""
+        return f"ROWS {window.rows}{offset} SLIDE {window.slide} PARTITION BY {columns}"
+    if isinstance(window, SlideByTuple):
+        rank = f" SATTR rank({plan.scan.attribute.column})" if window.over is SlideOver.RANK else ""
+        rows = f"{window.every_n} ROW{'' if window.every_n == 1 else 'S'}"
+        return f"RANGE {length_text(window.range, kind)} SLIDE {rows}{rank}"
+    slide = length_text(window.slide, kind)
+    if isinstance(window, LandmarkWindow):
+        return (
+            f"UNBOUNDED SLIDE {slide}"
+            if window.since is None
+            else f"SINCE {point_text(window.since, kind)} SLIDE {slide}"
+        )
+    offset = f" OFFSET {length_text(window.offset, kind)}" if window.offset else ""
+    return (
+        f"{'ROWS' if plan.scan.attribute.is_rows else 'RANGE'} {length_text(window.range, kind)}{offset} SLIDE {slide}"
+    )
 
 
 def describe(engine: Engine, name: str) -> pa.Table:
@@ -141,7 +194,8 @@ def describe(engine: Engine, name: str) -> pa.Table:
     stream = engine.manager.streams.get(name.lower())
     if stream is not None:
         attribute = stream.definition.attribute
-        notes = {attribute: f"window attribute, {punctuation_text(stream)}"} if attribute else {}
+        notes = {attribute: "window attribute, not punctuated"} if attribute else {}
+        notes |= {p.column: f"window attribute, {_policy_text(p)}" for p in stream.definition.punctuated}
         rows = [{"column": n, "type": t.name, "note": notes.get(n)} for n, t in stream.definition.columns]
         return _table(rows, ("column", "type", "note"))
     try:
@@ -168,7 +222,12 @@ def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
         "dead_letter_reasons": engine.dead_letter_counts(stream.name),
         "synopses": len(stream.synopses),
         "groups": sum(s.synopsis.groups.count - 1 for s in stream.synopses.values()),
-        "closed_panes": sum(int(s.synopsis.closed_panes.size) for s in stream.synopses.values()),
+        "sub_streams": sub_streams(stream),
+        "closed_panes": sum(
+            int(s.synopsis.closed_panes.size)
+            for s in stream.synopses.values()
+            if isinstance(s.synopsis, BasicIntervalSynopsis)
+        ),
         "synopsis_bytes": sum(s.synopsis.nbytes for s in stream.synopses.values()),
     }
 

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,22 +18,23 @@ import pyarrow as pa
 from windrow.crash import crash_point
 from windrow.dataplane.answers import answer_schema, plain
 from windrow.dataplane.blocks import BlockStore
-from windrow.dataplane.sinks import AnswerBatch, Sink, StagingSink
-from windrow.engine.journal import AnswerPart, Journal
-from windrow.engine.state import QueryState, StreamState, SynopsisState, Unpublished
+from windrow.dataplane.sinks import AnswerBatch, Sink
+from windrow.engine.journal import AnswerPart, Expired, Journal
+from windrow.engine.state import QueryState, StreamState, Unpublished
 from windrow.settings import Settings
 from windrow.types import point_text, value_of
-from windrow.windows import Points
+from windrow.windows import LandmarkWindow, PartitionedWindow, Points
 
 log = logging.getLogger("windrow")
 
 
 @dataclass(frozen=True)
 class Delivered:
-    """One query's answers to the windows with these ends."""
+    """One query's answers to the windows with these ends; `window` is the index of the window each row is of."""
 
     query: QueryState
     ends: Points
+    window: Points
     table: pa.Table
     overflows: int
 
@@ -59,9 +60,10 @@ class Delivery:
     def commit(
         self,
         stream: StreamState,
+        axis: str,
         upto: int,
         delivered: Sequence[Delivered],
-        expired: Sequence[tuple[SynopsisState, int]],
+        expired: Sequence[Expired],
         settings: Settings,
     ) -> None:
         """One tick batch: sent or staged, committed, and then known in memory. `publish` must follow."""
@@ -82,9 +84,9 @@ class Delivery:
             AnswerPart(i.query, i.ends.size, i.table.num_rows, i.overflows, int(i.ends[-1]), place, stage)
             for i, place, stage in zip(delivered, stored, staged, strict=True)
         ]
-        outbox = iter(self._journal.tick(stream, upto, parts, block, expired, settings))
+        outbox = iter(self._journal.tick(stream, axis, upto, parts, block, expired, settings))
         crash_point("tick-committed")
-        stream.ticked = upto
+        stream.ticked[axis] = upto
         stream.tick_seq += 1
         stream.unpublished += [
             Unpublished(i.query, entry, next(outbox))
@@ -104,7 +106,7 @@ class Delivery:
         for subscriber in query.batch_subscribers:
             _call(query, subscriber, batch)
         if query.subscribers:
-            for answer in split(query, item.ends, item.table):
+            for answer in split(item):
                 for subscriber in query.subscribers:
                     _call(query, subscriber, answer)
         sink = query.sink
@@ -117,14 +119,38 @@ class Delivery:
 
     def publish(self, stream: StreamState) -> None:
         """Make committed stages visible. What a sink refuses now is published first thing in the next tick, or
-        by the next opening: a sink stages nothing more until then."""
+        by the next opening: a sink stages nothing more until then. A sink from Python that was not yet given again
+        after a restart keeps its stages waiting, and holds nothing up."""
         if not stream.unpublished:
             return
+        published: set[int] = set()
+        refused: Exception | None = None
         for item in stream.unpublished:
-            cast(StagingSink, item.query.sink).publish(item.entry)
-        crash_point("tick-published")
-        self._journal.published([item.outbox for item in stream.unpublished])
-        stream.unpublished.clear()
+            sink = item.query.sink
+            try:
+                if sink is None:
+                    continue
+                if not isinstance(sink, Sink):
+                    sink.publish(item.entry)
+                published.add(item.outbox)
+            except Exception as error:
+                refused = refused or error
+        if published:
+            crash_point("tick-published")
+            self._journal.published(sorted(published))
+            stream.unpublished = [item for item in stream.unpublished if item.outbox not in published]
+        if refused is not None:
+            raise refused
+
+
+def sweep(query: QueryState) -> None:
+    """Remove the stages of a query whose answers no commit names any more."""
+    if query.sink is None or isinstance(query.sink, Sink):
+        return
+    try:
+        query.sink.sweep()
+    except Exception as error:
+        log.warning("stages of query '%s' are left behind: %s", query.name, error)
 
 
 def _call(query: QueryState, subscriber: Any, argument: Any) -> None:
@@ -136,23 +162,30 @@ def _call(query: QueryState, subscriber: Any, argument: Any) -> None:
         log.exception("a subscriber of query '%s' raised; the answer stays in q.answers()", query.name)
 
 
-def split(query: QueryState, ends: Points, table: pa.Table) -> list[Answer]:
+def split(item: Delivered) -> list[Answer]:
     """The table by window, windows without rows included."""
-    kind = query.plan.scan.attribute.type
-    row_ends = _row_ends(table)
-    first = np.searchsorted(row_ends, ends, side="left")
-    last = np.searchsorted(row_ends, ends, side="right")
-    whole = plain(table)
+    query, kind = item.query, item.query.plan.scan.attribute.type
+    first = np.searchsorted(item.window, np.arange(item.ends.size), side="left")
+    last = np.searchsorted(item.window, np.arange(item.ends.size), side="right")
+    whole = plain(item.table)
     return [
         Answer(
             query.name,
-            value_of(int(ends[i]) - query.plan.window.range, kind),
-            value_of(int(ends[i]), kind),
+            None if (start := _start(query, int(end))) is None else value_of(start, kind),
+            value_of(int(end), kind),
             whole.slice(int(first[i]), int(last[i] - first[i])),
-            f"{query.name}@{point_text(int(ends[i]), kind)}",
+            f"{query.name}@{point_text(int(end), kind)}",
         )
-        for i in range(ends.size)
+        for i, end in enumerate(item.ends)
     ]
+
+
+def _start(query: QueryState, end: int) -> int | None:
+    """The window_start that goes with a window_end."""
+    window = query.plan.window
+    if isinstance(window, LandmarkWindow):
+        return window.since
+    return end - (window.rows if isinstance(window, PartitionedWindow) else window.range)
 
 
 def _row_ends(table: pa.Table) -> Points:

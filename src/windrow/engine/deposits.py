@@ -17,15 +17,18 @@ from windrow.clock import Clock
 from windrow.crash import crash_point
 from windrow.dataplane import ingest
 from windrow.dataplane.blocks import BlockRef, BlockStore
+from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.ingest import Admission, Grouping
 from windrow.dataplane.preaggregate import DeadLetter, Deposit, of_groups, of_rows
 from windrow.engine.journal import Journal
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError
+from windrow.optimizer.sharing import schedule_for
+from windrow.plan.nodes import ROW_NUM
 from windrow.settings import Settings
+from windrow.synopses import Cells, PartitionedSynopsis
 from windrow.synopses.blocks import from_block, to_block
 from windrow.synopses.merging import fold_cells
-from windrow.windows import Cuts, CutSchedule
 
 log = logging.getLogger("windrow")
 
@@ -43,7 +46,7 @@ class Depositor:
         with stream.batch_lock:
             if batch_id <= stream.last_batch:
                 return False
-            admission = Admission(stream.frontier.value, self._latest(stream, settings))
+            admission = self._admission(stream, settings)
             groupings = stream.groupings()
             started = time.monotonic()
             try:
@@ -54,7 +57,7 @@ class Depositor:
             stream.metrics.job_s += time.monotonic() - started
             with stream.lock:
                 started = time.monotonic()
-                deposit = self._preaggregate(stream, table, mode, groupings)
+                deposit = self._preaggregate(stream, table, mode, groupings, admission)
                 if columnar and deposit.dead:
                     deposit = self._with_records(stream, df, deposit, admission, settings)
                 self._commit(stream, deposit, batch_id, admission, settings)
@@ -62,11 +65,15 @@ class Depositor:
                 stream.metrics.apply_s += time.monotonic() - started
             return True
 
-    def _latest(self, stream: StreamState, settings: Settings) -> int | None:
+    def _admission(self, stream: StreamState, settings: Settings) -> Admission:
         ahead = settings["max_future"]
-        if ahead == "off" or not stream.definition.attribute_type.is_timestamp:
-            return None
-        return self._clock.now_us() + int(ahead)
+        latest = None if ahead == "off" else self._clock.now_us() + int(ahead)
+        bounds = tuple(
+            (p, stream.frontiers[p.column].value, latest if p.type.is_timestamp else None)
+            for p in stream.definition.punctuated
+        )
+        rows = stream.frontiers[ROW_NUM]
+        return Admission(bounds, stream.numbered, (rows.promised or 0) > stream.numbered + 1)
 
     def _run(
         self,
@@ -78,12 +85,14 @@ class Depositor:
         carry_records: bool,
     ) -> tuple[pa.Table, str, int | None]:
         """The micro-batch's table, where it is to be grouped, and Spark's estimate of what a gather brings."""
-        setting = settings.text("preaggregate")
+        # Ranks are counted on from what came before, which only the driver knows.
+        ranked = any(g.partition for g in groupings)
+        setting = "driver" if ranked else settings.text("preaggregate")
         gather, estimate = None, None
         if setting != "spark":
             gather = ingest.gathered(df, stream.definition, groupings, admission, carry_records)
             estimate = ingest.estimated_bytes(gather)
-        mode = stream.chooser.choose(setting, estimate, settings.integer("gather_bytes"))
+        mode = "driver" if ranked else stream.chooser.choose(setting, estimate, settings.integer("gather_bytes"))
         if mode == "driver" and gather is not None:
             rows = ingest.run(gather)
             return rows if carry_records else ingest.judged(rows, stream.definition, admission), mode, estimate
@@ -109,12 +118,20 @@ class Depositor:
     def _trial(self, stream: StreamState, df: Any, query: QueryState, admission: Admission) -> str | None:
         """Why the query's own expressions fail on this micro-batch; None where they do not, or only once."""
         aggregate = query.plan.input
-        cuts = CutSchedule.of(Cuts.for_window(aggregate.window))
-        alone = Grouping(0, aggregate.keys, cuts, aggregate.input.predicate, aggregate.accumulators)
+        alone = Grouping(
+            0,
+            aggregate.keys,
+            schedule_for(aggregate.window),
+            aggregate.input.predicate,
+            aggregate.accumulators,
+            query.axis,
+            aggregate.partition,
+        )
+        make = ingest.gathered if alone.partition else ingest.grouped
         why = None
         for _ in range(2):
             try:
-                ingest.run(ingest.grouped(df, stream.definition, [alone], admission, False))
+                ingest.run(make(df, stream.definition, [alone], admission, False))
                 return None
             except Exception as failure:
                 why = _reason(failure)
@@ -127,10 +144,15 @@ class Depositor:
             return False
         return True
 
-    def _preaggregate(self, stream: StreamState, table: pa.Table, mode: str, groupings: list[Grouping]) -> Deposit:
-        groups = [stream.synopses[g.synopsis].synopsis.groups for g in groupings]
-        make = of_rows if mode == "driver" else of_groups
-        return make(table, groupings, groups)
+    def _preaggregate(
+        self, stream: StreamState, table: pa.Table, mode: str, groupings: list[Grouping], admission: Admission
+    ) -> Deposit:
+        synopses = {g.synopsis: stream.synopses[g.synopsis].synopsis for g in groupings}
+        groups = [synopsis.groups for synopsis in synopses.values()]
+        if mode != "driver":
+            return of_groups(table, stream.definition, groupings, groups)
+        ranks = {i: one.ranks for i, one in synopses.items() if isinstance(one, PartitionedSynopsis)}
+        return of_rows(table, stream.definition, groupings, groups, admission.rows_before, ranks)
 
     def _with_records(
         self, stream: StreamState, df: Any, deposit: Deposit, admission: Admission, settings: Settings
@@ -157,13 +179,16 @@ class Depositor:
             if len(cells):
                 state = stream.synopses[synopsis_id]
                 ref = self._blocks.write(state.owner, to_block(cells, state.synopsis.groups))
-                written.append((state, ref, int(cells.panes.min()), int(cells.panes.max())))
+                written.append((state, ref, *_span(state, cells, stream.numbered, deposit.admitted)))
         crash_point("deposit-blocks-written")
-        frontier = stream.frontier.after(deposit.greatest)
-        least = min((p for p in (stream.least, deposit.least) if p is not None), default=None)
-        self._journal.deposit(stream, batch_id, frontier, least, deposit, written, admission, settings)
+        frontiers = {
+            axis: frontier.after(deposit.seen[axis]) if axis in deposit.seen else frontier
+            for axis, frontier in stream.frontiers.items()
+        }
+        least = {**deposit.least, **{a: min(p, deposit.least.get(a, p)) for a, p in stream.least.items()}}
+        self._journal.deposit(stream, batch_id, frontiers, least, deposit, written, admission, settings)
         crash_point("deposit-committed")
-        stream.frontier, stream.last_batch, stream.least = frontier, batch_id, least
+        stream.frontiers, stream.last_batch, stream.least = frontiers, batch_id, least
         for synopsis_id, cells in deposit.cells.items():
             stream.synopses[synopsis_id].synopsis.deposit(cells)
         self._compact(stream, settings)
@@ -175,14 +200,29 @@ class Depositor:
             rows = self._blocks.named(state.owner)
             if len(rows) <= limit:
                 continue
+            partitioned = isinstance(state.synopsis, PartitionedSynopsis)
+            if partitioned:
+                # What has been answered is told from what has not by the block that it is in.
+                ticked = stream.ticked.get(state.plan.axis, 0)
+                rows = [row for row in rows if row.hi is not None and row.hi < ticked]
             small = sorted(rows, key=lambda row: row.rows)[: len(rows) // 2 + 1]
-            accumulators, groups = state.plan.accumulators, state.synopsis.groups
-            parts = [from_block(self._blocks.read(row.path), accumulators, groups) for row in small]
-            cells = fold_cells(parts, state.kept_from)
-            ref = self._blocks.write(state.owner, to_block(cells, groups)) if len(cells) else None
-            crash_point("compaction-written")
-            self._journal.compact(ref, [row.id for row in small], cells)
-            stream.metrics.compactions += 1
+            if len(small) > 1:
+                self._fold(stream, state, small)
+
+    def _fold(self, stream: StreamState, state: SynopsisState, small: list[BlockRow]) -> None:
+        accumulators, synopsis = state.plan.accumulators, state.synopsis
+        parts = [from_block(self._blocks.read(row.path), accumulators, synopsis.groups) for row in small]
+        cells = fold_cells(parts, state.kept_from)
+        if isinstance(synopsis, PartitionedSynopsis):
+            cells = synopsis.kept(cells)
+            span = (min(row.lo or 0 for row in small), max(row.hi or 0 for row in small))
+        else:
+            cells = state.collapsed(cells, stream.ticked.get(state.plan.axis))
+            span = (int(cells.panes.min()), int(cells.panes.max())) if len(cells) else (0, 0)
+        ref = self._blocks.write(state.owner, to_block(cells, synopsis.groups)) if len(cells) else None
+        crash_point("compaction-written")
+        self._journal.compact(ref, [row.id for row in small], span)
+        stream.metrics.compactions += 1
 
     def _measure(self, stream: StreamState, deposit: Deposit, table: pa.Table, mode: str, estimate: int | None) -> None:
         metrics = stream.metrics
@@ -193,6 +233,13 @@ class Depositor:
         metrics.last_preaggregate = mode
         gathered = table.nbytes if mode == "driver" else None
         stream.chooser = stream.chooser.after(deposit.admitted, deposit.cell_count, gathered, estimate)
+
+
+def _span(state: SynopsisState, cells: Cells, numbered: int, admitted: int) -> tuple[int, int]:
+    """What a block is known by: the panes it has; of a partitioned synopsis, the row numbers it has."""
+    if isinstance(state.synopsis, PartitionedSynopsis):
+        return numbered + 1, numbered + admitted
+    return int(cells.panes.min()), int(cells.panes.max())
 
 
 def _reason(error: BaseException) -> str:

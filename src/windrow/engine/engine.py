@@ -18,6 +18,7 @@ from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.answers import answer_schema
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.frames import frame_of, query_frame
+from windrow.dataplane.ingest import POSITION
 from windrow.dataplane.session import Analyser, close_session, jvm_pid, open_session
 from windrow.dataplane.sources import open_source
 from windrow.dataplane.sources.registry import DATAFRAME, source_of
@@ -32,7 +33,9 @@ from windrow.engine.state import QueryState, StreamState
 from windrow.engine.tick_loop import TickLoop
 from windrow.engine.ticks import Ticker
 from windrow.errors import CatalogError, SourceError, StateError
+from windrow.plan.nodes import ROW_NUM
 from windrow.settings import Settings, parse_value, spec_of
+from windrow.windows import PartitionedWindow
 
 log = logging.getLogger("windrow")
 
@@ -151,11 +154,10 @@ class Engine:
         """One micro-batch given directly, without Structured Streaming: what most tests drive."""
         self._ticks.refuse_inside("deposit rows")
         stream = self.manager.stream(name)
-        if stream.definition.attribute is None:
-            raise StateError(f"stream '{name}' has no window attribute", remedy="Give it TIMESTAMP BY.")
         if (stream.directory / "checkpoint").exists():
             raise StateError(f"stream '{name}' runs through Structured Streaming", remedy="Use feed and run_available.")
         table = to_table(stream.definition, rows)
+        table = table.append_column(f"{POSITION}0", pa.array(range(table.num_rows), pa.int64()))
         df = frame_of(self.spark, table, partitions)
         self._process(stream, df, stream.last_batch + 1, columnar=True)
         self._ticks.drain(stream)
@@ -166,22 +168,30 @@ class Engine:
 
     # -- time ----------------------------------------------------------------------------------
 
-    def punctuate(self, name: str, upto: int) -> None:
-        """No more tuples below `upto`."""
+    def punctuate(self, name: str, promises: Mapping[str, int]) -> None:
+        """No more tuples below these points of the stream's axes."""
         self._ticks.refuse_inside("punctuate")
         stream = self.manager.stream(name)
         with stream.batch_lock, stream.lock:
-            self._journal.promise(stream, stream.frontier.promise(upto))
+            self._journal.promise(
+                stream, {axis: stream.frontiers[axis].promise(upto) for axis, upto in promises.items()}
+            )
         self._ticks.catch_up(stream)
 
     def end_input(self, name: str) -> None:
         """Close every pane that holds a tuple, in every window it is in."""
         stream = self.manager.stream(name)
-        greatest = stream.frontier.greatest
-        if greatest is None:
-            return
-        ends = [q.plan.window.extent(q.plan.window.last_wid(greatest))[1] for q in stream.active]
-        self.punctuate(name, max([greatest + 1, *ends]))
+        promises = {}
+        for axis, frontier in stream.frontiers.items():
+            if (greatest := frontier.greatest) is not None:
+                windows = [q.plan.window for q in stream.active if q.axis == axis]
+                ends = [w.closing(greatest) for w in windows if not isinstance(w, PartitionedWindow)]
+                beyond = 2 if axis == ROW_NUM else 1
+                promises[axis] = max([greatest + beyond, *ends])
+        if not any(q.axis == ROW_NUM for q in stream.active):
+            promises.pop(ROW_NUM, None)
+        if promises:
+            self.punctuate(name, promises)
 
     # -- running -------------------------------------------------------------------------------
 
@@ -298,9 +308,17 @@ class Engine:
         table = self.answers(query)
         if query.last_end is None:
             return table.slice(0, 0)
+        if isinstance(query.plan.window, PartitionedWindow):
+            return self._latest_part(query)
         ends = table.column("window_end").combine_chunks()
         points = np.asarray(ends.view(pa.int64()) if pa.types.is_timestamp(ends.type) else ends.cast(pa.int64()))
         return table.slice(int(np.searchsorted(points, query.last_end, side="left")))
+
+    def _latest_part(self, query: QueryState) -> pa.Table:
+        """Partitions go on at their own pace: what was answered last."""
+        schema = answer_schema(query.plan.outputs, query.plan.scan.attribute.type)
+        parts = self._answer_parts(query)[-1:]
+        return pa.concat_tables([schema.empty_table(), *(self.blocks.read_part(*part) for part in parts)])
 
     def dead_letters(self, name: str) -> pa.Table:
         stream = self.manager.stream(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from sqlite3 import Row
@@ -15,10 +15,9 @@ from windrow.catalog.store import Catalog
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.dataplane.ingest import LATE, Admission
-from windrow.dataplane.preaggregate import Deposit
+from windrow.dataplane.preaggregate import DeadLetter, Deposit
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.settings import Settings
-from windrow.synopses import Cells
 from windrow.windows import Cuts, CutSchedule, Frontier
 
 LARGE_BLOCK_BYTES = 256 << 10
@@ -31,7 +30,10 @@ MOST_FOLDED = 1000
 
 @dataclass(frozen=True)
 class AnswerPart:
-    """One query's share of a tick batch: what was answered, and which part of the answers block holds it."""
+    """One query's share of a tick batch: what was answered, and which part of the answers block holds it.
+
+    `revised`: the end and the number of revisions of each window that was corrected.
+    """
 
     query: QueryState
     windows: int
@@ -40,6 +42,26 @@ class AnswerPart:
     last_end: int
     stored: tuple[int, int, int, int, int] | None
     staged: str | None
+    revised: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Expired:
+    """What a tick leaves of a synopsis: cells below the point are gone, `ranked` tuples with them."""
+
+    state: SynopsisState
+    below: int | None
+    ranked: int
+
+
+@dataclass(frozen=True)
+class Applied:
+    """Late cells taken into a synopsis, all that are held apart; `ranked` is what it comes to. No tuple to come can
+    correct a window whose end is below `revised_from` (None: any can be)."""
+
+    state: SynopsisState
+    ranked: int
+    revised_from: int | None
 
 
 class Journal:
@@ -56,8 +78,8 @@ class Journal:
         self,
         stream: StreamState,
         batch_id: int,
-        frontier: Frontier,
-        least: int | None,
+        frontiers: Mapping[str, Frontier],
+        least: Mapping[str, int],
         deposit: Deposit,
         written: Sequence[tuple[SynopsisState, BlockRef, int, int]],
         admission: Admission,
@@ -70,12 +92,23 @@ class Journal:
             for _, ref, lo, hi in written:
                 self._blocks.add(ref, lo, hi)
             tx.execute(
-                "UPDATE streams SET last_batch = ?, least = ?, greatest = ?, admitted = admitted + ?,"
-                " late = late + ?, dead = dead + ? WHERE name = ?",
-                (batch_id, least, frontier.greatest, deposit.admitted, late, dead, stream.name),
+                "UPDATE streams SET last_batch = ?, admitted = admitted + ?, late = late + ?, dead = dead + ?"
+                " WHERE name = ?",
+                (batch_id, deposit.admitted, late, dead, stream.name),
             )
+            self._save_axes(stream, frontiers, least)
             if deposit.dead:
                 self._dead_letters(stream, batch_id, deposit, admission, settings)
+
+    def _save_axes(self, stream: StreamState, frontiers: Mapping[str, Frontier], least: Mapping[str, int]) -> None:
+        """Inside a transaction: the progress of those axes that have moved."""
+        for axis, frontier in frontiers.items():
+            if frontier is not stream.frontiers[axis] or least.get(axis) != stream.least.get(axis):
+                self._catalog.execute(
+                    "INSERT INTO axes (stream, axis, frontier, least) VALUES (?, ?, ?, ?) ON CONFLICT (stream, axis)"
+                    " DO UPDATE SET frontier = excluded.frontier, least = excluded.least",
+                    (stream.name, axis, json.dumps(frontier.saved()), least.get(axis)),
+                )
 
     def _dead_letters(
         self, stream: StreamState, batch_id: int, deposit: Deposit, admission: Admission, settings: Settings
@@ -91,8 +124,7 @@ class Journal:
             )
             if kept >= cap or letter.record is None:
                 continue
-            is_late = letter.reason == LATE and admission.frontier is not None and letter.point is not None
-            late_by = admission.frontier - letter.point if is_late else None  # type: ignore[operator]
+            late_by = _late_by(letter, admission)
             tx.execute(
                 "INSERT INTO dead_letters (stream, batch, reason, record, point, late_by, count)"
                 " VALUES (?,?,?,?,?,?,?)",
@@ -105,10 +137,10 @@ class Journal:
             (stream.name, stream.name, settings.integer("retained_dead_letters")),
         )
 
-    def compact(self, ref: BlockRef | None, replaced: Sequence[int], cells: Cells) -> None:
+    def compact(self, ref: BlockRef | None, replaced: Sequence[int], span: tuple[int, int]) -> None:
         with self._catalog.transaction():
             if ref is not None:
-                self._blocks.add(ref, int(cells.panes.min()), int(cells.panes.max()))
+                self._blocks.add(ref, *span)
             for block in replaced:
                 self._blocks.release(block)
 
@@ -117,16 +149,20 @@ class Journal:
     def tick(
         self,
         stream: StreamState,
+        axis: str,
         ticked: int,
         parts: Sequence[AnswerPart],
         block: BlockRef | None,
-        expired: Sequence[tuple[SynopsisState, int]],
+        expired: Sequence[Expired],
         settings: Settings,
+        applied: Sequence[Applied] = (),
     ) -> list[int]:
-        """One tick batch: answers kept, stages named, cells expired. Returns the ids of the outbox entries."""
+        """One tick batch: answers kept, stages named, cells expired, late cells taken in. Returns the ids of the
+        outbox entries."""
         outbox: list[int] = []
         with self._catalog.transaction() as tx:
-            tx.execute("UPDATE streams SET ticked = ?, tick_seq = tick_seq + 1 WHERE name = ?", (ticked, stream.name))
+            tx.execute("UPDATE streams SET tick_seq = tick_seq + 1 WHERE name = ?", (stream.name,))
+            tx.execute("UPDATE axes SET ticked = ? WHERE stream = ? AND axis = ?", (ticked, stream.name, axis))
             stored = [part for part in parts if part.stored is not None]
             block_id = self._blocks.add(block, refs=len(stored)) if block is not None and stored else None
             for part in parts:
@@ -137,12 +173,35 @@ class Journal:
                         (part.query.id, stream.tick_seq, part.staged),
                     )
                     outbox.append(int(cursor.lastrowid or 0))
-            for state, below in expired:
-                tx.execute("UPDATE synopses SET kept_from = ? WHERE id = ?", (below, state.plan.id))
-                rows = tx.rows("SELECT id FROM blocks WHERE owner = ? AND hi < ?", (state.owner, below))
+            for gone in expired:
+                tx.execute(
+                    "UPDATE synopses SET kept_from = ?, ranked = ? WHERE id = ?",
+                    (gone.below, gone.ranked, gone.state.plan.id),
+                )
+                rows = tx.rows("SELECT id FROM blocks WHERE owner = ? AND hi < ?", (gone.state.owner, gone.below))
                 for row in rows:
                     self._blocks.release(row["id"])
+            for taken in applied:
+                self._apply(taken)
         return outbox
+
+    def _apply(self, taken: Applied) -> None:
+        tx, state = self._catalog, taken.state
+        tx.execute("UPDATE blocks SET owner = ? WHERE owner = ?", (state.owner, state.late_owner))
+        tx.execute("UPDATE synopses SET ranked = ? WHERE id = ?", (taken.ranked, state.plan.id))
+        if taken.revised_from is not None:
+            tx.execute(
+                "DELETE FROM revisions WHERE window_end < ? AND query IN (SELECT id FROM queries WHERE synopsis = ?)",
+                (taken.revised_from, state.plan.id),
+            )
+
+    def revisions(self, query: QueryState, first: int, last: int) -> dict[int, int]:
+        """How often windows were corrected, of those that end between two points and were."""
+        rows = self._catalog.rows(
+            "SELECT window_end, revision FROM revisions WHERE query = ? AND window_end BETWEEN ? AND ?",
+            (query.id, first, last),
+        )
+        return {row["window_end"]: row["revision"] for row in rows}
 
     def _answer(self, part: AnswerPart, block_id: int | None, settings: Settings) -> None:
         tx, query = self._catalog, part.query
@@ -150,6 +209,11 @@ class Journal:
             "UPDATE queries SET answers = answers + ?, answer_rows = answer_rows + ?, overflows = overflows + ?,"
             " last_end = ? WHERE id = ?",
             (part.windows, part.rows, part.overflows, part.last_end, query.id),
+        )
+        tx.executemany(
+            "INSERT INTO revisions VALUES (?, ?, ?) ON CONFLICT (query, window_end) DO UPDATE"
+            " SET revision = excluded.revision",
+            [(query.id, end, revision) for end, revision in part.revised],
         )
         if part.stored is None or block_id is None:
             return
@@ -238,11 +302,12 @@ class Journal:
         with self._catalog.transaction() as tx:
             tx.executemany("DELETE FROM outbox WHERE id = ?", [(i,) for i in outbox])
 
-    def promise(self, stream: StreamState, frontier: Frontier) -> None:
-        """A punctuation by hand, or the end of input."""
-        with self._catalog.transaction() as tx:
-            tx.execute("UPDATE streams SET promised = ? WHERE name = ?", (frontier.promised, stream.name))
-        stream.frontier = frontier
+    def promise(self, stream: StreamState, promised: Mapping[str, Frontier]) -> None:
+        """Punctuations by hand, or the end of input."""
+        frontiers = {**stream.frontiers, **promised}
+        with self._catalog.transaction():
+            self._save_axes(stream, frontiers, stream.least)
+        stream.frontiers = frontiers
 
     # -- the catalog ---------------------------------------------------------------------------
 
@@ -266,7 +331,7 @@ class Journal:
             with self._catalog.transaction() as tx:
                 tx.execute("UPDATE queries SET error = ? WHERE id = ?", (why, query.id))
                 for state, plan, since in changed:
-                    self.save_synopsis(stream, SynopsisState(plan, state.synopsis, since, state.kept_from))
+                    self.save_synopsis(stream, replace(state, plan=plan, since=since))
             query.error = why
             for state, plan, since in changed:
                 state.plan, state.since = plan, since
@@ -275,7 +340,7 @@ class Journal:
         """Inside a transaction: the synopsis's schedule and since when it has each accumulator."""
         tx, plan = self._catalog, state.plan
         tx.execute(
-            "INSERT INTO synopses (id, stream, keys, schedule, kept_from) VALUES (?,?,?,?,?)"
+            "INSERT INTO synopses (id, stream, keys, schedule, kept_from, ranked) VALUES (?,?,?,?,?,?)"
             " ON CONFLICT (id) DO UPDATE SET schedule = excluded.schedule",
             (
                 plan.id,
@@ -283,6 +348,7 @@ class Journal:
                 json.dumps([k.sql for k in plan.keys]),
                 schedule_text(plan.schedule),
                 state.kept_from,
+                state.ranked,
             ),
         )
         tx.execute("DELETE FROM synopsis_accumulators WHERE synopsis = ?", (plan.id,))
@@ -296,7 +362,7 @@ class Journal:
         return found is not None
 
     def drop_synopsis(self, state: SynopsisState) -> None:
-        for row in self._blocks.named(state.owner):
+        for row in (*self._blocks.named(state.owner), *self._blocks.named(state.late_owner)):
             self._blocks.release(row.id)
         self._catalog.execute("DELETE FROM synopses WHERE id = ?", (state.plan.id,))
 
@@ -305,11 +371,20 @@ class Journal:
             self._catalog.execute("DELETE FROM answers WHERE id = ?", (row["id"],))
             self._blocks.release(row["block"])
         self._catalog.execute("DELETE FROM outbox WHERE query = ?", (query.id,))
+        self._catalog.execute("DELETE FROM revisions WHERE query = ?", (query.id,))
         self._catalog.execute("DELETE FROM queries WHERE id = ?", (query.id,))
         self._catalog.on_commit(lambda: self._forget(query.id))
 
     def _forget(self, query_id: int) -> None:
         self._held.pop(query_id, None)
+
+
+def _late_by(letter: DeadLetter, admission: Admission) -> int | None:
+    """How far below the frontier of the first window attribute a late tuple was."""
+    if letter.reason != LATE or letter.point is None or not admission.bounds:
+        return None
+    frontier = admission.bounds[0][1]
+    return None if frontier is None else max(0, frontier - letter.point)
 
 
 def schedule_text(schedule: CutSchedule) -> str:

@@ -13,18 +13,28 @@ from windrow.catalog.definitions import StreamDef, define_stream
 from windrow.catalog.store import Catalog
 from windrow.cql.printer import to_text
 from windrow.cql.statements import CreateQuery, CreateStream, Emit
-from windrow.dataplane.sinks import open_sink, target_of
+from windrow.dataplane.sinks import check_given, check_path, open_sink, target_of
 from windrow.dataplane.sources.registry import source_of
+from windrow.engine.delivery import sweep
 from windrow.engine.journal import Journal
-from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.state import QueryState, StreamState, SynopsisState, frontiers_of
 from windrow.errors import BindError, CatalogError, Place, UnsupportedError
-from windrow.optimizer.sharing import SHARE_SYNOPSES, SynopsisPlan, choose_synopsis, wanted_cuts
+from windrow.optimizer.sharing import (
+    BUFFER,
+    SHARE_SYNOPSES,
+    Style,
+    SynopsisPlan,
+    choose_synopsis,
+    schedule_for,
+    style_of,
+    wanted_cuts,
+)
 from windrow.plan.binder import TypesOf, bind_query
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
-from windrow.synopses import BasicIntervalSynopsis
+from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, PartitionedSynopsis
 from windrow.types import POINT_MIN
-from windrow.windows import Cuts, CutSchedule, Frontier
+from windrow.windows import Cuts, PartitionedWindow, SlideByTuple
 
 
 class QueryManager:
@@ -87,7 +97,7 @@ class QueryManager:
     def attach(self, number: int, definition: StreamDef, dataframe: Any = None) -> StreamState:
         """A stream state in memory; its progress is filled in by recovery."""
         directory = self._state_dir / "streams" / str(number)
-        state = StreamState(number, definition, directory, Frontier(definition.slack or 0), dataframe=dataframe)
+        state = StreamState(number, definition, directory, frontiers_of(definition), dataframe=dataframe)
         self.streams[definition.name.lower()] = state
         return state
 
@@ -126,6 +136,8 @@ class QueryManager:
     ) -> QueryState:
         """`catch_up` has everything that is due answered first, so that no window which closed before the query
         was there depends on how far the ticks happen to be."""
+        if sink is not None:
+            check_given(sink)
         known = {name.lower(): query for name, (_, query) in self.queries().items()}.get(statement.name.lower())
         statement, if_not_exists = replace(statement, if_not_exists=False), statement.if_not_exists
         if known is not None:
@@ -149,9 +161,10 @@ class QueryManager:
         return known
 
     def _check_sink(self, statement: CreateQuery) -> None:
-        """Two queries that wrote the same files would write over each other's answers."""
+        """The files can be written, and by no other query: two would write over each other's answers."""
         if statement.sink is None:
             return
+        check_path(statement.name, statement.sink)
         mine = target_of(statement.name, statement.sink)
         for _, query in self.queries().values():
             theirs = query.statement.sink
@@ -171,14 +184,17 @@ class QueryManager:
     ) -> QueryState:
         with self._catalog.transaction() as tx:
             state, since = self._place(stream, statement.name, plan, settings)
+            closed_by = stream.ticked.get(plan.scan.attribute.column)
             self._journal.save_synopsis(stream, state)
             number = self._journal.next_id("query")
             tx.execute(
-                "INSERT INTO queries (name, id, statement, stream, synopsis, since) VALUES (?,?,?,?,?,?)",
-                (statement.name, number, to_text(statement), stream.name, state.plan.id, since),
+                "INSERT INTO queries (name, id, statement, stream, synopsis, since, closed_by) VALUES (?,?,?,?,?,?,?)",
+                (statement.name, number, to_text(statement), stream.name, state.plan.id, since, closed_by),
             )
-        query = QueryState(number, statement.name, statement, text, plan, since)
-        query.sink = sink or (open_sink(statement.name, statement.sink) if statement.sink else None)
+        query = QueryState(number, statement.name, statement, text, plan, since, closed_by=closed_by)
+        if sink is None and statement.sink is not None:
+            sink = open_sink(statement.name, statement.sink)
+        query.sink = sink
         stream.synopses[state.plan.id] = state
         stream.queries[statement.name] = query
         return query
@@ -187,27 +203,33 @@ class QueryManager:
         self, stream: StreamState, name: str, plan: Finalise, settings: Settings
     ) -> tuple[SynopsisState, int | None]:
         """The synopsis of a new query, and since which point it sees all tuples (None: always has)."""
-        greatest, mine = stream.frontier.greatest, Cuts.for_window(plan.window)
+        axis, mine = plan.scan.attribute.column, plan.window.cuts()
+        greatest = stream.frontiers[axis].greatest
         chosen = None
-        if SHARE_SYNOPSES not in settings.text("disabled_rules").split(","):
+        buffered = settings.text("window_evaluation") == "buffer" and not isinstance(
+            plan.window, (PartitionedWindow, SlideByTuple)
+        )
+        if not buffered and SHARE_SYNOPSES not in settings.text("disabled_rules").split(","):
             # A synopsis all of whose queries are suspended has not been kept since.
             plans = [state.plan for state in stream.synopses.values() if state.plan.queries]
             chosen = choose_synopsis(plan, plans, settings.integer("cut_factor"))
         wanted = [a.id for a in plan.input.accumulators]
         if chosen is None:
             since = None if greatest is None else mine.above(greatest)
-            made = SynopsisPlan(
-                self._journal.next_id("synopsis"), plan.input.keys, CutSchedule.of(mine), ((name, plan),)
-            )
-            synopsis = BasicIntervalSynopsis([key.type.arrow for key in made.keys])
-            return SynopsisState(made, synopsis, dict.fromkeys(wanted, since), since), since
+            if isinstance(plan.window, PartitionedWindow):
+                since = None  # ranks are counted from when the query came, and every window is of such
+            schedule = schedule_for(plan.window, buffered)
+            style = BUFFER if buffered else style_of(plan.window, schedule)
+            number = self._journal.next_id("synopsis")
+            made = SynopsisPlan(number, plan.input.keys, schedule, ((name, plan),), axis, style)
+            return SynopsisState(made, synopsis_for(plan, style), dict.fromkeys(wanted, since), since), since
         state = stream.synopses[chosen.id]
         schedule = chosen.schedule.moved(chosen.schedule.current.union(mine), greatest)
         start = None if greatest is None else chosen.schedule.first_free(greatest)
         since = start if any(a not in state.since for a in wanted) else self._complete_from(state, mine, wanted, start)
         kept = {**dict.fromkeys(wanted, start), **state.since}
         grown = replace(chosen, schedule=schedule, queries=(*chosen.queries, (name, plan)))
-        return SynopsisState(grown, state.synopsis, kept, state.kept_from), since
+        return replace(state, plan=grown, since=kept), since
 
     def _complete_from(self, state: SynopsisState, mine: Cuts, wanted: list[str], start: int | None) -> int | None:
         """Where running cells can serve a new query at once: since when, or `start` where they cannot."""
@@ -233,6 +255,7 @@ class QueryManager:
             stream.synopses = left
             stream.unpublished = [item for item in stream.unpublished if item.query is not query]
             del stream.queries[query.name]
+            sweep(query)
 
     def _without(self, stream: StreamState, state: SynopsisState, query: QueryState) -> SynopsisState:
         """The synopsis without a query: what no one needs any more is released, the cuts may coarsen."""
@@ -240,9 +263,16 @@ class QueryManager:
         if kept == state.plan.queries:
             return state
         cuts = wanted_cuts(plan for _, plan in kept)
-        schedule = state.plan.schedule if cuts is None else state.plan.schedule.moved(cuts, stream.frontier.greatest)
+        greatest = stream.frontiers[state.plan.axis].greatest
+        schedule = state.plan.schedule if cuts is None else state.plan.schedule.moved(cuts, greatest)
         plan = replace(state.plan, schedule=schedule, queries=kept)
         wanted = {a.id for a in plan.accumulators}
-        return SynopsisState(
-            plan, state.synopsis, {a: s for a, s in state.since.items() if a in wanted}, state.kept_from
-        )
+        return replace(state, plan=plan, since={a: s for a, s in state.since.items() if a in wanted})
+
+
+def synopsis_for(plan: Finalise, style: Style) -> BasicIntervalSynopsis | PartitionedSynopsis:
+    """An empty synopsis for a query's kind of window."""
+    types = [key.type.arrow for key in plan.input.keys]
+    if isinstance(plan.window, PartitionedWindow):
+        return PartitionedSynopsis(types, plan.input.partition, plan.window, plan.input.counts[0])
+    return BufferSynopsis(types) if style == BUFFER else BasicIntervalSynopsis(types)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import cast
-
-import numpy as np
 
 from windrow.catalog.definitions import define_stream
 from windrow.catalog.store import Catalog
 from windrow.cql import parse_one
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.blocks import BlockStore
-from windrow.dataplane.sinks import Sink, open_sink
+from windrow.dataplane.blocks.store import BlockRow
+from windrow.dataplane.sinks import StagingSink, open_sink
+from windrow.engine.delivery import sweep
 from windrow.engine.journal import Journal, schedule_of
-from windrow.engine.query_manager import QueryManager
-from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.optimizer.sharing import SynopsisPlan
-from windrow.synopses import BasicIntervalSynopsis
+from windrow.engine.query_manager import QueryManager, synopsis_for
+from windrow.engine.state import QueryState, StreamState, SynopsisState, Unpublished
+from windrow.optimizer.sharing import SynopsisPlan, style_of
+from windrow.synopses import BasicIntervalSynopsis, Cells, PartitionedSynopsis
 from windrow.synopses.blocks import from_block
-from windrow.windows import Frontier
 
 log = logging.getLogger("windrow")
 
@@ -38,12 +38,21 @@ class Recovery:
         for row in self._catalog.rows("SELECT * FROM streams ORDER BY id"):
             statement = cast(CreateStream, parse_one(row["statement"]))
             stream = self._manager.attach(row["id"], define_stream(statement))
-            stream.last_batch, stream.least = row["last_batch"], row["least"]
-            stream.ticked, stream.tick_seq = row["ticked"], row["tick_seq"]
-            stream.frontier = Frontier(stream.definition.slack or 0, row["greatest"], row["promised"])
+            stream.last_batch, stream.tick_seq = row["last_batch"], row["tick_seq"]
+            self._axes(stream)
             self._queries(stream)
             self._synopses(stream)
         self._sinks()
+
+    def _axes(self, stream: StreamState) -> None:
+        for row in self._catalog.rows("SELECT * FROM axes WHERE stream = ?", (stream.name,)):
+            axis = row["axis"] or stream.definition.attribute
+            if axis not in stream.frontiers:
+                continue
+            stream.frontiers[axis] = stream.frontiers[axis].restored(json.loads(row["frontier"]))
+            for held, value in ((stream.least, row["least"]), (stream.ticked, row["ticked"])):
+                if value is not None:
+                    held[axis] = value
 
     def _queries(self, stream: StreamState) -> None:
         for row in self._catalog.rows("SELECT * FROM queries WHERE stream = ? ORDER BY id", (stream.name,)):
@@ -53,6 +62,7 @@ class Recovery:
             query = QueryState(
                 row["id"], row["name"], statement, text, plan, row["since"], row["error"], row["last_end"]
             )
+            query.closed_by = row["closed_by"]
             query.sink = open_sink(query.name, statement.sink) if statement.sink else None
             stream.queries[query.name] = query
 
@@ -61,39 +71,76 @@ class Recovery:
             users = self._catalog.rows("SELECT name, error FROM queries WHERE synopsis = ? ORDER BY id", (row["id"],))
             plans = [(u["name"], stream.queries[u["name"]].plan) for u in users]
             active = tuple(entry for entry, user in zip(plans, users, strict=True) if user["error"] is None)
-            keys = plans[0][1].input.keys
-            plan = SynopsisPlan(row["id"], keys, schedule_of(row["schedule"]), active)
+            first = plans[0][1]
+            schedule = schedule_of(row["schedule"])
+            plan = SynopsisPlan(
+                row["id"],
+                first.input.keys,
+                schedule,
+                active,
+                first.scan.attribute.column,
+                style_of(first.window, schedule),
+            )
             since = self._catalog.rows(
                 "SELECT accumulator, since FROM synopsis_accumulators WHERE synopsis = ?", (row["id"],)
             )
             state = SynopsisState(
                 plan,
-                BasicIntervalSynopsis([key.type.arrow for key in keys]),
+                synopsis_for(first, plan.style),
                 {s["accumulator"]: s["since"] for s in since},
                 row["kept_from"],
+                row["ranked"],
             )
             self._load(stream, state)
             stream.synopses[plan.id] = state
 
     def _load(self, stream: StreamState, state: SynopsisState) -> None:
-        for block in self._blocks.named(state.owner):
-            cells = from_block(self._blocks.read(block.path), state.plan.accumulators, state.synopsis.groups)
-            if state.kept_from is not None:
-                cells = cells.where(cells.panes >= state.kept_from)
-            state.synopsis.deposit(cells)
-        if stream.ticked is not None:
-            state.synopsis.close(int(state.plan.schedule.pane_starts(np.array([stream.ticked]))[0]))
+        ticked, synopsis = stream.ticked.get(state.plan.axis), state.synopsis
+        blocks = self._blocks.named(state.owner)
+        if isinstance(synopsis, PartitionedSynopsis):
+            blocks.sort(key=lambda block: block.hi or 0)
+        for block in blocks:
+            if isinstance(synopsis, PartitionedSynopsis) and ticked is not None and (block.hi or 0) < ticked:
+                synopsis.deposit(from_block(self._blocks.read(block.path), state.plan.accumulators, synopsis.groups))
+                synopsis.mark_answered()
+                continue
+            synopsis.deposit(self._kept_cells(state, block))
+        if isinstance(synopsis, BasicIntervalSynopsis):
+            for block in self._blocks.named(state.late_owner):
+                synopsis.deposit_late(self._kept_cells(state, block))
+            if ticked is not None:
+                synopsis.close(state.closed_at(ticked))
+
+    def _kept_cells(self, state: SynopsisState, block: BlockRow) -> Cells:
+        cells = from_block(self._blocks.read(block.path), state.plan.accumulators, state.synopsis.groups)
+        return cells if state.kept_from is None else cells.where(cells.panes >= state.kept_from)
 
     def _sinks(self) -> None:
-        """Publish what was committed and not yet published; then remove stages that no commit names."""
-        by_id = {query.id: query for _, query in self._manager.queries().values()}
-        rows = self._catalog.rows("SELECT * FROM outbox ORDER BY id")
-        for row in rows:
-            query = by_id.get(row["query"])
-            if query is not None and query.sink is not None and not isinstance(query.sink, Sink):
-                query.sink.publish(row["entry"])
-        if rows:
-            self._journal.published([row["id"] for row in rows])
-        for query in by_id.values():
-            if query.sink is not None and not isinstance(query.sink, Sink):
-                query.sink.sweep()
+        """Publish what was committed and not yet published; then remove stages that no commit names.
+
+        What a sink refuses stays in the outbox, and is published before it stages anything more: a path that
+        cannot be written must not keep the state from being opened, or its query could not even be dropped.
+        """
+        by_id = {query.id: (stream, query) for stream, query in self._manager.queries().values()}
+        published: list[int] = []
+        for row in self._catalog.rows("SELECT * FROM outbox ORDER BY id"):
+            stream, query = by_id[row["query"]]
+            if any(item.query is query for item in stream.unpublished) or not self._published(query, row["entry"]):
+                stream.unpublished.append(Unpublished(query, row["entry"], row["id"]))
+            else:
+                published.append(row["id"])
+        if published:
+            self._journal.published(published)
+        for stream, query in by_id.values():
+            if not any(item.query is query for item in stream.unpublished):
+                sweep(query)
+
+    def _published(self, query: QueryState, entry: str) -> bool:
+        if query.sink is None:
+            return False  # a sink from Python, that is given again after the opening
+        try:
+            cast(StagingSink, query.sink).publish(entry)
+        except Exception as error:
+            log.error("answers wait to be published: %s", error)
+            return False
+        return True

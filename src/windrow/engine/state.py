@@ -8,17 +8,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from windrow.catalog.definitions import StreamDef
-from windrow.cql.statements import CreateQuery
+import numpy as np
+
+from windrow.catalog.definitions import Punctuated, StreamDef
+from windrow.cql.statements import CreateQuery, Policy
 from windrow.dataplane.ingest import Grouping
 from windrow.dataplane.sinks import Sink, StagingSink
 from windrow.engine.chooser import Chooser
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
 from windrow.optimizer.sharing import SynopsisPlan
-from windrow.plan.nodes import Finalise
-from windrow.synopses import BasicIntervalSynopsis
-from windrow.types import POINT_MIN
-from windrow.windows import Frontier, Points
+from windrow.plan.nodes import ROW_NUM, Finalise
+from windrow.synopses import BasicIntervalSynopsis, Cells, PartitionedSynopsis
+from windrow.synopses.merging import fold_cells
+from windrow.windows import (
+    Frontier,
+    PerKeyFrontier,
+    RowFrontier,
+    RowSlackFrontier,
+    SlackFrontier,
+    SourceFrontier,
+)
 
 Subscriber = Callable[[Any], None]
 
@@ -35,19 +44,17 @@ class QueryState:
     since: int | None
     error: str | None = None
     last_end: int | None = None
+    closed_by: int | None = None
+    """The frontier that it found when it was created: windows due by then are not its own."""
+
     sink: Sink | StagingSink | None = None
     subscribers: list[Subscriber] = field(default_factory=list)
     batch_subscribers: list[Subscriber] = field(default_factory=list)
     metrics: QueryMetrics = field(default_factory=QueryMetrics)
 
     @property
-    def first_complete_end(self) -> int | None:
-        """The end of the first window that sees all of its tuples; None: all do."""
-        if self.since is None:
-            return None
-        window = self.plan.window
-        wid = -((window.origin + window.slide - window.range - self.since) // window.slide)
-        return window.extent(wid)[1]
+    def axis(self) -> str:
+        return self.plan.scan.attribute.column
 
 
 @dataclass
@@ -55,17 +62,36 @@ class SynopsisState:
     """A synopsis and its durable side. `kept_from`: cells of panes below it are gone (None: none are)."""
 
     plan: SynopsisPlan
-    synopsis: BasicIntervalSynopsis
+    synopsis: BasicIntervalSynopsis | PartitionedSynopsis
     since: dict[str, int | None]
     kept_from: int | None
+    ranked: int = 0
+    """Tuples in the panes that have left, where windows go by rank (SATTR rank)."""
+
+    def collapsed(self, cells: Cells, ticked: int | None) -> Cells:
+        """Of landmark windows: the cells with all that has been answered in one pane, merged."""
+        if self.plan.style[0] != "landmark" or ticked is None or not len(cells):
+            return cells
+        start = self.plan.style[1]
+        panes = np.where((cells.panes >= start) & (cells.panes < self.closed_at(ticked)), start, cells.panes)
+        return fold_cells([Cells(panes, cells.groups, cells.states)], None)
+
+    def closed_at(self, frontier: int) -> int:
+        """The start of the pane that the frontier stands in: those below it are closed."""
+        return int(self.plan.schedule.pane_starts(np.array([frontier]))[0])
 
     @property
     def owner(self) -> str:
         return f"synopses/{self.plan.id}"
 
+    @property
+    def late_owner(self) -> str:
+        """Whose the blocks are that a tick has still to take in, correcting the answers they change."""
+        return f"{self.owner}/late"
+
     def grouping(self) -> Grouping:
         plan = self.plan
-        return Grouping(plan.id, plan.keys, plan.schedule, plan.qualifies, plan.accumulators)
+        return Grouping(plan.id, plan.keys, plan.schedule, plan.qualifies, plan.accumulators, plan.axis, plan.partition)
 
 
 @dataclass(frozen=True)
@@ -79,7 +105,8 @@ class Unpublished:
 
 @dataclass
 class StreamState:
-    """Everything the engine knows about one stream.
+    """Everything the engine knows about one stream. `frontiers`, `least` and `ticked` are by axis: the punctuated
+    columns, and the row numbers.
 
     `batch_lock` is held for a whole micro-batch, so that queries come and go between micro-batches; `lock`
     guards the state itself, and is taken second: ticks, in a thread of their own, take only that. `stopping`
@@ -89,10 +116,10 @@ class StreamState:
     id: int
     definition: StreamDef
     directory: Path
-    frontier: Frontier
+    frontiers: dict[str, Frontier]
     last_batch: int = -1
-    least: int | None = None
-    ticked: int | None = None
+    least: dict[str, int] = field(default_factory=dict)
+    ticked: dict[str, int] = field(default_factory=dict)
     tick_seq: int = 0
     queries: dict[str, QueryState] = field(default_factory=dict)
     synopses: dict[int, SynopsisState] = field(default_factory=dict)
@@ -109,6 +136,22 @@ class StreamState:
         return self.definition.name
 
     @property
+    def numbered(self) -> int:
+        """How many tuples have been given a row number."""
+        rows = self.frontiers[ROW_NUM]
+        assert isinstance(rows, RowFrontier)
+        return rows.count
+
+    def horizon(self, axis: str, frontier: int) -> int | None:
+        """The point of an axis below which nothing comes any more when its frontier stands there; None: there is none.
+
+        Row numbers are given in order of arrival: none is ever late."""
+        return frontier if axis == ROW_NUM else self.definition.horizon(frontier)
+
+    def on_axis(self, axis: str) -> list[SynopsisState]:
+        return [state for state in self.synopses.values() if state.plan.axis == axis]
+
+    @property
     def active(self) -> list[QueryState]:
         return [query for query in self.queries.values() if query.error is None]
 
@@ -116,7 +159,17 @@ class StreamState:
         return [synopsis.grouping() for synopsis in self.synopses.values() if synopsis.plan.queries]
 
 
-def window_starts(query: QueryState, ends: Points) -> Points:
-    """Where the query's windows begin, cut off at what it may see."""
-    starts = ends - query.plan.window.range
-    return starts if query.since is None else starts.clip(min=max(query.since, POINT_MIN))
+def frontiers_of(definition: StreamDef) -> dict[str, Frontier]:
+    """The frontiers of a stream of which nothing has been seen yet."""
+    found: dict[str, Frontier] = {p.column: _frontier(p) for p in definition.punctuated}
+    return {**found, ROW_NUM: RowFrontier()}
+
+
+def _frontier(punctuated: Punctuated) -> Frontier:
+    if punctuated.policy is Policy.PER_KEY:
+        return PerKeyFrontier(punctuated.idle_after)
+    if punctuated.policy is Policy.BY_SOURCE:
+        return SourceFrontier()
+    if punctuated.slack_rows is not None:
+        return RowSlackFrontier(punctuated.slack_rows)
+    return SlackFrontier(punctuated.slack)

@@ -1,7 +1,8 @@
-"""Ticks: all the windows that the frontier has passed, answered in one pass per synopsis, delivered and committed.
+"""Ticks: all the windows that a frontier has passed, answered together per synopsis, delivered and committed.
 
-A tick batch is everything due, in slices of bounded size; each slice is one commit. Which windows are in
-which slice changes nothing about the answers.
+A stream has an axis per punctuated column and one of row numbers; each ticks by its own frontier. A tick batch
+is everything due on an axis, in slices of bounded size; each slice is one commit. Which windows are in which
+slice changes nothing about the answers.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from windrow.dataplane.answers import Finisher
+from windrow.dataplane.answers import Finished, Finisher
 from windrow.engine.delivery import Delivered, Delivery
-from windrow.engine.journal import Journal
-from windrow.engine.state import QueryState, StreamState, SynopsisState, window_starts
+from windrow.engine.journal import Expired, Journal
+from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
-from windrow.synopses import Looked, Lookup
+from windrow.synopses import BasicIntervalSynopsis, Looked, Lookup, PartitionedSynopsis
 from windrow.synopses.results import overflows
-from windrow.windows import Points, due_windows
+from windrow.types import POINT_MIN
+from windrow.windows import Extents, PaneWindow, PartitionedWindow, Points, SlideByTuple, SlideOver
 
 SLOTS_PER_SLICE = 4_000_000
 """(window, group) slots answered per commit: bounds memory, about 100 MB for three aggregates."""
@@ -34,9 +37,14 @@ ANSWER_BLOCKS = 4
 class Due:
     """The windows that one query must answer now."""
 
-    synopsis: SynopsisState
+    state: SynopsisState
     query: QueryState
-    ends: Points
+    extents: Extents
+
+    @property
+    def synopsis(self) -> BasicIntervalSynopsis:
+        assert isinstance(self.state.synopsis, BasicIntervalSynopsis)
+        return self.state.synopsis
 
 
 class Ticker:
@@ -54,141 +62,247 @@ class Ticker:
         """Answer everything due; returns how many windows were answered."""
         with stream.lock:
             self._delivery.publish(stream)
-            frontier = stream.frontier.value
-            if frontier is None or (stream.ticked is not None and frontier <= stream.ticked):
-                return 0
-            started = time.monotonic()
-            for state in stream.synopses.values():
-                state.synopsis.close(_pane_start(state, frontier))
-            due = [item for item in self._due(stream, frontier, settings) if item.ends.size]
-            answered = 0
-            for upto, part in _slices(due, frontier):
-                answered += self._slice(stream, upto, part, settings)
-            self._journal.compact_answers(
-                ANSWER_BLOCKS * settings.integer("synopsis_blocks"), settings.integer("retained_answers")
-            )
-            stream.metrics.tick_s += time.monotonic() - started
-            stream.metrics.tick_batches += 1
-            return answered
+            return sum(self._tick_axis(stream, axis, settings) for axis in list(stream.frontiers))
 
-    def _due(self, stream: StreamState, frontier: int, settings: Settings) -> Iterator[Due]:
-        for state in stream.synopses.values():
-            panes = state.synopsis.closed_panes
-            for name, plan in state.plan.queries:
-                query, window = stream.queries[name], plan.window
-                after = window.last_closed(stream.ticked) if stream.ticked is not None else None
-                seen = panes if query.since is None else panes[np.searchsorted(panes, query.since) :]
-                upto = window.last_closed(frontier)
-                if settings.text("empty_windows") == "emit" and not plan.input.keys and stream.least is not None:
-                    first = stream.least if query.since is None else max(stream.least, query.since)
-                    wids = _every(window.first_wid(first), after, upto)
-                else:
-                    if after is None:
-                        after = window.first_wid(int(seen[0])) - 1 if seen.size else upto
-                    reach = np.searchsorted(seen, window.extent(after + 1)[0])
-                    wids = due_windows(window, seen[reach:], after, upto)
-                yield Due(state, query, window.ends(wids))
+    def _tick_axis(self, stream: StreamState, axis: str, settings: Settings) -> int:
+        frontier, ticked = stream.frontiers[axis].value, stream.ticked.get(axis)
+        if frontier is None or (ticked is not None and frontier <= ticked):
+            return 0
+        if axis == ROW_NUM and not stream.on_axis(axis):
+            return 0
+        started = time.monotonic()
+        due: list[Due] = []
+        for state in stream.on_axis(axis):
+            if isinstance(state.synopsis, BasicIntervalSynopsis):
+                state.synopsis.close(state.closed_at(frontier))
+                due += [item for item in self._due(stream, state, frontier, settings) if len(item.extents)]
+        answered = 0
+        for upto, part in _slices(due, frontier):
+            answered += self._slice(stream, axis, upto, part, upto == frontier, settings)
+        self._journal.compact_answers(
+            ANSWER_BLOCKS * settings.integer("synopsis_blocks"), settings.integer("retained_answers")
+        )
+        stream.metrics.tick_s += time.monotonic() - started
+        stream.metrics.tick_batches += 1
+        return answered
 
-    def _slice(self, stream: StreamState, upto: int, due: Sequence[Due], settings: Settings) -> int:
+    def _due(self, stream: StreamState, state: SynopsisState, frontier: int, settings: Settings) -> Iterator[Due]:
+        assert isinstance(state.synopsis, BasicIntervalSynopsis)
+        axis, panes = state.plan.axis, state.synopsis.closed_panes
+        ticked, least = stream.ticked.get(axis), stream.least.get(axis)
+        for name, plan in state.plan.queries:
+            query, window = stream.queries[name], _on_panes(plan)
+            seen = panes if query.since is None else panes[np.searchsorted(panes, query.since) :]
+            emits = settings.text("empty_windows") == "emit" and not plan.input.keys and least is not None
+            if emits and not isinstance(window, SlideByTuple):
+                first = least if query.since is None else max(least or 0, query.since)
+                extents = window.every(int(first or 0), ticked, frontier)
+            else:
+                extents = window.due(seen, ticked, frontier)
+                if isinstance(window, SlideByTuple) and window.over is not SlideOver.VALUE:
+                    extents = extents.part(_marked(state, plan, window, extents))
+            yield Due(state, query, extents)
+
+    def _slice(
+        self, stream: StreamState, axis: str, upto: int, due: Sequence[Due], is_last: bool, settings: Settings
+    ) -> int:
         delivered: list[Delivered] = []
-        for state in stream.synopses.values():
-            mine = [item for item in due if item.synopsis is state]
+        for state in stream.on_axis(axis):
+            if isinstance(state.synopsis, PartitionedSynopsis):
+                delivered += self._answer_partitions(stream, state) if is_last else []
+                continue
+            mine = [item for item in due if item.state is state]
             if mine:
                 delivered += self._answer(stream, state, mine)
-        expired = [
-            (state, below) for state in stream.synopses.values() if (below := _needed_from(state, upto)) is not None
-        ]
-        self._delivery.commit(stream, upto, delivered, expired, settings)
-        for state, below in expired:
-            state.kept_from = below
-            state.synopsis.expire(below)
-            state.plan = replace(state.plan, schedule=state.plan.schedule.pruned(below))
+        expired = [gone for state in stream.on_axis(axis) if (gone := _expired(stream, state, upto)) is not None]
+        self._delivery.commit(stream, axis, upto, delivered, expired, settings)
+        for gone in expired:
+            _expire(gone, upto)
+        for state in stream.on_axis(axis):
+            if is_last and isinstance(state.synopsis, PartitionedSynopsis):
+                state.synopsis.expire()
         self._delivery.publish(stream)
-        return sum(int(item.ends.size) for item in due)
+        return sum(int(item.ends.size) for item in delivered)
 
     def _answer(self, stream: StreamState, state: SynopsisState, due: Sequence[Due]) -> list[Delivered]:
-        lookups = [_lookup(item) for item in due]
-        tables: dict[str, list[pa.Table]] = {item.query.name: [] for item in due}
-        done: dict[str, int] = dict.fromkeys(tables, 0)
-        spoiled: dict[str, int] = dict.fromkeys(tables, 0)
+        parts: dict[str, list[Finished]] = {item.query.name: [] for item in due}
+        done: dict[str, int] = dict.fromkeys(parts, 0)
+        spoiled: dict[str, int] = dict.fromkeys(parts, 0)
         by_name = {item.query.name: item for item in due}
-        for looked in state.synopsis.answer(lookups):
+        for looked in due[0].synopsis.answer([_lookup(item) for item in due]):
             item = by_name[looked.query]
             if item.query.error is not None:
                 continue
             first = done[looked.query]
             done[looked.query] += looked.windows
-            try:
-                table = self._finish(item, looked, first, state)
-            except Exception as error:
-                self._journal.suspend(stream, item.query, str(error).splitlines()[0])
-                continue
-            tables[looked.query].append(table)
-            spoiled[looked.query] += sum(overflows(call, looked.states) for call in item.query.plan.input.aggregates)
+            shown = _shown(item, slice(first, first + looked.windows))
+            finished = self._finish(stream, item.query, looked, shown, state)
+            if finished is not None:
+                parts[looked.query].append(finished)
+                spoiled[looked.query] += _overflows(item.query, looked)
         return [
-            Delivered(item.query, item.ends, pa.concat_tables(tables[item.query.name]), spoiled[item.query.name])
+            _delivered(item.query, _shown(item, slice(None))[1], parts[item.query.name], spoiled[item.query.name])
             for item in due
             if item.query.error is None
         ]
 
-    def _finish(self, item: Due, looked: Looked, first: int, state: SynopsisState) -> pa.Table:
-        ends = item.ends[first : first + looked.windows]
-        starts = ends - item.query.plan.window.range
-        return self._finisher.finish(item.query.plan, looked, starts, ends, state.synopsis.groups)
+    def _answer_partitions(self, stream: StreamState, state: SynopsisState) -> list[Delivered]:
+        synopsis = state.synopsis
+        assert isinstance(synopsis, PartitionedSynopsis)
+        out = []
+        ended = (stream.frontiers[ROW_NUM].promised or 0) > stream.numbered + 1
+        for name, plan in state.plan.queries:
+            query, window = stream.queries[name], plan.window
+            assert isinstance(window, PartitionedWindow)
+            which, wids = synopsis.due(ended)
+            if not which.size:
+                continue
+            order = np.lexsort((which, wids))
+            which, extents = which[order], window.of_ranks.extents(wids[order])
+            parts, spoiled = [], 0
+            step = max(1, SLOTS_PER_SLICE // max(1, synopsis.groups.count // max(1, synopsis.ranks.counts.size - 1)))
+            for first in range(0, which.size, step):
+                some = slice(first, first + step)
+                aggregate = plan.input
+                looked = synopsis.answer(
+                    name,
+                    which[some],
+                    (extents.starts[some], extents.ends[some]),
+                    aggregate.presence,
+                    aggregate.accumulators,
+                    not aggregate.is_grouped,
+                )
+                shown = (extents.starts[some], extents.ends[some])
+                finished = self._finish(stream, query, looked, shown, state)
+                if finished is None:
+                    break
+                parts.append(finished)
+                spoiled += _overflows(query, looked)
+            if query.error is None:
+                out.append(_delivered(query, extents.ends, parts, spoiled))
+        return out
+
+    def _finish(
+        self,
+        stream: StreamState,
+        query: QueryState,
+        looked: Looked,
+        shown: tuple[Points | None, Points],
+        state: SynopsisState,
+    ) -> Finished | None:
+        """The answer rows; None where the query's own expression fails: it is suspended."""
+        try:
+            return self._finisher.finish(query.plan, looked, *shown, state.synopsis.groups)
+        except Exception as error:
+            self._journal.suspend(stream, query, str(error).splitlines()[0])
+            return None
 
 
-def _every(first: int, after: int | None, upto: int) -> Points:
-    low = first if after is None else max(first, after + 1)
-    return np.arange(low, upto + 1, dtype=np.int64)
+def _on_panes(plan: Finalise) -> PaneWindow:
+    assert not isinstance(plan.window, PartitionedWindow)
+    return plan.window
+
+
+def _shown(item: Due, some: slice) -> tuple[Points | None, Points]:
+    return _on_panes(item.query.plan).shown(item.extents.part(some))
+
+
+def _overflows(query: QueryState, looked: Looked) -> int:
+    return sum(overflows(call, looked.states) for call in query.plan.input.aggregates)
+
+
+def _delivered(query: QueryState, ends: Points, parts: Sequence[Finished], spoiled: int) -> Delivered:
+    """The parts of an answer one after another, the windows of each counted on from those before."""
+    windows, before = [], 0
+    for part in parts:
+        windows.append(part.window + before)
+        before += part.windows
+    return Delivered(query, ends, np.concatenate(windows), pa.concat_tables([p.table for p in parts]), spoiled)
 
 
 def _lookup(item: Due) -> Lookup:
-    aggregate = item.query.plan.input
+    aggregate, since = item.query.plan.input, item.query.since
+    starts = item.extents.starts if since is None else item.extents.starts.clip(min=max(since, POINT_MIN))
     return Lookup(
         item.query.name,
-        window_starts(item.query, item.ends),
-        item.ends,
+        starts,
+        item.extents.ends,
         aggregate.presence,
         aggregate.accumulators,
         not aggregate.keys,
     )
 
 
-def _pane_start(state: SynopsisState, point: int) -> int:
-    return int(state.plan.schedule.pane_starts(np.array([point]))[0])
+def _marked(state: SynopsisState, plan: Finalise, window: SlideByTuple, extents: Extents) -> np.ndarray:
+    """Which of the values are window ids: an n-th row number, or an n-th rank, is among their tuples."""
+    assert isinstance(state.synopsis, BasicIntervalSynopsis)
+    values = extents.ends - 1
+    counts = state.synopsis.totals(plan.input.counts[0], values)
+    if window.over is SlideOver.ROW:
+        return np.asarray(counts > 0)
+    ranks = state.ranked + np.cumsum(counts)
+    return np.asarray(ranks // window.every_n > (ranks - counts) // window.every_n)
 
 
-def _needed_from(state: SynopsisState, upto: int) -> int | None:
-    """The least point that a window still to come can hold; None where nothing can be said.
+def _expired(stream: StreamState, state: SynopsisState, upto: int) -> Expired | None:
+    """What no window to come can hold; None where nothing has changed.
 
     Never above the open pane: where SLIDE exceeds RANGE, a query that joins later may need what lies between.
     """
-    starts = [plan.window.extent(plan.window.last_closed(upto) + 1)[0] for _, plan in state.plan.queries]
-    if not starts:
+    if isinstance(state.synopsis, PartitionedSynopsis) or not state.plan.queries:
         return None
-    below = min(*starts, _pane_start(state, upto))
-    return below if state.kept_from is None or below > state.kept_from else None
+    windows = [_on_panes(plan) for _, plan in state.plan.queries]
+    below = min(*(window.needed_from(upto) for window in windows), state.closed_at(upto))
+    ranked = _ranked(stream, state, upto)
+    if state.kept_from is not None and below <= state.kept_from:
+        below = state.kept_from
+        if ranked == state.ranked:
+            return None
+    return Expired(state, below, ranked)
+
+
+def _ranked(stream: StreamState, state: SynopsisState, upto: int) -> int:
+    """How many tuples lie below a point, where windows go by rank."""
+    plan = state.plan.queries[0][1]
+    if not isinstance(plan.window, SlideByTuple) or plan.window.over is not SlideOver.RANK:
+        return 0
+    assert isinstance(state.synopsis, BasicIntervalSynopsis)
+    panes = state.synopsis.closed_panes
+    first = np.searchsorted(panes, stream.ticked.get(state.plan.axis, POINT_MIN))
+    passed = panes[first : int(np.searchsorted(panes, upto))]
+    return state.ranked + int(state.synopsis.totals(plan.input.counts[0], passed).sum())
+
+
+def _expire(gone: Expired, upto: int) -> None:
+    state = gone.state
+    assert isinstance(state.synopsis, BasicIntervalSynopsis) and gone.below is not None
+    state.kept_from, state.ranked = gone.below, gone.ranked
+    state.synopsis.expire(gone.below)
+    if state.plan.style[0] == "landmark":
+        state.synopsis.collapse(state.closed_at(upto), state.plan.style[1])
+    else:
+        state.plan = replace(state.plan, schedule=state.plan.schedule.pruned(gone.below))
 
 
 def _slices(due: Sequence[Due], frontier: int) -> Iterator[tuple[int, list[Due]]]:
-    """Cut the due windows at common ends into parts of bounded size; the last part reaches the frontier."""
+    """Cut the due windows at common ticks into parts of bounded size; the last part reaches the frontier."""
     if not due:
         yield frontier, []
         return
-    ends = np.concatenate([item.ends for item in due])
-    slots = np.concatenate([np.full(item.ends.size, item.synopsis.synopsis.groups.count) for item in due])
-    order = np.argsort(ends, kind="stable")
+    ticks = np.concatenate([item.extents.ticks for item in due])
+    slots = np.concatenate([np.full(len(item.extents), item.synopsis.groups.count) for item in due])
+    order = np.argsort(ticks, kind="stable")
     part_of = np.cumsum(slots[order]) // SLOTS_PER_SLICE
     last = np.flatnonzero(np.append(part_of[1:] != part_of[:-1], True))
-    bounds = sorted(set(ends[order][last].tolist()))
+    bounds = sorted(set(ticks[order][last].tolist()))
     bounds[-1] = frontier
     below: int | None = None
     for bound in bounds:
         part = []
         for item in due:
-            first = 0 if below is None else int(np.searchsorted(item.ends, below, side="right"))
-            final = int(np.searchsorted(item.ends, bound, side="right"))
+            first = 0 if below is None else int(np.searchsorted(item.extents.ticks, below, side="right"))
+            final = int(np.searchsorted(item.extents.ticks, bound, side="right"))
             if final > first:
-                part.append(Due(item.synopsis, item.query, item.ends[first:final]))
+                part.append(Due(item.state, item.query, item.extents.part(slice(first, final))))
         yield bound, part
         below = bound

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from windrow.cql.dialect import CQL
-from windrow.cql.intervals import format_interval
-from windrow.engine.catalog_views import completeness, frontier_text, punctuation_text
+from windrow.engine.catalog_views import (
+    completeness,
+    frontier_text,
+    length_text,
+    punctuation_text,
+    sub_streams,
+    window_text,
+)
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.optimizer.sharing import choose_synopsis
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
+from windrow.synopses import PartitionedSynopsis
 from windrow.types import SqlType
 from windrow.windows import Cuts
 
@@ -20,10 +27,13 @@ def explain_query(name: str, plan: Finalise, stream: StreamState, query: QuerySt
     lines += _synopsis(plan, stream, query, settings, kind)
     lines.append(f"        Selection {plan.input.input.predicate or 'true'}   (Spark, as conditions of the aggregates)")
     lines.append(
-        f"          Scan {stream.name} by {plan.scan.attribute.column} ({kind}), {punctuation_text(stream)},"
-        " context free (CF)"
+        f"          Scan {stream.name} by {plan.scan.attribute} ({kind}), {punctuation_text(stream)},"
+        f" {plan.window.context.value}"
     )
     lines.append(f"Frontier: {frontier_text(stream) or 'nothing seen yet'}")
+    for column, keys in sub_streams(stream).items():
+        first = ", ".join(f"{key}: {point}" for key, point in sorted(keys.items(), key=lambda one: one[1])[:5])
+        lines.append(f"Sub-streams of {column}, those furthest behind first ({len(keys)} live): {first}")
     last = stream.metrics.last_preaggregate
     lines.append(
         f"Pre-aggregation: {settings.text('preaggregate')}"
@@ -55,12 +65,7 @@ def _aggregate(plan: Finalise, kind: SqlType) -> list[str]:
     calls = (
         ", ".join(f"a{i} = {call.function} ({call.result})" for i, call in enumerate(aggregate.aggregates)) or "none"
     )
-    size, slide = (_length(v, kind) for v in (aggregate.window.range, aggregate.window.slide))
-    return [f"    WindowAggregate [RANGE {size} SLIDE {slide}] keys: {keys}; aggregates: {calls}"]
-
-
-def _length(points: int, kind: SqlType) -> str:
-    return format_interval(points) if kind.is_timestamp else str(points)
+    return [f"    WindowAggregate [{window_text(plan)}] keys: {keys}; aggregates: {calls}"]
 
 
 def _synopsis(
@@ -71,7 +76,8 @@ def _synopsis(
         chosen = choose_synopsis(plan, [s.plan for s in stream.synopses.values()], settings.integer("cut_factor"))
         state = stream.synopses[chosen.id] if chosen else None
     if state is None:
-        return [f"      Synopsis basic interval, of its own, cuts {_cuts(Cuts.for_window(plan.window), kind)}"]
+        kind_of = "partitioned" if plan.input.partition else "basic interval"
+        return [f"      Synopsis {kind_of}, of its own, cuts {_cuts(plan.window.cuts(), kind)}"]
     others = [n for n, _ in state.plan.queries if query is None or n != query.name]
     shared = (
         f"shared with {len(others)} other quer{'y' if len(others) == 1 else 'ies'} (SS1, CS2)"
@@ -79,10 +85,15 @@ def _synopsis(
         else "not shared"
     )
     synopsis = state.synopsis
+    size = (
+        f"{synopsis.ranks.partitions.count - 1} partitions"
+        if isinstance(synopsis, PartitionedSynopsis)
+        else f"{synopsis.closed_panes.size} closed panes"
+    )
     return [
-        f"      Synopsis {state.plan.id}: basic interval, home: driver, {shared}",
+        f"      Synopsis {state.plan.id}: {synopsis.kind}, home: driver, {shared}",
         f"        cuts {_cuts(state.plan.schedule.current, kind)}; {len(state.plan.accumulators)} accumulators; "
-        f"{synopsis.groups.count - 1} groups; {synopsis.closed_panes.size} closed panes; {synopsis.nbytes:,} bytes",
+        f"{synopsis.groups.count - 1} groups; {size}; {synopsis.nbytes:,} bytes",
     ]
 
 
@@ -95,6 +106,6 @@ def _used_by(stream: StreamState, query: QueryState) -> SynopsisState | None:
 
 def _cuts(cuts: Cuts, kind: SqlType) -> str:
     return " and ".join(
-        f"every {_length(period, kind)}" + (f" from {_length(phase, kind)}" if phase else "")
+        f"every {length_text(period, kind)}" + (f" from {length_text(phase, kind)}" if phase else "")
         for period, phase in cuts.progressions
     )

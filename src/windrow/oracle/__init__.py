@@ -1,6 +1,6 @@
 """The naive evaluator that the engine is tested against. See `oracle.oracle`."""
 
-from windrow.oracle.admission import Admitted, Batch, DeadLetter, End, Punctuation, Reason, admit
+from windrow.oracle.admission import Admitted, Arrival, Batch, DeadLetter, End, Punctuation, Reason, admit
 from windrow.oracle.extents import extents_of
 from windrow.oracle.oracle import Answers, Oracle
 from windrow.oracle.values import equal_rows, equal_values
@@ -8,6 +8,7 @@ from windrow.oracle.values import equal_rows, equal_values
 __all__ = [
     "Admitted",
     "Answers",
+    "Arrival",
     "Batch",
     "DeadLetter",
     "End",

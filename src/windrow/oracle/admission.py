@@ -3,19 +3,22 @@
 A history is the list of what happened to a stream: micro-batches as they were fed, punctuations by
 hand, and the end of the input. Nothing is kept from one question to the next: every answer replays
 the history (DESIGN 5: lateness is judged against the frontier at the end of the previous micro-batch).
+What a late tuple moves: nothing. Only tuples on time advance a frontier or let a key join.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from windrow.cql.statements import CreateStream, Policy, Punctuate
+from windrow.cql.statements import CreateStream, Late, Policy, Punctuate
 from windrow.errors import UnsupportedError
+from windrow.oracle.frontiers import policy_of
+from windrow.oracle.patterns import ALWAYS, BadPattern, Condition, Pattern, parse_pattern
 from windrow.oracle.values import Misfit, fit
-from windrow.types import SqlType, point_of
+from windrow.types import SqlType, point_of, value_of
 
 Row = Mapping[str, Any]
 
@@ -36,19 +39,21 @@ class Reason(Enum):
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch; `max_future_us` None allows any timestamp."""
+    """One micro-batch; `max_future_us` None allows any timestamp, `generous` is the meaning of slack that held then."""
 
     rows: Sequence[Row | Sequence[Any]]
     now_us: int = 0
     max_future_us: int | None = None
+    generous: bool = False
 
 
 @dataclass(frozen=True)
 class Punctuation:
-    """A promise by hand: no more tuples with `column` below `upto`."""
+    """A promise by hand: no more tuples with `column` below `upto` that meet the other conditions."""
 
     column: str
     upto: int
+    others: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,17 +70,59 @@ class DeadLetter:
     row: Row
 
 
+@dataclass(frozen=True)
+class Arrival:
+    """A tuple that counts: its row number and the event it came with.
+
+    `lasting`: it counts in every window that holds it; else (late, slack meant generously) only in those that had not
+    been answered when it came. `late` and lasting: answers that had been given are revised.
+    """
+
+    row: Row
+    number: int
+    event: int
+    late: bool = False
+    lasting: bool = True
+
+
+@dataclass(frozen=True)
+class Instant:
+    """What is promised after an event: a frontier per window attribute, tuples so far, whether the input has ended."""
+
+    frontiers: Mapping[str, int | None]
+    count: int
+    ended: bool
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A pattern and the event from which on it holds."""
+
+    event: int
+    pattern: Pattern
+
+
 @dataclass
 class Admitted:
-    """What a history comes to: admitted rows, dead letters, and a frontier per window attribute.
+    """What a history comes to: tuples that count, dead letters, and a frontier per window attribute.
 
     A frontier of None promises nothing yet; `ended` promises everything.
     """
 
-    rows: list[Row] = field(default_factory=list)
+    arrivals: list[Arrival] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
     frontiers: dict[str, int | None] = field(default_factory=dict)
     ended: bool = False
+    instants: list[Instant] = field(default_factory=list)
+    promises: list[Promise] = field(default_factory=list)
+
+    @property
+    def rows(self) -> list[Row]:
+        return [arrival.row for arrival in self.arrivals]
+
+
+IsHeld = Callable[[Row, int, Admitted], bool]
+"""Whether a query there was at that event has a window, not yet answered, that a late tuple would be in."""
 
 
 def types_of(stream: CreateStream) -> dict[str, SqlType]:
@@ -89,8 +136,6 @@ def attributes_of(stream: CreateStream) -> dict[str, Punctuate]:
         name = clause.column or stream.timestamp_by
         if name is None:
             raise UnsupportedError("PUNCTUATE without a column needs TIMESTAMP BY")
-        if clause.policy not in (Policy.ORDERED, Policy.SLACK):
-            raise UnsupportedError(f"the oracle does not know PUNCTUATE {clause.policy.value}")
         found[column_named(stream, name)] = clause
     return found
 
@@ -103,46 +148,127 @@ def column_named(stream: CreateStream, name: str) -> str:
     raise UnsupportedError(f"stream '{stream.name}' has no column '{name}'")
 
 
-def admit(stream: CreateStream, history: Sequence[Event]) -> Admitted:
-    """Replay a history."""
-    types, attributes = types_of(stream), attributes_of(stream)
-    state = Admitted(frontiers=dict.fromkeys(attributes))
-    for event in history:
-        if isinstance(event, End):
-            state.ended = True
-        elif isinstance(event, Punctuation):
-            _advance(state.frontiers, event.column, event.upto)
-        else:
-            admitted = _admit_batch(event, types, attributes, state)
-            state.rows.extend(admitted)
-            for name, clause in attributes.items():
-                points = [point_of(row[name], types[name]) for row in admitted]
-                if points:
-                    _advance(state.frontiers, name, max(points) - _slack(clause))
-    return state
+def punctuation_column(stream: CreateStream) -> str | None:
+    """The column whose text makes a record a punctuation, where the source sends them."""
+    if not any(clause.policy is Policy.BY_SOURCE for clause in stream.punctuate):
+        return None
+    return column_named(stream, dict(stream.options).get("punctuation", "punctuation"))
 
 
-def _admit_batch(
-    batch: Batch, types: Mapping[str, SqlType], attributes: Mapping[str, Punctuate], state: Admitted
-) -> list[Row]:
-    """The rows of one micro-batch that pass, all judged against the frontiers as the batch found them."""
-    admitted: list[Row] = []
-    for raw in batch.rows:
-        named = dict(raw) if isinstance(raw, Mapping) else dict(zip(types, raw, strict=True))
-        try:
-            row = {name: fit(named.get(name), kind) for name, kind in types.items()}
-        except Misfit:
-            state.dead.append(DeadLetter(Reason.MALFORMED, named))
-            continue
-        reasons = [reason for name in attributes if (reason := _judge(row[name], name, types[name], batch, state))]
+def admit(stream: CreateStream, history: Sequence[Event], is_held: IsHeld | None = None) -> Admitted:
+    """Replay a history; `is_held` is asked only of late tuples of micro-batches with a generous slack."""
+    return _Replay(stream, is_held or (lambda row, event, state: False)).run(history)
+
+
+class _Replay:
+    def __init__(self, stream: CreateStream, is_held: IsHeld):
+        self.stream, self.is_held = stream, is_held
+        self.types, self.attributes = types_of(stream), attributes_of(stream)
+        self.flag = punctuation_column(stream)
+        keys = {name: clause.key and column_named(stream, clause.key) for name, clause in self.attributes.items()}
+        self.policies = {name: policy_of(clause, keys[name]) for name, clause in self.attributes.items()}
+        self.state = Admitted(frontiers=dict.fromkeys(self.attributes))
+
+    def run(self, history: Sequence[Event]) -> Admitted:
+        state = self.state
+        for index, event in enumerate(history):
+            if isinstance(event, End):
+                state.ended = True
+            elif isinstance(event, Punctuation):
+                self._promise(index, _by_hand(event, self.types[event.column]))
+            else:
+                self._batch(index, event)
+            state.instants.append(Instant(dict(state.frontiers), len(state.arrivals), state.ended))
+        return state
+
+    def _batch(self, index: int, batch: Batch) -> None:
+        """All rows are judged against the promises as the batch found them; its own hold from its end on."""
+        on_time: list[Row] = []
+        patterns: list[Pattern] = []
+        number = len(self.state.arrivals)
+        arrived: list[Arrival] = []
+        for raw in batch.rows:
+            named = dict(raw) if isinstance(raw, Mapping) else dict(zip(self.types, raw, strict=True))
+            try:
+                row = {name: fit(named.get(name), kind) for name, kind in self.types.items()}
+                if self.flag is not None and row[self.flag] is not None:
+                    patterns.append(parse_pattern(row[self.flag], self.types))
+                    continue
+            except (Misfit, BadPattern):
+                self.state.dead.append(DeadLetter(Reason.MALFORMED, named))
+                continue
+            arrival = self._arrival(row, number + len(arrived) + 1, index, batch)
+            if arrival is not None:
+                arrived.append(arrival)
+                on_time += [] if arrival.late else [row]
+        self.state.arrivals += arrived
+        for name, policy in self.policies.items():
+            policy.take([(point_of(row[name], self.types[name]), row) for row in on_time])
+            self._advance(name, policy.frontier())
+        for pattern in patterns:
+            self._promise(index, pattern)
+
+    def _arrival(self, row: Row, number: int, index: int, batch: Batch) -> Arrival | None:
+        """The tuple as it counts; None: it became a dead letter."""
+        reasons = [r for name in self.attributes if (r := _unfit(row[name], self.types[name], batch))]
         if reasons:
-            state.dead.append(DeadLetter(min(reasons, key=list(Reason).index), row))
-        else:
-            admitted.append(row)
-    return admitted
+            self.state.dead.append(DeadLetter(min(reasons, key=list(Reason).index), row))
+            return None
+        behind = self._behind(row)
+        if not behind:
+            return Arrival(row, number, index)
+        if self._in_reach(behind):
+            return Arrival(row, number, index, late=True)
+        if batch.generous and self.is_held(row, index, self.state):
+            return Arrival(row, number, index, late=True, lasting=False)
+        self.state.dead.append(DeadLetter(Reason.LATE, row))
+        return None
+
+    def _behind(self, row: Row) -> list[tuple[int, int]]:
+        """(point, what had been promised) for each promise that the tuple breaks; none: it is on time."""
+        found = []
+        for name in self.attributes:
+            point, frontier = point_of(row[name], self.types[name]), self.state.frontiers[name]
+            if frontier is not None and point < frontier:
+                found.append((point, frontier))
+        for promise in self.state.promises:
+            if promise.pattern.met_by(row):
+                found += self._broken(row, promise.pattern)
+        return found
+
+    def _broken(self, row: Row, pattern: Pattern) -> list[tuple[int, int]]:
+        """How far behind a pattern a tuple is: its upper bounds, for ever where it bounds no window attribute."""
+        found = []
+        named = [name for name in self.attributes if any(one.column == name for one in pattern.conditions)]
+        for name in named:
+            point, bound = point_of(row[name], self.types[name]), pattern.bound(name, self.types[name])
+            found.append((point, point + 1 if bound is None else bound))
+        return found or [(0, ALWAYS)]
+
+    def _in_reach(self, behind: list[tuple[int, int]]) -> bool:
+        if self.stream.late is not Late.REVISE:
+            return False
+        reach = self.stream.late_for
+        return reach is None or all(point >= promised - reach.amount for point, promised in behind)
+
+    def _promise(self, index: int, pattern: Pattern) -> None:
+        """A pattern on one window attribute alone moves its frontier; any makes the tuples that meet it late."""
+        self.state.promises.append(Promise(index, pattern))
+        for name, kind in self.types.items():
+            if name in self.attributes and len(pattern.conditions) == 1 and not pattern.besides(name):
+                self._advance(name, pattern.bound(name, kind))
+
+    def _advance(self, name: str, upto: int | None) -> None:
+        known = self.state.frontiers[name]
+        if upto is not None:
+            self.state.frontiers[name] = upto if known is None else max(known, upto)
 
 
-def _judge(value: Any, name: str, kind: SqlType, batch: Batch, state: Admitted) -> Reason | None:
+def _by_hand(event: Punctuation, kind: SqlType) -> Pattern:
+    return Pattern((*event.others, Condition(event.column, "<", (value_of(event.upto, kind),))))
+
+
+def _unfit(value: Any, kind: SqlType, batch: Batch) -> Reason | None:
     if value is None:
         return Reason.NULL
     point = point_of(value, kind)
@@ -150,14 +276,4 @@ def _judge(value: Any, name: str, kind: SqlType, batch: Batch, state: Admitted) 
         return Reason.RANGE
     if kind.is_timestamp and batch.max_future_us is not None and point > batch.now_us + batch.max_future_us:
         return Reason.FUTURE
-    frontier = state.frontiers[name]
-    return Reason.LATE if frontier is not None and point < frontier else None
-
-
-def _slack(clause: Punctuate) -> int:
-    return clause.slack.amount if clause.policy is Policy.SLACK and clause.slack is not None else 0
-
-
-def _advance(frontiers: dict[str, int | None], name: str, upto: int) -> None:
-    known = frontiers[name]
-    frontiers[name] = upto if known is None else max(known, upto)
+    return None

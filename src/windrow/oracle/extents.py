@@ -1,49 +1,130 @@
-"""Window extents by their definition, one tuple and one window at a time (DESIGN 5, Windows)."""
+"""Windows by their definition, one tuple and one window at a time (DESIGN 5; 003_7281f3198fa2d2a0.txt, section 3.3).
+
+A shape says which extents hold a point of its axis. Points are integers, so every extent is written as a half-open
+interval `[lo, hi)` of points: the slide-by-tuple extent `w − r < u ≤ w` is `[w − r + 1, w + 1)`. What users see as
+`window_start` and `window_end` stands beside it, and `due`: the frontier that the axis must have reached.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-Extent = tuple[int, int]
-
-
-def extents_of(points: Iterable[int], range_: int, slide: int, origin: int = 0) -> list[Extent]:
-    """The extents `[origin + (w+1)·slide − range, origin + (w+1)·slide)` that hold a point, in order."""
-    found: set[Extent] = set()
-    for t in set(points):
-        w = (t - origin) // slide
-        while origin + (w + 1) * slide - range_ <= t:
-            if t < origin + (w + 1) * slide:
-                found.add((origin + (w + 1) * slide - range_, origin + (w + 1) * slide))
-            w += 1
-    return sorted(found, key=lambda extent: extent[1])
+from dataclasses import dataclass
 
 
-def with_empty(extents: list[Extent], slide: int, frontier: int | None, ended: bool) -> list[Extent]:
-    """Also the empty extents, from the first tuple's first window on (`empty_windows = 'emit'`).
+@dataclass(frozen=True)
+class Extent:
+    """`lo` and `start` are None where the window reaches back to the beginning."""
 
-    With the input open they go on to the frontier; with it ended, to the last extent that holds a tuple.
+    lo: int | None
+    hi: int
+    start: int | None
+    end: int
+    due: int
+
+    def holds(self, point: int) -> bool:
+        return (self.lo is None or self.lo <= point) and point < self.hi
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """`[RANGE r SLIDE s]`, `[ROWS n SLIDE m]`, tumbling (s = r), historical (OFFSET o), `[NOW SLIDE s]` (r = 1).
+
+    With e = origin + (w+1)·s the extent is `[e − o − r, e − o)`, answered when the frontier reaches e.
     """
-    if not extents:
+
+    range: int
+    slide: int
+    origin: int = 0
+    offset: int = 0
+
+    def ending(self, due: int) -> Extent:
+        hi = due - self.offset
+        return Extent(hi - self.range, hi, hi - self.range, hi, due)
+
+    def holding(self, point: int) -> list[Extent]:
+        """Every extent that a point is in, by trying the windows from the first that ends above it."""
+        found = []
+        due = self.origin + ((point + self.offset - self.origin) // self.slide + 1) * self.slide
+        while due - self.offset - self.range <= point:
+            found.append(self.ending(due))
+            due += self.slide
+        return found
+
+    def first_edge_above(self, point: int) -> int:
+        """The least edge of a window, a start or an end, above a point: where a query added later begins."""
+        shifts = (self.origin - self.offset, self.origin - self.offset - self.range)
+        return min(shift + ((point - shift) // self.slide + 1) * self.slide for shift in shifts)
+
+    def open_beyond(self, point: int, frontier: int | None) -> bool:
+        """Whether a window that the point is in is due only after the frontier."""
+        return frontier is None or any(one.due > frontier for one in self.holding(point))
+
+
+@dataclass(frozen=True)
+class Landmark:
+    """`[SINCE x SLIDE s]`: `[x, e)` for the ends e above x; `[UNBOUNDED SLIDE s]` has no x."""
+
+    begin: int | None
+    slide: int
+    origin: int = 0
+
+    def end_above(self, point: int) -> int:
+        return self.origin + ((point - self.origin) // self.slide + 1) * self.slide
+
+    def between(self, first: int, last: int) -> list[Extent]:
+        """The extents from the first end above `first` to the first above `last`."""
+        found, end, stop = [], self.end_above(first), self.end_above(last)
+        while end <= stop:
+            found.append(Extent(self.begin, end, self.begin, end, end))
+            end += self.slide
+        return found
+
+    def first_edge_above(self, point: int) -> int:
+        return self.end_above(point)
+
+    def open_beyond(self, point: int, frontier: int | None) -> bool:
+        return self.begin is None or point >= self.begin
+
+
+@dataclass(frozen=True)
+class ByTuple:
+    """`[RANGE r SLIDE n ROWS]`: windows at the values of every n-th tuple, by row number or by rank. `[NOW]`: r = 1."""
+
+    range: int
+    every: int = 1
+    by_rank: bool = False
+
+    def ending(self, value: int) -> Extent:
+        return Extent(value - self.range + 1, value + 1, value - self.range, value, value + 1)
+
+    def values(self, points_and_numbers: Iterable[tuple[int, int]]) -> list[int]:
+        """`windows(T)`: the distinct values that name a window; ranks go by (value, row number), from 1."""
+        numbered = list(points_and_numbers)
+        if self.by_rank:
+            numbered = [(point, rank) for rank, (point, _) in enumerate(sorted(numbered), start=1)]
+        return sorted({point for point, number in numbered if number % self.every == 0})
+
+    def first_edge_above(self, point: int) -> int:
+        return point + 1
+
+    def open_beyond(self, point: int, frontier: int | None) -> bool:
+        return frontier is None or self.ending(point + self.range - 1).due > frontier
+
+
+Shape = Sliding | Landmark | ByTuple
+
+
+def extents_of(points: Iterable[int], range_: int, slide: int, origin: int = 0) -> list[tuple[int, int]]:
+    """The extents `[origin + (w+1)·slide − range, origin + (w+1)·slide)` that hold a point, in order."""
+    shape = Sliding(range_, slide, origin)
+    found = {one.hi for point in set(points) for one in shape.holding(point)}
+    return [(hi - range_, hi) for hi in sorted(found)]
+
+
+def with_empty(extents: Iterable[Extent], shape: Sliding, frontier: int | None) -> list[Extent]:
+    """Also the empty extents, from the first tuple's first window on to the frontier (`empty_windows = 'emit'`)."""
+    dues = sorted(one.due for one in extents)
+    if not dues:
         return []
-    lo, hi = extents[0]
-    last = extents[-1][1] if ended or frontier is None else max(extents[-1][1], frontier)
-    every = []
-    while hi <= last:
-        every.append((lo, hi))
-        lo, hi = lo + slide, hi + slide
-    return every
-
-
-def closed(extents: list[Extent], frontier: int | None, ended: bool) -> list[Extent]:
-    """Those that no further tuple can enter."""
-    if ended:
-        return extents
-    return [] if frontier is None else [extent for extent in extents if extent[1] <= frontier]
-
-
-def first_edge_above(point: int, range_: int, slide: int, origin: int = 0) -> int:
-    """The least window edge, a start or an end, above a point: where a query added later begins."""
-    end = origin + ((point - origin) // slide + 1) * slide
-    start = origin - range_ + ((point - origin + range_) // slide + 1) * slide
-    return min(end, start)
+    last = dues[-1] if frontier is None else max(dues[-1], frontier)
+    return [shape.ending(due) for due in range(dues[0], last + 1, shape.slide)]

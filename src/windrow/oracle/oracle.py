@@ -2,14 +2,14 @@
 
 It is naive on purpose and shares nothing with the engine below `cql/`: it keeps the whole history of every
 stream, replays admission in plain Python (`admission`), enumerates windows by their definition
-(`extents`), and asks Spark SQL for all windows of a query in one statement over the full history
-(`spark_sql`). Cost is no concern; plainness is.
+(`extents`) and the instants at which each is answered (`looks`), and asks Spark SQL for all windows of a query
+in one statement over the full history (`spark_sql`). Cost is no concern; plainness is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -18,8 +18,7 @@ import pyarrow as pa
 from windrow.clock import Clock, SystemClock
 from windrow.cql import parse
 from windrow.cql.dialect import window_of
-from windrow.cql.statements import CreateQuery, CreateStream, Drop, SetSetting, Statement
-from windrow.cql.window_clause import WindowClause, WindowKind
+from windrow.cql.statements import CreateQuery, CreateStream, Drop, Late, SetSetting, Statement
 from windrow.errors import CatalogError, UnsupportedError
 from windrow.oracle import spark_sql
 from windrow.oracle.admission import (
@@ -29,14 +28,18 @@ from windrow.oracle.admission import (
     End,
     Event,
     Punctuation,
+    Row,
     admit,
-    attributes_of,
     column_named,
     types_of,
 )
-from windrow.oracle.extents import Extent, closed, extents_of, first_edge_above, with_empty
+from windrow.oracle.looks import Asker, Counted, Look, Looks, axis_frontier, counted, is_open
+from windrow.oracle.patterns import pattern_of
+from windrow.oracle.revisions import Revised, Seen, revisions_of
+from windrow.oracle.shapes import window_shape
+from windrow.oracle.spark_sql import Parts
 from windrow.oracle.values import sort_key
-from windrow.settings import Settings
+from windrow.settings import SPECS, Settings
 from windrow.types import EPOCH, SqlType, point_of
 
 _INTEGER_TYPES = {"byte", "tinyint", "short", "smallint", "integer", "int", "long", "bigint"}
@@ -56,21 +59,15 @@ class _Stream:
     history: list[Event] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Window:
-    column: str
-    range: int
-    slide: int
-    origin: int
-
-
 @dataclass
 class _Query:
+    """`dropped`: the event from which on it is there no more."""
+
     statement: CreateQuery
     stream: str
-    window: _Window
-    since: int | None
-    closed_by: int | None
+    asker: Asker
+    parts: Parts
+    dropped: int | None = None
 
 
 class Oracle:
@@ -82,6 +79,7 @@ class Oracle:
         self._settings = Settings()
         self._streams: dict[str, _Stream] = {}
         self._queries: dict[str, _Query] = {}
+        self._dropped: list[_Query] = []
 
     def sql(self, text: str) -> None:
         """Run CREATE STREAM, CREATE QUERY, DROP and SET; others change no answer and are refused."""
@@ -93,9 +91,10 @@ class Oracle:
             self._streams[statement.name.lower()] = _Stream(statement)
         elif isinstance(statement, CreateQuery):
             self._create_query(statement)
+        elif isinstance(statement, Drop) and statement.kind.upper() == "QUERY":
+            self._drop_query(statement.name.lower())
         elif isinstance(statement, Drop):
-            held = self._queries if statement.kind.upper() == "QUERY" else self._streams
-            held.pop(statement.name.lower(), None)
+            self._streams.pop(statement.name.lower(), None)
         elif isinstance(statement, SetSetting):
             self._settings = self._settings.with_text(statement.name, statement.value)
         else:
@@ -107,75 +106,143 @@ class Oracle:
         clause = window_of(table)
         if clause is None:
             raise UnsupportedError("the oracle evaluates windowed queries")
-        window = _window(clause, stream.statement)
-        state = admit(stream.statement, stream.history)
-        points = _points(state, window.column, stream.statement)
-        since = first_edge_above(max(points), window.range, window.slide, window.origin) if points else None
-        closed_by = state.frontiers[window.column]
-        self._queries[statement.name.lower()] = _Query(statement, table.name, window, since, closed_by)
+        window = window_shape(clause, stream.statement)
+        types = types_of(stream.statement)
+        parts = spark_sql.take_apart(statement.select, {name.lower() for name in types})
+        state = self._replay(table.name)
+        plain = Asker(window, None, None, len(stream.history))
+        points = [one.point for one in counted(plain, state, types)]
+        since = window.shape.first_edge_above(max(points)) if points else None
+        if window.partition:
+            since = len(state.arrivals) + 1 if points else None
+        asker = replace(
+            plain,
+            since=since,
+            closed_by=None if window.partition else axis_frontier(window, state),
+            group_columns=frozenset() if parts.limit is not None else _named(types, parts.plain_keys),
+        )
+        self._queries[statement.name.lower()] = _Query(statement, table.name, asker, parts)
+
+    def _drop_query(self, name: str) -> None:
+        held = self._queries.pop(name, None)
+        if held is not None:
+            held.dropped = len(self._stream(held.stream).history)
+            self._dropped.append(held)
 
     def begin(self, query: str, since: int | None) -> None:
-        """Say from which point of the window attribute on a query counts tuples; None: from the first.
+        """Say from which point of its axis on a query counts tuples; None: from the first.
 
         A query that was added while the stream ran begins at a cut above the greatest tuple by then. Which
         cut that is depends on what it shares, and the engine says it; by default it is the query's next edge.
+        On row numbers the point is a row number; a partitioned window counts its ranks from there on.
         """
-        self._query(query).since = since
+        held = self._query(query)
+        held.asker = replace(held.asker, since=since)
 
     def deposit(self, stream: str, rows: Sequence[Mapping[str, Any] | Sequence[Any]]) -> None:
         """One micro-batch."""
         limit = self._settings["max_future"]
-        batch = Batch(list(rows), self._clock.now_us(), None if limit == "off" else int(limit))
+        generous = "slack_meaning" in SPECS and self._settings.text("slack_meaning") == "generous"
+        batch = Batch(list(rows), self._clock.now_us(), None if limit == "off" else int(limit), generous)
         self._stream(stream).history.append(batch)
 
-    def punctuate(self, stream: str, upto: datetime | int, column: str | None = None) -> None:
-        """A punctuation by hand, on the stream's default attribute unless another is named."""
+    def punctuate(self, stream: str, upto: datetime | int, column: str | None = None, **pattern: Any) -> None:
+        """A punctuation by hand, on the stream's default attribute unless another is named.
+
+        `pattern`: values of other columns; then the promise is of the tuples that have them.
+        """
         statement = self._stream(stream).statement
         name = column or statement.timestamp_by
         if name is None:
             raise UnsupportedError("the stream has no TIMESTAMP BY column")
-        name = column_named(statement, name)
-        point = point_of(upto, types_of(statement)[name])
-        self._stream(stream).history.append(Punctuation(name, point))
+        name, types = column_named(statement, name), types_of(statement)
+        promise = Punctuation(name, point_of(upto, types[name]), pattern_of(pattern, types))
+        self._stream(stream).history.append(promise)
 
     def end_input(self, stream: str) -> None:
         self._stream(stream).history.append(End())
 
     def dead_letters(self, stream: str) -> list[DeadLetter]:
-        held = self._stream(stream)
-        return admit(held.statement, held.history).dead
+        return self._replay(stream).dead
+
+    def frontiers(self, stream: str) -> dict[str, int | None]:
+        """The frontier of each window attribute at this instant; None: nothing is promised yet."""
+        return self._replay(stream).frontiers
 
     def answers(self, query: str) -> Answers:
-        """Every answer of the query at this instant."""
-        held = self._query(query)
-        stream = self._stream(held.stream).statement
-        state = admit(stream, self._stream(held.stream).history)
-        types = types_of(stream)
-        parts = spark_sql.take_apart(held.statement.select, {name.lower() for name in types})
-        extents = self._extents(held, stream, state, ungrouped=parts.aggregated and not parts.grouped)
-        columns = ("window_start", "window_end", *parts.names)
-        if not extents:
-            return Answers(columns, [])
-        self._view(spark_sql.ROWS, _rows_table(state, held, types))
-        self._view(spark_sql.EXTENTS, _extents_table(extents))
-        statement = spark_sql.spark_statement(parts, lambda texts: self._are_integer(texts, parts.table_alias))
-        found = self._spark.sql(statement).toArrow().to_pydict()
-        attribute = types[held.window.column]
-        for edge in (spark_sql.LO, spark_sql.HI):
-            found[edge] = [_value_at(point, attribute) for point in found[edge]]
-        rows = list(zip(*found.values(), strict=True))
-        return Answers(columns, rows if parts.numbered else sorted(rows, key=_window_order))
+        """Every answer of the query at this instant, in the order they were given.
 
-    def _extents(self, held: _Query, stream: CreateStream, state: Admitted, ungrouped: bool) -> list[Extent]:
-        """The extents to answer now: not those that had closed before the query was there."""
-        window = held.window
-        points = [t for t in _points(state, window.column, stream) if held.since is None or t >= held.since]
-        frontier = state.frontiers[window.column]
-        extents = extents_of(points, window.range, window.slide, window.origin)
-        if ungrouped and self._settings.text("empty_windows") == "emit":
-            extents = with_empty(extents, window.slide, frontier, state.ended)
-        extents = [one for one in extents if held.closed_by is None or one[1] > held.closed_by]
-        return closed(extents, frontier, state.ended)
+        Where late tuples revise answers (LATE REVISE) these are the net ones, in window order.
+        """
+        held = self._query(query)
+        revising = self._stream(held.stream).statement.late is Late.REVISE
+        looks = self._looks(held)
+        last = {(look.extent, look.part): look for look in looks.all()}
+        together: dict[Any, list[Look]] = {}
+        for (extent, part), look in last.items():
+            if not look.gone:
+                apart = part if held.asker.window.partition else None
+                together.setdefault((extent, apart, None if revising else look.first), []).append(look)
+        seen = self._see(held, looks.tuples, list(together.values()))
+        seen.sort(key=lambda one: (0 if revising else one.look.first, one.look.extent.end, one.look.part))
+        rows = [(*one.bounds, *row) for one in seen for row in one.rows]
+        return Answers(("window_start", "window_end", *held.parts.names), rows)
+
+    def revisions(self, query: str) -> list[Revised]:
+        """All that was delivered, in order: (op, revision, window_start, window_end, the select list).
+
+        The first answer of a window is '+' with revision 0; each correction takes back rows that hold no more ('-') and
+        gives new ones ('+'), with the window's next number. A correction that changes no row is not delivered.
+        """
+        held = self._query(query)
+        looks = self._looks(held)
+        every = looks.all()
+        seen = self._see(held, looks.tuples, [[look] for look in every if not look.gone])
+        gone = [Seen(look, self._bounds(held, look), []) for look in every if look.gone]
+        return revisions_of([*seen, *gone])
+
+    def _looks(self, held: _Query) -> Looks:
+        emit = held.parts.ungrouped and self._settings.text("empty_windows") == "emit"
+        types = types_of(self._stream(held.stream).statement)
+        return Looks(replace(held.asker, emit_empty=emit), self._replay(held.stream), types)
+
+    def _see(self, held: _Query, tuples: list[Counted], looks: list[list[Look]]) -> list[Seen]:
+        """The rows of the query, by one Spark SQL statement. Looks that are listed together make one answer."""
+        if not looks:
+            return []
+        types = types_of(self._stream(held.stream).statement)
+        self._view(spark_sql.ROWS, _rows_table(tuples, types))
+        self._view(spark_sql.LOOKS, _looks_table(looks))
+        parts = held.parts
+        statement = spark_sql.spark_statement(
+            parts, lambda texts: self._are_integer(texts, parts.table_alias), held.asker.window.partition
+        )
+        found = self._spark.sql(statement).toArrow().to_pydict()
+        rows: dict[int, list[tuple[Any, ...]]] = {}
+        for number, *row in zip(*found.values(), strict=True):
+            rows.setdefault(number, []).append(tuple(row))
+        if not parts.numbered:
+            rows = {number: sorted(mine, key=sort_key) for number, mine in rows.items()}
+        return [Seen(one[0], self._bounds(held, one[0]), rows.get(i, [])) for i, one in enumerate(looks)]
+
+    def _bounds(self, held: _Query, look: Look) -> tuple[Any, Any]:
+        start, end, column = look.extent.start, look.extent.end, held.asker.window.column
+        if column is None:
+            return start, end
+        kind = types_of(self._stream(held.stream).statement)[column]
+        return (None if start is None else _value_at(start, kind)), _value_at(end, kind)
+
+    def _replay(self, stream: str) -> Admitted:
+        """The stream's history; late tuples of a generous slack are asked of all queries there were when they came."""
+        held = self._stream(stream)
+        name, types = stream.lower(), types_of(held.statement)
+        queries = [q for q in (*self._queries.values(), *self._dropped) if q.stream.lower() == name]
+
+        def is_held(row: Row, event: int, state: Admitted) -> bool:
+            there = [q for q in queries if q.asker.created <= event and (q.dropped is None or event < q.dropped)]
+            return any(is_open(q.asker, row, state, types) for q in there)
+
+        return admit(held.statement, held.history, is_held)
 
     def _are_integer(self, texts: list[str], alias: str) -> list[bool]:
         listed = ", ".join(f"{text} AS `__s{i}`" for i, text in enumerate(texts))
@@ -196,51 +263,35 @@ class Oracle:
         return self._queries[name.lower()]
 
 
-def _window(clause: WindowClause, stream: CreateStream) -> _Window:
-    """The window of a periodic query; anything else is not the oracle's yet."""
-    named = clause.wattr or stream.timestamp_by
-    plain = clause.offset is None and clause.rattr is None and clause.sattr is None and not clause.pattr
-    if clause.kind is not WindowKind.RANGE or clause.range is None or clause.slide is None or not plain or not named:
-        raise UnsupportedError("the oracle evaluates [RANGE r SLIDE s]")
-    column = column_named(stream, named)
-    if column not in attributes_of(stream):
-        raise UnsupportedError(f"no PUNCTUATE covers '{column}'")
-    return _Window(column, clause.range.amount, clause.slide.amount, _origin(clause, types_of(stream)[column]))
+def _named(types: Mapping[str, SqlType], lower: frozenset[str]) -> frozenset[str]:
+    return frozenset(name for name in types if name.lower() in lower)
 
 
-def _origin(clause: WindowClause, attribute: SqlType) -> int:
-    if clause.origin is None:
-        return 0
-    if isinstance(clause.origin, int):
-        return clause.origin
-    return point_of(datetime.fromisoformat(clause.origin), attribute)
-
-
-def _points(state: Admitted, column: str, stream: CreateStream) -> list[int]:
-    kind = types_of(stream)[column]
-    return [point_of(row[column], kind) for row in state.rows]
-
-
-def _rows_table(state: Admitted, held: _Query, types: Mapping[str, SqlType]) -> pa.Table:
-    """The admitted rows that count for the query, with the window attribute's point beside them."""
-    column, kind = held.window.column, types[held.window.column]
-    pairs = [(point_of(row[column], kind), row) for row in state.rows]
-    kept = [(t, row) for t, row in pairs if held.since is None or t >= held.since]
-    arrays = {name: pa.array([row[name] for _, row in kept], one.arrow) for name, one in types.items()}
-    return pa.table({**arrays, spark_sql.POINT: pa.array([t for t, _ in kept], pa.int64())})
-
-
-def _extents_table(extents: list[Extent]) -> pa.Table:
+def _rows_table(tuples: list[Counted], types: Mapping[str, SqlType]) -> pa.Table:
+    """The tuples that count for the query, with what the join with its looks needs beside them."""
+    arrays = {name: pa.array([one.arrival.row[name] for one in tuples], kind.arrow) for name, kind in types.items()}
     return pa.table(
         {
-            spark_sql.LO: pa.array([lo for lo, _ in extents], pa.int64()),
-            spark_sql.HI: pa.array([hi for _, hi in extents], pa.int64()),
+            **arrays,
+            spark_sql.POINT: pa.array([one.point for one in tuples], pa.int64()),
+            spark_sql.PART: pa.array([one.part for one in tuples], pa.int64()),
+            spark_sql.ARRIVED: pa.array([one.arrival.event for one in tuples], pa.int64()),
+            spark_sql.LASTING: pa.array([one.arrival.lasting for one in tuples], pa.bool_()),
         }
     )
 
 
-def _window_order(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (row[1], sort_key(row[2:]))
+def _looks_table(looks: list[list[Look]]) -> pa.Table:
+    listed = [(i, look) for i, together in enumerate(looks) for look in together]
+    columns = {
+        spark_sql.ID: [i for i, _ in listed],
+        spark_sql.LO: [look.extent.lo for _, look in listed],
+        spark_sql.HI: [look.extent.hi for _, look in listed],
+        spark_sql.OF_PART: [look.part for _, look in listed],
+        spark_sql.FIRST: [look.first for _, look in listed],
+        spark_sql.AT: [look.at for _, look in listed],
+    }
+    return pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
 
 
 def _value_at(point: int, attribute: SqlType) -> Any:

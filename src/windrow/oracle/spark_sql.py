@@ -1,7 +1,7 @@
 """A standing query as one plain Spark SQL statement over all its windows at once.
 
-Every admitted row is joined with every extent that holds it, and the result is grouped by extent and by the
-query's own keys: the definition, with no panes, no partial aggregates and no incremental state. What
+Every row that counts is joined with every look at a window that holds it (`looks`), and the result is grouped by look
+and by the query's own keys: the definition, with no panes, no partial aggregates and no incremental state. What
 differs from the text the user wrote is only this:
 
 - without GROUP BY the WHERE clause moves into the FILTER of each aggregate, so a window that holds
@@ -20,8 +20,11 @@ from sqlglot import exp
 
 from windrow.errors import UnsupportedError
 
-ROWS, EXTENTS = "windrow_oracle_rows", "windrow_oracle_extents"
-POINT, LO, HI = "__t", "__lo", "__hi"
+ROWS, LOOKS = "windrow_oracle_rows", "windrow_oracle_looks"
+POINT, PART, ARRIVED, LASTING = "__t", "__part", "__arrived", "__lasting"
+"""Beside the columns of a row: see `looks.Counted`."""
+ID, LO, HI, OF_PART, FIRST, AT = "__id", "__lo", "__hi", "__of_part", "__first", "__at"
+"""The columns of a look."""
 
 IsInteger = Callable[[list[str]], list[bool]]
 """Given Spark SQL expressions over the query's table, says of each whether its type is an integer type."""
@@ -49,6 +52,17 @@ class Parts:
     @property
     def aggregated(self) -> bool:
         return self.grouped or any(e.find(exp.AggFunc) for e in (*self.items, self.having) if e is not None)
+
+    @property
+    def ungrouped(self) -> bool:
+        """Whether each window has one row, whatever it holds."""
+        return self.aggregated and not self.grouped
+
+    @property
+    def plain_keys(self) -> frozenset[str]:
+        """The GROUP BY columns that stand alone, in lower case."""
+        keys = [key.unnest() for key in self.keys]
+        return frozenset(key.name.lower() for key in keys if isinstance(key, exp.Column))
 
 
 def table_of(select: exp.Expr) -> exp.Table:
@@ -113,12 +127,13 @@ def _resolve(node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
     return node.copy().transform(replace)
 
 
-def spark_statement(parts: Parts, is_integer: IsInteger) -> str:
-    """The statement. It gives `__lo`, `__hi`, then the select list as `__c0`, `__c1`, …
+def spark_statement(parts: Parts, is_integer: IsInteger, partition: tuple[str, ...] = ()) -> str:
+    """The statement. It gives `__id` of the look, then the select list as `__c0`, `__c1`, …
 
-    With ORDER BY or LIMIT its rows come in answer order; else in any.
+    With ORDER BY or LIMIT the rows of a look come in answer order; else in any. The columns of `partition` have one
+    value in each look, so they may be selected as if they were keys.
     """
-    ungrouped = parts.aggregated and not parts.grouped
+    ungrouped = parts.ungrouped
     outputs = [*parts.items, *(item.this for item in parts.order)]
     named = [*(f"__c{i}" for i in range(len(parts.items))), *(f"__o{i}" for i in range(len(parts.order)))]
     having = [parts.having] if parts.having is not None else []
@@ -126,22 +141,24 @@ def spark_statement(parts: Parts, is_integer: IsInteger) -> str:
     rewritten = _rewrite([*outputs, *having], ungrouped, condition, is_integer)
     texts = [node.sql(dialect="spark") for node in rewritten]
     listed = ", ".join(f"{text} AS `{name}`" for text, name in zip(texts, named, strict=False))
-    inner = f"SELECT `{LO}`, `{HI}`, {listed} FROM ({_joined(ungrouped)}) AS `{parts.table_alias}`"
+    inner = f"SELECT `{ID}`, {listed} FROM ({_joined(ungrouped)}) AS `{parts.table_alias}`"
     if parts.where is not None and not ungrouped:
         inner += f" WHERE {parts.where.sql(dialect='spark')}"
     if parts.aggregated:
         keys = [key.sql(dialect="spark") for key in parts.keys if not isinstance(key.unnest(), exp.Literal)]
-        inner += " GROUP BY " + ", ".join([f"`{LO}`", f"`{HI}`", *keys])
+        inner += " GROUP BY " + ", ".join([f"`{ID}`", *(f"`{name}`" for name in partition), *keys])
     if having:
         inner += f" HAVING {texts[-1]}"
     return _numbered(inner, parts) if parts.numbered else inner
 
 
 def _joined(ungrouped: bool) -> str:
-    """Rows with their extents; an ungrouped query also keeps extents that no row is in."""
+    """Rows with the looks that see them; an ungrouped query also keeps looks that see no row."""
     side = "LEFT JOIN" if ungrouped else "JOIN"
-    holds = f"r.`{POINT}` >= e.`{LO}` AND r.`{POINT}` < e.`{HI}`"
-    return f"SELECT * FROM {EXTENTS} AS e {side} {ROWS} AS r ON {holds}"
+    holds = f"(e.`{LO}` IS NULL OR r.`{POINT}` >= e.`{LO}`) AND r.`{POINT}` < e.`{HI}`"
+    had_come = f"r.`{ARRIVED}` <= IF(r.`{LASTING}`, e.`{AT}`, e.`{FIRST}`)"
+    of_part = f"r.`{PART}` = e.`{OF_PART}`"
+    return f"SELECT * FROM {LOOKS} AS e {side} {ROWS} AS r ON {holds} AND {had_come} AND {of_part}"
 
 
 def _numbered(inner: str, parts: Parts) -> str:
@@ -151,12 +168,12 @@ def _numbered(inner: str, parts: Parts) -> str:
         named = item.copy()
         named.set("this", exp.column(f"__o{i}", quoted=True))
         orders.append(named.sql(dialect="spark"))
-    number = f"ROW_NUMBER() OVER (PARTITION BY `{LO}`, `{HI}` ORDER BY {', '.join([*orders, *columns])})"
+    number = f"ROW_NUMBER() OVER (PARTITION BY `{ID}` ORDER BY {', '.join([*orders, *columns])})"
     limit = f" WHERE `__n` <= {parts.limit}" if parts.limit is not None else ""
     return (
-        f"SELECT `{LO}`, `{HI}`, {', '.join(columns)}"
+        f"SELECT `{ID}`, {', '.join(columns)}"
         f" FROM (SELECT *, {number} AS `__n` FROM ({inner})){limit}"
-        f" ORDER BY `{HI}`, `__n`"
+        f" ORDER BY `{ID}`, `__n`"
     )
 
 

@@ -18,7 +18,7 @@ def decompose(function: str, arg: str | None, type_: SqlType | None, condition: 
     if function == "COUNT":
         return AggregateCall(function, BIGINT, (("n", Accumulator(Kind.COUNT, arg, type_, condition)),))
     if arg is None or type_ is None:
-        raise BindError(f"{function} needs an argument")
+        raise BindError(f"{function} needs an argument", remedy=f"For example {function}(x).")
     if function in ("MIN", "MAX"):
         kind = Kind.LEAST if function == "MIN" else Kind.GREATEST
         arg, type_ = (f"CAST({arg} AS STRING)", SqlType("STRING")) if type_.name == "VOID" else (arg, type_)

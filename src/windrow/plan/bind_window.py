@@ -1,78 +1,202 @@
-"""The window clause against the window attribute: units checked, forms of later versions refused by name."""
+"""The window clause against the stream: which axis, which kind of window, units checked (DESIGN 4)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
+from windrow.catalog.definitions import StreamDef
+from windrow.cql.tokens import nearest
 from windrow.cql.window_clause import Measure, Unit, WindowClause, WindowKind
 from windrow.errors import BindError, UnsupportedError
-from windrow.plan.nodes import Attribute
+from windrow.plan.nodes import ROWS_AXIS, Attribute
 from windrow.types import point_of
-from windrow.windows import SlidingWindow
+from windrow.windows import LandmarkWindow, PartitionedWindow, SlideByTuple, SlideOver, SlidingWindow, Window
 
-_EXAMPLE = "For example [RANGE 10 MINUTES SLIDE 1 MINUTE]."
+_OF_TIME, _OF_VALUES = "For example [RANGE 10 MINUTES SLIDE 1 MINUTE].", "For example [RANGE 1000 SLIDE 100]."
 MOST_POINTS = 1 << 60
 """Windows longer than this (36,000 years, or 10^18 units) would leave the range of int64 points."""
 
+ROW_NUM_NAMES = ("row-num", "row_num", "rownum")
 
-def bind_window(clause: WindowClause | None, attribute: Attribute, stream: str) -> SlidingWindow:
-    """The sliding window that a clause denotes on this attribute."""
+
+@dataclass(frozen=True)
+class BoundWindow:
+    """A window, the axis it lies on, and the columns of its partition."""
+
+    attribute: Attribute
+    window: Window
+    partition: tuple[str, ...] = ()
+
+
+def bind_window(clause: WindowClause | None, stream: StreamDef) -> BoundWindow:
+    """The window that a clause denotes on this stream."""
     if clause is None:
-        raise BindError(f"'{stream}' is a stream: a query needs a window on it", remedy=_EXAMPLE)
-    _refuse_later_forms(clause)
-    assert clause.range is not None and clause.slide is not None
-    size = _points(clause.range, "RANGE", attribute, clause)
-    slide = _points(clause.slide, "SLIDE", attribute, clause)
-    return SlidingWindow(size, slide, _origin(clause, attribute))
+        raise BindError(f"'{stream.name}' is a stream: a query needs a window on it", remedy=_example(stream))
+    return _Binding(clause, stream).bind()
 
 
-def _refuse_later_forms(clause: WindowClause) -> None:
-    forms = (
-        (clause.kind is not WindowKind.RANGE, f"[{clause.kind.name} …] windows"),
-        (
-            clause.kind is WindowKind.RANGE and clause.slide is None,
-            "continuous queries (a window without SLIDE)",
-        ),
-        (clause.slide is not None and clause.slide.unit is Unit.ROWS, "windows that slide by rows"),
-        (clause.range is not None and clause.range.unit is Unit.ROWS, "windows of rows"),
-        (clause.offset is not None, "OFFSET"),
-        (clause.internal, "INTERNAL"),
-        (bool(clause.pattr), "partitioned windows"),
-        (bool(clause.rattr or clause.sattr), "RATTR and SATTR"),
-    )
-    for present, what in forms:
-        if present:
-            raise UnsupportedError(f"this version does not execute {what} yet", place=clause.place, remedy=_EXAMPLE)
+def _example(stream: StreamDef) -> str:
+    """A window that fits the stream's window attribute."""
+    is_time = stream.attribute is None or stream.attribute_type.is_timestamp
+    return _OF_TIME if is_time else _OF_VALUES
 
 
-def _points(measure: Measure, word: str, attribute: Attribute, clause: WindowClause) -> int:
-    wanted = Unit.TIME if attribute.type.is_timestamp else Unit.VALUES
-    if measure.unit is not wanted:
-        need = "an interval such as 10 MINUTES" if wanted is Unit.TIME else "a plain number"
-        raise BindError(
-            f"{word} on '{attribute.column}' ({attribute.type}) is {need}",
-            place=clause.place,
-            remedy=_EXAMPLE,
-        )
-    if not 0 < measure.amount <= MOST_POINTS:
-        raise BindError(f"{word} is positive, and at most {MOST_POINTS:,} points", place=clause.place)
-    return measure.amount
+class _Binding:
+    def __init__(self, clause: WindowClause, stream: StreamDef):
+        self._clause = clause
+        self._stream = stream
 
+    def _error(self, message: str, remedy: str | None = None) -> BindError:
+        return BindError(message, place=self._clause.place, remedy=remedy or _example(self._stream))
 
-def _origin(clause: WindowClause, attribute: Attribute) -> int:
-    origin = clause.origin
-    if origin is None:
-        return 0
-    if isinstance(origin, int) != (not attribute.type.is_timestamp):
-        need = "a time such as '2026-01-01 00:00:00'" if attribute.type.is_timestamp else "a whole number"
-        raise BindError(f"ORIGIN on '{attribute.column}' is {need}", place=clause.place)
-    if isinstance(origin, int):
-        return origin
-    try:
-        return point_of(datetime.fromisoformat(origin), attribute.type)
-    except ValueError:
-        raise BindError(
-            f"ORIGIN '{origin}' is not a time",
-            place=clause.place,
-            remedy="Write it as '2026-01-01 00:00:00' (UTC).",
-        ) from None
+    def bind(self) -> BoundWindow:
+        clause = self._clause
+        self._refuse_later_forms()
+        if clause.kind is WindowKind.ROWS:
+            return self._rows()
+        self._refuse(clause.pattr, "PARTITION BY", "[ROWS n SLIDE m PARTITION BY …]: over time, GROUP BY says the same")
+        if clause.slide is None or clause.slide.unit is Unit.ROWS:
+            return self._by_tuple()
+        self._refuse(clause.rattr or clause.sattr, "RATTR and SATTR", "SLIDE n ROWS")
+        attribute = self._attribute(clause.wattr)
+        slide = self._points(clause.slide, "SLIDE", attribute)
+        origin = self._point(clause.origin, "ORIGIN", attribute) if clause.origin is not None else 0
+        if clause.kind is WindowKind.SINCE:
+            assert clause.since is not None
+            return BoundWindow(attribute, LandmarkWindow(self._point(clause.since, "SINCE", attribute), slide, origin))
+        if clause.kind is WindowKind.UNBOUNDED:
+            return BoundWindow(attribute, LandmarkWindow(None, slide, origin))
+        size = 1 if clause.range is None else self._points(clause.range, "RANGE", attribute)
+        offset = 0 if clause.offset is None else self._points(clause.offset, "OFFSET", attribute, zero=True)
+        return BoundWindow(attribute, SlidingWindow(size, slide, origin, offset))
+
+    def _refuse_later_forms(self) -> None:
+        clause = self._clause
+        is_continuous = clause.slide is None and clause.kind is not WindowKind.NOW
+        for present, what in (
+            (is_continuous, "continuous queries (a window without SLIDE)"),
+            (clause.internal, "INTERNAL"),
+        ):
+            if present:
+                raise UnsupportedError(
+                    f"this version does not execute {what} yet", place=clause.place, remedy=_example(self._stream)
+                )
+
+    def _refuse(self, given: object, what: str, goes_with: str) -> None:
+        if given:
+            raise self._error(f"{what} goes with {goes_with}", "Leave it out.")
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    def _rows(self) -> BoundWindow:
+        clause = self._clause
+        assert clause.range is not None and clause.slide is not None
+        if clause.slide.unit is not Unit.ROWS:
+            raise self._error("a window of ROWS slides by rows", "For example [ROWS 100 SLIDE 10].")
+        self._refuse(clause.rattr or clause.sattr, "RATTR and SATTR", "[RANGE … SLIDE n ROWS]")
+        self._refuse(clause.origin is not None, "ORIGIN", "a window attribute: rows are counted from 1")
+        if clause.wattr is not None and clause.wattr.lower() not in ROW_NUM_NAMES:
+            raise self._error("a window of ROWS is on the row number", "Leave out WATTR, or write [RANGE n SLIDE m].")
+        self._check_sequence("windows of ROWS")
+        size, slide = (self._within(m.amount, w) for m, w in ((clause.range, "ROWS"), (clause.slide, "SLIDE")))
+        offset = 0 if clause.offset is None else self._within(clause.offset.amount, "OFFSET", zero=True)
+        if clause.offset is not None and clause.offset.unit is not Unit.ROWS:
+            raise self._error("the OFFSET of a window of ROWS is a number of rows", "For example OFFSET 10.")
+        if clause.pattr:
+            partition = tuple(self._column(name) for name in clause.pattr)
+            return BoundWindow(ROWS_AXIS, PartitionedWindow(size, slide, offset), partition)
+        return BoundWindow(ROWS_AXIS, SlidingWindow(size, slide, 1, offset))
+
+    def _by_tuple(self) -> BoundWindow:
+        """`SLIDE n ROWS` over a range attribute, and NOW."""
+        clause = self._clause
+        self._refuse(clause.offset is not None, "OFFSET", "a SLIDE on the window attribute, or [ROWS …]")
+        self._refuse(clause.origin is not None, "ORIGIN", "a SLIDE on the window attribute")
+        if clause.kind not in (WindowKind.RANGE, WindowKind.NOW):
+            raise self._error(f"[{clause.kind.name} …] slides on the window attribute, not by rows")
+        if clause.wattr is not None and clause.rattr is not None:
+            raise self._error("WATTR and RATTR name the same thing here", "Leave one of them out.")
+        attribute = self._attribute(clause.rattr or clause.wattr)
+        size = 1 if clause.range is None else self._points(clause.range, "RANGE", attribute)
+        every = 1 if clause.slide is None else self._within(clause.slide.amount, "SLIDE")
+        return BoundWindow(attribute, SlideByTuple(size, every, self._over(attribute, every)))
+
+    def _over(self, attribute: Attribute, every: int) -> SlideOver:
+        clause = self._clause
+        if clause.sattr_is_rank:
+            assert clause.sattr is not None
+            if self._column(clause.sattr) != attribute.column:
+                raise self._error("SATTR rank(…) is over the range attribute", f"Write SATTR rank({attribute.column}).")
+            return SlideOver.VALUE if every == 1 else SlideOver.RANK
+        if clause.sattr is not None and clause.sattr.lower() not in ROW_NUM_NAMES:
+            raise self._error(
+                f"SATTR is the row number or a rank, not '{clause.sattr}'",
+                f"Leave it out, or write SATTR rank({attribute.column}).",
+            )
+        if every == 1:
+            return SlideOver.VALUE
+        self._check_sequence("windows that slide by rows")
+        return SlideOver.ROW
+
+    def _check_sequence(self, what: str) -> None:
+        """Row numbers need an order of arrival that is the same on replay (DESIGN 5)."""
+        statement = self._stream.statement
+        if statement.sequence_by is None and statement.source.lower() not in ("memory", "files"):
+            raise self._error(
+                f"stream '{self._stream.name}' has no order of arrival that a replay repeats, so {what} are refused",
+                "Create the stream with SEQUENCE BY column.",
+            )
+
+    # -- attributes ----------------------------------------------------------------------------
+
+    def _column(self, wanted: str) -> str:
+        names = {name.lower(): name for name, _ in self._stream.columns}
+        if wanted.lower() not in names:
+            near = nearest(wanted.lower(), names)
+            hint = f"Did you mean '{names[near]}'? " if near else ""
+            raise self._error(
+                f"stream '{self._stream.name}' has no column '{wanted}'",
+                f"{hint}Its columns: {', '.join(names.values())}.",
+            )
+        return names[wanted.lower()]
+
+    def _attribute(self, named: str | None) -> Attribute:
+        wanted = named or self._stream.attribute
+        if wanted is None:
+            raise BindError(
+                f"stream '{self._stream.name}' has no window attribute",
+                remedy="Declare it with TIMESTAMP BY column PUNCTUATE ORDERED.",
+            )
+        name = self._column(wanted)
+        if self._stream.punctuation_of(name) is None:
+            raise self._error(
+                f"no PUNCTUATE covers '{name}', so a window on it could never close",
+                f"Create the stream with PUNCTUATE ON {name} ORDERED (or WITH SLACK …).",
+            )
+        return Attribute(name, self._stream.type_of(name))
+
+    def _points(self, measure: Measure, word: str, attribute: Attribute, zero: bool = False) -> int:
+        wanted = Unit.TIME if attribute.type.is_timestamp else Unit.VALUES
+        if measure.unit is not wanted:
+            need = "an interval such as 10 MINUTES" if wanted is Unit.TIME else "a plain number"
+            example = _OF_TIME if wanted is Unit.TIME else _OF_VALUES
+            raise self._error(f"{word} on '{attribute.column}' ({attribute.type}) is {need}", example)
+        return self._within(measure.amount, word, zero)
+
+    def _within(self, amount: int, word: str, zero: bool = False) -> int:
+        if not (0 if zero else 1) <= amount <= MOST_POINTS:
+            raise self._error(f"{word} is positive, and at most {MOST_POINTS:,} points")
+        return amount
+
+    def _point(self, point: str | int, word: str, attribute: Attribute) -> int:
+        if isinstance(point, int) != (not attribute.type.is_timestamp):
+            need = "a time such as '2026-01-01 00:00:00'" if attribute.type.is_timestamp else "a whole number"
+            example = "'2026-01-01 00:00:00'" if attribute.type.is_timestamp else "100"
+            raise self._error(f"{word} on '{attribute.column}' is {need}", f"For example {word} {example}.")
+        if isinstance(point, int):
+            return point
+        try:
+            return point_of(datetime.fromisoformat(point), attribute.type)
+        except ValueError:
+            raise self._error(f"{word} '{point}' is not a time", "Write it as '2026-01-01 00:00:00' (UTC).") from None

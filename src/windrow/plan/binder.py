@@ -5,7 +5,7 @@ Types come from Spark's own analyser through `TypesOf`, so that Spark SQL define
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from sqlglot import exp
 
@@ -13,13 +13,12 @@ from windrow.catalog.definitions import StreamDef
 from windrow.cql.dialect import CQL, window_of
 from windrow.cql.final_sql import to_duckdb
 from windrow.cql.functions import check_functions
-from windrow.cql.tokens import nearest, place_of
+from windrow.cql.tokens import nearest, place_at, place_of
 from windrow.errors import BindError, FunctionError, Place, UnsupportedError
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.aggregates import decompose
 from windrow.plan.bind_window import bind_window
 from windrow.plan.nodes import (
-    Attribute,
     Finalise,
     Key,
     Order,
@@ -87,9 +86,10 @@ class _Binder:
             )
         for name, value in select.args.items():
             if value and name not in _CLAUSES:
-                raise UnsupportedError(f"this version does not execute {name.strip('_').upper()} in a standing query")
-        if select.args.get("distinct"):
-            raise UnsupportedError("SELECT DISTINCT is not executed yet", remedy="Use GROUP BY on the same columns.")
+                raise UnsupportedError(
+                    f"this version does not execute {name.strip('_').upper()} in a standing query",
+                    remedy="Leave it out.",
+                )
         source = select.args.get("from_")
         if source is None:
             raise BindError("a standing query reads a stream", remedy="Add FROM stream [RANGE … SLIDE …].")
@@ -98,16 +98,18 @@ class _Binder:
         return select.copy()
 
     def bind(self) -> Finalise:
-        attribute = self._attribute()
-        window = bind_window(self._clause, attribute, self._stream.name)
+        bound = bind_window(self._clause, self._stream)
         items = [self._item(node) for node in self._select.expressions]
         where = self._predicate()
-        key_trees = self._keys(items)
+        partition = [exp.column(exp.to_identifier(name, quoted=True)) for name in bound.partition]
+        key_trees = list({_sql(tree): tree for tree in partition + self._keys(items)}.values())
         key_sql = [_sql(tree) for tree in key_trees]
         key_types = self._types_of(self._stream.columns, key_sql) if key_sql else []
         for tree, kind in zip(key_trees, key_types, strict=True):
             if kind.name == "VOID":
-                raise BindError("GROUP BY takes a typed expression, not NULL", place=self._place(tree))
+                raise BindError(
+                    "GROUP BY takes a typed expression, not NULL", place=self._place(tree), remedy="Leave it out."
+                )
         for _, tree in items:
             self._carry(tree, key_sql, key_types)
         aliases = {name.lower(): tree for name, tree in items}
@@ -118,10 +120,11 @@ class _Binder:
             raise UnsupportedError(
                 "this version's standing queries are aggregates: add an aggregate or GROUP BY",
                 place=self._place(self._select),
+                remedy="For example SELECT COUNT(*) AS n FROM …",
             )
-        scan = Selection(Scan(self._stream.name, attribute), where)
+        scan = Selection(Scan(self._stream.name, bound.attribute), where)
         keys = tuple(Key(sql, kind) for sql, kind in zip(key_sql, key_types, strict=True))
-        aggregate = WindowAggregate(scan, window, keys, tuple(self._calls.values()))
+        aggregate = WindowAggregate(scan, bound.window, keys, tuple(self._calls.values()), len(partition))
         columns = internal_columns(aggregate)
         written = [tree for _, tree in items] + [o.this for o in self._ordered()]
         for tree, origin in zip([tree for _, tree in outputs] + [o.expression for o in order], written, strict=True):
@@ -141,25 +144,6 @@ class _Binder:
     def _ordered(self) -> list[exp.Expr]:
         order = self._select.args.get("order")
         return list(order.expressions) if order else []
-
-    def _attribute(self) -> Attribute:
-        stream = self._stream
-        wanted = (self._clause.wattr if self._clause else None) or stream.attribute
-        if wanted is None:
-            raise BindError(
-                f"stream '{stream.name}' has no window attribute",
-                remedy="Declare it with TIMESTAMP BY column PUNCTUATE ORDERED.",
-            )
-        name = self._names.get(wanted.lower())
-        if name is None:
-            raise self._unknown(wanted, self._clause.place if self._clause else None)
-        if name != stream.attribute or stream.slack is None:
-            raise BindError(
-                f"no PUNCTUATE covers '{name}', so a window on it could never close",
-                place=self._clause.place if self._clause else None,
-                remedy=f"Create the stream with TIMESTAMP BY {name} PUNCTUATE ORDERED (or WITH SLACK …).",
-            )
-        return Attribute(name, stream.type_of(name))
 
     def _item(self, node: exp.Expr) -> tuple[str, exp.Expr]:
         if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
@@ -192,7 +176,13 @@ class _Binder:
     ) -> None:
         kind = self._types_of(columns if columns is not None else self._stream.columns, [sql])[0]
         if kind.name not in ("BOOLEAN", "VOID"):
-            raise BindError(f"{clause} needs a condition, and this is {kind}", place=self._place(node))
+            shown = node.sql(dialect=CQL) if isinstance(node, exp.Column) else "x"
+            example = "> 0" if kind.is_numeric else "= 'a'" if kind.name == "STRING" else "IS NOT NULL"
+            raise BindError(
+                f"{clause} needs a condition, and this is {kind}",
+                place=self._place(node),
+                remedy=f"Write a comparison, for example {shown} {example}.",
+            )
 
     def _no_aggregate(self, tree: exp.Expr, clause: str, remedy: str) -> None:
         found = tree.find(exp.AggFunc)
@@ -205,7 +195,9 @@ class _Binder:
             return []
         for name, value in group.args.items():
             if value and name != "expressions":
-                raise UnsupportedError(f"GROUP BY {name.upper()} is not executed yet")
+                raise UnsupportedError(
+                    f"GROUP BY {name.upper()} is not executed yet", remedy="Create a query for each GROUP BY."
+                )
         trees = []
         for node in group.expressions:
             tree = self._group_item(node, items)
@@ -238,11 +230,17 @@ class _Binder:
             for name, tree in items:
                 if name.lower() == node.name.lower():
                     return tree
+            raise self._unknown(node.name, self._place(node), [name for name, _ in items])
         return node
 
     def _ordinal(self, node: exp.Literal, items: Sequence[tuple[str, exp.Expr]], clause: str) -> exp.Expr:
         if not node.this.isdigit() or not 1 <= int(node.this) <= len(items):
-            raise BindError(f"{clause} {node.this}: the select list has {len(items)} columns", place=self._place(node))
+            columns = "1 column" if len(items) == 1 else f"{len(items)} columns"
+            raise BindError(
+                f"{clause} {node.this}: the select list has {columns}",
+                place=self._place(node),
+                remedy="Give a number within it, counted from 1, or the name of a column.",
+            )
         return items[int(node.this) - 1][1]
 
     def _resolve(self, tree: exp.Expr) -> exp.Expr:
@@ -252,7 +250,12 @@ class _Binder:
             if not isinstance(node, exp.Column):
                 return node
             if node.table and node.table.lower() not in self._qualifiers:
-                raise BindError(f"'{node.table}' is not in FROM", place=self._place(node))
+                known = " or ".join(sorted(self._qualifiers))
+                raise BindError(
+                    f"'{node.table}' is not in FROM",
+                    place=self._place(node),
+                    remedy=f"Write {known}.{node.name}, or {node.name} alone.",
+                )
             name = self._names.get(node.name.lower())
             if name is None:
                 raise self._unknown(node.name, self._place(node))
@@ -260,14 +263,16 @@ class _Binder:
 
         return tree.copy().transform(named)
 
-    def _unknown(self, name: str, place: Place | None) -> BindError:
-        near = nearest(name.lower(), self._names)
-        hint = f"Did you mean '{self._names[near]}'? " if near else ""
-        known = ", ".join(self._names.values())
+    def _unknown(self, name: str, place: Place | None, aliases: Collection[str] = ()) -> BindError:
+        """`aliases`: those of the select list, where they may stand."""
+        offered = {alias.lower(): alias for alias in aliases} | self._names
+        near = nearest(name.lower(), offered)
+        hint = f"Did you mean '{offered[near]}'? " if near else ""
+        named = f" Aliases: {', '.join(aliases)}." if aliases else ""
         return BindError(
-            f"stream '{self._stream.name}' has no column '{name}'",
+            f"stream '{self._stream.name}' has no column '{name}'" + (", nor is it an alias" if aliases else ""),
             place=place,
-            remedy=f"{hint}Its columns: {known}.",
+            remedy=f"{hint}Its columns: {', '.join(self._names.values())}.{named}",
         )
 
     def _final(self, tree: exp.Expr, keys: Sequence[str], where: str | None, clause: str) -> exp.Expr:
@@ -275,7 +280,7 @@ class _Binder:
 
         def rewrite(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Count) and node.this is None:
-                raise BindError("COUNT needs an argument, or *", place=self._place(node))
+                raise BindError("COUNT needs an argument, or *", place=self._place(node), remedy="Write COUNT(*).")
             call = _aggregate_of(node)
             if call is not None:
                 return exp.column(self._call(call, where))
@@ -310,8 +315,6 @@ class _Binder:
             if inner is not None:
                 self._no_aggregate(inner, clause, "Aggregates cannot be nested.")
         if arg is not None:
-            if isinstance(arg, exp.Distinct):
-                raise UnsupportedError(f"{function}(DISTINCT …) is not executed yet", place=self._place(arg))
             node_sql = _sql(self._resolve(arg))
             kind = self._types_of(self._stream.columns, [node_sql])[0]
         filter_sql = None
@@ -339,7 +342,9 @@ class _Binder:
         def expand(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Column) and not node.table and node.name.lower() not in self._names:
                 meant = aliases.get(node.name.lower())
-                return node if meant is None else exp.paren(meant.copy())
+                if meant is None:
+                    raise self._unknown(node.name, self._place(node), list(aliases))
+                return exp.paren(meant.copy())
             return node
 
         return tree.copy().transform(expand)
@@ -375,17 +380,30 @@ class _Binder:
             return None
         value = limit.expression
         if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdigit():
-            raise BindError("LIMIT takes a whole number", place=self._place(value))
+            raise BindError(
+                f"LIMIT is a whole number from 0 on, not {value.sql(dialect=CQL)}",
+                place=self._signed_place(value),
+                remedy="For example LIMIT 10, the first ten rows of each window.",
+            )
         return int(value.this)
+
+    def _signed_place(self, value: exp.Expr) -> Place | None:
+        """The place of a number with the sign before it, which has no place of its own."""
+        place = self._place(value)
+        start = value.this.meta_get("start") if isinstance(value, exp.Neg) else None
+        if start is None:
+            return place
+        return place_at(self._text, self._text.rindex("-", 0, start), value.this.meta_get("end") + 1)
 
     def _typed(self, aggregate: WindowAggregate, outputs: Sequence[tuple[str, exp.Expr]]) -> tuple[Output, ...]:
         columns = internal_columns(aggregate)
         types = self._types_of(columns, [_sql(tree) for _, tree in outputs])
         seen: set[str] = set()
-        for name, _ in outputs:
+        for (name, _), written in zip(outputs, self._select.expressions, strict=True):
             if name.lower() in seen:
                 raise BindError(
                     f"two columns of the answer are called '{name}'",
+                    place=self._place(written),
                     remedy="Give one of them an alias with AS.",
                 )
             seen.add(name.lower())

@@ -13,12 +13,15 @@ from sqlglot import exp
 
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.types import SqlType
-from windrow.windows import SlidingWindow
+from windrow.windows import PartitionedWindow, SlideByTuple, SlideOver, Window
+
+ROW_NUM = "#row-num"
+"""The axis of row numbers; no column can have this name unquoted."""
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """The window attribute of a stream."""
+    """The axis that a window lies on: a punctuated column of the stream, or its row numbers."""
 
     column: str
     type: SqlType
@@ -26,6 +29,19 @@ class Attribute:
     def __post_init__(self) -> None:
         if not self.type.is_window_attribute:
             raise ValueError(f"{self.type} cannot be a window attribute")
+
+    @property
+    def is_rows(self) -> bool:
+        return self.column == ROW_NUM
+
+    def __str__(self) -> str:
+        return "row number" if self.is_rows else self.column
+
+
+ROW_COLUMN, RANK_COLUMN = "__row", "__rank"
+"""In a micro-batch: a tuple's row number, and its rank in its partition."""
+
+ROWS_AXIS = Attribute(ROW_NUM, SqlType("BIGINT"))
 
 
 @dataclass(frozen=True)
@@ -52,12 +68,25 @@ class Key:
 
 @dataclass(frozen=True)
 class WindowAggregate:
-    """Group-by and aggregates over each extent of the window."""
+    """Group-by and aggregates over each extent of the window.
+
+    A partitioned window makes its partition the first keys: `partition` of them.
+    """
 
     input: Selection
-    window: SlidingWindow
+    window: Window
     keys: tuple[Key, ...]
     aggregates: tuple[AggregateCall, ...]
+    partition: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.partition > 0) != isinstance(self.window, PartitionedWindow) or self.partition > len(self.keys):
+            raise ValueError("a partitioned window has its partition among the keys")
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether a group without a qualifying tuple has no row; else every window has exactly one."""
+        return len(self.keys) > self.partition
 
     @property
     def presence(self) -> Accumulator:
@@ -68,7 +97,19 @@ class WindowAggregate:
     def accumulators(self) -> tuple[Accumulator, ...]:
         """Everything read from the synopsis, each once."""
         parts = (part for call in self.aggregates for _, part in call.parts)
-        return tuple(dict.fromkeys((self.presence, *parts)))
+        return tuple(dict.fromkeys((self.presence, *self.counts, *parts)))
+
+    @property
+    def counts(self) -> tuple[Accumulator, ...]:
+        """What says which windows there are: all tuples, or those with every n-th row number."""
+        every = Accumulator(Kind.COUNT, None, None, None)
+        if isinstance(self.window, PartitionedWindow):
+            return (Accumulator(Kind.GREATEST, RANK_COLUMN, SqlType("BIGINT"), None), every)
+        if not isinstance(self.window, SlideByTuple) or self.window.over is SlideOver.VALUE:
+            return ()
+        if self.window.over is SlideOver.RANK:
+            return (every,)
+        return (Accumulator(Kind.COUNT, None, None, f"pmod({ROW_COLUMN}, {self.window.every_n}L) = 0"),)
 
 
 def internal_columns(aggregate: WindowAggregate) -> list[tuple[str, SqlType]]:
@@ -123,5 +164,5 @@ class Finalise:
         return self.input.input.input
 
     @property
-    def window(self) -> SlidingWindow:
+    def window(self) -> Window:
         return self.input.window

@@ -9,47 +9,23 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator, Kind
+from windrow.synopses import distinct
+from windrow.synopses.cells import fold_of
 from windrow.synopses.chunks import PANES_PER_CHUNK, Cells, Chunk, ChunkView, States, Strand, build_chunks, strands_of
 from windrow.synopses.folds import State
 from windrow.synopses.groups import Groups, Ids
+from windrow.synopses.intervals import FlatIntervals
+from windrow.synopses.lookups import Looked, Lookup
 from windrow.synopses.merging import concatenate, fold_cells
 from windrow.windows import Points
 
 FEW_GROUPS = 1024
 """Below this many groups nothing is gained by renumbering them."""
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """The windows [start, end) that one query is due to answer, ends ascending, and what it reads.
-
-    `presence` counts the query's qualifying tuples: a group has a row where it is positive. An
-    ungrouped query (`always`) has a row for every window.
-    """
-
-    query: str
-    starts: Points
-    ends: Points
-    presence: Accumulator
-    reads: tuple[Accumulator, ...]
-    always: bool
-
-
-@dataclass(frozen=True)
-class Looked:
-    """The rows of one query, in window order: window index, group, and states."""
-
-    query: str
-    windows: int
-    window: Ids
-    groups: Ids
-    states: States
 
 
 MOST_PENDING = 16
@@ -65,11 +41,13 @@ class BasicIntervalSynopsis:
         self.groups = Groups(key_types)
         self._pending: list[Cells] = []
         self._chunks: list[Chunk] = []
+        self._late: list[Cells] = []
         self._ungrouped = not key_types
 
     @property
     def nbytes(self) -> int:
-        pending = sum(c.nbytes for cells in self._pending for s in cells.states.values() for c in s)
+        held = (*self._pending, *self._late)
+        pending = sum(c.nbytes for cells in held for s in cells.states.values() for c in s)
         return pending + sum(chunk.nbytes for chunk in self._chunks)
 
     @property
@@ -98,6 +76,44 @@ class BasicIntervalSynopsis:
             first -= 1
             size += len(self._pending[first])
         self._pending[first:] = [fold_cells(self._pending[first:], None)]
+
+    def deposit_late(self, cells: Cells) -> None:
+        """Take cells of closed panes, held apart until `merge_late`: the answers that they correct have been given."""
+        if len(cells):
+            self._late.append(cells)
+
+    @property
+    def late_panes(self) -> Points:
+        """The starts of the panes that cells held apart belong to, ascending."""
+        return np.unique(np.concatenate([cells.panes for cells in self._late])) if self._late else np.empty(0, np.int64)
+
+    def late_alone(self) -> BasicIntervalSynopsis:
+        """A synopsis of nothing but what is held apart, with the same groups."""
+        alone = BasicIntervalSynopsis([])
+        alone.groups, alone._ungrouped = self.groups, self._ungrouped
+        alone._chunks = build_chunks(concatenate(self._late)) if self._late else []
+        return alone
+
+    def merge_late(self) -> None:
+        """Take what is held apart into the closed panes."""
+        late, self._late = self._late, []
+        if late:
+            self.merge(concatenate(late))
+
+    def merge(self, cells: Cells) -> None:
+        """Take cells of closed panes: the chunks whose panes they fall among are built anew."""
+        if not len(cells):
+            return
+        if not self._chunks:
+            self._chunks = build_chunks(cells)
+            return
+        firsts = np.array([int(chunk.panes[0]) for chunk in self._chunks])
+        into = np.maximum(np.searchsorted(firsts, cells.panes, side="right") - 1, 0)
+        merged: list[Chunk] = []
+        for at, chunk in enumerate(self._chunks):
+            mine = into == at
+            merged += build_chunks(concatenate([chunk.cells(), cells.where(mine)])) if mine.any() else [chunk]
+        self._chunks = merged
 
     def close(self, upto: int) -> Points:
         """Close the panes that start below `upto` (a cut); returns the starts of those that hold a tuple."""
@@ -137,13 +153,65 @@ class BasicIntervalSynopsis:
         """
         if not lookups:
             return
+        panes = self.closed_panes
+        spans = [(np.searchsorted(panes, one.starts), np.searchsorted(panes, one.ends)) for one in lookups]
+        if self._prefers_flat(lookups, spans):
+            yield from self._answer_flat(lookups)
+        else:
+            yield from self._answer_in_one_pass(lookups, spans)
+
+    def _prefers_flat(self, lookups: Sequence[Lookup], spans: Sequence[tuple[Ids, Ids]]) -> bool:
+        """Whether many windows over few groups are cheaper looked up one by one in a tree than in a pass.
+
+        In a pass each window costs some NumPy calls, and each pane of the longest window at a tick a look at every
+        group; in the tree each answer row costs two steps per level. (Measured, in nanoseconds.)
+        """
+        if any((edge[1:] < edge[:-1]).any() for lookup in lookups for edge in (lookup.starts, lookup.ends)):
+            return False
+        groups = max(self.groups.count - 1, 1)
+        columns = len({a for lookup in lookups for a in (lookup.presence, *lookup.reads)})
+        windows = sum(lookup.ends.size for lookup in lookups)
+        lengths = np.concatenate([high - low for low, high in spans])
+        longest = np.zeros(0, np.int64)
+        if lengths.size:
+            ticks = distinct.of_runs(np.concatenate([high for _, high in spans]))[1]
+            longest = np.zeros(int(ticks.max()) + 1, np.int64)
+            np.maximum.at(longest, ticks, lengths)
+        touched = longest.sum() / PANES_PER_CHUNK + windows
+        one_pass = touched * 12_000 + float(longest.sum()) / PANES_PER_CHUNK * 2 * groups * columns * 0.6
+        levels = 2 * max(1, int(lengths.max() if lengths.size else 1).bit_length())
+        flat = windows * groups * (columns * levels * 8 + 100) + self.closed_panes.size * groups * columns * 20
+        return bool(flat < one_pass)
+
+    def _answer_flat(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
+        low = min(int(lookup.starts.min()) for lookup in lookups if lookup.starts.size)
+        held = [chunk.cells() for chunk in self._chunks if chunk.panes[-1] >= low]
+        flat = FlatIntervals(concatenate(held)) if held else None
+        for lookup in lookups:
+            needed = list(dict.fromkeys((lookup.presence, *lookup.reads)))
+            if flat is None or lookup.always:
+                window, groups = np.arange(lookup.ends.size), np.ones(lookup.ends.size, np.int64)
+            else:
+                window, groups = flat.alive(lookup.starts, lookup.ends)
+            if flat is None:
+                states: States = {a: fold_of(a).identity(window.size) for a in needed}
+            else:
+                states = flat.answer(groups, lookup.starts[window], lookup.ends[window], needed)
+            if not lookup.always:
+                present = np.flatnonzero(states[lookup.presence][0])
+                window, groups = window[present], groups[present]
+                states = {a: tuple(column[present] for column in state) for a, state in states.items()}
+            yield Looked(lookup.query, int(lookup.ends.size), window, groups, states)
+
+    def _answer_in_one_pass(self, lookups: Sequence[Lookup], spans: Sequence[tuple[Ids, Ids]]) -> Iterator[Looked]:
+        """Rule CS2: from the youngest pane down, each answer taken along the way."""
         size = max(self.groups.count, 2)
         ends = np.concatenate([lookup.ends for lookup in lookups])
         starts = np.concatenate([lookup.starts for lookup in lookups])
         owner = np.repeat(np.arange(len(lookups)), [lookup.ends.size for lookup in lookups]).tolist()
         index = np.concatenate([np.arange(lookup.ends.size) for lookup in lookups]).tolist()
-        panes = self.closed_panes
-        lows, highs = np.searchsorted(panes, starts).tolist(), np.searchsorted(panes, ends).tolist()
+        lows = np.concatenate([low for low, _ in spans]).tolist()
+        highs = np.concatenate([high for _, high in spans]).tolist()
         needed = list(dict.fromkeys(a for lookup in lookups for a in (lookup.presence, *lookup.reads)))
         same = self._same(needed)
         scan = _Pass(self._chunks, strands_of(dict.fromkeys(same.values())), size)
@@ -167,6 +235,32 @@ class BasicIntervalSynopsis:
             out[a] = first.setdefault(seen, a)
         return out
 
+    def totals(self, accumulator: Accumulator, panes: Points) -> Points:
+        """A count of these closed panes, all groups and nobody together."""
+        out = np.zeros(panes.size, np.int64)
+        for chunk in self._chunks:
+            state = chunk.states.get(accumulator)
+            at = np.searchsorted(panes, chunk.panes)
+            known = (at < panes.size) & (panes[np.minimum(at, panes.size - 1)] == chunk.panes) if panes.size else at < 0
+            if state is None or not known.any():
+                continue
+            if chunk.cell_pane is None:
+                mine = state[0].sum(axis=1)
+            else:
+                mine = np.bincount(chunk.cell_pane, state[0], chunk.panes.size).astype(np.int64)
+            out[at[known]] += mine[known]
+        return out
+
+    def collapse(self, below: int, into: int) -> None:
+        """Make the panes from `into` on, up to a point, one pane: landmark windows never look into them again."""
+        old = [chunk for chunk in self._chunks if chunk.panes[0] < below]
+        if not old or (len(old) == 1 and old[0].panes.size == 1):
+            return
+        cells = concatenate([chunk.cells() for chunk in old])
+        panes = np.where((cells.panes >= into) & (cells.panes < below), into, cells.panes)
+        kept = [chunk for chunk in self._chunks if chunk.panes[0] >= below]
+        self._chunks = [*build_chunks(Cells(panes, cells.groups, cells.states)), *kept]
+
     def expire(self, below: int) -> None:
         """Drop chunks whose panes all start below the point; renumber when most groups have gone."""
         kept = [chunk for chunk in self._chunks if chunk.panes[-1] >= below]
@@ -182,7 +276,7 @@ class BasicIntervalSynopsis:
         alive[0] = True
         for chunk in self._chunks:
             alive[chunk.groups] = True
-        for cells in self._pending:
+        for cells in (*self._pending, *self._late):
             alive[cells.groups] = True
         if 2 * int(alive.sum()) > self.groups.count:
             return
@@ -190,6 +284,7 @@ class BasicIntervalSynopsis:
         for chunk in self._chunks:
             chunk.renumber(new_ids)
         self._pending = [Cells(c.panes, new_ids[c.groups], c.states) for c in self._pending]
+        self._late = [Cells(c.panes, new_ids[c.groups], c.states) for c in self._late]
 
 
 class _Pass:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses import distinct
 from windrow.synopses.cells import fold_of
-from windrow.synopses.folds import Fold, State
+from windrow.synopses.folds import Array, Fold, State, UfuncFold
 from windrow.synopses.groups import Ids
 from windrow.windows import Points
 
@@ -78,6 +78,7 @@ class Chunk:
     strands: dict[Strand, State] = field(default_factory=dict)
     cell_pane: Ids | None = None
     cell_group: Ids | None = None
+    _totals: dict[Strand, State] = field(default_factory=dict)
 
     @property
     def is_dense(self) -> bool:
@@ -97,21 +98,28 @@ class Chunk:
         if kept is not None or not any(a in self.states for a in strand.members):
             return kept
         nothing = strand.fold.identity((self.panes.size, self.groups.size))
-        parts = [self.states.get(a, nothing) for a in strand.members]
+        parts = [widened(strand.fold, self.states[a]) if a in self.states else nothing for a in strand.members]
         return tuple(np.stack(columns, axis=1) for columns in zip(*parts, strict=True))
+
+    def total(self, strand: Strand, state: State) -> State:
+        """All its panes merged, remembered: long windows take whole chunks at every tick."""
+        if strand not in self._totals:
+            self._totals[strand] = widened(strand.fold, strand.fold.reduce(state))
+        return self._totals[strand]
 
     def cells(self) -> Cells:
         """The cells that it was built of, each once. Of a dense slot that holds nothing there is none; but
         every pane has one, for a pane is occupied even where no query takes its tuples."""
         if self.cell_pane is not None and self.cell_group is not None:
             return Cells(self.panes[self.cell_pane], self.cell_group, self.states)
+        states = {a: widened(fold_of(a), state) for a, state in self.states.items()}
         held = np.zeros((self.panes.size, self.groups.size), bool)
-        for accumulator, state in self.states.items():
+        for accumulator, state in states.items():
             for column, nothing in zip(state, fold_of(accumulator).identity(1), strict=True):
                 held |= column != nothing[0]
         held[:, 0] |= ~held.any(axis=1)
         pane, group = np.nonzero(held)
-        states = {a: tuple(column[held] for column in state) for a, state in self.states.items()}
+        states = {a: tuple(column[held] for column in state) for a, state in states.items()}
         return Cells(self.panes[pane], self.groups[group], states)
 
     def renumber(self, new_ids: Ids) -> None:
@@ -142,7 +150,12 @@ class ChunkView:
             if state is None:
                 continue
             fold = strand.fold
-            rows = [c[lo] for c in state] if hi == lo + 1 else fold.reduce([c[lo:hi] for c in state])
+            if lo == 0 and hi == self._chunk.panes.size:
+                rows = self._chunk.total(strand, state)
+            elif hi == lo + 1:
+                rows = widened(fold, tuple(c[lo] for c in state))
+            else:
+                rows = widened(fold, fold.reduce([c[lo:hi] for c in state]))
             if self._run is not None:
                 fold.merge_into([v[:, self._run] for v in target], rows)
                 continue
@@ -158,6 +171,50 @@ class ChunkView:
                 state = self._chunk.states.get(a)
                 if state is not None:
                     strand.fold.scatter_into([v[i] for v in target], at, [column[first:last] for column in state])
+
+
+_NARROW = (np.int8, np.int16, np.int32)
+_NOTHING: dict[np.ufunc, int] = {np.minimum: int(np.iinfo(np.int64).max), np.maximum: int(np.iinfo(np.int64).min)}
+
+
+def narrowed(fold: Fold, state: State) -> State:
+    """The columns in the smallest integers that hold them: most cells hold small numbers, and chunks are most of the
+    memory. Nothing (the identity) becomes the extreme of the smaller type, which no value then may be."""
+    return tuple(_narrow(fold, column) for column in state)
+
+
+def _narrow(fold: Fold, column: Array) -> Array:
+    if column.dtype != np.int64 or not isinstance(fold, UfuncFold):
+        return column
+    is_nothing = column == fold.neutral if fold.neutral else None
+    real = column if is_nothing is None else column[~is_nothing]
+    low, high = (int(real.min()), int(real.max())) if real.size else (0, 0)
+    for dtype in _NARROW:
+        bounds = np.iinfo(dtype)
+        if bounds.min < low and high < bounds.max:
+            small = column.astype(dtype)
+            if is_nothing is not None:
+                small[is_nothing] = _nothing(fold, dtype)
+            return small
+    return column
+
+
+def _nothing(fold: UfuncFold, dtype: type[np.signedinteger]) -> int:
+    return int(np.iinfo(dtype).max if fold.ufunc is np.minimum else np.iinfo(dtype).min)
+
+
+def widened(fold: Fold, state: State) -> State:
+    """The columns as the fold keeps them."""
+    return tuple(_widen(fold, column) for column in state)
+
+
+def _widen(fold: Fold, column: Array) -> Array:
+    if column.dtype.type not in _NARROW or not isinstance(fold, UfuncFold):
+        return column
+    wide = column.astype(np.int64)
+    if fold.neutral:
+        wide[column == _nothing(fold, column.dtype.type)] = _NOTHING[fold.ufunc]
+    return wide
 
 
 def build_chunks(cells: Cells) -> list[Chunk]:
@@ -191,7 +248,8 @@ def _build(panes: Points, pane_of: Ids, cells: Cells) -> Chunk:
     kept: States = {}
     for strand in strands_of(a for a, state in flat.items() if once[id(state)] is a):
         columns = zip(*(flat[a] for a in strand.members), strict=True)
-        strands[strand] = tuple(np.stack([c.reshape(shape) for c in parts], axis=1) for parts in columns)
+        stacked = tuple(np.stack([c.reshape(shape) for c in parts], axis=1) for parts in columns)
+        strands[strand] = narrowed(strand.fold, stacked)
         kept |= {a: tuple(c[:, i] for c in strands[strand]) for i, a in enumerate(strand.members)}
     return Chunk(panes, groups, {a: kept[once[id(state)]] for a, state in flat.items()}, strands)
 

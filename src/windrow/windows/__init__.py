@@ -1,7 +1,45 @@
 """Windows, extents, window ids, panes and punctuations: pure functions."""
 
+from windrow.windows.contexts import Context, Extents, Points, ranges
 from windrow.windows.cuts import Cuts, CutSchedule, may_share
-from windrow.windows.frontier import Frontier
-from windrow.windows.sliding import Points, SlidingWindow, due_windows
+from windrow.windows.frontier import (
+    Frontier,
+    PerKeyFrontier,
+    RowFrontier,
+    RowSlackFrontier,
+    Seen,
+    SlackFrontier,
+    SourceFrontier,
+    greater,
+)
+from windrow.windows.kinds import PaneWindow, Window
+from windrow.windows.landmark import LandmarkWindow
+from windrow.windows.partitioned import PartitionedWindow
+from windrow.windows.slide_by_tuple import SlideByTuple, SlideOver
+from windrow.windows.sliding import SlidingWindow, due_windows
 
-__all__ = ["CutSchedule", "Cuts", "Frontier", "Points", "SlidingWindow", "due_windows", "may_share"]
+__all__ = [
+    "Context",
+    "CutSchedule",
+    "Cuts",
+    "Extents",
+    "Frontier",
+    "LandmarkWindow",
+    "PaneWindow",
+    "PartitionedWindow",
+    "PerKeyFrontier",
+    "Points",
+    "RowFrontier",
+    "RowSlackFrontier",
+    "Seen",
+    "SlackFrontier",
+    "SlideByTuple",
+    "SlideOver",
+    "SlidingWindow",
+    "SourceFrontier",
+    "Window",
+    "due_windows",
+    "greater",
+    "may_share",
+    "ranges",
+]

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from windrow.types import POINT_MIN
-from windrow.windows.sliding import Points, SlidingWindow
+from windrow.windows.contexts import Points
 
 Progression = tuple[int, int]
 
@@ -54,10 +54,6 @@ class Cuts:
         if Fraction(1, grid[0]) <= 2 * sum(Fraction(1, p) for p, _ in kept):
             return cls((grid,))
         return cls(tuple(kept))
-
-    @classmethod
-    def for_window(cls, window: SlidingWindow) -> Cuts:
-        return cls.of(window.edges())
 
     def union(self, other: Cuts) -> Cuts:
         return Cuts.of(self.progressions + other.progressions)

@@ -1,20 +1,63 @@
 """Punctuation frontiers: pure functions from what has been seen to what is complete (DESIGN 5).
 
-A frontier f promises no more tuples with t < f; pane [a, b) closes when f ≥ b.
+A frontier f promises no more tuples with t < f; pane [a, b) closes when f ≥ b. Each policy of PUNCTUATE is
+one class; what a punctuation by hand (or the end of the input) promised, no policy lowers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+Key = str | None
 
 
 @dataclass(frozen=True)
-class Frontier:
-    """One stream's progress on a window attribute. None: nothing seen yet.
+class Seen:
+    """What a micro-batch admitted, on one axis: its greatest point, and what some policies ask for beyond it.
 
-    `greatest` is the greatest admitted point; `promised` the frontier given by a punctuation (the end of
-    input is one), which slack cannot lower.
+    `top`: the greatest points, descending, as often as they came. `by_key`: the greatest point of each sub-stream.
     """
+
+    greatest: int | None = None
+    top: tuple[int, ...] = ()
+    by_key: Mapping[Key, int] = field(default_factory=dict)
+    rows: int = 0
+
+
+class Frontier(Protocol):
+    """The progress of one axis of a stream. None: nothing seen yet."""
+
+    @property
+    def greatest(self) -> int | None: ...
+
+    @property
+    def promised(self) -> int | None: ...
+
+    @property
+    def value(self) -> int | None:
+        """f: tuples below it are late."""
+        ...
+
+    def after(self, seen: Seen) -> Frontier:
+        """The frontier after a micro-batch."""
+        ...
+
+    def promise(self, upto: int) -> Frontier:
+        """The frontier after a punctuation: no more tuples below `upto`."""
+        ...
+
+    def saved(self) -> dict[str, Any]:
+        """What must be kept, as JSON takes it."""
+        ...
+
+    def restored(self, saved: Mapping[str, Any]) -> Frontier: ...
+
+
+@dataclass(frozen=True)
+class SlackFrontier:
+    """PUNCTUATE WITH SLACK d: f is the greatest point seen, less d. ORDERED is slack 0."""
 
     slack: int
     greatest: int | None = None
@@ -26,22 +69,157 @@ class Frontier:
 
     @property
     def value(self) -> int | None:
-        """f: tuples below it are late. PUNCTUATE ORDERED is slack 0."""
         seen = None if self.greatest is None else self.greatest - self.slack
-        if self.promised is None:
-            return seen
-        return self.promised if seen is None else max(seen, self.promised)
+        return greater(seen, self.promised)
 
-    def after(self, greatest: int | None) -> Frontier:
-        """The frontier after a micro-batch whose greatest admitted point is this."""
-        return Frontier(self.slack, _greater(self.greatest, greatest), self.promised)
+    def after(self, seen: Seen) -> SlackFrontier:
+        return replace(self, greatest=greater(self.greatest, seen.greatest))
 
-    def promise(self, upto: int) -> Frontier:
-        """The frontier after a punctuation: no more tuples below `upto`."""
-        return Frontier(self.slack, self.greatest, _greater(self.promised, upto))
+    def promise(self, upto: int) -> SlackFrontier:
+        return replace(self, promised=greater(self.promised, upto))
+
+    def saved(self) -> dict[str, Any]:
+        return {"greatest": self.greatest, "promised": self.promised}
+
+    def restored(self, saved: Mapping[str, Any]) -> SlackFrontier:
+        return SlackFrontier(self.slack, saved["greatest"], saved["promised"])
 
 
-def _greater(a: int | None, b: int | None) -> int | None:
+@dataclass(frozen=True)
+class RowSlackFrontier:
+    """PUNCTUATE WITH SLACK n ROWS: no tuple comes more than n positions late, so f is the (n+1)-th greatest point.
+
+    That is the buffer of n tuples of Aurora's BSort (003_7281f3198fa2d2a0.txt, 7.2): what has left it is complete.
+    """
+
+    rows: int
+    top: tuple[int, ...] = ()
+    promised: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.rows < 0:
+            raise ValueError("slack is not negative")
+
+    @property
+    def greatest(self) -> int | None:
+        return self.top[0] if self.top else None
+
+    @property
+    def value(self) -> int | None:
+        seen = self.top[self.rows] if len(self.top) > self.rows else None
+        return greater(seen, self.promised)
+
+    def after(self, seen: Seen) -> RowSlackFrontier:
+        return replace(self, top=tuple(sorted((*self.top, *seen.top), reverse=True)[: self.rows + 1]))
+
+    def promise(self, upto: int) -> RowSlackFrontier:
+        return replace(self, promised=greater(self.promised, upto))
+
+    def saved(self) -> dict[str, Any]:
+        return {"top": list(self.top), "promised": self.promised}
+
+    def restored(self, saved: Mapping[str, Any]) -> RowSlackFrontier:
+        return RowSlackFrontier(self.rows, tuple(saved["top"]), saved["promised"])
+
+
+@dataclass(frozen=True)
+class PerKeyFrontier:
+    """PUNCTUATE PER key: each sub-stream is ordered, and f is what all live ones have passed. It never falls.
+
+    A sub-stream leaves when the stream is more than `idle_after` ahead of it, and joins with its next tuple.
+    """
+
+    idle_after: int | None
+    keys: Mapping[Key, int] = field(default_factory=dict)
+    greatest: int | None = None
+    reached: int | None = None
+    promised: int | None = None
+
+    @property
+    def value(self) -> int | None:
+        return greater(self.reached, self.promised)
+
+    def after(self, seen: Seen) -> PerKeyFrontier:
+        if seen.greatest is None:
+            return self
+        top = seen.greatest if self.greatest is None else max(self.greatest, seen.greatest)
+        keys = dict(self.keys)
+        for key, point in seen.by_key.items():
+            keys[key] = max(point, keys.get(key, point))
+        if self.idle_after is not None:
+            keys = {key: point for key, point in keys.items() if top - point <= self.idle_after}
+        return replace(self, keys=keys, greatest=top, reached=greater(self.reached, min(keys.values())))
+
+    def promise(self, upto: int) -> PerKeyFrontier:
+        return replace(self, promised=greater(self.promised, upto))
+
+    def saved(self) -> dict[str, Any]:
+        return {
+            "keys": [[key, point] for key, point in self.keys.items()],
+            "greatest": self.greatest,
+            "reached": self.reached,
+            "promised": self.promised,
+        }
+
+    def restored(self, saved: Mapping[str, Any]) -> PerKeyFrontier:
+        keys: dict[Key, int] = dict(saved["keys"])
+        return PerKeyFrontier(self.idle_after, keys, saved["greatest"], saved["reached"], saved["promised"])
+
+
+@dataclass(frozen=True)
+class SourceFrontier:
+    """PUNCTUATE BY SOURCE: f is what punctuations promised, and nothing else."""
+
+    greatest: int | None = None
+    promised: int | None = None
+
+    @property
+    def value(self) -> int | None:
+        return self.promised
+
+    def after(self, seen: Seen) -> SourceFrontier:
+        return replace(self, greatest=greater(self.greatest, seen.greatest))
+
+    def promise(self, upto: int) -> SourceFrontier:
+        return replace(self, promised=greater(self.promised, upto))
+
+    def saved(self) -> dict[str, Any]:
+        return {"greatest": self.greatest, "promised": self.promised}
+
+    def restored(self, saved: Mapping[str, Any]) -> SourceFrontier:
+        return SourceFrontier(saved["greatest"], saved["promised"])
+
+
+@dataclass(frozen=True)
+class RowFrontier:
+    """Row numbers: admitted tuples are counted from 1 as they come, so all below the next number are there."""
+
+    count: int = 0
+    promised: int | None = None
+
+    @property
+    def greatest(self) -> int | None:
+        return self.count or None
+
+    @property
+    def value(self) -> int | None:
+        return greater(self.count + 1 if self.count else None, self.promised)
+
+    def after(self, seen: Seen) -> RowFrontier:
+        return replace(self, count=self.count + seen.rows)
+
+    def promise(self, upto: int) -> RowFrontier:
+        return replace(self, promised=greater(self.promised, upto))
+
+    def saved(self) -> dict[str, Any]:
+        return {"count": self.count, "promised": self.promised}
+
+    def restored(self, saved: Mapping[str, Any]) -> RowFrontier:
+        return RowFrontier(saved["count"], saved["promised"])
+
+
+def greater(a: int | None, b: int | None) -> int | None:
+    """The greater of two points, where none is below all."""
     if a is None or b is None:
         return b if a is None else a
     return max(a, b)

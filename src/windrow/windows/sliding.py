@@ -1,11 +1,12 @@
-"""Sliding windows on an ordered attribute: `windows`, `extent`, `wids` (003_7281f3198fa2d2a0.txt, 3.3–3.4).
+"""Sliding windows on an ordered axis: `windows`, `extent`, `wids` (003_7281f3198fa2d2a0.txt, 3.3–3.4).
 
-With origin o (DESIGN 5 fixes it instead of the stream's minimum), extent w of RANGE r SLIDE s is
+With origin o (DESIGN 5 fixes it instead of the stream's minimum), extent w of RANGE r SLIDE s OFFSET d is
 
-    extent(w) = [ o + (w+1)·s − r ,  o + (w+1)·s )        wids(t) = { w | t ∈ extent(w) }
+    extent(w) = [ o + (w+1)·s − d − r ,  o + (w+1)·s − d )        wids(t) = { w | t ∈ extent(w) }
 
-Window ids are any integers: attributes may be negative. SLIDE may exceed RANGE: then some points are
-in no window and `wids` is empty.
+and it is answered at o + (w+1)·s: a historical window (d > 0) shows what was, at that instant. Window ids
+are any integers: attributes may be negative. SLIDE may exceed RANGE: then some points are in no window
+and `wids` is empty. Tumbling windows are those with SLIDE = RANGE; on row numbers o is 1.
 """
 
 from __future__ import annotations
@@ -13,32 +14,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Points = npt.NDArray[np.int64]
+from windrow.windows.contexts import Context, Extents, Points, ranges
+from windrow.windows.cuts import Cuts
+
 Wids = range
 """Consecutive window ids."""
 
 
 @dataclass(frozen=True)
 class SlidingWindow:
-    """`[RANGE r SLIDE s]` in points of the window attribute (microseconds, or the integer itself)."""
+    """`[RANGE r SLIDE s OFFSET d]` in points of the axis (microseconds, values, or rows)."""
 
     range: int
     slide: int
     origin: int = 0
+    offset: int = 0
+    context = Context.CF
 
     def __post_init__(self) -> None:
         if self.range <= 0 or self.slide <= 0:
             raise ValueError("RANGE and SLIDE are positive")
+        if self.offset < 0:
+            raise ValueError("OFFSET is not negative")
+
+    @property
+    def _shift(self) -> int:
+        return self.origin - self.offset
 
     def extent(self, w: int) -> tuple[int, int]:
         """The half-open interval of window id w."""
-        end = self.origin + (w + 1) * self.slide
+        end = self._shift + (w + 1) * self.slide
         return end - self.range, end
 
     def wids(self, t: int) -> Wids:
-        """The ids of the windows that hold point t: (t−o)/s − 1 < w ≤ (t+r−o)/s − 1."""
+        """The ids of the windows that hold point t: (t−o+d)/s − 1 < w ≤ (t+r−o+d)/s − 1."""
         return range(self.first_wid(t), self.last_wid(t) + 1)
 
     def windows(self, first: int, last: int) -> Wids:
@@ -47,24 +57,58 @@ class SlidingWindow:
 
     def first_wid(self, t: int) -> int:
         """The least window id whose extent ends above t."""
-        return (t - self.origin) // self.slide
+        return (t - self._shift) // self.slide
 
     def last_wid(self, t: int) -> int:
         """The greatest window id whose extent starts at or below t."""
-        return (t - self.origin + self.range) // self.slide - 1
+        return (t - self._shift + self.range) // self.slide - 1
 
     def last_closed(self, frontier: int) -> int:
-        """The greatest window id whose extent ends at or below the frontier."""
+        """The greatest window id that is answered when the frontier stands there."""
         return (frontier - self.origin) // self.slide - 1
 
-    def ends(self, wids: Points) -> Points:
-        return np.asarray(self.origin + (wids + 1) * self.slide, dtype=np.int64)
+    def closing(self, t: int) -> int:
+        """The least frontier at which every window that holds t has been answered."""
+        return self.origin + (self.last_wid(t) + 1) * self.slide
 
-    def edges(self) -> tuple[tuple[int, int], ...]:
-        """The window edges as arithmetic progressions (period, phase): the ends, and the starts."""
-        ends = (self.slide, self.origin % self.slide)
-        starts = (self.slide, (self.origin - self.range) % self.slide)
-        return (ends,) if ends == starts else (ends, starts)
+    def needed_from(self, frontier: int) -> int:
+        """The least point that a window still to be answered can hold."""
+        return self.extent(self.last_closed(frontier) + 1)[0]
+
+    def first_complete(self, since: int) -> int | None:
+        """The end of the first window that holds no point below `since`."""
+        return self.extent(-((self._shift + self.slide - self.range - since) // self.slide))[1]
+
+    def cuts(self) -> Cuts:
+        """Where panes must be cut: at the ends, and at the starts."""
+        ends = (self.slide, self._shift % self.slide)
+        starts = (self.slide, (self._shift - self.range) % self.slide)
+        return Cuts.of({ends, starts})
+
+    def extents(self, wids: Points) -> Extents:
+        ticks = np.asarray(self.origin + (wids + 1) * self.slide, dtype=np.int64)
+        return Extents(ticks - self.offset - self.range, ticks - self.offset, ticks)
+
+    def due(self, panes: Points, ticked: int | None, frontier: int) -> Extents:
+        """The extents that hold one of the occupied panes (starts, ascending) and wait for a frontier above
+        `ticked` and not above `frontier`."""
+        upto = self.last_closed(frontier)
+        after = self.last_closed(ticked) if ticked is not None else None
+        if after is None:
+            after = self.first_wid(int(panes[0])) - 1 if panes.size else upto
+        reach = np.searchsorted(panes, self.extent(after + 1)[0])
+        return self.extents(due_windows(self, panes[reach:], after, upto))
+
+    def every(self, first: int, ticked: int | None, frontier: int) -> Extents:
+        """The same, but also the empty ones from the first that holds the point `first`."""
+        low = self.first_wid(first)
+        if ticked is not None:
+            low = max(low, self.last_closed(ticked) + 1)
+        return self.extents(np.arange(low, self.last_closed(frontier) + 1, dtype=np.int64))
+
+    def shown(self, extents: Extents) -> tuple[Points | None, Points]:
+        """window_start and window_end."""
+        return extents.starts, extents.ends
 
 
 def due_windows(window: SlidingWindow, panes: Points, after: int, upto: int) -> Points:
@@ -77,8 +121,9 @@ def due_windows(window: SlidingWindow, panes: Points, after: int, upto: int) -> 
     """
     if upto <= after or panes.size == 0:
         return np.empty(0, np.int64)
-    first = np.maximum((panes - window.origin) // window.slide, after + 1)
-    last = np.minimum((panes - window.origin + window.range) // window.slide - 1, upto)
+    shift = window.origin - window.offset
+    first = np.maximum((panes - shift) // window.slide, after + 1)
+    last = np.minimum((panes - shift + window.range) // window.slide - 1, upto)
     keep = first <= last
     first, last = first[keep], last[keep]
     if first.size == 0:
@@ -87,6 +132,4 @@ def due_windows(window: SlidingWindow, panes: Points, after: int, upto: int) -> 
     begins = np.concatenate(([True], first[1:] > reach[:-1] + 1))
     run_first = first[begins]
     run_last = reach[np.concatenate((begins[1:], [True]))]
-    lengths = run_last - run_first + 1
-    offsets = np.arange(int(lengths.sum()), dtype=np.int64) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return np.asarray(np.repeat(run_first, lengths) + offsets, dtype=np.int64)
+    return ranges(run_first, run_last)[1]

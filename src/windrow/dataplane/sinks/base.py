@@ -8,9 +8,11 @@ idempotent, so it holds every answer exactly once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
+
+from windrow.errors import BindError
 
 
 @dataclass(frozen=True)
@@ -41,5 +43,17 @@ class StagingSink(Protocol):
         ...
 
     def sweep(self) -> None:
-        """Remove stages that no commit named; called at start, after committed ones were published."""
+        """Remove all stages; called where no commit names one: at start, after committed ones were published,
+        when the query is dropped, and when a temporary state is closed."""
         ...
+
+
+def check_given(sink: Any) -> None:
+    """Refuse an object from Python that is no sink."""
+    calls = (("write",), ("stage", "publish", "sweep"))
+    if isinstance(sink, type) or not any(all(callable(getattr(sink, c, None)) for c in some) for some in calls):
+        what = f"the class {sink.__name__}" if isinstance(sink, type) else f"of type {type(sink).__name__}"
+        raise BindError(
+            f"sink= takes an object with a method write(batch); this is {what}",
+            remedy="Give such an object, or leave it out and use INTO.",
+        )

@@ -1,20 +1,56 @@
-"""What the file sinks share: syncing, and errors that name the sink."""
+"""What the file sinks share: a check of the path before anything is written, errors that name it, and sweeping."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from windrow.errors import SinkError
 
+_IN_THE_WAY = "A file stands where a directory is needed: name another path, or move the file away."
+_ACCESS = "Give this user write access, or name another path."
+_SPACE = "Free space."
+_REMEDIES = {
+    errno.EISDIR: "Name a file, not a directory, or move the directory away.",
+    errno.EEXIST: _IN_THE_WAY,
+    errno.ENOTDIR: _IN_THE_WAY,
+    errno.EACCES: _ACCESS,
+    errno.EPERM: _ACCESS,
+    errno.EROFS: _ACCESS,
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+}
+
 
 @contextmanager
-def reporting(query: str, path: Path) -> Iterator[None]:
+def reporting(query: str, path: Path, kept: bool = True) -> Iterator[None]:
+    """The system's errors as ours. `kept`: there are answers, which wait for the path to be mended."""
     try:
         yield
     except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0, "Mend the path, or name another.")
         raise SinkError(
-            f"query '{query}' could not write to {path}: {error.strerror or error}",
-            remedy="Free space or mend the permissions; the answers are kept and written then.",
+            f"query '{query}' cannot write to {path}: {error.strerror or error}",
+            remedy=f"{remedy} The answers are kept and written then." if kept else remedy,
         ) from error
+
+
+def check_directory(directory: Path) -> None:
+    """Raise what making the directory, or writing into it, would raise; nothing is made."""
+    place = directory.absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def sweep_stages(directory: Path, name: str) -> None:
+    """Remove a query's stages. One that cannot be removed does no harm: stages are written over."""
+    with suppress(OSError):
+        for leftover in directory.glob(f".windrow-{name}-{'[0-9]' * 12}.staged"):
+            leftover.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from functools import cache
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from windrow.dataplane.answers import plain
 from windrow.dataplane.sinks.base import AnswerBatch
-from windrow.dataplane.sinks.files import reporting
+from windrow.dataplane.sinks.files import check_directory, reporting, sweep_stages
 from windrow.durable import sync
 
 
@@ -27,10 +28,24 @@ class JsonLinesSink:
     def _staged(self, seq: int) -> Path:
         return self._path.parent / f".windrow-{self._name}-{seq:012d}.staged"
 
+    def check(self) -> None:
+        """Refuse a path that could not be written, before there are answers."""
+        with reporting(self._query, self._path, kept=False):
+            check_directory(self._path.parent)
+            self._size()
+            if self._path.exists() and not os.access(self._path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    def _size(self) -> int:
+        """The length of what is there already."""
+        if self._path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        return self._path.stat().st_size if self._path.exists() else 0
+
     def stage(self, batch: AnswerBatch, seq: int) -> str:
         with reporting(self._query, self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            start = self._path.stat().st_size if self._path.exists() else 0
+            start = self._size()
             staged = self._staged(seq)
             with open(staged, "w", encoding="utf-8") as out:
                 out.writelines(line + "\n" for line in json_lines(batch))
@@ -54,8 +69,7 @@ class JsonLinesSink:
             sync(self._path.parent)
 
     def sweep(self) -> None:
-        for leftover in self._path.parent.glob(f".windrow-{self._name}-{'[0-9]' * 12}.staged"):
-            leftover.unlink(missing_ok=True)
+        sweep_stages(self._path.parent, self._name)
 
 
 def json_lines(batch: AnswerBatch) -> list[str]:

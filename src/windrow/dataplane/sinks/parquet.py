@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from windrow.dataplane.answers import plain
 from windrow.dataplane.sinks.base import AnswerBatch
-from windrow.dataplane.sinks.files import reporting
+from windrow.dataplane.sinks.files import check_directory, reporting, sweep_stages
 from windrow.durable import sync
 
 
@@ -20,6 +20,11 @@ class ParquetSink:
         self._query = query
         self._name = file_name
         self._directory = Path(directory)
+
+    def check(self) -> None:
+        """Refuse a directory that could not be written, before there are answers."""
+        with reporting(self._query, self._directory, kept=False):
+            check_directory(self._directory)
 
     def stage(self, batch: AnswerBatch, seq: int) -> str:
         name = f"{self._name}-{seq:012d}"
@@ -39,5 +44,4 @@ class ParquetSink:
                 sync(self._directory)
 
     def sweep(self) -> None:
-        for leftover in self._directory.glob(f".windrow-{self._name}-{'[0-9]' * 12}.staged"):
-            leftover.unlink(missing_ok=True)
+        sweep_stages(self._directory, self._name)

@@ -27,6 +27,13 @@ def target_of(query: str, clause: SinkClause) -> tuple[str, ...] | None:
     return (place,) if clause.kind.lower() == "jsonl" else (place, file_name(query))
 
 
+def check_path(query: str, clause: SinkClause) -> None:
+    """Refuse a path that could not be written, when the query is created."""
+    sink = open_sink(query, clause)
+    if isinstance(sink, JsonLinesSink | ParquetSink):
+        sink.check()
+
+
 def file_name(query: str) -> str:
     """The query's name as a part of file names; a long one is cut, and told apart by a hash."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", query)

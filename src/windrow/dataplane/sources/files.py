@@ -8,14 +8,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.names import quote_name
-from windrow.dataplane.ingest import BAD
+from windrow.dataplane.ingest import BAD, POSITION
+from windrow.dataplane.sources.rate import check_number
 from windrow.errors import SourceError
 from windrow.settings import Settings
 
 FORMATS = ("json", "csv", "parquet")
 _TEXT = ("json", "csv")
 _OWN = ("path", "format")
-_LIMITS = ("maxfilespertrigger", "maxbytespertrigger")
+_LIMITS = {"maxfilespertrigger": (1 << 31) - 1, "maxbytespertrigger": (1 << 63) - 1}
 _FIXED = ("mode", "columnnameofcorruptrecord")
 
 
@@ -32,9 +33,13 @@ def check(stream: StreamDef) -> None:
             f"format '{options.get('format', '')}' is not one that files come in",
             remedy=f"One of {', '.join(FORMATS)}.",
         )
-    for name in options:
+    for name, value in options.items():
         if name.lower() in _FIXED:
             raise SourceError(f"the option '{name}' is Windrow's own: malformed records go to dead letters")
+        if name.lower() in _LIMITS:
+            check_number(name, value, _LIMITS[name.lower()])
+    if set(_LIMITS) <= {name.lower() for name in options}:
+        raise SourceError("maxFilesPerTrigger and maxBytesPerTrigger exclude each other", remedy="Give one of them.")
 
 
 def schema_text(stream: StreamDef, bad: bool) -> str:
@@ -68,4 +73,10 @@ def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool
     for name, value in options.items():
         if name.lower() not in _OWN:
             reader = reader.option(name, value)
-    return reader.load(path)
+    return placed(reader.load(path))
+
+
+def placed(rows: DataFrame) -> DataFrame:
+    """Rows with where they stand: the file, oldest first, and the part of it. Costs nothing unless it is asked for."""
+    places = ("file_modification_time", "file_path", "file_block_start")
+    return rows.selectExpr("*", *(f"_metadata.{name} AS {POSITION}{i}" for i, name in enumerate(places)))

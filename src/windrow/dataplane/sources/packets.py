@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.names import quote_name
+from windrow.dataplane.sources.rate import check_number
 from windrow.errors import SourceError
 from windrow.settings import Settings
 
@@ -40,16 +41,18 @@ _FIELDS = {
     "checksum": ("INT", _draw(8, "65536")),
 }
 _OPTIONS = {"rate": 1000, "hosts": 1000, "burst": 1}
+_MOST = 1_000_000_000
 
 
 def _options(stream: StreamDef) -> dict[str, int]:
     found = dict(_OPTIONS)
     for name, value in stream.statement.options:
-        if name.lower() not in _OPTIONS or not value.isdigit() or int(value) == 0:
+        if name.lower() not in _OPTIONS:
             raise SourceError(
-                f"packets has no option {name} '{value}'",
+                f"packets has no option '{name}'",
                 remedy="Options: rate (packets per second), hosts (addresses), burst (1: steady); whole numbers.",
             )
+        check_number(name, value, _MOST)
         found[name.lower()] = int(value)
     return found
 

@@ -12,9 +12,19 @@ from windrow.errors import SourceError
 from windrow.settings import Settings
 
 _COLUMNS = {"timestamp": "TIMESTAMP", "value": "BIGINT"}
+_NUMBERS = ("rowspersecond", "numpartitions")
+
+
+def check_number(name: str, value: str, most: int = (1 << 31) - 1) -> None:
+    """Refuse an option that Spark would refuse only when the stream runs."""
+    if not (value.isascii() and value.isdigit() and 0 < int(value) <= most):
+        raise SourceError(f"the option {name} is '{value}'", remedy=f"It takes a whole number from 1 to {most:,}.")
 
 
 def check(stream: StreamDef) -> None:
+    for name, value in stream.statement.options:
+        if name.lower() in _NUMBERS:
+            check_number(name, value)
     for name, kind in stream.columns:
         if _COLUMNS.get(name.lower()) != kind.name:
             raise SourceError(

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from windrow.catalog.definitions import StreamDef
 from windrow.dataplane.ingest import BAD
-from windrow.dataplane.sources.files import schema_text
+from windrow.dataplane.sources.files import placed, schema_text
 from windrow.durable import sync
 from windrow.errors import FeedError, SourceError, StateError
 from windrow.settings import Settings
@@ -43,7 +43,7 @@ def open_spool(spark: SparkSession, stream: StreamDef, settings: Settings, spool
     reader = spark.readStream.schema(schema_text(stream, True)).format("parquet")
     reader = reader.option("maxBytesPerTrigger", str(settings.integer("bytes_per_trigger")))
     reader = reader.option("cleanSource", "delete").option("maxFileAge", "3650d")
-    return reader.load(str(spool_dir))
+    return placed(reader.load(str(spool_dir)))
 
 
 class Spool:

@@ -1,0 +1,47 @@
+"""What a window must know to map a tuple to its window ids (003_7281f3198fa2d2a0.txt, section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+Points = npt.NDArray[np.int64]
+
+
+class Context(Enum):
+    """CF and FCF need no tuple that comes later; FCA does, within a bound (FCB) or without one (FCU)."""
+
+    CF = "CF, context-free"
+    FCF = "FCF, forward-context free: counts of earlier tuples are kept"
+    FCB = "FCA, forward-context aware, bounded (FCB)"
+    FCU = "FCA, forward-context aware, unbounded (FCU)"
+
+
+@dataclass(frozen=True)
+class Extents:
+    """Extents [start, end), and `ticks`: the frontier that each of them waits for. Ticks and ends ascend."""
+
+    starts: Points
+    ends: Points
+    ticks: Points
+
+    def __post_init__(self) -> None:
+        if not self.starts.size == self.ends.size == self.ticks.size:
+            raise ValueError("an extent has a start, an end and a tick")
+
+    def __len__(self) -> int:
+        return int(self.ends.size)
+
+    def part(self, chosen: slice | npt.NDArray[np.bool_]) -> Extents:
+        return Extents(self.starts[chosen], self.ends[chosen], self.ticks[chosen])
+
+
+def ranges(first: Points, last: Points) -> tuple[Points, Points]:
+    """(which, value): the integers first[i] … last[i] of every i, one range after the other."""
+    lengths = np.maximum(last - first + 1, 0)
+    which = np.repeat(np.arange(lengths.size, dtype=np.int64), lengths)
+    within = np.arange(which.size, dtype=np.int64) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return which, np.asarray(first[which] + within, dtype=np.int64)

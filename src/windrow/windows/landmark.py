@@ -1,0 +1,83 @@
+"""Landmark windows: every extent begins at the same point, or at the beginning of the stream.
+
+    extent(w) = [ since ,  o + (w+1)·s )        for ends above `since`
+
+(003_7281f3198fa2d2a0.txt, 3.3.) From the first tuple on every extent holds one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from windrow.types import POINT_MIN
+from windrow.windows.contexts import Context, Extents, Points
+from windrow.windows.cuts import Cuts
+
+
+@dataclass(frozen=True)
+class LandmarkWindow:
+    """`[SINCE x SLIDE s]`; `since` None is `[UNBOUNDED SLIDE s]`."""
+
+    since: int | None
+    slide: int
+    origin: int = 0
+    context = Context.CF
+
+    def __post_init__(self) -> None:
+        if self.slide <= 0:
+            raise ValueError("SLIDE is positive")
+
+    @property
+    def start(self) -> int:
+        return POINT_MIN if self.since is None else self.since
+
+    def extent(self, w: int) -> tuple[int, int]:
+        return self.start, self.origin + (w + 1) * self.slide
+
+    def first_wid(self, t: int) -> int:
+        """The least window id that holds t: it is then in all later ones."""
+        return (max(t, self.start) - self.origin) // self.slide
+
+    def wids(self, t: int, upto: int) -> range:
+        """The ids, up to `upto`, of the windows that hold t."""
+        return range(self.first_wid(t), upto + 1) if t >= self.start else range(0)
+
+    def last_closed(self, frontier: int) -> int:
+        return (frontier - self.origin) // self.slide - 1
+
+    def closing(self, t: int) -> int:
+        """The frontier at which the first window that holds t is answered; there is no last one."""
+        return self.extent(self.first_wid(t))[1] if t >= self.start else t + 1
+
+    def needed_from(self, frontier: int) -> int:
+        return self.start
+
+    def first_complete(self, since: int) -> int | None:
+        """A query that came after the landmark never sees all that came before it."""
+        return None if since > self.start else self.extent(self.first_wid(self.start))[1]
+
+    def cuts(self) -> Cuts:
+        return Cuts.of({(self.slide, self.origin % self.slide)})
+
+    def extents(self, wids: Points) -> Extents:
+        ends = np.asarray(self.origin + (wids + 1) * self.slide, dtype=np.int64)
+        return Extents(np.full(ends.size, self.start, np.int64), ends, ends)
+
+    def due(self, panes: Points, ticked: int | None, frontier: int) -> Extents:
+        """The extents that hold a tuple and end above `ticked` and not above `frontier`."""
+        held = panes[np.searchsorted(panes, self.start) :]
+        if not held.size:
+            return self.extents(np.empty(0, np.int64))
+        return self.every(int(held[0]), ticked, frontier)
+
+    def every(self, first: int, ticked: int | None, frontier: int) -> Extents:
+        low = self.first_wid(first)
+        if ticked is not None:
+            low = max(low, self.last_closed(ticked) + 1)
+        return self.extents(np.arange(low, self.last_closed(frontier) + 1, dtype=np.int64))
+
+    def shown(self, extents: Extents) -> tuple[Points | None, Points]:
+        """window_start (none where the window is unbounded) and window_end."""
+        return (None if self.since is None else extents.starts), extents.ends

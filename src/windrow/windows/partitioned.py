@@ -1,0 +1,63 @@
+"""Partitioned tuple-based windows: each partition is a sub-stream with ranks of its own (003, 3.3–3.4).
+
+A window id is (i, p); with r the rank of a tuple in its partition, counted from 1,
+
+    extent((i, p)) = { t | t.PATTR = p, 1 + (i+1)·m − d − n ≤ r < 1 + (i+1)·m − d }
+
+Forward-context free: a tuple's rank needs only the count of the tuples of its partition that came before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from windrow.windows.contexts import Context, Points, ranges
+from windrow.windows.cuts import Cuts
+from windrow.windows.sliding import SlidingWindow, Wids
+
+
+@dataclass(frozen=True)
+class PartitionedWindow:
+    """`[ROWS n SLIDE m PARTITION BY p]`."""
+
+    rows: int
+    slide: int
+    offset: int = 0
+    context = Context.FCF
+
+    def __post_init__(self) -> None:
+        self.of_ranks  # noqa: B018  (refuses what a sliding window refuses)
+
+    @property
+    def of_ranks(self) -> SlidingWindow:
+        """The window of one partition, over its ranks."""
+        return SlidingWindow(self.rows, self.slide, 1, self.offset)
+
+    def extent(self, i: int) -> tuple[int, int]:
+        return self.of_ranks.extent(i)
+
+    def wids(self, rank: int) -> Wids:
+        """The first parts of the ids of the windows of its partition that hold a tuple of this rank."""
+        return self.of_ranks.wids(rank)
+
+    def cuts(self) -> Cuts:
+        return self.of_ranks.cuts()
+
+    def due(self, before: Points, after: Points) -> tuple[Points, Points]:
+        """(which, i): the windows that partitions complete when their counts grow from `before` to `after`.
+
+        Every extent of a partition with a tuple in it; a frontier over ranks is the count and one.
+        """
+        window = self.of_ranks
+        first = np.maximum((before + 1 - window.origin) // window.slide, window.first_wid(1))
+        last = (after + 1 - window.origin) // window.slide - 1
+        return ranges(first, last)
+
+    def rest(self, counts: Points) -> tuple[Points, Points]:
+        """(which, i): the windows that hold a tuple and have not been completed, at the end of the input."""
+        window = self.of_ranks
+        first = np.maximum((counts + 1 - window.origin) // window.slide, window.first_wid(1))
+        last = (counts - (window.origin - window.offset) + window.range) // window.slide - 1
+        return ranges(first, last)
