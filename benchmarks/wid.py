@@ -53,7 +53,9 @@ def run(data: Path, slide: int, evaluation: str, spark: Any) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as state:
         settings = {"window_evaluation": evaluation, "retained_answers": 0}
         with windrow.open(state, spark=spark, settings=settings) as wr:
-            wr.sql(f"CREATE STREAM s (x BIGINT) FROM files OPTIONS (path '{data}', format 'parquet', maxFilesPerTrigger '1')")
+            wr.sql(
+                f"CREATE STREAM s (x BIGINT) FROM files OPTIONS (path '{data}', format 'parquet', maxFilesPerTrigger '1')"
+            )
             wr.query("q", f"SELECT MAX(x) AS m FROM s [ROWS {RANGE} SLIDE {slide}]", sink=sink)
             started = time.perf_counter()
             wr.run_available()
@@ -82,7 +84,9 @@ def measure(base: Path, args: argparse.Namespace) -> None:
     spark = open_session(None, None, Settings())
     run(base / "data", 400, "window_ids", spark)
     run(base / "data", 400, "buffer", spark)
-    print(f"{'SLIDE':>6}{'windows':>10}{'window ids':>12}{'buffer':>10}{'ratio':>8}   ns per tuple, window ids   (evaluation, s)")
+    print(
+        f"{'SLIDE':>6}{'windows':>10}{'window ids':>12}{'buffer':>10}{'ratio':>8}   ns per tuple, window ids   (evaluation, s)"
+    )
     result: dict[str, Any] = {"rows": args.rows, "range": RANGE, "slides": {}}
     ok = True
     for slide in SLIDES:
@@ -97,7 +101,10 @@ def measure(base: Path, args: argparse.Namespace) -> None:
             "window_ids_total_s": round(mine["seconds"], 2),
             "buffer_total_s": round(other["seconds"], 2),
         }
-        print(f"{slide:>6}{mine['rows']:>10}{mine['tick_s']:>12.4f}{other['tick_s']:>10.4f}{ratio:>8.1f}{each:>12.0f}", flush=True)
+        print(
+            f"{slide:>6}{mine['rows']:>10}{mine['tick_s']:>12.4f}{other['tick_s']:>10.4f}{ratio:>8.1f}{each:>12.0f}",
+            flush=True,
+        )
     close_session(spark)
     ratios = {s: r["ratio"] for s, r in result["slides"].items()}
     result |= {

@@ -55,10 +55,9 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 def test_with_slack_enough_the_answers_are_those_of_the_sorted_input(
     spark: Any, tmp_path: Path, connections: pa.Table
 ) -> None:
-    part = connections.slice(0, 30_000)
-    disordered = run(spark, tmp_path / "a", part, "WITH SLACK 2 HOURS", 5_000, QUERIES)
-    ordered = run(spark, tmp_path / "b", part.sort_by("ts"), "ORDERED", 10_000, QUERIES)
-    assert disordered["late"] == ordered["late"] == 0 and disordered["admitted"] == 30_000
+    disordered = run(spark, tmp_path / "a", connections, "WITH SLACK 2 HOURS", 10_000, QUERIES)
+    ordered = run(spark, tmp_path / "b", connections.sort_by("ts"), "ORDERED", 40_000, QUERIES)
+    assert disordered["late"] == ordered["late"] == 0 and disordered["admitted"] == connections.num_rows
     assert disordered["answers"] == ordered["answers"]
     assert all(len(rows) > 100 for rows in disordered["answers"].values())
 
@@ -87,8 +86,10 @@ def simulated(table: pa.Table, rows: int, slack_us: int | None) -> int:
 def test_what_is_dropped_is_what_a_plain_simulation_drops(
     spark: Any, tmp_path: Path, connections: pa.Table, punctuate: str, slack_us: int | None
 ) -> None:
-    part = connections.slice(0, 40_000)
-    found = run(spark, tmp_path / "c", part, punctuate, 1_000, {"n": "SELECT COUNT(*) AS n FROM c [RANGE 1 HOUR SLIDE 1 HOUR]"})
+    part = connections
+    found = run(
+        spark, tmp_path / "c", part, punctuate, 1_000, {"n": "SELECT COUNT(*) AS n FROM c [RANGE 1 HOUR SLIDE 1 HOUR]"}
+    )
     assert found["late"] == simulated(part, 1_000, slack_us)
     assert found["admitted"] + found["late"] == part.num_rows
     if slack_us is not None:

@@ -302,6 +302,13 @@ class Query:
         """All retained answers, in window order."""
         return Result(self._engine.answers(self._state()))
 
+    def revisions(self) -> Result:
+        """All that was delivered and is retained, in order: `op` ('+' or '-') and `revision`, then the answers.
+
+        Where the stream says LATE REVISE, corrections are among it; else every row is '+', 0.
+        """
+        return Result(self._engine.revisions(self._state()))
+
     def subscribe(self, callback: Callable[[Any], None], *, batched: bool = False) -> None:
         """Call back for every window's answer, at least once; `batched`: once per tick batch."""
         state = self._state()

@@ -72,7 +72,9 @@ def _size(least: int = 1) -> Callable[[str], Value]:
         match = re.fullmatch(r"\s*([0-9]+)\s*([a-zA-Z]*)\s*", text)
         value = int(match[1]) * _SIZES.get(match[2].lower(), 0) if match else 0
         if value < least:
-            raise ValueError("a size such as '64 MB'" if least == 1 else f"a size such as '1 GB', not below {Size(least)}")
+            raise ValueError(
+                "a size such as '64 MB'" if least == 1 else f"a size such as '1 GB', not below {Size(least)}"
+            )
         return Size(value)
 
     return parse

@@ -79,7 +79,7 @@ def test_a_wrong_name_in_a_one_time_query_is_told_without_a_stack(spark, tmp_pat
             wr.sql("SELECT reson FROM dead_letters('p')")
         assert refused.value.message.endswith("SQLSTATE: 42703")
         assert len(wr.sql("SELECT reason FROM dead_letters('p')")) == 0
-    assert capfd.readouterr().err == ""
+    assert "reson" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

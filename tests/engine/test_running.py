@@ -1,18 +1,21 @@
-"""Streams that run: started, stopped, restarted with back-off; and `run_available`, which raises."""
+"""Streams that run: started, stopped, restarted with back-off; `run_available`, which raises; many threads at once."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.helpers import answers, state_of, wait_until
+from engine.conftest import STREAM
+from engine.helpers import answers, state_of, values, wait_until
 from windrow.dataplane import ingest
+from windrow.dataplane.blocks import BlockStore
 from windrow.engine.delivery import Delivery
 from windrow.engine.deposits import Depositor
-from windrow.errors import ExecutionError, SourceError, StateError, WindrowError
+from windrow.errors import BindError, CatalogError, ExecutionError, SourceError, StateError, WindrowError
 
 pytestmark = pytest.mark.slow
 
@@ -218,3 +221,225 @@ def test_answers_can_be_read_while_they_are_retired(open_state: Any) -> None:
     for reader in readers:
         reader.join()
     assert errors == []
+
+
+# -- threads that run, stop and close ------------------------------------------------------------------------
+
+
+def held_job(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """The first job of a micro-batch waits, before it runs, until the second event is set."""
+    at_work, go_on = threading.Event(), threading.Event()
+    run = ingest.run
+
+    def slow(df: Any) -> Any:
+        at_work.set()
+        assert go_on.wait(60)
+        return run(df)
+
+    monkeypatch.setattr(ingest, "run", slow)
+    return at_work, go_on
+
+
+def in_threads(*calls: Callable[[], Any]) -> list[BaseException | None]:
+    """All of them at once; what each raised."""
+    raised: list[BaseException | None] = [None] * len(calls)
+    gate = threading.Barrier(len(calls))
+
+    def call(n: int) -> None:
+        gate.wait()
+        try:
+            calls[n]()
+        except BaseException as error:
+            raised[n] = error
+
+    threads = [threading.Thread(target=call, args=(n,), daemon=True) for n in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads)
+    return raised
+
+
+@pytest.mark.parametrize("end", ["stop", "close"])
+@pytest.mark.parametrize("close", [False, True])
+def test_an_interrupted_run_says_so_and_ends_no_input(
+    wr: Any, open_state: Any, monkeypatch: pytest.MonkeyPatch, end: str, close: bool
+) -> None:
+    wr.sql(QUERY)
+    wr.feed("s", [(1, "a", 1), (2, "a", 2), (11, "a", 4)])
+    at_work, go_on = held_job(monkeypatch)
+
+    def interrupt() -> None:
+        assert at_work.wait(60)
+        threading.Timer(0.5, go_on.set).start()
+        getattr(wr, end)()
+
+    said, quiet = in_threads(lambda: wr.run_available(close=close), interrupt)
+    assert isinstance(said, StateError) and "interrupted" in said.message
+    assert quiet is None
+    monkeypatch.undo()
+    again = wr if end == "stop" else open_state()
+    again.feed("s", [(12, "a", 8)])
+    again.run_available(close=True)
+    assert answers(again, "q") == [(0, 10, 2, 3), (10, 20, 2, 12)]
+
+
+def test_a_stop_between_two_streams_ends_no_input(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    wr.sql(QUERY)
+    wr.sql("CREATE STREAM r (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
+    wr.sql(QUERY.replace("QUERY q", "QUERY p").replace("FROM s", "FROM r"))
+    for name in "sr":
+        wr.feed(name, [(1, "a", 1)])
+    drain, calls = wr._engine._ticks.drain, []
+
+    def stopping(stream: Any) -> None:
+        drain(stream)
+        calls.append(stream.name)
+        if len(calls) == 1:
+            wr.stop()
+
+    monkeypatch.setattr(wr._engine._ticks, "drain", stopping)
+    with pytest.raises(StateError, match="interrupted"):
+        wr.run_available(close=True)
+    assert (answers(wr, "q"), answers(wr, "p")) == ([], [])
+    wr.run_available(close=True)
+    assert (answers(wr, "q"), answers(wr, "p")) == ([(0, 10, 1, 1)], [(0, 10, 1, 1)])
+
+
+def test_start_beside_a_run_of_what_is_available_is_refused(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    wr.sql(QUERY)
+    wr.feed("s", [(1, "a", 1), (11, "a", 4)])
+    at_work, go_on = held_job(monkeypatch)
+
+    def start() -> None:
+        assert at_work.wait(60)
+        try:
+            wr.start()
+        finally:
+            go_on.set()
+
+    fine, refused = in_threads(wr.run_available, start)
+    assert fine is None
+    assert isinstance(refused, StateError) and "run_available() is running" in refused.message
+    wr.start()
+    try:
+        wr.feed("s", [(21, "a", 8)])
+        wait_until(lambda: answers(wr, "q") == [(0, 10, 1, 1), (10, 20, 1, 4)])
+    finally:
+        wr.stop()
+
+
+def test_runs_of_what_is_available_come_one_after_another(wr: Any) -> None:
+    wr.sql(QUERY)
+    wr.feed("s", [(1, "a", 1), (11, "a", 4)])
+    assert in_threads(*[wr.run_available] * 3) == [None] * 3
+    assert answers(wr, "q") == [(0, 10, 1, 1)]
+
+
+def test_deposits_from_several_threads_lose_nothing(wr: Any) -> None:
+    wr.sql("CREATE QUERY n AS SELECT COUNT(*) AS n FROM s [ROWS 1000 SLIDE 1000]")
+    assert in_threads(*[lambda: wr.deposit("s", [(5, "a", 1)])] * 8) == [None] * 8
+    wr.end_input("s")
+    assert wr.metrics()["s"]["admitted"] == 8
+    assert values(answers(wr, "n"), 2) == [8]
+
+
+def test_a_storm_of_calls_leaves_nothing_behind(wr: Any, open_state: Any) -> None:
+    def feed() -> None:
+        wr.feed("s", [(2, "a", 1)])
+
+    wr.sql(QUERY)
+    feed()
+    raised = in_threads(wr.start, wr.stop, wr.run_available, wr.start, wr.stop, feed, *[wr.close] * 3)
+    assert all(error is None or isinstance(error, StateError) for error in raised), raised
+    assert raised[-3:] == [None] * 3
+    assert not wr._engine._ticks._thread.is_alive()
+    assert not any(thread.name == "windrow-supervisor" for thread in threading.enumerate())
+    assert not wr.spark.streams.active
+    files = list((wr.state_dir / "streams").rglob("*.parquet"))
+    for call in (wr.start, wr.run_available, feed, wr._engine.start, lambda: wr._engine.feed("s", [(1, "a", 1)])):
+        with pytest.raises(StateError, match="closed"):
+            call()
+    assert list((wr.state_dir / "streams").rglob("*.parquet")) == files
+    wr.close()
+    again = open_state()
+    again.run_available(close=True)
+    assert answers(again, "q")
+
+
+def test_streams_and_queries_made_and_shown_by_many_threads(wr: Any) -> None:
+    made = STREAM.replace("STREAM s", "STREAM IF NOT EXISTS same")
+    assert in_threads(*[lambda: wr.sql(made)] * 8) == [None] * 8
+    raised = in_threads(*[lambda: wr.query("q", "SELECT COUNT(*) AS n FROM s [RANGE 10 SLIDE 10]")] * 4)
+    assert [type(error) for error in raised if error is not None] == [CatalogError] * 3
+    done = threading.Event()
+
+    def change() -> None:
+        try:
+            for i in range(12):
+                wr.sql(STREAM.replace("STREAM s", f"STREAM s{i}"))
+                wr.sql(QUERY.replace("QUERY q", f"QUERY q{i}").replace("FROM s", f"FROM s{i}"))
+                wr.sql(f"DROP QUERY q{i}")
+                wr.sql(f"DROP STREAM s{i}")
+        finally:
+            done.set()
+
+    def read() -> None:
+        while not done.is_set():
+            wr.sql("SHOW STREAMS")
+            wr.sql("SHOW QUERIES")
+            wr.metrics()
+
+    assert in_threads(change, read, read) == [None] * 3
+
+
+def test_a_subscriber_cannot_start_or_close(wr: Any) -> None:
+    wr.sql(QUERY)
+    said: list[str] = []
+
+    def meddle(answer: Any) -> None:
+        for call in (wr.start, wr.stop, wr._engine.close, lambda: wr.sql(STREAM.replace("STREAM s", "STREAM r"))):
+            with pytest.raises(StateError) as raised:
+                call()
+            said.append(raised.value.message)
+
+    wr.queries["q"].subscribe(meddle)
+    wr.deposit("s", [(1, "a", 1), (11, "a", 4)])
+    assert len(said) == 4 and all(text.startswith("a subscriber cannot") for text in said)
+
+
+# -- what is said ------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_said_in_the_first_line(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    wr.sql(QUERY)
+    wr.feed("s", [(1, "a", 1), (11, "a", 4)])
+    with monkeypatch.context() as full:
+        full.setattr(BlockStore, "write", lambda *a, **k: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(StateError, match="No space left on device") as raised:
+            wr.run_available()
+    assert "No space left" in str(raised.value).splitlines()[0] and raised.value.__cause__ is not None
+    wr.run_available()
+    assert answers(wr, "q") == [(0, 10, 1, 1)]
+
+
+def test_a_full_disk_of_spark_s_is_said_too(wr: Any) -> None:
+    wr.sql(QUERY)
+    runner = wr._engine._runner(state_of(wr))
+    spark = RuntimeError(
+        "[STREAM_FAILED] Query [id = 1, runId = 2] failed\njava.io.IOException: No space left on device"
+    )
+    said = runner._error(spark)
+    assert isinstance(said, StateError) and said.message == "stream 's' stopped: No space left on device"
+    assert isinstance(runner._error(RuntimeError("other")), ExecutionError)
+
+
+@pytest.mark.parametrize("upto", [10**18 + 1, -(10**18) - 1])
+def test_a_promise_out_of_all_bounds_is_refused(wr: Any, upto: int) -> None:
+    with pytest.raises(BindError, match="beyond"):
+        wr.punctuate("s", upto)
+    wr.sql(QUERY)
+    wr.punctuate("s", 10)
+    wr.deposit("s", [(11, "a", 1)])
+    assert wr.metrics()["s"]["admitted"] == 1

@@ -11,7 +11,7 @@ import pytest
 
 import windrow
 from engine.helpers import answers, put
-from windrow.errors import StateError
+from windrow.errors import SessionError, StateError
 
 pytestmark = pytest.mark.slow
 
@@ -58,3 +58,51 @@ def test_everything_is_there_after_reopening(open_state: Any, wr: Any) -> None:
     ]
     settings = {row["name"]: row["value"] for row in again.sql("SHOW SETTINGS").rows()}
     assert settings["retained_answers"] == "7"
+
+
+def test_a_setting_that_could_not_be_kept_is_not_set(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        raise StateError("full", remedy="-")
+
+    before = wr._engine.settings
+    with monkeypatch.context() as broken:
+        broken.setattr(wr._engine.catalog, "transaction", full)
+        with pytest.raises(StateError, match="full"):
+            wr.sql("SET retained_answers = 7")
+    assert wr._engine.settings is before
+    wr.sql("SET retained_answers = 7")
+    assert wr._engine.settings.integer("retained_answers") == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.sql.session.timeZone", "Europe/Paris"),
+        ("spark.sql.ansi.enabled", "true"),
+        ("spark.sql.parser.escapedStringLiterals", "true"),
+        ("spark.sql.timestampType", "TIMESTAMP_NTZ"),
+        ("spark.sql.decimalOperations.allowPrecisionLoss", "false"),
+        ("spark.sql.legacy.literal.pickMinimumPrecision", "false"),
+    ],
+)
+def test_a_session_that_would_change_answers_is_refused(spark: Any, tmp_path: Path, name: str, value: str) -> None:
+    own = spark.newSession()
+    windrow.open(tmp_path / "state", spark=own).close()
+    own.conf.set(name, value)
+    with pytest.raises(SessionError, match=name) as raised:
+        windrow.open(tmp_path / "state", spark=own)
+    assert raised.value.remedy is not None and name in raised.value.remedy
+
+
+def test_a_script_that_ends_by_an_exception_says_only_that() -> None:
+    code = (
+        "import windrow\n"
+        "wr = windrow.open(master='local[1]')\n"
+        "wr.sql('CREATE STREAM s (t BIGINT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED')\n"
+        "wr.query('q', 'SELECT COUNT(*) + 1 AS n FROM s [RANGE 10 SLIDE 10]')\n"
+        "wr.deposit('s', [(1,), (20,)])\n"
+        "raise RuntimeError('the end')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert run.stderr.rstrip().endswith("RuntimeError: the end")
+    assert "leaked" not in run.stderr

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.engine.chooser import POOR_REDUCTION, SMALL_ROWS, UNKNOWN_SWELL, Chooser
+from windrow.engine.chooser import MANY_SETS, POOR_REDUCTION, SMALL_ROWS, UNKNOWN_SWELL, Chooser
 
 some = settings(max_examples=80, deadline=None)
 MB = 1 << 20
@@ -66,6 +66,14 @@ def test_the_first_micro_batch_is_gathered_only_where_it_is_sure_to_be_small() -
 )
 def test_auto_gathers_what_is_small_or_hardly_reduced(rows: int, cells: int, choice: str) -> None:
     assert Chooser().after(rows, cells, None, None).choose("auto", None, LIMIT) == choice
+
+
+def test_many_synopses_are_grouped_in_the_driver() -> None:
+    taught = Chooser().after(100_000, 100, None, None)
+    assert taught.choose("auto", 1000, LIMIT, MANY_SETS) == "spark"
+    assert taught.choose("auto", 1000, LIMIT, MANY_SETS + 1) == "driver"
+    assert taught.choose("auto", LIMIT + 1, LIMIT, MANY_SETS + 1) == "spark"
+    assert taught.choose("spark", 1000, LIMIT, MANY_SETS + 1) == "spark"
 
 
 def test_an_empty_micro_batch_teaches_nothing() -> None:

@@ -152,6 +152,7 @@ def test_tail_keywords_inside_the_select_are_names() -> None:
         ("SHOW QUERIES", Show("queries")),
         ("SHOW TABLES", Show("tables")),
         ("SHOW SETTINGS;", Show("settings")),
+        ("SHOW LATENESS packets", Show("lateness", "packets")),
         ("DESCRIBE packets", Describe("packets")),
         ("DESC `my stream`", Describe("my stream")),
         ("DROP STREAM s", Drop("stream", "s")),

@@ -190,6 +190,7 @@ statements: st.SearchStrategy[Statement] = st.one_of(
     st.builds(Explain, name=names),
     st.builds(Drop, st.sampled_from(["stream", "query", "table"]), names, st.booleans()),
     st.builds(Show, st.sampled_from(["streams", "queries", "tables", "settings"])),
+    st.builds(Show, st.just("lateness"), names),
     st.builds(Describe, names),
     st.builds(SetSetting, st.sampled_from(["max_future", "a.b.c"]) | names, texts),
 )

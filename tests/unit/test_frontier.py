@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.windows import Seen, SlackFrontier
+from windrow.windows import PerKeyFrontier, RowFrontier, RowSlackFrontier, Seen, SlackFrontier, SourceFrontier
 
 some = settings(max_examples=60, deadline=None)
 
@@ -74,10 +75,69 @@ def test_ordered_is_slack_zero() -> None:
 def test_the_end_of_input_is_a_promise_that_slack_cannot_lower() -> None:
     frontier = SlackFrontier(10).after(Seen(42)).promise(43)
     assert frontier.value == 43
-    assert frontier.after(50).value == 43
-    assert frontier.after(60).value == 50
+    assert frontier.after(Seen(50)).value == 43
+    assert frontier.after(Seen(60)).value == 50
 
 
 def test_slack_is_not_negative() -> None:
     with pytest.raises(ValueError, match="slack"):
         SlackFrontier(-1)
+
+
+# -- the other policies ------------------------------------------------------------------------------------------
+
+batches = st.lists(st.lists(st.tuples(st.integers(-50, 50), st.sampled_from(["a", "b", None])), max_size=6), max_size=8)
+
+
+def seen(batch: list[tuple[int, str | None]]) -> Seen:
+    points = sorted((t for t, _ in batch), reverse=True)
+    by_key = {key: max(t for t, k in batch if k == key) for key in {k for _, k in batch}}
+    return Seen(points[0] if points else None, tuple(points), by_key, len(batch))
+
+
+@some
+@given(st.integers(0, 5), batches)
+def test_slack_in_rows_is_the_buffer_of_bsort(rows: int, fed: list[list[tuple[int, str | None]]]) -> None:
+    """The frontier is the greatest point that has left a sorting buffer of that many tuples."""
+    frontier, buffer, left = RowSlackFrontier(rows), [], None
+    for batch in fed:
+        frontier = frontier.after(seen(batch))
+        for t, _ in batch:
+            buffer = sorted([*buffer, t])
+            if len(buffer) > rows:
+                least = buffer.pop(0)
+                left = least if left is None else max(left, least)
+    assert frontier.value == left
+    assert RowSlackFrontier(rows).restored(json.loads(json.dumps(frontier.saved()))) == frontier
+
+
+@some
+@given(st.none() | st.integers(0, 40), batches)
+def test_per_key_the_slowest_live_sub_stream_is_what_counts(
+    idle: int | None, fed: list[list[tuple[int, str | None]]]
+) -> None:
+    frontier = PerKeyFrontier(idle)
+    live: dict[str | None, int] = {}
+    top, reached = None, None
+    for batch in fed:
+        frontier = frontier.after(seen(batch))
+        for t, key in batch:
+            live[key] = max(t, live.get(key, t))
+            top = t if top is None else max(top, t)
+        if batch and top is not None:
+            live = {key: t for key, t in live.items() if idle is None or top - t <= idle}
+            least = min(live.values())
+            reached = least if reached is None else max(reached, least)
+        assert frontier.value == reached and dict(frontier.keys) == live
+    assert PerKeyFrontier(idle).restored(json.loads(json.dumps(frontier.saved()))) == frontier
+
+
+def test_row_numbers_are_complete_as_they_are_given_and_the_source_alone_promises() -> None:
+    rows = RowFrontier().after(Seen(rows=3)).after(Seen(rows=2))
+    assert rows.value == 6 and rows.greatest == 5 and RowFrontier().value is None
+    assert rows.promise(9).value == 9 and RowFrontier().restored(rows.saved()) == rows
+    source = SourceFrontier().after(Seen(50))
+    assert source.value is None and source.greatest == 50 and source.promise(40).value == 40
+    assert SourceFrontier().restored(source.promise(40).saved()) == source.promise(40)
+    with pytest.raises(ValueError, match="not negative"):
+        RowSlackFrontier(-1)

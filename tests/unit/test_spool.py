@@ -22,7 +22,9 @@ from hypothesis import strategies as st
 from windrow.catalog.definitions import StreamDef, define_stream
 from windrow.cql import parse_one
 from windrow.cql.statements import CreateStream
-from windrow.dataplane.sources.spool import Spool, check, to_table
+from windrow.dataplane.sources import rows as rows_module
+from windrow.dataplane.sources.rows import to_table
+from windrow.dataplane.sources.spool import Spool, check
 from windrow.errors import FeedError, SourceError, StateError
 
 UTC = dt.timezone.utc
@@ -72,8 +74,12 @@ GOOD: list[tuple[str, Any, Any]] = [
     ("ts", MOMENT.timestamp(), MOMENT),
     ("ts", -1, dt.datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)),
     ("ts", pd.Timestamp(MOMENT), MOMENT),
+    ("ts", np.int64(MOMENT.timestamp()), MOMENT),
+    ("ts", np.float64(MOMENT.timestamp()), MOMENT),
+    ("ts", np.datetime64("2026-01-01T10:00:00.000000999"), MOMENT),
     ("n", dt.datetime(2026, 1, 1, 10), dt.datetime(2026, 1, 1, 10)),
     ("n", "2026-01-01T10:00:00", dt.datetime(2026, 1, 1, 10)),
+    ("n", "2026-01-01T10:00:00+05:00", dt.datetime(2026, 1, 1, 10)),
     ("Key", "é", "é"),
     ("i", -(1 << 31), -(1 << 31)),
     ("i", 2.0, 2),
@@ -88,6 +94,9 @@ GOOD: list[tuple[str, Any, Any]] = [
     ("m", Decimal("1.20"), Decimal("1.20")),
     ("m", "1.2", Decimal("1.20")),
     ("m", 5, Decimal("5.00")),
+    ("m", 1.25, Decimal("1.25")),
+    ("m", np.int8(5), Decimal("5.00")),
+    ("m", Decimal("1.500"), Decimal("1.50")),
     ("day", dt.date(2026, 1, 1), dt.date(2026, 1, 1)),
     ("day", "2026-01-01", dt.date(2026, 1, 1)),
     ("ok", False, False),
@@ -136,6 +145,10 @@ MISFITS: list[tuple[str, Any]] = [
     ("d", True),
     ("d", 10**400),
     ("m", "1.234"),
+    ("m", 1.125),
+    ("m", Decimal("1.125")),
+    ("m", math.inf),
+    ("m", math.nan),
     ("m", "x"),
     ("m", Decimal("NaN")),
     ("m", 10**11),
@@ -242,6 +255,118 @@ def test_times_of_pandas_and_arrow_without_a_zone_are_utc() -> None:
 def test_nanoseconds_are_cut_to_microseconds() -> None:
     frame = pd.DataFrame({"ts": [pd.Timestamp("2026-01-01 10:00:00.000000999")]})
     assert rows_of(to_table(stream("ts TIMESTAMP"), frame)) == [{"ts": MOMENT}]
+
+
+AT = 1_767_261_600
+FIVE = dt.timezone(dt.timedelta(hours=5))
+ALIKE: list[tuple[str, list[Any]]] = [
+    ("TIMESTAMP", [AT, -1, 0]),
+    ("TIMESTAMP", [AT + 0.25, -0.5]),
+    ("TIMESTAMP", ["2026-01-01 10:00:00", "2026-01-01T12:00:00+05:00", "2026-01-01", "soon"]),
+    ("TIMESTAMP", [dt.datetime(2026, 1, 1, 10), dt.datetime(1960, 1, 1, 10, 0, 0, 7)]),
+    ("TIMESTAMP", [dt.datetime(2026, 1, 1, 12, tzinfo=FIVE)]),
+    ("TIMESTAMP", [dt.date(2026, 1, 1)]),
+    ("TIMESTAMP", [True, False]),
+    ("TIMESTAMP", [Decimal("1.5")]),
+    ("TIMESTAMP_NTZ", [AT, -1]),
+    ("TIMESTAMP_NTZ", ["2026-01-01T12:00:00+05:00"]),
+    ("TIMESTAMP_NTZ", [dt.datetime(2026, 1, 1, 12, tzinfo=FIVE)]),
+    ("TIMESTAMP_NTZ", [dt.datetime(2026, 1, 1, 12)]),
+    ("DECIMAL(5,2)", [1.25, 1.5, 2.0, 1.125, 1000.0]),
+    ("DECIMAL(5,2)", [Decimal("1.25"), Decimal("1.250"), Decimal("1.125"), Decimal("1000")]),
+    ("DECIMAL(5,2)", [1, 999, 1000]),
+    ("DECIMAL(5,2)", ["1.25", "1.125", "x"]),
+    ("DECIMAL(5,2)", [True]),
+    ("INT", [1.0, 1.5, 1e10]),
+    ("INT", [True]),
+    ("INT", ["1"]),
+    ("INT", [Decimal("1"), Decimal("2"), Decimal("3.5")]),
+    ("TINYINT", [1, 200]),
+    ("DOUBLE", [(1 << 53) + 1, 3]),
+    ("DOUBLE", [Decimal("1.5")]),
+    ("FLOAT", [0.1, 1e300]),
+    ("FLOAT", [(1 << 24) + 1]),
+    ("BOOLEAN", [1, 0]),
+    ("STRING", [1]),
+    ("STRING", [1.5]),
+    ("STRING", [dt.date(2026, 1, 1)]),
+    ("STRING", [b"a", b"\xff"]),
+    ("BINARY", ["a"]),
+    ("DATE", ["2026-01-01", "x"]),
+    ("DATE", [dt.datetime(2026, 1, 1, 23)]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), ALIKE)
+def test_a_value_means_the_same_in_a_list_in_pandas_and_in_arrow(kind: str, values: list[Any]) -> None:
+    of = stream(f"x {kind}")
+
+    def taken(rows: Any) -> list[Any]:
+        found = to_table(of, rows)
+        is_bad = [text is not None for text in found.column(BAD).to_pylist()]
+        return list(zip(found.column("x").to_pylist(), is_bad, strict=True))
+
+    wanted = taken([(v,) for v in values])
+    assert taken([(v,) for v in pd.Series(values)]) == wanted, "values of numpy in a list"
+    assert taken(pa.table({"x": values})) == wanted
+    assert taken(pd.DataFrame({"x": values})) == wanted
+    assert taken(pd.DataFrame({"x": pd.Series(values, dtype=object)})) == wanted
+    if not isinstance(values[0], (bool, dt.date, dt.datetime, bytes)):
+        assert taken(pa.table({"x": pa.array(values).dictionary_encode()})) == wanted
+        assert taken(pd.DataFrame({"x": values}, dtype="category")) == wanted
+
+
+def test_one_bad_cell_of_a_frame_is_one_dead_letter() -> None:
+    frame = pd.DataFrame({"k": ["a", 5, None, "d", "e"], "i": [1, 2, "three", None, 5]})
+    assert rows_of(to_table(NUMBERS, frame)) == [
+        {"k": "a", "i": 1},
+        {BAD: '{"k": 5, "i": 2}'},
+        {BAD: '{"k": null, "i": "three"}'},
+        {"k": "d"},
+        {"k": "e", "i": 5},
+    ]
+
+
+def test_what_pandas_has_as_missing_is_null() -> None:
+    for missing in (None, float("nan"), pd.NA, pd.NaT):
+        frame = pd.DataFrame({"k": pd.Series(["a", missing], dtype=object), "i": pd.Series([1, None], dtype="Int64")})
+        assert rows_of(to_table(NUMBERS, frame)) == [{"k": "a", "i": 1}, {}]
+
+
+def test_columns_of_kinds_that_arrow_has_no_type_for_are_bad_row_by_row() -> None:
+    frame = pd.DataFrame({"k": ["a", "b"], "i": pd.Series([1j, None])})
+    assert [BAD in row for row in rows_of(to_table(NUMBERS, frame))] == [True, False]
+    periods = pd.DataFrame({"ts": pd.period_range("2026-01", periods=2, freq="M")})
+    assert [BAD in row for row in rows_of(to_table(stream("ts TIMESTAMP"), periods))] == [True, True]
+
+
+def test_a_time_beyond_python_s_is_a_bad_record_in_the_words_of_arrow() -> None:
+    table = pa.table({"n": pa.array([10**17, 0], pa.timestamp("s"))})
+    bad, good = rows_of(to_table(stream("n TIMESTAMP_NTZ"), table))
+    assert "100000000000000000 timestamp" in bad[BAD] and good == {"n": dt.datetime(1970, 1, 1)}
+
+
+@pytest.mark.parametrize("names", [("k", "k"), ("k", "K")])
+def test_a_column_given_twice_is_refused(names: tuple[str, str]) -> None:
+    frame = pd.DataFrame([["a", "b"]], columns=list(names))
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=list(names))
+    for rows in (frame, table):
+        with pytest.raises(FeedError, match="given twice"):
+            to_table(NUMBERS, rows)
+
+
+def test_one_bad_value_among_many_is_found_without_trying_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    array = rows_module._array
+
+    def counted(values: list[Any], kind: Any) -> pa.Array:
+        tried.append(len(values))
+        return array(values, kind)
+
+    monkeypatch.setattr(rows_module, "_array", counted)
+    table = to_table(stream("i INT"), [(n if n != 700 else "x",) for n in range(1000)])
+    assert [n for n, bad in enumerate(table.column(BAD).to_pylist()) if bad] == [700]
+    assert len(tried) <= 25
 
 
 def test_a_table_with_a_value_that_does_not_fit_loses_that_row_only() -> None:
@@ -371,3 +496,11 @@ def test_a_memory_stream_takes_no_options() -> None:
     check(NUMBERS)
     with pytest.raises(SourceError, match="no options"):
         check(stream("i INT", "FROM memory OPTIONS (path 'x')"))
+
+
+def test_a_closed_spool_takes_nothing(tmp_path: Path) -> None:
+    spool = Spool(NUMBERS, tmp_path)
+    spool.close()
+    with pytest.raises(StateError, match="no more rows"):
+        spool.write([("a", 1)], 1000)
+    assert list(tmp_path.iterdir()) == []

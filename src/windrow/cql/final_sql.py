@@ -100,7 +100,7 @@ class _Translator:
         return FunctionError(
             f"{what}{of} cannot be used over aggregates and group keys",
             place=place_of(node, self.text) if self.text is not None else None,
-            remedy="Use it inside the aggregate or in GROUP BY, where Spark evaluates it, or CAST to DOUBLE.",
+            remedy="Use it inside an aggregate or in GROUP BY, where Spark evaluates it; CAST numbers to DOUBLE.",
         )
 
 

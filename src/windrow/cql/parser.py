@@ -266,7 +266,9 @@ def _show(cursor: Cursor) -> Show:
     for what in _SHOWN:
         if cursor.take(what):
             return Show(what.lower())
-    raise cursor.unexpected(f"{', '.join(_SHOWN[:-1])} or {_SHOWN[-1]} after SHOW", _SHOWN)
+    if cursor.take("LATENESS"):
+        return Show("lateness", _object_name(cursor, "the name of a stream"))
+    raise cursor.unexpected(f"{', '.join(_SHOWN)} or LATENESS after SHOW", [*_SHOWN, "LATENESS"])
 
 
 def _describe(cursor: Cursor) -> Describe:

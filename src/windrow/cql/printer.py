@@ -39,7 +39,7 @@ def to_text(statement: Statement) -> str:
         exists = "IF EXISTS " if statement.if_exists else ""
         return f"DROP {statement.kind.upper()} {exists}{quote_name(statement.name)}"
     if isinstance(statement, Show):
-        return f"SHOW {statement.what.upper()}"
+        return f"SHOW {statement.what.upper()}" + (f" {quote_name(statement.name)}" if statement.name else "")
     if isinstance(statement, Describe):
         return f"DESCRIBE {quote_name(statement.name)}"
     if isinstance(statement, SetSetting):

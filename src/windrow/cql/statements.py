@@ -102,9 +102,14 @@ class Drop:
 
 @dataclass(frozen=True)
 class Show:
-    """SHOW STREAMS | QUERIES | TABLES | SETTINGS."""
+    """SHOW STREAMS | QUERIES | TABLES | SETTINGS, or SHOW LATENESS stream."""
 
     what: str
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.what == "lateness") != (self.name is not None):
+            raise ValueError("LATENESS is of a stream, the others are of all")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ with the distinct accumulators and groupings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,13 +69,28 @@ class Grouping:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """Points of a column from `least` on; with `within` (period, phase, length) only those less than `length` above
+    the last point of the progression: windows with gaps between them."""
+
+    column: str
+    least: int
+    within: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
 class Admission:
     """The bounds of this micro-batch, one pair per punctuated column: tuples below `frontier` are late, above
-    `latest` too far ahead. `rows_before` tuples have been numbered; `ended`: the input had ended, all are late."""
+    `latest` too far ahead. `rows_before` tuples have been numbered; `ended`: the input had ended, all are late.
+
+    A late tuple is admitted all the same where it is within all reaches of one of the alternatives of `excused`
+    (LATE REVISE, or slack meant generously); it never moves a frontier.
+    """
 
     bounds: tuple[tuple[Punctuated, int | None, int | None], ...]
     rows_before: int = 0
     ended: bool = False
+    excused: tuple[tuple[Reach, ...], ...] = ()
 
 
 def point_sql(column: str, kind: SqlType) -> str:
@@ -103,19 +118,63 @@ def reason_sql(stream: StreamDef, admission: Admission, has_bad: bool) -> str:
     """Why a row is a dead letter; NULL for an admitted one (DESIGN 5)."""
     tests: dict[str, list[str]] = {NULL_POINT: [], OUT_OF_RANGE: [], FUTURE: [], LATE: []}
     names = point_columns(stream)
-    for punctuated, frontier, latest in admission.bounds:
+    for punctuated, _, latest in admission.bounds:
         t = names[punctuated.column]
         tests[NULL_POINT].append(f"{t} IS NULL")
         tests[OUT_OF_RANGE].append(f"{t} < -{POINT_BOUND}L OR {t} > {POINT_BOUND}L")
         point = f"CAST({t} AS DECIMAL(18,0))"
         if punctuated.type.is_timestamp:
             tests[FUTURE].append(f"{point} > {_bound(POINT_BOUND if latest is None else latest)}")
-        tests[LATE].append(f"{point} < {_bound(-POINT_BOUND if frontier is None else frontier)}")
+    tests[LATE] = [test for test in (_dropped_sql(stream, admission),) if test]
     if admission.ended:
         tests[LATE].append("true")
     cases = [f"WHEN {BAD} IS NOT NULL THEN '{MALFORMED}'"] if has_bad else []
     cases += [f"WHEN {' OR '.join(any_of)} THEN '{reason}'" for reason, any_of in tests.items() if any_of]
     return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS STRING)"
+
+
+def _late_tests(stream: StreamDef, admission: Admission) -> dict[str, str]:
+    """By column: whether a tuple is late on it."""
+    names = point_columns(stream)
+    return {
+        p.column: f"CAST({names[p.column]} AS DECIMAL(18,0)) < {_bound(-POINT_BOUND if f is None else f)}"
+        for p, f, _ in admission.bounds
+    }
+
+
+def _dropped_sql(stream: StreamDef, admission: Admission) -> str | None:
+    """Whether a tuple is late, and not excused; None where none can be."""
+    late = " OR ".join(_late_tests(stream, admission).values())
+    if not late or not admission.excused:
+        return late or None
+    excuses = [" AND ".join(_reach_sql(stream, one) for one in every) for every in admission.excused]
+    return None if "" in excuses else f"({late}) AND NOT ({' OR '.join(f'({one})' for one in excuses)})"
+
+
+def _reach_sql(stream: StreamDef, reach: Reach) -> str:
+    t = point_columns(stream)[reach.column]
+    test = f"CAST({t} AS DECIMAL(18,0)) >= {_bound(reach.least)}"
+    if reach.within is None:
+        return test
+    period, phase, length = reach.within
+    return f"{test} AND pmod({t} - {phase}L, {period}L) < {length}L"
+
+
+def advances_sql(stream: StreamDef, admission: Admission) -> dict[str, str]:
+    """By column: whether a tuple may move its frontier, where some may not. A late one moves nothing: below a frontier
+    it cannot, and on its other columns it must not."""
+    if not admission.excused or len(admission.bounds) < 2:
+        return {}
+    tests = _late_tests(stream, admission)
+    on_time = f"NOT ({' OR '.join(tests.values())})"
+    return {column: f"({on_time} OR {test})" for column, test in tests.items()}
+
+
+def on_time_sql(stream: StreamDef, admission: Admission) -> str | None:
+    """Whether a tuple is late on no column; None where all are."""
+    if not admission.excused:
+        return None
+    return f"NOT ({' OR '.join(_late_tests(stream, admission).values())})"
 
 
 def judged(table: pa.Table, stream: StreamDef, admission: Admission) -> pa.Table:
@@ -124,7 +183,7 @@ def judged(table: pa.Table, stream: StreamDef, admission: Admission) -> pa.Table
     names = point_columns(stream)
     if _MALFORMED in table.column_names:
         tests[MALFORMED].append(table.column(_MALFORMED).to_numpy())
-    for punctuated, frontier, latest in admission.bounds:
+    for punctuated, _, latest in admission.bounds:
         points = table.column(names[punctuated.column])
         t = pc.fill_null(points, 0).to_numpy()
         if points.null_count:
@@ -132,8 +191,7 @@ def judged(table: pa.Table, stream: StreamDef, admission: Admission) -> pa.Table
         tests[OUT_OF_RANGE].append((t < -POINT_BOUND) | (t > POINT_BOUND))
         if latest is not None and punctuated.type.is_timestamp:
             tests[FUTURE].append(t > latest)
-        if frontier is not None:
-            tests[LATE].append(t < frontier)
+    tests[LATE].append(_dropped(table, stream, admission))
     if admission.ended:
         tests[LATE].append(np.ones(table.num_rows, bool))
     found = [(reason, mask) for reason, masks in tests.items() for mask in masks if mask.any()]
@@ -144,6 +202,30 @@ def judged(table: pa.Table, stream: StreamDef, admission: Admission) -> pa.Table
             why[mask] = reason
         reasons = pa.array(why, pa.string())
     return table.append_column("__reason", reasons).append_column("__record", pa.nulls(table.num_rows))
+
+
+def late_masks(points: Mapping[str, Any], admission: Admission) -> dict[str, Any]:
+    """By column with a frontier: which points are late on it."""
+    return {p.column: points[p.column] < f for p, f, _ in admission.bounds if f is not None}
+
+
+def _dropped(table: pa.Table, stream: StreamDef, admission: Admission) -> Any:
+    """What `_dropped_sql` says."""
+    names = point_columns(stream)
+    points = {c: pc.fill_null(table.column(t), 0).to_numpy() for c, t in names.items()}
+    late = np.zeros(table.num_rows, bool)
+    for mask in late_masks(points, admission).values():
+        late |= mask
+    for every in admission.excused if late.any() else ():
+        excused = np.ones(table.num_rows, bool)
+        for reach in every:
+            t = points[reach.column]
+            excused &= t >= reach.least
+            if reach.within is not None:
+                period, phase, length = reach.within
+                excused &= (t - phase) % period < length
+        late &= ~excused
+    return late
 
 
 def _record_sql(stream: StreamDef, has_bad: bool) -> str:
@@ -230,14 +312,12 @@ def grouped(
         mine += [(f"__k{g}_{i}", _alive(grouping.qualifies, key.sql)) for i, key in enumerate(grouping.keys)]
         columns += [f"{sql} AS {name}" for name, sql in mine]
         sets.append([name for name, _ in mine])
-    for name, sql in progress_columns(stream):
+    for name, sql in progress_columns(stream, admission):
         columns.append(f"{_alive(None, sql)} AS {name}")
         sets.append([name])
     rows = tagged.selectExpr("*", *columns)
     partials = [F.expr(sql).alias(name) for name, sql in partial_columns(groupings)]
-    names = point_columns(stream).values()
-    seen = [one for t in names for one in (F.min(t).alias(f"__least{t}"), F.max(t).alias(f"__greatest{t}"))]
-    extras = [F.count(F.lit(1)).alias("__n"), *seen]
+    extras = [F.count(F.lit(1)).alias("__n"), *_seen(stream, admission)]
     if len(sets) <= 1:
         return rows.groupBy(*dead, *(sets[0] if sets else [])).agg(*extras, *partials)
     everything = [name for one in sets for name in one]
@@ -247,15 +327,32 @@ def grouped(
     )
 
 
-def progress_columns(stream: StreamDef) -> list[tuple[str, str]]:
+def _seen(stream: StreamDef, admission: Admission) -> list[Any]:
+    """The least and the greatest point of each column, the greatest of those that may move its frontier; and of
+    those on time, where a key joins only with such."""
+    advances, on_time = advances_sql(stream, admission), on_time_sql(stream, admission)
+    found = []
+    for p in stream.punctuated:
+        t = point_columns(stream)[p.column]
+        moving = f"CASE WHEN {advances[p.column]} THEN {t} END" if advances else t
+        found += [F.min(t).alias(f"__least{t}"), F.expr(f"max({moving})").alias(f"__greatest{t}")]
+        if p.policy is Policy.PER_KEY:
+            joining = f"CASE WHEN {on_time} THEN {t} END" if on_time else t
+            found.append(F.expr(f"max({joining})").alias(f"__joining{t}"))
+    return found
+
+
+def progress_columns(stream: StreamDef, admission: Admission | None = None) -> list[tuple[str, str]]:
     """(name, expression) of what PER key and SLACK in rows must see of every tuple: its key, or its point."""
     found = []
     names = point_columns(stream)
+    advances = {} if admission is None else advances_sql(stream, admission)
     for i, punctuated in enumerate(stream.punctuated):
         if punctuated.policy is Policy.PER_KEY and punctuated.key is not None:
             found.append((f"__seen{i}", f"CAST({quote_name(punctuated.key)} AS STRING)"))
         elif punctuated.slack_rows is not None:
-            found.append((f"__seen{i}", names[punctuated.column]))
+            t, test = names[punctuated.column], advances.get(punctuated.column)
+            found.append((f"__seen{i}", f"CASE WHEN {test} THEN {t} END" if test else t))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.catalog.definitions import Punctuated, StreamDef
-from windrow.dataplane.ingest import ORDER, Grouping, gathered_names, progress_columns, set_ids
+from windrow.dataplane.ingest import (
+    ORDER,
+    Admission,
+    Grouping,
+    gathered_names,
+    late_masks,
+    progress_columns,
+    set_ids,
+)
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import RANK_COLUMN, ROW_COLUMN, ROW_NUM
 from windrow.synopses import distinct
@@ -22,6 +30,7 @@ from windrow.synopses.chunks import Cells, States
 from windrow.synopses.groups import Groups
 from windrow.synopses.partitioned import Ranks
 from windrow.windows import Points, Seen
+from windrow.windows.frontier import Key
 
 Mask = npt.NDArray[np.bool_]
 
@@ -86,14 +95,22 @@ def _seen_of_groups(p: Punctuated, greatest: int | None, told: pa.Table | None, 
         return Seen(greatest)
     values = told.column(f"__seen{i}")
     if p.key is not None:
-        points = told.column(f"__greatest__t{i}").to_pylist()
-        return Seen(greatest, by_key=dict(zip(values.to_pylist(), points, strict=True)))
+        points = told.column(f"__joining__t{i}").to_pylist()
+        return _by_key(greatest, zip(values.to_pylist(), points, strict=True))
     assert p.slack_rows is not None
+    told = told.filter(pc.is_valid(values))
+    values = told.column(f"__seen{i}")
     order = np.argsort(values.to_numpy())[::-1]
     counts = np.minimum(told.column("__n").to_numpy()[order], p.slack_rows + 1)
     enough = int(np.searchsorted(np.cumsum(counts), p.slack_rows + 1)) + 1
     top = np.repeat(values.to_numpy()[order][:enough], counts[:enough])[: p.slack_rows + 1]
     return Seen(greatest, top=tuple(top.tolist()))
+
+
+def _by_key(greatest: int | None, pairs: Iterable[tuple[Key, int | None]]) -> Seen:
+    """What the keys have seen; those with late tuples alone do not join."""
+    found = {key: point for key, point in pairs if point is not None}
+    return Seen(greatest, by_key=found) if found else Seen()
 
 
 def _group_cells(table: pa.Table, g: int, grouping: Grouping, groups: Groups) -> Cells:
@@ -112,13 +129,14 @@ def of_rows(
     stream: StreamDef,
     groupings: Sequence[Grouping],
     groups: Sequence[Groups],
-    rows_before: int = 0,
+    admission: Admission | None = None,
     ranks: Mapping[int, Ranks] | None = None,
 ) -> Deposit:
     """The deposit of a table made by `ingest.gathered`: the group-by is done here, vectorised.
 
     `ranks` are those of the partitioned synopses, by id.
     """
+    admission = admission or Admission(())
     is_dead = _mask(pc.is_valid(table.column("__reason")))
     dead: tuple[DeadLetter, ...] = ()
     if is_dead.any():
@@ -132,7 +150,7 @@ def of_rows(
     if ORDER in table.column_names:
         numbers = np.empty(table.num_rows, np.int64)
         numbers[np.argsort(_column(table, ORDER).to_numpy())] = np.arange(1, table.num_rows + 1)
-        points[ROW_NUM] = numbers + rows_before
+        points[ROW_NUM] = numbers + admission.rows_before
     names = gathered_names(groupings)
     cells = {
         grouping.synopsis: _RowGrouping(table, points, grouping, names).cells(
@@ -140,18 +158,25 @@ def of_rows(
         )
         for g, grouping in enumerate(groupings)
     }
-    seen = {p.column: _seen_of_rows(p, points[p.column], table, i) for i, p in enumerate(stream.punctuated)}
+    late = late_masks(points, admission) if admission.excused else {}
+    seen = {p.column: _seen_of_rows(p, points[p.column], table, i, late) for i, p in enumerate(stream.punctuated)}
     seen[ROW_NUM] = Seen(rows=table.num_rows)
     return Deposit(cells, dead, table.num_rows, {c: int(points[c].min()) for c in seen if c in points}, seen)
 
 
-def _seen_of_rows(p: Punctuated, points: Points, table: pa.Table, i: int) -> Seen:
-    greatest = int(points.max())
+def _seen_of_rows(p: Punctuated, points: Points, table: pa.Table, i: int, late: Mapping[str, Mask]) -> Seen:
+    """`late`: the tuples that are late, by column; such a one moves no frontier (`ingest.advances_sql`)."""
+    moving, on_time = points, np.ones(points.size, bool)
+    if late:
+        on_time = ~np.logical_or.reduce(list(late.values()))
+        moving = points[on_time | late.get(p.column, False)]
+    greatest = int(moving.max()) if moving.size else None
     if p.key is not None:
-        by = pa.table({"key": table.column(f"__seen{i}"), "t": points}).group_by("key").aggregate([("t", "max")])
-        return Seen(greatest, by_key=dict(zip(by["key"].to_pylist(), by["t_max"].to_pylist(), strict=True)))
+        keys = table.column(f"__seen{i}").filter(pa.array(on_time))
+        by = pa.table({"key": keys, "t": points[on_time]}).group_by("key").aggregate([("t", "max")])
+        return _by_key(greatest, zip(by["key"].to_pylist(), by["t_max"].to_pylist(), strict=True))
     if p.slack_rows is not None:
-        return Seen(greatest, top=tuple(np.sort(points)[::-1][: p.slack_rows + 1].tolist()))
+        return Seen(greatest, top=tuple(np.sort(moving)[::-1][: p.slack_rows + 1].tolist()))
     return Seen(greatest)
 
 

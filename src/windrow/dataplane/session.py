@@ -1,7 +1,8 @@
 """The Spark session: made for Windrow, or the user's own, checked (DESIGN 1.1, 10).
 
-What Windrow relies on: UTC, ANSI mode off, Arrow transfer, a bounded result size and a bounded history of
-finished jobs. A user's session is never changed: it is refused with the remedy where it cannot serve.
+What Windrow relies on: UTC, ANSI mode off, Spark's usual reading of texts and types (`_REQUIRED`), Arrow transfer,
+a bounded result size and a bounded history of finished jobs. A user's session is never changed: it is refused with
+the remedy where it cannot serve.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ _REQUIRED = {
         "false",
         "A bad cast or a division by zero is NULL in its row, not a failed job.",
     ),
+    "spark.sql.parser.escapedStringLiterals": ("false", "A backslash in a text escapes what follows it."),
+    "spark.sql.timestampType": ("TIMESTAMP_LTZ", "TIMESTAMP is a moment, not a wall clock's time."),
+    "spark.sql.decimalOperations.allowPrecisionLoss": ("true", "Answers have the types of decimal arithmetic so."),
+    "spark.sql.legacy.literal.pickMinimumPrecision": ("true", "Answers have the types of decimal arithmetic so."),
 }
 # Hadoop's FileContext starts a process (readlink, chmod) some thirty times per micro-batch to write three small
 # files: 130 ms. This manager does it in 45 ms. Its rename is not refused where the target exists;

@@ -27,9 +27,11 @@ def show(engine: Engine, what: str) -> pa.Table:
     """SHOW STREAMS | QUERIES | TABLES | SETTINGS."""
     kind = what.lower()
     if kind == "streams":
-        return _table([_stream_row(engine, s) for s in engine.manager.streams.values()], _STREAM)
+        found = (_stream_row(engine, s) for s in engine.manager.streams.values())
+        return _table([row for row in found if row is not None], _STREAM)
     if kind == "queries":
-        return _table([_query_row(engine, s, q) for s, q in engine.manager.queries().values()], _QUERY)
+        answered = (_query_row(engine, s, q) for s, q in engine.manager.queries().values())
+        return _table([row for row in answered if row is not None], _QUERY)
     if kind == "tables":
         return _table([], ("name", "columns"))
     rows = [
@@ -69,9 +71,11 @@ def _table(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pa.Table:
     return pa.table({name: pa.array(values, None if rows else pa.string()) for name, values in columns.items()})
 
 
-def _stream_row(engine: Engine, stream: StreamState) -> dict[str, Any]:
+def _stream_row(engine: Engine, stream: StreamState) -> dict[str, Any] | None:
+    """None where the stream was dropped since it was listed."""
     row = engine.catalog.row("SELECT admitted, late, dead FROM streams WHERE id = ?", (stream.id,))
-    assert row is not None
+    if row is None:
+        return None
     return {
         "name": stream.name,
         "source": stream.definition.statement.source,
@@ -148,9 +152,11 @@ def completeness(query: QueryState) -> str:
     return f"windows that end before {point_text(first, kind)} are partial"
 
 
-def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[str, Any]:
+def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[str, Any] | None:
+    """None where the query was dropped since it was listed."""
     row = engine.catalog.row("SELECT answers, answer_rows, overflows FROM queries WHERE id = ?", (query.id,))
-    assert row is not None
+    if row is None:
+        return None
     kind = query.plan.scan.attribute.type
     return {
         "name": query.name,
@@ -214,25 +220,26 @@ def describe(engine: Engine, name: str) -> pa.Table:
 
 
 def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
-    """Counters since opening, totals, and sizes."""
-    row = _stream_row(engine, stream)
+    """Counters since opening, totals, and sizes; the totals of a stream dropped since it was listed are gone."""
+    row = _stream_row(engine, stream) or {}
+    synopses = list(stream.synopses.values())
     return {
         **asdict(stream.metrics),
-        **{name: row[name] for name in ("admitted", "late", "dead_letters", "frontier")},
-        "dead_letter_reasons": engine.dead_letter_counts(stream.name),
-        "synopses": len(stream.synopses),
-        "groups": sum(s.synopsis.groups.count - 1 for s in stream.synopses.values()),
+        **{name: row.get(name) for name in ("admitted", "late", "dead_letters", "frontier")},
+        "dead_letter_reasons": engine.dead_letter_counts(stream),
+        "synopses": len(synopses),
+        "groups": sum(s.synopsis.groups.count - 1 for s in synopses),
         "sub_streams": sub_streams(stream),
         "closed_panes": sum(
-            int(s.synopsis.closed_panes.size)
-            for s in stream.synopses.values()
-            if isinstance(s.synopsis, BasicIntervalSynopsis)
+            int(s.synopsis.closed_panes.size) for s in synopses if isinstance(s.synopsis, BasicIntervalSynopsis)
         ),
-        "synopsis_bytes": sum(s.synopsis.nbytes for s in stream.synopses.values()),
+        "synopsis_bytes": sum(s.synopsis.nbytes for s in synopses),
     }
 
 
 def query_metrics(engine: Engine, query: QueryState) -> dict[str, Any]:
     stream, _ = engine.manager.query(query.name)
     row = _query_row(engine, stream, query)
+    if row is None:
+        raise CatalogError(f"there is no query '{query.name}'", remedy="It was dropped just now.")
     return {**asdict(query.metrics), **{n: row[n] for n in ("windows_answered", "answer_rows", "overflows", "state")}}

@@ -18,8 +18,9 @@ import pyarrow as pa
 from windrow.crash import crash_point
 from windrow.dataplane.answers import answer_schema, plain
 from windrow.dataplane.blocks import BlockStore
+from windrow.dataplane.revisions import revised_schema
 from windrow.dataplane.sinks import AnswerBatch, Sink
-from windrow.engine.journal import AnswerPart, Expired, Journal
+from windrow.engine.journal import AnswerPart, Applied, Expired, Journal
 from windrow.engine.state import QueryState, StreamState, Unpublished
 from windrow.settings import Settings
 from windrow.types import point_text, value_of
@@ -30,13 +31,39 @@ log = logging.getLogger("windrow")
 
 @dataclass(frozen=True)
 class Delivered:
-    """One query's answers to the windows with these ends; `window` is the index of the window each row is of."""
+    """One query's answers to the windows with these ends; `window` is the index of the window each row is of.
+
+    `revisions`: the number of each window's correction (0: a first answer); None: all are first answers.
+    """
 
     query: QueryState
     ends: Points
     window: Points
     table: pa.Table
     overflows: int
+    revisions: Points | None = None
+
+    @property
+    def first_answers(self) -> int:
+        return int(self.ends.size if self.revisions is None else (self.revisions == 0).sum())
+
+    @property
+    def last_end(self) -> int:
+        """The end of the latest window that was answered; a correction is of an earlier one."""
+        last = int(self.ends[-1])
+        return last if self.query.last_end is None or self.revisions is None else max(last, self.query.last_end)
+
+    @property
+    def revised(self) -> tuple[tuple[int, int], ...]:
+        """(end, number) of the windows that were corrected."""
+        if self.revisions is None:
+            return ()
+        return tuple((e, r) for e, r in zip(self.ends.tolist(), self.revisions.tolist(), strict=True) if r)
+
+    def key_of(self, window: int) -> str:
+        """What tells this answer to a window from its corrections."""
+        revision = 0 if self.revisions is None else int(self.revisions[window])
+        return f"/{revision}" if revision else ""
 
 
 @dataclass(frozen=True)
@@ -65,11 +92,12 @@ class Delivery:
         delivered: Sequence[Delivered],
         expired: Sequence[Expired],
         settings: Settings,
+        applied: Sequence[Applied] = (),
     ) -> None:
         """One tick batch: sent or staged, committed, and then known in memory. `publish` must follow."""
         staged = [self._send(stream, item) for item in delivered]
         crash_point("tick-staged")
-        kept = [_retained(item, settings.integer("retained_answers")) for item in delivered]
+        kept = [_retained(stream, item, settings.integer("retained_answers")) for item in delivered]
         stored: list[tuple[int, int, int, int, int] | None] = [None] * len(delivered)
         block = None
         if any(table is not None for table in kept):
@@ -81,10 +109,10 @@ class Delivery:
             ]
         crash_point("tick-blocks-written")
         parts = [
-            AnswerPart(i.query, i.ends.size, i.table.num_rows, i.overflows, int(i.ends[-1]), place, stage)
+            AnswerPart(i.query, i.first_answers, i.table.num_rows, i.overflows, i.last_end, place, stage, i.revised)
             for i, place, stage in zip(delivered, stored, staged, strict=True)
         ]
-        outbox = iter(self._journal.tick(stream, axis, upto, parts, block, expired, settings))
+        outbox = iter(self._journal.tick(stream, axis, upto, parts, block, expired, settings, applied))
         crash_point("tick-committed")
         stream.ticked[axis] = upto
         stream.tick_seq += 1
@@ -94,15 +122,15 @@ class Delivery:
             if entry is not None
         ]
         for item in delivered:
-            item.query.last_end = int(item.ends[-1])
-            item.query.metrics.windows += int(item.ends.size)
+            item.query.last_end = item.last_end
+            item.query.metrics.windows += item.first_answers
             item.query.metrics.rows += item.table.num_rows
             item.query.metrics.last_delivery_s = time.time()
 
     def _send(self, stream: StreamState, item: Delivered) -> str | None:
         """Plain sinks and subscribers now; a staging sink stages. Returns what the commit must name."""
         query = item.query
-        batch = AnswerBatch(query.name, item.table, f"{query.name}@{item.ends[0]}..{item.ends[-1]}")
+        batch = AnswerBatch(query.name, item.table, f"{query.name}@{item.ends[0]}..{item.ends[-1]}{item.key_of(0)}")
         for subscriber in query.batch_subscribers:
             _call(query, subscriber, batch)
         if query.subscribers:
@@ -174,7 +202,7 @@ def split(item: Delivered) -> list[Answer]:
             None if (start := _start(query, int(end))) is None else value_of(start, kind),
             value_of(int(end), kind),
             whole.slice(int(first[i]), int(last[i] - first[i])),
-            f"{query.name}@{point_text(int(end), kind)}",
+            f"{query.name}@{point_text(int(end), kind)}{item.key_of(i)}",
         )
         for i, end in enumerate(item.ends)
     ]
@@ -194,15 +222,20 @@ def _row_ends(table: pa.Table) -> Points:
     return np.asarray(whole.view(pa.int64()) if pa.types.is_timestamp(whole.type) else whole)
 
 
-def _retained(item: Delivered, keep: int) -> pa.Table | None:
+def _retained(stream: StreamState, item: Delivered, keep: int) -> pa.Table | None:
     """The last windows whose rows are within the bound, and at least the latest window with rows."""
     table = item.table
     if table.num_rows == 0:
         return None
     if table.num_rows > keep:
         table = table.slice(_first_kept(table, keep))
-    kind = item.query.plan.scan.attribute.type
-    return plain(table).cast(answer_schema(item.query.plan.outputs, kind)).combine_chunks()
+    return plain(table).cast(delivered_schema(stream, item.query)).combine_chunks()
+
+
+def delivered_schema(stream: StreamState, query: QueryState) -> pa.Schema:
+    """The columns of a query's answers as they are delivered."""
+    schema = answer_schema(query.plan.outputs, query.plan.scan.attribute.type)
+    return revised_schema(schema) if stream.definition.revises else schema
 
 
 def _first_kept(table: pa.Table, keep: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from windrow.crash import crash_point
 from windrow.dataplane import ingest
 from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.dataplane.blocks.store import BlockRow
-from windrow.dataplane.ingest import Admission, Grouping
+from windrow.dataplane.ingest import Admission, Grouping, Reach
 from windrow.dataplane.preaggregate import DeadLetter, Deposit, of_groups, of_rows
 from windrow.engine.journal import Journal
 from windrow.engine.state import QueryState, StreamState, SynopsisState
@@ -26,9 +26,11 @@ from windrow.errors import ExecutionError
 from windrow.optimizer.sharing import schedule_for
 from windrow.plan.nodes import ROW_NUM
 from windrow.settings import Settings
-from windrow.synopses import Cells, PartitionedSynopsis
+from windrow.synopses import BasicIntervalSynopsis, Cells, PartitionedSynopsis
 from windrow.synopses.blocks import from_block, to_block
 from windrow.synopses.merging import fold_cells
+from windrow.types import POINT_MIN
+from windrow.windows import PaneWindow, PartitionedWindow, SlidingWindow
 
 log = logging.getLogger("windrow")
 
@@ -73,7 +75,8 @@ class Depositor:
             for p in stream.definition.punctuated
         )
         rows = stream.frontiers[ROW_NUM]
-        return Admission(bounds, stream.numbered, (rows.promised or 0) > stream.numbered + 1)
+        ended = (rows.promised or 0) > stream.numbered + 1
+        return Admission(bounds, stream.numbered, ended, _excused(stream, settings))
 
     def _run(
         self,
@@ -152,7 +155,7 @@ class Depositor:
         if mode != "driver":
             return of_groups(table, stream.definition, groupings, groups)
         ranks = {i: one.ranks for i, one in synopses.items() if isinstance(one, PartitionedSynopsis)}
-        return of_rows(table, stream.definition, groupings, groups, admission.rows_before, ranks)
+        return of_rows(table, stream.definition, groupings, groups, admission, ranks)
 
     def _with_records(
         self, stream: StreamState, df: Any, deposit: Deposit, admission: Admission, settings: Settings
@@ -175,11 +178,14 @@ class Depositor:
         self, stream: StreamState, deposit: Deposit, batch_id: int, admission: Admission, settings: Settings
     ) -> None:
         written: list[tuple[SynopsisState, BlockRef, int, int]] = []
-        for synopsis_id, cells in deposit.cells.items():
-            if len(cells):
-                state = stream.synopses[synopsis_id]
-                ref = self._blocks.write(state.owner, to_block(cells, state.synopsis.groups))
-                written.append((state, ref, *_span(state, cells, stream.numbered, deposit.admitted)))
+        parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
+        for part in parts:
+            state = part.state
+            late_owner = state.late_owner if stream.definition.revises else state.owner
+            for owner, cells in ((state.owner, part.cells), (late_owner, part.late)):
+                if len(cells):
+                    ref = self._blocks.write(owner, to_block(cells, state.synopsis.groups))
+                    written.append((state, ref, *_span(state, cells, stream.numbered, deposit.admitted)))
         crash_point("deposit-blocks-written")
         frontiers = {
             axis: frontier.after(deposit.seen[axis]) if axis in deposit.seen else frontier
@@ -189,8 +195,12 @@ class Depositor:
         self._journal.deposit(stream, batch_id, frontiers, least, deposit, written, admission, settings)
         crash_point("deposit-committed")
         stream.frontiers, stream.last_batch, stream.least = frontiers, batch_id, least
-        for synopsis_id, cells in deposit.cells.items():
-            stream.synopses[synopsis_id].synopsis.deposit(cells)
+        for part in parts:
+            part.state.synopsis.deposit(part.cells)
+            if isinstance(part.state.synopsis, BasicIntervalSynopsis):
+                (part.state.synopsis.deposit_late if stream.definition.revises else part.state.synopsis.merge)(
+                    part.late
+                )
         self._compact(stream, settings)
 
     def _compact(self, stream: StreamState, settings: Settings) -> None:
@@ -217,7 +227,8 @@ class Depositor:
             cells = synopsis.kept(cells)
             span = (min(row.lo or 0 for row in small), max(row.hi or 0 for row in small))
         else:
-            cells = state.collapsed(cells, stream.ticked.get(state.plan.axis))
+            ticked = stream.ticked.get(state.plan.axis)
+            cells = state.collapsed(cells, None if ticked is None else stream.horizon(state.plan.axis, ticked))
             span = (int(cells.panes.min()), int(cells.panes.max())) if len(cells) else (0, 0)
         ref = self._blocks.write(state.owner, to_block(cells, synopsis.groups)) if len(cells) else None
         crash_point("compaction-written")
@@ -233,6 +244,57 @@ class Depositor:
         metrics.last_preaggregate = mode
         gathered = table.nbytes if mode == "driver" else None
         stream.chooser = stream.chooser.after(deposit.admitted, deposit.cell_count, gathered, estimate)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a micro-batch adds to one synopsis: cells of open panes, and of panes that have been closed."""
+
+    state: SynopsisState
+    cells: Cells
+    late: Cells
+
+
+def _part(stream: StreamState, state: SynopsisState, cells: Cells) -> _Part:
+    ticked = stream.ticked.get(state.plan.axis)
+    if isinstance(state.synopsis, PartitionedSynopsis) or ticked is None or not len(cells):
+        return _Part(state, cells, cells.where(slice(0, 0)))
+    is_late = cells.panes < state.closed_at(ticked)
+    if not is_late.any():
+        return _Part(state, cells, cells.where(slice(0, 0)))
+    late = cells.where(is_late if state.kept_from is None else is_late & (cells.panes >= state.kept_from))
+    return _Part(state, cells.where(~is_late), late)
+
+
+def _excused(stream: StreamState, settings: Settings) -> tuple[tuple[Reach, ...], ...]:
+    """The late tuples that are admitted: LATE REVISE takes those within its reach; slack meant generously those
+    that a window still to be answered holds."""
+    definition = stream.definition
+    frontiers = {p.column: stream.frontiers[p.column].value for p in definition.punctuated}
+    if definition.revises:
+        reach = definition.late_reach
+        return (tuple(Reach(c, f - reach) for c, f in frontiers.items() if f is not None and reach is not None),)
+    if settings.text("slack_meaning") != "generous":
+        return ()
+    least: dict[tuple[str, tuple[int, int, int] | None], int] = {}
+    for query in stream.active:
+        window = query.plan.window
+        if query.axis == ROW_NUM or isinstance(window, PartitionedWindow):
+            return ((),)
+        f = frontiers[query.axis]
+        bound = max(
+            POINT_MIN if f is None else window.needed_from(f), POINT_MIN if query.since is None else query.since
+        )
+        held = (query.axis, _gaps(window))
+        least[held] = min(bound, least.get(held, bound))
+    return tuple((Reach(column, bound, within),) for (column, within), bound in least.items())
+
+
+def _gaps(window: PaneWindow) -> tuple[int, int, int] | None:
+    """Where extents begin, and how long they are, if some points are in none."""
+    if not isinstance(window, SlidingWindow) or window.slide <= window.range:
+        return None
+    return window.slide, window.extent(0)[0] % window.slide, window.range
 
 
 def _span(state: SynopsisState, cells: Cells, numbered: int, admitted: int) -> tuple[int, int]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +17,34 @@ from windrow.catalog.lock import StateLock
 from windrow.catalog.store import Catalog
 from windrow.clock import Clock
 from windrow.cql.statements import CreateQuery, CreateStream
-from windrow.dataplane.answers import answer_schema
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.frames import frame_of, query_frame
 from windrow.dataplane.ingest import POSITION
+from windrow.dataplane.revisions import OP, first_answers, net_answers, revisions_of
 from windrow.dataplane.session import Analyser, close_session, jvm_pid, open_session
 from windrow.dataplane.sources import open_source
 from windrow.dataplane.sources.registry import DATAFRAME, source_of
-from windrow.dataplane.sources.spool import Spool, to_table
-from windrow.engine.delivery import Delivery
+from windrow.dataplane.sources.rows import to_table
+from windrow.dataplane.sources.spool import Spool
+from windrow.engine.delivery import Delivery, delivered_schema
 from windrow.engine.deposits import Depositor
 from windrow.engine.journal import Journal
+from windrow.engine.lifecycle import Lifecycle, Phase
 from windrow.engine.query_manager import QueryManager
 from windrow.engine.recovery import Recovery
 from windrow.engine.runner import StreamRunner, Supervisor
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.tick_loop import TickLoop
 from windrow.engine.ticks import Ticker
-from windrow.errors import CatalogError, SourceError, StateError
+from windrow.errors import BindError, CatalogError, SourceError, StateError
 from windrow.plan.nodes import ROW_NUM
 from windrow.settings import Settings, parse_value, spec_of
 from windrow.windows import PartitionedWindow
 
 log = logging.getLogger("windrow")
+
+FARTHEST_PROMISE = 10**18
+"""A promise this far from zero is a mistake: it would make every tuple to come late, and windows end beyond int64."""
 
 
 class Engine:
@@ -49,7 +56,7 @@ class Engine:
         self.state_dir = state_dir
         self._lock = StateLock(state_dir)
         self._lock.acquire()
-        self._closed = False
+        self._lifecycle = Lifecycle()
         try:
             self.catalog = Catalog(state_dir / "catalog.sqlite")
             self.blocks = BlockStore(state_dir, self.catalog)
@@ -70,11 +77,12 @@ class Engine:
         self._depositor = Depositor(self._journal, self.blocks, clock)
         self._ticker = Ticker(self._journal, Delivery(self._journal, self.blocks))
         self._ticks = TickLoop(lambda stream: self._ticker.tick(stream, self.settings))
+        # DuckDB complains at exit about a connection that a script which ends without close() leaves open.
+        self._finalizer = weakref.finalize(self, self._ticker.close)
         self._runners: dict[int, StreamRunner] = {}
         self._spools: dict[int, Spool] = {}
         self._supervisor: Supervisor | None = None
-        self._running = threading.Lock()
-        self._feeding = threading.Lock()
+        self._feeding = threading.RLock()
 
     def _abandon(self) -> None:
         """Let go of what an opening that fails had taken."""
@@ -87,17 +95,28 @@ class Engine:
     # -- settings ------------------------------------------------------------------------------
 
     def set(self, name: str, text: str) -> None:
-        self.settings = self.settings.with_text(name, text)
-        with self.catalog.transaction() as tx:
-            tx.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (spec_of(name).name, text))
+        with self._changing():
+            settings = self.settings.with_text(name, text)
+            with self.catalog.transaction() as tx:
+                tx.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (spec_of(name).name, text))
+            self.settings = settings
 
     # -- streams and queries -------------------------------------------------------------------
 
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Settings, streams and queries change one at a time, and not once the engine closes."""
+        with self.manager.changing:
+            self._lifecycle.refuse_closed()
+            yield
+
     def create_stream(self, statement: CreateStream, dataframe: Any = None) -> StreamState:
-        known = self.manager.streams.get(statement.name.lower())
-        if dataframe is not None and known is not None:
-            return self._reattach(known, statement, dataframe)
-        return self.manager.create_stream(statement, dataframe)
+        self._ticks.refuse_inside("create a stream")
+        with self._changing():
+            known = self.manager.streams.get(statement.name.lower())
+            if dataframe is not None and known is not None:
+                return self._reattach(known, statement, dataframe)
+            return self.manager.create_stream(statement, dataframe)
 
     def _reattach(self, known: StreamState, statement: CreateStream, dataframe: Any) -> StreamState:
         """After a restart, a DataFrame is given again under its stream's name; it must be of the same shape."""
@@ -111,29 +130,38 @@ class Engine:
 
     def drop_stream(self, name: str) -> None:
         self._ticks.refuse_inside("drop a stream")
-        stream = self.manager.stream(name)
-        self.manager.drop_stream(stream)
-        runner = self._runners.pop(stream.id, None)
-        if runner is not None:
-            runner.stop()
+        with self._changing():
+            stream = self.manager.stream(name)
+            self.manager.drop_stream(stream)
+        with self._feeding:
+            spool = self._spools.pop(stream.id, None)
+        if spool is not None:
+            spool.close()
+        with self._lifecycle.lock:
+            runner = self._runners.pop(stream.id, None)
+            if runner is not None:
+                runner.stop()
 
     def create_query(self, statement: CreateQuery, text: str, sink: Any = None) -> QueryState:
         self._ticks.refuse_inside("create a query")
-        query = self.manager.create_query(statement, text, self.settings, self._ticks.catch_up, sink)
-        if self._supervisor is not None:
-            self._start_streams()
+        with self._changing():
+            query = self.manager.create_query(statement, text, self.settings, self._ticks.catch_up, sink)
+        with self._lifecycle.lock:
+            if self.is_running:
+                self._start_streams()
         return query
 
     def drop_query(self, name: str) -> None:
         """What is due is still answered, if it can be: a query may be dropped because its sink fails."""
         self._ticks.refuse_inside("drop a query")
-        stream, query = self.manager.query(name)
-        with stream.batch_lock:
-            try:
-                self._ticks.catch_up(stream)
-            except Exception as error:
-                log.warning("query '%s' is dropped with answers due: %s", query.name, error)
-            self.manager.drop_query(stream, query)
+        with self._changing():
+            stream, query = self.manager.query(name)
+            with stream.batch_lock:
+                try:
+                    self._ticks.catch_up(stream)
+                except Exception as error:
+                    log.warning("query '%s' is dropped with answers due: %s", query.name, error)
+                self.manager.drop_query(stream, query)
 
     # -- rows in -------------------------------------------------------------------------------
 
@@ -145,6 +173,7 @@ class Engine:
                 remedy="feed is for streams FROM memory.",
             )
         with self._feeding:
+            self._lifecycle.refuse_closed()
             spool = self._spools.get(stream.id)
             if spool is None:
                 spool = self._spools[stream.id] = Spool(stream.definition, stream.directory / "spool")
@@ -158,11 +187,16 @@ class Engine:
             raise StateError(f"stream '{name}' runs through Structured Streaming", remedy="Use feed and run_available.")
         table = to_table(stream.definition, rows)
         table = table.append_column(f"{POSITION}0", pa.array(range(table.num_rows), pa.int64()))
-        df = frame_of(self.spark, table, partitions)
-        self._process(stream, df, stream.last_batch + 1, columnar=True)
+        with stream.batch_lock:
+            self._lifecycle.refuse_closed()
+            df = frame_of(self.spark, table, partitions)
+            self._process(stream, df, stream.last_batch + 1, columnar=True)
         self._ticks.drain(stream)
 
     def _process(self, stream: StreamState, df: Any, batch_id: int, columnar: bool) -> None:
+        if stream.definition.revises or self.settings.text("slack_meaning") == "generous":
+            # What late tuples find answered must not depend on how far the ticks happen to be.
+            self._ticks.catch_up(stream)
         self._depositor.deposit(stream, df, batch_id, self.settings, columnar)
         self._ticks.submit(stream)
 
@@ -170,6 +204,15 @@ class Engine:
 
     def punctuate(self, name: str, promises: Mapping[str, int]) -> None:
         """No more tuples below these points of the stream's axes."""
+        for axis, upto in promises.items():
+            if abs(upto) > FARTHEST_PROMISE:
+                raise BindError(
+                    f"a promise up to {upto} on '{axis}' is beyond 10^18",
+                    remedy="Give the point that the stream has really reached.",
+                )
+        self._promise(name, promises)
+
+    def _promise(self, name: str, promises: Mapping[str, int]) -> None:
         self._ticks.refuse_inside("punctuate")
         stream = self.manager.stream(name)
         with stream.batch_lock, stream.lock:
@@ -191,7 +234,7 @@ class Engine:
         if not any(q.axis == ROW_NUM for q in stream.active):
             promises.pop(ROW_NUM, None)
         if promises:
-            self.punctuate(name, promises)
+            self._promise(name, promises)
 
     # -- running -------------------------------------------------------------------------------
 
@@ -223,67 +266,104 @@ class Engine:
         return out
 
     def run_available(self, close: bool) -> None:
-        if self._supervisor is not None:
-            raise StateError("the streams are running", remedy="Call stop() first.")
+        """Read everything that is there; only when all of it was read does the input end, if it is to."""
         self._ticks.refuse_inside("run the streams")
-        with self._running:
-            for stream in self._runnable():
+        with self._lifecycle.running_available() as refuse_interrupted:
+            streams = self._runnable()
+            for stream in streams:
+                refuse_interrupted()
                 self._ticks.retry(stream)
-                self._runner(stream).run_available()
+                self._runner(stream).run_available(refuse_interrupted)
                 self._ticks.drain(stream)
-                if close:
-                    self.end_input(stream.name)
+            for stream in streams if close else []:
+                self.end_input(stream.name)
 
     def _start_streams(self) -> None:
         for stream in self._runnable():
             self._runner(stream).start()
 
     def start(self) -> None:
-        if self._supervisor is not None:
-            return
-        try:
-            for stream in self._runnable():
-                self._ticks.retry(stream)
-            self._start_streams()
-        except BaseException:
-            self.stop()
-            raise
-        self._supervisor = Supervisor(lambda: list(self._runners.values()))
+        self._ticks.refuse_inside("start the streams")
+        with self._lifecycle.lock:
+            if not self._lifecycle.may_start():
+                return
+            try:
+                for stream in self._runnable():
+                    self._ticks.retry(stream)
+                self._start_streams()
+            except BaseException:
+                self._halt()
+                raise
+            self._supervisor = Supervisor(lambda: list(self._runners.values()))
+            self._lifecycle.started()
 
     def stop(self) -> None:
         """Stop the streams; the answers to what was deposited are out, or the log says why not."""
         self._ticks.refuse_inside("stop the streams")
-        if self._supervisor is not None:
-            self._supervisor.stop()
-            self._supervisor = None
-        for runner in self._runners.values():
-            runner.stop()
+        self._halt()
         for stream in self.manager.streams.values():
             try:
                 self._ticks.drain(stream)
             except Exception as error:
                 log.error("stream '%s' was stopped with answers due: %s", stream.name, error)
 
+    def _halt(self) -> None:
+        """No stream runs any more, neither started nor for what is available."""
+        with self._lifecycle.lock:
+            self._lifecycle.interrupt()
+            if self._supervisor is not None:
+                self._supervisor.stop()
+                self._supervisor = None
+            for runner in list(self._runners.values()):
+                runner.stop()
+            self._lifecycle.stopped()
+
     @property
     def is_running(self) -> bool:
-        return self._supervisor is not None
+        return self._lifecycle.phase is Phase.STARTED
 
     def close(self) -> None:
-        if self._closed:
+        """Stop, and let go of everything, whatever fails; a second call returns when the first is done."""
+        self._ticks.refuse_inside("close the state directory")
+        if not self._lifecycle.begin_closing():
             return
-        self.stop()
-        self._closed = True
-        self._ticks.close()
-        self._ticker.close()
-        self.catalog.close()
-        close_session(self.spark)
-        self._lock.release()
+        with ExitStack() as last_first:
+            last_first.callback(self._lifecycle.closed)
+            last_first.callback(self._lock.release)
+            last_first.callback(close_session, self.spark)
+            last_first.callback(self.catalog.close)
+            last_first.callback(self._finalizer)
+            last_first.callback(self._ticks.close)
+            last_first.callback(self._await_others)
+            self.stop()
+
+    def _await_others(self) -> None:
+        """Calls of other threads that were under way when closing began; later ones are refused."""
+        with self._feeding:
+            for spool in self._spools.values():
+                spool.close()
+        with self.manager.changing:
+            for stream in self.manager.streams.values():
+                with stream.batch_lock:
+                    pass
 
     # -- reading -------------------------------------------------------------------------------
 
     def answers(self, query: QueryState) -> pa.Table:
-        """All retained answers, in window order."""
-        schema = answer_schema(query.plan.outputs, query.plan.scan.attribute.type)
+        """All retained answers, in window order; where they are revised, the rows that hold."""
+        table = self._delivered(query)
+        return net_answers(table, query.plan) if OP in table.column_names else table
+
+    def revisions(self, query: QueryState) -> pa.Table:
+        """All that was delivered and is retained, in order: op, revision, then the answers."""
+        table = self._delivered(query)
+        return revisions_of(table if OP in table.column_names else first_answers(table))
+
+    def _schema(self, query: QueryState) -> pa.Schema:
+        return delivered_schema(self.manager.stream(query.plan.scan.stream), query)
+
+    def _delivered(self, query: QueryState) -> pa.Table:
+        schema = self._schema(query)
         parts = self._answer_parts(query)
         while True:
             try:
@@ -316,9 +396,9 @@ class Engine:
 
     def _latest_part(self, query: QueryState) -> pa.Table:
         """Partitions go on at their own pace: what was answered last."""
-        schema = answer_schema(query.plan.outputs, query.plan.scan.attribute.type)
         parts = self._answer_parts(query)[-1:]
-        return pa.concat_tables([schema.empty_table(), *(self.blocks.read_part(*part) for part in parts)])
+        table = pa.concat_tables([self._schema(query).empty_table(), *(self.blocks.read_part(*p) for p in parts)])
+        return net_answers(table, query.plan) if OP in table.column_names else table
 
     def dead_letters(self, name: str) -> pa.Table:
         stream = self.manager.stream(name)
@@ -339,10 +419,8 @@ class Engine:
             }
         )
 
-    def dead_letter_counts(self, name: str) -> dict[str, int]:
-        rows = self.catalog.rows(
-            "SELECT reason, count FROM dead_letter_counts WHERE stream = ?", (self.manager.stream(name).name,)
-        )
+    def dead_letter_counts(self, stream: StreamState) -> dict[str, int]:
+        rows = self.catalog.rows("SELECT reason, count FROM dead_letter_counts WHERE stream = ?", (stream.name,))
         return {row["reason"]: row["count"] for row in rows}
 
     def select(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shutil
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from windrow.catalog.definitions import StreamDef, define_stream
 from windrow.catalog.store import Catalog
 from windrow.cql.printer import to_text
 from windrow.cql.statements import CreateQuery, CreateStream, Emit
+from windrow.dataplane.revisions import OP, REVISION
 from windrow.dataplane.sinks import check_given, check_path, open_sink, target_of
 from windrow.dataplane.sources.registry import source_of
 from windrow.engine.delivery import sweep
@@ -38,7 +40,11 @@ from windrow.windows import Cuts, PartitionedWindow, SlideByTuple
 
 
 class QueryManager:
-    """Owns the streams and their queries."""
+    """Owns the streams and their queries.
+
+    They change one at a time: `changing` is taken before any lock of a stream. A dict of streams, queries or synopses
+    is never changed, only replaced, so whoever reads one sees it whole without a lock.
+    """
 
     def __init__(self, catalog: Catalog, journal: Journal, types_of: TypesOf, state_dir: Path):
         self._catalog = catalog
@@ -46,6 +52,7 @@ class QueryManager:
         self._types_of = types_of
         self._state_dir = state_dir
         self.streams: dict[str, StreamState] = {}
+        self.changing = threading.RLock()
 
     # -- names ---------------------------------------------------------------------------------
 
@@ -77,38 +84,39 @@ class QueryManager:
     # -- streams -------------------------------------------------------------------------------
 
     def create_stream(self, statement: CreateStream, dataframe: Any = None) -> StreamState:
-        if statement.name.lower() in self.streams:
-            if statement.if_not_exists:
-                return self.streams[statement.name.lower()]
-            raise CatalogError(
-                f"stream '{statement.name}' exists already", remedy="DROP STREAM it first, or use IF NOT EXISTS."
-            )
-        definition = define_stream(replace(statement, if_not_exists=False))
-        if dataframe is None:
-            source_of(definition)
-        with self._catalog.transaction() as tx:
-            number = self._journal.next_id("stream")
-            tx.execute(
-                "INSERT INTO streams (name, id, statement) VALUES (?, ?, ?)",
-                (definition.name, number, to_text(definition.statement)),
-            )
-        return self.attach(number, definition, dataframe)
+        with self.changing:
+            if statement.name.lower() in self.streams:
+                if statement.if_not_exists:
+                    return self.streams[statement.name.lower()]
+                raise CatalogError(
+                    f"stream '{statement.name}' exists already", remedy="DROP STREAM it first, or use IF NOT EXISTS."
+                )
+            definition = define_stream(replace(statement, if_not_exists=False))
+            if dataframe is None:
+                source_of(definition)
+            with self._catalog.transaction() as tx:
+                number = self._journal.next_id("stream")
+                tx.execute(
+                    "INSERT INTO streams (name, id, statement) VALUES (?, ?, ?)",
+                    (definition.name, number, to_text(definition.statement)),
+                )
+            return self.attach(number, definition, dataframe)
 
     def attach(self, number: int, definition: StreamDef, dataframe: Any = None) -> StreamState:
         """A stream state in memory; its progress is filled in by recovery."""
         directory = self._state_dir / "streams" / str(number)
         state = StreamState(number, definition, directory, frontiers_of(definition), dataframe=dataframe)
-        self.streams[definition.name.lower()] = state
+        self.streams = {**self.streams, definition.name.lower(): state}
         return state
 
     def drop_stream(self, stream: StreamState) -> None:
-        with stream.batch_lock, stream.lock:
+        with self.changing, stream.batch_lock, stream.lock:
             if stream.queries:
                 names = ", ".join(stream.queries)
                 raise CatalogError(f"stream '{stream.name}' is read by: {names}", remedy="Drop these queries first.")
             with self._catalog.transaction() as tx:
                 tx.execute("DELETE FROM streams WHERE id = ?", (stream.id,))
-            del self.streams[stream.name.lower()]
+            self.streams = {name: other for name, other in self.streams.items() if other is not stream}
             shutil.rmtree(stream.directory, ignore_errors=True)
 
     # -- queries -------------------------------------------------------------------------------
@@ -124,7 +132,15 @@ class QueryManager:
                 raise UnsupportedError(f"this version does not carry out {what} yet", remedy="Leave it out.")
         if statement.sink is not None:
             open_sink(statement.name, statement.sink)
-        return bind_query(statement.select, text, self.definition, self._types_of)
+        plan = bind_query(statement.select, text, self.definition, self._types_of)
+        revises = self.definition(plan.scan.stream).revises
+        taken = [o.name for o in plan.outputs if revises and o.name.lower() in (OP, REVISION)]
+        if taken:
+            raise BindError(
+                f"'{taken[0]}' is a column that answers over a stream with LATE REVISE have anyway",
+                remedy="Give this one another name: AS …",
+            )
+        return plan
 
     def create_query(
         self,
@@ -138,6 +154,17 @@ class QueryManager:
         was there depends on how far the ticks happen to be."""
         if sink is not None:
             check_given(sink)
+        with self.changing:
+            return self._create_query(statement, text, settings, catch_up, sink)
+
+    def _create_query(
+        self,
+        statement: CreateQuery,
+        text: str,
+        settings: Settings,
+        catch_up: Callable[[StreamState], None],
+        sink: Any,
+    ) -> QueryState:
         known = {name.lower(): query for name, (_, query) in self.queries().items()}.get(statement.name.lower())
         statement, if_not_exists = replace(statement, if_not_exists=False), statement.if_not_exists
         if known is not None:
@@ -195,8 +222,8 @@ class QueryManager:
         if sink is None and statement.sink is not None:
             sink = open_sink(statement.name, statement.sink)
         query.sink = sink
-        stream.synopses[state.plan.id] = state
-        stream.queries[statement.name] = query
+        stream.synopses = {**stream.synopses, state.plan.id: state}
+        stream.queries = {**stream.queries, statement.name: query}
         return query
 
     def _place(
@@ -241,7 +268,7 @@ class QueryManager:
         return None if since == POINT_MIN else min(since, start)
 
     def drop_query(self, stream: StreamState, query: QueryState) -> None:
-        with stream.batch_lock, stream.lock:
+        with self.changing, stream.batch_lock, stream.lock:
             with self._catalog.transaction():
                 self._journal.drop_query(query)
                 left: dict[int, SynopsisState] = {}
@@ -254,7 +281,7 @@ class QueryManager:
                         self._journal.drop_synopsis(state)
             stream.synopses = left
             stream.unpublished = [item for item in stream.unpublished if item.query is not query]
-            del stream.queries[query.name]
+            stream.queries = {name: other for name, other in stream.queries.items() if other is not query}
             sweep(query)
 
     def _without(self, stream: StreamState, state: SynopsisState, query: QueryState) -> SynopsisState:

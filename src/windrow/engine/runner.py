@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from windrow.engine.lifecycle import interrupted
 from windrow.engine.state import StreamState
 from windrow.engine.tick_loop import TickLoop
 from windrow.errors import ExecutionError, StateError, WindrowError
@@ -15,6 +16,7 @@ from windrow.settings import Settings
 
 log = logging.getLogger("windrow")
 
+FULL_DISK = ("No space left on device", "Disk quota exceeded")
 FIRST_BACKOFF_S = 1.0
 POLL_S = 0.2
 
@@ -72,25 +74,39 @@ class StreamRunner:
         interval_us = self._settings().integer("trigger_interval")
         return writer.trigger(processingTime=f"{interval_us} microseconds").start()
 
-    def run_available(self) -> None:
-        """Process everything available now; raises what went wrong, with nothing lost."""
-        self._handle = self._start(True)
+    def run_available(self, refuse_interrupted: Callable[[], None]) -> None:
+        """Process everything available now; raises what went wrong, or that it was stopped, with nothing lost."""
+        with self._guard:
+            refuse_interrupted()
+            handle = self._handle = self._start(True)
         try:
-            while not self._handle.awaitTermination(POLL_S):
+            while not handle.awaitTermination(POLL_S):
                 pass
         except KeyboardInterrupt:
             self.stop()
             raise
         except Exception as error:
+            if self.stream.stopping.is_set():
+                raise interrupted() from error
             raise self._error(error) from error
         finally:
-            self._handle = None
+            with self._guard:
+                self._handle = None
+        if self.stream.stopping.is_set():
+            raise interrupted()
 
     def _error(self, error: BaseException) -> WindrowError:
-        if isinstance(self._failure, WindrowError):
-            return self._failure
+        """What Spark's error is about: the exception of the micro-batch, where that is what ended the stream."""
         cause = self._failure or error
         first = (str(cause).strip() or type(cause).__name__).splitlines()[0]
+        full = next((sign for sign in FULL_DISK for one in _chain(cause) if sign in str(one)), None)
+        if isinstance(cause, WindrowError) and (full is None or full in first):
+            return cause
+        if full is not None or isinstance(cause, OSError):
+            return StateError(
+                f"stream '{self.stream.name}' stopped: {full or first}",
+                remedy="Mend the disk of the state directory, or of Spark (spark.local.dir); nothing is lost.",
+            )
         return ExecutionError(
             f"stream '{self.stream.name}' stopped: {first}", remedy="Mend the cause and run again; nothing is lost."
         )
@@ -149,8 +165,10 @@ class StreamRunner:
     def stop(self) -> None:
         with self._guard:
             handle, self._handle = self._handle, None
+            self._retry_at_s = 0.0
+            if handle is not None:
+                self.stream.stopping.set()
         if handle is not None:
-            self.stream.stopping.set()
             try:
                 handle.stop()
             except Exception as error:
@@ -176,4 +194,10 @@ class Supervisor:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(timeout=5)
+        self._thread.join()
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

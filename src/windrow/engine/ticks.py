@@ -15,15 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.dataplane.answers import Finished, Finisher
+from windrow.dataplane.revisions import first_answers
+from windrow.engine.corrections import Corrector, lookup_of
 from windrow.engine.delivery import Delivered, Delivery
 from windrow.engine.journal import Expired, Journal
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
-from windrow.synopses import BasicIntervalSynopsis, Looked, Lookup, PartitionedSynopsis
+from windrow.synopses import BasicIntervalSynopsis, Looked, PartitionedSynopsis
 from windrow.synopses.results import overflows
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, PaneWindow, PartitionedWindow, Points, SlideByTuple, SlideOver
+from windrow.windows.frontier import greater
 
 SLOTS_PER_SLICE = 4_000_000
 """(window, group) slots answered per commit: bounds memory, about 100 MB for three aggregates."""
@@ -66,17 +69,17 @@ class Ticker:
 
     def _tick_axis(self, stream: StreamState, axis: str, settings: Settings) -> int:
         frontier, ticked = stream.frontiers[axis].value, stream.ticked.get(axis)
+        answered = self._correct(stream, axis, settings)
         if frontier is None or (ticked is not None and frontier <= ticked):
-            return 0
+            return answered
         if axis == ROW_NUM and not stream.on_axis(axis):
-            return 0
+            return answered
         started = time.monotonic()
         due: list[Due] = []
         for state in stream.on_axis(axis):
             if isinstance(state.synopsis, BasicIntervalSynopsis):
                 state.synopsis.close(state.closed_at(frontier))
                 due += [item for item in self._due(stream, state, frontier, settings) if len(item.extents)]
-        answered = 0
         for upto, part in _slices(due, frontier):
             answered += self._slice(stream, axis, upto, part, upto == frontier, settings)
         self._journal.compact_answers(
@@ -85,6 +88,30 @@ class Ticker:
         stream.metrics.tick_s += time.monotonic() - started
         stream.metrics.tick_batches += 1
         return answered
+
+    def _correct(self, stream: StreamState, axis: str, settings: Settings) -> int:
+        """Take late cells in, and correct the answers that they change: a commit of its own, before what is due."""
+        late = [
+            s for s in stream.on_axis(axis) if isinstance(s.synopsis, BasicIntervalSynopsis) and s.synopsis.has_late
+        ]
+        if not late:
+            return 0
+
+        def finish(query: QueryState, looked: Looked, extents: Extents, state: SynopsisState) -> Finished | None:
+            return self._finish(stream, query, looked, _on_panes(query.plan).shown(extents), state)
+
+        delivered, applied = [], []
+        for state in late:
+            corrector = Corrector(stream, state, settings)
+            delivered += list(corrector.corrections(finish, self._journal.revisions, SLOTS_PER_SLICE))
+            applied.append(corrector.applied())
+        self._delivery.commit(stream, axis, stream.ticked[axis], delivered, [], settings, applied)
+        for taken in applied:
+            assert isinstance(taken.state.synopsis, BasicIntervalSynopsis)
+            taken.state.synopsis.merge_late()
+            taken.state.ranked = taken.ranked
+        self._delivery.publish(stream)
+        return sum(item.first_answers for item in delivered)
 
     def _due(self, stream: StreamState, state: SynopsisState, frontier: int, settings: Settings) -> Iterator[Due]:
         assert isinstance(state.synopsis, BasicIntervalSynopsis)
@@ -117,8 +144,9 @@ class Ticker:
         expired = [gone for state in stream.on_axis(axis) if (gone := _expired(stream, state, upto)) is not None]
         self._delivery.commit(stream, axis, upto, delivered, expired, settings)
         for gone in expired:
-            _expire(gone, upto)
+            _expire(gone)
         for state in stream.on_axis(axis):
+            _collapse(stream, state, upto)
             if is_last and isinstance(state.synopsis, PartitionedSynopsis):
                 state.synopsis.expire()
         self._delivery.publish(stream)
@@ -129,7 +157,7 @@ class Ticker:
         done: dict[str, int] = dict.fromkeys(parts, 0)
         spoiled: dict[str, int] = dict.fromkeys(parts, 0)
         by_name = {item.query.name: item for item in due}
-        for looked in due[0].synopsis.answer([_lookup(item) for item in due]):
+        for looked in due[0].synopsis.answer([lookup_of(item.query, item.extents) for item in due]):
             item = by_name[looked.query]
             if item.query.error is not None:
                 continue
@@ -141,7 +169,9 @@ class Ticker:
                 parts[looked.query].append(finished)
                 spoiled[looked.query] += _overflows(item.query, looked)
         return [
-            _delivered(item.query, _shown(item, slice(None))[1], parts[item.query.name], spoiled[item.query.name])
+            _delivered(
+                stream, item.query, _shown(item, slice(None))[1], parts[item.query.name], spoiled[item.query.name]
+            )
             for item in due
             if item.query.error is None
         ]
@@ -179,7 +209,7 @@ class Ticker:
                 parts.append(finished)
                 spoiled += _overflows(query, looked)
             if query.error is None:
-                out.append(_delivered(query, extents.ends, parts, spoiled))
+                out.append(_delivered(stream, query, extents.ends, parts, spoiled))
         return out
 
     def _finish(
@@ -211,26 +241,18 @@ def _overflows(query: QueryState, looked: Looked) -> int:
     return sum(overflows(call, looked.states) for call in query.plan.input.aggregates)
 
 
-def _delivered(query: QueryState, ends: Points, parts: Sequence[Finished], spoiled: int) -> Delivered:
+def _delivered(
+    stream: StreamState, query: QueryState, ends: Points, parts: Sequence[Finished], spoiled: int
+) -> Delivered:
     """The parts of an answer one after another, the windows of each counted on from those before."""
     windows, before = [], 0
     for part in parts:
         windows.append(part.window + before)
         before += part.windows
-    return Delivered(query, ends, np.concatenate(windows), pa.concat_tables([p.table for p in parts]), spoiled)
-
-
-def _lookup(item: Due) -> Lookup:
-    aggregate, since = item.query.plan.input, item.query.since
-    starts = item.extents.starts if since is None else item.extents.starts.clip(min=max(since, POINT_MIN))
-    return Lookup(
-        item.query.name,
-        starts,
-        item.extents.ends,
-        aggregate.presence,
-        aggregate.accumulators,
-        not aggregate.keys,
-    )
+    table = pa.concat_tables([p.table for p in parts])
+    if stream.definition.revises:
+        table = first_answers(table)
+    return Delivered(query, ends, np.concatenate(windows), table, spoiled)
 
 
 def _marked(state: SynopsisState, plan: Finalise, window: SlideByTuple, extents: Extents) -> np.ndarray:
@@ -245,20 +267,17 @@ def _marked(state: SynopsisState, plan: Finalise, window: SlideByTuple, extents:
 
 
 def _expired(stream: StreamState, state: SynopsisState, upto: int) -> Expired | None:
-    """What no window to come can hold; None where nothing has changed.
+    """What no window to come, and none that may still be corrected, can hold; None where nothing has changed.
 
     Never above the open pane: where SLIDE exceeds RANGE, a query that joins later may need what lies between.
     """
     if isinstance(state.synopsis, PartitionedSynopsis) or not state.plan.queries:
         return None
-    windows = [_on_panes(plan) for _, plan in state.plan.queries]
-    below = min(*(window.needed_from(upto) for window in windows), state.closed_at(upto))
-    ranked = _ranked(stream, state, upto)
-    if state.kept_from is not None and below <= state.kept_from:
-        below = state.kept_from
-        if ranked == state.ranked:
-            return None
-    return Expired(state, below, ranked)
+    horizon, below, ranked = stream.horizon(state.plan.axis, upto), state.kept_from, _ranked(stream, state, upto)
+    if horizon is not None:
+        needed = [_on_panes(plan).needed_from(horizon) for _, plan in state.plan.queries]
+        below = greater(below, min(*needed, state.closed_at(horizon)))
+    return None if (below, ranked) == (state.kept_from, state.ranked) else Expired(state, below, ranked)
 
 
 def _ranked(stream: StreamState, state: SynopsisState, upto: int) -> int:
@@ -273,15 +292,23 @@ def _ranked(stream: StreamState, state: SynopsisState, upto: int) -> int:
     return state.ranked + int(state.synopsis.totals(plan.input.counts[0], passed).sum())
 
 
-def _expire(gone: Expired, upto: int) -> None:
+def _expire(gone: Expired) -> None:
     state = gone.state
-    assert isinstance(state.synopsis, BasicIntervalSynopsis) and gone.below is not None
+    assert isinstance(state.synopsis, BasicIntervalSynopsis)
     state.kept_from, state.ranked = gone.below, gone.ranked
+    if gone.below is None:
+        return
     state.synopsis.expire(gone.below)
-    if state.plan.style[0] == "landmark":
-        state.synopsis.collapse(state.closed_at(upto), state.plan.style[1])
-    else:
+    if state.plan.style[0] != "landmark":
         state.plan = replace(state.plan, schedule=state.plan.schedule.pruned(gone.below))
+
+
+def _collapse(stream: StreamState, state: SynopsisState, upto: int) -> None:
+    """Landmark windows look at their past as a whole: it becomes one pane, as far as nothing can come into it."""
+    horizon = stream.horizon(state.plan.axis, upto)
+    if state.plan.style[0] == "landmark" and horizon is not None:
+        assert isinstance(state.synopsis, BasicIntervalSynopsis)
+        state.synopsis.collapse(state.closed_at(horizon), state.plan.style[1])
 
 
 def _slices(due: Sequence[Due], frontier: int) -> Iterator[tuple[int, list[Due]]]:

@@ -83,9 +83,8 @@ class BasicIntervalSynopsis:
             self._late.append(cells)
 
     @property
-    def late_panes(self) -> Points:
-        """The starts of the panes that cells held apart belong to, ascending."""
-        return np.unique(np.concatenate([cells.panes for cells in self._late])) if self._late else np.empty(0, np.int64)
+    def has_late(self) -> bool:
+        return bool(self._late)
 
     def late_alone(self) -> BasicIntervalSynopsis:
         """A synopsis of nothing but what is held apart, with the same groups."""

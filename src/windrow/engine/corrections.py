@@ -1,0 +1,216 @@
+"""Corrections: what late tuples change in answers that were given (LATE REVISE).
+
+A window is corrected if it had been answered and a late pane falls into it. Its rows are looked up as they were, and
+once more with the late cells merged into them; what differs is delivered, '-' before '+'. Groups without a late tuple
+keep their states to the last bit, so they are never corrected by a rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from windrow.dataplane.answers import Finished
+from windrow.dataplane.revisions import GIVEN, TAKEN, difference, with_ops
+from windrow.engine.delivery import Delivered
+from windrow.engine.journal import Applied
+from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.plan.nodes import Finalise
+from windrow.settings import Settings
+from windrow.synopses import BasicIntervalSynopsis, Looked, Lookup
+from windrow.synopses.cells import fold_of
+from windrow.synopses.chunks import States
+from windrow.types import POINT_MIN
+from windrow.windows import Extents, PartitionedWindow, Points, SlideByTuple, SlideOver
+
+Mask = npt.NDArray[np.bool_]
+Finish = Callable[[QueryState, Looked, Extents, SynopsisState], Finished | None]
+"""The answer rows of some windows; None where the query's own expressions fail."""
+
+Numbers = Callable[[QueryState, int, int], dict[int, int]]
+"""How often windows were corrected, of those that end between two points."""
+
+
+@dataclass(frozen=True)
+class Affected:
+    """Windows of a query, due by now, that late cells may change; `before` and `after`: those that had been answered,
+    and those that are to be. By rank, windows come and go."""
+
+    query: QueryState
+    extents: Extents
+    before: Mask
+    after: Mask
+
+    def part(self, some: slice) -> Affected:
+        return Affected(self.query, self.extents.part(some), self.before[some], self.after[some])
+
+
+class Corrector:
+    """Works out the corrections of one synopsis from the cells that it holds apart."""
+
+    def __init__(self, stream: StreamState, state: SynopsisState, settings: Settings):
+        assert isinstance(state.synopsis, BasicIntervalSynopsis)
+        self._stream, self._state = stream, state
+        self._synopsis, self._alone = state.synopsis, state.synopsis.late_alone()
+        self._ticked = stream.ticked[state.plan.axis]
+        self._emits = settings.text("empty_windows") == "emit"
+
+    def applied(self) -> Applied:
+        """What the commit must know."""
+        state, ranked = self._state, self._state.ranked
+        plan = state.plan.queries[0][1] if state.plan.queries else None
+        if plan is not None and _over(plan) is SlideOver.RANK:
+            ranked += int(self._alone.totals(plan.input.counts[0], self._alone.closed_panes).sum())
+        horizon = self._stream.horizon(state.plan.axis, self._ticked)
+        return Applied(state, ranked, None if horizon is None else state.closed_at(horizon))
+
+    def corrections(self, finish: Finish, numbers: Numbers, slots: int) -> Iterator[Delivered]:
+        """What to deliver, for every query that something changes for; at most `slots` answer rows at a time."""
+        step = max(1, slots // max(1, self._synopsis.groups.count))
+        for name, plan in self._state.plan.queries:
+            query = self._stream.queries[name]
+            affected = self._affected(query, plan)
+            parts = []
+            for first in range(0, len(affected.extents), step):
+                if query.error is None:
+                    parts.append(self._changes(affected.part(slice(first, first + step)), finish))
+            found = [part for part in parts if part is not None and part.rows.num_rows]
+            if found and query.error is None:
+                yield _delivered(query, found, numbers)
+
+    # -- which windows -------------------------------------------------------------------------
+
+    def _affected(self, query: QueryState, plan: Finalise) -> Affected:
+        window = plan.window
+        assert not isinstance(window, PartitionedWindow)
+        since = POINT_MIN if query.since is None else query.since
+        old, late = self._synopsis.closed_panes, self._alone.closed_panes
+        old, late = old[np.searchsorted(old, since) :], late[np.searchsorted(late, since) :]
+        if isinstance(window, SlideByTuple):
+            return self._by_tuple(query, plan, window, old, late)
+        extents = window.due(late, query.closed_by, self._ticked)
+        held = np.searchsorted(old, extents.ends) > np.searchsorted(old, np.maximum(extents.starts, since))
+        if self._emits and not plan.input.keys and old.size:
+            held = held | (extents.ends > old[0])
+        return Affected(query, extents, np.asarray(held), np.ones(len(extents), bool))
+
+    def _by_tuple(self, query: QueryState, plan: Finalise, window: SlideByTuple, old: Points, late: Points) -> Affected:
+        """Windows at values: a late value may be one of its own."""
+        values = np.union1d(old, late)
+        first = POINT_MIN if query.closed_by is None else query.closed_by
+        values = values[np.searchsorted(values, first) : np.searchsorted(values, self._ticked)]
+        touched = np.searchsorted(late, values, side="right") > np.searchsorted(late, values - (window.range - 1))
+        if window.over is SlideOver.VALUE:
+            before, after = np.isin(values, old), np.ones(values.size, bool)
+        else:
+            before, after = self._marked(plan, window, values)
+        affected = np.asarray((touched & (before | after)) | (before != after))
+        return Affected(query, window.extents(values[affected]), before[affected], after[affected])
+
+    def _marked(self, plan: Finalise, window: SlideByTuple, values: Points) -> tuple[Mask, Mask]:
+        """Which values were window ids, and are: an n-th row number, or an n-th rank, is among their tuples."""
+        counts = self._synopsis.totals(plan.input.counts[0], values)
+        added = self._alone.totals(plan.input.counts[0], values)
+        if window.over is SlideOver.ROW:
+            return np.asarray(counts > 0), np.asarray(counts + added > 0)
+        ranked = self._state.ranked
+        return _ranked(counts, ranked, window.every_n), _ranked(counts + added, ranked + added.sum(), window.every_n)
+
+    # -- what changes --------------------------------------------------------------------------
+
+    def _changes(self, affected: Affected, finish: Finish) -> _Changes | None:
+        query, extents = affected.query, affected.extents
+        lookup = lookup_of(query, extents)
+        was = next(iter(self._synopsis.answer([lookup])))
+        now = merged(was, next(iter(self._alone.answer([lookup]))))
+        old, new = finish(query, was, extents, self._state), finish(query, now, extents, self._state)
+        if old is None or new is None:
+            return None
+        old, new = _only(old, affected.before), _only(new, affected.after)
+        gone, come = difference(old.table, old.window, new.table, new.window)
+        rows = pa.concat_tables([old.table.take(gone), new.table.take(come)], promote_options="permissive")
+        window = np.concatenate([old.window[gone], new.window[come]])
+        taken = np.arange(window.size) < gone.size
+        fresh = np.flatnonzero(affected.after & ~affected.before)
+        order = np.lexsort((np.arange(window.size), ~taken, window))
+        ends = query.plan.window.shown(extents)[1]  # type: ignore[union-attr]
+        return _Changes(rows.take(order), window[order], taken[order], ends, fresh)
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """Rows taken back or given, of the windows that end there; `fresh` are the windows that had no answer."""
+
+    rows: pa.Table
+    window: Points
+    taken: Mask
+    ends: Points
+    fresh: Points
+
+
+def _over(plan: Finalise) -> SlideOver | None:
+    return plan.window.over if isinstance(plan.window, SlideByTuple) else None
+
+
+def _ranked(counts: Points, below: int, every: int) -> Mask:
+    """Of values, the last of which has rank `below`: those with an n-th rank among their tuples."""
+    ranks = below - (np.cumsum(counts[::-1])[::-1] - counts)
+    return np.asarray(ranks // every > (ranks - counts) // every)
+
+
+def _only(finished: Finished, wanted: Mask) -> Finished:
+    """Without the rows of windows that are not there."""
+    if wanted.all():
+        return finished
+    rows = np.flatnonzero(wanted[finished.window])
+    return Finished(finished.table.take(rows), finished.window[rows], finished.windows)
+
+
+def lookup_of(query: QueryState, extents: Extents) -> Lookup:
+    """What a query asks a synopsis about some of its windows."""
+    aggregate, since = query.plan.input, query.since
+    starts = extents.starts if since is None else extents.starts.clip(min=max(since, POINT_MIN))
+    return Lookup(query.name, starts, extents.ends, aggregate.presence, aggregate.accumulators, not aggregate.keys)
+
+
+def merged(some: Looked, more: Looked) -> Looked:
+    """Rows of the same windows with the states of both merged; where only one has a row, it is as it was."""
+    width = int(max(some.groups.max(initial=0), more.groups.max(initial=0))) + 1
+    keys = np.concatenate([some.window * width + some.groups, more.window * width + more.groups])
+    slots, at = np.unique(keys, return_inverse=True)
+    old, new = at[: some.window.size], at[some.window.size :]
+    states: States = {}
+    for accumulator, state in some.states.items():
+        fold = fold_of(accumulator)
+        states[accumulator] = fold.identity(slots.size)
+        for target, column in zip(states[accumulator], state, strict=True):
+            target[old] = column
+        added = fold.identity(new.size)
+        touched = tuple(column[new] for column in states[accumulator])
+        for target, column in zip(added, touched, strict=True):
+            target[...] = column
+        fold.merge_into(added, more.states[accumulator])
+        for target, column in zip(states[accumulator], added, strict=True):
+            target[new] = column
+    return Looked(some.query, some.windows, slots // width, slots % width, states)
+
+
+def _delivered(query: QueryState, parts: list[_Changes], numbers: Numbers) -> Delivered:
+    """The changes with each window's number: first answers are 0, corrections count on."""
+    ends = np.concatenate([part.ends for part in parts])
+    before = np.cumsum([0, *(part.ends.size for part in parts[:-1])])
+    window = np.concatenate([part.window + b for part, b in zip(parts, before, strict=True)])
+    fresh = np.concatenate([part.fresh + b for part, b in zip(parts, before, strict=True)])
+    taken = np.concatenate([part.taken for part in parts])
+    changed, at = np.unique(window, return_inverse=True)
+    known = numbers(query, int(ends[changed[0]]), int(ends[changed[-1]]))
+    is_fresh = np.isin(changed, fresh)
+    told = zip(ends[changed].tolist(), is_fresh.tolist(), strict=True)
+    revisions = np.array([known.get(end, -1 if new else 0) + 1 for end, new in told], np.int64)
+    ops = pa.array(np.where(taken, TAKEN, GIVEN))
+    table = with_ops(pa.concat_tables([part.rows for part in parts]), ops, revisions[at])
+    return Delivered(query, ends[changed], at, table, 0, revisions)

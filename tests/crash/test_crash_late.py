@@ -1,0 +1,77 @@
+"""Killed at the points of deposits and ticks, a stream with LATE REVISE loses and doubles no correction."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import windrow
+from crash import child as children
+
+pytestmark = [pytest.mark.slow, pytest.mark.crash]
+
+KILLS = (
+    "deposit-committed:3",
+    "tick-staged:2",
+    "deposit-blocks-written:2",
+    "tick-blocks-written:1",
+    "tick-committed:3",
+    "tick-published:2",
+)
+STATEMENTS = (
+    "CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, k STRING, x INT) FROM files"
+    " OPTIONS (path '{root}/in', format 'parquet', maxFilesPerTrigger '1')"
+    " TIMESTAMP BY ts PUNCTUATE ORDERED LATE REVISE FOR 30 SECONDS",
+    "CREATE QUERY IF NOT EXISTS files AS SELECT k, SUM(x) AS total FROM s [RANGE 20 SECONDS SLIDE 5 SECONDS]"
+    " GROUP BY k INTO parquet OPTIONS (path '{root}/files')",
+    "CREATE QUERY IF NOT EXISTS lines AS SELECT COUNT(*) AS n FROM s [RANGE 6 SECONDS SLIDE 1 ROW]"
+    " INTO jsonl OPTIONS (path '{root}/lines.jsonl')",
+    "CREATE QUERY IF NOT EXISTS called AS SELECT SUM(x) AS total FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]",
+)
+SETTINGS = {"preaggregate": "driver", "synopsis_blocks": 4, "driver_memory": "512 MB"}
+
+
+def batches() -> list[pa.Table]:
+    """14 micro-batches over 70 s; most have tuples that are late, some beyond reach."""
+    rng = random.Random(3)
+    out = []
+    for i in range(14):
+        points = [5 * i + rng.randrange(6) for _ in range(6)] + [5 * i - rng.randrange(1, 40) for _ in range(3)]
+        rows = {
+            "ts": pa.array([point * 1_000_000 for point in points], pa.timestamp("us", "UTC")),
+            "k": pa.array([rng.choice(["a", "b", None]) for _ in points], pa.string()),
+            "x": pa.array([rng.randrange(9) for _ in points], pa.int32()),
+        }
+        out.append(pa.table(rows))
+    return out
+
+
+def new_root(directory: Path) -> Path:
+    return children.make_root(directory, batches(), STATEMENTS, ["called"], **SETTINGS)
+
+
+def revisions(root: Path, spark: Any) -> dict[str, list[tuple[Any, ...]]]:
+    with windrow.open(root / "state", spark=spark) as wr:
+        assert wr._engine.catalog.value("SELECT count(*) FROM blocks WHERE owner LIKE '%/late'") == 0
+        return {name: children.rows_of(query.revisions().arrow()) for name, query in wr.queries.items()}
+
+
+def test_no_correction_is_lost_or_doubled(spark: Any, tmp_path: Path) -> None:
+    reference, root = new_root(tmp_path / "uninterrupted"), new_root(tmp_path / "root")
+    children.run_uninterrupted(reference, spark)
+    expected, wanted = children.outcome(reference, spark), revisions(reference, spark)
+    assert all(sum(row[0] == "-" for row in rows) >= 5 for rows in wanted.values()), "the workload has corrections"
+    assert expected.stream["dead_letter_reasons"]["late"] >= 2
+    for number, kill in enumerate(KILLS):
+        children.run_to_crash(root, kill, group=number % 2 == 0)
+    children.run_to_end(root)
+    assert children.outcome(root, spark) == expected
+    assert revisions(root, spark) == wanted
+    assert children.parquet_rows(root / "files") == children.parquet_rows(reference / "files")
+    assert children.rows_of(windrow.read_answers(root / "files").arrow()) == expected.answers["files"]
+    assert (root / "lines.jsonl").read_bytes() == (reference / "lines.jsonl").read_bytes()
+    assert children.callbacks(root) == children.callbacks(reference)
