@@ -33,17 +33,19 @@ from windrow.cql.statements import (
     Show,
     Statement,
 )
-from windrow.cql.tokens import named_place
+from windrow.cql.tokens import named_place, place_of
 from windrow.cql.window_clause import Measure, Unit
 from windrow.dataplane.streaming_frames import columns_of
 from windrow.engine import catalog_views as views
 from windrow.engine.delivery import sweep
 from windrow.engine.engine import Engine
+from windrow.engine.lateness_chart import lateness_chart
 from windrow.engine.state import QueryState
 from windrow.errors import BindError, CatalogError, ParseError, StateError, UnsupportedError, WindrowError
 from windrow.explain.text import explain_query
 from windrow.result import Result
 from windrow.types import POINT_MAX, POINT_MIN, SqlType, point_of
+from windrow.windows.lateness import Lateness
 
 
 def open(
@@ -123,6 +125,8 @@ class Windrow:
             return Result(self._select(statement, text))
         if isinstance(statement, Drop):
             return self._drop(statement)
+        if isinstance(statement, Show) and statement.name is not None:
+            return Result.lines("lateness", self._lateness(statement.name))
         if isinstance(statement, Show):
             return Result(views.show(engine, statement.what))
         if isinstance(statement, Describe):
@@ -170,6 +174,7 @@ class Windrow:
         if source is None or not isinstance(call, exp.Anonymous) or call.name.lower() != "dead_letters":
             raise UnsupportedError(
                 "this version's one-time queries read dead_letters('stream')",
+                place=None if source is None else place_of(source, text),
                 remedy="For windows, create a standing query: CREATE QUERY name AS SELECT …",
             )
         if len(call.expressions) != 1 or not call.expressions[0].is_string:
@@ -202,6 +207,14 @@ class Windrow:
         if len(statements) != 1 or not isinstance(statements[0], CreateQuery):
             raise ParseError("query takes one SELECT")
         return Query(self._engine, self._opened().create_query(statements[0], text, sink).name)
+
+    def _lateness(self, name: str) -> str:
+        stream = self._engine.manager.stream(name)
+        charts = [
+            lateness_chart(stream.name, p.column, p.type, stream.lateness.get(p.column, Lateness()))
+            for p in stream.definition.punctuated
+        ]
+        return "\n\n".join(charts) or f"stream '{stream.name}' has no window attribute that is punctuated"
 
     def feed(self, stream: str, rows: Any) -> int:
         """Give rows to a memory stream; returns how many, once they are on disk."""

@@ -167,6 +167,13 @@ _TABLE = (
         _interval_or_off,
     ),
     SettingSpec(
+        "heartbeat",
+        "off",
+        "How long a running stream may be silent, by the wall clock. After that the frontiers of its timestamps follow "
+        "the clock at this distance, as punctuations: a tuple that is older when it comes is late.",
+        _interval_or_off,
+    ),
+    SettingSpec(
         "retained_answers",
         100_000,
         "Answer rows kept per query for `q.answers()` (whole windows; the latest window is always kept). "

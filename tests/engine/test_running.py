@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -443,3 +444,17 @@ def test_a_promise_out_of_all_bounds_is_refused(wr: Any, upto: int) -> None:
     wr.punctuate("s", 10)
     wr.deposit("s", [(11, "a", 1)])
     assert wr.metrics()["s"]["admitted"] == 1
+
+
+def test_a_silent_stream_is_moved_on_by_its_heartbeat(open_state: Any) -> None:
+    wr = open_state(heartbeat="1 second")
+    wr.sql("CREATE STREAM beats (ts TIMESTAMP, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED")
+    query = wr.query("q", "SELECT COUNT(*) AS n FROM beats [RANGE 1 SECOND SLIDE 1 SECOND]")
+    wr.feed("beats", [(datetime(2030, 1, 1, tzinfo=timezone.utc), 1)])
+    wr.start()
+    wait_until(lambda: wr.metrics()["beats"]["admitted"] == 1)
+    assert query.answers().arrow().num_rows == 0
+    wr._engine._clock.advance(3)
+    wait_until(lambda: query.answers().arrow().num_rows > 0)
+    wr.stop()
+    assert [row["n"] for row in query.answers().rows()] == [1]

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.windows import PerKeyFrontier, RowFrontier, RowSlackFrontier, Seen, SlackFrontier, SourceFrontier
+from windrow.windows import (
+    PerKeyFrontier,
+    RowFrontier,
+    RowSlackFrontier,
+    Seen,
+    SlackFrontier,
+    SourceFrontier,
+    heartbeat,
+)
 
 some = settings(max_examples=60, deadline=None)
 
@@ -141,3 +149,12 @@ def test_row_numbers_are_complete_as_they_are_given_and_the_source_alone_promise
     assert SourceFrontier().restored(source.promise(40).saved()) == source.promise(40)
     with pytest.raises(ValueError, match="not negative"):
         RowSlackFrontier(-1)
+
+
+def test_a_heartbeat_follows_the_clock_at_a_distance_once_a_stream_is_silent() -> None:
+    second = 1_000_000
+    assert heartbeat(100 * second, 99 * second, 5 * second, 10) is None, "it was heard a second ago"
+    assert heartbeat(100 * second, 95 * second, 5 * second, 10) == 95 * second
+    assert heartbeat(100 * second + 7, 95 * second, 5 * second, 10) == 95 * second, "in whole seconds"
+    assert heartbeat(100 * second, 90 * second, 5 * second, 95 * second) is None, "it is there already"
+    assert heartbeat(100 * second, 90 * second, 5 * second, None) is None, "nothing was ever seen"

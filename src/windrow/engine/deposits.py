@@ -19,6 +19,7 @@ from windrow.dataplane import ingest
 from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.ingest import Admission, Grouping, Reach
+from windrow.dataplane.observed import observed
 from windrow.dataplane.preaggregate import DeadLetter, Deposit, of_groups, of_rows
 from windrow.engine.journal import Journal
 from windrow.engine.state import QueryState, StreamState, SynopsisState
@@ -31,6 +32,7 @@ from windrow.synopses.blocks import from_block, to_block
 from windrow.synopses.merging import fold_cells
 from windrow.types import POINT_MIN
 from windrow.windows import PaneWindow, PartitionedWindow, SlidingWindow
+from windrow.windows.lateness import Lateness
 
 log = logging.getLogger("windrow")
 
@@ -62,7 +64,9 @@ class Depositor:
                 deposit = self._preaggregate(stream, table, mode, groupings, admission)
                 if columnar and deposit.dead:
                     deposit = self._with_records(stream, df, deposit, admission, settings)
-                self._commit(stream, deposit, batch_id, admission, settings)
+                before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
+                lateness = observed(table, stream.definition, groupings, mode, before, stream.lateness)
+                self._commit(stream, deposit, batch_id, admission, settings, lateness)
                 self._measure(stream, deposit, table, mode, estimate)
                 stream.metrics.apply_s += time.monotonic() - started
             return True
@@ -95,7 +99,11 @@ class Depositor:
         if setting != "spark":
             gather = ingest.gathered(df, stream.definition, groupings, admission, carry_records)
             estimate = ingest.estimated_bytes(gather)
-        mode = "driver" if ranked else stream.chooser.choose(setting, estimate, settings.integer("gather_bytes"))
+        mode = (
+            "driver"
+            if ranked
+            else stream.chooser.choose(setting, estimate, settings.integer("gather_bytes"), len(groupings))
+        )
         if mode == "driver" and gather is not None:
             rows = ingest.run(gather)
             return rows if carry_records else ingest.judged(rows, stream.definition, admission), mode, estimate
@@ -175,7 +183,13 @@ class Depositor:
         return replace(deposit, dead=tuple(fetched + rest))
 
     def _commit(
-        self, stream: StreamState, deposit: Deposit, batch_id: int, admission: Admission, settings: Settings
+        self,
+        stream: StreamState,
+        deposit: Deposit,
+        batch_id: int,
+        admission: Admission,
+        settings: Settings,
+        lateness: dict[str, Lateness],
     ) -> None:
         written: list[tuple[SynopsisState, BlockRef, int, int]] = []
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
@@ -192,9 +206,10 @@ class Depositor:
             for axis, frontier in stream.frontiers.items()
         }
         least = {**deposit.least, **{a: min(p, deposit.least.get(a, p)) for a, p in stream.least.items()}}
-        self._journal.deposit(stream, batch_id, frontiers, least, deposit, written, admission, settings)
+        self._journal.deposit(stream, batch_id, frontiers, least, deposit, written, admission, settings, lateness)
         crash_point("deposit-committed")
         stream.frontiers, stream.last_batch, stream.least = frontiers, batch_id, least
+        stream.lateness = lateness
         for part in parts:
             part.state.synopsis.deposit(part.cells)
             if isinstance(part.state.synopsis, BasicIntervalSynopsis):

@@ -39,7 +39,7 @@ from windrow.engine.ticks import Ticker
 from windrow.errors import BindError, CatalogError, SourceError, StateError
 from windrow.plan.nodes import ROW_NUM
 from windrow.settings import Settings, parse_value, spec_of
-from windrow.windows import PartitionedWindow
+from windrow.windows import PartitionedWindow, heartbeat
 
 log = logging.getLogger("windrow")
 
@@ -160,7 +160,12 @@ class Engine:
                 try:
                     self._ticks.catch_up(stream)
                 except Exception as error:
-                    log.warning("query '%s' is dropped with answers due: %s", query.name, error)
+                    log.warning(
+                        "query '%s' is dropped while stream '%s' has answers due that could not be given: %s",
+                        query.name,
+                        stream.name,
+                        error,
+                    )
                 self.manager.drop_query(stream, query)
 
     # -- rows in -------------------------------------------------------------------------------
@@ -198,6 +203,7 @@ class Engine:
             # What late tuples find answered must not depend on how far the ticks happen to be.
             self._ticks.catch_up(stream)
         self._depositor.deposit(stream, df, batch_id, self.settings, columnar)
+        stream.heard_us = self._clock.now_us()
         self._ticks.submit(stream)
 
     # -- time ----------------------------------------------------------------------------------
@@ -220,6 +226,21 @@ class Engine:
                 stream, {axis: stream.frontiers[axis].promise(upto) for axis, upto in promises.items()}
             )
         self._ticks.catch_up(stream)
+
+    def _heartbeat(self, stream: StreamState) -> None:
+        """Move a silent stream on, between micro-batches (setting `heartbeat`)."""
+        silence, now = self.settings["heartbeat"], self._clock.now_us()
+        if silence == "off":
+            return
+        promises = {}
+        with stream.batch_lock:
+            for p in stream.definition.punctuated:
+                value = stream.frontiers[p.column].value
+                upto = heartbeat(now, stream.heard_us, int(silence), value) if p.type.is_timestamp else None
+                if upto is not None:
+                    promises[p.column] = upto
+            if promises:
+                self.punctuate(stream.name, promises)
 
     def end_input(self, name: str) -> None:
         """Close every pane that holds a tuple, in every window it is in."""
@@ -289,12 +310,13 @@ class Engine:
                 return
             try:
                 for stream in self._runnable():
+                    stream.heard_us = self._clock.now_us()
                     self._ticks.retry(stream)
                 self._start_streams()
             except BaseException:
                 self._halt()
                 raise
-            self._supervisor = Supervisor(lambda: list(self._runners.values()))
+            self._supervisor = Supervisor(lambda: list(self._runners.values()), self._heartbeat)
             self._lifecycle.started()
 
     def stop(self) -> None:

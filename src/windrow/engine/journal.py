@@ -19,6 +19,7 @@ from windrow.dataplane.preaggregate import DeadLetter, Deposit
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.settings import Settings
 from windrow.windows import Cuts, CutSchedule, Frontier
+from windrow.windows.lateness import Lateness
 
 LARGE_BLOCK_BYTES = 256 << 10
 """Blocks of answers from this size on are not folded again."""
@@ -84,6 +85,7 @@ class Journal:
         written: Sequence[tuple[SynopsisState, BlockRef, int, int]],
         admission: Admission,
         settings: Settings,
+        lateness: Mapping[str, Lateness],
     ) -> None:
         """Name the blocks of a micro-batch, and move the stream's progress."""
         late = sum(d.count for d in deposit.dead if d.reason == LATE)
@@ -97,6 +99,10 @@ class Journal:
                 (batch_id, deposit.admitted, late, dead, stream.name),
             )
             self._save_axes(stream, frontiers, least)
+            tx.executemany(
+                "UPDATE axes SET lateness = ? WHERE stream = ? AND axis = ?",
+                [(json.dumps(one.saved()), stream.name, axis) for axis, one in lateness.items()],
+            )
             if deposit.dead:
                 self._dead_letters(stream, batch_id, deposit, admission, settings)
 

@@ -183,7 +183,8 @@ class QueryManager:
             known.sink = sink
         elif not if_not_exists:
             raise CatalogError(
-                f"query '{statement.name}' exists already", remedy="DROP QUERY it first, or use IF NOT EXISTS."
+                f"query '{statement.name}' exists already",
+                remedy="DROP QUERY it first; or keep it: IF NOT EXISTS, in Python wr.queries[name].",
             )
         return known
 

@@ -20,6 +20,7 @@ from windrow.engine.state import QueryState, StreamState, SynopsisState, Unpubli
 from windrow.optimizer.sharing import SynopsisPlan, style_of
 from windrow.synopses import BasicIntervalSynopsis, Cells, PartitionedSynopsis
 from windrow.synopses.blocks import from_block
+from windrow.windows.lateness import Lateness
 
 log = logging.getLogger("windrow")
 
@@ -50,6 +51,8 @@ class Recovery:
             if axis not in stream.frontiers:
                 continue
             stream.frontiers[axis] = stream.frontiers[axis].restored(json.loads(row["frontier"]))
+            if row["lateness"] is not None:
+                stream.lateness[axis] = Lateness.restored(json.loads(row["lateness"]))
             for held, value in ((stream.least, row["least"]), (stream.ticked, row["ticked"])):
                 if value is not None:
                     held[axis] = value

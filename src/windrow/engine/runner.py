@@ -178,8 +178,9 @@ class StreamRunner:
 class Supervisor:
     """Watches running streams from a thread of its own."""
 
-    def __init__(self, runners: Callable[[], list[StreamRunner]]):
+    def __init__(self, runners: Callable[[], list[StreamRunner]], heartbeat: Callable[[StreamState], None]):
         self._runners = runners
+        self._heartbeat = heartbeat
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="windrow-supervisor", daemon=True)
         self._thread.start()
@@ -189,6 +190,7 @@ class Supervisor:
             for runner in self._runners():
                 try:
                     runner.watch()
+                    self._heartbeat(runner.stream)
                 except Exception:
                     log.exception("stream '%s' could not be watched", runner.stream.name)
 

@@ -28,6 +28,7 @@ from windrow.windows import (
     SlackFrontier,
     SourceFrontier,
 )
+from windrow.windows.lateness import Lateness
 
 Subscriber = Callable[[Any], None]
 
@@ -120,12 +121,15 @@ class StreamState:
     last_batch: int = -1
     least: dict[str, int] = field(default_factory=dict)
     ticked: dict[str, int] = field(default_factory=dict)
+    lateness: dict[str, Lateness] = field(default_factory=dict)
     tick_seq: int = 0
     queries: dict[str, QueryState] = field(default_factory=dict)
     synopses: dict[int, SynopsisState] = field(default_factory=dict)
     chooser: Chooser = field(default_factory=Chooser)
     metrics: StreamMetrics = field(default_factory=StreamMetrics)
     dataframe: Any = None
+    heard_us: int = 0
+    """The wall clock at the last micro-batch, or when the stream was started."""
     unpublished: list[Unpublished] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
     lock: threading.RLock = field(default_factory=threading.RLock)

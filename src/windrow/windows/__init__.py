@@ -11,6 +11,7 @@ from windrow.windows.frontier import (
     SlackFrontier,
     SourceFrontier,
     greater,
+    heartbeat,
 )
 from windrow.windows.kinds import PaneWindow, Window
 from windrow.windows.landmark import LandmarkWindow
@@ -40,6 +41,7 @@ __all__ = [
     "Window",
     "due_windows",
     "greater",
+    "heartbeat",
     "may_share",
     "ranges",
 ]

@@ -218,6 +218,15 @@ class RowFrontier:
         return RowFrontier(saved["count"], saved["promised"])
 
 
+def heartbeat(now: int, heard: int, silence: int, value: int | None) -> int | None:
+    """Where a stream that has been silent is moved to: `silence` behind the clock, in whole seconds, or nowhere.
+
+    A stream of which nothing has been seen yet is left alone: its time may be another one.
+    """
+    upto = (now - silence) // 1_000_000 * 1_000_000
+    return upto if value is not None and now - heard >= silence and upto > value else None
+
+
 def greater(a: int | None, b: int | None) -> int | None:
     """The greater of two points, where none is below all."""
     if a is None or b is None:

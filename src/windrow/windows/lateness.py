@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -60,6 +61,14 @@ class Lateness:
         for bucket, count in zip(buckets.tolist(), added.tolist(), strict=True):
             grown[bucket] = grown.get(bucket, 0) + count
         return Lateness(grown, max(self.greatest, int(lateness.max()), 0))
+
+    def saved(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return {"counts": sorted(self.counts.items()), "greatest": self.greatest}
+
+    @classmethod
+    def restored(cls, saved: Mapping[str, Any]) -> Lateness:
+        return cls(dict(saved["counts"]), saved["greatest"])
 
     def slack_for(self, share: float) -> int:
         """A slack that keeps at least this share of the tuples; all of them: the greatest lateness itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 
 from windrow.dataplane.answers import plain
 from windrow.dataplane.sinks.base import AnswerBatch
@@ -29,4 +30,9 @@ class ConsoleSink:
 def _line(row: dict[str, object]) -> str:
     start, end = row.pop("window_start"), row.pop("window_end")
     row.pop("is_revision")
-    return f"[{start} .. {end})  " + "  ".join(f"{name}={value}" for name, value in row.items())
+    return f"[{_text(start)} .. {_text(end)})  " + "  ".join(f"{name}={_text(value)}" for name, value in row.items())
+
+
+def _text(value: object) -> str:
+    """Times are UTC, and do not say so."""
+    return str(value).removesuffix("+00:00") if isinstance(value, datetime) else str(value)

@@ -58,6 +58,6 @@ def open_sink(query: str, clause: SinkClause) -> Sink | StagingSink:
     if kind == "console":
         return ConsoleSink()
     if not options.get("path"):
-        raise BindError(f"the sink {kind} needs a path", remedy=f"INTO {kind} OPTIONS (path '…').")
+        raise BindError(f"the sink '{clause.kind}' needs a path", remedy=f"INTO {kind} OPTIONS (path '…').")
     name = file_name(query)
     return (ParquetSink if kind == "parquet" else JsonLinesSink)(query, name, options["path"])

@@ -27,15 +27,21 @@ def is_columnar(stream: StreamDef) -> bool:
 def check(stream: StreamDef) -> None:
     options = dict(stream.statement.options)
     if not options.get("path"):
-        raise SourceError("a files source needs a path", remedy="FROM files OPTIONS (path '…', format 'json').")
-    if options.get("format", "").lower() not in FORMATS:
+        raise SourceError("a stream from 'files' needs a path", remedy="FROM files OPTIONS (path '…', format 'json').")
+    if not options.get("format"):
         raise SourceError(
-            f"format '{options.get('format', '')}' is not one that files come in",
+            "a stream from 'files' needs a format", remedy=f"Add format '…': one of {', '.join(FORMATS)}."
+        )
+    if options["format"].lower() not in FORMATS:
+        raise SourceError(
+            f"format '{options['format']}' is not one that files come in",
             remedy=f"One of {', '.join(FORMATS)}.",
         )
     for name, value in options.items():
         if name.lower() in _FIXED:
-            raise SourceError(f"the option '{name}' is Windrow's own: malformed records go to dead letters")
+            raise SourceError(
+                f"the option '{name}' is Windrow's own: malformed records go to dead letters", remedy="Leave it out."
+            )
         if name.lower() in _LIMITS:
             check_number(name, value, _LIMITS[name.lower()])
     if set(_LIMITS) <= {name.lower() for name in options}:

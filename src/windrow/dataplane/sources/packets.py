@@ -62,7 +62,7 @@ def check(stream: StreamDef) -> None:
     for name, kind in stream.columns:
         if name.lower() not in _FIELDS or _FIELDS[name.lower()][0] != kind.name:
             known = ", ".join(f"{n} {t}" for n, (t, _) in _FIELDS.items())
-            raise SourceError(f"a packet has no field '{name} {kind}'", remedy=f"Fields: {known}.")
+            raise SourceError(f"a packet has no field '{name}' of type {kind}", remedy=f"Fields: {known}.")
 
 
 def open_packets(spark: SparkSession, stream: StreamDef, settings: Settings, spool_dir: Path) -> DataFrame:

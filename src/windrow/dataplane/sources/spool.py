@@ -29,7 +29,7 @@ _NAME = re.compile(r"feed-(\d{15})-[0-9a-f]{8}\.parquet")
 
 def check(stream: StreamDef) -> None:
     if stream.statement.options:
-        raise SourceError("a memory stream takes no options", remedy="Write FROM memory.")
+        raise SourceError("a stream from 'memory' takes no options", remedy="Write FROM memory.")
 
 
 def open_spool(spark: SparkSession, stream: StreamDef, settings: Settings, spool_dir: Path) -> DataFrame:

@@ -1,0 +1,37 @@
+"""SHOW LATENESS: what came late is counted, dropped tuples too, in either way of grouping, and across a restart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+STREAM = "CREATE STREAM s (t BIGINT, k STRING) FROM memory TIMESTAMP BY t PUNCTUATE WITH SLACK 50"
+
+
+def shown(wr: Any) -> list[str]:
+    return [row["lateness"] for row in wr.sql("SHOW LATENESS s").rows()]
+
+
+@pytest.mark.parametrize("mode", ["driver", "spark"])
+def test_late_tuples_are_shown_with_the_slack_that_keeps_them(open_state: Any, mode: str) -> None:
+    wr = open_state(preaggregate=mode)
+    wr.sql(STREAM)
+    wr.query("q", "SELECT k, COUNT(*) AS n FROM s [RANGE 1 SLIDE 1] GROUP BY k")
+    assert shown(wr) == ["stream 's' has not had a tuple yet"]
+    wr.deposit("s", [(1000, "a")])
+    wr.deposit("s", [(1001 + i, "a") for i in range(96)] + [(997, "b"), (960, "b"), (100, "b")])
+    wr.close()
+    wr = open_state(preaggregate=mode)
+    lines = shown(wr)
+    assert lines[0].startswith("s by t: 100 tuples")
+    counts = {
+        line.split("  ")[1].strip(): int(line.split()[-4 if "█" in line else -3].replace(",", ""))
+        for line in lines[1:-1]
+    }
+    assert counts == {"in time": 97, "up to 1": 0, "up to 10": 1, "up to 100": 1, "up to 1,000": 1}
+    assert lines[-1] == "slack that keeps 99 %: 43, 99.9 %: 900, all: 900", "40 is in the bucket up to 43"
+    assert wr.metrics()["s"]["late"] == 1
+    assert "WR300" in str(pytest.raises(Exception, wr.sql, "SHOW LATENESS nope").value)
