@@ -193,7 +193,7 @@ def grouped_table(made: Sequence[Record], groupings: Sequence[Grouping]) -> pa.T
             row |= {f"p_{a.id}_{i}": v for a in every for i, v in enumerate(partials(a, alive))}
             rows.append(row)
     schema = [("__reason", pa.string()), ("__record", pa.string()), ("__dead_t", pa.int64()), ("__set", pa.int64())]
-    schema += [("__n", pa.int64()), ("__least", pa.int64()), ("__greatest", pa.int64())]
+    schema += [("__n", pa.int64()), ("__least__t0", pa.int64()), ("__greatest__t0", pa.int64())]
     for g, grouping in enumerate(groupings):
         schema += [(f"__pane{g}", pa.int64()), (f"__q{g}", pa.bool_())]
         schema += [(f"__k{g}_{i}", key.type.arrow) for i, key in enumerate(grouping.keys)]
