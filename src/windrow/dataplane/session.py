@@ -125,7 +125,6 @@ def _create(master: str | None, settings: Settings) -> SparkSession:
     megabytes = max(512, settings.integer("driver_memory") >> 20)
     chosen = {**_CHOSEN, **{n: v for n, (v, _) in _REQUIRED.items()}, "spark.driver.memory": f"{megabytes}m"}
     conf = SparkConf().setAppName("windrow").setMaster(master or "local[*]").setAll(list(chosen.items()))
-    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         session = _start(conf)
