@@ -191,10 +191,14 @@ def play(data: Any, type_: SqlType, keyed: bool, conditions: Sequence[str | None
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
+@pytest.mark.parametrize("young", [0, 64])
 @settings(max_examples=12, deadline=None)
-@given(st.data())
-def test_the_synopsis_equals_brute_force_at_every_step(type_: SqlType, data: Any) -> None:
-    play(data, type_, True, [None, PASSES])
+@given(data=st.data())
+def test_the_synopsis_equals_brute_force_at_every_step(type_: SqlType, young: int, data: Any) -> None:
+    """Also where every chunk is old, and so kept in the smallest integers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(basic_interval, "YOUNG_CHUNKS", young)
+        play(data, type_, True, [None, PASSES])
 
 
 @settings(max_examples=25, deadline=None)

@@ -28,6 +28,9 @@ FEW_GROUPS = 1024
 """Below this many groups nothing is gained by renumbering them."""
 
 
+YOUNG_CHUNKS = 64
+"""The youngest chunks are kept in full width: windows that are not very long look only into these."""
+
 MOST_PENDING = 16
 """Deposits into open panes that are held apart before they are folded."""
 
@@ -132,6 +135,10 @@ class BasicIntervalSynopsis:
         chunks = build_chunks(concatenate(closing))
         self._chunks.extend(chunks)
         self._coalesce()
+        for chunk in reversed(self._chunks[: max(0, len(self._chunks) - YOUNG_CHUNKS)]):
+            if chunk.is_narrow:
+                break
+            chunk.narrow()
         return np.concatenate([chunk.panes for chunk in chunks])
 
     def _coalesce(self) -> None:

@@ -78,6 +78,7 @@ class Chunk:
     strands: dict[Strand, State] = field(default_factory=dict)
     cell_pane: Ids | None = None
     cell_group: Ids | None = None
+    is_narrow: bool = False
     _totals: dict[Strand, State] = field(default_factory=dict)
 
     @property
@@ -100,6 +101,17 @@ class Chunk:
         nothing = strand.fold.identity((self.panes.size, self.groups.size))
         parts = [widened(strand.fold, self.states[a]) if a in self.states else nothing for a in strand.members]
         return tuple(np.stack(columns, axis=1) for columns in zip(*parts, strict=True))
+
+    def narrow(self) -> None:
+        """Keep it in the smallest integers from now on: a chunk that has grown old is hardly looked into any more, only
+        its total is, while a young one is merged faster as it is."""
+        self.is_narrow = True
+        kept: dict[int, State] = {}
+        for strand, state in self.strands.items():
+            small = self.strands[strand] = narrowed(strand.fold, state)
+            for i, a in enumerate(strand.members):
+                kept[id(self.states[a])] = tuple(c[:, i] for c in small)
+        self.states = {a: kept.get(id(state), state) for a, state in self.states.items()}
 
     def total(self, strand: Strand, state: State) -> State:
         """All its panes merged, remembered: long windows take whole chunks at every tick."""
@@ -248,8 +260,7 @@ def _build(panes: Points, pane_of: Ids, cells: Cells) -> Chunk:
     kept: States = {}
     for strand in strands_of(a for a, state in flat.items() if once[id(state)] is a):
         columns = zip(*(flat[a] for a in strand.members), strict=True)
-        stacked = tuple(np.stack([c.reshape(shape) for c in parts], axis=1) for parts in columns)
-        strands[strand] = narrowed(strand.fold, stacked)
+        strands[strand] = tuple(np.stack([c.reshape(shape) for c in parts], axis=1) for parts in columns)
         kept |= {a: tuple(c[:, i] for c in strands[strand]) for i, a in enumerate(strand.members)}
     return Chunk(panes, groups, {a: kept[once[id(state)]] for a, state in flat.items()}, strands)
 

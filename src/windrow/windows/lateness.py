@@ -55,6 +55,9 @@ class Lateness:
         """With these many more tuples, so late."""
         if not lateness.size:
             return self
+        if int(lateness.max()) <= 0:
+            in_time = self.counts.get(0, 0) + int(counts.sum())
+            return Lateness({**self.counts, 0: in_time}, self.greatest)
         buckets, at = np.unique(bucket_of(lateness), return_inverse=True)
         added = np.bincount(at, counts, buckets.size).astype(np.int64)
         grown = dict(self.counts)
