@@ -267,14 +267,14 @@ def _order_sql(df: DataFrame, stream: StreamDef) -> str:
 def _numbered(
     df: DataFrame, rows: DataFrame, stream: StreamDef, groupings: Sequence[Grouping], before: int
 ) -> DataFrame:
-    """Admitted rows with their row number, and their rank in each partition of a partitioned window."""
+    """Admitted rows with their row number, where a synopsis needs it."""
     if not any(g.needs_rows for g in groupings):
         return rows
     order = _order_sql(df, stream)
     placed = rows.selectExpr("*", f"struct({order}) AS __place")
     alive = "__reason IS NULL"
-    numbers = [f"{before}L + row_number() OVER (PARTITION BY {alive} ORDER BY __place) AS {ROW_COLUMN}"]
-    return placed.selectExpr("*", *numbers)
+    number = f"{_bound(before)} + row_number() OVER (PARTITION BY {alive} ORDER BY __place)"
+    return placed.selectExpr("*", f"CAST({number} AS BIGINT) AS {ROW_COLUMN}")
 
 
 def _alive(condition: str | None, value: str) -> str:

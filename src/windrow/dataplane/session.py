@@ -186,10 +186,6 @@ def jvm_pid(spark: SparkSession) -> int:
     return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
 
 
-def cores(spark: SparkSession) -> int:
-    return int(spark.sparkContext.defaultParallelism)
-
-
 class Analyser:
     """Spark's own types of expressions, memoised."""
 

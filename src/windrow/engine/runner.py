@@ -158,10 +158,6 @@ class StreamRunner:
             self.stream.metrics.last_error = None if error is None else str(error)
             log.error("stream '%s' answers again after: %s", self.stream.name, error)
 
-    @property
-    def is_active(self) -> bool:
-        return self._handle is not None and bool(self._handle.isActive)
-
     def stop(self) -> None:
         with self._guard:
             handle, self._handle = self._handle, None

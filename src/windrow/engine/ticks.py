@@ -120,10 +120,10 @@ class Ticker:
         for name, plan in state.plan.queries:
             query, window = stream.queries[name], _on_panes(plan)
             seen = panes if query.since is None else panes[np.searchsorted(panes, query.since) :]
-            emits = settings.text("empty_windows") == "emit" and not plan.input.keys and least is not None
-            if emits and not isinstance(window, SlideByTuple):
-                first = least if query.since is None else max(least or 0, query.since)
-                extents = window.every(int(first or 0), ticked, frontier)
+            emits = settings.text("empty_windows") == "emit" and not plan.input.keys
+            if emits and least is not None and not isinstance(window, SlideByTuple):
+                first = least if query.since is None else max(least, query.since)
+                extents = window.every(first, ticked, frontier)
             else:
                 extents = window.due(seen, ticked, frontier)
                 if isinstance(window, SlideByTuple) and window.over is not SlideOver.VALUE:

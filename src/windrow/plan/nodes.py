@@ -101,14 +101,13 @@ class WindowAggregate:
 
     @property
     def counts(self) -> tuple[Accumulator, ...]:
-        """What says which windows there are: all tuples, or those with every n-th row number."""
-        every = Accumulator(Kind.COUNT, None, None, None)
+        """What says which windows there are: the ranks, all tuples, or those with every n-th row number."""
         if isinstance(self.window, PartitionedWindow):
-            return (Accumulator(Kind.GREATEST, RANK_COLUMN, SqlType("BIGINT"), None), every)
+            return (Accumulator(Kind.GREATEST, RANK_COLUMN, SqlType("BIGINT"), None),)
         if not isinstance(self.window, SlideByTuple) or self.window.over is SlideOver.VALUE:
             return ()
         if self.window.over is SlideOver.RANK:
-            return (every,)
+            return (Accumulator(Kind.COUNT, None, None, None),)
         return (Accumulator(Kind.COUNT, None, None, f"pmod({ROW_COLUMN}, {self.window.every_n}L) = 0"),)
 
 
