@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.names import quote_name
 from windrow.cql.statements import Policy
+from windrow.dataplane import arrival
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import RANK_COLUMN, ROW_COLUMN, ROW_NUM, Key
 from windrow.synopses.cells import partial_sql
@@ -30,11 +31,6 @@ BAD = "__bad"
 """The column in which a source reports a record that does not fit the schema (its text)."""
 
 _MALFORMED = "__malformed"
-POSITION = "__pos"
-"""Columns in which a source says where a row stands: their order is the order of arrival."""
-
-ORDER = "__order"
-"""In gathered rows: where a row stands in the micro-batch, counted from 1, dead letters among them."""
 
 POINT_BOUND = 10**18 - 1
 """Points beyond ±10^18 (the year 33658) are dead letters: pane arithmetic would leave int64."""
@@ -256,25 +252,8 @@ def _dead_point(stream: StreamDef) -> str:
     return "__t0" if stream.punctuated else "CAST(NULL AS BIGINT)"
 
 
-def _order_sql(df: DataFrame, stream: StreamDef) -> str:
-    """The order of arrival, the same on replay (DESIGN 5)."""
-    if stream.statement.sequence_by is not None:
-        return quote_name(stream.statement.sequence_by)
-    places = sorted(name for name in df.columns if name.startswith(POSITION))
-    return ", ".join([*places, "monotonically_increasing_id()"])
-
-
-def _numbered(
-    df: DataFrame, rows: DataFrame, stream: StreamDef, groupings: Sequence[Grouping], before: int
-) -> DataFrame:
-    """Admitted rows with their row number, where a synopsis needs it."""
-    if not any(g.needs_rows for g in groupings):
-        return rows
-    order = _order_sql(df, stream)
-    placed = rows.selectExpr("*", f"struct({order}) AS __place")
-    alive = "__reason IS NULL"
-    number = f"{_bound(before)} + row_number() OVER (PARTITION BY {alive} ORDER BY __place)"
-    return placed.selectExpr("*", f"CAST({number} AS BIGINT) AS {ROW_COLUMN}")
+def _order(df: DataFrame, stream: StreamDef) -> list[str]:
+    return arrival.order_columns(df.columns, stream.statement.sequence_by)
 
 
 def _alive(condition: str | None, value: str) -> str:
@@ -301,7 +280,8 @@ def grouped(
     Policies that ask for more than the greatest point (PER key, SLACK in rows) have a grouping set of their own.
     """
     tagged = _tagged(df, stream, admission, carry_records)
-    tagged = _numbered(df, tagged, stream, groupings, admission.rows_before)
+    if any(g.needs_rows for g in groupings):
+        tagged = arrival.numbered(arrival.placed(tagged, _order(df, stream)), _bound(admission.rows_before))
     dead = ["__reason", "__record", "__dead_t"]
     columns: list[str] = []
     sets: list[list[str]] = []
@@ -404,7 +384,7 @@ def gathered(
     columns = [f"{sql} AS {name}" for sql, name in gathered_names(groupings).items()]
     columns += [f"{sql} AS {name}" for name, sql in progress_columns(stream) if sql not in _own(stream)]
     if any(g.needs_rows for g in groupings):
-        columns.append(f"row_number() OVER (ORDER BY {_order_sql(df, stream)}) AS {ORDER}")
+        columns += [f"{sql} AS {arrival.ORDER}{i}" for i, sql in enumerate(_order(df, stream))]
     if not carry_records:
         flag = [f"{BAD} IS NOT NULL AS {_MALFORMED}"] if BAD in df.columns else []
         return df.selectExpr(*_points(stream), *flag, *columns)

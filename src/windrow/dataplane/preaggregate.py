@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.catalog.definitions import Punctuated, StreamDef
+from windrow.dataplane.arrival import numbers
 from windrow.dataplane.ingest import (
-    ORDER,
     Admission,
     Grouping,
     gathered_names,
@@ -147,10 +147,8 @@ def of_rows(
     if table.num_rows == 0:
         return Deposit({}, dead, 0, {}, {})
     points = {p.column: _column(table, f"__t{i}").to_numpy() for i, p in enumerate(stream.punctuated)}
-    if ORDER in table.column_names:
-        numbers = np.empty(table.num_rows, np.int64)
-        numbers[np.argsort(_column(table, ORDER).to_numpy())] = np.arange(1, table.num_rows + 1)
-        points[ROW_NUM] = numbers + admission.rows_before
+    if any(g.needs_rows for g in groupings):
+        points[ROW_NUM] = numbers(table) + admission.rows_before
     names = gathered_names(groupings)
     cells = {
         grouping.synopsis: _RowGrouping(table, points, grouping, names).cells(
