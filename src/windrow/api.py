@@ -52,7 +52,7 @@ from windrow.errors import (
 )
 from windrow.explain.text import explain_query
 from windrow.result import Result
-from windrow.types import POINT_MAX, POINT_MIN, SqlType, point_of
+from windrow.types import POINT_MAX, POINT_MIN, SqlType, moment_of, point_of
 from windrow.windows.lateness import Lateness
 
 
@@ -293,7 +293,7 @@ def _check_text(text: object) -> None:
 def _promised(upto: object, column: str, kind: SqlType) -> int:
     """The point up to which a punctuation promises."""
     try:
-        value = datetime.fromisoformat(upto.replace("Z", "+00:00")) if isinstance(upto, str) else upto
+        value = moment_of(upto) if isinstance(upto, str) else upto
         fits = isinstance(value, datetime) if kind.is_timestamp else isinstance(value, Integral)
         if fits and not isinstance(value, bool) and value == value:  # not pandas' NaT
             point = point_of(value, kind)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from windrow.crash import crash_plan, crash_point
-from windrow.types import EPOCH, rows_of
+from windrow.types import EPOCH, moment_of, rows_of
 
 __all__ = [
     "AnswerBatch",
@@ -68,7 +68,7 @@ class ManualClock:
 def _micros(moment: datetime | str | int) -> int:
     if isinstance(moment, int):
         return moment
-    value = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    value = moment_of(moment) if isinstance(moment, str) else moment
     aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
     return (aware - EPOCH) // timedelta(microseconds=1)
 

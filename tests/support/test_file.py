@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from windrow.oracle import equal_values
-from windrow.types import EPOCH, SqlType
+from windrow.types import EPOCH, SqlType, moment_of
 
 TO_COMPLETE = "????"
 FLAGS = ("recut ok", "needs rules")
@@ -360,7 +360,7 @@ def parse_time(text: str) -> datetime:
     """`2026-01-01 00:00:05.25` (UTC), or `@5.25`: seconds since the epoch."""
     if text.startswith("@"):
         return EPOCH + timedelta(microseconds=int(Decimal(text[1:]) * 10**6))
-    moment = datetime.fromisoformat(text)
+    moment = moment_of(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
 
 

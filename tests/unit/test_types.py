@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.types import EPOCH, POINT_MAX, POINT_MIN, SqlType, decimal_type, point_of, point_text
+from windrow.types import EPOCH, POINT_MAX, POINT_MIN, SqlType, decimal_type, moment_of, point_of, point_text
 
 some = settings(max_examples=80, deadline=None)
 TIMESTAMP, NTZ, BIGINT = SqlType("TIMESTAMP"), SqlType("TIMESTAMP_NTZ"), SqlType("BIGINT")
@@ -70,6 +70,29 @@ def test_a_time_is_its_microseconds_since_the_epoch(moment: datetime) -> None:
     assert point_of(moment.replace(tzinfo=None), NTZ) == point
     text = point_text(point, TIMESTAMP)
     assert datetime.fromisoformat(text).replace(tzinfo=timezone.utc) == moment
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("2026-01-01 00:00:00", 0),
+        ("2026-01-01T00:00:00.5", 500_000),
+        ("2026-01-01 00:00:00.25Z", 250_000),
+        ("2026-01-01 02:00:00.1234+02:00", 123_400),
+        ("2026-01-01 00:00:00.123456789", 123_456),
+        ("2026-01-01", 0),
+    ],
+)
+def test_a_time_is_read_alike_on_every_python(text: str, micros: int) -> None:
+    moment = moment_of(text)
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    assert aware - datetime(2026, 1, 1, tzinfo=timezone.utc) == timedelta(microseconds=micros)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-01-01 00:00:00.5.5", "2026-13-01 00:00:00.5"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        moment_of(text)
 
 
 @some

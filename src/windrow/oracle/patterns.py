@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from windrow.oracle.values import Misfit, fit
-from windrow.types import SqlType, point_of
+from windrow.types import SqlType, moment_of, point_of
 
 ALWAYS = 1 << 62
 """The bound of a pattern that says nothing of the window attribute: it closes its groups for ever."""
@@ -162,7 +162,7 @@ def _read(text: str, quoted: bool, kind: SqlType) -> Any:
     if kind.name == "STRING" and quoted:
         return text
     if kind.is_timestamp and quoted:
-        return datetime.fromisoformat(text)
+        return moment_of(text)
     if kind.name == "DATE" and quoted:
         return date.fromisoformat(text)
     if kind.name == "BOOLEAN" and text.lower() in ("true", "false"):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from windrow.cql.statements import CreateStream
 from windrow.cql.window_clause import Measure, Unit, WindowClause, WindowKind
 from windrow.errors import UnsupportedError
 from windrow.oracle.admission import attributes_of, column_named, types_of
 from windrow.oracle.extents import ByTuple, Landmark, Shape, Sliding
-from windrow.types import SqlType, point_of
+from windrow.types import SqlType, moment_of, point_of
 
 _ROW_NUMBER = {"row_num", "row-num", "rownum", "row_number"}
 
@@ -94,4 +93,4 @@ def _amount(measure: Measure | None) -> int:
 def _point(written: str | int | None, kind: SqlType, default: int) -> int:
     if written is None:
         return default
-    return written if isinstance(written, int) else point_of(datetime.fromisoformat(written), kind)
+    return written if isinstance(written, int) else point_of(moment_of(written), kind)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.tokens import nearest
 from windrow.cql.window_clause import Measure, Unit, WindowClause, WindowKind
 from windrow.errors import BindError, UnsupportedError
 from windrow.plan.nodes import ROWS_AXIS, Attribute
-from windrow.types import point_of
+from windrow.types import moment_of, point_of
 from windrow.windows import LandmarkWindow, PartitionedWindow, SlideByTuple, SlideOver, SlidingWindow, Window
 
 _OF_TIME, _OF_VALUES = "For example [RANGE 10 MINUTES SLIDE 1 MINUTE].", "For example [RANGE 1000 SLIDE 100]."
@@ -197,6 +196,6 @@ class _Binding:
         if isinstance(point, int):
             return point
         try:
-            return point_of(datetime.fromisoformat(point), attribute.type)
+            return point_of(moment_of(point), attribute.type)
         except ValueError:
             raise self._error(f"{word} '{point}' is not a time", "Write it as '2026-01-01 00:00:00' (UTC).") from None

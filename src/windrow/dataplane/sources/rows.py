@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from windrow.catalog.definitions import StreamDef
 from windrow.dataplane.ingest import BAD
 from windrow.errors import FeedError
-from windrow.types import SqlType, point_of
+from windrow.types import SqlType, moment_of, point_of
 
 Column: TypeAlias = Any
 """A list of Python's values, or an Arrow ChunkedArray."""
@@ -243,7 +243,7 @@ def _moment(value: Any, kind: SqlType) -> int | None:
     elif isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
     elif isinstance(value, str):
-        value = dt.datetime.fromisoformat(value.replace("Z", "+00:00"))
+        value = moment_of(value)
     if value is None:
         return None
     if isinstance(value, bool):
