@@ -20,8 +20,9 @@ MANY_SETS = 8
 UNKNOWN_SWELL = 4
 """How much larger than Spark's estimate (of compressed files) a first gather is taken to be, to be safe."""
 
-MOST_COUNT_BYTES = 16 << 20
-"""Counts of partitions above this are not given to a Spark job with every micro-batch."""
+MOST_COUNT_BYTES = 4 << 20
+"""Counts of partitions above this are not given to a Spark job with every micro-batch: some 200,000 partitions
+(measured on two very busy cores: sending and sorting them takes 1 s for 2 MB, 4 s for 11 MB)."""
 
 
 def asked(setting: str, count_bytes: int) -> str:
