@@ -25,9 +25,9 @@ SCHEMA = "ts TIMESTAMP, src STRING, length INT"
 _HASHES = {name: np.uint64((i + 1) * 0x9E3779B97F4A7C15 % 2**64) for i, name in enumerate(source_names())}
 
 
-def _mix(src: np.ndarray, end_s: np.ndarray, total: np.ndarray, count: np.ndarray, most: np.ndarray) -> int:
+def _mix(src: np.ndarray, end_us: np.ndarray, total: np.ndarray, count: np.ndarray, most: np.ndarray) -> int:
     """An order-independent checksum of answer rows, modulo 2^64."""
-    value = total * np.int64(1_000_003) + count * np.int64(7_919) + most * np.int64(104_729) + end_s * np.int64(31)
+    value = total * np.int64(1_000_003) + count * np.int64(7_919) + most * np.int64(104_729) + end_us * np.int64(31)
     return int(np.dot(src, value.astype(np.uint64)))
 
 
@@ -60,7 +60,7 @@ class Checksum:
             if not pa.types.is_dictionary(names.type):
                 names = names.dictionary_encode()
             codes = _codes(names.dictionary)
-            ends = batch.column(end).view(pa.int64()).to_numpy() // 1_000_000
+            ends = batch.column(end).view(pa.int64()).to_numpy()
             columns = [
                 batch.column(c).to_numpy(zero_copy_only=False).astype(np.int64, copy=False) for c in ("s", "n", "m")
             ]
@@ -96,7 +96,7 @@ def reference(directory: Path, count: int) -> list[tuple[int, int]]:
                 continue
             counts = n[lo:hi].sum(0)
             alive = counts > 0
-            ends = np.full(int(alive.sum()), end)
+            ends = np.full(int(alive.sum()), end * 1_000_000)
             total += _mix(hashes[alive], ends, s[lo:hi].sum(0)[alive], counts[alive], m[lo:hi].max(0)[alive])
             rows += int(alive.sum())
         out.append((total % 2**64, rows))

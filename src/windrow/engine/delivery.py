@@ -229,7 +229,7 @@ def _retained(stream: StreamState, item: Delivered, keep: int) -> pa.Table | Non
         return None
     if table.num_rows > keep:
         table = table.slice(_first_kept(table, keep))
-    return plain(table).cast(delivered_schema(stream, item.query)).combine_chunks()
+    return plain(table, delivered_schema(stream, item.query)).combine_chunks()
 
 
 def delivered_schema(stream: StreamState, query: QueryState) -> pa.Schema:

@@ -245,14 +245,14 @@ def _delivered(
     stream: StreamState, query: QueryState, ends: Points, parts: Sequence[Finished], spoiled: int
 ) -> Delivered:
     """The parts of an answer one after another, the windows of each counted on from those before."""
-    windows, before = [], 0
-    for part in parts:
-        windows.append(part.window + before)
-        before += part.windows
-    table = pa.concat_tables([p.table for p in parts])
+    table, window = parts[0].table, parts[0].window
+    if len(parts) > 1:
+        before = np.cumsum([0, *(part.windows for part in parts)])
+        window = np.concatenate([part.window + first for part, first in zip(parts, before, strict=False)])
+        table = pa.concat_tables([part.table for part in parts])
     if stream.definition.revises:
         table = first_answers(table)
-    return Delivered(query, ends, np.concatenate(windows), table, spoiled)
+    return Delivered(query, ends, window, table, spoiled)
 
 
 def _marked(state: SynopsisState, plan: Finalise, window: SlideByTuple, extents: Extents) -> np.ndarray:
