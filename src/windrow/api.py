@@ -41,7 +41,15 @@ from windrow.engine.delivery import sweep
 from windrow.engine.engine import Engine
 from windrow.engine.lateness_chart import lateness_chart
 from windrow.engine.state import QueryState
-from windrow.errors import BindError, CatalogError, ParseError, StateError, UnsupportedError, WindrowError
+from windrow.errors import (
+    BindError,
+    CatalogError,
+    ParseError,
+    QuerySuspendedError,
+    StateError,
+    UnsupportedError,
+    WindrowError,
+)
 from windrow.explain.text import explain_query
 from windrow.result import Result
 from windrow.types import POINT_MAX, POINT_MIN, SqlType, point_of
@@ -307,9 +315,18 @@ class Query:
     def _state(self) -> QueryState:
         return self._engine.manager.query(self.name)[1]
 
+    def _active(self) -> QueryState:
+        state = self._state()
+        if state.error is not None:
+            raise QuerySuspendedError(
+                f"query '{state.name}' is suspended, and answers no more windows: {state.error}",
+                remedy="DROP it and create it anew; answers() has the answers that it gave.",
+            )
+        return state
+
     def answer(self) -> Result:
-        """The answer to the latest window."""
-        return Result(self._engine.answer(self._state()))
+        """The answer to the latest window. A suspended query has none: `answers` has those that were given."""
+        return Result(self._engine.answer(self._active()))
 
     def answers(self) -> Result:
         """All retained answers, in window order."""
@@ -324,7 +341,7 @@ class Query:
 
     def subscribe(self, callback: Callable[[Any], None], *, batched: bool = False) -> None:
         """Call back for every window's answer, at least once; `batched`: once per tick batch."""
-        state = self._state()
+        state = self._active()
         (state.batch_subscribers if batched else state.subscribers).append(callback)
 
     def explain(self) -> str:

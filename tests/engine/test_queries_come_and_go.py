@@ -170,3 +170,33 @@ def test_a_query_that_begins_at_zero(open_state: Any) -> None:
     assert state_of(wr).queries["new"].since == 0
     put(wr, (25, "a", 2), (45, "a", 4))
     assert answers(wr, "new") == [(0, 20, None), (20, 40, 2)]
+
+
+def test_an_axis_without_a_query_is_not_ticked_and_a_later_query_begins_at_its_frontier(
+    open_state: Any,
+) -> None:
+    wr = open_state()
+    wr.sql(
+        "CREATE STREAM two (t BIGINT, m BIGINT, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED PUNCTUATE ON m ORDERED"
+        " LATE REVISE FOR 100"
+    )
+    wr.query("by_t", "SELECT SUM(x) AS total FROM two [RANGE 10 SLIDE 10]")
+    for t in range(3):
+        wr.deposit("two", [(10 * t, 100 + 10 * t, 1)])
+    state = state_of(wr, "two")
+    assert (state.ticked, state.metrics.tick_batches) == ({"t": 20}, 3)
+    by_m = "CREATE QUERY by_m AS SELECT SUM(x) AS total FROM two [RANGE 20 SLIDE 10 WATTR m]"
+    wr.sql(by_m)
+    assert state.ticked == {"t": 20, "m": 120} and state.queries["by_m"].closed_by == 120
+    wr.close()
+    wr = open_state()
+    assert state_of(wr, "two").ticked == {"t": 20, "m": 120}
+    wr.deposit("two", [(30, 135, 2), (31, 114, 4)])
+    wr.deposit("two", [(40, 150, 8), (41, 131, 16)])
+    assert answers(wr, "by_t") == [(0, 10, 1), (10, 20, 1), (20, 30, 1), (30, 40, 6)]
+    assert answers(wr, "by_m") == [(120, 140, 18), (130, 150, 18)]
+    wr.sql("DROP QUERY by_m")
+    wr.deposit("two", [(50, 190, 1)])
+    assert state_of(wr, "two").ticked["m"] == 150
+    wr.sql(by_m)
+    assert state_of(wr, "two").ticked["m"] == 190

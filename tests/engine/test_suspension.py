@@ -9,6 +9,7 @@ import pytest
 from engine.conftest import STREAM
 from engine.helpers import answers, put
 from windrow.dataplane.answers import Finisher
+from windrow.errors import QuerySuspendedError
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +56,19 @@ def test_the_stream_goes_on_when_its_only_query_is_suspended(open_state: Any, mo
     assert answers(wr, "good") == [(20, 30, 8)]
     told = {row["name"]: row["completeness"] for row in wr.sql("SHOW QUERIES").rows()}
     assert told["good"] == "windows that end before 30 are partial"
+
+
+def test_what_a_suspended_query_is_asked_for_it_says_why_not(wr: Any) -> None:
+    """Its latest answer is not that of the latest window, and none will come; what it gave can be read."""
+    wr.sql(BAD)
+    bad = wr.queries["bad"]
+    assert bad.answer().rows() == []
+    put(wr, (1, "a", 1))
+    for ask in (bad.answer, lambda: bad.subscribe(print)):
+        with pytest.raises(QuerySuspendedError, match="query 'bad' is suspended") as raised:
+            ask()
+        assert raised.value.code == "WR710" and "answers()" in str(raised.value.remedy)
+    assert bad.answers().rows() == []
 
 
 def test_other_queries_can_be_dropped_beside_a_suspended_one(wr: Any) -> None:

@@ -380,6 +380,12 @@ def test_windows_that_make_no_sense(bad: WindowClause, attribute: Attribute, tol
 ROWS = "SELECT COUNT(*) AS n FROM packets"
 
 
+def test_a_column_named_twice_is_one_of_the_partition() -> None:
+    plan = bind(f"{ROWS} [ROWS 5 SLIDE 2 PARTITION BY src, Dst, SRC]")
+    assert [key.sql for key in plan.input.keys] == ["`src`", "`Dst`"] and plan.input.partition == 2
+    assert not plan.input.is_grouped and bind(f"{ROWS} [ROWS 5 SLIDE 2 PARTITION BY src] GROUP BY src").input.is_grouped
+
+
 @pytest.mark.parametrize(
     ("text", "window", "axis"),
     [

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.engine.chooser import MANY_SETS, POOR_REDUCTION, SMALL_ROWS, UNKNOWN_SWELL, Chooser
+from windrow.engine.chooser import (
+    MANY_SETS,
+    MOST_COUNT_BYTES,
+    POOR_REDUCTION,
+    SMALL_ROWS,
+    UNKNOWN_SWELL,
+    Chooser,
+    asked,
+)
 
 some = settings(max_examples=80, deadline=None)
 MB = 1 << 20
@@ -95,3 +103,9 @@ def test_without_an_estimate_the_last_micro_batch_is_the_measure() -> None:
     taught = Chooser().after(1_000_000, 900_000, 100 * MB, None)
     assert taught.choose("driver", None, LIMIT) == "spark"
     assert taught.after(10_000, 9_000, None, None).choose("driver", None, LIMIT) == "driver"
+
+
+@pytest.mark.parametrize("setting", ["auto", "spark", "driver"])
+def test_too_many_counts_of_partitions_are_not_sent_to_spark(setting: str) -> None:
+    assert asked(setting, MOST_COUNT_BYTES) == setting
+    assert asked(setting, MOST_COUNT_BYTES + 1) == "driver"

@@ -243,6 +243,19 @@ def test_lines_into_a_directory_are_refused_before_the_commit(tmp_path: Path) ->
     assert not list(tmp_path.parent.glob(".windrow-*"))
 
 
+def test_lines_of_queries_with_like_names_are_staged_apart(tmp_path: Path) -> None:
+    """`a b` and `a-b` of two streams may stage at the same sequence number, into one directory."""
+    names = (("a b", "1"), ("a_b", "2"), ("a_b", "3"))
+    clauses = [(query, SinkClause("jsonl", (("path", str(tmp_path / f"{n}.jsonl")),))) for query, n in names]
+    sinks = [open_sink(query, clause) for query, clause in clauses]
+    entries = [sink.stage(batch([n]), 7) for n, sink in enumerate(sinks)]
+    sinks[2].sweep()
+    for sink, entry in zip(sinks, entries, strict=True):
+        sink.publish(entry)
+    found = [p.read_text().count('"v"') if p.exists() else 0 for p in (tmp_path / f"{n}.jsonl" for _, n in names)]
+    assert found == [1, 1, 0], "only the stage that was swept is gone"
+
+
 @both
 def test_parents_are_made(tmp_path: Path, make: Any, read: Any) -> None:
     sink = make(tmp_path / "a" / "b")

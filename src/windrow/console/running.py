@@ -19,6 +19,7 @@ from windrow.console.live import Flow, Progress
 from windrow.console.scripts import Script, execute, print_outcome
 from windrow.console.tables import messages, output, print_answers, print_summary, say
 from windrow.cql.statements import CreateQuery
+from windrow.errors import QuerySuspendedError
 
 PROGRESS_S = 5.0
 RATE_WINDOW_S = 3.0
@@ -143,7 +144,10 @@ def run_until_stopped(wr: Windrow, printed: Sequence[str], interrupts: Interrupt
     """Run the streams, a line of progress every few seconds, until Ctrl-C; then stop and sum up."""
     out, notes = output(), messages()
     for name in printed:
-        wr.queries[name].subscribe(_printer(out, name), batched=True)
+        try:
+            wr.queries[name].subscribe(_printer(out, name), batched=True)
+        except QuerySuspendedError as error:  # since an earlier run; the others go on
+            say(notes, error.message, "bold red")
     with Progress("starting the streams…"):
         interrupts.background(wr.start, stop=_nothing)
     say(notes, "running; Ctrl-C stops")

@@ -28,7 +28,7 @@ def query_frame(spark: SparkSession, sql: str, tables: Mapping[str, pa.Table]) -
     for name, table in tables.items():
         spark.createDataFrame(table).createOrReplaceTempView(quote_name(name))
     try:
-        with _unlogged():
+        with unlogged():
             return spark.sql(sql).toArrow()
     except (AnalysisException, ParseException) as error:
         raise BindError(_reason(error), remedy="Spark SQL refuses this query.") from None
@@ -43,7 +43,7 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def _unlogged() -> Iterator[None]:
+def unlogged() -> Iterator[None]:
     """PySpark logs the errors of analysis, with their stack, before it raises them; we tell them ourselves."""
     loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
     before = [logger.disabled for logger in loggers]

@@ -8,7 +8,7 @@ with the distinct accumulators and groupings.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from pyspark.sql import functions as F
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.names import quote_name
 from windrow.cql.statements import Policy
+from windrow.dataplane import arrival
+from windrow.dataplane.ranks import Ranking, nothing_known, rank_column, ranked
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import RANK_COLUMN, ROW_COLUMN, ROW_NUM, Key
 from windrow.synopses.cells import partial_sql
@@ -30,11 +32,6 @@ BAD = "__bad"
 """The column in which a source reports a record that does not fit the schema (its text)."""
 
 _MALFORMED = "__malformed"
-POSITION = "__pos"
-"""Columns in which a source says where a row stands: their order is the order of arrival."""
-
-ORDER = "__order"
-"""In gathered rows: where a row stands in the micro-batch, counted from 1, dead letters among them."""
 
 POINT_BOUND = 10**18 - 1
 """Points beyond ±10^18 (the year 33658) are dead letters: pane arithmetic would leave int64."""
@@ -51,7 +48,8 @@ class Grouping:
     """What one synopsis needs of a micro-batch. `qualifies` None: every tuple is of interest.
 
     `axis` is the column that panes are cut on, or ROW_NUM. `partition` of the keys, the first ones, are those of
-    a partitioned window: panes are then cut on the rank in the partition, which starts from what came before.
+    a partitioned window: panes are then cut on the rank in the partition, which starts from what came before, and
+    every tuple is of interest, since every one is counted.
     """
 
     synopsis: int
@@ -62,10 +60,28 @@ class Grouping:
     axis: str
     partition: int = 0
 
+    def __post_init__(self) -> None:
+        if self.partition and self.qualifies is not None:
+            raise ValueError("a partitioned window counts every tuple")
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether the order of arrival counts, be it for row numbers or for ranks."""
+        return self.axis == ROW_NUM or self._marks_rows
+
     @property
     def needs_rows(self) -> bool:
-        """Whether row numbers are to be found out."""
-        return self.axis == ROW_NUM or any(ROW_COLUMN in (a.condition or "") for a in self.accumulators)
+        """Whether a group-by needs row numbers."""
+        return self.axis == ROW_NUM and not self.partition or self._marks_rows
+
+    @property
+    def _marks_rows(self) -> bool:
+        return any(ROW_COLUMN in (a.condition or "") for a in self.accumulators)
+
+    def partials(self, g: int) -> list[tuple[str, Accumulator]]:
+        """(what column names begin with, accumulator) of the g-th grouping of a group-by: its ranks are its own."""
+        mine = (replace(a, arg=rank_column(g)) if a.arg == RANK_COLUMN else a for a in self.accumulators)
+        return [(f"p_{a.id}", a) for a in mine]
 
 
 @dataclass(frozen=True)
@@ -256,25 +272,8 @@ def _dead_point(stream: StreamDef) -> str:
     return "__t0" if stream.punctuated else "CAST(NULL AS BIGINT)"
 
 
-def _order_sql(df: DataFrame, stream: StreamDef) -> str:
-    """The order of arrival, the same on replay (DESIGN 5)."""
-    if stream.statement.sequence_by is not None:
-        return quote_name(stream.statement.sequence_by)
-    places = sorted(name for name in df.columns if name.startswith(POSITION))
-    return ", ".join([*places, "monotonically_increasing_id()"])
-
-
-def _numbered(
-    df: DataFrame, rows: DataFrame, stream: StreamDef, groupings: Sequence[Grouping], before: int
-) -> DataFrame:
-    """Admitted rows with their row number, where a synopsis needs it."""
-    if not any(g.needs_rows for g in groupings):
-        return rows
-    order = _order_sql(df, stream)
-    placed = rows.selectExpr("*", f"struct({order}) AS __place")
-    alive = "__reason IS NULL"
-    number = f"{_bound(before)} + row_number() OVER (PARTITION BY {alive} ORDER BY __place)"
-    return placed.selectExpr("*", f"CAST({number} AS BIGINT) AS {ROW_COLUMN}")
+def _order(df: DataFrame, stream: StreamDef) -> list[str]:
+    return arrival.order_columns(df.columns, stream.statement.sequence_by)
 
 
 def _alive(condition: str | None, value: str) -> str:
@@ -289,24 +288,55 @@ def dead_letters(df: DataFrame, stream: StreamDef, admission: Admission, cap: in
     return rows.selectExpr("__reason", "__record", "__dead_t").limit(cap)
 
 
-def _axis_column(stream: StreamDef, grouping: Grouping) -> str:
+def _axis_column(stream: StreamDef, grouping: Grouping, g: int) -> str:
+    if grouping.partition:
+        return rank_column(g)
     return ROW_COLUMN if grouping.axis == ROW_NUM else point_columns(stream)[grouping.axis]
 
 
+def _ordered(
+    df: DataFrame,
+    rows: DataFrame,
+    stream: StreamDef,
+    groupings: Sequence[Grouping],
+    before: int,
+    counts: Mapping[int, pa.Table],
+) -> DataFrame:
+    """The rows with the row numbers and ranks that the groupings need."""
+    if not any(g.needs_order for g in groupings):
+        return rows
+    rows = arrival.placed(rows, _order(df, stream))
+    if any(g.needs_rows for g in groupings):
+        rows = arrival.numbered(rows, _bound(before))
+    rankings = []
+    for g, grouping in enumerate(groupings):
+        if grouping.partition:
+            keys = grouping.keys[: grouping.partition]
+            known = counts[grouping.synopsis] if grouping.synopsis in counts else nothing_known(keys)
+            rankings.append(Ranking(rank_column(g), keys, known))
+    return ranked(rows, rankings) if rankings else rows
+
+
 def grouped(
-    df: DataFrame, stream: StreamDef, groupings: Sequence[Grouping], admission: Admission, carry_records: bool
+    df: DataFrame,
+    stream: StreamDef,
+    groupings: Sequence[Grouping],
+    admission: Admission,
+    carry_records: bool,
+    counts: Mapping[int, pa.Table] | None = None,
 ) -> DataFrame:
     """Pre-aggregation by Spark: one row per (grouping, pane, group) and one per distinct dead letter.
 
     Policies that ask for more than the greatest point (PER key, SLACK in rows) have a grouping set of their own.
+    `counts`: by synopsis, what has come of each partition of a partitioned window (`Ranks.known`).
     """
     tagged = _tagged(df, stream, admission, carry_records)
-    tagged = _numbered(df, tagged, stream, groupings, admission.rows_before)
+    tagged = _ordered(df, tagged, stream, groupings, admission.rows_before, counts or {})
     dead = ["__reason", "__record", "__dead_t"]
     columns: list[str] = []
     sets: list[list[str]] = []
     for g, grouping in enumerate(groupings):
-        mine = [(f"__pane{g}", _alive(None, grouping.schedule.sql(_axis_column(stream, grouping))))]
+        mine = [(f"__pane{g}", _alive(None, grouping.schedule.sql(_axis_column(stream, grouping, g))))]
         if grouping.qualifies is not None:
             mine.append((f"__q{g}", _alive(None, f"coalesce({grouping.qualifies}, false)")))
         mine += [(f"__k{g}_{i}", _alive(grouping.qualifies, key.sql)) for i, key in enumerate(grouping.keys)]
@@ -370,8 +400,8 @@ def set_ids(groupings: Sequence[Grouping], progress: int = 0) -> list[int]:
 
 def partial_columns(groupings: Sequence[Grouping]) -> list[tuple[str, str]]:
     """(name, Spark aggregate) of every distinct accumulator of all the groupings."""
-    distinct = dict.fromkeys(a for g in groupings for a in g.accumulators)
-    return [(f"p_{a.id}_{i}", sql) for a in distinct for i, sql in enumerate(partial_sql(a))]
+    distinct = dict.fromkeys(partial for g, grouping in enumerate(groupings) for partial in grouping.partials(g))
+    return [(f"{name}_{i}", sql) for name, a in distinct for i, sql in enumerate(partial_sql(a))]
 
 
 def gathered_names(groupings: Sequence[Grouping]) -> dict[str, str]:
@@ -403,8 +433,8 @@ def gathered(
     """
     columns = [f"{sql} AS {name}" for sql, name in gathered_names(groupings).items()]
     columns += [f"{sql} AS {name}" for name, sql in progress_columns(stream) if sql not in _own(stream)]
-    if any(g.needs_rows for g in groupings):
-        columns.append(f"row_number() OVER (ORDER BY {_order_sql(df, stream)}) AS {ORDER}")
+    if any(g.needs_order for g in groupings):
+        columns += [f"{sql} AS {arrival.ORDER}{i}" for i, sql in enumerate(_order(df, stream))]
     if not carry_records:
         flag = [f"{BAD} IS NOT NULL AS {_MALFORMED}"] if BAD in df.columns else []
         return df.selectExpr(*_points(stream), *flag, *columns)

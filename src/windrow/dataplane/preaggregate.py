@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.catalog.definitions import Punctuated, StreamDef
+from windrow.dataplane.arrival import numbers
 from windrow.dataplane.ingest import (
-    ORDER,
     Admission,
     Grouping,
     gathered_names,
@@ -117,8 +117,8 @@ def _group_cells(table: pa.Table, g: int, grouping: Grouping, groups: Groups) ->
     keys = [_column(table, f"__k{g}_{i}") for i in range(len(grouping.keys))]
     nobody = np.zeros(table.num_rows, bool) if grouping.qualifies is None else ~_mask(table.column(f"__q{g}"))
     states: States = {}
-    for a in grouping.accumulators:
-        columns = [_column(table, f"p_{a.id}_{i}") for i in range(len(partial_sql(a)))]
+    for a, (name, _) in zip(grouping.accumulators, grouping.partials(g), strict=True):
+        columns = [_column(table, f"{name}_{i}") for i in range(len(partial_sql(a)))]
         states[a] = state_of_partials(a, columns)
     panes = _column(table, f"__pane{g}").to_numpy(zero_copy_only=False).astype(np.int64)
     return Cells(panes, groups.ids(keys, nobody), states)
@@ -147,10 +147,8 @@ def of_rows(
     if table.num_rows == 0:
         return Deposit({}, dead, 0, {}, {})
     points = {p.column: _column(table, f"__t{i}").to_numpy() for i, p in enumerate(stream.punctuated)}
-    if ORDER in table.column_names:
-        numbers = np.empty(table.num_rows, np.int64)
-        numbers[np.argsort(_column(table, ORDER).to_numpy())] = np.arange(1, table.num_rows + 1)
-        points[ROW_NUM] = numbers + admission.rows_before
+    if any(g.needs_order for g in groupings):
+        points[ROW_NUM] = numbers(table) + admission.rows_before
     names = gathered_names(groupings)
     cells = {
         grouping.synopsis: _RowGrouping(table, points, grouping, names).cells(
@@ -208,7 +206,7 @@ class _RowGrouping:
             self._points = ranks.number(keys[: grouping.partition], self._points)
         panes, pane_of = distinct.of_runs(grouping.schedule.pane_starts(self._points))
         qualifies = self._condition(grouping.qualifies)
-        nobody = np.zeros(self._points.size, bool) if qualifies is None or ranks is not None else ~qualifies
+        nobody = np.zeros(self._points.size, bool) if qualifies is None else ~qualifies
         ids = groups.ids(keys, nobody)
         width = groups.count
         slots, cell_of = distinct.below(pane_of * width + ids, panes.size * width)

@@ -24,6 +24,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from windrow.cql.names import quote_name
+from windrow.dataplane.frames import unlogged
 from windrow.errors import BindError, SessionError
 from windrow.settings import Settings
 from windrow.types import SqlType
@@ -205,12 +206,13 @@ class Analyser:
         named = [f"CAST(NULL AS {kind.name}) AS {quote_name(name)}" for name, kind in columns if kind.name != "VOID"]
         named += [f"NULL AS {quote_name(name)}" for name, kind in columns if kind.name == "VOID"]
         try:
-            schema = (
-                self._spark.range(0)
-                .selectExpr(*named)
-                .selectExpr(*[f"({e}) AS `c{i}`" for i, e in enumerate(expressions)])
-                .schema
-            )
+            with unlogged():
+                schema = (
+                    self._spark.range(0)
+                    .selectExpr(*named)
+                    .selectExpr(*[f"({e}) AS `c{i}`" for i, e in enumerate(expressions)])
+                    .schema
+                )
         except (AnalysisException, ParseException) as error:
             raise BindError(_first_line(error), remedy="Spark SQL refuses this expression.") from None
         return tuple(_sql_type(field.dataType) for field in schema.fields)

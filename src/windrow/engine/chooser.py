@@ -20,6 +20,14 @@ MANY_SETS = 8
 UNKNOWN_SWELL = 4
 """How much larger than Spark's estimate (of compressed files) a first gather is taken to be, to be safe."""
 
+MOST_COUNT_BYTES = 16 << 20
+"""Counts of partitions above this are not given to a Spark job with every micro-batch."""
+
+
+def asked(setting: str, count_bytes: int) -> str:
+    """What the setting comes to where tuples are ranked: from too many partitions' counts, in the driver."""
+    return "driver" if count_bytes > MOST_COUNT_BYTES else setting
+
 
 @dataclass(frozen=True)
 class Chooser:

@@ -21,6 +21,7 @@ from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.ingest import Admission, Grouping, Reach
 from windrow.dataplane.observed import observed
 from windrow.dataplane.preaggregate import DeadLetter, Deposit, of_groups, of_rows
+from windrow.engine.chooser import asked
 from windrow.engine.journal import Journal
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError
@@ -30,6 +31,7 @@ from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, Cells, PartitionedSynopsis
 from windrow.synopses.blocks import from_block, to_block
 from windrow.synopses.merging import fold_cells
+from windrow.synopses.partitioned import Ranks
 from windrow.types import POINT_MIN
 from windrow.windows import PaneWindow, PartitionedWindow, SlidingWindow
 from windrow.windows.lateness import Lateness
@@ -92,22 +94,19 @@ class Depositor:
         carry_records: bool,
     ) -> tuple[pa.Table, str, int | None]:
         """The micro-batch's table, where it is to be grouped, and Spark's estimate of what a gather brings."""
-        # Ranks are counted on from what came before, which only the driver knows.
-        ranked = any(g.partition for g in groupings)
-        setting = "driver" if ranked else settings.text("preaggregate")
+        ranks = _ranks(stream, groupings)
+        setting = asked(settings.text("preaggregate"), sum(one.nbytes for one in ranks.values()))
         gather, estimate = None, None
         if setting != "spark":
             gather = ingest.gathered(df, stream.definition, groupings, admission, carry_records)
             estimate = ingest.estimated_bytes(gather)
-        mode = (
-            "driver"
-            if ranked
-            else stream.chooser.choose(setting, estimate, settings.integer("gather_bytes"), len(groupings))
-        )
+        mode = stream.chooser.choose(setting, estimate, settings.integer("gather_bytes"), len(groupings))
         if mode == "driver" and gather is not None:
             rows = ingest.run(gather)
             return rows if carry_records else ingest.judged(rows, stream.definition, admission), mode, estimate
-        grouped = ingest.grouped(df, stream.definition, groupings, admission, carry_records)
+        with stream.lock:
+            counts = {synopsis: one.known() for synopsis, one in ranks.items()}
+        grouped = ingest.grouped(df, stream.definition, groupings, admission, carry_records, counts)
         return ingest.run(grouped), "spark", estimate
 
     def _suspend_guilty(self, stream: StreamState, df: Any, admission: Admission, error: Exception) -> list[Grouping]:
@@ -133,16 +132,15 @@ class Depositor:
             0,
             aggregate.keys,
             schedule_for(aggregate.window),
-            aggregate.input.predicate,
+            None if aggregate.partition else aggregate.input.predicate,
             aggregate.accumulators,
             query.axis,
             aggregate.partition,
         )
-        make = ingest.gathered if alone.partition else ingest.grouped
         why = None
         for _ in range(2):
             try:
-                ingest.run(make(df, stream.definition, [alone], admission, False))
+                ingest.run(ingest.grouped(df, stream.definition, [alone], admission, False))
                 return None
             except Exception as failure:
                 why = _reason(failure)
@@ -158,12 +156,10 @@ class Depositor:
     def _preaggregate(
         self, stream: StreamState, table: pa.Table, mode: str, groupings: list[Grouping], admission: Admission
     ) -> Deposit:
-        synopses = {g.synopsis: stream.synopses[g.synopsis].synopsis for g in groupings}
-        groups = [synopsis.groups for synopsis in synopses.values()]
+        groups = [stream.synopses[g.synopsis].synopsis.groups for g in groupings]
         if mode != "driver":
             return of_groups(table, stream.definition, groupings, groups)
-        ranks = {i: one.ranks for i, one in synopses.items() if isinstance(one, PartitionedSynopsis)}
-        return of_rows(table, stream.definition, groupings, groups, admission, ranks)
+        return of_rows(table, stream.definition, groupings, groups, admission, _ranks(stream, groupings))
 
     def _with_records(
         self, stream: StreamState, df: Any, deposit: Deposit, admission: Admission, settings: Settings
@@ -279,6 +275,12 @@ def _part(stream: StreamState, state: SynopsisState, cells: Cells) -> _Part:
         return _Part(state, cells, cells.where(slice(0, 0)))
     late = cells.where(is_late if state.kept_from is None else is_late & (cells.panes >= state.kept_from))
     return _Part(state, cells.where(~is_late), late)
+
+
+def _ranks(stream: StreamState, groupings: list[Grouping]) -> dict[int, Ranks]:
+    """The backward context of the partitioned windows, by synopsis."""
+    synopses = {g.synopsis: stream.synopses[g.synopsis].synopsis for g in groupings if g.partition}
+    return {number: one.ranks for number, one in synopses.items() if isinstance(one, PartitionedSynopsis)}
 
 
 def _excused(stream: StreamState, settings: Settings) -> tuple[tuple[Reach, ...], ...]:

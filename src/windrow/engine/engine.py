@@ -17,9 +17,9 @@ from windrow.catalog.lock import StateLock
 from windrow.catalog.store import Catalog
 from windrow.clock import Clock
 from windrow.cql.statements import CreateQuery, CreateStream
+from windrow.dataplane.arrival import POSITION
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.frames import frame_of, query_frame
-from windrow.dataplane.ingest import POSITION
 from windrow.dataplane.revisions import OP, first_answers, net_answers, revisions_of
 from windrow.dataplane.session import Analyser, close_session, jvm_pid, open_session
 from windrow.dataplane.sources import open_source

@@ -168,7 +168,7 @@ class Journal:
         outbox: list[int] = []
         with self._catalog.transaction() as tx:
             tx.execute("UPDATE streams SET tick_seq = tick_seq + 1 WHERE name = ?", (stream.name,))
-            tx.execute("UPDATE axes SET ticked = ? WHERE stream = ? AND axis = ?", (ticked, stream.name, axis))
+            self.save_ticked(stream, axis, ticked)
             stored = [part for part in parts if part.stored is not None]
             block_id = self._blocks.add(block, refs=len(stored)) if block is not None and stored else None
             for part in parts:
@@ -190,6 +190,10 @@ class Journal:
             for taken in applied:
                 self._apply(taken)
         return outbox
+
+    def save_ticked(self, stream: StreamState, axis: str, ticked: int) -> None:
+        """Inside a transaction: windows of the axis that are due by this point have been answered."""
+        self._catalog.execute("UPDATE axes SET ticked = ? WHERE stream = ? AND axis = ?", (ticked, stream.name, axis))
 
     def _apply(self, taken: Applied) -> None:
         tx, state = self._catalog, taken.state

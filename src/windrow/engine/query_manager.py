@@ -32,7 +32,7 @@ from windrow.optimizer.sharing import (
     wanted_cuts,
 )
 from windrow.plan.binder import TypesOf, bind_query
-from windrow.plan.nodes import Finalise
+from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, PartitionedSynopsis
 from windrow.types import POINT_MIN
@@ -211,8 +211,9 @@ class QueryManager:
         sink: Any,
     ) -> QueryState:
         with self._catalog.transaction() as tx:
+            ticked = self._caught_up(stream, plan.scan.attribute.column)
+            closed_by = ticked.get(plan.scan.attribute.column)
             state, since = self._place(stream, statement.name, plan, settings)
-            closed_by = stream.ticked.get(plan.scan.attribute.column)
             self._journal.save_synopsis(stream, state)
             number = self._journal.next_id("query")
             tx.execute(
@@ -223,9 +224,19 @@ class QueryManager:
         if sink is None and statement.sink is not None:
             sink = open_sink(statement.name, statement.sink)
         query.sink = sink
+        stream.ticked = ticked
         stream.synopses = {**stream.synopses, state.plan.id: state}
         stream.queries = {**stream.queries, statement.name: query}
         return query
+
+    def _caught_up(self, stream: StreamState, axis: str) -> dict[str, int]:
+        """Inside a transaction: how far ticks have gone. Where an axis had no query they had stopped, and go on from
+        the frontier."""
+        frontier = stream.frontiers[axis].value
+        if axis == ROW_NUM or frontier is None or stream.on_axis(axis):
+            return stream.ticked
+        self._journal.save_ticked(stream, axis, frontier)
+        return {**stream.ticked, axis: frontier}
 
     def _place(
         self, stream: StreamState, name: str, plan: Finalise, settings: Settings

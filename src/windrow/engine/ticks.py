@@ -72,8 +72,8 @@ class Ticker:
         answered = self._correct(stream, axis, settings)
         if frontier is None or (ticked is not None and frontier <= ticked):
             return answered
-        if axis == ROW_NUM and not stream.on_axis(axis):
-            return answered
+        if not stream.on_axis(axis):
+            return answered  # the first query that comes goes on from the frontier (`QueryManager`)
         started = time.monotonic()
         due: list[Due] = []
         for state in stream.on_axis(axis):

@@ -11,11 +11,13 @@ from windrow.engine.catalog_views import (
     sub_streams,
     window_text,
 )
+from windrow.engine.chooser import MOST_COUNT_BYTES, asked
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.optimizer.sharing import choose_synopsis
 from windrow.plan.nodes import Finalise
-from windrow.settings import Settings
+from windrow.settings import Settings, Size
 from windrow.synopses import PartitionedSynopsis
+from windrow.synopses.partitioned import Ranks
 from windrow.types import SqlType
 from windrow.windows import Cuts
 
@@ -90,11 +92,21 @@ def _synopsis(
         if isinstance(synopsis, PartitionedSynopsis)
         else f"{synopsis.closed_panes.size} closed panes"
     )
-    return [
+    lines = [
         f"      Synopsis {state.plan.id}: {synopsis.kind}, home: driver, {shared}",
         f"        cuts {_cuts(state.plan.schedule.current, kind)}; {len(state.plan.accumulators)} accumulators; "
         f"{synopsis.groups.count - 1} groups; {size}; {synopsis.nbytes:,} bytes",
     ]
+    return lines + ([_ranks(synopsis.ranks)] if isinstance(synopsis, PartitionedSynopsis) else [])
+
+
+def _ranks(ranks: Ranks) -> str:
+    """How tuples are ranked: the counts so far go to Spark where it groups, unless they are too many."""
+    too_many = asked("spark", ranks.nbytes) != "spark"
+    where = (
+        f"in the driver: above {Size(MOST_COUNT_BYTES)}" if too_many else "by Spark where it groups, else in the driver"
+    )
+    return f"        ranks counted on from {ranks.nbytes:,} bytes of counts, {where}"
 
 
 def _used_by(stream: StreamState, query: QueryState) -> SynopsisState | None:

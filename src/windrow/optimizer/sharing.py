@@ -54,9 +54,9 @@ class SynopsisPlan:
 
     @property
     def qualifies(self) -> str | None:
-        """The tuples that some query takes; None where one takes all."""
+        """The tuples that some query takes; None where one takes all, or counts all."""
         predicates = dict.fromkeys(plan.input.input.predicate for _, plan in self.queries)
-        if not predicates or None in predicates:
+        if not predicates or None in predicates or self.partition:
             return None
         return " OR ".join(f"({p})" for p in predicates)
 

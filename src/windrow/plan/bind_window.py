@@ -104,7 +104,7 @@ class _Binding:
         if clause.offset is not None and clause.offset.unit is not Unit.ROWS:
             raise self._error("the OFFSET of a window of ROWS is a number of rows", "For example OFFSET 10.")
         if clause.pattr:
-            partition = tuple(self._column(name) for name in clause.pattr)
+            partition = tuple(dict.fromkeys(self._column(name) for name in clause.pattr))
             return BoundWindow(ROWS_AXIS, PartitionedWindow(size, slide, offset), partition)
         return BoundWindow(ROWS_AXIS, SlidingWindow(size, slide, 1, offset))
 

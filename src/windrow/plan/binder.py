@@ -124,7 +124,8 @@ class _Binder:
             )
         scan = Selection(Scan(self._stream.name, bound.attribute), where)
         keys = tuple(Key(sql, kind) for sql, kind in zip(key_sql, key_types, strict=True))
-        aggregate = WindowAggregate(scan, bound.window, keys, tuple(self._calls.values()), len(partition))
+        is_grouped = self._select.args.get("group") is not None
+        aggregate = WindowAggregate(scan, bound.window, keys, tuple(self._calls.values()), len(partition), is_grouped)
         columns = internal_columns(aggregate)
         written = [tree for _, tree in items] + [o.this for o in self._ordered()]
         for tree, origin in zip([tree for _, tree in outputs] + [o.expression for o in order], written, strict=True):

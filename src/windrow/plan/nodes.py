@@ -70,7 +70,9 @@ class Key:
 class WindowAggregate:
     """Group-by and aggregates over each extent of the window.
 
-    A partitioned window makes its partition the first keys: `partition` of them.
+    A partitioned window makes its partition the first keys: `partition` of them; then `is_grouped` says whether there
+    is a GROUP BY, be it by the same columns. A group without a qualifying tuple has no row; without GROUP BY every
+    window has exactly one.
     """
 
     input: Selection
@@ -78,15 +80,11 @@ class WindowAggregate:
     keys: tuple[Key, ...]
     aggregates: tuple[AggregateCall, ...]
     partition: int = 0
+    is_grouped: bool = False
 
     def __post_init__(self) -> None:
         if (self.partition > 0) != isinstance(self.window, PartitionedWindow) or self.partition > len(self.keys):
             raise ValueError("a partitioned window has its partition among the keys")
-
-    @property
-    def is_grouped(self) -> bool:
-        """Whether a group without a qualifying tuple has no row; else every window has exactly one."""
-        return len(self.keys) > self.partition
 
     @property
     def presence(self) -> Accumulator:

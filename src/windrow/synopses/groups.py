@@ -42,6 +42,11 @@ class Groups:
         self._remember(plain, found)
         return found
 
+    @property
+    def nbytes(self) -> int:
+        """What the key values come to."""
+        return sum(key.nbytes for key in self._keys)
+
     def _only(self, rows: int) -> Ids:
         """The ids of an ungrouped query's tuples: the one group there is."""
         if rows:

@@ -40,6 +40,19 @@ class Ranks:
         out[order] = within + 1 + self.counts[sorted_ids]
         return out
 
+    @property
+    def nbytes(self) -> int:
+        """What `known` comes to, at most."""
+        return self.partitions.nbytes + self.partitions.count * self.counts.itemsize
+
+    def known(self) -> pa.Table:
+        """The partitions that tuples have come of: their values as `p0…`, and the `count`."""
+        ids = np.flatnonzero(self.counts)
+        keys = [
+            k.dictionary_decode() if pa.types.is_dictionary(k.type) else k for k in self.partitions.key_columns(ids)
+        ]
+        return pa.table({**{f"p{i}": key for i, key in enumerate(keys)}, "count": self.counts[ids]})
+
     def _grow(self) -> None:
         missing = self.partitions.count - self.counts.size
         if missing > 0:

@@ -42,6 +42,12 @@ def file_name(query: str) -> str:
     )
 
 
+def stage_name(query: str, path: str) -> str:
+    """What the stages of lines are called by: they stand beside their file, where other queries may have theirs."""
+    told = f"{query}\0{os.path.basename(path)}"
+    return f"{file_name(query)}-{hashlib.sha1(told.encode()).hexdigest()[:8]}"
+
+
 def open_sink(query: str, clause: SinkClause) -> Sink | StagingSink:
     """The sink of a query, its options checked."""
     kind, options = clause.kind.lower(), dict(clause.options)
@@ -59,5 +65,7 @@ def open_sink(query: str, clause: SinkClause) -> Sink | StagingSink:
         return ConsoleSink()
     if not options.get("path"):
         raise BindError(f"the sink '{clause.kind}' needs a path", remedy=f"INTO {kind} OPTIONS (path '…').")
-    name = file_name(query)
-    return (ParquetSink if kind == "parquet" else JsonLinesSink)(query, name, options["path"])
+    path = options["path"]
+    if kind == "parquet":
+        return ParquetSink(query, file_name(query), path)
+    return JsonLinesSink(query, stage_name(query, path), path)
