@@ -6,7 +6,9 @@ one, and promises are few.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -99,6 +101,18 @@ def bounds_of(
     for names, alike in together.items():
         np.maximum(found, _looked_up(alike, [columns[name] for name in names], bound), out=found)
     return found
+
+
+def bound_of_record(promises: Sequence[Promise], record: str, types: Types) -> int | None:
+    """The greatest bound of the promises that a dead letter's record, as Spark writes it, meets; None: of none."""
+    told = [promise for promise in promises if not promise.is_for_ever]
+    try:
+        values = json.loads(record, parse_float=Decimal)
+        columns = {name: pa.array([values.get(name)]).cast(types[name].arrow) for name in columns_of(told)}
+        found = int(bounds_of(told, columns, 1)[0])
+    except (ValueError, AttributeError, pa.ArrowException):
+        return None
+    return None if found == POINT_MIN else found
 
 
 def _looked_up(promises: Sequence[Promise], columns: Sequence[pa.Array], bound: Bounds) -> Points:

@@ -28,6 +28,9 @@ MOST_EXPANDED = 1000
 """A pattern with lists (`k IN (…)`) becomes a promise per value, up to this many."""
 
 
+Key = tuple[str, Pattern, bool]
+
+
 @dataclass(frozen=True)
 class Promise:
     """No more tuples with `axis` below `bound` that meet the conditions.
@@ -42,12 +45,25 @@ class Promise:
     given: int | None = None
 
     @property
+    def key(self) -> Key:
+        """What promises are known by: those that differ in their bound alone are one, but for those without a bound."""
+        return self.axis, self.conditions, self.is_for_ever
+
+    @property
+    def is_for_ever(self) -> bool:
+        return self.bound == ALWAYS
+
+    @property
     def columns(self) -> tuple[str, ...]:
         return tuple(condition.column for condition in self.conditions)
 
     @property
     def text(self) -> str:
         return pattern_text(self.conditions)
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.given is None or self.given < self.bound
 
     @property
     def is_of_values(self) -> bool:
@@ -131,7 +147,7 @@ class Promises:
     """The promises of a stream that still say something. `heard` counts those that came, for ever: it names what was
     answered by them."""
 
-    held: Mapping[tuple[str, Pattern], Promise] = field(default_factory=dict)
+    held: Mapping[Key, Promise] = field(default_factory=dict)
     heard: int = 0
 
     def __bool__(self) -> bool:
@@ -147,11 +163,11 @@ class Promises:
         """With what has been told; `ticked` is how far each axis has been answered."""
         held = dict(self.held)
         for promise in told:
-            known = held.get((promise.axis, promise.conditions))
+            known = held.get(promise.key)
             reached = ticked.get(promise.axis)
             if (known is None or promise.bound > known.bound) and (reached is None or promise.bound > reached):
                 given = None if known is None else known.given
-                held[promise.axis, promise.conditions] = replace(promise, given=given)
+                held[promise.key] = replace(promise, given=given)
         return Promises(held, self.heard + len(told)) if told else self
 
     def overtaken(self, axis: str, ticked: int) -> Promises:
@@ -161,9 +177,9 @@ class Promises:
 
     def answered(self, axis: str) -> Promises:
         """With all of an axis given."""
-        held = {key: replace(p, given=p.bound) if p.axis == axis else p for key, p in self.held.items()}
-        return replace(self, held=held)
+        given = {key: replace(p, given=p.bound) for key, p in self.held.items() if p.axis == axis and p.is_waiting}
+        return replace(self, held={**self.held, **given})
 
     def waiting(self, axis: str) -> bool:
         """Whether there is one whose groups have not been answered."""
-        return any(p.given is None or p.given < p.bound for p in self.on(axis))
+        return any(p.is_waiting for p in self.on(axis))
