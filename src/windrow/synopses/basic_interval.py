@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator, Kind
@@ -21,6 +22,7 @@ from windrow.synopses.lookups import Looked, Lookup
 from windrow.synopses.merging import concatenate, fold_cells
 from windrow.synopses.one_pass import Pass
 from windrow.synopses.outputs import Output, Slots
+from windrow.synopses.releasing import released
 from windrow.synopses.tables import Tables, can_be_tabled
 from windrow.synopses.ways import Spans, Way, work_of
 from windrow.windows import Points
@@ -92,10 +94,31 @@ class BasicIntervalSynopsis:
 
     def late_alone(self) -> BasicIntervalSynopsis:
         """A synopsis of nothing but what is held apart, with the same groups."""
+        return self._alone(self._late)
+
+    def open_alone(self, wanted: npt.NDArray[np.bool_]) -> BasicIntervalSynopsis:
+        """A synopsis of nothing but the open panes' cells of some groups, which count as closed there."""
+        return self._alone([cells.where(wanted[cells.groups]) for cells in self._pending])
+
+    def _alone(self, parts: Sequence[Cells]) -> BasicIntervalSynopsis:
         alone = BasicIntervalSynopsis([])
         alone.groups, alone._ungrouped = self.groups, self._ungrouped
-        alone._chunks = build_chunks(concatenate(self._late)) if self._late else []
+        held = [part for part in parts if len(part)]
+        alone._chunks = build_chunks(concatenate(held)) if held else []
         return alone
+
+    def release(self, needed: Points) -> None:
+        """Let go of cells below the point from which on their group is needed, by group id; of closed panes only where
+        that is half of a chunk's, for it is built anew."""
+        self._pending = [released(cells, needed) for cells in self._pending]
+        for at, chunk in enumerate(self._chunks):
+            if not (int(chunk.panes[0]) < needed[chunk.groups]).any():
+                continue
+            cells = chunk.cells()
+            kept = released(cells, needed)
+            if 2 * np.count_nonzero(kept.groups) <= np.count_nonzero(cells.groups):
+                self._chunks[at : at + 1] = build_chunks(kept)
+        self._compact_groups()
 
     def merge_late(self) -> None:
         """Take what is held apart into the closed panes."""
