@@ -17,6 +17,7 @@ from support.test_file import TestFile, read_test_file
 CQL = Path(__file__).parent / "cql"
 PATHS = sorted(CQL.rglob("*.test"))
 FILES = [pytest.param(path, id=str(path.relative_to(CQL).with_suffix(""))) for path in PATHS]
+RANKED = [pytest.param(path, id=path.stem) for path in PATHS if path.stem.startswith("partitioned")]
 
 
 def _varied() -> list[Any]:
@@ -56,6 +57,16 @@ def test_the_engine_gives_the_written_answers_under_the_matrix(
     path: Path, variation: Variation, spark: Any, tmp_path: Path
 ) -> None:
     run_on_engine(read_test_file(path), spark, tmp_path / "state", variation)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", AXES["preaggregate"])
+@pytest.mark.parametrize("path", RANKED)
+def test_partitioned_windows_have_the_written_answers_in_both_homes(
+    path: Path, mode: str, spark: Any, tmp_path: Path
+) -> None:
+    """Ranks go on from one micro-batch to the next by other ways; the sample of the matrix may leave one out."""
+    run_on_engine(read_test_file(path), spark, tmp_path / "state", Variation(partitions=2, preaggregate=mode))
 
 
 def test_there_are_files_to_run() -> None:

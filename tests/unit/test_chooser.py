@@ -84,6 +84,13 @@ def test_many_synopses_are_grouped_in_the_driver() -> None:
     assert taught.choose("spark", 1000, LIMIT, MANY_SETS + 1) == "spark"
 
 
+def test_rows_in_order_of_arrival_are_gathered_as_long_as_they_may_be() -> None:
+    taught = Chooser().after(100_000, 100, None, None)
+    assert taught.choose("auto", 1000, LIMIT, ordered=True) == "driver"
+    assert taught.choose("auto", LIMIT + 1, LIMIT, ordered=True) == "spark"
+    assert taught.choose("spark", 1000, LIMIT, ordered=True) == "spark"
+
+
 def test_an_empty_micro_batch_teaches_nothing() -> None:
     taught = Chooser().after(100_000, 90_000, 800_000, 400_000)
     assert taught.after(0, 0, 0, 12345) == taught

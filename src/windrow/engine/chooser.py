@@ -41,10 +41,14 @@ class Chooser:
     row_bytes: float | None = None
     swell: float = 1.0
 
-    def choose(self, setting: str, estimate_bytes: int | None, limit_bytes: int, sets: int = 1) -> str:
+    def choose(
+        self, setting: str, estimate_bytes: int | None, limit_bytes: int, sets: int = 1, ordered: bool = False
+    ) -> str:
         """'spark' or 'driver'. A gather that may exceed the limit is left to Spark, whatever the setting.
 
-        `sets`: how many synopses there are; in Spark every row is grouped once for each of them.
+        `sets`: how many synopses there are; in Spark every row is grouped once for each of them. `ordered`: row
+        numbers or ranks are to be found out; Spark then sorts before it groups, and was never the faster (measured on
+        two busy cores, ranks in 1,000 partitions: 0.85 s and 0.38 s for 200,000 rows, 2.4 s and 1.0 s for a million).
         """
         if setting == "spark":
             return "spark"
@@ -56,7 +60,7 @@ class Chooser:
         if self.reduction is None or self.rows is None:
             known = expected is not None and expected * UNKNOWN_SWELL <= limit_bytes
             return "driver" if known else "spark"
-        poor = self.rows < SMALL_ROWS or self.reduction > POOR_REDUCTION or sets > MANY_SETS
+        poor = ordered or self.rows < SMALL_ROWS or self.reduction > POOR_REDUCTION or sets > MANY_SETS
         return "driver" if poor else "spark"
 
     def _expected(self, estimate_bytes: int | None) -> float | None:

@@ -105,7 +105,9 @@ class Depositor:
         if setting != "spark":
             gather = ingest.gathered(df, stream.definition, groupings, admission, carry_records)
             estimate = ingest.estimated_bytes(gather)
-        mode = stream.chooser.choose(setting, estimate, settings.integer("gather_bytes"), len(groupings))
+        ordered = any(g.needs_order for g in groupings)
+        limit = settings.integer("gather_bytes")
+        mode = stream.chooser.choose(setting, estimate, limit, len(groupings), ordered)
         if mode == "driver" and gather is not None:
             rows = ingest.run(gather)
             return rows if carry_records else ingest.judged(rows, stream.definition, admission), mode, estimate
