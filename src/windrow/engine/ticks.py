@@ -133,7 +133,7 @@ class Ticker:
                 )
         complete = tuple((state, complete_from(stream, state)) for state in stream.on_axis(axis))
         left = Left(stream.promises.answered(axis), fresh, complete)
-        self._delivery.commit(stream, axis, stream.ticked.get(axis), delivered, [], settings, left=left)
+        self._delivery.commit(stream, axis, stream.ticked.get(axis), delivered, [], settings, (), left)
         for state in stream.on_axis(axis):
             release(stream, state)
         self._delivery.publish(stream)
@@ -169,7 +169,7 @@ class Ticker:
                 delivered += self._answer(stream, state, mine)
         expired = [gone for state in stream.on_axis(axis) if (gone := _expired(stream, state, upto)) is not None]
         left = Left(stream.promises.overtaken(axis, upto)) if stream.promises else None
-        self._delivery.commit(stream, axis, upto, delivered, expired, settings, left=left)
+        self._delivery.commit(stream, axis, upto, delivered, expired, settings, (), left)
         for gone in expired:
             _expire(gone)
         for state in stream.on_axis(axis):
