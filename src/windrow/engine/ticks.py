@@ -137,7 +137,7 @@ class Ticker:
         if not stream.on_axis(axis) and frontier is not None:
             promises = promises.overtaken(axis, frontier)  # no tick will
         left = Left(promises, fresh, complete)
-        self._delivery.commit(stream, axis, stream.ticked.get(axis), delivered, [], settings, left=left)
+        self._delivery.commit(stream, axis, stream.ticked.get(axis), delivered, [], settings, (), left)
         for state in stream.on_axis(axis):
             release(stream, state)
         self._delivery.publish(stream)
@@ -173,7 +173,7 @@ class Ticker:
                 delivered += self._answer(stream, state, mine)
         expired = [gone for state in stream.on_axis(axis) if (gone := _expired(stream, state, upto)) is not None]
         left = Left(stream.promises.overtaken(axis, upto)) if stream.promises else None
-        self._delivery.commit(stream, axis, upto, delivered, expired, settings, left=left)
+        self._delivery.commit(stream, axis, upto, delivered, expired, settings, (), left)
         for gone in expired:
             _expire(gone)
         for state in stream.on_axis(axis):
