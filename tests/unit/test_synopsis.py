@@ -32,8 +32,8 @@ from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.aggregates import decompose
 from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, basic_interval, chunks
 from windrow.synopses.cells import fold_of
+from windrow.synopses.pane_tables import can_be_tabled
 from windrow.synopses.results import result_of
-from windrow.synopses.tables import can_be_tabled
 from windrow.synopses.ways import Way
 from windrow.types import SqlType
 

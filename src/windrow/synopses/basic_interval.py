@@ -22,8 +22,8 @@ from windrow.synopses.lookups import Looked, Lookup
 from windrow.synopses.merging import concatenate, fold_cells
 from windrow.synopses.one_pass import Pass
 from windrow.synopses.outputs import Output, Slots
+from windrow.synopses.pane_tables import Tables, can_be_tabled
 from windrow.synopses.releasing import released
-from windrow.synopses.tables import Tables, can_be_tabled
 from windrow.synopses.ways import Spans, Way, work_of
 from windrow.windows import Points
 

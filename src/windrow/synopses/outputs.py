@@ -12,7 +12,7 @@ from windrow.synopses.chunks import States, Strand
 from windrow.synopses.folds import State
 from windrow.synopses.groups import AnyIds, Ids
 from windrow.synopses.lookups import Looked, Lookup
-from windrow.synopses.tables import Tables
+from windrow.synopses.pane_tables import Tables
 
 
 @dataclass(frozen=True)
