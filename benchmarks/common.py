@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,16 @@ import pyarrow.parquet as pq
 
 START_S = 1_700_000_000
 SOURCES = 1000
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A directory for one run, taken away afterwards whatever is still open in it."""
+    base = Path(tempfile.mkdtemp(prefix="windrow-bench-"))
+    try:
+        yield base
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
 
 
 def source_names() -> np.ndarray:

@@ -14,6 +14,7 @@ import argparse
 import json
 import tempfile
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -93,19 +94,29 @@ class Delivered:
             self.answers[end] = (float(value), self.clock_us)
 
 
+def records(data: Disordered, part: slice, punctuated: bool) -> pa.Table:
+    """The tuples that arrive together; a source that punctuates says after them what is complete."""
+    columns = {"ts": pa.array(data.ts[part], pa.timestamp("us", tz="UTC")), "x": pa.array(data.x[part])}
+    tuples = pa.table({**columns, "punctuation": pa.nulls(len(columns["x"]), pa.string())})
+    if not punctuated:
+        return tuples
+    point = datetime.fromtimestamp(int(data.complete[part.stop - 1]) / US, timezone.utc)
+    said = pa.table({"punctuation": [f"ts < '{point:%Y-%m-%d %H:%M:%S.%f}'"]})
+    return pa.concat_tables([tuples, said], promote_options="default")
+
+
 def run(data: Disordered, spark: Any, slack_us: int | None, meaning: str) -> dict[str, float]:
     """One policy over the data; slack None: punctuations of the source."""
     import windrow
 
     sink, wanted = Delivered(), truth(data)
-    # A source that punctuates promises by itself: the slack is then longer than the stream.
-    slack = data.range_us * 10_000 if slack_us is None else slack_us
+    policy = "BY SOURCE" if slack_us is None else f"WITH SLACK {slack_us} MICROSECONDS"
     with tempfile.TemporaryDirectory() as state:
         settings = {"max_future": "off", "retained_answers": 0, "slack_meaning": meaning}
         with windrow.open(state, spark=spark, settings=settings) as wr:
             wr.sql(
-                "CREATE STREAM s (ts TIMESTAMP, x DOUBLE) FROM memory TIMESTAMP BY ts"
-                f" PUNCTUATE WITH SLACK {slack} MICROSECONDS"
+                "CREATE STREAM s (ts TIMESTAMP, x DOUBLE, punctuation STRING) FROM memory TIMESTAMP BY ts"
+                f" PUNCTUATE {policy}"
             )
             value = "COUNT(*)" if data.function == "COUNT" else "AVG(x)"
             wr.query(
@@ -115,13 +126,7 @@ def run(data: Disordered, spark: Any, slack_us: int | None, meaning: str) -> dic
             )
             for part in data.batches():
                 sink.clock_us = START + part.stop * data.gap_us
-                table = pa.table({"ts": pa.array(data.ts[part], pa.timestamp("us", tz="UTC")), "x": data.x[part]})
-                wr.deposit("s", table)
-                if slack_us is None:
-                    from datetime import datetime, timezone
-
-                    point = int(data.complete[part.stop - 1])
-                    wr.punctuate("s", datetime.fromtimestamp(point / US, timezone.utc))
+                wr.deposit("s", records(data, part, punctuated=slack_us is None))
     return _judged(data, wanted, sink.answers)
 
 

@@ -11,8 +11,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from common import SOURCES, PeakMemory, source_names, windows
+from common import SOURCES, PeakMemory, scratch, source_names, windows
 
 RATE = 20_000
 FILES_PER_S = 4
@@ -96,11 +94,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=600)
     parser.add_argument("--queries", type=int, default=100)
     args = parser.parse_args()
-    base = Path(tempfile.mkdtemp(prefix="windrow-bench-"))
-    try:
+    with scratch() as base:
         measure(base, args)
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
 
 
 def measure(base: Path, args: argparse.Namespace) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from common import scratch
 
 RANGE = 4000
 SLIDES = (1, 2, 4, 10, 20, 40, 100, 400, 1000, 4000)
@@ -69,11 +69,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=400_000)
     parser.add_argument("--per-file", type=int, default=100_000)
     args = parser.parse_args()
-    base = Path(tempfile.mkdtemp(prefix="windrow-bench-"))
-    try:
+    with scratch() as base:
         measure(base, args)
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
 
 
 def measure(base: Path, args: argparse.Namespace) -> None:

@@ -16,20 +16,14 @@ from support.test_file import TestFile, read_test_file
 
 CQL = Path(__file__).parent / "cql"
 PATHS = sorted(CQL.rglob("*.test"))
-LATER = {"by_source", "by_source_groups", "by_source_named_column", "by_hand_pattern"}
-"""Files about punctuations with patterns, which the oracle knows and the engine refuses: they are to pass when it does."""
-
 FILES = [pytest.param(path, id=str(path.relative_to(CQL).with_suffix(""))) for path in PATHS]
 RANKED = [pytest.param(path, id=path.stem) for path in PATHS if path.stem.startswith("partitioned")]
-BUILT = [pytest.param(path, id=str(path.relative_to(CQL).with_suffix(""))) for path in PATHS if path.stem not in LATER]
 
 
 def _varied() -> list[Any]:
     """(file, variation) pairs, without those that differ only in what the file does not take part in."""
     pairs = []
     for index, path in enumerate(PATHS):
-        if path.stem in LATER:
-            continue
         test = read_test_file(path)
         chosen = {_effective(test, variation): None for variation in variations_for(index)}
         for variation in chosen:
@@ -51,7 +45,7 @@ def test_the_oracle_gives_the_written_answers(path: Path, spark: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", BUILT)
+@pytest.mark.parametrize("path", FILES)
 def test_the_engine_gives_the_written_answers(path: Path, spark: Any, tmp_path: Path) -> None:
     run_on_engine(read_test_file(path), spark, tmp_path / "state", Variation())
 

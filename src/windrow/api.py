@@ -14,10 +14,12 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from windrow.catalog.definitions import StreamDef
 from windrow.clock import Clock, SystemClock
 from windrow.cql import CQL, parse
 from windrow.cql.functions import check_functions
 from windrow.cql.intervals import parse_interval
+from windrow.cql.patterns import BadPatternError, Condition, equals
 from windrow.cql.printer import to_text
 from windrow.cql.statements import (
     ColumnDef,
@@ -52,7 +54,7 @@ from windrow.errors import (
 )
 from windrow.explain.text import explain_query
 from windrow.result import Result
-from windrow.types import POINT_MAX, POINT_MIN, SqlType, moment_of, point_of
+from windrow.types import POINT_MAX, POINT_MIN, SqlType, moment_of, point_of, value_of
 from windrow.windows.lateness import Lateness
 
 
@@ -231,10 +233,9 @@ class Windrow:
     def punctuate(self, stream: str, upto: datetime | str | int, column: str | None = None, **pattern: Any) -> None:
         """Promise that no more tuples below `upto` come, on the stream's window attribute unless another is named.
 
-        `upto`: a datetime (a naive one is UTC) or its ISO text, for an integer attribute an integer.
+        `upto`: a datetime (a naive one is UTC) or its ISO text, for an integer attribute an integer. `pattern`: values
+        of other columns; then the promise is of the tuples that have them, and closes just these groups.
         """
-        if pattern:
-            raise UnsupportedError("this version's punctuations are on the window attribute alone")
         definition = self._opened().manager.stream(stream).definition
         named = column or definition.attribute
         if named is None:
@@ -242,7 +243,12 @@ class Windrow:
         covered = next((p for p in definition.punctuated if p.column.lower() == named.lower()), None)
         if covered is None:
             raise CatalogError(f"no PUNCTUATE covers '{named}'", remedy="Create the stream with one.")
-        self._engine.punctuate(stream, {covered.column: _promised(upto, covered.column, covered.type)})
+        point = _promised(upto, covered.column, covered.type)
+        if not pattern:
+            self._engine.punctuate(stream, {covered.column: point})
+            return
+        below = Condition(covered.column, "<", (value_of(point, covered.type),))
+        self._engine.punctuate_pattern(stream, (*_conditions(definition, pattern), below))
 
     def deposit(self, stream: str, rows: Any, partitions: int | None = None) -> None:
         """Process rows as one micro-batch, without Structured Streaming; for tests."""
@@ -305,6 +311,15 @@ def _promised(upto: object, column: str, kind: SqlType) -> int:
     raise BindError(f"{upto!r} is no point of '{column}', which is {kind}", remedy=f"Give {takes}.")
 
 
+def _conditions(stream: StreamDef, values: Mapping[str, Any]) -> list[Condition]:
+    """The conditions that columns have these values."""
+    try:
+        return [equals(name, value, dict(stream.columns)) for name, value in values.items()]
+    except BadPatternError as error:
+        columns = ", ".join(f"{name} {kind}" for name, kind in stream.columns)
+        raise BindError(str(error), remedy=f"The columns of '{stream.name}': {columns}.") from None
+
+
 class Query:
     """A handle on a standing query."""
 
@@ -325,11 +340,12 @@ class Query:
         return state
 
     def answer(self) -> Result:
-        """The answer to the latest window. A suspended query has none: `answers` has those that were given."""
+        """The answer to the latest window that was answered as a whole. A suspended query has none: `answers` has those
+        that were given."""
         return Result(self._engine.answer(self._active()))
 
     def answers(self) -> Result:
-        """All retained answers, in window order."""
+        """All retained answers, in window order; groups that a punctuation closed early stand where they came."""
         return Result(self._engine.answers(self._state()))
 
     def revisions(self) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -31,7 +31,10 @@ from support.brute_force import (
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.aggregates import decompose
 from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, basic_interval, chunks
+from windrow.synopses.cells import fold_of
+from windrow.synopses.pane_tables import can_be_tabled
 from windrow.synopses.results import result_of
+from windrow.synopses.ways import Way
 from windrow.types import SqlType
 
 WIDTH = 10
@@ -58,6 +61,11 @@ class Query:
     @property
     def presence(self) -> Accumulator:
         return Accumulator(Kind.COUNT, None, None, self.condition)
+
+
+def _tabled(calls: Sequence[AggregateCall]) -> list[AggregateCall]:
+    """Those that tables can answer: sums and extremes of whole numbers."""
+    return [call for call in calls if can_be_tabled(fold_of(part) for _, part in call.parts)]
 
 
 @dataclass
@@ -105,13 +113,15 @@ class Pair:
         return Lookup(query.name, *array, query.presence, reads, not self.key_types)
 
     def check(self, asked: Sequence[tuple[Query, Sequence[tuple[int, int]]]]) -> None:
-        """Answer these windows of these queries, in one pass and (where it can) in the tree, and compare every row."""
-        self._check(asked, False)
+        """Answer these windows of these queries, in one pass and (where it can) in the tree and by tables, and
+        compare every row."""
+        self._check(asked, Way.ONE_PASS)
         if all([w[0] for w in windows] == sorted(w[0] for w in windows) for _, windows in asked):
-            self._check(asked, True)
+            self._check(asked, Way.TREE)
+        self._check([(replace(query, calls=_tabled(query.calls)), windows) for query, windows in asked], Way.TABLES)
 
-    def _check(self, asked: Sequence[tuple[Query, Sequence[tuple[int, int]]]], flat: bool) -> None:
-        self.synopsis._prefers_flat = lambda *args: flat  # type: ignore[method-assign]
+    def _check(self, asked: Sequence[tuple[Query, Sequence[tuple[int, int]]]], way: Way) -> None:
+        self.synopsis._way = lambda *args: way  # type: ignore[method-assign]
         looked = {found.query: found for found in self.synopsis.answer([self.lookup(*item) for item in asked])}
         assert list(looked) == [query.name for query, _ in asked]
         for query, windows in asked:
@@ -122,7 +132,7 @@ class Pair:
             keys = [canonical(key) for key in keys] if self.key_types else [()] * found.groups.size
             results = [result_of(call, found.states).to_pylist() for call in query.calls]
             names = zip(found.window.tolist(), keys, strict=True)
-            got = dict(zip(names, zip(*results, strict=True), strict=True))
+            got = dict(zip(names, zip(*results, strict=True) if results else [()] * len(keys), strict=True))
             assert len(got) == found.window.size, "a group has one row per window"
             wanted = self.brute_force(query, windows)
             assert got.keys() == wanted.keys()
@@ -338,7 +348,7 @@ def test_panes_closed_one_at_a_time_are_joined_and_stay_exact(
     merges: list[int] = []
     plain = chunks.ChunkView.merge_into
     monkeypatch.setattr(chunks.ChunkView, "merge_into", lambda *args: (merges.append(1), plain(*args))[1])
-    monkeypatch.setattr(BasicIntervalSynopsis, "_prefers_flat", lambda *args: False)
+    monkeypatch.setattr(BasicIntervalSynopsis, "_way", lambda *args: Way.ONE_PASS)
     random = Random(7)
     values = {"DOUBLE": [0.25, -1.5, math.nan, math.inf, None], "STRING": ["a", "é", "", None]}.get(
         type_.name, [Decimal("9" * 38), Decimal(-5), Decimal(0), None]
@@ -368,7 +378,7 @@ def test_all_due_queries_are_answered_in_one_pass(monkeypatch: pytest.MonkeyPatc
         plain(self, into, lo, hi)
 
     monkeypatch.setattr(chunks.ChunkView, "merge_into", spy)
-    monkeypatch.setattr(BasicIntervalSynopsis, "_prefers_flat", lambda *args: False)
+    monkeypatch.setattr(BasicIntervalSynopsis, "_way", lambda *args: Way.ONE_PASS)
     synopsis, count = counting([pa.int64()])
     synopsis.deposit(cells(synopsis, count, range(100), [0] * 100))
     synopsis.close(100)

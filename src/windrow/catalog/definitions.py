@@ -12,6 +12,8 @@ from windrow.errors import BindError, UnsupportedError
 from windrow.types import SqlType
 
 RESERVED_PREFIX = "__"
+PUNCTUATION = "punctuation"
+"""The option that names the column of punctuations, and the name that it has where the option is not given."""
 Columns = tuple[tuple[str, SqlType], ...]
 
 
@@ -39,6 +41,8 @@ class StreamDef:
     columns: Columns
     attribute: str | None
     punctuated: tuple[Punctuated, ...]
+    punctuation: str | None = None
+    """BY SOURCE: the column whose text makes a record a punctuation."""
 
     @property
     def name(self) -> str:
@@ -51,6 +55,17 @@ class StreamDef:
     def attribute_type(self) -> SqlType:
         assert self.attribute is not None
         return self.type_of(self.attribute)
+
+    @property
+    def source_options(self) -> tuple[tuple[str, str], ...]:
+        """The options that are the source's own."""
+        options = self.statement.options
+        return options if self.punctuation is None else tuple(o for o in options if o[0].lower() != PUNCTUATION)
+
+    @property
+    def axes(self) -> dict[str, SqlType]:
+        """The punctuated columns with their types."""
+        return {p.column: p.type for p in self.punctuated}
 
     @property
     def revises(self) -> bool:
@@ -98,20 +113,37 @@ def define_stream(statement: CreateStream) -> StreamDef:
     if statement.sequence_by is not None:
         _column(columns, statement.sequence_by, "SEQUENCE BY")
     _check_late(statement, punctuated)
-    return StreamDef(statement, columns, attribute, tuple(punctuated))
+    return StreamDef(statement, columns, attribute, tuple(punctuated), _punctuation_column(statement, columns))
 
 
 def _refuse_unfinished(statement: CreateStream) -> None:
-    refused = (
-        (statement.retain is not None, "RETAIN (it keeps tuples for snapshot queries)"),
-        (any(p.policy is Policy.BY_SOURCE for p in statement.punctuate), "PUNCTUATE BY SOURCE"),
-    )
-    for present, what in refused:
-        if present:
-            raise UnsupportedError(
-                f"this version does not have {what} yet",
-                remedy="Leave it out: this version has PUNCTUATE ORDERED, WITH SLACK or PER.",
-            )
+    if statement.retain is not None:
+        raise UnsupportedError(
+            "this version does not have RETAIN (it keeps tuples for snapshot queries) yet", remedy="Leave it out."
+        )
+    if statement.late is Late.REVISE and _is_by_source(statement):
+        raise UnsupportedError(
+            "LATE REVISE does not go with PUNCTUATE BY SOURCE: a tuple that breaks the source's own promise is dropped",
+            remedy="Leave LATE REVISE out, or punctuate ORDERED, WITH SLACK or PER.",
+        )
+
+
+def _is_by_source(statement: CreateStream) -> bool:
+    return any(clause.policy is Policy.BY_SOURCE for clause in statement.punctuate)
+
+
+def _punctuation_column(statement: CreateStream, columns: Columns) -> str | None:
+    """The column that punctuations come in, where the source sends them."""
+    if not _is_by_source(statement):
+        return None
+    named = {name.lower(): value for name, value in statement.options}.get(PUNCTUATION)
+    remedy = "Declare it as a STRING column that is NULL in tuples, or name another: OPTIONS (punctuation 'column')."
+    found = next((column for column in columns if column[0].lower() == (named or PUNCTUATION).lower()), None)
+    if found is None:
+        raise BindError(f"PUNCTUATE BY SOURCE needs a column '{named or PUNCTUATION}' for patterns", remedy=remedy)
+    if found[1].name != "STRING":
+        raise BindError(f"the column of punctuations '{found[0]}' is {found[1]}, not STRING", remedy=remedy)
+    return found[0]
 
 
 def _check_late(statement: CreateStream, punctuated: list[Punctuated]) -> None:

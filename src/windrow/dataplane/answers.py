@@ -61,14 +61,18 @@ class Finisher:
             zip((f"k{i}" for i in range(len(aggregate.keys))), groups.key_columns(looked.groups), strict=True)
         )
         columns |= {f"a{i}": result_of(call, looked.states) for i, call in enumerate(aggregate.aggregates)}
-        window = looked.window
+        window, each = looked.window, looked.each
         if plan.is_plain:
             outputs = [columns[o.expression.name] for o in plan.outputs]
         else:
+            each = None
             window, outputs = self._evaluate(plan, window, columns)
         kind = plan.scan.attribute.type
-        begun = pa.nulls(window.size, kind.bound.arrow) if starts is None else _points(starts[window], kind)
-        head = [begun, _points(ends[window], kind), _falses(window.size)]
+        edges = [
+            pa.nulls(window.size, kind.bound.arrow) if e is None else _points(e, window, each, kind)
+            for e in (starts, ends)
+        ]
+        head = [*edges, _falses(window.size)]
         names = [*WINDOW_COLUMNS, *(o.name for o in plan.outputs)]
         return Finished(pa.Table.from_arrays(head + outputs, names), window, looked.windows)
 
@@ -116,16 +120,17 @@ def answer_schema(outputs: Sequence[Output], kind: SqlType) -> pa.Schema:
     return pa.schema(head + [pa.field(o.name, o.type.arrow) for o in outputs])
 
 
-def plain(table: pa.Table) -> pa.Table:
-    """The table with dictionary-encoded keys decoded."""
-    columns = []
-    for column in table.columns:
-        columns.append(column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column)
-    return pa.Table.from_arrays(columns, table.column_names)
+def plain(table: pa.Table, schema: pa.Schema | None = None) -> pa.Table:
+    """The table with dictionary-encoded keys decoded; with a schema, every column of its type there."""
+    types = [c.type.value_type if pa.types.is_dictionary(c.type) else c.type for c in table.columns]
+    schema = pa.schema(zip(table.column_names, types, strict=True)) if schema is None else schema
+    columns = [c if c.type == kind else c.cast(kind) for c, kind in zip(table.columns, schema.types, strict=True)]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _points(points: Points, kind: SqlType) -> pa.Array:
-    column = pa.array(points)
+def _points(edges: Points, window: Points, each: int | None, kind: SqlType) -> pa.Array:
+    """The edge of each row's window; windows may have as many rows `each`."""
+    column = pa.array(edges[window] if each is None else np.repeat(edges, each))
     return column.view(kind.arrow) if kind.is_timestamp else column
 
 

@@ -21,26 +21,34 @@ from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.names import quote_name
 from windrow.cql.statements import Policy
 from windrow.dataplane import arrival
+from windrow.dataplane.promised import bounds_of, broken_sql, columns_of
 from windrow.dataplane.ranks import Ranking, nothing_known, rank_column, ranked
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import RANK_COLUMN, ROW_COLUMN, ROW_NUM, Key
 from windrow.synopses.cells import partial_sql
 from windrow.types import SqlType
 from windrow.windows import CutSchedule
+from windrow.windows.promises import Promise
 
 BAD = "__bad"
 """The column in which a source reports a record that does not fit the schema (its text)."""
 
-_MALFORMED = "__malformed"
+_MALFORMED, _PUNCTUATION = "__malformed", "__punctuation"
+_PROMISED = "__promised"
+"""In gathered rows: the columns that promises have conditions on."""
 
 POINT_BOUND = 10**18 - 1
 """Points beyond ±10^18 (the year 33658) are dead letters: pane arithmetic would leave int64."""
 
 MALFORMED = "malformed record"
+MALFORMED_PUNCTUATION = "malformed punctuation"
 NULL_POINT = "null window attribute"
 OUT_OF_RANGE = "window attribute out of range"
 FUTURE = "too far in the future"
 LATE = "late"
+
+PUNCTUATION = "punctuation"
+"""What stands in the place of a reason for a record that is no tuple: its pattern is then its record."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +108,14 @@ class Admission:
     `latest` too far ahead. `rows_before` tuples have been numbered; `ended`: the input had ended, all are late.
 
     A late tuple is admitted all the same where it is within all reaches of one of the alternatives of `excused`
-    (LATE REVISE, or slack meant generously); it never moves a frontier.
+    (LATE REVISE, or slack meant generously); it never moves a frontier. One that breaks a promise never is.
     """
 
     bounds: tuple[tuple[Punctuated, int | None, int | None], ...]
     rows_before: int = 0
     ended: bool = False
     excused: tuple[tuple[Reach, ...], ...] = ()
+    promises: tuple[Promise, ...] = ()
 
 
 def point_sql(column: str, kind: SqlType) -> str:
@@ -144,7 +153,10 @@ def reason_sql(stream: StreamDef, admission: Admission, has_bad: bool) -> str:
     tests[LATE] = [test for test in (_dropped_sql(stream, admission),) if test]
     if admission.ended:
         tests[LATE].append("true")
+    tests[LATE] += broken_sql(admission.promises, dict(stream.columns), lambda axis, v: _below_sql(names[axis], v))
     cases = [f"WHEN {BAD} IS NOT NULL THEN '{MALFORMED}'"] if has_bad else []
+    if stream.punctuation is not None:
+        cases.append(f"WHEN {quote_name(stream.punctuation)} IS NOT NULL THEN '{PUNCTUATION}'")
     cases += [f"WHEN {' OR '.join(any_of)} THEN '{reason}'" for reason, any_of in tests.items() if any_of]
     return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS STRING)"
 
@@ -152,10 +164,11 @@ def reason_sql(stream: StreamDef, admission: Admission, has_bad: bool) -> str:
 def _late_tests(stream: StreamDef, admission: Admission) -> dict[str, str]:
     """By column: whether a tuple is late on it."""
     names = point_columns(stream)
-    return {
-        p.column: f"CAST({names[p.column]} AS DECIMAL(18,0)) < {_bound(-POINT_BOUND if f is None else f)}"
-        for p, f, _ in admission.bounds
-    }
+    return {p.column: _below_sql(names[p.column], -POINT_BOUND if f is None else f) for p, f, _ in admission.bounds}
+
+
+def _below_sql(point: str, bound: int) -> str:
+    return f"CAST({point} AS DECIMAL(18,0)) < {_bound(bound)}"
 
 
 def _dropped_sql(stream: StreamDef, admission: Admission) -> str | None:
@@ -195,10 +208,15 @@ def on_time_sql(stream: StreamDef, admission: Admission) -> str | None:
 
 def judged(table: pa.Table, stream: StreamDef, admission: Admission) -> pa.Table:
     """A gathered table without `__reason` gets it here: what `reason_sql` says, vectorised in the driver."""
-    tests: dict[str, list[Any]] = {MALFORMED: [], NULL_POINT: [], OUT_OF_RANGE: [], FUTURE: [], LATE: []}
-    names = point_columns(stream)
+    tests: dict[str, list[Any]] = {
+        reason: [] for reason in (MALFORMED, PUNCTUATION, NULL_POINT, OUT_OF_RANGE, FUTURE, LATE)
+    }
+    names, records = point_columns(stream), pa.nulls(table.num_rows)
     if _MALFORMED in table.column_names:
         tests[MALFORMED].append(table.column(_MALFORMED).to_numpy())
+    if stream.punctuation is not None:
+        records = table.column(_PUNCTUATION)
+        tests[PUNCTUATION].append(records.is_valid().to_numpy())
     for punctuated, _, latest in admission.bounds:
         points = table.column(names[punctuated.column])
         t = pc.fill_null(points, 0).to_numpy()
@@ -208,6 +226,8 @@ def judged(table: pa.Table, stream: StreamDef, admission: Admission) -> pa.Table
         if latest is not None and punctuated.type.is_timestamp:
             tests[FUTURE].append(t > latest)
     tests[LATE].append(_dropped(table, stream, admission))
+    if admission.promises:
+        tests[LATE].append(_broken(table, stream, admission))
     if admission.ended:
         tests[LATE].append(np.ones(table.num_rows, bool))
     found = [(reason, mask) for reason, masks in tests.items() for mask in masks if mask.any()]
@@ -217,7 +237,19 @@ def judged(table: pa.Table, stream: StreamDef, admission: Admission) -> pa.Table
         for reason, mask in reversed(found):
             why[mask] = reason
         reasons = pa.array(why, pa.string())
-    return table.append_column("__reason", reasons).append_column("__record", pa.nulls(table.num_rows))
+    return table.append_column("__reason", reasons).append_column("__record", records)
+
+
+def _broken(table: pa.Table, stream: StreamDef, admission: Admission) -> Any:
+    """Which tuples break a promise: what `broken_sql` says."""
+    names = {column: f"{_PROMISED}{i}" for i, column in enumerate(columns_of(admission.promises))}
+    columns = {column: table.column(name).combine_chunks() for column, name in names.items()}
+    found = np.zeros(table.num_rows, bool)
+    for axis, t in point_columns(stream).items():
+        mine = [promise for promise in admission.promises if promise.axis == axis]
+        if mine:
+            found |= pc.fill_null(table.column(t), 0).to_numpy() < bounds_of(mine, columns, table.num_rows)
+    return found
 
 
 def late_masks(points: Mapping[str, Any], admission: Admission) -> dict[str, Any]:
@@ -256,9 +288,12 @@ def _tagged(df: DataFrame, stream: StreamDef, admission: Admission, carry_record
     with_points = df.selectExpr("*", *_points(stream))
     with_reason = with_points.selectExpr("*", f"{reason_sql(stream, admission, has_bad)} AS __reason")
     record = _record_sql(stream, has_bad) if carry_records else "CAST(NULL AS STRING)"
+    told = ""
+    if stream.punctuation is not None:
+        told = f"WHEN __reason = '{PUNCTUATION}' THEN {quote_name(stream.punctuation)} "
     return with_reason.selectExpr(
         "*",
-        f"CASE WHEN __reason IS NOT NULL THEN {record} END AS __record",
+        f"CASE {told}WHEN __reason IS NOT NULL THEN {record} END AS __record",
         f"CASE WHEN __reason IS NOT NULL THEN {_dead_point(stream)} END AS __dead_t",
     )
 
@@ -284,7 +319,7 @@ def _alive(condition: str | None, value: str) -> str:
 
 def dead_letters(df: DataFrame, stream: StreamDef, admission: Admission, cap: int) -> DataFrame:
     """The dead letters of a micro-batch with their records, at most `cap`."""
-    rows = _tagged(df, stream, admission, True).where("__reason IS NOT NULL")
+    rows = _tagged(df, stream, admission, True).where(f"__reason <> '{PUNCTUATION}'")
     return rows.selectExpr("__reason", "__record", "__dead_t").limit(cap)
 
 
@@ -436,10 +471,18 @@ def gathered(
     if any(g.needs_order for g in groupings):
         columns += [f"{sql} AS {arrival.ORDER}{i}" for i, sql in enumerate(_order(df, stream))]
     if not carry_records:
-        flag = [f"{BAD} IS NOT NULL AS {_MALFORMED}"] if BAD in df.columns else []
-        return df.selectExpr(*_points(stream), *flag, *columns)
+        return df.selectExpr(*_points(stream), *_told_columns(df, stream, admission), *columns)
     tagged = _tagged(df, stream, admission, carry_records)
     return tagged.selectExpr("__reason", "__record", *_own(stream), *columns)
+
+
+def _told_columns(df: DataFrame, stream: StreamDef, admission: Admission) -> list[str]:
+    """What `judged` must know of a row beside its points."""
+    found = [f"{BAD} IS NOT NULL AS {_MALFORMED}"] if BAD in df.columns else []
+    if stream.punctuation is not None:
+        found.append(f"{quote_name(stream.punctuation)} AS {_PUNCTUATION}")
+    named = enumerate(columns_of(admission.promises))
+    return found + [f"{quote_name(column)} AS {_PROMISED}{i}" for i, column in named]
 
 
 def _own(stream: StreamDef) -> list[str]:

@@ -141,6 +141,16 @@ def sub_streams(stream: StreamState) -> dict[str, dict[str | None, str]]:
     return found
 
 
+def promised(stream: StreamState) -> dict[str, dict[str, str]]:
+    """Where punctuations were of a part of the stream: up to where each is complete, by column, the least first."""
+    found: dict[str, dict[str, str]] = {}
+    for promise in sorted(stream.promises, key=lambda promise: promise.bound):
+        kind = stream.definition.axes[promise.axis]
+        told = "for ever" if promise.is_for_ever else point_text(promise.bound, kind)
+        found.setdefault(promise.axis, {})[promise.text or "everything"] = told
+    return found
+
+
 def completeness(query: QueryState) -> str:
     """Which of a query's windows see all of their tuples."""
     window, kind = query.plan.window, query.plan.scan.attribute.type
@@ -230,6 +240,7 @@ def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
         "synopses": len(synopses),
         "groups": sum(s.synopsis.groups.count - 1 for s in synopses),
         "sub_streams": sub_streams(stream),
+        "promised": promised(stream),
         "closed_panes": sum(
             int(s.synopsis.closed_panes.size) for s in synopses if isinstance(s.synopsis, BasicIntervalSynopsis)
         ),

@@ -20,7 +20,7 @@ from windrow.dataplane.answers import answer_schema, plain
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.revisions import revised_schema
 from windrow.dataplane.sinks import AnswerBatch, Sink
-from windrow.engine.journal import AnswerPart, Applied, Expired, Journal
+from windrow.engine.journal import AnswerPart, Applied, Expired, Journal, Left
 from windrow.engine.state import QueryState, StreamState, Unpublished
 from windrow.settings import Settings
 from windrow.types import point_text, value_of
@@ -33,7 +33,8 @@ log = logging.getLogger("windrow")
 class Delivered:
     """One query's answers to the windows with these ends; `window` is the index of the window each row is of.
 
-    `revisions`: the number of each window's correction (0: a first answer); None: all are first answers.
+    `revisions`: the number of each window's correction (0: a first answer); None: all are first answers. `early`: they
+    are the rows of groups that promises closed, as many as had come; the windows themselves are answered later.
     """
 
     query: QueryState
@@ -42,14 +43,19 @@ class Delivered:
     table: pa.Table
     overflows: int
     revisions: Points | None = None
+    early: int | None = None
 
     @property
     def first_answers(self) -> int:
+        if self.early is not None:
+            return 0
         return int(self.ends.size if self.revisions is None else (self.revisions == 0).sum())
 
     @property
-    def last_end(self) -> int:
+    def last_end(self) -> int | None:
         """The end of the latest window that was answered; a correction is of an earlier one."""
+        if self.early is not None:
+            return self.query.last_end
         last = int(self.ends[-1])
         return last if self.query.last_end is None or self.revisions is None else max(last, self.query.last_end)
 
@@ -61,7 +67,9 @@ class Delivered:
         return tuple((e, r) for e, r in zip(self.ends.tolist(), self.revisions.tolist(), strict=True) if r)
 
     def key_of(self, window: int) -> str:
-        """What tells this answer to a window from its corrections."""
+        """What tells this answer to a window from its corrections, and from rows of groups that came early."""
+        if self.early is not None:
+            return f"/early-{self.early}"
         revision = 0 if self.revisions is None else int(self.revisions[window])
         return f"/{revision}" if revision else ""
 
@@ -88,11 +96,12 @@ class Delivery:
         self,
         stream: StreamState,
         axis: str,
-        upto: int,
+        upto: int | None,
         delivered: Sequence[Delivered],
         expired: Sequence[Expired],
         settings: Settings,
         applied: Sequence[Applied] = (),
+        left: Left | None = None,
     ) -> None:
         """One tick batch: sent or staged, committed, and then known in memory. `publish` must follow."""
         staged = [self._send(stream, item) for item in delivered]
@@ -112,9 +121,16 @@ class Delivery:
             AnswerPart(i.query, i.first_answers, i.table.num_rows, i.overflows, i.last_end, place, stage, i.revised)
             for i, place, stage in zip(delivered, stored, staged, strict=True)
         ]
-        outbox = iter(self._journal.tick(stream, axis, upto, parts, block, expired, settings, applied))
+        outbox = iter(self._journal.tick(stream, axis, upto, parts, block, expired, settings, applied, left))
         crash_point("tick-committed")
-        stream.ticked[axis] = upto
+        if upto is not None:
+            stream.ticked[axis] = upto
+        if left is not None:
+            stream.promises = left.promises
+            for query in left.settled:
+                query.fresh = False
+            for state, point in left.complete_from:
+                state.complete_from = point
         stream.tick_seq += 1
         stream.unpublished += [
             Unpublished(i.query, entry, next(outbox))
@@ -229,7 +245,7 @@ def _retained(stream: StreamState, item: Delivered, keep: int) -> pa.Table | Non
         return None
     if table.num_rows > keep:
         table = table.slice(_first_kept(table, keep))
-    return plain(table).cast(delivered_schema(stream, item.query)).combine_chunks()
+    return plain(table, delivered_schema(stream, item.query)).combine_chunks()
 
 
 def delivered_schema(stream: StreamState, query: QueryState) -> pa.Schema:

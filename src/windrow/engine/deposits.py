@@ -22,7 +22,9 @@ from windrow.dataplane.ingest import Admission, Grouping, Reach
 from windrow.dataplane.observed import observed
 from windrow.dataplane.preaggregate import DeadLetter, Deposit, of_groups, of_rows
 from windrow.engine.chooser import asked
+from windrow.engine.early import without_released
 from windrow.engine.journal import Journal
+from windrow.engine.punctuations import heard
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError
 from windrow.optimizer.sharing import schedule_for
@@ -35,6 +37,7 @@ from windrow.synopses.partitioned import Ranks
 from windrow.types import POINT_MIN
 from windrow.windows import PaneWindow, PartitionedWindow, SlidingWindow
 from windrow.windows.lateness import Lateness
+from windrow.windows.promises import Told
 
 log = logging.getLogger("windrow")
 
@@ -64,11 +67,13 @@ class Depositor:
             with stream.lock:
                 started = time.monotonic()
                 deposit = self._preaggregate(stream, table, mode, groupings, admission)
+                deposit, told, malformed = heard(deposit, stream.definition)
                 if columnar and deposit.dead:
                     deposit = self._with_records(stream, df, deposit, admission, settings)
                 before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
                 lateness = observed(table, stream.definition, groupings, mode, before, stream.lateness)
-                self._commit(stream, deposit, batch_id, admission, settings, lateness)
+                deposit = replace(deposit, dead=deposit.dead + malformed) if malformed else deposit
+                self._commit(stream, deposit, batch_id, admission, settings, lateness, told)
                 self._measure(stream, deposit, table, mode, estimate)
                 stream.metrics.apply_s += time.monotonic() - started
             return True
@@ -82,7 +87,7 @@ class Depositor:
         )
         rows = stream.frontiers[ROW_NUM]
         ended = (rows.promised or 0) > stream.numbered + 1
-        return Admission(bounds, stream.numbered, ended, _excused(stream, settings))
+        return Admission(bounds, stream.numbered, ended, _excused(stream, settings), tuple(stream.promises))
 
     def _run(
         self,
@@ -188,6 +193,7 @@ class Depositor:
         admission: Admission,
         settings: Settings,
         lateness: dict[str, Lateness],
+        told: Told,
     ) -> None:
         written: list[tuple[SynopsisState, BlockRef, int, int]] = []
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
@@ -203,11 +209,15 @@ class Depositor:
             axis: frontier.after(deposit.seen[axis]) if axis in deposit.seen else frontier
             for axis, frontier in stream.frontiers.items()
         }
+        frontiers |= {axis: frontiers[axis].promise(upto) for axis, upto in told.frontiers.items()}
+        promises = stream.promises.after(told.promises, stream.ticked)
         least = {**deposit.least, **{a: min(p, deposit.least.get(a, p)) for a, p in stream.least.items()}}
-        self._journal.deposit(stream, batch_id, frontiers, least, deposit, written, admission, settings, lateness)
+        self._journal.deposit(
+            stream, batch_id, frontiers, least, deposit, written, admission, settings, lateness, promises
+        )
         crash_point("deposit-committed")
         stream.frontiers, stream.last_batch, stream.least = frontiers, batch_id, least
-        stream.lateness = lateness
+        stream.lateness, stream.promises = lateness, promises
         for part in parts:
             part.state.synopsis.deposit(part.cells)
             if isinstance(part.state.synopsis, BasicIntervalSynopsis):
@@ -235,7 +245,7 @@ class Depositor:
     def _fold(self, stream: StreamState, state: SynopsisState, small: list[BlockRow]) -> None:
         accumulators, synopsis = state.plan.accumulators, state.synopsis
         parts = [from_block(self._blocks.read(row.path), accumulators, synopsis.groups) for row in small]
-        cells = fold_cells(parts, state.kept_from)
+        cells = without_released(stream, state, fold_cells(parts, state.kept_from))
         if isinstance(synopsis, PartitionedSynopsis):
             cells = synopsis.kept(cells)
             span = (min(row.lo or 0 for row in small), max(row.hi or 0 for row in small))

@@ -16,6 +16,7 @@ import pyarrow as pa
 from windrow.catalog.lock import StateLock
 from windrow.catalog.store import Catalog
 from windrow.clock import Clock
+from windrow.cql.patterns import BadPatternError, Pattern
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.arrival import POSITION
 from windrow.dataplane.blocks import BlockStore
@@ -36,15 +37,13 @@ from windrow.engine.runner import StreamRunner, Supervisor
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.tick_loop import TickLoop
 from windrow.engine.ticks import Ticker
-from windrow.errors import BindError, CatalogError, SourceError, StateError
+from windrow.errors import BindError, CatalogError, SourceError, StateError, UnsupportedError
 from windrow.plan.nodes import ROW_NUM
 from windrow.settings import Settings, parse_value, spec_of
 from windrow.windows import PartitionedWindow, heartbeat
+from windrow.windows.promises import FARTHEST, Told, told_by
 
 log = logging.getLogger("windrow")
-
-FARTHEST_PROMISE = 10**18
-"""A promise this far from zero is a mistake: it would make every tuple to come late, and windows end beyond int64."""
 
 
 class Engine:
@@ -199,8 +198,9 @@ class Engine:
         self._ticks.drain(stream)
 
     def _process(self, stream: StreamState, df: Any, batch_id: int, columnar: bool) -> None:
-        if stream.definition.revises or self.settings.text("slack_meaning") == "generous":
-            # What late tuples find answered must not depend on how far the ticks happen to be.
+        if stream.definition.revises or stream.promises or self.settings.text("slack_meaning") == "generous":
+            # What late tuples find answered, and which groups are answered together before their windows, must not
+            # depend on how far the ticks happen to be.
             self._ticks.catch_up(stream)
         self._depositor.deposit(stream, df, batch_id, self.settings, columnar)
         stream.heard_us = self._clock.now_us()
@@ -211,20 +211,33 @@ class Engine:
     def punctuate(self, name: str, promises: Mapping[str, int]) -> None:
         """No more tuples below these points of the stream's axes."""
         for axis, upto in promises.items():
-            if abs(upto) > FARTHEST_PROMISE:
+            if abs(upto) > FARTHEST:
                 raise BindError(
                     f"a promise up to {upto} on '{axis}' is beyond 10^18",
                     remedy="Give the point that the stream has really reached.",
                 )
-        self._promise(name, promises)
+        self._promise(name, Told(promises))
 
-    def _promise(self, name: str, promises: Mapping[str, int]) -> None:
+    def punctuate_pattern(self, name: str, pattern: Pattern) -> None:
+        """No more tuples that meet a pattern."""
+        definition = self.manager.stream(name).definition
+        if definition.revises:
+            raise UnsupportedError(
+                f"stream '{name}' says LATE REVISE: its punctuations are on the window attribute alone",
+                remedy="Promise it of the whole stream, or create the stream with LATE DROP.",
+            )
+        try:
+            self._promise(name, told_by(pattern, definition.axes))
+        except BadPatternError as error:
+            raise BindError(str(error), remedy="Give the point that the stream has really reached.") from None
+
+    def _promise(self, name: str, told: Told) -> None:
         self._ticks.refuse_inside("punctuate")
         stream = self.manager.stream(name)
+        if stream.promises:
+            self._ticks.catch_up(stream)
         with stream.batch_lock, stream.lock:
-            self._journal.promise(
-                stream, {axis: stream.frontiers[axis].promise(upto) for axis, upto in promises.items()}
-            )
+            self._journal.promise(stream, told)
         self._ticks.catch_up(stream)
 
     def _heartbeat(self, stream: StreamState) -> None:
@@ -255,7 +268,7 @@ class Engine:
         if not any(q.axis == ROW_NUM for q in stream.active):
             promises.pop(ROW_NUM, None)
         if promises:
-            self._promise(name, promises)
+            self._promise(name, Told(promises))
 
     # -- running -------------------------------------------------------------------------------
 
@@ -414,7 +427,7 @@ class Engine:
             return self._latest_part(query)
         ends = table.column("window_end").combine_chunks()
         points = np.asarray(ends.view(pa.int64()) if pa.types.is_timestamp(ends.type) else ends.cast(pa.int64()))
-        return table.slice(int(np.searchsorted(points, query.last_end, side="left")))
+        return table.take(np.flatnonzero(points == query.last_end))
 
     def _latest_part(self, query: QueryState) -> pa.Table:
         """Partitions go on at their own pace: what was answered last."""

@@ -11,15 +11,18 @@ from sqlite3 import Row
 
 import pyarrow as pa
 
+from windrow.catalog.definitions import StreamDef
 from windrow.catalog.store import Catalog
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.dataplane.ingest import LATE, Admission
 from windrow.dataplane.preaggregate import DeadLetter, Deposit
+from windrow.dataplane.promised import bound_of_record
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.settings import Settings
-from windrow.windows import Cuts, CutSchedule, Frontier
+from windrow.windows import Cuts, CutSchedule, Frontier, greater
 from windrow.windows.lateness import Lateness
+from windrow.windows.promises import Promises, Told
 
 LARGE_BLOCK_BYTES = 256 << 10
 """Blocks of answers from this size on are not folded again."""
@@ -40,7 +43,7 @@ class AnswerPart:
     windows: int
     rows: int
     overflows: int
-    last_end: int
+    last_end: int | None
     stored: tuple[int, int, int, int, int] | None
     staged: str | None
     revised: tuple[tuple[int, int], ...] = ()
@@ -65,6 +68,16 @@ class Applied:
     revised_from: int | None
 
 
+@dataclass(frozen=True)
+class Left:
+    """What a tick leaves of a stream's promises; `settled` are queries that have by now answered what these had closed
+    before they came, `complete_from` says from where on synopses have all groups."""
+
+    promises: Promises
+    settled: tuple[QueryState, ...] = ()
+    complete_from: tuple[tuple[SynopsisState, int | None], ...] = ()
+
+
 class Journal:
     """Commits deposits, ticks and changes of the catalog."""
 
@@ -86,6 +99,7 @@ class Journal:
         admission: Admission,
         settings: Settings,
         lateness: Mapping[str, Lateness],
+        promises: Promises,
     ) -> None:
         """Name the blocks of a micro-batch, and move the stream's progress."""
         late = sum(d.count for d in deposit.dead if d.reason == LATE)
@@ -99,6 +113,7 @@ class Journal:
                 (batch_id, deposit.admitted, late, dead, stream.name),
             )
             self._save_axes(stream, frontiers, least)
+            self._save_promises(stream, promises)
             tx.executemany(
                 "UPDATE axes SET lateness = ? WHERE stream = ? AND axis = ?",
                 [(json.dumps(one.saved()), stream.name, axis) for axis, one in lateness.items()],
@@ -116,6 +131,24 @@ class Journal:
                     (stream.name, axis, json.dumps(frontier.saved()), least.get(axis)),
                 )
 
+    def _save_promises(self, stream: StreamState, promises: Promises) -> None:
+        """Inside a transaction: those promises that have changed."""
+        if promises is stream.promises:
+            return
+        tx, before, name = self._catalog, stream.promises.held, stream.name
+        gone = [promise for key, promise in before.items() if key not in promises.held]
+        changed = [promise for key, promise in promises.held.items() if before.get(key) is not promise]
+        tx.executemany(
+            "DELETE FROM promises WHERE stream = ? AND axis = ? AND conditions = ? AND for_ever = ?",
+            [(name, p.axis, p.text, p.is_for_ever) for p in gone],
+        )
+        tx.executemany(
+            "INSERT INTO promises VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (stream, axis, conditions, for_ever)"
+            " DO UPDATE SET bound = excluded.bound, given = excluded.given",
+            [(name, p.axis, p.text, p.is_for_ever, p.bound, p.given) for p in changed],
+        )
+        tx.execute("UPDATE streams SET heard = ? WHERE name = ?", (promises.heard, name))
+
     def _dead_letters(
         self, stream: StreamState, batch_id: int, deposit: Deposit, admission: Admission, settings: Settings
     ) -> None:
@@ -130,7 +163,7 @@ class Journal:
             )
             if kept >= cap or letter.record is None:
                 continue
-            late_by = _late_by(letter, admission)
+            late_by = _late_by(letter, admission, stream.definition)
             tx.execute(
                 "INSERT INTO dead_letters (stream, batch, reason, record, point, late_by, count)"
                 " VALUES (?,?,?,?,?,?,?)",
@@ -156,19 +189,23 @@ class Journal:
         self,
         stream: StreamState,
         axis: str,
-        ticked: int,
+        ticked: int | None,
         parts: Sequence[AnswerPart],
         block: BlockRef | None,
         expired: Sequence[Expired],
         settings: Settings,
         applied: Sequence[Applied] = (),
+        left: Left | None = None,
     ) -> list[int]:
-        """One tick batch: answers kept, stages named, cells expired, late cells taken in. Returns the ids of the
-        outbox entries."""
+        """One tick batch: answers kept, stages named, cells expired, late cells taken in, promises changed. Returns the
+        ids of the outbox entries."""
         outbox: list[int] = []
         with self._catalog.transaction() as tx:
             tx.execute("UPDATE streams SET tick_seq = tick_seq + 1 WHERE name = ?", (stream.name,))
-            self.save_ticked(stream, axis, ticked)
+            if ticked is not None:
+                self.save_ticked(stream, axis, ticked)
+            if left is not None:
+                self._leave(stream, left)
             stored = [part for part in parts if part.stored is not None]
             block_id = self._blocks.add(block, refs=len(stored)) if block is not None and stored else None
             for part in parts:
@@ -194,6 +231,15 @@ class Journal:
     def save_ticked(self, stream: StreamState, axis: str, ticked: int) -> None:
         """Inside a transaction: windows of the axis that are due by this point have been answered."""
         self._catalog.execute("UPDATE axes SET ticked = ? WHERE stream = ? AND axis = ?", (ticked, stream.name, axis))
+
+    def _leave(self, stream: StreamState, left: Left) -> None:
+        tx = self._catalog
+        self._save_promises(stream, left.promises)
+        tx.executemany("UPDATE queries SET fresh = 0 WHERE id = ?", [(query.id,) for query in left.settled])
+        tx.executemany(
+            "UPDATE synopses SET complete_from = ? WHERE id = ?",
+            [(point, state.plan.id) for state, point in left.complete_from if point != state.complete_from],
+        )
 
     def _apply(self, taken: Applied) -> None:
         tx, state = self._catalog, taken.state
@@ -312,12 +358,15 @@ class Journal:
         with self._catalog.transaction() as tx:
             tx.executemany("DELETE FROM outbox WHERE id = ?", [(i,) for i in outbox])
 
-    def promise(self, stream: StreamState, promised: Mapping[str, Frontier]) -> None:
+    def promise(self, stream: StreamState, told: Told) -> None:
         """Punctuations by hand, or the end of input."""
-        frontiers = {**stream.frontiers, **promised}
+        moved = {axis: stream.frontiers[axis].promise(upto) for axis, upto in told.frontiers.items()}
+        frontiers = {**stream.frontiers, **moved}
+        promises = stream.promises.after(told.promises, stream.ticked)
         with self._catalog.transaction():
             self._save_axes(stream, frontiers, stream.least)
-        stream.frontiers = frontiers
+            self._save_promises(stream, promises)
+        stream.frontiers, stream.promises = frontiers, promises
 
     # -- the catalog ---------------------------------------------------------------------------
 
@@ -389,11 +438,14 @@ class Journal:
         self._held.pop(query_id, None)
 
 
-def _late_by(letter: DeadLetter, admission: Admission) -> int | None:
-    """How far below the frontier of the first window attribute a late tuple was."""
+def _late_by(letter: DeadLetter, admission: Admission, stream: StreamDef) -> int | None:
+    """How far below the frontier of the first window attribute a late tuple was, or below what was promised of it."""
     if letter.reason != LATE or letter.point is None or not admission.bounds:
         return None
-    frontier = admission.bounds[0][1]
+    punctuated, frontier, _ = admission.bounds[0]
+    promises = [promise for promise in admission.promises if promise.axis == punctuated.column]
+    if promises and letter.record is not None:
+        frontier = greater(frontier, bound_of_record(promises, letter.record, dict(stream.columns)))
     return None if frontier is None else max(0, frontier - letter.point)
 
 

@@ -214,13 +214,15 @@ class QueryManager:
             ticked = self._caught_up(stream, plan.scan.attribute.column)
             closed_by = ticked.get(plan.scan.attribute.column)
             state, since = self._place(stream, statement.name, plan, settings)
+            fresh = bool(stream.promises.on(plan.scan.attribute.column)) if stream.promises else False
             self._journal.save_synopsis(stream, state)
             number = self._journal.next_id("query")
             tx.execute(
-                "INSERT INTO queries (name, id, statement, stream, synopsis, since, closed_by) VALUES (?,?,?,?,?,?,?)",
-                (statement.name, number, to_text(statement), stream.name, state.plan.id, since, closed_by),
+                "INSERT INTO queries (name, id, statement, stream, synopsis, since, closed_by, fresh)"
+                " VALUES (?,?,?,?,?,?,?,?)",
+                (statement.name, number, to_text(statement), stream.name, state.plan.id, since, closed_by, fresh),
             )
-        query = QueryState(number, statement.name, statement, text, plan, since, closed_by=closed_by)
+        query = QueryState(number, statement.name, statement, text, plan, since, closed_by=closed_by, fresh=fresh)
         if sink is None and statement.sink is not None:
             sink = open_sink(statement.name, statement.sink)
         query.sink = sink
@@ -275,7 +277,7 @@ class QueryManager:
         cut_since = state.plan.schedule.holds_since(mine)
         if cut_since is None or start is None:
             return start
-        points = [cut_since, state.kept_from, *(state.since[a] for a in wanted)]
+        points = [cut_since, state.kept_from, state.complete_from, *(state.since[a] for a in wanted)]
         since = max(POINT_MIN if point is None else point for point in points)
         return None if since == POINT_MIN else min(since, start)
 

@@ -9,11 +9,13 @@ from typing import cast
 from windrow.catalog.definitions import define_stream
 from windrow.catalog.store import Catalog
 from windrow.cql import parse_one
+from windrow.cql.patterns import parse_pattern
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.sinks import StagingSink, open_sink
 from windrow.engine.delivery import sweep
+from windrow.engine.early import release
 from windrow.engine.journal import Journal, schedule_of
 from windrow.engine.query_manager import QueryManager, synopsis_for
 from windrow.engine.state import QueryState, StreamState, SynopsisState, Unpublished
@@ -21,6 +23,7 @@ from windrow.optimizer.sharing import SynopsisPlan, style_of
 from windrow.synopses import BasicIntervalSynopsis, Cells, PartitionedSynopsis
 from windrow.synopses.blocks import from_block
 from windrow.windows.lateness import Lateness
+from windrow.windows.promises import Promise, Promises
 
 log = logging.getLogger("windrow")
 
@@ -41,6 +44,7 @@ class Recovery:
             stream = self._manager.attach(row["id"], define_stream(statement))
             stream.last_batch, stream.tick_seq = row["last_batch"], row["tick_seq"]
             self._axes(stream)
+            self._promises(stream, row["heard"])
             self._queries(stream)
             self._synopses(stream)
         self._sinks()
@@ -57,6 +61,14 @@ class Recovery:
                 if value is not None:
                     held[axis] = value
 
+    def _promises(self, stream: StreamState, heard: int) -> None:
+        types, held = dict(stream.definition.columns), {}
+        for row in self._catalog.rows("SELECT * FROM promises WHERE stream = ? ORDER BY rowid", (stream.name,)):
+            conditions = parse_pattern(row["conditions"], types) if row["conditions"] else ()
+            promise = Promise(row["axis"], conditions, row["bound"], row["given"])
+            held[promise.key] = promise
+        stream.promises = Promises(held, heard)
+
     def _queries(self, stream: StreamState) -> None:
         for row in self._catalog.rows("SELECT * FROM queries WHERE stream = ? ORDER BY id", (stream.name,)):
             text = row["statement"]
@@ -65,7 +77,7 @@ class Recovery:
             query = QueryState(
                 row["id"], row["name"], statement, text, plan, row["since"], row["error"], row["last_end"]
             )
-            query.closed_by = row["closed_by"]
+            query.closed_by, query.fresh = row["closed_by"], bool(row["fresh"])
             query.sink = open_sink(query.name, statement.sink) if statement.sink else None
             stream.queries[query.name] = query
 
@@ -93,6 +105,7 @@ class Recovery:
                 {s["accumulator"]: s["since"] for s in since},
                 row["kept_from"],
                 row["ranked"],
+                row["complete_from"],
             )
             self._load(stream, state)
             stream.synopses[plan.id] = state
@@ -113,6 +126,7 @@ class Recovery:
                 synopsis.deposit_late(self._kept_cells(state, block))
             if ticked is not None:
                 synopsis.close(state.closed_at(ticked))
+            release(stream, state)
 
     def _kept_cells(self, state: SynopsisState, block: BlockRow) -> Cells:
         cells = from_block(self._blocks.read(block.path), state.plan.accumulators, state.synopsis.groups)

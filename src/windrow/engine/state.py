@@ -29,6 +29,7 @@ from windrow.windows import (
     SourceFrontier,
 )
 from windrow.windows.lateness import Lateness
+from windrow.windows.promises import Promises
 
 Subscriber = Callable[[Any], None]
 
@@ -47,6 +48,9 @@ class QueryState:
     last_end: int | None = None
     closed_by: int | None = None
     """The frontier that it found when it was created: windows due by then are not its own."""
+
+    fresh: bool = False
+    """Whether it came when groups had been answered early, and has still to answer them itself."""
 
     sink: Sink | StagingSink | None = None
     subscribers: list[Subscriber] = field(default_factory=list)
@@ -68,6 +72,8 @@ class SynopsisState:
     kept_from: int | None
     ranked: int = 0
     """Tuples in the panes that have left, where windows go by rank (SATTR rank)."""
+    complete_from: int | None = None
+    """Groups that were answered early have been let go of below it (None: none has)."""
 
     def collapsed(self, cells: Cells, ticked: int | None) -> Cells:
         """Of landmark windows: the cells with all that has been answered in one pane, merged."""
@@ -122,6 +128,7 @@ class StreamState:
     least: dict[str, int] = field(default_factory=dict)
     ticked: dict[str, int] = field(default_factory=dict)
     lateness: dict[str, Lateness] = field(default_factory=dict)
+    promises: Promises = Promises()
     tick_seq: int = 0
     queries: dict[str, QueryState] = field(default_factory=dict)
     synopses: dict[int, SynopsisState] = field(default_factory=dict)

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from windrow.dataplane.answers import Finished, Finisher
 from windrow.dataplane.revisions import first_answers
-from windrow.engine.corrections import Corrector, lookup_of
+from windrow.engine.corrections import Corrector, Finish, lookup_of
 from windrow.engine.delivery import Delivered, Delivery
-from windrow.engine.journal import Expired, Journal
+from windrow.engine.early import EarlyAnswers, complete_from, group_bounds, left_to_answer, release
+from windrow.engine.journal import Expired, Journal, Left
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
@@ -70,11 +71,16 @@ class Ticker:
     def _tick_axis(self, stream: StreamState, axis: str, settings: Settings) -> int:
         frontier, ticked = stream.frontiers[axis].value, stream.ticked.get(axis)
         answered = self._correct(stream, axis, settings)
-        if frontier is None or (ticked is not None and frontier <= ticked):
-            return answered
-        if not stream.on_axis(axis):
-            return answered  # the first query that comes goes on from the frontier (`QueryManager`)
-        started = time.monotonic()
+        # Where no query is, the first that comes goes on from the frontier (`QueryManager`).
+        idle = not stream.on_axis(axis)
+        if frontier is not None and (ticked is None or frontier > ticked) and not idle:
+            answered += self._tick_to(stream, axis, frontier, settings)
+        if stream.promises:
+            self._answer_early(stream, axis, settings)
+        return answered
+
+    def _tick_to(self, stream: StreamState, axis: str, frontier: int, settings: Settings) -> int:
+        started, answered = time.monotonic(), 0
         due: list[Due] = []
         for state in stream.on_axis(axis):
             if isinstance(state.synopsis, BasicIntervalSynopsis):
@@ -82,12 +88,16 @@ class Ticker:
                 due += [item for item in self._due(stream, state, frontier, settings) if len(item.extents)]
         for upto, part in _slices(due, frontier):
             answered += self._slice(stream, axis, upto, part, upto == frontier, settings)
+        self._measure(stream, started, settings)
+        return answered
+
+    def _measure(self, stream: StreamState, started: float, settings: Settings) -> None:
+        """After a tick batch; blocks of answers are kept few."""
         self._journal.compact_answers(
             ANSWER_BLOCKS * settings.integer("synopsis_blocks"), settings.integer("retained_answers")
         )
         stream.metrics.tick_s += time.monotonic() - started
         stream.metrics.tick_batches += 1
-        return answered
 
     def _correct(self, stream: StreamState, axis: str, settings: Settings) -> int:
         """Take late cells in, and correct the answers that they change: a commit of its own, before what is due."""
@@ -97,10 +107,7 @@ class Ticker:
         if not late:
             return 0
 
-        def finish(query: QueryState, looked: Looked, extents: Extents, state: SynopsisState) -> Finished | None:
-            return self._finish(stream, query, looked, _on_panes(query.plan).shown(extents), state)
-
-        delivered, applied = [], []
+        finish, delivered, applied = self._finish_in(stream), [], []
         for state in late:
             corrector = Corrector(stream, state, settings)
             delivered += list(corrector.corrections(finish, self._journal.revisions, SLOTS_PER_SLICE))
@@ -112,6 +119,29 @@ class Ticker:
             taken.state.ranked = taken.ranked
         self._delivery.publish(stream)
         return sum(item.first_answers for item in delivered)
+
+    def _answer_early(self, stream: StreamState, axis: str, settings: Settings) -> None:
+        """Answer the groups that promises have closed: a commit of its own, after what is due."""
+        fresh = tuple(query for query in stream.active if query.fresh and query.axis == axis)
+        if not fresh and not stream.promises.waiting(axis):
+            return
+        started, delivered = time.monotonic(), []
+        for state in stream.on_axis(axis):
+            bounds = group_bounds(stream, state)
+            if bounds is not None:
+                delivered += list(
+                    EarlyAnswers(stream, state, bounds).delivered(self._finish_in(stream), SLOTS_PER_SLICE)
+                )
+        complete = tuple((state, complete_from(stream, state)) for state in stream.on_axis(axis))
+        promises, frontier = stream.promises.answered(axis), stream.frontiers[axis].value
+        if not stream.on_axis(axis) and frontier is not None:
+            promises = promises.overtaken(axis, frontier)  # no tick will
+        left = Left(promises, fresh, complete)
+        self._delivery.commit(stream, axis, stream.ticked.get(axis), delivered, [], settings, (), left)
+        for state in stream.on_axis(axis):
+            release(stream, state)
+        self._delivery.publish(stream)
+        self._measure(stream, started, settings)
 
     def _due(self, stream: StreamState, state: SynopsisState, frontier: int, settings: Settings) -> Iterator[Due]:
         assert isinstance(state.synopsis, BasicIntervalSynopsis)
@@ -142,7 +172,8 @@ class Ticker:
             if mine:
                 delivered += self._answer(stream, state, mine)
         expired = [gone for state in stream.on_axis(axis) if (gone := _expired(stream, state, upto)) is not None]
-        self._delivery.commit(stream, axis, upto, delivered, expired, settings)
+        left = Left(stream.promises.overtaken(axis, upto)) if stream.promises else None
+        self._delivery.commit(stream, axis, upto, delivered, expired, settings, (), left)
         for gone in expired:
             _expire(gone)
         for state in stream.on_axis(axis):
@@ -157,6 +188,7 @@ class Ticker:
         done: dict[str, int] = dict.fromkeys(parts, 0)
         spoiled: dict[str, int] = dict.fromkeys(parts, 0)
         by_name = {item.query.name: item for item in due}
+        early = group_bounds(stream, state) if stream.promises else None
         for looked in due[0].synopsis.answer([lookup_of(item.query, item.extents) for item in due]):
             item = by_name[looked.query]
             if item.query.error is not None:
@@ -164,6 +196,8 @@ class Ticker:
             first = done[looked.query]
             done[looked.query] += looked.windows
             shown = _shown(item, slice(first, first + looked.windows))
+            if early is not None:
+                looked = left_to_answer(early, item.query, looked, item.extents.ticks[first:])
             finished = self._finish(stream, item.query, looked, shown, state)
             if finished is not None:
                 parts[looked.query].append(finished)
@@ -212,6 +246,12 @@ class Ticker:
                 out.append(_delivered(stream, query, extents.ends, parts, spoiled))
         return out
 
+    def _finish_in(self, stream: StreamState) -> Finish:
+        def finish(query: QueryState, looked: Looked, extents: Extents, state: SynopsisState) -> Finished | None:
+            return self._finish(stream, query, looked, _on_panes(query.plan).shown(extents), state)
+
+        return finish
+
     def _finish(
         self,
         stream: StreamState,
@@ -245,14 +285,14 @@ def _delivered(
     stream: StreamState, query: QueryState, ends: Points, parts: Sequence[Finished], spoiled: int
 ) -> Delivered:
     """The parts of an answer one after another, the windows of each counted on from those before."""
-    windows, before = [], 0
-    for part in parts:
-        windows.append(part.window + before)
-        before += part.windows
-    table = pa.concat_tables([p.table for p in parts])
+    table, window = parts[0].table, parts[0].window
+    if len(parts) > 1:
+        before = np.cumsum([0, *(part.windows for part in parts)])
+        window = np.concatenate([part.window + first for part, first in zip(parts, before, strict=False)])
+        table = pa.concat_tables([part.table for part in parts])
     if stream.definition.revises:
         table = first_answers(table)
-    return Delivered(query, ends, np.concatenate(windows), table, spoiled)
+    return Delivered(query, ends, window, table, spoiled)
 
 
 def _marked(state: SynopsisState, plan: Finalise, window: SlideByTuple, extents: Extents) -> np.ndarray:

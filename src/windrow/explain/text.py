@@ -7,11 +7,13 @@ from windrow.engine.catalog_views import (
     completeness,
     frontier_text,
     length_text,
+    promised,
     punctuation_text,
     sub_streams,
     window_text,
 )
 from windrow.engine.chooser import MOST_COUNT_BYTES, asked
+from windrow.engine.early import answers_groups
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.optimizer.sharing import choose_synopsis
 from windrow.plan.nodes import Finalise
@@ -36,6 +38,11 @@ def explain_query(name: str, plan: Finalise, stream: StreamState, query: QuerySt
     for column, keys in sub_streams(stream).items():
         first = ", ".join(f"{key}: {point}" for key, point in sorted(keys.items(), key=lambda one: one[1])[:5])
         lines.append(f"Sub-streams of {column}, those furthest behind first ({len(keys)} live): {first}")
+    for column, parts in promised(stream).items():
+        first = "; ".join(f"{part}: {point}" for part, point in list(parts.items())[:5])
+        lines.append(f"Promised of {column}, those furthest behind first ({len(parts)} alive): {first}")
+    if stream.definition.punctuation is not None or stream.promises:
+        lines.append(f"Groups: {_groups(plan)}")
     last = stream.metrics.last_preaggregate
     lines.append(
         f"Pre-aggregation: {settings.text('preaggregate')}"
@@ -46,6 +53,12 @@ def explain_query(name: str, plan: Finalise, stream: StreamState, query: QuerySt
         lines.append(f"Windows: {completeness(query)}")
         lines.append(f"State: {'active' if query.error is None else 'suspended: ' + query.error}")
     return "\n".join(lines)
+
+
+def _groups(plan: Finalise) -> str:
+    if answers_groups(plan):
+        return "answered early where a punctuation closes them"
+    return "answered with their window" if plan.input.keys else "none"
 
 
 def _finalise(plan: Finalise) -> list[str]:

@@ -192,7 +192,7 @@ class _Replay:
             try:
                 row = {name: fit(named.get(name), kind) for name, kind in self.types.items()}
                 if self.flag is not None and row[self.flag] is not None:
-                    patterns.append(parse_pattern(row[self.flag], self.types))
+                    patterns.append(self._pattern(row[self.flag]))
                     continue
             except (Misfit, BadPattern):
                 self.state.dead.append(DeadLetter(Reason.MALFORMED, named))
@@ -208,6 +208,12 @@ class _Replay:
         for pattern in patterns:
             self._promise(index, pattern)
 
+    def _pattern(self, text: str) -> Pattern:
+        pattern = parse_pattern(text, self.types)
+        for name in self.attributes:
+            pattern.bound(name, self.types[name])
+        return pattern
+
     def _arrival(self, row: Row, number: int, index: int, batch: Batch) -> Arrival | None:
         """The tuple as it counts; None: it became a dead letter."""
         reasons = [r for name in self.attributes if (r := _unfit(row[name], self.types[name], batch))]
@@ -219,7 +225,8 @@ class _Replay:
             return Arrival(row, number, index)
         if self._in_reach(behind):
             return Arrival(row, number, index, late=True)
-        if batch.generous and self.is_held(row, index, self.state):
+        broken = any(promise.pattern.met_by(row) for promise in self.state.promises)
+        if batch.generous and not broken and self.is_held(row, index, self.state):
             return Arrival(row, number, index, late=True, lasting=False)
         self.state.dead.append(DeadLetter(Reason.LATE, row))
         return None
@@ -252,11 +259,13 @@ class _Replay:
         return reach is None or all(point >= promised - reach.amount for point, promised in behind)
 
     def _promise(self, index: int, pattern: Pattern) -> None:
-        """A pattern on one window attribute alone moves its frontier; any makes the tuples that meet it late."""
+        """A pattern on one window attribute alone moves its frontier; any other makes the tuples that meet it late."""
+        for name in self.attributes:
+            bound = pattern.bound(name, self.types[name])
+            if pattern.conditions and not pattern.besides(name) and bound is not None:
+                self._advance(name, bound)
+                return
         self.state.promises.append(Promise(index, pattern))
-        for name, kind in self.types.items():
-            if name in self.attributes and len(pattern.conditions) == 1 and not pattern.besides(name):
-                self._advance(name, pattern.bound(name, kind))
 
     def _advance(self, name: str, upto: int | None) -> None:
         known = self.state.frontiers[name]

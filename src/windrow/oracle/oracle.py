@@ -30,6 +30,7 @@ from windrow.oracle.admission import (
     Punctuation,
     Row,
     admit,
+    attributes_of,
     column_named,
     types_of,
 )
@@ -115,11 +116,12 @@ class Oracle:
         since = window.shape.first_edge_above(max(points)) if points else None
         if window.partition:
             since = len(state.arrivals) + 1 if points else None
+        attributes = frozenset(attributes_of(stream.statement))
         asker = replace(
             plain,
             since=since,
             closed_by=None if window.partition else axis_frontier(window, state),
-            group_columns=frozenset() if parts.limit is not None else _named(types, parts.plain_keys),
+            group_columns=frozenset() if parts.limit is not None else _named(types, parts.plain_keys) - attributes,
         )
         self._queries[statement.name.lower()] = _Query(statement, table.name, asker, parts)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
+from math import isfinite, isnan
 from typing import Any
 
 from windrow.oracle.values import Misfit, fit
@@ -20,23 +21,33 @@ ALWAYS = 1 << 62
 """The bound of a pattern that says nothing of the window attribute: it closes its groups for ever."""
 
 
+FARTHEST = 10**18
+"""A bound further from zero than this is a mistake."""
+
+
 class BadPattern(ValueError):
     """The text is no pattern over the stream's columns."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """`column op values`; `op` is =, <, <=, >, >=, BETWEEN or IN. A NULL meets only `= NULL`."""
+    """`column op values`; `op` is =, <, <=, >, >=, BETWEEN or IN. A NULL meets only `= NULL`, NaN is above all."""
 
     column: str
     op: str
     values: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if self.op != "=" and None in self.values:
+            raise BadPattern(f"NULL goes with =, not with {self.op}")
 
     def met_by(self, value: Any) -> bool:
         if self.op == "=":
             return bool(value is None if self.values[0] is None else value == self.values[0])
         if value is None:
             return False
+        if isinstance(value, float) and isnan(value):
+            return self.op in (">", ">=")
         if self.op == "BETWEEN":
             return bool(self.values[0] <= value <= self.values[1])
         if self.op == "IN":
@@ -73,10 +84,15 @@ class Pattern:
             return ALWAYS
         if any(one.op not in ("<", "<=") for one in mine):
             return None
-        return min(point_of(one.values[0], kind) + (one.op == "<=") for one in mine)
+        bound = min(point_of(one.values[0], kind) + (one.op == "<=") for one in mine)
+        if abs(bound) > FARTHEST:
+            raise BadPattern(f"{bound} is beyond 10^18")
+        return bound
 
 
-_TOKEN = re.compile(r"\s*(?:('(?:[^']|'')*')|(`[^`]+`|[A-Za-z_]\w*)|(-?\d+(?:\.\d+)?)|(<=|>=|[=<>*(),]))")
+_TOKEN = re.compile(
+    r"\s*(?:('(?:[^']|'')*')|(`[^`]+`|[A-Za-z_]\w*)|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|(<=|>=|[=<>*(),]))"
+)
 
 
 def parse_pattern(text: str, types: Mapping[str, SqlType]) -> Pattern:
@@ -171,6 +187,6 @@ def _read(text: str, quoted: bool, kind: SqlType) -> Any:
         return int(text)
     if kind.is_decimal:
         return Decimal(text)
-    if kind.is_float:
+    if kind.is_float and isfinite(float(text)):
         return float(text)
     raise ValueError(text)

@@ -7,21 +7,24 @@ query's window start. So the cost of a tick is the longest window, whatever the 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator, Kind
-from windrow.synopses import distinct
 from windrow.synopses.cells import fold_of
-from windrow.synopses.chunks import PANES_PER_CHUNK, Cells, Chunk, ChunkView, States, Strand, build_chunks, strands_of
-from windrow.synopses.folds import State
-from windrow.synopses.groups import Groups, Ids
+from windrow.synopses.chunks import PANES_PER_CHUNK, Cells, Chunk, States, Strand, build_chunks, strands_of
+from windrow.synopses.groups import Groups
 from windrow.synopses.intervals import FlatIntervals
 from windrow.synopses.lookups import Looked, Lookup
 from windrow.synopses.merging import concatenate, fold_cells
+from windrow.synopses.one_pass import Pass
+from windrow.synopses.outputs import Output, Slots
+from windrow.synopses.pane_tables import Tables, can_be_tabled
+from windrow.synopses.releasing import released
+from windrow.synopses.ways import Spans, Way, work_of
 from windrow.windows import Points
 
 FEW_GROUPS = 1024
@@ -91,10 +94,31 @@ class BasicIntervalSynopsis:
 
     def late_alone(self) -> BasicIntervalSynopsis:
         """A synopsis of nothing but what is held apart, with the same groups."""
+        return self._alone(self._late)
+
+    def open_alone(self, wanted: npt.NDArray[np.bool_]) -> BasicIntervalSynopsis:
+        """A synopsis of nothing but the open panes' cells of some groups, which count as closed there."""
+        return self._alone([cells.where(wanted[cells.groups]) for cells in self._pending])
+
+    def _alone(self, parts: Sequence[Cells]) -> BasicIntervalSynopsis:
         alone = BasicIntervalSynopsis([])
         alone.groups, alone._ungrouped = self.groups, self._ungrouped
-        alone._chunks = build_chunks(concatenate(self._late)) if self._late else []
+        held = [part for part in parts if len(part)]
+        alone._chunks = build_chunks(concatenate(held)) if held else []
         return alone
+
+    def release(self, needed: Points) -> None:
+        """Let go of cells below the point from which on their group is needed, by group id; of closed panes only where
+        that is half of a chunk's, for it is built anew."""
+        self._pending = [released(cells, needed) for cells in self._pending]
+        for at, chunk in enumerate(self._chunks):
+            if not (int(chunk.panes[0]) < needed[chunk.groups]).any():
+                continue
+            cells = chunk.cells()
+            kept = released(cells, needed)
+            if 2 * np.count_nonzero(kept.groups) <= np.count_nonzero(cells.groups):
+                self._chunks[at : at + 1] = build_chunks(kept)
+        self._compact_groups()
 
     def merge_late(self) -> None:
         """Take what is held apart into the closed panes."""
@@ -161,35 +185,14 @@ class BasicIntervalSynopsis:
             return
         panes = self.closed_panes
         spans = [(np.searchsorted(panes, one.starts), np.searchsorted(panes, one.ends)) for one in lookups]
-        if self._prefers_flat(lookups, spans):
-            yield from self._answer_flat(lookups)
-        else:
-            yield from self._answer_in_one_pass(lookups, spans)
+        ways = {Way.ONE_PASS: self._in_one_pass, Way.TABLES: self._by_tables, Way.TREE: self._by_tree}
+        yield from ways[self._way(lookups, spans)](lookups, spans)
 
-    def _prefers_flat(self, lookups: Sequence[Lookup], spans: Sequence[tuple[Ids, Ids]]) -> bool:
-        """Whether many windows over few groups are cheaper looked up one by one in a tree than in a pass.
+    def _way(self, lookups: Sequence[Lookup], spans: Spans) -> Way:
+        tabled = can_be_tabled(fold_of(a) for lookup in lookups for a in (lookup.presence, *lookup.reads))
+        return work_of(lookups, spans, self.groups.count, self.closed_panes.size, tabled).way()
 
-        In a pass each window costs some NumPy calls, and each pane of the longest window at a tick a look at every
-        group; in the tree each answer row costs two steps per level. (Measured, in nanoseconds.)
-        """
-        if any((edge[1:] < edge[:-1]).any() for lookup in lookups for edge in (lookup.starts, lookup.ends)):
-            return False
-        groups = max(self.groups.count - 1, 1)
-        columns = len({a for lookup in lookups for a in (lookup.presence, *lookup.reads)})
-        windows = sum(lookup.ends.size for lookup in lookups)
-        lengths = np.concatenate([high - low for low, high in spans])
-        longest = np.zeros(0, np.int64)
-        if lengths.size:
-            ticks = distinct.of_runs(np.concatenate([high for _, high in spans]))[1]
-            longest = np.zeros(int(ticks.max()) + 1, np.int64)
-            np.maximum.at(longest, ticks, lengths)
-        touched = longest.sum() / PANES_PER_CHUNK + windows
-        one_pass = touched * 12_000 + float(longest.sum()) / PANES_PER_CHUNK * 2 * groups * columns * 0.6
-        levels = 2 * max(1, int(lengths.max() if lengths.size else 1).bit_length())
-        flat = windows * groups * (columns * levels * 8 + 100) + self.closed_panes.size * groups * columns * 20
-        return bool(flat < one_pass)
-
-    def _answer_flat(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
+    def _by_tree(self, lookups: Sequence[Lookup], _: Spans) -> Iterator[Looked]:
         low = min(int(lookup.starts.min()) for lookup in lookups if lookup.starts.size)
         held = [chunk.cells() for chunk in self._chunks if chunk.panes[-1] >= low]
         flat = FlatIntervals(concatenate(held)) if held else None
@@ -209,19 +212,17 @@ class BasicIntervalSynopsis:
                 states = {a: tuple(column[present] for column in state) for a, state in states.items()}
             yield Looked(lookup.query, int(lookup.ends.size), window, groups, states)
 
-    def _answer_in_one_pass(self, lookups: Sequence[Lookup], spans: Sequence[tuple[Ids, Ids]]) -> Iterator[Looked]:
+    def _in_one_pass(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[Looked]:
         """Rule CS2: from the youngest pane down, each answer taken along the way."""
-        size = max(self.groups.count, 2)
         ends = np.concatenate([lookup.ends for lookup in lookups])
         starts = np.concatenate([lookup.starts for lookup in lookups])
         owner = np.repeat(np.arange(len(lookups)), [lookup.ends.size for lookup in lookups]).tolist()
         index = np.concatenate([np.arange(lookup.ends.size) for lookup in lookups]).tolist()
         lows = np.concatenate([low for low, _ in spans]).tolist()
         highs = np.concatenate([high for _, high in spans]).tolist()
-        needed = list(dict.fromkeys(a for lookup in lookups for a in (lookup.presence, *lookup.reads)))
-        same = self._same(needed)
-        scan = _Pass(self._chunks, strands_of(dict.fromkeys(same.values())), size)
-        outputs = [_Output(lookup, same, scan.strands, size) for lookup in lookups]
+        same, strands, size = self._asked(lookups)
+        scan = Pass(self._chunks, strands, size)
+        outputs = [Output(lookup, same, strands, size) for lookup in lookups]
         tick = None
         for i in np.lexsort((-starts, ends)).tolist():
             if tick is None or ends[i] != tick:
@@ -229,8 +230,28 @@ class BasicIntervalSynopsis:
                 scan.begin(highs[i])
             scan.extend(lows[i])
             outputs[owner[i]].take(index[i], scan.state)
+        slots = Slots(max(lookup.ends.size for lookup in lookups), size - 1)
         for output in outputs:
-            yield output.rows()
+            yield output.rows(slots)
+
+    def _by_tables(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[Looked]:
+        """All windows of a query at once; where nothing is between its edges, nothing is merged."""
+        same, strands, size = self._asked(lookups)
+        spans = [(np.minimum(low, high), high) for low, high in spans]
+        first = min(int(low.min()) for low, _ in spans if low.size)
+        last = max(int(high.max()) for _, high in spans if high.size)
+        tables = Tables(self._chunks, strands, size, first, last)
+        slots = Slots(max(lookup.ends.size for lookup in lookups), size - 1)
+        for lookup, (lows, highs) in zip(lookups, spans, strict=True):
+            output = Output(lookup, same, strands, size)
+            output.take_all(tables, lows, highs)
+            yield output.rows(slots)
+
+    def _asked(self, lookups: Sequence[Lookup]) -> tuple[dict[Accumulator, Accumulator], tuple[Strand, ...], int]:
+        """What is read, each accumulator's first equal, those with equal folds together; and for how many groups."""
+        needed = list(dict.fromkeys(a for lookup in lookups for a in (lookup.presence, *lookup.reads)))
+        same = self._same(needed)
+        return same, strands_of(dict.fromkeys(same.values())), max(self.groups.count, 2)
 
     def _same(self, needed: Sequence[Accumulator]) -> dict[Accumulator, Accumulator]:
         """Each accumulator's first equal: counts that are one state in every chunk are merged once."""
@@ -291,76 +312,3 @@ class BasicIntervalSynopsis:
             chunk.renumber(new_ids)
         self._pending = [Cells(c.panes, new_ids[c.groups], c.states) for c in self._pending]
         self._late = [Cells(c.panes, new_ids[c.groups], c.states) for c in self._late]
-
-
-class _Pass:
-    """One pass from the youngest pane down: the merged state of the panes between `reached` and the tick."""
-
-    def __init__(self, chunks: Sequence[Chunk], strands: Sequence[Strand], size: int):
-        self.strands = strands
-        self._chunks = chunks
-        self._views: dict[int, ChunkView] = {}
-        self._offsets = np.cumsum([0, *(chunk.panes.size for chunk in chunks)]).tolist()
-        self._size = size
-        self._reached = 0
-        self.state: list[State] = []
-
-    def begin(self, high: int) -> None:
-        """Start anew below pane index `high`."""
-        self.state = [strand.identity(self._size) for strand in self.strands]
-        self._reached = high
-
-    def extend(self, low: int) -> None:
-        """Extend the merged range down to pane index `low`."""
-        at = bisect_left(self._offsets, self._reached) - 1
-        while self._reached > low:
-            base = self._offsets[at]
-            first = max(low, base)
-            if at not in self._views:
-                self._views[at] = self._chunks[at].view(self.strands)
-            self._views[at].merge_into(self.state, first - base, self._reached - base)
-            self._reached = first
-            at -= 1
-
-
-class _Output:
-    """The answers of one lookup as they are taken: a row per window over all groups but nobody; then masked."""
-
-    def __init__(self, lookup: Lookup, same: Mapping[Accumulator, Accumulator], strands: Sequence[Strand], size: int):
-        self._lookup = lookup
-        self._same = same
-        read = {same[a] for a in (lookup.presence, *lookup.reads)}
-        self._states: States = {}
-        self._parts: list[tuple[int, slice | list[int], State]] = []
-        for at, strand in enumerate(strands):
-            members = [i for i, a in enumerate(strand.members) if a in read]
-            if not members:
-                continue
-            shape = (len(members), lookup.ends.size, size - 1)
-            rows = tuple(np.empty(shape, dtype) for dtype in strand.fold.dtypes)
-            self._states |= {strand.members[i]: tuple(c[j] for c in rows) for j, i in enumerate(members)}
-            whole = len(members) == len(strand.members)
-            self._parts.append((at, slice(None) if whole else members, rows))
-
-    def take(self, window: int, state: Sequence[State]) -> None:
-        for at, members, rows in self._parts:
-            for row, column in zip(rows, state[at], strict=True):
-                row[:, window] = column[members, 1:]
-
-    def rows(self) -> Looked:
-        lookup = self._lookup
-        count = self._states[self._same[lookup.presence]][0]
-        windows, groups = count.shape
-        if lookup.always or count.all():
-            window, group = np.repeat(np.arange(windows), groups), np.tile(np.arange(1, groups + 1), windows)
-            states = {a: tuple(c.reshape(-1) for c in state) for a, state in self._states.items()}
-        else:
-            at = np.flatnonzero(count)
-            window, group = np.divmod(at, groups)
-            group += 1
-            states = {a: tuple(c.reshape(-1)[at] for c in state) for a, state in self._states.items()}
-        return Looked(lookup.query, windows, window, group, {a: states[self._same[a]] for a in self._wanted})
-
-    @property
-    def _wanted(self) -> Iterable[Accumulator]:
-        return dict.fromkeys((self._lookup.presence, *self._lookup.reads))

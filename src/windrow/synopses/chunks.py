@@ -134,6 +134,24 @@ class Chunk:
         states = {a: tuple(column[held] for column in state) for a, state in states.items()}
         return Cells(self.panes[pane], self.groups[group], states)
 
+    def spread_into(self, strand: Strand, into: Sequence[Array], first: int) -> None:
+        """Its panes from index `first` on, into (members × as many panes × all groups but nobody) of nothing."""
+        last = first + into[0].shape[1]
+        if self.cell_pane is None or self.cell_group is None:
+            state = self.strand(strand)
+            if state is not None:
+                at = _run(self.groups[self.groups > 0] - 1)
+                for target, column in zip(into, widened(strand.fold, state), strict=True):
+                    some = column[first:last, :, 1:] if self.groups[0] == 0 else column[first:last]
+                    target[:, :, at] = some.swapaxes(0, 1)
+            return
+        mine = (self.cell_pane >= first) & (self.cell_pane < last) & (self.cell_group > 0)
+        pane, group = self.cell_pane[mine] - first, self.cell_group[mine] - 1
+        for i, a in enumerate(strand.members):
+            if a in self.states:
+                for target, column in zip(into, self.states[a], strict=True):
+                    target[i, pane, group] = column[mine]
+
     def renumber(self, new_ids: Ids) -> None:
         """Groups have been given new ids; the order of the ids is kept."""
         self.groups = new_ids[self.groups]
@@ -148,10 +166,8 @@ class ChunkView:
         self._chunk = chunk
         self._strands = strands
         self._states = [chunk.strand(strand) if chunk.is_dense else None for strand in strands]
-        groups = chunk.groups
-        first = int(groups[0])
-        run = int(groups[-1]) - first + 1 == groups.size
-        self._run = slice(first, first + groups.size) if run else None
+        at = _run(chunk.groups)
+        self._run = at if isinstance(at, slice) else None
 
     def merge_into(self, into: Sequence[State], lo: int, hi: int) -> None:
         """Merge the panes lo ≤ index < hi into arrays (members × all groups), one state per strand."""
@@ -183,6 +199,13 @@ class ChunkView:
                 state = self._chunk.states.get(a)
                 if state is not None:
                     strand.fold.scatter_into([v[i] for v in target], at, [column[first:last] for column in state])
+
+
+def _run(groups: Ids) -> slice | Ids:
+    """Ascending ids as a slice, if none is missing between them."""
+    if groups.size and int(groups[-1]) - int(groups[0]) + 1 == groups.size:
+        return slice(int(groups[0]), int(groups[-1]) + 1)
+    return groups
 
 
 _NARROW = (np.int8, np.int16, np.int32)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Ids = npt.NDArray[np.int64]
+AnyIds = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 NOBODY = 0
 
 
@@ -61,13 +62,13 @@ class Groups:
         self._keys = [pa.concat_arrays([old, key.take(rows)]) for old, key in zip(self._keys, keys, strict=True)]
         self.count = int(ids[-1]) + 1
 
-    def key_columns(self, ids: Ids) -> list[pa.Array]:
+    def key_columns(self, ids: AnyIds) -> list[pa.Array]:
         """The key values of these groups (null for nobody); strings dictionary-encoded, which costs nothing."""
         indices = pa.array(ids.astype(np.int32, copy=False))
         out: list[pa.Array] = []
         for key in self._keys:
             if pa.types.is_string(key.type) or pa.types.is_binary(key.type):
-                out.append(pa.DictionaryArray.from_arrays(indices, key))
+                out.append(pa.DictionaryArray.from_arrays(indices, key, safe=False))
             else:
                 out.append(key.take(indices))
         return out

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.chunks import States
-from windrow.synopses.groups import Ids
+from windrow.synopses.groups import AnyIds, Ids
 from windrow.windows import Points
 
 
@@ -28,10 +28,14 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Looked:
-    """The rows of one query, in window order: window index, group, and states."""
+    """The rows of one query, in window order: window index, group, and states.
+
+    `each`: how many rows every window has, where all have as many.
+    """
 
     query: str
     windows: int
     window: Ids
-    groups: Ids
+    groups: AnyIds
     states: States
+    each: int | None = None

@@ -122,6 +122,8 @@ def _extreme(call: AggregateCall, states: States) -> pa.Array:
         return _decimals(codes.astype(object), present, type_)
     if type_.name == "BOOLEAN":
         return _array(codes.astype(bool), present, type_)
+    if type_.is_integer:
+        return _array(codes.astype(type_.arrow.to_pandas_dtype(), copy=False), present, type_)
     narrow = _array(codes, present, SqlType("BIGINT"))
     if type_.name == "DATE":
         return narrow.cast(pa.int32()).cast(pa.date32())

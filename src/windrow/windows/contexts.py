@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,23 @@ class Extents:
 
     def part(self, chosen: slice | npt.NDArray[np.bool_]) -> Extents:
         return Extents(self.starts[chosen], self.ends[chosen], self.ticks[chosen])
+
+
+class Numbered(Protocol):
+    """Windows that come one after the other, each answered at its own frontier."""
+
+    def first_wid(self, t: int) -> int: ...
+
+    def last_closed(self, frontier: int) -> int: ...
+
+
+def every_wid(window: Numbered, first: int, ticked: int | None, frontier: int) -> Points:
+    """The ids, without gaps, from the first window that holds the point `first`, of those that `ticked` left open
+    and `frontier` closes."""
+    low = window.first_wid(first)
+    if ticked is not None:
+        low = max(low, window.last_closed(ticked) + 1)
+    return np.arange(low, window.last_closed(frontier) + 1, dtype=np.int64)
 
 
 def ranges(first: Points, last: Points) -> tuple[Points, Points]:

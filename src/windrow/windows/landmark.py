@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.types import POINT_MIN
-from windrow.windows.contexts import Context, Extents, Points
+from windrow.windows.contexts import Context, Extents, Points, every_wid
 from windrow.windows.cuts import Cuts
 
 
@@ -73,10 +73,7 @@ class LandmarkWindow:
         return self.every(int(held[0]), ticked, frontier)
 
     def every(self, first: int, ticked: int | None, frontier: int) -> Extents:
-        low = self.first_wid(first)
-        if ticked is not None:
-            low = max(low, self.last_closed(ticked) + 1)
-        return self.extents(np.arange(low, self.last_closed(frontier) + 1, dtype=np.int64))
+        return self.extents(every_wid(self, first, ticked, frontier))
 
     def shown(self, extents: Extents) -> tuple[Points | None, Points]:
         """window_start (none where the window is unbounded) and window_end."""

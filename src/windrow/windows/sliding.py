@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windrow.windows.contexts import Context, Extents, Points, ranges
+from windrow.windows.contexts import Context, Extents, Points, every_wid, ranges
 from windrow.windows.cuts import Cuts
 
 Wids = range
@@ -101,10 +101,7 @@ class SlidingWindow:
 
     def every(self, first: int, ticked: int | None, frontier: int) -> Extents:
         """The same, but also the empty ones from the first that holds the point `first`."""
-        low = self.first_wid(first)
-        if ticked is not None:
-            low = max(low, self.last_closed(ticked) + 1)
-        return self.extents(np.arange(low, self.last_closed(frontier) + 1, dtype=np.int64))
+        return self.extents(every_wid(self, first, ticked, frontier))
 
     def shown(self, extents: Extents) -> tuple[Points | None, Points]:
         """window_start and window_end."""

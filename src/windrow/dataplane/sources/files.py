@@ -26,7 +26,7 @@ def is_columnar(stream: StreamDef) -> bool:
 
 
 def check(stream: StreamDef) -> None:
-    options = dict(stream.statement.options)
+    options = dict(stream.source_options)
     if not options.get("path"):
         raise SourceError("a stream from 'files' needs a path", remedy="FROM files OPTIONS (path '…', format 'json').")
     if not options.get("format"):
@@ -55,7 +55,7 @@ def schema_text(stream: StreamDef, bad: bool) -> str:
 
 
 def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool_dir: Path) -> DataFrame:
-    options = dict(stream.statement.options)
+    options = dict(stream.source_options)
     kind, path = options["format"].lower(), options["path"]
     if "://" not in path:
         # Spark would resolve it against the JVM's working directory, which stays where the process began.

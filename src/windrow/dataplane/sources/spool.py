@@ -29,7 +29,7 @@ _NAME = re.compile(r"feed-(\d{15})-[0-9a-f]{8}\.parquet")
 
 
 def check(stream: StreamDef) -> None:
-    if stream.statement.options:
+    if stream.source_options:
         raise SourceError("a stream from 'memory' takes no options", remedy="Write FROM memory.")
 
 

@@ -1,0 +1,207 @@
+"""Punctuation patterns: what a punctuation says of each attribute, as a source sends it in text.
+
+A pattern is a conjunction of conditions, and promises that no tuple that meets them all comes any more
+(003_7281f3198fa2d2a0.txt, section 5): `seg_id = 's6', ts < '2026-01-01 12:11:00'`. A wildcard, `c = *`, is none.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.cql.names import quote_name
+from windrow.types import SqlType, moment_of
+
+COMPARISONS = ("<", "<=", ">", ">=")
+
+NOT_A_PATTERN = "not a pattern"
+UNKNOWN_COLUMN = "unknown column"
+BAD_VALUE = "a value that does not fit its column"
+
+
+class BadPatternError(ValueError):
+    """The text is no pattern over the stream's columns; `reason` is one of the three above."""
+
+    def __init__(self, reason: str, detail: str):
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`column op values`; `op` is =, a comparison, BETWEEN or IN. A NULL meets only `= NULL`, a NaN what is above."""
+
+    column: str
+    op: str
+    values: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if self.op not in ("=", "BETWEEN", "IN", *COMPARISONS) or not self.values:
+            raise ValueError(f"'{self.op}' is no condition of a pattern")
+        if self.op != "=" and None in self.values:
+            raise BadPatternError(NOT_A_PATTERN, f"NULL goes with '=', not with {self.op}")
+
+    def __str__(self) -> str:
+        """As `parse_pattern` reads it."""
+        texts = [_text(value) for value in self.values]
+        after = {"IN": f"({', '.join(texts)})", "BETWEEN": " AND ".join(texts)}.get(self.op, texts[0])
+        return f"{quote_name(self.column)} {self.op} {after}"
+
+
+Pattern = tuple[Condition, ...]
+"""A conjunction; the empty one is met by every tuple."""
+
+_TOKEN = re.compile(
+    r"\s*(?:('(?:[^']|'')*')|(`(?:[^`]|``)+`|[A-Za-z_]\w*)|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|(<=|>=|[=<>*(),]))"
+)
+
+
+def pattern_text(pattern: Pattern) -> str:
+    return ", ".join(map(str, pattern))
+
+
+def parse_pattern(text: str, types: Mapping[str, SqlType]) -> Pattern:
+    """The pattern over these columns, with or without parentheses around it; raises BadPatternError."""
+    tokens = _tokens(text)
+    if len(tokens) > 1 and tokens[0] == "(" and tokens[-1] == ")":
+        tokens = tokens[1:-1]
+    if not tokens:
+        raise BadPatternError(NOT_A_PATTERN, "it is empty")
+    return _Reader(tokens, types).pattern()
+
+
+def equals(name: str, value: Any, types: Mapping[str, SqlType]) -> Condition:
+    """The condition that a column has a value, given in Python."""
+    column = _column(name, types)
+    return Condition(column, "=", (_fitted(value, types[column]),))
+
+
+def _tokens(text: str) -> list[str]:
+    found, at, end = [], 0, len(text.rstrip())
+    while at < end:
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise BadPatternError(NOT_A_PATTERN, repr(text[at:]))
+        found.append(match[0].strip())
+        at = match.end()
+    return found
+
+
+class _Reader:
+    """Walks the tokens of one pattern."""
+
+    def __init__(self, tokens: list[str], types: Mapping[str, SqlType]):
+        self._tokens, self._types, self._at = tokens, types, 0
+
+    def pattern(self) -> Pattern:
+        found = [self._condition()]
+        while self._at < len(self._tokens):
+            self._expect(",")
+            found.append(self._condition())
+        return tuple(condition for condition in found if condition is not None)
+
+    def _next(self) -> str:
+        if self._at == len(self._tokens):
+            raise BadPatternError(NOT_A_PATTERN, "it ends too early")
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def _expect(self, wanted: str) -> None:
+        found = self._next()
+        if found.upper() != wanted:
+            raise BadPatternError(NOT_A_PATTERN, f"{found} where {wanted} should be")
+
+    def _condition(self) -> Condition | None:
+        """None for a wildcard."""
+        written = self._next()
+        name = written[1:-1].replace("``", "`") if written.startswith("`") else written
+        column, op = _column(name, self._types), self._next().upper()
+        if op == "=" and self._at < len(self._tokens) and self._tokens[self._at] == "*":
+            self._at += 1
+            return None
+        if op == "=" or op in COMPARISONS:
+            return Condition(column, op, (self._value(column),))
+        if op == "BETWEEN":
+            least = self._value(column)
+            self._expect("AND")
+            return Condition(column, op, (least, self._value(column)))
+        if op == "IN":
+            return Condition(column, op, self._listed(column))
+        raise BadPatternError(NOT_A_PATTERN, f"{op} after {column}")
+
+    def _listed(self, column: str) -> tuple[Any, ...]:
+        self._expect("(")
+        values = [self._value(column)]
+        while (mark := self._next()) == ",":
+            values.append(self._value(column))
+        if mark != ")":
+            raise BadPatternError(NOT_A_PATTERN, f"{mark} in a list")
+        return tuple(values)
+
+    def _value(self, column: str) -> Any:
+        token, kind = self._next(), self._types[column]
+        if token.upper() == "NULL":
+            return None
+        quoted = token.startswith("'")
+        text = token[1:-1].replace("''", "'") if quoted else token
+        try:
+            return _fitted(_read(text, quoted, kind), kind)
+        except (ValueError, InvalidOperation):
+            raise BadPatternError(BAD_VALUE, f"{token} is no {kind}") from None
+
+
+def _column(name: str, types: Mapping[str, SqlType]) -> str:
+    for column in types:
+        if column.lower() == name.lower():
+            return column
+    raise BadPatternError(UNKNOWN_COLUMN, name)
+
+
+def _read(text: str, quoted: bool, kind: SqlType) -> Any:
+    if kind.name == "STRING" and quoted:
+        return text
+    if kind.is_timestamp and quoted:
+        return moment_of(text)
+    if kind.name == "DATE" and quoted:
+        return date.fromisoformat(text)
+    if kind.name == "BOOLEAN" and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if kind.is_integer:
+        return int(text)
+    if kind.is_decimal:
+        return Decimal(text)
+    if kind.is_float:
+        return float(text)
+    raise ValueError(text)
+
+
+def _fitted(value: Any, kind: SqlType) -> Any:
+    """The value as the column holds it; one that it cannot hold exactly, or that equals nothing, is refused."""
+    if value is None:
+        return None
+    try:
+        found = pa.scalar(value, kind.arrow).as_py()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise BadPatternError(BAD_VALUE, f"{value!r} is no {kind}") from None
+    if (isinstance(found, float) and not math.isfinite(found)) or (kind.is_integer and found != value):
+        raise BadPatternError(BAD_VALUE, f"{value!r} is no {kind}")
+    return found
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float | Decimal):
+        return format(value, "f") if isinstance(value, Decimal) else repr(value)
+    if isinstance(value, datetime):
+        return f"'{value.isoformat(sep=' ')}'"
+    return "'" + str(value).replace("'", "''") + "'"

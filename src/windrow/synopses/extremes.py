@@ -1,0 +1,127 @@
+"""MAX(x) > v and MIN(x) < v over substreams: a design of our own, which 004_65e36a58973a8297.txt leaves to a report.
+
+A key's MAX over S_k[T, 0] exceeds v iff one of its elements newer than τ − T does. Elements are gathered in cells of
+some hundreds, in order of stamps. A base interval of cells (`tables.py`) keeps of each key only its greatest element,
+greatest first. A suffix window is the few elements of the cell that it cuts, O(log N) base intervals, and the cell
+that is not full yet; of each base interval exactly the keys that pass are read, from its front:
+
+    UPDATE    O(log² N), amortised        LOOKUP    O(log² N + |K_o|·log N)        answers are exact
+
+It pays where few keys pass: the substreams one by one cost all keys. MIN(x) < v is MAX(−x) > −v; the mirror images,
+MAX(x) < v and MIN(x) > v, are the keys alive that do not have MAX(x) ≥ v, MIN(x) ≤ v.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+
+from windrow.synopses.groups import Ids
+from windrow.synopses.metering import Meter
+from windrow.synopses.sequence import Longs
+from windrow.synopses.tables import TableIntervals
+from windrow.windows import Points
+
+CELL = 512
+
+
+@dataclass(frozen=True)
+class Greatest:
+    """The greatest code of each key, greatest first: `falling` is the codes' complement, so it ascends."""
+
+    falling: Longs
+    keys: Longs
+
+    @classmethod
+    def of(cls, falling: Longs, keys: Longs) -> Greatest:
+        order = np.lexsort((falling, keys))
+        first = order[np.flatnonzero(np.diff(keys[order], prepend=-1))]
+        again = np.argsort(falling[first], kind="stable")
+        return cls(falling[first][again], keys[first][again])
+
+    def merged(self, other: Greatest) -> Greatest:
+        both = np.concatenate((self.falling, other.falling)), np.concatenate((self.keys, other.keys))
+        return Greatest.of(*both)
+
+    def at_least(self, code: int) -> Longs:
+        """The keys with a code that is not below."""
+        return self.keys[: int(np.searchsorted(self.falling, ~code, "right"))]
+
+
+@dataclass(frozen=True)
+class _Elements:
+    """The elements of one cell as they came."""
+
+    stamps: Longs
+    falling: Longs
+    keys: Longs
+
+    def at_least(self, code: int, since: int) -> Longs:
+        return self.keys[(self.stamps > since) & (self.falling <= ~code)]
+
+
+class ExtremesFilter:
+    """Which substreams have a code of at least v in a suffix window; codes are order-preserving (`ordering.py`).
+
+    For MIN give the complement ~code of every code, and ask for ~v: complements are in the opposite order.
+    """
+
+    def __init__(self, reach: int, meter: Meter | None = None):
+        if reach < 1:
+            raise ValueError(f"windows reach back at least one stamp, not {reach}")
+        self.reach, self._meter = reach, meter
+        self._newest = np.iinfo(np.int64).min // 2
+        self._tree = TableIntervals(self._merged)
+        self._cells: list[_Elements] = []
+        self._ends: list[int] = []
+        self._open = _Elements(*(np.zeros(0, np.int64) for _ in range(3)))
+
+    @property
+    def size(self) -> int:
+        kept = 2 * sum(table.keys.size for table in self._tree.tables())
+        return kept + 3 * sum(cell.keys.size for cell in (*self._cells, self._open))
+
+    def _merged(self, left: Greatest, right: Greatest) -> Greatest:
+        if self._meter:
+            self._meter.add(left.keys.size + right.keys.size)
+        return left.merged(right)
+
+    def update(self, keys: Ids, stamps: Points, codes: Longs) -> None:
+        """Append elements in the order of their stamps."""
+        if not keys.size:
+            return
+        self._newest = int(stamps[-1])
+        columns = [
+            np.concatenate(pair)
+            for pair in ((self._open.stamps, stamps), (self._open.falling, ~codes), (self._open.keys, keys))
+        ]
+        whole = columns[0].size // CELL * CELL
+        for start in range(0, whole, CELL):
+            self._close(_Elements(*(column[start : start + CELL] for column in columns)))
+        self._open = _Elements(*(column[whole:] for column in columns))
+        gone = bisect_right(self._ends, self._newest - self.reach)
+        self._tree.forget(self._tree.first + gone)
+        del self._cells[:gone], self._ends[:gone]
+
+    def _close(self, cell: _Elements) -> None:
+        self._cells.append(cell)
+        self._ends.append(int(cell.stamps[-1]))
+        self._tree.append(Greatest.of(cell.falling, cell.keys))
+
+    def at_least(self, code: int, since: int) -> Ids:
+        """The keys with an element of at least this code and stamp > since, in ascending order: MAX(x) ≥ v."""
+        if since < self._newest - self.reach:
+            raise ValueError(f"a window reaches back further than {self.reach}")
+        cut = bisect_right(self._ends, since)
+        found = [cell.at_least(code, since) for cell in (*self._cells[cut : cut + 1], self._open)]
+        low = min(self._tree.first + cut + 1, self._tree.length)
+        found += [table.at_least(code) for table in self._tree.parts(low, self._tree.length)]
+        if self._meter:
+            self._meter.add(2 * CELL + len(found) + sum(keys.size for keys in found))
+        return np.unique(np.concatenate(found))
+
+    def below(self, code: int, since: int) -> Ids:
+        """The keys with elements there, all of them below the code: MAX(x) < v."""
+        return np.setdiff1d(self.at_least(np.iinfo(np.int64).min, since), self.at_least(code, since), True)

@@ -1,0 +1,164 @@
+"""Frequency counts over base intervals of panes: exact COUNT DISTINCT, TOP_K and QUANTILE over group totals.
+
+001_3bbbc8a20ffc7252.txt, sections 2.3.4 and 8.3.1: an interval synopsis whose intervals hold frequency counters. A
+cell is one pane: how often, or with what total weight, each value of each group occurred. The counters of a window are
+added up once, and every aggregate of any parameter is read from the sum (rule CS1).
+
+Groups and values are dense ids (`groups.py`), packed into one key. Where the order of values matters, to break ties
+(DESIGN 5) and for quantiles, `order[id]` is the rank of a value; ids themselves are ranks if it is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from windrow.synopses.groups import Ids
+from windrow.synopses.metering import Meter
+from windrow.synopses.quantile import Phi
+from windrow.synopses.sequence import Longs, check_span
+from windrow.synopses.tables import TableIntervals
+
+_BITS = 32
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """The count (or total weight) of each value of each group: packed keys ascend, and are all different."""
+
+    packed: Longs
+    counts: Longs
+
+    @classmethod
+    def of(cls, groups: Ids, values: Ids, weights: Longs | None = None) -> Frequencies:
+        """From single tuples: `weights` None counts them."""
+        for ids in (groups, values):
+            if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < 1 << (_BITS - 1):
+                raise ValueError("ids of groups and values are dense, from 0")
+        counts = np.ones(values.size, np.int64) if weights is None else np.asarray(weights, np.int64)
+        return _summed((groups << _BITS) | values, counts)
+
+    @property
+    def groups(self) -> Ids:
+        return self.packed >> _BITS
+
+    @property
+    def values(self) -> Ids:
+        return self.packed & ((1 << _BITS) - 1)
+
+    def count_distinct(self) -> tuple[Ids, Longs]:
+        """Each group and how many different values it has."""
+        starts = _starts(self.groups)
+        return self.groups[starts], np.diff(np.append(starts, self.packed.size))
+
+    def top_k(self, k: int, order: Longs | None = None) -> tuple[Ids, Ids, Longs]:
+        """(group, value, count) of each group's k greatest counts, greatest first; ties by the value."""
+        if k < 1:
+            raise ValueError(f"a list has at least one place, not {k}")
+        at = np.lexsort((self._rank(order), -self.counts, self.groups))
+        at = at[_place(self.groups) < k]
+        return self.groups[at], self.values[at], self.counts[at]
+
+    def quantile(self, phi: Phi, order: Longs | None = None) -> tuple[Ids, Ids]:
+        """Each group and the value at position max(1, ⌊φ·N⌋), a value counting as often as its count says."""
+        at = np.lexsort((self._rank(order), self.groups))
+        return self._position(phi, at, self.counts[at])
+
+    def quantile_of_totals(self, phi: Phi, order: Longs | None = None) -> tuple[Ids, Ids]:
+        """Each group and the value whose total is at position max(1, ⌊φ·D⌋) of its D totals; ties by the value."""
+        at = np.lexsort((self._rank(order), self.counts, self.groups))
+        return self._position(phi, at, np.ones(at.size, np.int64))
+
+    def _position(self, phi: Phi, at: Longs, weights: Longs) -> tuple[Ids, Ids]:
+        starts = _starts(self.groups)
+        if not starts.size:
+            return self.groups, self.values
+        upto = np.cumsum(weights)
+        before = upto[starts] - weights[starts]
+        rank = phi.rank(np.add.reduceat(weights, starts))
+        found = at[np.searchsorted(upto, before + rank)]
+        return self.groups[found], self.values[found]
+
+    def _rank(self, order: Longs | None) -> Longs:
+        return self.values if order is None else order[self.values]
+
+    def merged(self, other: Frequencies) -> Frequencies:
+        return added([self, other])
+
+
+def added(parts: list[Frequencies]) -> Frequencies:
+    """The sums of several tables of counters."""
+    if len(parts) == 1:
+        return parts[0]
+    packed = [part.packed for part in parts] or [np.zeros(0, np.int64)]
+    counts = [part.counts for part in parts] or [np.zeros(0, np.int64)]
+    return _summed(np.concatenate(packed), np.concatenate(counts))
+
+
+def _summed(packed: Longs, counts: Longs) -> Frequencies:
+    order = np.argsort(packed, kind="stable")  # which is quick on the runs that merged tables are
+    packed, counts = packed[order], counts[order]
+    starts = _starts(packed)
+    return Frequencies(packed[starts], np.add.reduceat(counts, starts) if starts.size else counts)
+
+
+def _starts(ascending: Longs) -> Longs:
+    """Where each run of equal numbers starts."""
+    if not ascending.size:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(np.concatenate(([True], ascending[1:] != ascending[:-1])))
+
+
+def _place(ascending: Longs) -> Longs:
+    """Each row's place in its run, from 0."""
+    starts = _starts(ascending)
+    return np.arange(ascending.size) - np.repeat(starts, np.diff(np.append(starts, ascending.size)))
+
+
+class FrequencySynopsis:
+    """Counters of the last `span` panes; any interval of them can be looked up."""
+
+    kind = "frequency"
+
+    def __init__(self, span: int, meter: Meter | None = None):
+        self.span = check_span(span)
+        self._tree = TableIntervals(Frequencies.merged, meter)
+        self._meter = meter
+
+    @property
+    def length(self) -> int:
+        return self._tree.length
+
+    @property
+    def first(self) -> int:
+        return self._tree.first
+
+    @property
+    def size(self) -> int:
+        return 2 * sum(table.packed.size for table in self._tree.tables())
+
+    def update_cost(self) -> float:
+        return 1.0
+
+    def lookup_cost(self, width: int) -> float:
+        return 2.0 * max(width, 1).bit_length()
+
+    def update(self, cells: list[Frequencies]) -> None:
+        """Append panes, oldest first."""
+        for cell in cells:
+            self._tree.append(cell)
+            self._tree.forget(self._tree.length - self.span)
+
+    def lookup(self, lows: Ids, highs: Ids) -> list[Frequencies]:
+        return [self.lookup_one(low, high) for low, high in zip(lows.tolist(), highs.tolist(), strict=True)]
+
+    def lookup_one(self, low: int, high: int) -> Frequencies:
+        parts = self._tree.parts(low, high)
+        if self._meter:
+            self._meter.add(len(parts))
+        return added(parts)
+
+    def extend(self, span: int) -> None:
+        """Keep more from now on; what was forgotten stays so."""
+        self.span = max(span, self.span)

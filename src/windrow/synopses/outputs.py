@@ -1,0 +1,86 @@
+"""The answers of one lookup on their way: a row per window over all groups, then only the groups that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from windrow.plan.accumulators import Accumulator
+from windrow.synopses.chunks import States, Strand
+from windrow.synopses.folds import State
+from windrow.synopses.groups import AnyIds, Ids
+from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.pane_tables import Tables
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The members of one strand that a lookup reads (`which`: as an index), and where their rows go."""
+
+    strand: int
+    members: list[int]
+    which: slice | list[int]
+    rows: State
+
+
+class Slots:
+    """The window and the group of every slot of a lookup where all groups are there: made once, for the longest."""
+
+    def __init__(self, windows: int, groups: int):
+        self._groups = groups
+        self._window = np.repeat(np.arange(windows), groups)
+        self._group = np.tile(np.arange(1, groups + 1, dtype=np.int32), windows)
+
+    def of(self, windows: int) -> tuple[Ids, AnyIds]:
+        rows = windows * self._groups
+        return self._window[:rows], self._group[:rows]
+
+
+class Output:
+    """The answers of one lookup as they are taken: a row per window over all groups but nobody; then masked."""
+
+    def __init__(self, lookup: Lookup, same: Mapping[Accumulator, Accumulator], strands: Sequence[Strand], size: int):
+        self._lookup = lookup
+        self._same = same
+        read = {same[a] for a in (lookup.presence, *lookup.reads)}
+        self._states: States = {}
+        self._parts: list[_Part] = []
+        for at, strand in enumerate(strands):
+            members = [i for i, a in enumerate(strand.members) if a in read]
+            if not members:
+                continue
+            shape = (len(members), lookup.ends.size, size - 1)
+            rows = tuple(np.empty(shape, dtype) for dtype in strand.fold.dtypes)
+            self._states |= {strand.members[i]: tuple(c[j] for c in rows) for j, i in enumerate(members)}
+            whole = len(members) == len(strand.members)
+            self._parts.append(_Part(at, members, slice(None) if whole else members, rows))
+
+    def take(self, window: int, state: Sequence[State]) -> None:
+        """One window's row, of a state over all groups."""
+        for part in self._parts:
+            for row, column in zip(part.rows, state[part.strand], strict=True):
+                row[:, window] = column[part.which, 1:]
+
+    def take_all(self, tables: Tables, lows: Ids, highs: Ids) -> None:
+        """All windows at once, of panes by index."""
+        for part in self._parts:
+            for place, member in enumerate(part.members):
+                tables.take(part.strand, member, lows, highs, [row[place] for row in part.rows])
+
+    def rows(self, slots: Slots) -> Looked:
+        lookup = self._lookup
+        count = self._states[self._same[lookup.presence]][0]
+        windows, groups = count.shape
+        if lookup.always or count.all():
+            window, group = slots.of(windows)
+            states = {a: tuple(c.reshape(-1) for c in state) for a, state in self._states.items()}
+            return Looked(lookup.query, windows, window, group, self._read(states), groups)
+        at = np.flatnonzero(count)
+        window, group = np.divmod(at, groups)
+        states = {a: tuple(c.reshape(-1)[at] for c in state) for a, state in self._states.items()}
+        return Looked(lookup.query, windows, window, group + 1, self._read(states))
+
+    def _read(self, states: States) -> States:
+        return {a: states[self._same[a]] for a in dict.fromkeys((self._lookup.presence, *self._lookup.reads))}

@@ -1,0 +1,199 @@
+"""B-INT-QNT, the quantile synopsis: exact quantiles over base intervals kept sorted.
+
+004_65e36a58973a8297.txt, section 3.3. Every base interval (`interval.py`) has its elements in order: level ℓ is a ring
+of C cells in which each run of 2^ℓ is sorted, so an element is in log₂ C of them. A lookup expresses its interval as
+p base intervals and selects from p sorted arrays the element at position max(1, ⌊φ·N⌋) (DESIGN 5, Values).
+
+    UPDATE    O(log N_max), amortised
+    LOOKUP    O(p · log p · log q), p arrays of at most q elements, p = O(log W)
+
+Values are order-preserving int64 codes (`ordering.py`); a cell may be absent (a null), and then counts for nothing.
+Different queries may ask for different φ: each is one more selection from the same arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from windrow.synopses.folds import State, adding
+from windrow.synopses.groups import Ids
+from windrow.synopses.metering import Meter
+from windrow.synopses.running import RunningSynopsis
+from windrow.synopses.selection import select, select_one
+from windrow.synopses.sequence import Longs, check_active, check_span, checked, power_of_two
+
+AT_ONCE = 1 << 14
+"""Sorted arrays searched together: few enough for what they need to stay in the processor's cache."""
+
+ABSENT = np.iinfo(np.int64).max
+_COUNT = adding(np.int64)
+
+
+@dataclass(frozen=True)
+class Phi:
+    """A quantile's parameter, 0 < φ ≤ 1, as the decimal fraction it was written as: ⌊0.29 · 100⌋ is 29."""
+
+    fraction: Fraction
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise ValueError(f"a quantile has 0 < φ ≤ 1, not {self.fraction}")
+        if self.fraction.denominator > 10**9:
+            raise ValueError(f"a quantile has at most nine digits, unlike {self.fraction}")
+
+    @classmethod
+    def of(cls, value: float | str) -> Phi:
+        return cls(Fraction(str(value)))
+
+    def rank(self, counts: Longs) -> Longs:
+        """max(1, ⌊φ·N⌋)."""
+        return np.maximum(counts * self.fraction.numerator // self.fraction.denominator, 1)
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """codes[i, j] is the quantile φ_j of interval i; where counts[i], the values it holds, is 0, there is none."""
+
+    codes: Longs
+    counts: Longs
+
+
+class QuantileSynopsis:
+    """Sorted base intervals of one column; `phis` are what `lookup` answers, all at once."""
+
+    kind = "quantile"
+
+    def __init__(self, span: int, phis: Sequence[Phi] = (Phi(Fraction(1, 2)),), meter: Meter | None = None):
+        self.span = check_span(span)
+        self.phis = tuple(phis)
+        self.length = self._since = 0
+        self._meter = meter
+        self._present = RunningSynopsis(_COUNT, span)
+        self._make()
+
+    def _make(self) -> None:
+        self._slots = power_of_two(self.span)
+        self._sorted = np.zeros((self._slots.bit_length(), self._slots), np.int64)
+
+    @property
+    def first(self) -> int:
+        return max(self.length - self.span, self._since)
+
+    @property
+    def size(self) -> int:
+        return self._sorted.size + self._present.size
+
+    def update_cost(self) -> float:
+        return float(self._slots.bit_length())
+
+    def lookup_cost(self, width: int) -> float:
+        """p·log p·log q for each φ."""
+        arrays, steps = 2 * max(width, 1).bit_length(), max(width, 1).bit_length()
+        return float(arrays * arrays.bit_length() * steps * len(self.phis))
+
+    def update(self, cells: State) -> None:
+        """Append cells: a column of codes, and where some are absent a second column, 1 or 0 for present or not."""
+        codes = np.asarray(cells[0], np.int64)
+        present = np.ones(codes.size, np.int64) if len(cells) == 1 else np.asarray(cells[1], np.int64)
+        self._present.update((present,))
+        if len(cells) > 1:
+            codes = np.where(present != 0, codes, ABSENT)
+        kept = codes[-self._slots :]
+        self.length += codes.size
+        self._sort(self.length - kept.size, kept)
+
+    def _sort(self, start: int, codes: Longs) -> None:
+        """Put the cells at the bottom, and sort every base interval that they complete from its two halves."""
+        end = start + codes.size
+        _put(self._sorted[0], start, codes)
+        for level in range(1, len(self._sorted)):
+            low, high = start >> level << level, end >> level << level
+            if low >= high:
+                return
+            halves = _get(self._sorted[level - 1], low, high).reshape(-1, 1 << level)
+            halves.sort(axis=1, kind="stable" if level > 6 else None)
+            _put(self._sorted[level], low, halves.ravel())
+            if self._meter:
+                self._meter.add(high - low)
+
+    def lookup(self, lows: Ids, highs: Ids) -> Quantiles:
+        """The quantiles of every interval for all the synopsis's φ."""
+        counts = self._present.lookup(lows, highs)[0]
+        low, high = checked(lows, highs, self.first, self.length)
+        codes = [self._select(low, high, phi.rank(counts), counts) for phi in self.phis]
+        return Quantiles(np.stack(codes, axis=1) if codes else np.empty((low.size, 0), np.int64), counts)
+
+    def _select(self, low: Longs, high: Longs, ranks: Longs, counts: Longs) -> Longs:
+        """The code of each interval's rank; 0 where it holds no value."""
+        out = np.zeros(low.size, np.int64)
+        held = np.flatnonzero(counts)
+        if not held.size:
+            return out
+        levels = int((high - low).max()).bit_length()
+        step = max(1, AT_ONCE // (2 * levels))
+        for start in range(0, held.size, step):
+            some = held[start : start + step]
+            begins, ends = self._arrays(low[some], high[some], levels)
+            out[some] = select(self._sorted.ravel(), begins, ends, ranks[some], self._meter)
+        return out
+
+    def _arrays(self, low: Longs, high: Longs, levels: int) -> tuple[Longs, Longs]:
+        """Of each interval its base intervals, two a level, as places in the sorted levels; some are empty."""
+        begins = np.zeros((low.size, 2 * levels), np.int64)
+        ends = np.zeros((low.size, 2 * levels), np.int64)
+        for level in range(levels):
+            live = low < high
+            for side, (node, odd) in enumerate(((low, low), (high - 1, high))):
+                taken = odd & live
+                begin = (level * self._slots + ((node << level) & (self._slots - 1))) * taken
+                begins[:, 2 * level + side] = begin
+                ends[:, 2 * level + side] = begin + (taken << level)
+            low, high = (low + 1) >> 1, high >> 1
+        return begins, ends
+
+    def lookup_one(self, low: int, high: int, phi: Phi) -> int | None:
+        """One quantile of one interval; None where it holds no value."""
+        check_active(low, high, self.first, self.length)
+        count = int(self._present.lookup_one(low, high)[0])
+        if not count:
+            return None
+        return select_one(self._arrays_of(low, high), int(phi.rank(np.array([count]))[0]), self._meter)
+
+    def _arrays_of(self, low: int, high: int) -> list[Longs]:
+        """The sorted arrays of one interval, none empty."""
+        found, level, mask = [], 0, self._slots - 1
+        while low < high:
+            for node, odd in ((low, low), (high - 1, high)):
+                if odd & 1:
+                    at = (node << level) & mask
+                    found.append(self._sorted[level, at : at + (1 << level)])
+            low, high, level = (low + 1) >> 1, high >> 1, level + 1
+        return found
+
+    def extend(self, span: int) -> None:
+        """Keep more from now on (001_3bbbc8a20ffc7252.txt, section 8.2); what was forgotten stays so."""
+        self._since = self.first
+        held = _get(self._sorted[0], self._since, self.length)
+        self._present.extend(span)
+        self.span = max(span, self.span)
+        self._make()
+        self._sort(self._since, held)
+
+
+def _put(ring: Longs, start: int, values: Longs) -> None:
+    at = start & (ring.size - 1)
+    straight = min(values.size, ring.size - at)
+    ring[at : at + straight] = values[:straight]
+    ring[: values.size - straight] = values[straight:]
+
+
+def _get(ring: Longs, low: int, high: int) -> Longs:
+    """A copy of cells [low, high)."""
+    at, size = low & (ring.size - 1), high - low
+    if at + size <= ring.size:
+        return np.array(ring[at : at + size])
+    return np.concatenate((ring[at:], ring[: at + size - ring.size]))

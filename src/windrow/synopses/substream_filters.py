@@ -1,0 +1,100 @@
+"""SubStream Filters: GROUP BY k HAVING COUNT(*) > v, or SUM(x) > v over positive x, for any v and window at once.
+
+004_65e36a58973a8297.txt, section 4. A collective index names the keys that may pass (a superset of those that do), and
+the substreams themselves, asked for these keys only, tell which do: exact answers (the default). Asked for approximate
+ones, the index answers alone, and a key passes that meets the relaxed range: more than v·(1 − ε), or less than
+v / (1 − ε). All comparisons are of integers, so ≥ v is > v − 1 and ≤ v is < v + 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from windrow.synopses.collective_index import CollectiveIndex, Levels
+from windrow.synopses.groups import Ids
+from windrow.synopses.metering import Meter
+from windrow.synopses.sequence import Longs, Mask
+from windrow.synopses.substreams import Substreams
+from windrow.windows import Points
+
+
+class Comparison(Enum):
+    MORE = ">"
+    AT_LEAST = ">="
+    LESS = "<"
+    AT_MOST = "<="
+
+
+@dataclass(frozen=True)
+class Range:
+    """A one-sided range condition on an aggregate."""
+
+    comparison: Comparison
+    value: int
+
+    @property
+    def is_lower(self) -> bool:
+        """Whether the range is (v, ∞)."""
+        return self.comparison in (Comparison.MORE, Comparison.AT_LEAST)
+
+    @property
+    def open_end(self) -> int:
+        """The v of (v, ∞) or (0, v)."""
+        return self.value + {Comparison.AT_LEAST: -1, Comparison.AT_MOST: 1}.get(self.comparison, 0)
+
+    def holds(self, values: Longs) -> Mask:
+        return np.asarray(values > self.open_end if self.is_lower else values < self.open_end)
+
+
+@dataclass(frozen=True)
+class Passing:
+    """The keys that pass, in ascending order, and their aggregates (None where the answer is approximate)."""
+
+    keys: Ids
+    values: Longs | None
+
+
+class SubstreamFilter:
+    """COUNT over the substreams, or with `summed` SUM of positive integers; suffix windows within reach."""
+
+    def __init__(self, levels: Levels, reach: int, summed: bool = False, meter: Meter | None = None):
+        self.index = CollectiveIndex(levels, reach, meter)
+        self.substreams = Substreams(reach, meter)
+        self.summed = summed
+
+    @property
+    def size(self) -> int:
+        return self.index.size + self.substreams.size
+
+    def update(self, keys: Ids, stamps: Points, weights: Longs | None = None) -> None:
+        """Append elements; stamps ascend. A key is an id of `Groups`; SUM needs the weights."""
+        if self.summed != (weights is not None):
+            raise ValueError("sums need weights" if self.summed else "counts have no weights")
+        self.index.update(keys, stamps, weights)
+        self.substreams.update(keys, stamps, weights)
+
+    def update_one(self, key: int, stamp: int) -> None:
+        """One element of a count."""
+        self.index.update_one(key, stamp)
+        self.substreams.update_one(key, stamp)
+
+    def lookup(self, range_: Range, since: int, exact: bool = True) -> Passing:
+        """The keys whose aggregate over the elements with stamp > since is in the range (τ − T for S[T, 0] at τ).
+
+        Only keys with an element there can pass: a group without a tuple has no row.
+        """
+        found = np.sort(self._candidates(range_, since))
+        if not exact:
+            return Passing(found, None)
+        values = self.substreams.sums(found, since) if self.summed else self.substreams.counts(found, since)
+        passed = range_.holds(values)
+        return Passing(found[passed], values[passed])
+
+    def _candidates(self, range_: Range, since: int) -> Ids:
+        end = range_.open_end
+        if range_.is_lower:
+            return self.index.more_than(max(end, 0), since)
+        return self.index.less_than(end, since) if end > 0 else np.zeros(0, np.int64)
