@@ -307,7 +307,7 @@ def _promised(upto: object, column: str, kind: SqlType) -> int:
                 return point
     except (ValueError, OverflowError):
         pass
-    takes = "a datetime, or its text such as '2026-03-01 12:00:00'" if kind.is_timestamp else "an integer"
+    takes = "a datetime, or its text such as '2026-03-01 12:00:00'" if kind.is_timestamp else "an integer within ±10^18"
     raise BindError(f"{upto!r} is no point of '{column}', which is {kind}", remedy=f"Give {takes}.")
 
 

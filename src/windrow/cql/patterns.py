@@ -105,7 +105,10 @@ class _Reader:
         while self._at < len(self._tokens):
             self._expect(",")
             found.append(self._condition())
-        return tuple(condition for condition in found if condition is not None)
+        conditions = tuple(condition for condition in found if condition is not None)
+        if not conditions:
+            raise BadPatternError(NOT_A_PATTERN, "it has wildcards alone, and would end the whole stream")
+        return conditions
 
     def _next(self) -> str:
         if self._at == len(self._tokens):
@@ -192,7 +195,7 @@ def _fitted(value: Any, kind: SqlType) -> Any:
         raise BadPatternError(BAD_VALUE, f"{value!r} is no {kind}") from None
     if (isinstance(found, float) and not math.isfinite(found)) or (kind.is_integer and found != value):
         raise BadPatternError(BAD_VALUE, f"{value!r} is no {kind}")
-    return found
+    return found + 0.0 if isinstance(found, float) else found  # one zero: a promise is known by its text
 
 
 def _text(value: Any) -> str:

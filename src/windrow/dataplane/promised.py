@@ -16,10 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.catalog.definitions import Punctuated
 from windrow.cql.names import quote_name, quote_text
 from windrow.cql.patterns import Condition
 from windrow.synopses.groups import Groups
-from windrow.types import POINT_MIN, SqlType
+from windrow.types import POINT_MIN, SqlType, moment_of, point_of
 from windrow.windows import Points
 from windrow.windows.promises import ALWAYS, Promise
 
@@ -113,6 +114,15 @@ def bound_of_record(promises: Sequence[Promise], record: str, types: Types) -> i
     except (ValueError, AttributeError, pa.ArrowException):
         return None
     return None if found == POINT_MIN else found
+
+
+def point_in_record(record: str, punctuated: Punctuated) -> int | None:
+    """The point of a window attribute in a dead letter's record, as Spark writes it."""
+    try:
+        value = json.loads(record).get(punctuated.column)
+        return point_of(moment_of(value) if punctuated.type.is_timestamp else int(value), punctuated.type)
+    except (ValueError, TypeError, AttributeError):
+        return None
 
 
 def _looked_up(promises: Sequence[Promise], columns: Sequence[pa.Array], bound: Bounds) -> Points:

@@ -14,7 +14,7 @@ from windrow.dataplane.sources.registry import DATAFRAME
 from windrow.engine.state import QueryState, StreamState
 from windrow.errors import CatalogError
 from windrow.plan.nodes import Finalise
-from windrow.settings import SPECS
+from windrow.settings import SPECS, Settings
 from windrow.synopses import BasicIntervalSynopsis
 from windrow.types import SqlType, point_text
 from windrow.windows import LandmarkWindow, PartitionedWindow, PerKeyFrontier, SlideByTuple, SlideOver
@@ -114,6 +114,18 @@ def _policy_text(p: Punctuated) -> str:
     if p.slack_rows is not None:
         return f"slack {p.slack_rows} rows"
     return f"slack {length_text(p.slack, p.type)}" if p.slack else "ordered"
+
+
+def late_text(stream: StreamState, settings: Settings) -> str:
+    """What becomes of late tuples."""
+    definition = stream.definition
+    if definition.revises:
+        reach, p = definition.late_reach, definition.punctuated[0]
+        within = "" if reach is None else f" within {length_text(reach, p.type)} of the frontier"
+        return f"taken in, answers corrected{within}"
+    if settings.text("slack_meaning") == "generous":
+        return "taken into windows that are open, else dropped"
+    return "dropped"
 
 
 def length_text(points: int, kind: SqlType) -> str:

@@ -251,7 +251,8 @@ class Depositor:
             span = (min(row.lo or 0 for row in small), max(row.hi or 0 for row in small))
         else:
             ticked = stream.ticked.get(state.plan.axis)
-            cells = state.collapsed(cells, None if ticked is None else stream.horizon(state.plan.axis, ticked))
+            horizon = None if ticked is None else stream.horizon(state.plan.axis, ticked)
+            cells = state.collapsed(cells, horizon, stream.landmarks(state))
             span = (int(cells.panes.min()), int(cells.panes.max())) if len(cells) else (0, 0)
         ref = self._blocks.write(state.owner, to_block(cells, synopsis.groups)) if len(cells) else None
         crash_point("compaction-written")

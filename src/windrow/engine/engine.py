@@ -262,7 +262,8 @@ class Engine:
         for axis, frontier in stream.frontiers.items():
             if (greatest := frontier.greatest) is not None:
                 windows = [q.plan.window for q in stream.active if q.axis == axis]
-                ends = [w.closing(greatest) for w in windows if not isinstance(w, PartitionedWindow)]
+                held = max(greatest, stream.last_pane(axis) or greatest)
+                ends = [w.closing(held) for w in windows if not isinstance(w, PartitionedWindow)]
                 beyond = 2 if axis == ROW_NUM else 1
                 promises[axis] = max([greatest + beyond, *ends])
         if not any(q.axis == ROW_NUM for q in stream.active):

@@ -17,7 +17,7 @@ from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.dataplane.ingest import LATE, Admission
 from windrow.dataplane.preaggregate import DeadLetter, Deposit
-from windrow.dataplane.promised import bound_of_record
+from windrow.dataplane.promised import bound_of_record, point_in_record
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.settings import Settings
 from windrow.windows import Cuts, CutSchedule, Frontier, greater
@@ -446,7 +446,17 @@ def _late_by(letter: DeadLetter, admission: Admission, stream: StreamDef) -> int
     promises = [promise for promise in admission.promises if promise.axis == punctuated.column]
     if promises and letter.record is not None:
         frontier = greater(frontier, bound_of_record(promises, letter.record, dict(stream.columns)))
-    return None if frontier is None else max(0, frontier - letter.point)
+    late_by = None if frontier is None else max(0, frontier - letter.point)
+    return late_by or _late_on_another(letter, admission) or late_by
+
+
+def _late_on_another(letter: DeadLetter, admission: Admission) -> int | None:
+    """The same of the first of the other window attributes that it was late on."""
+    for punctuated, frontier, _ in admission.bounds[1:] if letter.record is not None else ():
+        point = point_in_record(letter.record or "", punctuated)
+        if point is not None and frontier is not None and point < frontier:
+            return frontier - point
+    return None
 
 
 def schedule_text(schedule: CutSchedule) -> str:

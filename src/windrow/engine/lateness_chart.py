@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from windrow.cql.intervals import format_interval
 from windrow.types import SqlType
-from windrow.windows.lateness import Lateness, most_in
+from windrow.windows.lateness import Lateness
 
 _TIMES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 60_000_000, 600_000_000, 3_600_000_000, 86_400_000_000)
 _BAR = 40
@@ -18,7 +18,7 @@ def lateness_chart(stream: str, column: str, kind: SqlType, lateness: Lateness) 
     rows = [(_upto(edge, kind), count) for edge, count in _steps(lateness, kind)]
     most = max(count for _, count in rows)
     width = max(len(label) for label, _ in rows)
-    lines = [f"{stream} by {column}: {total:,} tuples, by how far they lay below the greatest point before them"]
+    lines = [f"{stream} by {column}: {total:,} tuples, by how far below the greatest point of earlier micro-batches"]
     for label, count in rows:
         bar = "█" * max(1, round(_BAR * count / most)) if count else ""
         lines.append(f"  {label:<{width}}  {count:>12,}  {100 * count / total:>7.3f} %  {bar}".rstrip())
@@ -36,12 +36,12 @@ def _steps(lateness: Lateness, kind: SqlType) -> list[tuple[int, int]]:
     found = [(0, lateness.counts.get(0, 0))]
     below = 0
     for edge in edges:
-        count = sum(n for bucket, n in lateness.counts.items() if below < most_in(bucket) <= edge)
+        count = sum(n for bucket, n in lateness.counts.items() if below < lateness.most(bucket) <= edge)
         below = edge
         found.append((edge, count))
         if edge >= lateness.greatest:
             break
-    beyond = sum(n for bucket, n in lateness.counts.items() if most_in(bucket) > below)
+    beyond = sum(n for bucket, n in lateness.counts.items() if lateness.most(bucket) > below)
     return [*found, (lateness.greatest, beyond)] if beyond else found
 
 

@@ -36,7 +36,7 @@ from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, PartitionedSynopsis
 from windrow.types import POINT_MIN
-from windrow.windows import Cuts, PartitionedWindow, SlideByTuple
+from windrow.windows import Cuts, LandmarkWindow, PartitionedWindow, SlideByTuple
 
 
 class QueryManager:
@@ -268,6 +268,8 @@ class QueryManager:
         schedule = chosen.schedule.moved(chosen.schedule.current.union(mine), greatest)
         start = None if greatest is None else chosen.schedule.first_free(greatest)
         since = start if any(a not in state.since for a in wanted) else self._complete_from(state, mine, wanted, start)
+        if isinstance(plan.window, LandmarkWindow) and since is not None and since > plan.window.start:
+            since = start  # what has been answered is one pane, and not to be had in part
         kept = {**dict.fromkeys(wanted, start), **state.since}
         grown = replace(chosen, schedule=schedule, queries=(*chosen.queries, (name, plan)))
         return replace(state, plan=grown, since=kept), since

@@ -60,7 +60,8 @@ class StreamRunner:
             # Spark would count its micro-batches from 0 again, and those up to the last one taken would be passed over.
             raise StateError(
                 f"stream '{self.stream.name}' has taken micro-batches, and its checkpoint {checkpoint} is missing",
-                remedy="Restore the state directory from a copy, or DROP STREAM and create it anew.",
+                remedy="A stream is either deposited into or run: go on with deposit(). One that was run: restore the"
+                " state directory from a copy. Or DROP STREAM and create it anew.",
             )
         self.stream.stopping.clear()
         partitions = self._settings().integer("shuffle_partitions")

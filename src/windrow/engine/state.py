@@ -19,10 +19,11 @@ from windrow.engine.metrics import QueryMetrics, StreamMetrics
 from windrow.optimizer.sharing import SynopsisPlan
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.synopses import BasicIntervalSynopsis, Cells, PartitionedSynopsis
-from windrow.synopses.merging import fold_cells
+from windrow.synopses.merging import collapsed_panes, fold_cells
 from windrow.windows import (
     Frontier,
     PerKeyFrontier,
+    Points,
     RowFrontier,
     RowSlackFrontier,
     SlackFrontier,
@@ -75,12 +76,11 @@ class SynopsisState:
     complete_from: int | None = None
     """Groups that were answered early have been let go of below it (None: none has)."""
 
-    def collapsed(self, cells: Cells, ticked: int | None) -> Cells:
-        """Of landmark windows: the cells with all that has been answered in one pane, merged."""
+    def collapsed(self, cells: Cells, ticked: int | None, into: Points) -> Cells:
+        """Of landmark windows: the cells with all that has been answered in a pane for each of some points, merged."""
         if self.plan.style[0] != "landmark" or ticked is None or not len(cells):
             return cells
-        start = self.plan.style[1]
-        panes = np.where((cells.panes >= start) & (cells.panes < self.closed_at(ticked)), start, cells.panes)
+        panes = collapsed_panes(cells.panes, self.closed_at(ticked), into)
         return fold_cells([Cells(panes, cells.groups, cells.states)], None)
 
     def closed_at(self, frontier: int) -> int:
@@ -158,6 +158,19 @@ class StreamState:
 
         Row numbers are given in order of arrival: none is ever late."""
         return frontier if axis == ROW_NUM else self.definition.horizon(frontier)
+
+    def landmarks(self, state: SynopsisState) -> Points:
+        """Where the past of landmark windows is held together: from the landmark on, and from where each query that
+        came later begins."""
+        start = state.plan.style[1]
+        since = [self.queries[name].since for name, _ in state.plan.queries]
+        return np.array(sorted({start, *(point for point in since if point is not None and point > start)}), np.int64)
+
+    def last_pane(self, axis: str) -> int | None:
+        """The youngest pane of an axis that a query holds a tuple in; a late one may be above the greatest point."""
+        states = [state.synopsis for state in self.on_axis(axis)]
+        panes = [one.last_pane for one in states if isinstance(one, BasicIntervalSynopsis)]
+        return max((pane for pane in panes if pane is not None), default=None)
 
     def on_axis(self, axis: str) -> list[SynopsisState]:
         return [state for state in self.synopses.values() if state.plan.axis == axis]

@@ -344,11 +344,12 @@ def _expire(gone: Expired) -> None:
 
 
 def _collapse(stream: StreamState, state: SynopsisState, upto: int) -> None:
-    """Landmark windows look at their past as a whole: it becomes one pane, as far as nothing can come into it."""
+    """Landmark windows look at their past as a whole: it becomes one pane, as far as nothing can come into it; one more
+    for each query that came later, whose past is shorter."""
     horizon = stream.horizon(state.plan.axis, upto)
     if state.plan.style[0] == "landmark" and horizon is not None:
         assert isinstance(state.synopsis, BasicIntervalSynopsis)
-        state.synopsis.collapse(state.closed_at(horizon), state.plan.style[1])
+        state.synopsis.collapse(state.closed_at(horizon), stream.landmarks(state))
 
 
 def _slices(due: Sequence[Due], frontier: int) -> Iterator[tuple[int, list[Due]]]:

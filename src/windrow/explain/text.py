@@ -6,6 +6,7 @@ from windrow.cql.dialect import CQL
 from windrow.engine.catalog_views import (
     completeness,
     frontier_text,
+    late_text,
     length_text,
     promised,
     punctuation_text,
@@ -16,7 +17,7 @@ from windrow.engine.chooser import MOST_COUNT_BYTES, asked
 from windrow.engine.early import answers_groups
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.optimizer.sharing import choose_synopsis
-from windrow.plan.nodes import Finalise
+from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings, Size
 from windrow.synopses import PartitionedSynopsis
 from windrow.synopses.partitioned import Ranks
@@ -30,11 +31,9 @@ def explain_query(name: str, plan: Finalise, stream: StreamState, query: QuerySt
     lines = [f"Query {name}: periodic, EMIT EVERY WINDOW", *_finalise(plan), *_aggregate(plan, kind)]
     lines += _synopsis(plan, stream, query, settings, kind)
     lines.append(f"        Selection {plan.input.input.predicate or 'true'}   (Spark, as conditions of the aggregates)")
-    lines.append(
-        f"          Scan {stream.name} by {plan.scan.attribute} ({kind}), {punctuation_text(stream)},"
-        f" {plan.window.context.value}"
-    )
-    lines.append(f"Frontier: {frontier_text(stream) or 'nothing seen yet'}")
+    how = "in order of arrival" if plan.scan.attribute.column == ROW_NUM else punctuation_text(stream)
+    lines.append(f"          Scan {stream.name} by {plan.scan.attribute} ({kind}), {how}, {plan.window.context.value}")
+    lines.append(f"Frontier: {frontier_text(stream) or 'nothing seen yet'}; late tuples: {late_text(stream, settings)}")
     for column, keys in sub_streams(stream).items():
         first = ", ".join(f"{key}: {point}" for key, point in sorted(keys.items(), key=lambda one: one[1])[:5])
         lines.append(f"Sub-streams of {column}, those furthest behind first ({len(keys)} live): {first}")

@@ -225,7 +225,7 @@ class _Replay:
             return Arrival(row, number, index)
         if self._in_reach(behind):
             return Arrival(row, number, index, late=True)
-        broken = any(promise.pattern.met_by(row) for promise in self.state.promises)
+        broken = any(p.pattern.met_by(row) and not self._overtaken(p.pattern) for p in self.state.promises)
         if batch.generous and not broken and self.is_held(row, index, self.state):
             return Arrival(row, number, index, late=True, lasting=False)
         self.state.dead.append(DeadLetter(Reason.LATE, row))
@@ -251,6 +251,12 @@ class _Replay:
             point, bound = point_of(row[name], self.types[name]), pattern.bound(name, self.types[name])
             found.append((point, point + 1 if bound is None else bound))
         return found or [(0, ALWAYS)]
+
+    def _overtaken(self, pattern: Pattern) -> bool:
+        """Whether the frontier of the first window attribute that it speaks of is above all that it excludes."""
+        named = [name for name in self.attributes if any(one.column == name for one in pattern.conditions)]
+        frontier = self.state.frontiers[named[0]] if named else None
+        return frontier is not None and pattern.upper(named[0], self.types[named[0]]) <= frontier
 
     def _in_reach(self, behind: list[tuple[int, int]]) -> bool:
         if self.stream.late is not Late.REVISE:

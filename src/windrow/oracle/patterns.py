@@ -74,6 +74,14 @@ class Pattern:
         """The conditions on other columns than `column`."""
         return tuple(one for one in self.conditions if one.column != column)
 
+    def upper(self, column: str, kind: SqlType) -> int:
+        """A point above every value of `column` that meets the pattern."""
+        found = [ALWAYS]
+        for one in self.conditions:
+            if one.column == column and one.op not in (">", ">=") and None not in one.values:
+                found.append(max(point_of(v, kind) for v in one.values) + (one.op != "<"))
+        return min(found)
+
     def bound(self, column: str, kind: SqlType) -> int | None:
         """The point below which the pattern is complete on `column`: `< v`, `<= v`, or no condition (`ALWAYS`).
 
@@ -109,8 +117,8 @@ def parse_pattern(text: str, types: Mapping[str, SqlType]) -> Pattern:
         if at < len(tokens) and (tokens[at] != "," or at + 1 == len(tokens)):
             raise BadPattern(f"not a pattern: {text!r}")
         at += 1
-    if not tokens:
-        raise BadPattern("an empty pattern")
+    if not conditions:
+        raise BadPattern("a pattern without a condition")
     return Pattern(tuple(conditions))
 
 

@@ -19,7 +19,7 @@ from windrow.synopses.chunks import PANES_PER_CHUNK, Cells, Chunk, States, Stran
 from windrow.synopses.groups import Groups
 from windrow.synopses.intervals import FlatIntervals
 from windrow.synopses.lookups import Looked, Lookup
-from windrow.synopses.merging import concatenate, fold_cells
+from windrow.synopses.merging import collapsed_panes, concatenate, fold_cells
 from windrow.synopses.one_pass import Pass
 from windrow.synopses.outputs import Output, Slots
 from windrow.synopses.pane_tables import Tables, can_be_tabled
@@ -62,6 +62,13 @@ class BasicIntervalSynopsis:
         if not self._chunks:
             return np.empty(0, np.int64)
         return np.concatenate([chunk.panes for chunk in self._chunks])
+
+    @property
+    def last_pane(self) -> int | None:
+        """The start of the youngest occupied pane, be it open."""
+        held = [int(cells.panes.max()) for cells in (*self._pending, *self._late)]
+        held += [int(chunk.panes[-1]) for chunk in self._chunks[-1:]]
+        return max(held, default=None)
 
     def deposit(self, cells: Cells) -> None:
         """Take new cells of open panes."""
@@ -278,14 +285,15 @@ class BasicIntervalSynopsis:
             out[at[known]] += mine[known]
         return out
 
-    def collapse(self, below: int, into: int) -> None:
-        """Make the panes from `into` on, up to a point, one pane: landmark windows never look into them again."""
+    def collapse(self, below: int, into: Points) -> None:
+        """Make the panes up to a point one pane from each of the points `into` on (ascending): landmark windows never
+        look into them again."""
         old = [chunk for chunk in self._chunks if chunk.panes[0] < below]
-        if not old or (len(old) == 1 and old[0].panes.size == 1):
+        if not old or (len(old) == 1 and np.isin(old[0].panes, into).all()):
             return
         cells = concatenate([chunk.cells() for chunk in old])
-        panes = np.where((cells.panes >= into) & (cells.panes < below), into, cells.panes)
         kept = [chunk for chunk in self._chunks if chunk.panes[0] >= below]
+        panes = collapsed_panes(cells.panes, below, into)
         self._chunks = [*build_chunks(Cells(panes, cells.groups, cells.states)), *kept]
 
     def expire(self, below: int) -> None:

@@ -11,6 +11,7 @@ from windrow.synopses import distinct
 from windrow.synopses.cells import fold_of
 from windrow.synopses.chunks import Cells, States
 from windrow.synopses.folds import State
+from windrow.windows import Points
 
 
 def concatenate(parts: Sequence[Cells]) -> Cells:
@@ -46,3 +47,9 @@ def fold_cells(parts: Sequence[Cells], kept_from: int | None) -> Cells:
         states[accumulator] = fold.identity(slots.size)
         fold.scatter_into(states[accumulator], cell_of, state)
     return Cells(panes[slots // width], slots % width, states)
+
+
+def collapsed_panes(panes: Points, below: int, into: Points) -> Points:
+    """The panes below a point, each in the last of the points `into` (ascending) that is not above it."""
+    at = np.searchsorted(into, panes, side="right") - 1
+    return np.where((at >= 0) & (panes < below), into[np.maximum(at, 0)], panes)

@@ -113,9 +113,10 @@ class CutSchedule:
         return self.regimes[-1][1]
 
     def moved(self, cuts: Cuts, greatest: int | None) -> CutSchedule:
-        """The schedule with new cuts from the first present cut above the greatest point deposited."""
+        """The schedule with new cuts from the first present cut above the greatest point deposited. Where a regime
+        begins is a cut as well, whatever the others are (a landmark), and stays one."""
         if greatest is None:
-            return CutSchedule.of(cuts)
+            return CutSchedule(tuple((start, cuts) for start, _ in self.regimes))
         if cuts == self.current:
             return self
         start = self.first_free(greatest)

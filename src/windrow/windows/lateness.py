@@ -79,5 +79,9 @@ class Lateness:
         for bucket in sorted(self.counts):
             held += self.counts[bucket]
             if held >= wanted:
-                return min(most_in(bucket), self.greatest)
+                return self.most(bucket)
         return self.greatest
+
+    def most(self, bucket: int) -> int:
+        """The greatest lateness that a tuple of a bucket can have had."""
+        return min(most_in(bucket), self.greatest)
