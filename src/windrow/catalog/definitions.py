@@ -121,11 +121,6 @@ def _refuse_unfinished(statement: CreateStream) -> None:
         raise UnsupportedError(
             "this version does not have RETAIN (it keeps tuples for snapshot queries) yet", remedy="Leave it out."
         )
-    if statement.late is Late.REVISE and _is_by_source(statement):
-        raise UnsupportedError(
-            "LATE REVISE does not go with PUNCTUATE BY SOURCE: a tuple that breaks the source's own promise is dropped",
-            remedy="Leave LATE REVISE out, or punctuate ORDERED, WITH SLACK or PER.",
-        )
 
 
 def _is_by_source(statement: CreateStream) -> bool:

@@ -24,10 +24,11 @@ COMPARISONS = ("<", "<=", ">", ">=")
 NOT_A_PATTERN = "not a pattern"
 UNKNOWN_COLUMN = "unknown column"
 BAD_VALUE = "a value that does not fit its column"
+OF_A_PART = "of a part of the stream, which says LATE REVISE"
 
 
 class BadPatternError(ValueError):
-    """The text is no pattern over the stream's columns; `reason` is one of the three above."""
+    """The text is no pattern over the stream's columns; `reason` is one of those above."""
 
     def __init__(self, reason: str, detail: str):
         super().__init__(f"{reason}: {detail}")

@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 
 from windrow.catalog.definitions import StreamDef
-from windrow.cql.patterns import BadPatternError, parse_pattern
+from windrow.cql.patterns import OF_A_PART, BadPatternError, parse_pattern
 from windrow.dataplane.ingest import MALFORMED_PUNCTUATION, PUNCTUATION
 from windrow.dataplane.preaggregate import DeadLetter, Deposit
 from windrow.windows.promises import Told, all_told, told_by
@@ -22,7 +22,10 @@ def heard(deposit: Deposit, stream: StreamDef) -> tuple[Deposit, Told, tuple[Dea
     told, malformed, types = [], [], dict(stream.columns)
     for letter in found:
         try:
-            told.append(told_by(parse_pattern(letter.record or "", types), stream.axes))
+            said = told_by(parse_pattern(letter.record or "", types), stream.axes)
+            if said.promises and stream.revises:
+                raise BadPatternError(OF_A_PART, "rows that were answered early could not be corrected")
+            told.append(said)
         except BadPatternError as error:
             log.warning("stream '%s': %r is no punctuation: %s", stream.name, letter.record, error)
             malformed.append(replace(letter, reason=f"{MALFORMED_PUNCTUATION}: {error.reason}"))

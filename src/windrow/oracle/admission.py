@@ -212,6 +212,8 @@ class _Replay:
         pattern = parse_pattern(text, self.types)
         for name in self.attributes:
             pattern.bound(name, self.types[name])
+        if self.stream.late is Late.REVISE and self._moved_by(pattern) is None:
+            raise BadPattern("answers that are corrected are not given early, group by group")
         return pattern
 
     def _arrival(self, row: Row, number: int, index: int, batch: Batch) -> Arrival | None:
@@ -266,12 +268,19 @@ class _Replay:
 
     def _promise(self, index: int, pattern: Pattern) -> None:
         """A pattern on one window attribute alone moves its frontier; any other makes the tuples that meet it late."""
+        moved = self._moved_by(pattern)
+        if moved is None:
+            self.state.promises.append(Promise(index, pattern))
+        else:
+            self._advance(*moved)
+
+    def _moved_by(self, pattern: Pattern) -> tuple[str, int] | None:
+        """The window attribute whose frontier a pattern moves, and where to."""
         for name in self.attributes:
             bound = pattern.bound(name, self.types[name])
             if pattern.conditions and not pattern.besides(name) and bound is not None:
-                self._advance(name, bound)
-                return
-        self.state.promises.append(Promise(index, pattern))
+                return name, bound
+        return None
 
     def _advance(self, name: str, upto: int | None) -> None:
         known = self.state.frontiers[name]
