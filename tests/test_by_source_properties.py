@@ -51,15 +51,19 @@ SELECTS = (
 class Story:
     """The engine and the oracle, told the same things."""
 
+    policies: tuple[str, ...] = PUNCTUATE
+    kinds: tuple[str, ...] = WINDOWS
+
     def __init__(self, rng: Random, spark: Any, folder: Path):
         self._rng, self._spark, self._folder = rng, spark, folder
         self._clock = ManualClock("2030-01-01 00:00:00")
         self._settings = {"preaggregate": rng.choice(["driver", "spark"]), "synopsis_blocks": 4}
         self.wr, self.oracle = self._open(), Oracle(spark, self._clock)
         self.windows: dict[str, str] = {}
+        self._made = 0
         columns = "(n BIGINT, m BIGINT, k STRING, j INT, x INT, y DOUBLE, punctuation STRING)"
-        punctuate = rng.choice(PUNCTUATE)
-        self._windows = [window for window in WINDOWS if "ON m" in punctuate or "WATTR m" not in window]
+        punctuate = rng.choice(self.policies)
+        self._windows = [window for window in self.kinds if "ON m" in punctuate or "WATTR m" not in window]
         self._sql(f"CREATE STREAM s {columns} FROM memory TIMESTAMP BY n {punctuate}")
 
     def _open(self) -> Any:
@@ -74,11 +78,17 @@ class Story:
         self.wr = self._open()
 
     def add_query(self) -> None:
-        window, name = self._rng.choice(self._windows), f"q{len(self.windows)}"
+        window, name = self._rng.choice(self._windows), f"q{self._made}"
+        self._made += 1
         self._sql(f"CREATE QUERY {name} AS {self._rng.choice(SELECTS).format(window)}")
-        if window != BY_PARTITION:
+        if "PARTITION" not in window:
             self.oracle.begin(name, self.wr._engine.manager.query(name)[1].since)
         self.windows[name] = window
+
+    def drop_query(self) -> None:
+        name = self._rng.choice(list(self.windows))
+        self._sql(f"DROP QUERY {name}")
+        del self.windows[name]
 
     def deposit(self, rows: list[dict[str, Any]]) -> None:
         self.wr.deposit("s", rows)
@@ -90,7 +100,7 @@ class Story:
 
     def end(self) -> None:
         """Where landmark windows end depends on the other queries."""
-        if LANDMARK not in self.windows.values():
+        if not any("SINCE" in window or "UNBOUNDED" in window for window in self.windows.values()):
             self.wr.end_input("s")
             self.oracle.end_input("s")
 
