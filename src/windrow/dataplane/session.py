@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
@@ -75,10 +76,6 @@ _CHOSEN = {
     "spark.driver.maxResultSize": "1g",
     "spark.scheduler.mode": "FAIR",
     "spark.cleaner.periodicGC.interval": "5min",
-    # "default" options stand before a user's own spark.driver.extraJavaOptions, which so win. The stack: a
-    # streaming query stopped within a micro-batch matches the Python traceback against a recursive regular
-    # expression (StreamExecution.isInterruptionException), which overflows the usual 1 MB.
-    "spark.driver.defaultJavaOptions": f"-Xss16m {COLLECTOR} -Dlog4j2.configurationFile={_LOG4J.as_uri()}",
 }
 _JVM_NOTICE = "Using incubator modules"
 
@@ -127,9 +124,29 @@ def close_session(spark: SparkSession) -> None:
                 SparkContext._gateway.gateway_property.pool.clear()
 
 
+_JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
+
+
+def java_options(environment: Mapping[str, str]) -> str:
+    """The options of our JVM; a user's own spark.driver.extraJavaOptions stand behind them, and so win.
+
+    A JVM does not start with two collectors, so one that the environment or spark-defaults.conf names stands. The
+    stack: a streaming query stopped within a micro-batch matches the Python traceback against a recursive regular
+    expression (StreamExecution.isInterruptionException), which overflows the usual 1 MB.
+    """
+    told = [environment.get(name, "") for name in _JAVA_OPTIONS]
+    home = environment.get("SPARK_CONF_DIR") or os.path.join(environment.get("SPARK_HOME", ""), "conf")
+    defaults = Path(home) / "spark-defaults.conf"
+    if defaults.is_file():
+        told.append(defaults.read_text(errors="replace"))
+    collector = "" if re.search(r"-XX:\+Use\w+GC\b", " ".join(told)) else COLLECTOR
+    return " ".join(["-Xss16m", *([collector] if collector else []), f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"])
+
+
 def _create(master: str | None, settings: Settings) -> SparkSession:
     megabytes = max(512, settings.integer("driver_memory") >> 20)
     chosen = {**_CHOSEN, **{n: v for n, (v, _) in _REQUIRED.items()}, "spark.driver.memory": f"{megabytes}m"}
+    chosen["spark.driver.defaultJavaOptions"] = java_options(os.environ)
     conf = SparkConf().setAppName("windrow").setMaster(master or "local[*]").setAll(list(chosen.items()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
