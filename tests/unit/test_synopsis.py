@@ -229,7 +229,7 @@ def test_the_shape_of_a_chunk_changes_no_answer(
 ) -> None:
     """Always dense or always sparse, in chunks of few panes; deposits folded at once; groups renumbered early."""
     monkeypatch.setattr(chunks, "DENSE_FILL", dense_fill)
-    monkeypatch.setattr(chunks, "PANES_PER_CHUNK", per_chunk)
+    monkeypatch.setattr(chunks, "PANES_PER_CHUNK", (per_chunk, per_chunk))
     monkeypatch.setattr(basic_interval, "FEW_GROUPS", 2)
     monkeypatch.setattr(basic_interval, "MOST_PENDING", 1)
 

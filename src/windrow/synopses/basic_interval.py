@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses.cells import fold_of
-from windrow.synopses.chunks import PANES_PER_CHUNK, Cells, Chunk, States, Strand, build_chunks, strands_of
+from windrow.synopses.chunks import Cells, Chunk, States, Strand, build_chunks, panes_per_chunk, strands_of
 from windrow.synopses.groups import Groups
 from windrow.synopses.intervals import FlatIntervals
 from windrow.synopses.lookups import Looked, Lookup
@@ -176,9 +176,10 @@ class BasicIntervalSynopsis:
         """Join the youngest chunks, as a binary counter carries: the cost of a pass follows the number of chunks,
         and a tick may close a pane at a time. A chunk goes as a whole, so none holds more than an eighth of the
         panes."""
-        most = min(PANES_PER_CHUNK, sum(chunk.panes.size for chunk in self._chunks) // 8)
+        eighth = sum(chunk.panes.size for chunk in self._chunks) // 8
         while len(self._chunks) > 1:
             older, younger = self._chunks[-2:]
+            most = min(eighth, panes_per_chunk(max(older.groups.size, younger.groups.size)))
             if older.panes.size > younger.panes.size or older.panes.size + younger.panes.size > most:
                 return
             self._chunks[-2:] = build_chunks(concatenate([older.cells(), younger.cells()]))

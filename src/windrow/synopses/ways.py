@@ -12,7 +12,7 @@ from enum import Enum
 import numpy as np
 
 from windrow.synopses import distinct
-from windrow.synopses.chunks import PANES_PER_CHUNK
+from windrow.synopses.chunks import panes_per_chunk
 from windrow.synopses.groups import Ids
 from windrow.synopses.lookups import Lookup
 
@@ -54,8 +54,8 @@ class Work:
     def one_pass(self) -> float:
         """Some NumPy calls per window and per chunk walked, each over every group."""
         slots = self.groups * self.columns
-        touched = self.walked / PANES_PER_CHUNK + self.windows
-        return touched * 12_000 + (self.windows * 2.0 + self.walked / PANES_PER_CHUNK * 1.2) * slots
+        chunks = self.walked / panes_per_chunk(self.groups)
+        return (chunks + self.windows) * 12_000 + (self.windows * 2.0 + chunks * 1.2) * slots
 
     @property
     def tables(self) -> float:
