@@ -127,19 +127,20 @@ def test_records_that_are_text(open_state: Any, tmp_path: Path, mode: str) -> No
     assert letters["malformed punctuation: not a pattern"]["record"] == "k = ?"
 
 
-def test_many_keys_at_once(open_state: Any) -> None:
-    """A promise per sensor, in both ways to group: a tuple is judged by its own."""
+@pytest.mark.parametrize("bounds", [7, 120])
+def test_many_keys_at_once(open_state: Any, bounds: int) -> None:
+    """A promise per sensor, few bounds or many, in both ways to group: a tuple is judged by its own."""
     wr = open_state(preaggregate="spark")
     wr.sql(STREAM)
     wr.sql(SUMS)
     wr.deposit("s", [(1, f"k{i}", i, None) for i in range(300)])
-    wr.deposit("s", say(*(f"k = 'k{i}', t < {10 + i % 7}" for i in range(0, 300, 2))))
+    wr.deposit("s", say(*(f"k = 'k{i}', t < {10 + i % bounds}" for i in range(0, 300, 2))))
     assert len(answers(wr, "q")) == 150
     for mode, at in (("spark", 12), ("driver", 14)):
         wr.sql(f"SET preaggregate = '{mode}'")
         wr.deposit("s", [(at, f"k{i}", 0, None) for i in range(300)])
         late = wr.metrics()["s"]["dead_letter_reasons"]["late"]
-        expected = sum(t < 10 + i % 7 for i in range(0, 300, 2) for t in (12, 14) if t <= at)
+        expected = sum(t < 10 + i % bounds for i in range(0, 300, 2) for t in (12, 14) if t <= at)
         assert late == expected
 
 

@@ -123,6 +123,13 @@ def test_values_of_a_column_with_one_bound_are_one_list_in_sql() -> None:
     assert found == ["(n < 3 AND d = CAST('1.0' AS DOUBLE) AND k = 'x')", "(n < 10 AND k IN ('a', 'b', 'c'))"]
 
 
+def test_values_with_many_bounds_are_looked_up_in_a_map() -> None:
+    promises = all_told(told(f"k = 'k{i}', n < {i}") for i in range(40)).promises + told("k = 'z'").promises
+    found = broken_sql(promises, TYPES, lambda axis, v: f"{axis} < {v}")
+    assert found[0] == "(k IN ('z'))"
+    assert len(found) == 2 and "map_from_arrays" in found[1] and "'k39'" in found[1] and "39L" in found[1]
+
+
 # -- as the oracle judges ------------------------------------------------------------------------------
 
 numbers = st.integers(-3, 12)

@@ -167,8 +167,8 @@ def _late_tests(stream: StreamDef, admission: Admission) -> dict[str, str]:
     return {p.column: _below_sql(names[p.column], -POINT_BOUND if f is None else f) for p, f, _ in admission.bounds}
 
 
-def _below_sql(point: str, bound: int) -> str:
-    return f"CAST({point} AS DECIMAL(18,0)) < {_bound(bound)}"
+def _below_sql(point: str, bound: int | str) -> str:
+    return f"CAST({point} AS DECIMAL(18,0)) < {bound if isinstance(bound, str) else _bound(bound)}"
 
 
 def _dropped_sql(stream: StreamDef, admission: Admission) -> str | None:

@@ -7,6 +7,7 @@ one, and promises are few.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -37,8 +38,16 @@ def columns_of(promises: Iterable[Promise]) -> list[str]:
 # -- Spark SQL ---------------------------------------------------------------------------------------
 
 
-def broken_sql(promises: Sequence[Promise], types: Types, below: Callable[[str, int], str]) -> list[str]:
-    """Conditions that a tuple which breaks a promise meets one of; `below` says that an axis is below a point.
+MOST_LISTS = 16
+"""Different bounds of values of one column that are a condition each; more are one look into a map, for Spark takes
+seconds to plan thousands of conditions."""
+
+Below = Callable[[str, int | str], str]
+
+
+def broken_sql(promises: Sequence[Promise], types: Types, below: Below) -> list[str]:
+    """Conditions that a tuple which breaks a promise meets one of; `below` says that an axis is below a point, or below
+    what an expression of type DECIMAL(18,0) gives.
 
     Values of one column that are promised up to the same point are one list: Spark looks them up in a set.
     """
@@ -50,14 +59,29 @@ def broken_sql(promises: Sequence[Promise], types: Types, below: Callable[[str, 
             lists.setdefault((promise.axis, promise.bound, first.column), []).append(first.values[0])
         else:
             found.append(_all_of(promise.axis, promise.bound, promise.conditions, types, below))
+    maps: dict[tuple[str, str], dict[Any, int]] = {}
+    different = Counter((axis, column) for axis, _, column in lists)
     for (axis, bound, column), values in lists.items():
-        found.append(_all_of(axis, bound, (Condition(column, "IN", tuple(values)),), types, below))
-    return found
+        if bound != ALWAYS and different[axis, column] > MOST_LISTS:
+            maps.setdefault((axis, column), {}).update(dict.fromkeys(values, bound))
+        else:
+            found.append(_all_of(axis, bound, (Condition(column, "IN", tuple(values)),), types, below))
+    return found + [
+        f"({below(axis, _looked_up_sql(column, known, types[column]))})" for (axis, column), known in maps.items()
+    ]
 
 
-def _all_of(
-    axis: str, bound: int, conditions: Sequence[Condition], types: Types, below: Callable[[str, int], str]
-) -> str:
+def _looked_up_sql(column: str, known: Mapping[Any, int], kind: SqlType) -> str:
+    """The bound of a column's value; NULL where nothing is promised of it."""
+    keys = ", ".join(quote_text(value if isinstance(value, str) else str(value)) for value in known)
+    bounds = ", ".join(f"{bound}L" for bound in known.values())
+    return (
+        f"element_at(map_from_arrays(CAST(array({keys}) AS ARRAY<{kind.name}>),"
+        f" CAST(array({bounds}) AS ARRAY<DECIMAL(18,0)>)), {quote_name(column)})"
+    )
+
+
+def _all_of(axis: str, bound: int, conditions: Sequence[Condition], types: Types, below: Below) -> str:
     tests = [] if bound == ALWAYS else [below(axis, bound)]
     tests += [_condition_sql(condition, types[condition.column]) for condition in conditions]
     return f"({' AND '.join(tests) or 'true'})"
