@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.cql.patterns import BadPatternError, equals, parse_pattern, pattern_text
-from windrow.dataplane.promised import bounds_of, broken_sql
+from windrow.dataplane.promised import bound_of_record, bounds_of, broken_sql
 from windrow.oracle import patterns as oracle
 from windrow.types import SqlType
 from windrow.windows.promises import ALWAYS, Promise, Promises, all_told, told_by
@@ -121,6 +122,15 @@ def test_values_of_a_column_with_one_bound_are_one_list_in_sql() -> None:
     promises = all_told(told(f"k = '{k}', n < 10") for k in "abc").promises + told("k = 'x', d = 1, n < 3").promises
     found = broken_sql(promises, TYPES, lambda axis, v: f"{axis} < {v}")
     assert found == ["(n < 3 AND d = CAST('1.0' AS DOUBLE) AND k = 'x')", "(n < 10 AND k IN ('a', 'b', 'c'))"]
+
+
+def test_what_a_pattern_cannot_say_is_refused_and_what_a_record_cannot_tell_is_not_told() -> None:
+    with pytest.raises(BadPatternError, match="BINARY"):
+        equals("raw", b"x", {"raw": SqlType("BINARY")})
+    wide = {"w": SqlType("DECIMAL(38,0)")}
+    promise = Promise("n", (equals("w", Decimal("12345678901234567890123"), wide),), 10)
+    assert bound_of_record([promise], '{"n": 1, "w": 12345678901234567890123}', wide) == 10
+    assert bound_of_record([promise], '{"n": 1, "w": 1e99}', wide) is None
 
 
 def test_values_with_many_bounds_are_looked_up_in_a_map() -> None:

@@ -190,6 +190,8 @@ def _fitted(value: Any, kind: SqlType) -> Any:
     """The value as the column holds it; one that it cannot hold exactly, or that equals nothing, is refused."""
     if value is None:
         return None
+    if kind.name == "BINARY":
+        raise BadPatternError(BAD_VALUE, "a pattern has no values of type BINARY")
     try:
         found = pa.scalar(value, kind.arrow).as_py()
     except (pa.ArrowException, TypeError, ValueError, OverflowError):

@@ -132,10 +132,10 @@ def bound_of_record(promises: Sequence[Promise], record: str, types: Types) -> i
     """The greatest bound of the promises that a dead letter's record, as Spark writes it, meets; None: of none."""
     told = [promise for promise in promises if not promise.is_for_ever]
     try:
-        values = json.loads(record, parse_float=Decimal)
+        values = json.loads(record, parse_float=Decimal, parse_int=Decimal)
         columns = {name: pa.array([values.get(name)]).cast(types[name].arrow) for name in columns_of(told)}
         found = int(bounds_of(told, columns, 1)[0])
-    except (ValueError, AttributeError, pa.ArrowException):
+    except (ValueError, TypeError, ArithmeticError, AttributeError, pa.ArrowException):
         return None
     return None if found == POINT_MIN else found
 
@@ -145,7 +145,7 @@ def point_in_record(record: str, punctuated: Punctuated) -> int | None:
     try:
         value = json.loads(record).get(punctuated.column)
         return point_of(moment_of(value) if punctuated.type.is_timestamp else int(value), punctuated.type)
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, ArithmeticError, AttributeError):
         return None
 
 

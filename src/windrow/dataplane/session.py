@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
+import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.java_gateway import launch_gateway
@@ -135,8 +136,8 @@ def java_options(environment: Mapping[str, str]) -> str:
     expression (StreamExecution.isInterruptionException), which overflows the usual 1 MB.
     """
     told = [environment.get(name, "") for name in _JAVA_OPTIONS]
-    home = environment.get("SPARK_CONF_DIR") or os.path.join(environment.get("SPARK_HOME", ""), "conf")
-    defaults = Path(home) / "spark-defaults.conf"
+    home = environment.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+    defaults = Path(environment.get("SPARK_CONF_DIR") or Path(home) / "conf") / "spark-defaults.conf"
     if defaults.is_file():
         told.append(defaults.read_text(errors="replace"))
     collector = "" if re.search(r"-XX:\+Use\w+GC\b", " ".join(told)) else COLLECTOR

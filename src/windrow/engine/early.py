@@ -4,7 +4,8 @@ A promise (`k = 'a', ts < v`) closes the groups it speaks of in every query that
 such group has a frontier of its own, v where that is above the stream's. Its rows of the windows due by v are answered
 at once (003_7281f3198fa2d2a0.txt, section 2); when the windows themselves are due, rows that were given are left out.
 
-Windows that count rows or slide by tuples, and queries with LIMIT, need the whole window: they wait for it.
+Windows that count rows or slide by tuples, landmark windows, which have no last one, and queries with LIMIT wait for
+the whole window.
 """
 
 from __future__ import annotations
@@ -34,21 +35,19 @@ Mask = npt.NDArray[np.bool_]
 
 def answers_groups(plan: Finalise) -> bool:
     """Whether a query's rows of a group stand by themselves, so that they can be answered before the others."""
-    waits = isinstance(plan.window, PartitionedWindow | SlideByTuple) or plan.limit is not None
+    waits = isinstance(plan.window, PartitionedWindow | SlideByTuple | LandmarkWindow) or plan.limit is not None
     return bool(plan.input.keys) and not waits
 
 
 def closing(stream: StreamState, state: SynopsisState) -> list[Promise]:
     """The promises that close groups of a synopsis: all their columns are plain keys, and no window attributes.
 
-    A promise without a bound would give a landmark window answers without an end: it closes none there.
+    None of landmark windows: a promise with a far bound, or without one, would give them answers without an end.
     """
     promises = stream.promises.on(state.plan.axis)
-    if not promises or not isinstance(state.synopsis, BasicIntervalSynopsis):
+    if not promises or not isinstance(state.synopsis, BasicIntervalSynopsis) or state.plan.style[0] == "landmark":
         return []
     plain = set(_key_columns(stream, state)) - set(stream.definition.axes)
-    if any(isinstance(plan.window, LandmarkWindow) for _, plan in state.plan.queries):
-        promises = [promise for promise in promises if not promise.is_for_ever]
     return [promise for promise in promises if promise.conditions and plain.issuperset(promise.columns)]
 
 
@@ -212,7 +211,7 @@ def complete_from(stream: StreamState, state: SynopsisState) -> int | None:
     if not bounds:
         return state.complete_from
     needed = _needed(stream, state, [plan for _, plan in state.plan.queries if not answers_groups(plan)])
-    beyond = state.plan.schedule.first_free(stream.frontiers[state.plan.axis].greatest)
+    beyond = state.plan.schedule.first_free(stream.greatest(state.plan.axis))
     released = min(needed(max(bounds)), beyond)
     return state.complete_from if released == POINT_MIN else greater(state.complete_from, released)
 

@@ -259,11 +259,10 @@ class Engine:
         """Close every pane that holds a tuple, in every window it is in."""
         stream = self.manager.stream(name)
         promises = {}
-        for axis, frontier in stream.frontiers.items():
-            if (greatest := frontier.greatest) is not None:
+        for axis in stream.frontiers:
+            if (greatest := stream.greatest(axis)) is not None:
                 windows = [q.plan.window for q in stream.active if q.axis == axis]
-                held = max(greatest, stream.last_pane(axis) or greatest)
-                ends = [w.closing(held) for w in windows if not isinstance(w, PartitionedWindow)]
+                ends = [w.closing(greatest) for w in windows if not isinstance(w, PartitionedWindow)]
                 beyond = 2 if axis == ROW_NUM else 1
                 promises[axis] = max([greatest + beyond, *ends])
         if not any(q.axis == ROW_NUM for q in stream.active):

@@ -245,7 +245,7 @@ class QueryManager:
     ) -> tuple[SynopsisState, int | None]:
         """The synopsis of a new query, and since which point it sees all tuples (None: always has)."""
         axis, mine = plan.scan.attribute.column, plan.window.cuts()
-        greatest = stream.frontiers[axis].greatest
+        greatest = stream.greatest(axis)
         chosen = None
         buffered = settings.text("window_evaluation") == "buffer" and not isinstance(
             plan.window, (PartitionedWindow, SlideByTuple)
@@ -306,7 +306,7 @@ class QueryManager:
         if kept == state.plan.queries:
             return state
         cuts = wanted_cuts(plan for _, plan in kept)
-        greatest = stream.frontiers[state.plan.axis].greatest
+        greatest = stream.greatest(state.plan.axis)
         schedule = state.plan.schedule if cuts is None else state.plan.schedule.moved(cuts, greatest)
         plan = replace(state.plan, schedule=schedule, queries=kept)
         wanted = {a.id for a in plan.accumulators}

@@ -166,11 +166,13 @@ class StreamState:
         since = [self.queries[name].since for name, _ in state.plan.queries]
         return np.array(sorted({start, *(point for point in since if point is not None and point > start)}), np.int64)
 
-    def last_pane(self, axis: str) -> int | None:
-        """The youngest pane of an axis that a query holds a tuple in; a late one may be above the greatest point."""
+    def greatest(self, axis: str) -> int | None:
+        """The greatest point of an axis that has been deposited, or the start of its pane. A tuple that is late on
+        another axis, and taken in, moves no frontier, and may lie above all that did."""
         states = [state.synopsis for state in self.on_axis(axis)]
         panes = [one.last_pane for one in states if isinstance(one, BasicIntervalSynopsis)]
-        return max((pane for pane in panes if pane is not None), default=None)
+        known = [point for point in (self.frontiers[axis].greatest, *panes) if point is not None]
+        return max(known, default=None)
 
     def on_axis(self, axis: str) -> list[SynopsisState]:
         return [state for state in self.synopses.values() if state.plan.axis == axis]

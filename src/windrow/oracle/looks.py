@@ -16,7 +16,6 @@ from typing import Any
 from windrow.oracle.admission import Admitted, Arrival, Promise
 from windrow.oracle.extents import ByTuple, Extent, Landmark, Sliding, with_empty
 from windrow.oracle.frontiers import key_of
-from windrow.oracle.patterns import ALWAYS
 from windrow.oracle.shapes import Window
 from windrow.types import SqlType, point_of
 
@@ -74,14 +73,13 @@ def axis_frontier(window: Window, state: Admitted) -> int | None:
 def closing(asker: Asker, state: Admitted, types: Mapping[str, SqlType]) -> list[tuple[Promise, int]]:
     """The punctuations that close groups of the query early, with the point up to which they do."""
     column = asker.window.column
-    if column is None or isinstance(asker.window.shape, ByTuple):
+    if column is None or isinstance(asker.window.shape, ByTuple | Landmark):
         return []
     found = []
     for promise in state.promises:
         others = promise.pattern.besides(column)
         bound = promise.pattern.bound(column, types[column])
-        for_ever = bound == ALWAYS and isinstance(asker.window.shape, Landmark)
-        if others and bound is not None and not for_ever and {one.column for one in others} <= asker.group_columns:
+        if others and bound is not None and {one.column for one in others} <= asker.group_columns:
             found.append((promise, bound))
     return found
 
