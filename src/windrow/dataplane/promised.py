@@ -84,7 +84,7 @@ def _looked_up_sql(column: str, known: Mapping[Any, int], kind: SqlType) -> str:
 def _all_of(axis: str, bound: int, conditions: Sequence[Condition], types: Types, below: Below) -> str:
     tests = [] if bound == ALWAYS else [below(axis, bound)]
     tests += [_condition_sql(condition, types[condition.column]) for condition in conditions]
-    return f"({' AND '.join(tests) or 'true'})"
+    return f"({' AND '.join(tests)})"
 
 
 def _condition_sql(condition: Condition, kind: SqlType) -> str:

@@ -159,7 +159,7 @@ def promised(stream: StreamState) -> dict[str, dict[str, str]]:
     for promise in sorted(stream.promises, key=lambda promise: promise.bound):
         kind = stream.definition.axes[promise.axis]
         told = "for ever" if promise.is_for_ever else point_text(promise.bound, kind)
-        found.setdefault(promise.axis, {})[promise.text or "everything"] = told
+        found.setdefault(promise.axis, {})[promise.text] = told
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,16 +27,21 @@ class _Part:
 
 
 class Slots:
-    """The window and the group of every slot of a lookup where all groups are there: made once, for the longest."""
+    """The window and the group of every slot of a lookup where all groups are there: made once, for the longest, and
+    not at all where no lookup is so."""
 
     def __init__(self, windows: int, groups: int):
-        self._groups = groups
-        self._window = np.repeat(np.arange(windows), groups)
-        self._group = np.tile(np.arange(1, groups + 1, dtype=np.int32), windows)
+        self._windows, self._groups = windows, groups
 
     def of(self, windows: int) -> tuple[Ids, AnyIds]:
         rows = windows * self._groups
-        return self._window[:rows], self._group[:rows]
+        window, group = self._all
+        return window[:rows], group[:rows]
+
+    @cached_property
+    def _all(self) -> tuple[Ids, AnyIds]:
+        groups = np.tile(np.arange(1, self._groups + 1, dtype=np.int32), self._windows)
+        return np.repeat(np.arange(self._windows), self._groups), groups
 
 
 class Output:

@@ -83,10 +83,10 @@ def told_by(pattern: Pattern, axes: Mapping[str, SqlType]) -> Told:
     """What a pattern says about the window attributes `axes`; raises BadPatternError where a bound is out of range."""
     attributes = [axis for axis in axes if any(one.column == axis for one in pattern)]
     others = tuple(one for one in pattern if one.column not in axes)
-    if others and not attributes:
+    if not attributes:
         return Told(promises=tuple(one for axis in axes for one in _expanded(Promise(axis, others, ALWAYS))))
-    first = attributes[0] if attributes else next(iter(axes))
-    bound = _bound([c for c in pattern if c.column == first], axes[first]) if attributes else None
+    first = attributes[0]
+    bound = _bound([c for c in pattern if c.column == first], axes[first])
     if len(attributes) != 1 or bound is None:
         return Told(promises=(_exclusion(pattern, first, bound, axes),))
     return Told(promises=tuple(_expanded(Promise(first, others, bound)))) if others else Told({first: bound})
