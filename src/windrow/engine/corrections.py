@@ -125,8 +125,8 @@ class Corrector:
     def _changes(self, affected: Affected, finish: Finish) -> _Changes | None:
         query, extents = affected.query, affected.extents
         lookup = lookup_of(query, extents)
-        was = next(iter(self._synopsis.answer([lookup])))
-        now = merged(was, next(iter(self._alone.answer([lookup]))))
+        was = next(self._state.answer([lookup]))
+        now = merged(was, next(self._state.answer([lookup], self._alone)))
         old, new = finish(query, was, extents, self._state), finish(query, now, extents, self._state)
         if old is None or new is None:
             return None

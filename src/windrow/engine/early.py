@@ -143,7 +143,7 @@ class EarlyAnswers:
         self, query: QueryState, extents: Extents, alone: BasicIntervalSynopsis, below: Points, finish: Finish
     ) -> Iterator[_Part]:
         lookup = lookup_of(query, extents)
-        looked = merged(next(iter(self._synopsis.answer([lookup]))), next(iter(alone.answer([lookup]))))
+        looked = merged(next(self._state.answer([lookup])), next(self._state.answer([lookup], alone)))
         ticks = extents.ticks[looked.window]
         looked = _only(looked, (ticks > below[looked.groups]) & (ticks <= self._bounds.promised[looked.groups]))
         finished = finish(query, looked, extents, self._state) if query.error is None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from windrow.engine.chooser import Chooser
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
 from windrow.optimizer.sharing import SynopsisPlan
 from windrow.plan.nodes import ROW_NUM, Finalise
-from windrow.synopses import BasicIntervalSynopsis, Cells, PartitionedSynopsis
+from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup, PartitionedSynopsis
 from windrow.synopses.merging import collapsed_panes, fold_cells
 from windrow.windows import (
     Frontier,
@@ -82,6 +82,12 @@ class SynopsisState:
             return cells
         panes = collapsed_panes(cells.panes, self.closed_at(ticked), into)
         return fold_cells([Cells(panes, cells.groups, cells.states)], None)
+
+    def answer(self, lookups: Sequence[Lookup], part: BasicIntervalSynopsis | None = None) -> Iterator[Looked]:
+        """What its queries ask, of all that it holds, or of a part of it that has the same groups."""
+        synopsis = self.synopsis if part is None else part
+        assert isinstance(synopsis, BasicIntervalSynopsis)
+        return synopsis.answer(lookups)
 
     def closed_at(self, frontier: int) -> int:
         """The start of the pane that the frontier stands in: those below it are closed."""

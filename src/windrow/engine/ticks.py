@@ -189,7 +189,7 @@ class Ticker:
         spoiled: dict[str, int] = dict.fromkeys(parts, 0)
         by_name = {item.query.name: item for item in due}
         early = group_bounds(stream, state) if stream.promises else None
-        for looked in due[0].synopsis.answer([lookup_of(item.query, item.extents) for item in due]):
+        for looked in state.answer([lookup_of(item.query, item.extents) for item in due]):
             item = by_name[looked.query]
             if item.query.error is not None:
                 continue
