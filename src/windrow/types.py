@@ -31,18 +31,46 @@ _SIMPLE: dict[str, pa.DataType] = {
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(-?\d+)\)")
 
 
+_ARRAY, _STRUCT = "ARRAY<", "STRUCT<"
+
+
 @dataclass(frozen=True)
 class SqlType:
-    """A scalar Spark SQL type in its canonical spelling."""
+    """A Spark SQL type in its canonical spelling: a scalar, or what some aggregates give, an ARRAY or a STRUCT."""
 
     name: str
 
     def __post_init__(self) -> None:
-        if self.name not in _SIMPLE and not _DECIMAL.fullmatch(self.name) and self.name != "VOID":
+        if self.is_nested:
+            _ = self.arrow  # which reads every part of the name
+        elif self.name not in _SIMPLE and not _DECIMAL.fullmatch(self.name) and self.name != "VOID":
             raise ValueError(f"not a column type: {self.name}")
 
     @property
+    def is_nested(self) -> bool:
+        return self.name.startswith((_ARRAY, _STRUCT)) and self.name.endswith(">")
+
+    @property
+    def element(self) -> SqlType:
+        """The type of an ARRAY's elements."""
+        if not self.name.startswith(_ARRAY):
+            raise ValueError(f"{self.name} is not an ARRAY")
+        return SqlType(self.name[len(_ARRAY) : -1])
+
+    @property
+    def fields(self) -> tuple[tuple[str, SqlType], ...]:
+        """The names and types of a STRUCT's fields."""
+        if not self.name.startswith(_STRUCT):
+            raise ValueError(f"{self.name} is not a STRUCT")
+        written = (part.partition(": ") for part in _outermost(self.name[len(_STRUCT) : -1]))
+        return tuple((name, SqlType(kind)) for name, _, kind in written)
+
+    @property
     def arrow(self) -> pa.DataType:
+        if self.name.startswith(_ARRAY):
+            return pa.list_(self.element.arrow)
+        if self.name.startswith(_STRUCT):
+            return pa.struct([pa.field(name, kind.arrow) for name, kind in self.fields])
         if self.name == "VOID":
             return pa.null()
         simple = _SIMPLE.get(self.name)
@@ -91,6 +119,26 @@ class SqlType:
 
 def decimal_type(precision: int, scale: int) -> SqlType:
     return SqlType(f"DECIMAL({precision},{scale})")
+
+
+def array_type(element: SqlType) -> SqlType:
+    return SqlType(f"{_ARRAY}{element}>")
+
+
+def struct_type(**fields: SqlType) -> SqlType:
+    return SqlType(f"{_STRUCT}{', '.join(f'{name}: {kind}' for name, kind in fields.items())}>")
+
+
+def _outermost(text: str) -> list[str]:
+    """The fields of a STRUCT as written: cut at the commas that no bracket encloses."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
 
 
 def point_text(point: int, attribute: SqlType) -> str:

@@ -314,7 +314,7 @@ def test_an_unknown_stream_is_shown_at_its_name() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        (f"SELECT COUNT(DISTINCT src) AS n FROM packets {W}", "DISTINCT"),
+        (f"SELECT SUM(DISTINCT length) AS n FROM packets {W}", "DISTINCT"),
         (f"SELECT DISTINCT src FROM packets {W} GROUP BY src", "DISTINCT"),
         (f"SELECT src FROM packets {W}", "grouped"),
         (f"SELECT 1 AS one FROM packets {W}", "add an aggregate or GROUP BY"),

@@ -29,6 +29,22 @@ class StreamTable(exp.Table):
     arg_types = {**exp.Table.arg_types, "window": False}
 
 
+class OwnAggregate(exp.Expression, exp.AggFunc):
+    """A call of an aggregate that Spark SQL has not, or not in this form: its name and its `expressions`."""
+
+    arg_types = {"this": True, "expressions": False}
+    is_var_len_args = True
+
+
+def _own(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
+    return lambda args: OwnAggregate(this=name, expressions=args)
+
+
+HOLISTIC = ("MEDIAN", "QUANTILE", "TOP_K", "FREQUENT_ITEMS")
+APPROXIMATE = ("APPROX_COUNT_DISTINCT", "APPROX_QUANTILE", "APPROX_TOP_K")
+OWN_AGGREGATES = (*HOLISTIC, *APPROXIMATE)
+
+
 def window_of(table: exp.Expr) -> WindowClause | None:
     """The window clause that a table carries; None for a table without one."""
     window = table.args.get("window") if isinstance(table, StreamTable) else None
@@ -74,6 +90,7 @@ class CqlParser(SparkParser):
         **{name: _with_unit(name) for name in _UNIT_FUNCTIONS},
         # both forms of CURRENT_TIMESTAMP and its like are one node, which the allow-list refuses
         **{token.name: node.from_arg_list for token, node in SparkParser.NO_PAREN_FUNCTIONS.items()},
+        **{name: _own(name) for name in OWN_AGGREGATES},
         "MEAN": exp.Avg.from_arg_list,
         "STD": exp.Stddev.from_arg_list,
     }
@@ -104,7 +121,11 @@ def _stream_table_sql(self: SparkGenerator, expression: StreamTable) -> str:
 
 
 class CqlGenerator(SparkGenerator):
-    TRANSFORMS = {**SparkGenerator.TRANSFORMS, StreamTable: _stream_table_sql}
+    TRANSFORMS = {
+        **SparkGenerator.TRANSFORMS,
+        StreamTable: _stream_table_sql,
+        OwnAggregate: lambda self, node: self.func(node.this, *node.expressions),
+    }
 
     def literal_sql(self, expression: exp.Literal) -> str:
         # sqlglot's own escapes run a NUL into the digits that follow it.

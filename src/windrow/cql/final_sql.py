@@ -50,7 +50,7 @@ def finalize(expression: exp.Expr, types: Types, text: str | None = None) -> Fin
     `text` is the script that the expression comes from, for the place in errors. TIMESTAMP columns
     are naive UTC in DuckDB.
     """
-    result = _Translator(types, text).translate(expression)
+    result = _Translator(types, text, expression.unnest()).translate(expression)
     if len(result.sql) > _MAX_LENGTH:
         raise FunctionError("the expression over aggregates is too long")
     return result
@@ -66,9 +66,10 @@ def order_term(ordered: exp.Expr, types: Types, text: str | None = None) -> str:
 
 
 class _Translator:
-    def __init__(self, types: Types, text: str | None):
+    def __init__(self, types: Types, text: str | None, whole: exp.Expr):
         self.types = types
         self.text = text
+        self.whole = whole
 
     def translate(self, node: exp.Expr) -> Final:
         rule = _RULES.get(type(node))
@@ -120,6 +121,11 @@ def _arguments(node: exp.Expr) -> list[exp.Expr]:
 
 def _column(self: _Translator, node: exp.Expr) -> Final | None:
     type_ = self.types.get(node.name)
+    if type_ is not None and type_.is_nested and node is not self.whole:
+        raise FunctionError(
+            f"nothing can be computed from a value of type {type_}",
+            remedy="Let it stand by itself in the select list.",
+        )
     quoted = node.name.replace('"', '""')
     return Final(f'"{quoted}"', type_) if type_ is not None else None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
 
-from windrow.cql.dialect import StreamTable
+from windrow.cql.dialect import APPROXIMATE, HOLISTIC, OwnAggregate, StreamTable
 from windrow.cql.tokens import nearest, place_of
 from windrow.errors import FunctionError, Place, UnsupportedError
 
@@ -21,6 +21,9 @@ def _words(text: str) -> frozenset[str]:
 
 AGGREGATES = _words("SUM COUNT AVG MEAN MIN MAX VARIANCE VAR_SAMP VAR_POP STDDEV STDDEV_SAMP STD STDDEV_POP")
 """Algebraic aggregates: a window's value follows from the partial values of its panes."""
+
+OWN_AGGREGATES = frozenset((*HOLISTIC, *APPROXIMATE))
+"""Holistic aggregates, exact and approximate, with constant parameters; COUNT(DISTINCT …) is one more of them."""
 
 AGGREGATE_NODES: tuple[type[exp.Expr], ...] = (
     exp.Sum,
@@ -33,8 +36,9 @@ AGGREGATE_NODES: tuple[type[exp.Expr], ...] = (
     exp.Stddev,
     exp.StddevSamp,
     exp.StddevPop,
+    OwnAggregate,
 )
-"""The nodes of AGGREGATES in a tree: VARIANCE and VAR_SAMP are Variance, STDDEV and STD are Stddev."""
+"""The nodes of both in a tree: VARIANCE and VAR_SAMP are Variance, STDDEV and STD are Stddev."""
 
 FINAL_FUNCTIONS = _words(
     "ABS CEIL CEILING FLOOR ROUND SQRT EXP LN LOG LOG2 LOG10 POW POWER SIGN SIGNUM MOD DIV COALESCE "
@@ -71,9 +75,6 @@ ROW_FUNCTIONS = FINAL_FUNCTIONS | _words(
     "UNIX_TIMESTAMP WEEKDAY WEEKOFYEAR"
 )
 """Scalar, deterministic functions of Spark SQL with scalar results: Spark evaluates them, row by row."""
-
-LATER_AGGREGATES = _words("MEDIAN QUANTILE TOP_K APPROX_COUNT_DISTINCT APPROX_QUANTILE APPROX_TOP_K FREQUENT_ITEMS")
-"""In the language (DESIGN 4), but not executed by this version: an UnsupportedError."""
 
 TABLE_FUNCTIONS = _words("DEAD_LETTERS")
 """Functions that may stand in FROM."""
@@ -115,7 +116,7 @@ _REASONS: dict[str, frozenset[str]] = {
 }
 _REASON_OF = {name: reason for reason, names in _REASONS.items() for name in names}
 
-_TO_AGGREGATE = f"Aggregates are {', '.join(sorted(AGGREGATES))}, each with FILTER (WHERE …)."
+_TO_AGGREGATE = f"Aggregates are {', '.join(sorted(AGGREGATES | OWN_AGGREGATES))}, each with FILTER (WHERE …)."
 _TO_WINDOW = "Write the window in FROM: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE]."
 _TO_LEAVE_OUT = "Leave it out; docs/cql.md lists what this version executes."
 _TO_FIND = "The functions that are allowed are listed in docs/cql.md, under Functions."
@@ -215,6 +216,7 @@ _SUPPORTED_ARGS: dict[type[exp.Expr], frozenset[str]] = {
     exp.IntervalSpan: _words("this expression"),
     exp.Var: _words("this"),
     exp.Count: _words("this big_int"),
+    exp.Distinct: _words("expressions"),
     exp.BitwiseAnd: _words("this expression"),
     exp.BitwiseOr: _words("this expression"),
     exp.BitwiseXor: _words("this expression"),
@@ -226,7 +228,7 @@ _BITWISE = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Whether the node is a call of one of AGGREGATES (without the FILTER around it)."""
+    """Whether the node is a call of one of AGGREGATES or OWN_AGGREGATES (without the FILTER around it)."""
     return isinstance(node, AGGREGATE_NODES)
 
 
@@ -234,6 +236,8 @@ def function_name(node: exp.Expr) -> str | None:
     """The upper-case name of the function that a node calls; None for operators and the rest."""
     if isinstance(node, exp.Anonymous):
         return node.name.upper()
+    if isinstance(node, OwnAggregate):
+        return str(node.this)
     if is_aggregate(node):
         return str(node.sql_name()) if isinstance(node, exp.Func) else None
     return _FUNCTION_NODES.get(type(node))
@@ -357,7 +361,7 @@ def _refused_node(node: exp.Expr, place: Place | None) -> UnsupportedError | Fun
     if isinstance(node, exp.Func) and type(node) not in _NODE_NAMES:
         name = node.sql_name()
         reason = _REASON_OF.get(name)
-        return _refused_function(name, reason, place, ROW_FUNCTIONS | AGGREGATES)
+        return _refused_function(name, reason, place, ROW_FUNCTIONS | AGGREGATES | OWN_AGGREGATES)
     what = _NODE_NAMES.get(type(node), f"{type(node).__name__.upper()}")
     remedy = _NODE_REMEDIES.get(type(node), _TO_LEAVE_OUT)
     return UnsupportedError(f"{what} is not supported by this version", place=place, remedy=remedy)
@@ -378,10 +382,8 @@ def _check_anonymous(node: exp.Anonymous, place: Place | None) -> None:
         if name not in TABLE_FUNCTIONS:
             raise _refused_function(name, "in FROM stands a stream, or dead_letters('stream')", place, ())
         return
-    if name in LATER_AGGREGATES:
-        raise UnsupportedError(f"this version does not execute {name} yet", place=place, remedy=_TO_AGGREGATE)
     if name not in ROW_FUNCTIONS:
-        raise _refused_function(name, _REASON_OF.get(name), place, ROW_FUNCTIONS | AGGREGATES)
+        raise _refused_function(name, _REASON_OF.get(name), place, ROW_FUNCTIONS | AGGREGATES | OWN_AGGREGATES)
     if name in ("UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP") and not node.expressions:
         raise _refused_function(f"{name}()", "without an argument it is the current time", place, ())
 
@@ -410,13 +412,13 @@ def _check_select(node: exp.Expr, place: Place | None) -> None:
 
 
 def _check_distinct(node: exp.Expr, place: Place | None) -> None:
-    """DISTINCT in an aggregate; that of the select list is an argument of the Select, and told there."""
+    """DISTINCT in an aggregate, of which only COUNT has it; that of the select list is told with the Select."""
     call = node.parent
-    if call is not None and is_aggregate(call):
+    if call is not None and is_aggregate(call) and not isinstance(call, exp.Count):
         raise UnsupportedError(
             f"this version does not execute {function_name(call)}(DISTINCT …) yet",
             place=place,
-            remedy="Add the column to GROUP BY, which gives a row for each distinct value.",
+            remedy="COUNT(DISTINCT …) is; or add the column to GROUP BY, which gives a row for each distinct value.",
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 
 from windrow.types import SqlType
@@ -51,12 +52,29 @@ class Accumulator:
 
 
 @dataclass(frozen=True)
+class Key:
+    """A grouping expression: of GROUP BY, or what a holistic aggregate counts the values of."""
+
+    sql: str
+    type: SqlType
+
+
+Parameter = int | Decimal
+"""A constant that an aggregate takes: k, or φ as the exact decimal that was written."""
+
+
+@dataclass(frozen=True)
 class AggregateCall:
-    """An aggregate of a select list: its accumulators by role, and its result type."""
+    """An aggregate of a select list: its accumulators by role, and its result type.
+
+    A holistic one is computed from how often each of its `values` occurs, so its accumulators are kept per value.
+    """
 
     function: str
     result: SqlType
     parts: tuple[tuple[str, Accumulator], ...]
+    values: tuple[Key, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
 
     def part(self, role: str) -> Accumulator:
         return dict(self.parts)[role]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from windrow.errors import BindError
-from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from windrow.errors import BindError, UnsupportedError
+from windrow.plan.accumulators import Accumulator, AggregateCall, Key, Kind, Parameter
 from windrow.types import SqlType, decimal_type
 
 BIGINT, DOUBLE = SqlType("BIGINT"), SqlType("DOUBLE")
@@ -13,12 +16,39 @@ MOMENT_FUNCTIONS = ("VARIANCE", "VAR_POP", "STDDEV", "STDDEV_POP")
 FUNCTIONS = ("COUNT", SUM, AVG, "MIN", "MAX", *MOMENT_FUNCTIONS)
 
 
-def decompose(function: str, arg: str | None, type_: SqlType | None, condition: str | None) -> AggregateCall:
+@dataclass(frozen=True)
+class Called:
+    """A call that is more than a function of one argument: `more` are the arguments behind it (a weight, or the other
+    columns of COUNT(DISTINCT …)), `parameters` its constants, checked. `condition` is WHERE and FILTER together."""
+
+    function: str
+    arg: Key
+    more: tuple[Key, ...]
+    parameters: tuple[Parameter, ...]
+    condition: str | None
+
+
+DECOMPOSED: dict[str, Callable[[Called], AggregateCall]] = {}
+"""Aggregates with parameters, or of several arguments: what each is taken apart into."""
+
+
+def decompose(
+    function: str,
+    arg: str | None,
+    type_: SqlType | None,
+    condition: str | None,
+    parameters: tuple[Parameter, ...] = (),
+    more: tuple[Key, ...] = (),
+) -> AggregateCall:
     """The accumulators of one aggregate over the rows that meet `condition` (WHERE and FILTER together)."""
     if function == "COUNT":
         return AggregateCall(function, BIGINT, (("n", Accumulator(Kind.COUNT, arg, type_, condition)),))
     if arg is None or type_ is None:
         raise BindError(f"{function} needs an argument", remedy=f"For example {function}(x).")
+    if function not in FUNCTIONS:
+        if function not in DECOMPOSED:
+            raise UnsupportedError(f"this version does not execute {function} yet", remedy="Leave it out.")
+        return DECOMPOSED[function](Called(function, Key(arg, type_), more, parameters, condition))
     if function in ("MIN", "MAX"):
         kind = Kind.LEAST if function == "MIN" else Kind.GREATEST
         arg, type_ = (f"CAST({arg} AS STRING)", SqlType("STRING")) if type_.name == "VOID" else (arg, type_)

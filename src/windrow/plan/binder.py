@@ -18,6 +18,7 @@ from windrow.errors import BindError, FunctionError, Place, UnsupportedError
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.aggregates import decompose
 from windrow.plan.bind_window import bind_window
+from windrow.plan.calls import Written, check_call, parameters_of, written_call
 from windrow.plan.nodes import (
     Finalise,
     Key,
@@ -34,18 +35,6 @@ TypesOf = Callable[[Sequence[tuple[str, SqlType]], Sequence[str]], list[SqlType]
 """(columns, Spark SQL expressions) → their types; raises BindError where Spark refuses one."""
 
 _CLAUSES = {"kind", "hint", "distinct", "expressions", "limit", "from_", "where", "group", "having", "order"}
-_AGGREGATES: dict[type[exp.Expr], str] = {
-    exp.Count: "COUNT",
-    exp.Sum: "SUM",
-    exp.Avg: "AVG",
-    exp.Min: "MIN",
-    exp.Max: "MAX",
-    exp.Variance: "VARIANCE",
-    exp.VariancePop: "VAR_POP",
-    exp.Stddev: "STDDEV",
-    exp.StddevSamp: "STDDEV",
-    exp.StddevPop: "STDDEV_POP",
-}
 RESERVED_OUTPUTS = ("window_start", "window_end", "is_revision")
 
 
@@ -130,6 +119,8 @@ class _Binder:
         written = [tree for _, tree in items] + [o.this for o in self._ordered()]
         for tree, origin in zip([tree for _, tree in outputs] + [o.expression for o in order], written, strict=True):
             self._translatable(tree, columns, origin)
+        for item, origin in zip(order, self._ordered(), strict=True):
+            self._orderable(item.expression, dict(columns), origin.this)
         if having is not None:
             self._translatable(having, columns, self._select.args["having"].this)
             self._boolean(_sql(having), self._select.args["having"].this, "HAVING", columns)
@@ -141,6 +132,15 @@ class _Binder:
             to_duckdb(tree, dict(columns), self._text)
         except FunctionError as error:
             raise FunctionError(error.message, place=error.place or self._place(origin), remedy=error.remedy) from None
+
+    def _orderable(self, tree: exp.Expr, types: dict[str, SqlType], origin: exp.Expr) -> None:
+        inner = tree.unnest()
+        if isinstance(inner, exp.Column) and types[inner.name].is_nested:
+            raise BindError(
+                f"ORDER BY needs a value that has an order, and this is {types[inner.name]}",
+                place=self._place(origin),
+                remedy="Order by a group key, or by another aggregate.",
+            )
 
     def _ordered(self) -> list[exp.Expr]:
         order = self._select.args.get("order")
@@ -209,7 +209,7 @@ class _Binder:
 
     def _carry(self, tree: exp.Expr, keys: list[str], types: list[SqlType]) -> None:
         """Functions of the keys that only Spark evaluates become keys themselves: they split no group."""
-        if _aggregate_of(tree) is not None or tree.find(exp.Column) is None:
+        if written_call(tree) is not None or tree.find(exp.Column) is None:
             return
         if tree.find(exp.AggFunc) is not None:
             for part in tree.iter_expressions():
@@ -280,9 +280,8 @@ class _Binder:
         """Rewrite an expression over columns into one over k0… and a0…."""
 
         def rewrite(node: exp.Expr) -> exp.Expr:
-            if isinstance(node, exp.Count) and node.this is None:
-                raise BindError("COUNT needs an argument, or *", place=self._place(node), remedy="Write COUNT(*).")
-            call = _aggregate_of(node)
+            check_call(node, self._place)
+            call = written_call(node)
             if call is not None:
                 return exp.column(self._call(call, where))
             if isinstance(node, (exp.Star, exp.Identifier)):
@@ -307,28 +306,30 @@ class _Binder:
 
         return rewrite(tree.copy())
 
-    def _call(self, found: tuple[str, exp.Expr | None, exp.Expr | None], where: str | None) -> str:
+    def _call(self, found: Written, where: str | None) -> str:
         """The name (a0…) of an aggregate, added if new."""
-        function, arg, condition = found
-        node_sql: str | None = None
-        kind: SqlType | None = None
-        for inner, clause in ((arg, "an aggregate"), (condition, "FILTER")):
-            if inner is not None:
-                self._no_aggregate(inner, clause, "Aggregates cannot be nested.")
-        if arg is not None:
-            node_sql = _sql(self._resolve(arg))
-            kind = self._types_of(self._stream.columns, [node_sql])[0]
+        for inner in found.arguments:
+            self._no_aggregate(inner, "an aggregate", "Aggregates cannot be nested.")
+        parameters = parameters_of(found, self._signed_place)
+        args = [_sql(self._resolve(arg)) for arg in found.arguments]
+        kinds = self._types_of(self._stream.columns, args) if args else []
         filter_sql = None
-        if condition is not None:
-            filter_sql = _sql(self._resolve(condition))
-            self._boolean(filter_sql, condition, "FILTER")
+        if found.condition is not None:
+            self._no_aggregate(found.condition, "FILTER", "Aggregates cannot be nested.")
+            filter_sql = _sql(self._resolve(found.condition))
+            self._boolean(filter_sql, found.condition, "FILTER")
         both = filter_sql if where is None else where if filter_sql is None else f"({where}) AND ({filter_sql})"
-        key = f"{function}\x00{node_sql}\x00{both}"
+        key = "\x00".join(map(str, (found.function, *args, *parameters, both)))
         if key not in self._calls:
+            first, kind = (args[0], kinds[0]) if args else (None, None)
+            more = tuple(Key(sql, type_) for sql, type_ in zip(args[1:], kinds[1:], strict=True))
             try:
-                self._calls[key] = decompose(function, node_sql, kind, both)
+                self._calls[key] = decompose(found.function, first, kind, both, parameters, more)
+            except UnsupportedError as error:
+                raise UnsupportedError(error.message, place=self._place(found.node), remedy=error.remedy) from None
             except BindError as error:
-                raise BindError(error.message, place=self._place(arg), remedy=error.remedy) from None
+                place = self._place(found.arguments[0] if found.arguments else None)
+                raise BindError(error.message, place=place, remedy=error.remedy) from None
         return f"a{list(self._calls).index(key)}"
 
     def _having(self, aliases: dict[str, exp.Expr], keys: Sequence[str], where: str | None) -> exp.Expr | None:
@@ -388,17 +389,19 @@ class _Binder:
             )
         return int(value.this)
 
-    def _signed_place(self, value: exp.Expr) -> Place | None:
+    def _signed_place(self, value: exp.Expr | None) -> Place | None:
         """The place of a number with the sign before it, which has no place of its own."""
-        place = self._place(value)
         start = value.this.meta_get("start") if isinstance(value, exp.Neg) else None
-        if start is None:
-            return place
+        if start is None or value is None:
+            return self._place(value)
         return place_at(self._text, self._text.rindex("-", 0, start), value.this.meta_get("end") + 1)
 
     def _typed(self, aggregate: WindowAggregate, outputs: Sequence[tuple[str, exp.Expr]]) -> tuple[Output, ...]:
         columns = internal_columns(aggregate)
-        types = self._types_of(columns, [_sql(tree) for _, tree in outputs])
+        known = dict(columns)
+        asked = [_sql(tree) for _, tree in outputs if not isinstance(tree, exp.Column)]
+        found = iter(self._types_of(columns, asked) if asked else ())
+        types = [known[tree.name] if isinstance(tree, exp.Column) else next(found) for _, tree in outputs]
         seen: set[str] = set()
         for (name, _), written in zip(outputs, self._select.expressions, strict=True):
             if name.lower() in seen:
@@ -409,21 +412,6 @@ class _Binder:
                 )
             seen.add(name.lower())
         return tuple(Output(name, tree, kind) for (name, tree), kind in zip(outputs, types, strict=True))
-
-
-def _aggregate_of(node: exp.Expr) -> tuple[str, exp.Expr | None, exp.Expr | None] | None:
-    """(function, argument, FILTER condition) of an aggregate call."""
-    condition = None
-    if isinstance(node, exp.Filter):
-        condition = node.expression.this
-        node = node.this
-    function = _AGGREGATES.get(type(node))
-    if function is None:
-        return None
-    arg = node.this
-    if isinstance(arg, exp.Star) or (function == "COUNT" and isinstance(arg, exp.Literal)):
-        arg = None
-    return function, arg, condition
 
 
 def _default_name(tree: exp.Expr) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
+from windrow.plan.accumulators import Key as Key
 from windrow.types import SqlType
 from windrow.windows import PartitionedWindow, SlideByTuple, SlideOver, Window
 
@@ -56,14 +57,6 @@ class Selection:
 
     input: Scan
     predicate: str | None
-
-
-@dataclass(frozen=True)
-class Key:
-    """A grouping expression."""
-
-    sql: str
-    type: SqlType
 
 
 @dataclass(frozen=True)

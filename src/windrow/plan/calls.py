@@ -1,0 +1,152 @@
+"""Aggregate calls as they are written: argument, constant parameters, weight, FILTER.
+
+Constants are checked here, at their place: φ is the exact decimal that was written, k a whole number. What an
+aggregate then consists of is the concern of `aggregates.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from sqlglot import exp
+
+from windrow.cql.dialect import CQL, OwnAggregate
+from windrow.errors import BindError, Place
+from windrow.plan.accumulators import Parameter
+
+COUNT_DISTINCT = "COUNT(DISTINCT)"
+MAX_K = 10_000
+
+_ALGEBRAIC: dict[type[exp.Expr], str] = {
+    exp.Count: "COUNT",
+    exp.Sum: "SUM",
+    exp.Avg: "AVG",
+    exp.Min: "MIN",
+    exp.Max: "MAX",
+    exp.Variance: "VARIANCE",
+    exp.VariancePop: "VAR_POP",
+    exp.Stddev: "STDDEV",
+    exp.StddevSamp: "STDDEV",
+    exp.StddevPop: "STDDEV_POP",
+}
+
+PlaceOf = Callable[[exp.Expr | None], Place | None]
+
+
+@dataclass(frozen=True)
+class Written:
+    """An aggregate call taken apart, of the function at `node`.
+
+    `arguments`: what it is of, first, and what it needs beside (a weight, or the other columns of COUNT(DISTINCT …));
+    none for COUNT(*).
+    """
+
+    function: str
+    node: exp.Expr
+    arguments: tuple[exp.Expr, ...]
+    constants: tuple[exp.Expr, ...]
+    condition: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """How an aggregate of our own is called: of one argument, with these constants, and a weight where it may have
+    one."""
+
+    shown: str
+    constants: tuple[str, ...] = ()
+    weighs: bool = False
+
+    def fits(self, count: int) -> bool:
+        return count - 1 - len(self.constants) in ((0, 1) if self.weighs else (0,))
+
+
+SIGNATURES = {
+    "MEDIAN": Signature("MEDIAN(x)"),
+    "QUANTILE": Signature("QUANTILE(x, 0.9)", ("φ",)),
+    "TOP_K": Signature("TOP_K(x, 10), or TOP_K(x, 10, weight)", ("k",), weighs=True),
+    "FREQUENT_ITEMS": Signature("FREQUENT_ITEMS(x, 10)", ("k",)),
+    "APPROX_COUNT_DISTINCT": Signature("APPROX_COUNT_DISTINCT(x)"),
+    "APPROX_QUANTILE": Signature("APPROX_QUANTILE(x, 0.9)", ("φ",)),
+    "APPROX_TOP_K": Signature("APPROX_TOP_K(x, 10)", ("k",)),
+}
+
+
+def written_call(node: exp.Expr) -> Written | None:
+    """The aggregate call that a node is, with the FILTER around it; None for any other node."""
+    condition = None
+    if isinstance(node, exp.Filter):
+        condition, node = node.expression.this, node.this
+    if isinstance(node, OwnAggregate):
+        constants = len(SIGNATURES[node.this].constants)
+        first, rest = node.expressions[:1], node.expressions[1:]
+        return Written(node.this, node, (*first, *rest[constants:]), tuple(rest[:constants]), condition)
+    function = _ALGEBRAIC.get(type(node))
+    if function is None:
+        return None
+    arg = node.this
+    if isinstance(arg, exp.Distinct):
+        return Written(COUNT_DISTINCT, node, tuple(arg.expressions), (), condition)
+    counts_all = arg is None or isinstance(arg, exp.Star) or (function == "COUNT" and isinstance(arg, exp.Literal))
+    return Written(function, node, () if counts_all else (arg,), (), condition)
+
+
+def check_call(node: exp.Expr, place_of: PlaceOf) -> None:
+    """Refuses a call with too few or too many arguments."""
+    if isinstance(node, exp.Count) and node.this is None:
+        raise BindError("COUNT needs an argument, or *", place=place_of(node), remedy="Write COUNT(*).")
+    if not isinstance(node, OwnAggregate):
+        return
+    signature = SIGNATURES[node.this]
+    if not signature.fits(len(node.expressions)):
+        count = len(node.expressions)
+        raise BindError(
+            f"{node.this} does not take {count} argument{'' if count == 1 else 's'}",
+            place=place_of(node),
+            remedy=f"Write {signature.shown}.",
+        )
+
+
+def parameters_of(call: Written, place_of: PlaceOf) -> tuple[Parameter, ...]:
+    """The values of a call's constants; a BindError at its place for one that is none, or out of range."""
+    kinds = SIGNATURES[call.function].constants if call.constants else ()
+    return tuple(_READ[kind](call.function, node, place_of) for kind, node in zip(kinds, call.constants, strict=True))
+
+
+def _number(node: exp.Expr) -> Decimal | None:
+    """The number that a literal is, with its sign; None for anything else."""
+    inner = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(inner, exp.Literal) or inner.is_string:
+        return None
+    try:
+        value = Decimal(str(inner.this))
+    except InvalidOperation:
+        return None
+    return -value if isinstance(node, exp.Neg) else value
+
+
+def _phi(function: str, node: exp.Expr, place_of: PlaceOf) -> Decimal:
+    value = _number(node)
+    if value is None or not 0 <= value <= 1:
+        raise BindError(
+            f"{function} takes a number from 0 to 1, not {node.sql(dialect=CQL)}",
+            place=place_of(node),
+            remedy=f"For example {function}(x, 0.9), the value that nine tenths do not exceed.",
+        )
+    return value
+
+
+def _k(function: str, node: exp.Expr, place_of: PlaceOf) -> int:
+    value = _number(node)
+    if value is None or not str(node.this).isdigit() or not 1 <= value <= MAX_K:
+        raise BindError(
+            f"{function} takes a whole number from 1 to {MAX_K:,}, not {node.sql(dialect=CQL)}",
+            place=place_of(node),
+            remedy=f"For example {function}(x, 10).",
+        )
+    return int(value)
+
+
+_READ: dict[str, Callable[[str, exp.Expr, PlaceOf], Parameter]] = {"φ": _phi, "k": _k}
