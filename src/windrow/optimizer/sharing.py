@@ -1,4 +1,4 @@
-"""Who shares what: the rules of 001_3bbbc8a20ffc7252.txt, 8.3, as far as this version has them.
+"""Which synopsis a query joins, by the rules of 001_3bbbc8a20ffc7252.txt, 8.3 (all of them: `rules.py`).
 
 SS1 A synopsis may be used by queries computing the same aggregate, or different aggregates that need the
     same data per interval, over different window lengths. Here: same stream and grouping; predicates are

@@ -1,0 +1,135 @@
+"""Covers (001_3bbbc8a20ffc7252.txt, 8.3.3): which synopses together hold the tuples of a query, by their predicates.
+
+A set of synopses *covers* a query whose terms are those of its predicates together; a *subcover* has some of them, a
+*supercover* more. The cover is *disjoint* where no tuple is in two of its synopses. (The text also asks it of the
+terms of each synopsis; a synopsis counts a tuple once whichever of its terms let it pass, so that is not needed.)
+
+    duplicate-insensitive (MIN, MAX)     any cover
+    duplicate-sensitive (SUM, COUNT)     a disjoint cover, added
+    subtractable (exact SUM, COUNT)      also a disjoint supercover, less a disjoint cover of what is too much
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Generic, TypeVar
+
+from windrow.optimizer.predicates import Predicate, Term, term_text
+
+T = TypeVar("T")
+
+MOST_STEPS = 2_000
+"""Synopses tried before a search for a cover is given up: the query then has cells of its own."""
+
+
+def concatenation(predicates: Sequence[Predicate]) -> Predicate:
+    return Predicate(frozenset(term for one in predicates for term in one.terms))
+
+
+def is_cover(query: Predicate, by: Sequence[Predicate]) -> bool:
+    return bool(by) and concatenation(by) == query
+
+
+def is_subcover(query: Predicate, by: Sequence[Predicate]) -> bool:
+    return bool(by) and concatenation(by).terms < query.terms
+
+
+def is_supercover(query: Predicate, by: Sequence[Predicate]) -> bool:
+    return bool(by) and concatenation(by).terms > query.terms
+
+
+def are_disjoint(predicates: Sequence[Predicate]) -> bool:
+    """No tuple passes two of them."""
+    return all(a.excludes(b) for a, b in combinations(predicates, 2))
+
+
+def is_disjoint_cover(query: Predicate, by: Sequence[Predicate]) -> bool:
+    return is_cover(query, by) and are_disjoint(by)
+
+
+@dataclass(frozen=True)
+class Relevant(Generic[T]):
+    """A set of synopses that answers a query: those that are put together, and those that are taken off."""
+
+    added: tuple[T, ...]
+    subtracted: tuple[T, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.added:
+            raise ValueError("something is added")
+
+
+@dataclass(frozen=True)
+class Candidate(Generic[T]):
+    predicate: Predicate
+    synopsis: T
+
+
+def relevant(
+    query: Predicate, candidates: Sequence[Candidate[T]], is_sensitive: bool, is_subtractable: bool
+) -> Relevant[T] | None:
+    """The relevant synopses of a new query (the first step of 8.3.3), or None. Few and large ones are preferred,
+    addition to subtraction."""
+    usable = [c for c in candidates if c.predicate.terms]
+    within = [c for c in usable if c.predicate.terms <= query.terms]
+    search = _Search(MOST_STEPS)
+    cover = search.disjoint(query.terms, within) if is_sensitive else _any_cover(query.terms, within)
+    if cover:
+        return Relevant(tuple(c.synopsis for c in cover))
+    if not (is_sensitive and is_subtractable):
+        return None
+    reaching = [c for c in usable if c.predicate.terms & query.terms]
+    for chosen in search.every(query.terms, reaching):
+        surplus = concatenation([c.predicate for c in chosen]).terms - query.terms
+        if not Predicate(surplus).excludes(query):
+            continue
+        rest = search.disjoint(surplus, [c for c in usable if c.predicate.terms <= surplus])
+        if rest:
+            return Relevant(tuple(c.synopsis for c in chosen), tuple(c.synopsis for c in rest))
+    return None
+
+
+def _any_cover(wanted: frozenset[Term], within: Sequence[Candidate[T]]) -> list[Candidate[T]]:
+    """Greedily: the one with the most terms that are still missing. Empty where there is none."""
+    missing, chosen = set(wanted), list[Candidate[T]]()
+    while missing and within:
+        best = max(within, key=lambda c: len(c.predicate.terms & missing))
+        if not best.predicate.terms & missing:
+            return []
+        chosen.append(best)
+        missing -= best.predicate.terms
+    return [] if missing else chosen
+
+
+class _Search:
+    """Backtracking over sets of disjoint synopses, within a number of steps."""
+
+    def __init__(self, steps: int):
+        self._steps = steps
+
+    def disjoint(self, wanted: frozenset[Term], candidates: Sequence[Candidate[T]]) -> list[Candidate[T]]:
+        """A set that has all the wanted terms; empty where there is none."""
+        return next(self.every(wanted, candidates), [])
+
+    def every(self, wanted: frozenset[Term], candidates: Sequence[Candidate[T]]) -> Iterator[list[Candidate[T]]]:
+        """All such sets, those with large members first; they may have more terms than are wanted."""
+        order = sorted(candidates, key=lambda c: -len(c.predicate.terms))
+        yield from self._completed(sorted(wanted, key=term_text), order, [])
+
+    def _completed(
+        self, missing: list[Term], candidates: Sequence[Candidate[T]], chosen: list[Candidate[T]]
+    ) -> Iterator[list[Candidate[T]]]:
+        if not missing:
+            yield chosen
+            return
+        for candidate in candidates:
+            if missing[0] not in candidate.predicate.terms:
+                continue
+            self._steps -= 1
+            if self._steps < 0:
+                return
+            if all(candidate.predicate.excludes(other.predicate) for other in chosen):
+                left = [term for term in missing if term not in candidate.predicate.terms]
+                yield from self._completed(left, candidates, [*chosen, candidate])

@@ -1,0 +1,320 @@
+"""Predicates in disjunctive normal form (001_3bbbc8a20ffc7252.txt, 8.3.3): what conditions of queries have in common.
+
+A predicate lets a tuple pass where it is TRUE: FALSE and NULL are the same here, and only laws that hold in
+three-valued logic are used (`p OR NOT p` is not TRUE where p is NULL). It is a set of *terms*, any of which lets a
+tuple pass; a term is a set of atoms that must all be TRUE. An atom is `attribute op constant` where the constant is
+of the attribute's own type, so that constants compare as values do; anything else is opaque, and equal only to the
+same text.
+
+All that is said is sound: what is called disjoint is, what is called implied is; what cannot be proved is denied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from itertools import combinations
+
+from sqlglot import exp, parse_one
+from sqlglot.optimizer.normalize import normalize, normalized
+
+from windrow.cql.dialect import CQL
+from windrow.types import SqlType
+
+Columns = tuple[tuple[str, SqlType], ...]
+Value = int | float | Decimal | bytes
+
+MOST_TERMS = 32
+"""A predicate with more terms is one opaque term; so is an IN with more constants an opaque atom."""
+
+IS_NULL, IS_NOT_NULL = "IS NULL", "IS NOT NULL"
+_OPPOSITE = {"=": "<>", "<": ">=", ">": "<=", IS_NULL: IS_NOT_NULL}
+_OPPOSITE |= {opposite: op for op, opposite in _OPPOSITE.items()}
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_OPS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`attribute op value`, or whether the attribute is null (then there is no value)."""
+
+    attribute: str
+    op: str
+    value: Value | None = None
+
+    def __post_init__(self) -> None:
+        if self.op not in _OPPOSITE:
+            raise ValueError(f"not an operation: {self.op}")
+        if (self.value is None) != (self.op in (IS_NULL, IS_NOT_NULL)):
+            raise ValueError("a comparison has a constant, a test of NULL has none")
+
+    @property
+    def negation(self) -> Comparison:
+        return Comparison(self.attribute, _OPPOSITE[self.op], self.value)
+
+    def implies(self, other: Atom) -> bool:
+        """Wherever this is TRUE, the other is."""
+        if self == other:
+            return True
+        if not isinstance(other, Comparison) or other.attribute != self.attribute or self.value is None:
+            return False
+        if other.value is None:
+            return other.op == IS_NOT_NULL
+        if other.op == "<>":
+            return self.excludes(other.negation)
+        return self.op != "<>" and _least(self) >= _least(other) and _greatest(self) <= _greatest(other)
+
+    def excludes(self, other: Atom) -> bool:
+        """No tuple makes both TRUE."""
+        if not isinstance(other, Comparison) or other.attribute != self.attribute:
+            return False
+        if IS_NULL in (self.op, other.op):
+            return self.op != other.op
+        if self.value is None or other.value is None:
+            return False
+        if "<>" in (self.op, other.op):
+            return self == other.negation
+        return _least(self) > _greatest(other) or _least(other) > _greatest(self)
+
+    def __str__(self) -> str:
+        shown = self.value.decode() if isinstance(self.value, bytes) else self.value
+        return f"{self.attribute} {self.op}" + (
+            "" if self.value is None else f" {shown!r}" if isinstance(shown, str) else f" {shown}"
+        )
+
+
+_Bound = tuple[int] | tuple[int, Value, int]
+"""A place among values: beyond all of them (−1 or 1), or 0 and just below, at, or just above a value."""
+
+
+def _least(atom: Comparison) -> _Bound:
+    """Where the values of an interval begin. A NaN is above every number, as Spark orders it."""
+    assert atom.value is not None
+    if atom.op in ("<", "<="):
+        return (-1,)
+    return 0, atom.value, 1 if atom.op == ">" else 0
+
+
+def _greatest(atom: Comparison) -> _Bound:
+    assert atom.value is not None
+    if atom.op in (">", ">="):
+        return (1,)
+    return 0, atom.value, -1 if atom.op == "<" else 0
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """A condition of which nothing is known but its text."""
+
+    sql: str
+    negated: bool = False
+
+    def implies(self, other: Atom) -> bool:
+        return self == other
+
+    def excludes(self, other: Atom) -> bool:
+        """A condition and its negation are never both TRUE."""
+        return isinstance(other, Opaque) and other.sql == self.sql and other.negated != self.negated
+
+    def __str__(self) -> str:
+        return f"NOT ({self.sql})" if self.negated else self.sql
+
+
+Atom = Comparison | Opaque
+Term = frozenset[Atom]
+
+
+def implied(term: Term, other: Term) -> bool:
+    """Every tuple that passes `term` passes `other`."""
+    return all(any(atom.implies(wanted) for atom in term) for wanted in other)
+
+
+def exclusive(term: Term, other: Term) -> bool:
+    """No tuple passes both terms."""
+    return any(a.excludes(b) for a in term for b in other)
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """Terms without duplicates, none of them implied by another or contradictory. No term: nothing passes; one term
+    without an atom: everything does."""
+
+    terms: frozenset[Term]
+
+    @classmethod
+    def of(cls, terms: Iterable[Iterable[Atom]]) -> Predicate:
+        possible = {_reduced(frozenset(term)) for term in terms}
+        distinct = sorted((t for t in possible if not exclusive(t, t)), key=lambda t: (len(t), term_text(t)))
+        kept: list[Term] = []
+        for term in distinct:
+            if not any(implied(term, other) for other in kept):
+                kept = [other for other in kept if not implied(other, term)] + [term]
+        return cls(frozenset(kept))
+
+    @property
+    def is_disjoint(self) -> bool:
+        """No tuple passes two of its terms (8.3.3)."""
+        return all(exclusive(a, b) for a, b in combinations(self.terms, 2))
+
+    def excludes(self, other: Predicate) -> bool:
+        """No tuple passes both."""
+        return all(exclusive(a, b) for a in self.terms for b in other.terms)
+
+    def __str__(self) -> str:
+        if not self.terms:
+            return "false"
+        return " OR ".join(sorted(term_text(term) for term in self.terms))
+
+
+TRUE, FALSE = Predicate(frozenset({frozenset()})), Predicate(frozenset())
+
+
+def term_text(term: Term) -> str:
+    """A term as text, its atoms in order."""
+    return " AND ".join(sorted(map(str, term))) or "true"
+
+
+def _reduced(term: Term) -> Term:
+    """Without atoms that others of the term imply."""
+    kept: list[Atom] = []
+    for atom in sorted(term, key=str):
+        if not any(other.implies(atom) for other in kept):
+            kept = [other for other in kept if not atom.implies(other)] + [atom]
+    return frozenset(kept)
+
+
+# -- from text -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def predicate_of(condition: str | None, columns: Columns) -> Predicate:
+    """The predicate of a bound condition (Spark SQL over the stream's columns); None is that of a query without one."""
+    if condition is None:
+        return TRUE
+    types = dict(columns)
+    tree = _signed(parse_one(condition, dialect=CQL), True, types)
+    whole = Predicate.of([[Opaque(condition)]])
+    try:
+        tree = normalize(tree, dnf=True)
+    except RecursionError:
+        return whole
+    if not normalized(tree, dnf=True):
+        return whole
+    terms = [_atoms(term, types) for term in _parts(tree, exp.Or)]
+    return whole if len(terms) > MOST_TERMS else Predicate.of(term for term in terms if term is not None)
+
+
+def _signed(tree: exp.Expr, positive: bool, types: dict[str, SqlType]) -> exp.Expr:
+    """The same condition with every NOT before an atom, IN and BETWEEN taken apart where they are comparisons."""
+    tree = tree.unnest()
+    if isinstance(tree, exp.Not):
+        return _signed(tree.this, not positive, types)
+    if isinstance(tree, exp.And | exp.Or):
+        is_and = isinstance(tree, exp.And) == positive
+        parts = [_signed(part, positive, types) for part in (tree.left, tree.right)]
+        return (exp.And if is_and else exp.Or)(this=exp.paren(parts[0]), expression=exp.paren(parts[1]))
+    parted = _parted(tree, types)
+    if parted is not None:
+        return _signed(parted, positive, types)
+    return tree.copy() if positive else exp.Not(this=exp.paren(tree.copy()))
+
+
+def _parted(tree: exp.Expr, types: dict[str, SqlType]) -> exp.Expr | None:
+    if isinstance(tree, exp.Between) and not tree.args.get("symmetric"):
+        low, high = (
+            exp.GTE(this=tree.this, expression=tree.args["low"]),
+            exp.LTE(this=tree.this, expression=tree.args["high"]),
+        )
+        return exp.And(this=low.copy(), expression=high.copy())
+    if isinstance(tree, exp.In) and 0 < len(tree.expressions) <= MOST_TERMS:
+        # Spark takes all constants of an IN to one type: only where each has the column's own are they comparisons.
+        equals = [exp.EQ(this=tree.this.copy(), expression=constant.copy()) for constant in tree.expressions]
+        if all(isinstance(_atom(one, types), Comparison) for one in equals):
+            return exp.or_(*equals, copy=False)
+    return None
+
+
+def _parts(tree: exp.Expr, kind: type[exp.Connector]) -> list[exp.Expr]:
+    tree = tree.unnest()
+    return (
+        [part for side in (tree.left, tree.right) for part in _parts(side, kind)] if isinstance(tree, kind) else [tree]
+    )
+
+
+def _atoms(term: exp.Expr, types: dict[str, SqlType]) -> list[Atom] | None:
+    """The atoms of a term; None where it is never TRUE."""
+    atoms: list[Atom] = []
+    for part in _parts(term, exp.And):
+        inner = part.this.unnest() if isinstance(part, exp.Not) else part
+        if isinstance(inner, exp.Null):
+            return None
+        if isinstance(inner, exp.Boolean):
+            if bool(inner.this) == isinstance(part, exp.Not):
+                return None
+            continue
+        atom = _atom(inner, types)
+        if inner is not part:
+            atom = atom.negation if isinstance(atom, Comparison) else Opaque(atom.sql, True)
+        atoms.append(atom)
+    return atoms
+
+
+def _atom(tree: exp.Expr, types: dict[str, SqlType]) -> Atom:
+    if isinstance(tree, exp.Is) and isinstance(tree.this, exp.Column) and isinstance(tree.expression, exp.Null):
+        return Comparison(tree.this.name, IS_NULL)
+    op = _OPS.get(type(tree))
+    if op is not None:
+        left, right = tree.this.unnest(), tree.expression.unnest()
+        if isinstance(right, exp.Column):
+            left, right, op = right, left, _MIRRORED[op]
+        if isinstance(left, exp.Column) and left.name in types:
+            value = _constant(right, types[left.name])
+            if value is not None:
+                return _whole(Comparison(left.name, op, value))
+    return Opaque(tree.sql(dialect=CQL))
+
+
+def _whole(atom: Comparison) -> Comparison:
+    """Between integers there is nothing: x > 3 is x >= 4."""
+    if isinstance(atom.value, int) and atom.op in ("<", ">"):
+        above = atom.op == ">"
+        return Comparison(atom.attribute, ">=" if above else "<=", atom.value + (1 if above else -1))
+    return atom
+
+
+def _constant(tree: exp.Expr, kind: SqlType) -> Value | None:
+    """A literal as a value of the column's type, where Spark compares the two exactly and as these; else None.
+
+    FLOAT is left out: what it is compared as depends on the literal.
+    """
+    negative = isinstance(tree, exp.Neg)
+    literal = tree.this if negative else tree
+    if not isinstance(literal, exp.Literal):
+        return None
+    if literal.is_string:
+        return literal.this.encode() if kind.name == "STRING" and not negative else None
+    text = ("-" if negative else "") + literal.this
+    if kind.is_integer:
+        return int(text) if literal.this.isdigit() else None
+    if kind.name == "DOUBLE":
+        return float(text) + 0.0
+    if kind.is_decimal and "e" not in text.lower():
+        return _decimal(Decimal(text), kind)
+    return None
+
+
+def _decimal(value: Decimal, kind: SqlType) -> Decimal | None:
+    """Spark widens both sides to hold all the digits of each; above 38 it would round."""
+    precision, scale = kind.decimal
+    mine = max(0, -int(value.as_tuple().exponent))
+    whole = max(len(value.as_tuple().digits) - mine, 1)
+    return value if max(precision - scale, whole) + max(scale, mine) <= 38 else None
