@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -347,6 +347,19 @@ class Query:
     def answers(self) -> Result:
         """All retained answers, in window order; groups that a punctuation closed early stand where they came."""
         return Result(self._engine.answers(self._state()))
+
+    def lookup(self, window: str | timedelta | int, at: datetime | str | int | None = None) -> Result:
+        """The answer over any suffix or historical window within the span that its synopsis keeps, as `answers` has it.
+
+        `window`: the length, as "7 minutes" or a timedelta; a number for integer attributes and rows. `at`: where the
+        window ends; None: at the latest end that is closed and fits the synopsis's cuts.
+        """
+        return Result(self._engine.lookup(self._active().name, window, at))
+
+    def lookups(self, windows: Any, at: Any = None) -> Result:
+        """Many lookups at once: lists of lengths and of ends; a single one goes with all of the other. The rows of each
+        window stand in the order asked."""
+        return Result(self._engine.lookup(self._active().name, windows, at))
 
     def revisions(self) -> Result:
         """All that was delivered and is retained, in order: `op` ('+' or '-') and `revision`, then the answers.

@@ -67,6 +67,12 @@ class FunctionError(BindError):
     code = "WR210"
 
 
+class SpanError(BindError):
+    """A lookup of a window that the synopsis cannot answer: an edge is no cut, or it is out of what is kept."""
+
+    code = "WR220"
+
+
 class UnsupportedError(BindError):
     """The statement is in the language, but this version does not execute it."""
 

@@ -131,6 +131,14 @@ def test_nothing_below_needed_from_is_in_a_later_window(window: PaneWindow, fron
 
 
 @some
+@given(slidings | by_value, st.integers(-30, 60))
+def test_the_last_window_answered_is_held(window: SlidingWindow | SlideByTuple, frontier: int) -> None:
+    held = window.held_from(frontier)
+    last = window.last_closed(frontier) if isinstance(window, SlidingWindow) else frontier - 1
+    assert held == window.extent(last)[0] <= window.needed_from(frontier)
+
+
+@some
 @given(
     st.builds(PartitionedWindow, lengths, lengths, st.integers(0, 9)),
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=4),

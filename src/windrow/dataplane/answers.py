@@ -51,8 +51,9 @@ class Finisher:
         self._texts: dict[int, tuple[Finalise, str]] = {}
 
     def close(self) -> None:
-        self._duckdb.close()
-        del self._duckdb
+        with self._lock:
+            self._duckdb.close()
+            del self._duckdb
 
     def finish(self, plan: Finalise, looked: Looked, starts: Points | None, ends: Points, groups: Groups) -> Finished:
         """The answers of one query: window_start, window_end, is_revision, then the select list."""

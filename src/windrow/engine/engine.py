@@ -31,6 +31,8 @@ from windrow.engine.delivery import Delivery, delivered_schema
 from windrow.engine.deposits import Depositor
 from windrow.engine.journal import Journal
 from windrow.engine.lifecycle import Lifecycle, Phase
+from windrow.engine.lookup_args import pairs_of
+from windrow.engine.lookups import Lookups
 from windrow.engine.query_manager import QueryManager
 from windrow.engine.recovery import Recovery
 from windrow.engine.runner import StreamRunner, Supervisor
@@ -75,6 +77,7 @@ class Engine:
         self._clock = clock
         self._depositor = Depositor(self._journal, self.blocks, clock)
         self._ticker = Ticker(self._journal, Delivery(self._journal, self.blocks))
+        self._lookups = Lookups(self._ticker.finisher)
         self._ticks = TickLoop(lambda stream: self._ticker.tick(stream, self.settings))
         # DuckDB complains at exit about a connection that a script which ends without close() leaves open.
         self._finalizer = weakref.finalize(self, self._ticker.close)
@@ -434,6 +437,14 @@ class Engine:
         parts = self._answer_parts(query)[-1:]
         table = pa.concat_tables([self._schema(query).empty_table(), *(self.blocks.read_part(*p) for p in parts)])
         return net_answers(table, query.plan) if OP in table.column_names else table
+
+    def lookup(self, name: str, windows: object, ats: object) -> pa.Table:
+        """A query's answers over other windows, from its synopsis; it sees every tick committed before."""
+        self._lifecycle.refuse_closed()
+        stream, query = self.manager.query(name)
+        lengths, ends = pairs_of(windows, ats, query.plan.scan.attribute)
+        with stream.lock:
+            return self._lookups.lookup(stream, query, lengths, ends)
 
     def dead_letters(self, name: str) -> pa.Table:
         stream = self.manager.stream(name)

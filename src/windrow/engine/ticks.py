@@ -57,10 +57,10 @@ class Ticker:
     def __init__(self, journal: Journal, delivery: Delivery):
         self._journal = journal
         self._delivery = delivery
-        self._finisher = Finisher()
+        self.finisher = Finisher()
 
     def close(self) -> None:
-        self._finisher.close()
+        self.finisher.close()
 
     def tick(self, stream: StreamState, settings: Settings) -> int:
         """Answer everything due; returns how many windows were answered."""
@@ -262,7 +262,7 @@ class Ticker:
     ) -> Finished | None:
         """The answer rows; None where the query's own expression fails: it is suspended."""
         try:
-            return self._finisher.finish(query.plan, looked, *shown, state.synopsis.groups)
+            return self.finisher.finish(query.plan, looked, *shown, state.synopsis.groups)
         except Exception as error:
             self._journal.suspend(stream, query, str(error).splitlines()[0])
             return None
@@ -307,7 +307,8 @@ def _marked(state: SynopsisState, plan: Finalise, window: SlideByTuple, extents:
 
 
 def _expired(stream: StreamState, state: SynopsisState, upto: int) -> Expired | None:
-    """What no window to come, and none that may still be corrected, can hold; None where nothing has changed.
+    """What no window to come, none that may still be corrected, and not the last that was answered, can hold; None
+    where nothing has changed. The last one is kept for lookups: else a tumbling window would leave nothing to look up.
 
     Never above the open pane: where SLIDE exceeds RANGE, a query that joins later may need what lies between.
     """
@@ -315,7 +316,7 @@ def _expired(stream: StreamState, state: SynopsisState, upto: int) -> Expired | 
         return None
     horizon, below, ranked = stream.horizon(state.plan.axis, upto), state.kept_from, _ranked(stream, state, upto)
     if horizon is not None:
-        needed = [_on_panes(plan).needed_from(horizon) for _, plan in state.plan.queries]
+        needed = [_on_panes(plan).held_from(horizon) for _, plan in state.plan.queries]
         below = greater(below, min(*needed, state.closed_at(horizon)))
     return None if (below, ranked) == (state.kept_from, state.ranked) else Expired(state, below, ranked)
 

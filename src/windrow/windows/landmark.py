@@ -54,6 +54,9 @@ class LandmarkWindow:
     def needed_from(self, frontier: int) -> int:
         return self.start
 
+    def held_from(self, frontier: int) -> int:
+        return self.start
+
     def first_complete(self, since: int) -> int | None:
         """A query that came after the landmark never sees all that came before it."""
         return None if since > self.start else self.extent(self.first_wid(self.start))[1]

@@ -71,6 +71,10 @@ class SlideByTuple:
     def needed_from(self, frontier: int) -> int:
         return frontier - self.range + 1
 
+    def held_from(self, frontier: int) -> int:
+        """The least point of the last window that may have been answered: lookups may ask for it again."""
+        return frontier - self.range
+
     def first_complete(self, since: int) -> int | None:
         return since + self.range - 1
 

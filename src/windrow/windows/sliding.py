@@ -75,6 +75,10 @@ class SlidingWindow:
         """The least point that a window still to be answered can hold."""
         return self.extent(self.last_closed(frontier) + 1)[0]
 
+    def held_from(self, frontier: int) -> int:
+        """The least point that the last window answered holds: lookups may ask for it again."""
+        return self.extent(self.last_closed(frontier))[0]
+
     def first_complete(self, since: int) -> int | None:
         """The end of the first window that holds no point below `since`."""
         return self.extent(-((self._shift + self.slide - self.range - since) // self.slide))[1]

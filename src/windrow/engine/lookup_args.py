@@ -1,0 +1,76 @@
+"""What a lookup is given, as points: lengths of windows, and where they end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from numbers import Integral
+from typing import Any
+
+from windrow.cql.intervals import parse_interval
+from windrow.errors import BindError, WindrowError
+from windrow.plan.bind_window import MOST_POINTS
+from windrow.plan.nodes import Attribute
+from windrow.types import POINT_MAX, POINT_MIN, moment_of, point_of
+
+
+def length_of(window: object, attribute: Attribute) -> int:
+    """The length of a window in points: "7 minutes" or a timedelta on a timestamp, else a whole number."""
+    is_time, length = attribute.type.is_timestamp, None
+    try:
+        if is_time and isinstance(window, str):
+            length = parse_interval(window)
+        elif is_time and isinstance(window, timedelta):
+            length = window // timedelta(microseconds=1)
+        elif not is_time and isinstance(window, Integral) and not isinstance(window, bool):
+            length = int(window)
+    except (WindrowError, OverflowError):
+        pass
+    if length is None or not 0 < length <= MOST_POINTS:
+        takes = 'a length such as "7 minutes" or a timedelta' if is_time else "a positive whole number"
+        raise BindError(f"{window!r} is no length of a window on {attribute}", remedy=f"Give {takes}.")
+    return length
+
+
+def end_of(at: object, attribute: Attribute) -> int | None:
+    """The point where a window ends; None stays None."""
+    if at is None:
+        return None
+    kind = attribute.type
+    try:
+        value: Any = moment_of(at) if kind.is_timestamp and isinstance(at, str) else at
+        fits = isinstance(value, datetime) if kind.is_timestamp else isinstance(value, Integral)
+        if fits and not isinstance(value, bool) and value == value:  # not pandas' NaT
+            point = point_of(value, kind)
+            if POINT_MIN // 2 <= point <= POINT_MAX // 2:
+                return point
+    except (ValueError, OverflowError):
+        pass
+    takes = "a datetime, or its text such as '2026-03-01 12:00:00'" if kind.is_timestamp else "a whole number"
+    raise BindError(f"{at!r} is no point of {attribute}, which is {kind}", remedy=f"Give {takes}.")
+
+
+def pairs_of(windows: object, ats: object, attribute: Attribute) -> tuple[list[int], list[int | None]]:
+    """Lengths and ends of many windows; one length goes with every end, and one end (or None) with every length."""
+    lengths, ends = _listed(windows), _listed(ats)
+    if lengths is None and ends is None:
+        lengths, ends = [windows], [ats]
+    elif lengths is None:
+        lengths = [windows] * len(ends or ())
+    elif ends is None:
+        ends = [ats] * len(lengths)
+    assert lengths is not None and ends is not None
+    if len(lengths) != len(ends):
+        raise BindError(
+            f"{len(lengths)} windows and {len(ends)} ends", remedy="Give as many ends as windows, or one for all."
+        )
+    known: dict[object, int] = {one: length_of(one, attribute) for one in dict.fromkeys(lengths)}
+    found: dict[object, int | None] = {one: end_of(one, attribute) for one in dict.fromkeys(ends)}
+    return [known[one] for one in lengths], [found[one] for one in ends]
+
+
+def _listed(given: object) -> Sequence[Any] | None:
+    """Several values as a list; None where it is one."""
+    if given is None or isinstance(given, (str, timedelta, datetime, Integral)) or not isinstance(given, Iterable):
+        return None
+    return given.tolist() if hasattr(given, "tolist") else list(given)

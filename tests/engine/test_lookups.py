@@ -1,0 +1,230 @@
+"""q.lookup and q.lookups: any window on cuts within the span, equal to the tuples that were fed."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from windrow.errors import BindError, QuerySuspendedError, SpanError, UnsupportedError
+
+from .conftest import Open
+from .helpers import Row, put, state_of
+
+ROWS = [(t, "abc"[t % 3], t * 7 % 11) for t in range(0, 95, 1)]
+
+
+def brute(start: int, end: int, rows: list[Row] = ROWS) -> list[Row]:
+    """(k, SUM(x), COUNT(*), MAX(x)) of the tuples in [start, end), by key."""
+    held: dict[Any, list[int]] = defaultdict(list)
+    for t, k, x in rows:
+        if start <= t < end:
+            held[k].append(x)
+    return [(k, sum(xs), len(xs), max(xs)) for k, xs in sorted(held.items())]
+
+
+def looked(result: Any) -> list[Row]:
+    return [tuple(row.values()) for row in result.arrow().drop_columns(["is_revision"]).to_pylist()]
+
+
+@pytest.fixture
+def q(wr: Any) -> Any:
+    """A query over 60, every 10, over tuples 0 … 94 of which those below 90 are closed."""
+    query = wr.query(
+        "q", "SELECT k, SUM(x) AS s, COUNT(*) AS n, MAX(x) AS m FROM s [RANGE 60 SLIDE 10] GROUP BY k ORDER BY k"
+    )
+    put(wr, *ROWS)
+    return query
+
+
+@pytest.mark.parametrize(("window", "at", "start", "end"), [(20, None, 70, 90), (60, None, 30, 90), (30, 70, 40, 70)])
+def test_a_lookup_is_the_answer_over_that_window(q: Any, window: int, at: int | None, start: int, end: int) -> None:
+    assert looked(q.lookup(window=window, at=at)) == [(start, end, *row) for row in brute(start, end)]
+
+
+def test_the_columns_are_those_of_answers(q: Any) -> None:
+    assert q.lookup(20).arrow().schema == q.answers().arrow().schema
+    assert q.lookups([]).arrow().schema == q.answers().arrow().schema and len(q.lookups([])) == 0
+
+
+def test_the_last_answer_can_be_looked_up_again(q: Any) -> None:
+    assert q.lookup(60).rows() == q.answer().rows()
+
+
+def test_many_lookups_stand_in_the_order_asked_also_the_same_twice(q: Any) -> None:
+    windows, ends = [20, 50, 20, 10, 60], [80, 90, 80, 50, 90]
+    expected = [(e - w, e, *row) for w, e in zip(windows, ends, strict=True) for row in brute(e - w, e)]
+    assert looked(q.lookups(windows, ends)) == expected
+    assert looked(q.lookups(windows=20, at=[90, 60])) == [(e - 20, e, *r) for e in (90, 60) for r in brute(e - 20, e)]
+    assert looked(q.lookups(windows=[10, 30])) == [(90 - w, 90, *row) for w in (10, 30) for row in brute(90 - w, 90)]
+    with pytest.raises(BindError, match="2 windows and 1 ends"):
+        q.lookups([10, 20], [90])
+
+
+def test_thousands_of_lookups_are_cut_into_parts(q: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windrow.engine.lookups.SLOTS_AT_ONCE", 50)
+    windows = [10 * (1 + i % 6) for i in range(2000)]
+    assert looked(q.lookups(windows)) == [(90 - w, 90, *row) for w in windows for row in brute(90 - w, 90)]
+
+
+def test_an_edge_inside_a_pane_is_refused_and_windows_near_it_are_named(q: Any) -> None:
+    with pytest.raises(SpanError, match="has an edge inside a pane: the synopsis has cuts every 10") as told:
+        q.lookup(27)
+    assert told.value.remedy == "Near it fit: [60, 90) (30), [70, 90) (20)."
+    with pytest.raises(SpanError, match="edge inside a pane") as told:
+        q.lookup(20, at=83)
+    assert told.value.remedy is not None and "[60, 80) (20)" in told.value.remedy
+
+
+def test_out_of_the_span_is_refused_and_the_span_is_stated(q: Any) -> None:
+    with pytest.raises(SpanError, match=r"not closed yet: windows from 30 to 90 can be looked up"):
+        q.lookup(10, at=100)
+    with pytest.raises(SpanError, match=r"begins before what is kept: windows from 30 to 90"):
+        q.lookup(40, at=60)
+    with pytest.raises(SpanError, match=r"a window of 70 is longer than what is kept"):
+        q.lookup(70)
+
+
+def test_nothing_closed_is_nothing_to_look_up(wr: Any) -> None:
+    query = wr.query("q", "SELECT COUNT(*) AS n FROM s [RANGE 60 SLIDE 10]")
+    with pytest.raises(SpanError, match="nothing of stream 's' is closed yet"):
+        query.lookup(10)
+
+
+def test_before_a_query_was_there_is_out_of_its_span(wr: Any, q: Any) -> None:
+    late = wr.query("late", "SELECT k, SUM(length(k) * x) AS s FROM s [RANGE 60 SLIDE 10] GROUP BY k")
+    put(wr, *[(t, "a", 1) for t in range(95, 131)])
+    assert looked(late.lookup(20)) == [(110, 130, "a", 20)]
+    with pytest.raises(SpanError, match="windows from 100 to 130"):
+        late.lookup(40)
+
+
+def test_the_lookups_of_a_query_that_shares_have_the_longest_span_and_the_finest_cuts(wr: Any, q: Any) -> None:
+    short = wr.query("short", "SELECT COUNT(*) AS n FROM s [RANGE 30 SLIDE 5]")
+    wr.query("long", "SELECT k, COUNT(*) AS n FROM s [RANGE 100 SLIDE 20] GROUP BY k")
+    put(wr, *[(t, "a", 1) for t in range(95, 301)])
+    wr.sql("DROP QUERY q")
+    grouped = wr.queries["long"]
+    assert looked(grouped.lookup(40)) == [(260, 300, "a", 40)]
+    assert looked(short.lookup(15)) == [(285, 300, 15)]
+
+
+def test_ungrouped_windows_always_have_a_row(wr: Any) -> None:
+    query = wr.query("q", "SELECT COUNT(*) AS n, SUM(x) AS s FROM s [RANGE 60 SLIDE 10]")
+    put(wr, (5, "a", 1), (55, "a", 2))
+    assert looked(query.lookups([10, 50], at=[30, 50])) == [(20, 30, 0, None), (0, 50, 1, 1)]
+
+
+def test_having_order_and_limit_hold_for_each_window(wr: Any) -> None:
+    query = wr.query(
+        "q",
+        "SELECT k, SUM(x) * 2 AS s FROM s [RANGE 60 SLIDE 10] GROUP BY k HAVING COUNT(*) > 3 ORDER BY s DESC LIMIT 2",
+    )
+    put(wr, *ROWS)
+    expected = []
+    for start, end in ((80, 90), (30, 90), (50, 90)):
+        rows = sorted((-2 * s, k) for k, s, n, _ in brute(start, end) if n > 3)[:2]
+        expected += [(start, end, k, -s) for s, k in rows]
+    assert looked(query.lookups([10, 60, 40])) == expected
+
+
+def test_windows_of_rows_and_windows_that_slide_by_tuple(wr: Any) -> None:
+    rows = wr.query("rows", "SELECT SUM(x) AS s FROM s [ROWS 8 SLIDE 2]")
+    tuples = wr.query("tuples", "SELECT SUM(x) AS s FROM s [RANGE 10 SLIDE 1 ROW]")
+    put(wr, *[(10 * i, "a", i) for i in range(1, 12)])
+    assert looked(rows.lookup(4)) == [(7, 11, 7 + 8 + 9 + 10)]
+    assert looked(rows.lookup(6, at=9)) == [(3, 9, sum(range(3, 9)))]
+    assert looked(tuples.lookup(10)) == [(99, 109, 10)]
+    assert looked(tuples.lookup(5, at=104)) == [(99, 104, 10)]
+    with pytest.raises(SpanError, match="edge inside a pane"):
+        rows.lookup(3)
+
+
+@pytest.mark.parametrize(
+    ("window", "told"), [("SINCE 0 SLIDE 10", "landmark"), ("ROWS 4 SLIDE 2 PARTITION BY k", "rows per partition")]
+)
+def test_landmark_and_partitioned_windows_say_why_not(wr: Any, window: str, told: str) -> None:
+    query = wr.query("q", f"SELECT k, COUNT(*) AS n FROM s [{window}] GROUP BY k")
+    put(wr, *ROWS)
+    with pytest.raises(UnsupportedError, match=told):
+        query.lookup(10)
+
+
+def test_times_are_given_as_text_timedelta_and_datetime(open_state: Open) -> None:
+    wr = open_state()
+    wr.sql("CREATE STREAM e (ts TIMESTAMP, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED")
+    query = wr.query("q", "SELECT COUNT(*) AS n FROM e [RANGE 10 MINUTES SLIDE 1 MINUTE]")
+    noon = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+    wr.deposit("e", [(noon + timedelta(seconds=20 * i), i) for i in range(40)])
+    latest = query.lookup(window="7 minutes")
+    assert looked(latest) == [(noon + timedelta(minutes=6), noon + timedelta(minutes=13), 21)]
+    for at in (noon + timedelta(minutes=13), "2026-03-01 12:13:00", datetime(2026, 3, 1, 12, 13)):
+        assert query.lookup(timedelta(minutes=7), at).rows() == latest.rows()
+    for wrong in (7, "7 months", "seven", -1, None, 1.5, timedelta(0), True):
+        with pytest.raises(BindError, match="is no length of a window"):
+            query.lookup(wrong)
+    for wrong in (7, "noon", 1.5):
+        with pytest.raises(BindError, match="is no point of ts"):
+            query.lookup("1 minute", wrong)
+    with pytest.raises(SpanError, match="cuts every 1 MINUTE"):
+        query.lookup("90 seconds")
+
+
+def test_suspended_queries_are_not_looked_up(wr: Any, q: Any) -> None:
+    stream = state_of(wr)
+    wr._engine._journal.suspend(stream, stream.queries["q"], "a test")
+    with pytest.raises(QuerySuspendedError):
+        q.lookup(10)
+
+
+def test_a_restart_changes_no_lookup(open_state: Open) -> None:
+    wr = open_state()
+    wr.sql("CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
+    wr.query("q", "SELECT k, SUM(x) AS s FROM s [RANGE 60 SLIDE 10] GROUP BY k ORDER BY k")
+    put(wr, *ROWS)
+    before = wr.queries["q"].lookups([10, 20, 60]).rows()
+    wr.close()
+    again = open_state()
+    assert again.queries["q"].lookups([10, 20, 60]).rows() == before
+
+
+def test_late_tuples_are_seen_once_the_answers_are_corrected(open_state: Open) -> None:
+    wr = open_state()
+    wr.sql(
+        "CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED LATE REVISE FOR 30"
+    )
+    query = wr.query(
+        "q", "SELECT k, SUM(x) AS s, COUNT(*) AS n, MAX(x) AS m FROM s [RANGE 60 SLIDE 10] GROUP BY k ORDER BY k"
+    )
+    put(wr, *ROWS)
+    late = (75, "b", 1000)
+    put(wr, late)
+    assert looked(query.lookup(30)) == [(60, 90, *row) for row in brute(60, 90, [*ROWS, late])]
+
+
+def test_lookups_while_the_stream_runs_see_whole_ticks(wr: Any) -> None:
+    """Every lookup is of one moment: as many tuples as the window has points."""
+    query = wr.query("q", "SELECT COUNT(*) AS n FROM s [RANGE 50 SLIDE 10]")
+    put(wr, *[(t, "a", 1) for t in range(60)])
+    wrong: list[Any] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        last = 0
+        while not done.is_set():
+            for start, end, n in looked(query.lookups([10, 50])):
+                if n != end - start or end < last:
+                    wrong.append((start, end, n))
+                last = end
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for first in range(60, 300, 40):
+        put(wr, *[(t, "a", 1) for t in range(first, first + 40)])
+    done.set()
+    asking.join()
+    assert not wrong
+    assert looked(query.lookup(50)) == [(240, 290, 50)]
