@@ -17,6 +17,7 @@ from sqlglot import exp
 from windrow.catalog.definitions import StreamDef
 from windrow.clock import Clock, SystemClock
 from windrow.cql import CQL, parse
+from windrow.cql.dialect import window_of
 from windrow.cql.functions import check_functions
 from windrow.cql.intervals import parse_interval
 from windrow.cql.patterns import BadPatternError, Condition, equals
@@ -36,7 +37,7 @@ from windrow.cql.statements import (
     Statement,
 )
 from windrow.cql.tokens import named_place, place_of
-from windrow.cql.window_clause import Measure, Unit
+from windrow.cql.window_clause import Measure, Unit, WindowKind
 from windrow.dataplane.streaming_frames import columns_of
 from windrow.engine import catalog_views as views
 from windrow.engine.delivery import sweep
@@ -52,6 +53,7 @@ from windrow.errors import (
     UnsupportedError,
     WindrowError,
 )
+from windrow.explain.snapshot import explain_snapshot
 from windrow.explain.text import explain_query
 from windrow.result import Result
 from windrow.types import POINT_MAX, POINT_MIN, SqlType, moment_of, point_of, value_of
@@ -169,6 +171,10 @@ class Windrow:
             return explain_query(query.name, query.plan, stream, query, self._engine.settings)
         inner = statement.statement
         if isinstance(inner, Select):
+            source = inner.select.find(exp.Table)
+            window = None if source is None else window_of(source)
+            if window is not None and window.slide is None and window.kind is not WindowKind.NOW:
+                return explain_snapshot(*self._engine.fitted(inner.select, text))
             inner = CreateQuery("query", inner.select)
         assert inner is not None
         plan = self._engine.manager.bind(inner, text)
@@ -176,16 +182,20 @@ class Windrow:
         return explain_query(inner.name, plan, stream, None, self._engine.settings)
 
     def _select(self, statement: Select, text: str) -> pa.Table:
-        """A one-time query; in this version over dead letters."""
+        """A one-time query: over a window of a stream, or over dead letters."""
         check_functions(statement.select, text)
         select = statement.select.copy()
         source = select.find(exp.Table)
         call = source.this if source is not None else None
+        if source is not None and (
+            window_of(source) is not None or source.name.lower() in self._engine.manager.streams
+        ):
+            return self._engine.snapshot(statement.select, text)
         if source is None or not isinstance(call, exp.Anonymous) or call.name.lower() != "dead_letters":
             raise UnsupportedError(
-                "this version's one-time queries read dead_letters('stream')",
+                "this version's one-time queries read a window of a stream, or dead_letters('stream')",
                 place=None if source is None else place_of(source, text),
-                remedy="For windows, create a standing query: CREATE QUERY name AS SELECT …",
+                remedy="For example SELECT COUNT(*) AS n FROM packets [RANGE 10 MINUTES]; SHOW STREAMS lists them.",
             )
         if len(call.expressions) != 1 or not call.expressions[0].is_string:
             raise ParseError("dead_letters takes the name of a stream", remedy="SELECT * FROM dead_letters('packets').")

@@ -26,6 +26,10 @@ from windrow.windows import Points
 WINDOW_COLUMNS = ("window_start", "window_end", "is_revision")
 
 
+MOST_TEXTS = 1 << 15
+"""Plans whose statements are remembered."""
+
+
 @dataclass(frozen=True)
 class Finished:
     """Answer rows, the index of the window that each is of (ascending), and how many windows were answered."""
@@ -82,6 +86,8 @@ class Finisher:
         with self._lock:
             cached = self._texts.get(id(plan))
             if cached is None or cached[0] is not plan:
+                if len(self._texts) >= MOST_TEXTS:
+                    self._texts.clear()  # one-time questions come and go
                 cached = self._texts[id(plan)] = (plan, finish_sql(plan))
             self._duckdb.register("looked", table)
             try:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from sqlglot import exp
 
 from windrow.catalog.lock import StateLock
 from windrow.catalog.store import Catalog
@@ -36,11 +37,12 @@ from windrow.engine.lookups import Lookups
 from windrow.engine.query_manager import QueryManager
 from windrow.engine.recovery import Recovery
 from windrow.engine.runner import StreamRunner, Supervisor
+from windrow.engine.snapshots import Fit, fitting
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.tick_loop import TickLoop
 from windrow.engine.ticks import Ticker
 from windrow.errors import BindError, CatalogError, SourceError, StateError, UnsupportedError
-from windrow.plan.nodes import ROW_NUM
+from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings, parse_value, spec_of
 from windrow.windows import PartitionedWindow, heartbeat
 from windrow.windows.promises import FARTHEST, Told, told_by
@@ -445,6 +447,21 @@ class Engine:
         lengths, ends = pairs_of(windows, ats, query.plan.scan.attribute)
         with stream.lock:
             return self._lookups.lookup(stream, query, lengths, ends)
+
+    def snapshot(self, select: exp.Expr, text: str) -> pa.Table:
+        """A one-time question over a window, from a synopsis that fits; it sees every tick committed before."""
+        plan = self.manager.bind_snapshot(select, text)
+        stream = self.manager.stream(plan.scan.stream)
+        with stream.lock:
+            fit = fitting(stream, plan, select)
+            return self._lookups.answer(fit.state, fit.asked(plan))
+
+    def fitted(self, select: exp.Expr, text: str) -> tuple[Finalise, StreamState, Fit]:
+        """What would answer a one-time question."""
+        plan = self.manager.bind_snapshot(select, text)
+        stream = self.manager.stream(plan.scan.stream)
+        with stream.lock:
+            return plan, stream, fitting(stream, plan, select)
 
     def dead_letters(self, name: str) -> pa.Table:
         stream = self.manager.stream(name)

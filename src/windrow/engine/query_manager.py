@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sqlglot import exp
+
 from windrow.catalog.definitions import StreamDef, define_stream
 from windrow.catalog.store import Catalog
 from windrow.cql.printer import to_text
@@ -31,7 +33,7 @@ from windrow.optimizer.sharing import (
     style_of,
     wanted_cuts,
 )
-from windrow.plan.binder import TypesOf, bind_query
+from windrow.plan.binder import TypesOf, bind_query, bind_snapshot
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, PartitionedSynopsis
@@ -141,6 +143,10 @@ class QueryManager:
                 remedy="Give this one another name: AS …",
             )
         return plan
+
+    def bind_snapshot(self, select: exp.Expr, text: str) -> Finalise:
+        """The checked plan of a one-time question over a window."""
+        return bind_snapshot(select, text, self.definition, self._types_of)
 
     def create_query(
         self,

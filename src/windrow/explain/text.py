@@ -28,7 +28,8 @@ from windrow.windows import Cuts
 def explain_query(name: str, plan: Finalise, stream: StreamState, query: QueryState | None, settings: Settings) -> str:
     """One line per operator, indented by depth, then the synopsis and the stream's state."""
     kind = plan.scan.attribute.type
-    lines = [f"Query {name}: periodic, EMIT EVERY WINDOW", *_finalise(plan), *_aggregate(plan, kind)]
+    lines = [f"Query {name}: periodic, EMIT EVERY WINDOW", *finalise_lines(plan)]
+    lines.append(aggregate_line(plan, window_text(plan)))
     lines += _synopsis(plan, stream, query, settings, kind)
     lines.append(f"        Selection {plan.input.input.predicate or 'true'}   (Spark, as conditions of the aggregates)")
     how = "in order of arrival" if plan.scan.attribute.column == ROW_NUM else punctuation_text(stream)
@@ -60,7 +61,7 @@ def _groups(plan: Finalise) -> str:
     return "answered with their window" if plan.input.keys else "none"
 
 
-def _finalise(plan: Finalise) -> list[str]:
+def finalise_lines(plan: Finalise) -> list[str]:
     outputs = ", ".join(f"{o.expression.sql(dialect=CQL)} AS {o.name}: {o.type}" for o in plan.outputs)
     lines = [f"  Project {outputs}   ({'columns as they are' if plan.is_plain else 'DuckDB in the driver'})"]
     if plan.limit is not None:
@@ -73,13 +74,13 @@ def _finalise(plan: Finalise) -> list[str]:
     return lines
 
 
-def _aggregate(plan: Finalise, kind: SqlType) -> list[str]:
+def aggregate_line(plan: Finalise, window: str) -> str:
     aggregate = plan.input
     keys = ", ".join(f"k{i} = {key.sql}" for i, key in enumerate(aggregate.keys)) or "none"
     calls = (
         ", ".join(f"a{i} = {call.function} ({call.result})" for i, call in enumerate(aggregate.aggregates)) or "none"
     )
-    return [f"    WindowAggregate [{window_text(plan)}] keys: {keys}; aggregates: {calls}"]
+    return f"    WindowAggregate [{window}] keys: {keys}; aggregates: {calls}"
 
 
 def _synopsis(

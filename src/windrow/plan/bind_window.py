@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.tokens import nearest
@@ -33,6 +33,27 @@ def bind_window(clause: WindowClause | None, stream: StreamDef) -> BoundWindow:
     if clause is None:
         raise BindError(f"'{stream.name}' is a stream: a query needs a window on it", remedy=_example(stream))
     return _Binding(clause, stream).bind()
+
+
+def bind_snapshot_window(clause: WindowClause | None, stream: StreamDef) -> BoundWindow:
+    """The window of a one-time question: its length and its OFFSET; the latest one there is, so nothing slides."""
+    if clause is None:
+        raise BindError(
+            f"'{stream.name}' is a stream: a question needs a window on it", remedy="For example [RANGE 10 MINUTES]."
+        )
+    if clause.slide is not None:
+        raise UnsupportedError(
+            "a one-time question is of one window, which does not slide",
+            place=clause.place,
+            remedy="Leave SLIDE out; or create a standing query: CREATE QUERY name AS SELECT …",
+        )
+    if clause.kind not in (WindowKind.RANGE, WindowKind.ROWS) or clause.pattr or clause.internal or clause.origin:
+        raise UnsupportedError(
+            "this version answers one-time questions over [RANGE r], [RANGE r OFFSET d] and [ROWS n]",
+            place=clause.place,
+            remedy="For other windows, create a standing query: CREATE QUERY name AS SELECT …",
+        )
+    return _Binding(replace(clause, slide=clause.range), stream).bind()
 
 
 def _example(stream: StreamDef) -> str:

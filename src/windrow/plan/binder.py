@@ -14,10 +14,11 @@ from windrow.cql.dialect import CQL, window_of
 from windrow.cql.final_sql import to_duckdb
 from windrow.cql.functions import check_functions
 from windrow.cql.tokens import nearest, place_at, place_of
+from windrow.cql.window_clause import WindowClause
 from windrow.errors import BindError, FunctionError, Place, UnsupportedError
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.aggregates import decompose
-from windrow.plan.bind_window import bind_window
+from windrow.plan.bind_window import BoundWindow, bind_snapshot_window, bind_window
 from windrow.plan.calls import Written, check_call, parameters_of, written_call
 from windrow.plan.nodes import (
     Finalise,
@@ -42,7 +43,14 @@ def bind_query(
     select: exp.Expr, text: str, stream_of: Callable[[str, Place | None], StreamDef], types_of: TypesOf
 ) -> Finalise:
     """The logical plan of a standing query, or a BindError with the place of the mistake."""
-    return _Binder(select, text, stream_of, types_of).bind()
+    return _Binder(select, text, stream_of, types_of, bind_window).bind()
+
+
+def bind_snapshot(
+    select: exp.Expr, text: str, stream_of: Callable[[str, Place | None], StreamDef], types_of: TypesOf
+) -> Finalise:
+    """The logical plan of a one-time question: of its window, only the length and the OFFSET have a meaning."""
+    return _Binder(select, text, stream_of, types_of, bind_snapshot_window).bind()
 
 
 class _Binder:
@@ -52,6 +60,7 @@ class _Binder:
         text: str,
         stream_of: Callable[[str, Place | None], StreamDef],
         types_of: TypesOf,
+        bind_window: Callable[[WindowClause | None, StreamDef], BoundWindow],
     ):
         self._text = text
         self._types_of = types_of
@@ -61,7 +70,7 @@ class _Binder:
         self._stream = stream_of(table.name, self._place(table.this))
         self._names = {name.lower(): name for name, _ in self._stream.columns}
         self._qualifiers = {(table.alias or table.name).lower()}
-        self._clause = window_of(table)
+        self._bound = bind_window(window_of(table), self._stream)
         self._calls: dict[str, AggregateCall] = {}
 
     def _place(self, node: exp.Expr | None) -> Place | None:
@@ -87,7 +96,7 @@ class _Binder:
         return select.copy()
 
     def bind(self) -> Finalise:
-        bound = bind_window(self._clause, self._stream)
+        bound = self._bound
         items = [self._item(node) for node in self._select.expressions]
         where = self._predicate()
         partition = [exp.column(exp.to_identifier(name, quoted=True)) for name in bound.partition]

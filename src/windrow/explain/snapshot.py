@@ -1,0 +1,27 @@
+"""EXPLAIN of a one-time question: which synopsis answers it, and for which window."""
+
+from __future__ import annotations
+
+from windrow.engine.catalog_views import length_text
+from windrow.engine.snapshots import Fit
+from windrow.engine.state import StreamState
+from windrow.explain.text import aggregate_line, finalise_lines
+from windrow.plan.nodes import Finalise
+from windrow.windows import SlidingWindow
+
+
+def explain_snapshot(plan: Finalise, stream: StreamState, fit: Fit) -> str:
+    """One line per operator, then the synopsis and the window."""
+    kind, window, state = plan.scan.attribute.type, plan.window, fit.state
+    assert isinstance(window, SlidingWindow)
+    offset = f" OFFSET {length_text(window.offset, kind)}" if window.offset else ""
+    text = f"{'ROWS' if plan.scan.attribute.is_rows else 'RANGE'} {length_text(window.range, kind)}{offset}"
+    names = [name for name, _ in state.plan.queries]
+    kept = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    lines = ["Snapshot query: one-time, from a synopsis", *finalise_lines(plan), aggregate_line(plan, text)]
+    lines.append(f"      Synopsis {state.plan.id}: {state.synopsis.kind}, home: driver, kept for {kept}")
+    lines.append(f"        cuts {fit.span.cuts()}; {fit.span}")
+    lines.append(f"        answers {fit.span.shown(fit.start, fit.end)}, the latest window that is closed and on cuts")
+    lines.append(f"        Selection {plan.input.input.predicate or 'true'}   (as the cells were made)")
+    lines.append(f"          Scan {stream.name} by {plan.scan.attribute} ({kind}): no tuple is read")
+    return "\n".join(lines)
