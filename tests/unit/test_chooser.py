@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windrow.engine.chooser import (
+    MANY_PARTIALS,
     MANY_SETS,
     MOST_COUNT_BYTES,
     POOR_REDUCTION,
@@ -89,6 +90,13 @@ def test_rows_in_order_of_arrival_are_gathered_as_long_as_they_may_be() -> None:
     assert taught.choose("auto", 1000, LIMIT, ordered=True) == "driver"
     assert taught.choose("auto", LIMIT + 1, LIMIT, ordered=True) == "spark"
     assert taught.choose("spark", 1000, LIMIT, ordered=True) == "spark"
+
+
+def test_many_partial_aggregates_of_many_synopses_are_gathered() -> None:
+    taught = Chooser().after(100_000, 1_000, None, None)
+    assert taught.choose("auto", 1000, LIMIT, 4, partials=MANY_PARTIALS // 4) == "spark"
+    assert taught.choose("auto", 1000, LIMIT, 4, partials=MANY_PARTIALS // 4 + 1) == "driver"
+    assert taught.choose("spark", 1000, LIMIT, 4, partials=MANY_PARTIALS) == "spark"
 
 
 def test_an_empty_micro_batch_teaches_nothing() -> None:

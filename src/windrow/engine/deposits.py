@@ -107,7 +107,8 @@ class Depositor:
             estimate = ingest.estimated_bytes(gather)
         ordered = any(g.needs_order for g in groupings)
         limit = settings.integer("gather_bytes")
-        mode = stream.chooser.choose(setting, estimate, limit, len(groupings), ordered)
+        partials = len(ingest.partial_columns(groupings))
+        mode = stream.chooser.choose(setting, estimate, limit, len(groupings), ordered, partials)
         if mode == "driver" and gather is not None:
             rows = ingest.run(gather)
             return rows if carry_records else ingest.judged(rows, stream.definition, admission), mode, estimate

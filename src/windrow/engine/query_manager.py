@@ -54,6 +54,7 @@ class QueryManager:
         self._types_of = types_of
         self._state_dir = state_dir
         self.streams: dict[str, StreamState] = {}
+        self._named: dict[str, tuple[StreamState, QueryState]] = {}
         self.changing = threading.RLock()
 
     # -- names ---------------------------------------------------------------------------------
@@ -71,11 +72,15 @@ class QueryManager:
         return {name: (s, q) for s in self.streams.values() for name, q in s.queries.items()}
 
     def query(self, name: str) -> tuple[StreamState, QueryState]:
-        for stream in self.streams.values():
-            for known, query in stream.queries.items():
-                if known.lower() == name.lower():
-                    return stream, query
-        raise self._unknown("query", name, self.queries())
+        found = self._named.get(name.lower())
+        if found is None:
+            raise self._unknown("query", name, self.queries())
+        return found
+
+    def adopt(self, stream: StreamState, query: QueryState) -> None:
+        """The query is one of the stream's from now on, and known by its name."""
+        stream.queries = {**stream.queries, query.name: query}
+        self._named[query.name.lower()] = stream, query
 
     def _unknown(self, kind: str, name: str, known: Iterable[str], place: Place | None = None) -> CatalogError:
         names = sorted(known)
@@ -171,10 +176,10 @@ class QueryManager:
         catch_up: Callable[[StreamState], None],
         sink: Any,
     ) -> QueryState:
-        known = {name.lower(): query for name, (_, query) in self.queries().items()}.get(statement.name.lower())
+        known = self._named.get(statement.name.lower())
         statement, if_not_exists = replace(statement, if_not_exists=False), statement.if_not_exists
         if known is not None:
-            return self._known(known, statement, if_not_exists, sink)
+            return self._known(known[1], statement, if_not_exists, sink)
         plan = self.bind(statement, text)
         self._check_sink(statement)
         stream = self.stream(plan.scan.stream)
@@ -221,7 +226,9 @@ class QueryManager:
             closed_by = ticked.get(plan.scan.attribute.column)
             state, since = self._place(stream, statement.name, plan, settings)
             fresh = bool(stream.promises.on(plan.scan.attribute.column)) if stream.promises else False
-            self._journal.save_synopsis(stream, state)
+            before = stream.synopses.get(state.plan.id)
+            if before is None or (before.plan.schedule, before.since) != (state.plan.schedule, state.since):
+                self._journal.save_synopsis(stream, state)
             number = self._journal.next_id("query")
             tx.execute(
                 "INSERT INTO queries (name, id, statement, stream, synopsis, since, closed_by, fresh)"
@@ -234,7 +241,7 @@ class QueryManager:
         query.sink = sink
         stream.ticked = ticked
         stream.synopses = {**stream.synopses, state.plan.id: state}
-        stream.queries = {**stream.queries, statement.name: query}
+        self.adopt(stream, query)
         return query
 
     def _caught_up(self, stream: StreamState, axis: str) -> dict[str, int]:
@@ -304,6 +311,7 @@ class QueryManager:
             stream.synopses = left
             stream.unpublished = [item for item in stream.unpublished if item.query is not query]
             stream.queries = {name: other for name, other in stream.queries.items() if other is not query}
+            del self._named[query.name.lower()]
             sweep(query)
 
     def _without(self, stream: StreamState, state: SynopsisState, query: QueryState) -> SynopsisState:

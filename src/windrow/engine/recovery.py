@@ -79,7 +79,7 @@ class Recovery:
             )
             query.closed_by, query.fresh = row["closed_by"], bool(row["fresh"])
             query.sink = open_sink(query.name, statement.sink) if statement.sink else None
-            stream.queries[query.name] = query
+            self._manager.adopt(stream, query)
 
     def _synopses(self, stream: StreamState) -> None:
         for row in self._catalog.rows("SELECT * FROM synopses WHERE stream = ? ORDER BY id", (stream.name,)):

@@ -145,20 +145,29 @@ class Ticker:
 
     def _due(self, stream: StreamState, state: SynopsisState, frontier: int, settings: Settings) -> Iterator[Due]:
         assert isinstance(state.synopsis, BasicIntervalSynopsis)
-        axis, panes = state.plan.axis, state.synopsis.closed_panes
-        ticked, least = stream.ticked.get(axis), stream.least.get(axis)
+        known: dict[tuple[PaneWindow, int | None], Extents] = {}
         for name, plan in state.plan.queries:
-            query, window = stream.queries[name], _on_panes(plan)
-            seen = panes if query.since is None else panes[np.searchsorted(panes, query.since) :]
-            emits = settings.text("empty_windows") == "emit" and not plan.input.keys
-            if emits and least is not None and not isinstance(window, SlideByTuple):
-                first = least if query.since is None else max(least, query.since)
-                extents = window.every(first, ticked, frontier)
-            else:
-                extents = window.due(seen, ticked, frontier)
-                if isinstance(window, SlideByTuple) and window.over is not SlideOver.VALUE:
-                    extents = extents.part(_marked(state, plan, window, extents))
-            yield Due(state, query, extents)
+            query = stream.queries[name]
+            key = _on_panes(plan), query.since
+            if key not in known:
+                known[key] = self._extents(stream, state, query, frontier, settings)
+            yield Due(state, query, known[key])
+
+    def _extents(
+        self, stream: StreamState, state: SynopsisState, query: QueryState, frontier: int, settings: Settings
+    ) -> Extents:
+        """The windows of a query that the frontier has passed; the same for all queries with its window and `since`."""
+        assert isinstance(state.synopsis, BasicIntervalSynopsis)
+        plan, axis, panes = query.plan, state.plan.axis, state.synopsis.closed_panes
+        window, ticked, least = _on_panes(plan), stream.ticked.get(axis), stream.least.get(axis)
+        emits = settings.text("empty_windows") == "emit" and not plan.input.keys
+        if emits and least is not None and not isinstance(window, SlideByTuple):
+            return window.every(least if query.since is None else max(least, query.since), ticked, frontier)
+        seen = panes if query.since is None else panes[np.searchsorted(panes, query.since) :]
+        extents = window.due(seen, ticked, frontier)
+        if isinstance(window, SlideByTuple) and window.over is not SlideOver.VALUE:
+            return extents.part(_marked(state, plan, window, extents))
+        return extents
 
     def _slice(
         self, stream: StreamState, axis: str, upto: int, due: Sequence[Due], is_last: bool, settings: Settings

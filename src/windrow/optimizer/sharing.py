@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise, Key
@@ -48,11 +49,11 @@ class SynopsisPlan:
     def partition(self) -> int:
         return self.queries[0][1].input.partition if self.queries else 0
 
-    @property
+    @cached_property
     def accumulators(self) -> tuple[Accumulator, ...]:
         return tuple(dict.fromkeys(a for _, plan in self.queries for a in plan.input.accumulators))
 
-    @property
+    @cached_property
     def qualifies(self) -> str | None:
         """The tuples that some query takes; None where one takes all, or counts all."""
         predicates = dict.fromkeys(plan.input.input.predicate for _, plan in self.queries)

@@ -43,6 +43,11 @@ class Accumulator:
             raise ValueError("an argument has a type")
         if self.arg is None and self.kind is not Kind.COUNT:
             raise ValueError("only COUNT has no argument")
+        # Accumulators are looked up by the thousand at every tick: their hash is computed once.
+        object.__setattr__(self, "_hash", hash((self.kind.name, self.arg, self.type, self.condition)))
+
+    def __hash__(self) -> int:
+        return int(self._hash)  # type: ignore[attr-defined]
 
     @property
     def id(self) -> str:

@@ -8,6 +8,7 @@ are Spark SQL text over the stream's columns; above it they are trees over `k0â€
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -79,12 +80,12 @@ class WindowAggregate:
         if (self.partition > 0) != isinstance(self.window, PartitionedWindow) or self.partition > len(self.keys):
             raise ValueError("a partitioned window has its partition among the keys")
 
-    @property
+    @cached_property
     def presence(self) -> Accumulator:
         """How many tuples of a group qualify: a group without one has no row (DESIGN 5)."""
         return Accumulator(Kind.COUNT, None, None, self.input.predicate)
 
-    @property
+    @cached_property
     def accumulators(self) -> tuple[Accumulator, ...]:
         """Everything read from the synopsis, each once."""
         parts = (part for call in self.aggregates for _, part in call.parts)

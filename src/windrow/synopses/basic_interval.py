@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses.cells import fold_of
-from windrow.synopses.chunks import Cells, Chunk, States, Strand, build_chunks, panes_per_chunk, strands_of
+from windrow.synopses.chunks import Cells, Chunk, States, build_chunks, panes_per_chunk, strands_of
 from windrow.synopses.groups import Groups
 from windrow.synopses.intervals import FlatIntervals
-from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.lookups import Looked, Lookup, asked_once
 from windrow.synopses.merging import collapsed_panes, concatenate, fold_cells
 from windrow.synopses.one_pass import Pass
-from windrow.synopses.outputs import Output, Slots
+from windrow.synopses.outputs import Asked, Output, Slots
 from windrow.synopses.pane_tables import Tables, can_be_tabled
 from windrow.synopses.releasing import released
 from windrow.synopses.ways import Spans, Way, work_of
@@ -189,8 +189,10 @@ class BasicIntervalSynopsis:
 
         The caller bounds the number of windows: the rows of all of them are in memory at once.
         """
-        if not lookups:
-            return
+        if lookups:
+            yield from asked_once(lookups, self._answer)
+
+    def _answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
         panes = self.closed_panes
         spans = [(np.searchsorted(panes, one.starts), np.searchsorted(panes, one.ends)) for one in lookups]
         ways = {Way.ONE_PASS: self._in_one_pass, Way.TABLES: self._by_tables, Way.TREE: self._by_tree}
@@ -228,9 +230,9 @@ class BasicIntervalSynopsis:
         index = np.concatenate([np.arange(lookup.ends.size) for lookup in lookups]).tolist()
         lows = np.concatenate([low for low, _ in spans]).tolist()
         highs = np.concatenate([high for _, high in spans]).tolist()
-        same, strands, size = self._asked(lookups)
-        scan = Pass(self._chunks, strands, size)
-        outputs = [Output(lookup, same, strands, size) for lookup in lookups]
+        asked = self._asked(lookups)
+        scan = Pass(self._chunks, asked.strands, asked.size)
+        outputs = [Output(lookup, asked) for lookup in lookups]
         tick = None
         for i in np.lexsort((-starts, ends)).tolist():
             if tick is None or ends[i] != tick:
@@ -238,28 +240,28 @@ class BasicIntervalSynopsis:
                 scan.begin(highs[i])
             scan.extend(lows[i])
             outputs[owner[i]].take(index[i], scan.state)
-        slots = Slots(max(lookup.ends.size for lookup in lookups), size - 1)
+        slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
         for output in outputs:
             yield output.rows(slots)
 
     def _by_tables(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[Looked]:
         """All windows of a query at once; where nothing is between its edges, nothing is merged."""
-        same, strands, size = self._asked(lookups)
+        asked = self._asked(lookups)
         spans = [(np.minimum(low, high), high) for low, high in spans]
         first = min(int(low.min()) for low, _ in spans if low.size)
         last = max(int(high.max()) for _, high in spans if high.size)
-        tables = Tables(self._chunks, strands, size, first, last)
-        slots = Slots(max(lookup.ends.size for lookup in lookups), size - 1)
+        tables = Tables(self._chunks, asked.strands, asked.size, first, last)
+        slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
         for lookup, (lows, highs) in zip(lookups, spans, strict=True):
-            output = Output(lookup, same, strands, size)
+            output = Output(lookup, asked)
             output.take_all(tables, lows, highs)
             yield output.rows(slots)
 
-    def _asked(self, lookups: Sequence[Lookup]) -> tuple[dict[Accumulator, Accumulator], tuple[Strand, ...], int]:
+    def _asked(self, lookups: Sequence[Lookup]) -> Asked:
         """What is read, each accumulator's first equal, those with equal folds together; and for how many groups."""
         needed = list(dict.fromkeys(a for lookup in lookups for a in (lookup.presence, *lookup.reads)))
         same = self._same(needed)
-        return same, strands_of(dict.fromkeys(same.values())), max(self.groups.count, 2)
+        return Asked(same, strands_of(dict.fromkeys(same.values())), max(self.groups.count, 2))
 
     def _same(self, needed: Sequence[Accumulator]) -> dict[Accumulator, Accumulator]:
         """Each accumulator's first equal: counts that are one state in every chunk are merged once."""

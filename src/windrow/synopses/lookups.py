@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.chunks import States
@@ -39,3 +40,20 @@ class Looked:
     groups: AnyIds
     states: States
     each: int | None = None
+
+
+def asked_once(lookups: Sequence[Lookup], answer: Callable[[Sequence[Lookup]], Iterator[Looked]]) -> Iterator[Looked]:
+    """Queries over the same windows and tuples are looked up together, and share what is found (rules CS1 and CS3 of
+    001_3bbbc8a20ffc7252.txt, 8.3.1)."""
+    alike: dict[object, list[Lookup]] = {}
+    for one in lookups:
+        alike.setdefault((one.starts.tobytes(), one.ends.tobytes(), one.presence, one.always), []).append(one)
+    together: dict[str, list[Lookup]] = {}
+    asked = []
+    for group in alike.values():
+        together[group[0].query] = group
+        asked.append(replace(group[0], reads=tuple(dict.fromkeys(a for one in group for a in one.reads))))
+    for looked in answer(asked):
+        for one in together[looked.query]:
+            states = {a: looked.states[a] for a in dict.fromkeys((one.presence, *one.reads))}
+            yield replace(looked, query=one.query, states=states)

@@ -26,6 +26,27 @@ class _Part:
     rows: State
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What some lookups read: each accumulator's first equal (`same`), these side by side in strands, over so many
+    groups."""
+
+    same: Mapping[Accumulator, Accumulator]
+    strands: tuple[Strand, ...]
+    size: int
+
+    @cached_property
+    def _places(self) -> dict[Accumulator, tuple[int, int]]:
+        return {a: (s, i) for s, strand in enumerate(self.strands) for i, a in enumerate(strand.members)}
+
+    def read_by(self, lookup: Lookup) -> dict[int, list[int]]:
+        """Of the strands that a lookup reads, which members: found by what it reads, however many there are."""
+        found: dict[int, list[int]] = {}
+        for strand, member in sorted({self._places[self.same[a]] for a in (lookup.presence, *lookup.reads)}):
+            found.setdefault(strand, []).append(member)
+        return found
+
+
 class Slots:
     """The window and the group of every slot of a lookup where all groups are there: made once, for the longest, and
     not at all where no lookup is so."""
@@ -47,16 +68,13 @@ class Slots:
 class Output:
     """The answers of one lookup as they are taken: a row per window over all groups but nobody; then masked."""
 
-    def __init__(self, lookup: Lookup, same: Mapping[Accumulator, Accumulator], strands: Sequence[Strand], size: int):
+    def __init__(self, lookup: Lookup, asked: Asked):
         self._lookup = lookup
-        self._same = same
-        read = {same[a] for a in (lookup.presence, *lookup.reads)}
+        self._same = asked.same
         self._states: States = {}
         self._parts: list[_Part] = []
-        for at, strand in enumerate(strands):
-            members = [i for i, a in enumerate(strand.members) if a in read]
-            if not members:
-                continue
+        for at, members in asked.read_by(lookup).items():
+            strand, size = asked.strands[at], asked.size
             shape = (len(members), lookup.ends.size, size - 1)
             rows = tuple(np.empty(shape, dtype) for dtype in strand.fold.dtypes)
             self._states |= {strand.members[i]: tuple(c[j] for c in rows) for j, i in enumerate(members)}
