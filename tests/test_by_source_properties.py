@@ -57,7 +57,7 @@ class Story:
     def __init__(self, rng: Random, spark: Any, folder: Path):
         self._rng, self._spark, self._folder = rng, spark, folder
         self._clock = ManualClock("2030-01-01 00:00:00")
-        self._settings = {"preaggregate": rng.choice(["driver", "spark"]), "synopsis_blocks": 4}
+        self._settings = {"preaggregate": rng.choice(["driver", "spark"]), "synopsis_blocks": 4, **self.settings()}
         self.wr, self.oracle = self._open(), Oracle(spark, self._clock)
         self.windows: dict[str, str] = {}
         self._made = 0
@@ -65,6 +65,13 @@ class Story:
         punctuate = rng.choice(self.policies)
         self._windows = [window for window in self.kinds if "ON m" in punctuate or "WATTR m" not in window]
         self._sql(f"CREATE STREAM s {columns} FROM memory TIMESTAMP BY n {punctuate}")
+
+    def settings(self) -> dict[str, Any]:
+        return {}
+
+    def select(self) -> str:
+        """A query, with {} in the place of its window."""
+        return self._rng.choice(SELECTS)
 
     def _open(self) -> Any:
         return windrow.open(self._folder, spark=self._spark, settings=self._settings, clock=self._clock)
@@ -80,7 +87,7 @@ class Story:
     def add_query(self) -> None:
         window, name = self._rng.choice(self._windows), f"q{self._made}"
         self._made += 1
-        self._sql(f"CREATE QUERY {name} AS {self._rng.choice(SELECTS).format(window)}")
+        self._sql(f"CREATE QUERY {name} AS {self.select().format(window)}")
         if "PARTITION" not in window:
             self.oracle.begin(name, self.wr._engine.manager.query(name)[1].since)
         self.windows[name] = window

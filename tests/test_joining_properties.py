@@ -10,6 +10,8 @@ import pytest
 from support.matrix import is_full
 from test_by_source_properties import Story, batch
 
+from windrow.settings import RULES
+
 pytestmark = pytest.mark.slow
 
 SEEDS = range(80) if is_full() else (0, 1, 2, 3, 17, 20)
@@ -18,6 +20,9 @@ SEEDS = range(80) if is_full() else (0, 1, 2, 3, 17, 20)
 
 class Joining(Story):
     """Windows of every kind, several of them often the same, so that they share; late tuples dropped or taken in."""
+
+    at_first = 3
+    """Fewer queries than this stand when the stream begins."""
 
     policies = (
         "PUNCTUATE ORDERED",
@@ -50,12 +55,73 @@ def tuples(rng: Random, at: int) -> list[dict[str, Any]]:
     return [{**row, "punctuation": None} for row in batch(rng, at)]
 
 
+class Sharing(Joining):
+    """Queries over a few conditions, put together at random, so that one's accumulators cover another's (SS4), and over
+    windows of one length with several slides (CS8); rules on or off."""
+
+    at_first = 7
+
+    kinds = (
+        "[RANGE 10 SLIDE 5]",
+        "[RANGE 10 SLIDE 10]",
+        "[RANGE 10 SLIDE 10]",
+        "[RANGE 20 SLIDE 5]",
+        "[UNBOUNDED SLIDE 5]",
+    )
+    parts = (
+        "j = 0",
+        "j = 1",
+        "j IN (2, 1)",
+        "j IS NULL",
+        "x > 3",
+        "x <= 3",
+        "k = 'a'",
+        "j = 0 AND x > 3",
+        "y < 50",
+        "j % 2 = 0",
+    )
+    aggregates = (
+        "COUNT(*) AS c",
+        "SUM(x) AS s, COUNT(*) AS c",
+        "MAX(x) AS top, MIN(k) AS low",
+        "AVG(y) AS a",
+        "VARIANCE(x) AS v",
+        "SUM(CAST(x AS DECIMAL(6, 2))) AS d, COUNT(y) AS n",
+        "SUM(x) FILTER (WHERE {}) AS f, MAX(y) AS m",
+    )
+
+    def settings(self) -> dict[str, Any]:
+        off = self._rng.choice(["", "", "", "derive_accumulators", ",".join(RULES)])
+        return {"disabled_rules": off}
+
+    def condition(self) -> str:
+        """Mostly of one attribute's values, which exclude each other."""
+        parts = self.parts[:4] if self._rng.random() < 0.6 else self.parts
+        return " OR ".join(self._rng.sample(parts, self._rng.choice([1, 1, 2, 2, 3])))
+
+    def select(self) -> str:
+        keys = self._rng.choice(["", "", "k"])
+        asked = self._rng.choice(self.aggregates).format(self.condition())
+        where = f" WHERE {self.condition()}" if self._rng.random() < 0.9 else ""
+        by = f" GROUP BY {keys}" if keys else ""
+        return f"SELECT {keys + ', ' if keys else ''}{asked} FROM s {{}}{where}{by}"
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_queries_may_come_and_go(seed: int, spark: Any, tmp_path: Path) -> None:
-    rng, at = Random(9000 + seed), 0
-    story = Joining(rng, spark, tmp_path / "state")
+    play(Joining, Random(9000 + seed), spark, tmp_path / "state")
+
+
+@pytest.mark.parametrize("seed", range(80 if is_full() else 5))
+def test_queries_may_share_by_their_predicates(seed: int, spark: Any, tmp_path: Path) -> None:
+    play(Sharing, Random(4000 + seed), spark, tmp_path / "state")
+
+
+def play(kind: type[Joining], rng: Random, spark: Any, folder: Path) -> None:
+    """A stream that runs, queries that come and go, and restarts."""
+    at, story = 0, kind(rng, spark, folder)
     try:
-        for _ in range(rng.randrange(3)):
+        for _ in range(rng.randrange(kind.at_first)):
             story.add_query()
         for _ in range(rng.randrange(6, 11)):
             at += rng.randrange(7)

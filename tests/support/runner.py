@@ -199,9 +199,9 @@ def reason_of(row: Any) -> str:
 
 def rule_names() -> list[str]:
     """The rules that `disabled_rules` can switch off."""
-    from windrow.optimizer.sharing import SHARE_SYNOPSES
+    from windrow.settings import RULES
 
-    return [SHARE_SYNOPSES]
+    return list(RULES)
 
 
 class Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from windrow.errors import SettingError
-from windrow.optimizer.sharing import SHARE_SYNOPSES
+from windrow.optimizer.sharing import DERIVE_ACCUMULATORS, SHARE_SYNOPSES
 from windrow.settings import RULES, SPECS, Settings, parse_value, spec_of
 
 DAY_US = 86_400_000_000
@@ -93,7 +93,7 @@ def test_a_value_is_shown_as_set_takes_it(name: str, text: str, shown: str) -> N
 
 
 def test_the_rules_are_the_optimizer_s() -> None:
-    assert RULES == (SHARE_SYNOPSES,)
+    assert RULES == (SHARE_SYNOPSES, DERIVE_ACCUMULATORS)
 
 
 def test_an_unknown_setting_gets_a_near_one() -> None:

@@ -19,7 +19,10 @@ from windrow.dataplane.ingest import LATE, Admission
 from windrow.dataplane.preaggregate import DeadLetter, Deposit
 from windrow.dataplane.promised import bound_of_record, point_in_record
 from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.optimizer.derivations import Derivation
+from windrow.plan.accumulators import Accumulator, Kind
 from windrow.settings import Settings
+from windrow.types import SqlType
 from windrow.windows import Cuts, CutSchedule, Frontier, greater
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Promises, Told
@@ -382,9 +385,8 @@ class Journal:
         with stream.lock:
             changed = []
             for state in stream.synopses.values():
-                kept = tuple(entry for entry in state.plan.queries if entry[0] != query.name)
-                if kept != state.plan.queries:
-                    plan = replace(state.plan, queries=kept)
+                plan = state.plan.without(query.name)
+                if plan is not state.plan:
                     wanted = {a.id for a in plan.accumulators}
                     changed.append((state, plan, {a: s for a, s in state.since.items() if a in wanted}))
             with self._catalog.transaction() as tx:
@@ -413,6 +415,33 @@ class Journal:
         tx.execute("DELETE FROM synopsis_accumulators WHERE synopsis = ?", (plan.id,))
         tx.executemany(
             "INSERT INTO synopsis_accumulators VALUES (?, ?, ?)", [(plan.id, a, s) for a, s in state.since.items()]
+        )
+
+    def save_derivations(self, query_id: int, derived: Sequence[Derivation]) -> None:
+        """Inside a transaction: what a query derives, with the definitions of what it is derived from: the queries
+        that those were kept for may go."""
+        self._catalog.executemany(
+            "INSERT INTO derivations VALUES (?, ?, ?, ?, ?)",
+            [
+                (
+                    query_id,
+                    d.accumulator.id,
+                    *(json.dumps([_saved(a) for a in part]) for part in (d.added, d.subtracted)),
+                    d.is_sign,
+                )
+                for d in derived
+            ],
+        )
+
+    def derivations(self, query: QueryState) -> tuple[Derivation, ...]:
+        """What a query derives, as it was saved."""
+        rows = self._catalog.rows("SELECT * FROM derivations WHERE query = ? ORDER BY rowid", (query.id,))
+        mine = {a.id: a for a in query.plan.input.accumulators}
+        return tuple(
+            Derivation(
+                mine[row["accumulator"]], _restored(row["added"]), _restored(row["subtracted"]), bool(row["is_sign"])
+            )
+            for row in rows
         )
 
     def is_used(self, state: SynopsisState) -> bool:
@@ -457,6 +486,18 @@ def _late_on_another(letter: DeadLetter, admission: Admission) -> int | None:
         if point is not None and frontier is not None and point < frontier:
             return frontier - point
     return None
+
+
+def _saved(accumulator: Accumulator) -> list[str | None]:
+    kind = None if accumulator.type is None else accumulator.type.name
+    return [accumulator.kind.name, accumulator.arg, kind, accumulator.condition]
+
+
+def _restored(text: str) -> tuple[Accumulator, ...]:
+    return tuple(
+        Accumulator(Kind[kind], arg, None if type_ is None else SqlType(type_), condition)
+        for kind, arg, type_, condition in json.loads(text)
+    )
 
 
 def schedule_text(schedule: CutSchedule) -> str:

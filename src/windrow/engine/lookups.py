@@ -17,6 +17,7 @@ from windrow.cql.intervals import format_interval
 from windrow.dataplane.answers import Finisher, answer_schema, plain
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError, SpanError, UnsupportedError
+from windrow.optimizer.derivations import Derivation
 from windrow.plan.nodes import Attribute, Finalise
 from windrow.synopses import BasicIntervalSynopsis, Lookup
 from windrow.types import POINT_MIN, SqlType, point_text
@@ -101,14 +102,15 @@ def span_of(stream: StreamState, state: SynopsisState, attribute: Attribute, sin
 
 @dataclass(frozen=True)
 class Asked:
-    """Windows of one plan, in the order asked: [starts[i], ends[i])."""
+    """Windows of one plan, in the order asked: [starts[i], ends[i]); `derived` is what its synopsis does not keep."""
 
     plan: Finalise
     starts: Points
     ends: Points
+    derived: tuple[Derivation, ...] = ()
 
     def part(self, some: slice) -> Asked:
-        return Asked(self.plan, self.starts[some], self.ends[some])
+        return Asked(self.plan, self.starts[some], self.ends[some], self.derived)
 
 
 class Lookups:
@@ -127,7 +129,7 @@ class Lookups:
         if isinstance(query.plan.window, SlideByTuple):  # which holds its end
             ats = [None if at is None else at + 1 for at in ats]
         starts, ends = _windows(span, lengths, ats)
-        return self.answer(state, Asked(query.plan, starts, ends))
+        return self.answer(state, Asked(query.plan, starts, ends, state.plan.derived.get(query.name, ())))
 
     def _home(self, stream: StreamState, query: QueryState) -> SynopsisState:
         """The synopsis that a query uses; remembered, since it may be one of thousands that do."""
@@ -166,7 +168,7 @@ class Lookups:
     def _part(self, state: SynopsisState, asked: Asked) -> pa.Table:
         plan, aggregate = asked.plan, asked.plan.input
         lookup = Lookup("", asked.starts, asked.ends, aggregate.presence, aggregate.accumulators, not aggregate.keys)
-        (looked,) = state.answer([lookup])
+        (looked,) = state.answer([lookup], derived={lookup.query: asked.derived} if asked.derived else {})
         try:
             return self._finisher.finish(plan, looked, *_shown(asked), state.synopsis.groups).table
         except Exception as error:

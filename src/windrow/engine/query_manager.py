@@ -21,24 +21,15 @@ from windrow.dataplane.sinks import check_given, check_path, open_sink, target_o
 from windrow.dataplane.sources.registry import source_of
 from windrow.engine.delivery import sweep
 from windrow.engine.journal import Journal
+from windrow.engine.placement import Placement, made, place
 from windrow.engine.state import QueryState, StreamState, SynopsisState, frontiers_of
 from windrow.errors import BindError, CatalogError, Place, UnsupportedError
-from windrow.optimizer.sharing import (
-    BUFFER,
-    SHARE_SYNOPSES,
-    Style,
-    SynopsisPlan,
-    choose_synopsis,
-    schedule_for,
-    style_of,
-    wanted_cuts,
-)
+from windrow.optimizer.sharing import BUFFER, Style, wanted_cuts
 from windrow.plan.binder import TypesOf, bind_query, bind_snapshot
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, PartitionedSynopsis
-from windrow.types import POINT_MIN
-from windrow.windows import Cuts, LandmarkWindow, PartitionedWindow, SlideByTuple
+from windrow.windows import PartitionedWindow
 
 
 class QueryManager:
@@ -224,7 +215,8 @@ class QueryManager:
         with self._catalog.transaction() as tx:
             ticked = self._caught_up(stream, plan.scan.attribute.column)
             closed_by = ticked.get(plan.scan.attribute.column)
-            state, since = self._place(stream, statement.name, plan, settings)
+            state, placement = self._place(stream, statement.name, plan, settings)
+            since = placement.since
             fresh = bool(stream.promises.on(plan.scan.attribute.column)) if stream.promises else False
             before = stream.synopses.get(state.plan.id)
             if before is None or (before.plan.schedule, before.since) != (state.plan.schedule, state.since):
@@ -235,6 +227,7 @@ class QueryManager:
                 " VALUES (?,?,?,?,?,?,?,?)",
                 (statement.name, number, to_text(statement), stream.name, state.plan.id, since, closed_by, fresh),
             )
+            self._journal.save_derivations(number, placement.derived)
         query = QueryState(number, statement.name, statement, text, plan, since, closed_by=closed_by, fresh=fresh)
         if sink is None and statement.sink is not None:
             sink = open_sink(statement.name, statement.sink)
@@ -255,46 +248,14 @@ class QueryManager:
 
     def _place(
         self, stream: StreamState, name: str, plan: Finalise, settings: Settings
-    ) -> tuple[SynopsisState, int | None]:
-        """The synopsis of a new query, and since which point it sees all tuples (None: always has)."""
-        axis, mine = plan.scan.attribute.column, plan.window.cuts()
-        greatest = stream.greatest(axis)
-        chosen = None
-        buffered = settings.text("window_evaluation") == "buffer" and not isinstance(
-            plan.window, (PartitionedWindow, SlideByTuple)
-        )
-        if not buffered and SHARE_SYNOPSES not in settings.text("disabled_rules").split(","):
-            # A synopsis all of whose queries are suspended has not been kept since.
-            plans = [state.plan for state in stream.synopses.values() if state.plan.queries]
-            chosen = choose_synopsis(plan, plans, settings.integer("cut_factor"))
-        wanted = [a.id for a in plan.input.accumulators]
-        if chosen is None:
-            since = None if greatest is None else mine.above(greatest)
-            if isinstance(plan.window, PartitionedWindow):
-                since = None  # ranks are counted from when the query came, and every window is of such
-            schedule = schedule_for(plan.window, buffered)
-            style = BUFFER if buffered else style_of(plan.window, schedule)
-            number = self._journal.next_id("synopsis")
-            made = SynopsisPlan(number, plan.input.keys, schedule, ((name, plan),), axis, style)
-            return SynopsisState(made, synopsis_for(plan, style), dict.fromkeys(wanted, since), since), since
-        state = stream.synopses[chosen.id]
-        schedule = chosen.schedule.moved(chosen.schedule.current.union(mine), greatest)
-        start = None if greatest is None else chosen.schedule.first_free(greatest)
-        since = start if any(a not in state.since for a in wanted) else self._complete_from(state, mine, wanted, start)
-        if isinstance(plan.window, LandmarkWindow) and since is not None and since > plan.window.start:
-            since = start  # what has been answered is one pane, and not to be had in part
-        kept = {**dict.fromkeys(wanted, start), **state.since}
-        grown = replace(chosen, schedule=schedule, queries=(*chosen.queries, (name, plan)))
-        return replace(state, plan=grown, since=kept), since
-
-    def _complete_from(self, state: SynopsisState, mine: Cuts, wanted: list[str], start: int | None) -> int | None:
-        """Where running cells can serve a new query at once: since when, or `start` where they cannot."""
-        cut_since = state.plan.schedule.holds_since(mine)
-        if cut_since is None or start is None:
-            return start
-        points = [cut_since, state.kept_from, state.complete_from, *(state.since[a] for a in wanted)]
-        since = max(POINT_MIN if point is None else point for point in points)
-        return None if since == POINT_MIN else min(since, start)
+    ) -> tuple[SynopsisState, Placement]:
+        """The synopsis of a new query, with it."""
+        placement = place(stream, plan, settings)
+        if placement.joined is not None:
+            return placement.joining(name, plan), placement
+        own = made(self._journal.next_id("synopsis"), name, plan, placement)
+        kept: dict[str, int | None] = dict.fromkeys((a.id for a in plan.input.accumulators), placement.start)
+        return SynopsisState(own, synopsis_for(plan, own.style), kept, placement.since), placement
 
     def drop_query(self, stream: StreamState, query: QueryState) -> None:
         with self.changing, stream.batch_lock, stream.lock:
@@ -316,13 +277,13 @@ class QueryManager:
 
     def _without(self, stream: StreamState, state: SynopsisState, query: QueryState) -> SynopsisState:
         """The synopsis without a query: what no one needs any more is released, the cuts may coarsen."""
-        kept = tuple(entry for entry in state.plan.queries if entry[0] != query.name)
-        if kept == state.plan.queries:
+        left = state.plan.without(query.name)
+        if left is state.plan:
             return state
-        cuts = wanted_cuts(plan for _, plan in kept)
+        cuts = wanted_cuts(plan for _, plan in left.queries)
         greatest = stream.greatest(state.plan.axis)
         schedule = state.plan.schedule if cuts is None else state.plan.schedule.moved(cuts, greatest)
-        plan = replace(state.plan, schedule=schedule, queries=kept)
+        plan = replace(left, schedule=schedule)
         wanted = {a.id for a in plan.accumulators}
         return replace(state, plan=plan, since={a: s for a, s in state.since.items() if a in wanted})
 

@@ -95,6 +95,7 @@ class Recovery:
                 active,
                 first.scan.attribute.column,
                 style_of(first.window, schedule),
+                {name: d for name, _ in active if (d := self._journal.derivations(stream.queries[name]))},
             )
             since = self._catalog.rows(
                 "SELECT accumulator, since FROM synopsis_accumulators WHERE synopsis = ?", (row["id"],)

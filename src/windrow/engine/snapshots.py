@@ -1,14 +1,15 @@
 """One-time questions over a window, answered from the synopsis of any standing query that has what they need.
 
 A synopsis fits if it is of the same stream and axis, has the same keys, keeps every accumulator that the question reads
-(rule SS1: different aggregates that need the same data per interval), and a window of the length asked for lies on its
-cuts within its span. Of those that fit, the one with the latest window answers.
+(rule SS1: different aggregates that need the same data per interval) or those that it is derived from (SS4), and a
+window of the length asked for lies on its cuts within its span. Of those that fit, the one with the latest window
+answers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from windrow.cql.window_clause import Measure, WindowClause
 from windrow.engine.lookups import Asked, Span, span_of
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.errors import SpanError, UnsupportedError
+from windrow.optimizer.derivations import Derivation, derivations_of, read_of
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
 from windrow.synopses import BasicIntervalSynopsis
@@ -34,9 +36,10 @@ class Fit:
     span: Span
     start: int
     end: int
+    derived: tuple[Derivation, ...] = ()
 
     def asked(self, plan: Finalise) -> Asked:
-        return Asked(plan, np.array([self.start], np.int64), np.array([self.end], np.int64))
+        return Asked(plan, np.array([self.start], np.int64), np.array([self.end], np.int64), self.derived)
 
 
 def fitting(stream: StreamState, plan: Finalise, select: exp.Expr) -> Fit:
@@ -65,19 +68,22 @@ def _fit(stream: StreamState, state: SynopsisState, plan: Finalise) -> Fit | str
     """The latest window that a synopsis can answer; or why it cannot."""
     window = plan.window
     assert isinstance(window, SlidingWindow)
-    why = next(_misfits(state, plan), None)
+    columns = stream.definition.columns
+    derived = derivations_of(plan.input, state.plan.accumulators, state.since, columns)
+    needed = read_of(plan.input, derived)
+    why = next(_misfits(state, plan, needed), None)
     if why is not None:
         return why
-    since = [state.since[a.id] for a in plan.input.accumulators]
+    since = [state.since[a.id] for a in needed]
     try:
         span = span_of(stream, state, plan.scan.attribute, since)
         end = span.latest(window.range, window.offset)
     except SpanError as error:
         return f"does not fit: {error.message}"
-    return Fit(state, span, end - window.range, end)
+    return Fit(state, span, end - window.range, end, derived)
 
 
-def _misfits(state: SynopsisState, plan: Finalise) -> Iterator[str]:
+def _misfits(state: SynopsisState, plan: Finalise, needed: Sequence[Accumulator]) -> Iterator[str]:
     """What keeps a synopsis from answering, other than its span."""
     aggregate = plan.input
     if not isinstance(state.synopsis, BasicIntervalSynopsis):
@@ -90,7 +96,7 @@ def _misfits(state: SynopsisState, plan: Finalise) -> Iterator[str]:
         yield f"is on another axis than {plan.scan.attribute}"
     if state.plan.keys != aggregate.keys:
         yield f"is grouped by {', '.join(key.sql for key in state.plan.keys) or 'nothing'}"
-    absent = [a for a in aggregate.accumulators if a.id not in state.since]
+    absent = [a for a in needed if a.id not in state.since]
     if absent:
         yield f"does not keep {', '.join(_named(a) for a in absent[:3])}"
 

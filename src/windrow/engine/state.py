@@ -19,6 +19,7 @@ from windrow.engine.metrics import QueryMetrics, StreamMetrics
 from windrow.optimizer.sharing import SynopsisPlan
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup, PartitionedSynopsis
+from windrow.synopses.deriving import Derived, answered
 from windrow.synopses.merging import collapsed_panes, fold_cells
 from windrow.windows import (
     Frontier,
@@ -83,11 +84,18 @@ class SynopsisState:
         panes = collapsed_panes(cells.panes, self.closed_at(ticked), into)
         return fold_cells([Cells(panes, cells.groups, cells.states)], None)
 
-    def answer(self, lookups: Sequence[Lookup], part: BasicIntervalSynopsis | None = None) -> Iterator[Looked]:
-        """What its queries ask, of all that it holds, or of a part of it that has the same groups."""
+    def answer(
+        self,
+        lookups: Sequence[Lookup],
+        part: BasicIntervalSynopsis | None = None,
+        derived: Derived | None = None,
+    ) -> Iterator[Looked]:
+        """What its queries ask, of all that it holds, or of a part of it that has the same groups. `derived`: what is
+        not kept for who asks, by the name of the lookup, where that is not one of its queries."""
         synopsis = self.synopsis if part is None else part
         assert isinstance(synopsis, BasicIntervalSynopsis)
-        return synopsis.answer(lookups)
+        derived = self.plan.derived if derived is None else derived
+        return answered(synopsis.answer, lookups, derived) if derived else synopsis.answer(lookups)
 
     def closed_at(self, frontier: int) -> int:
         """The start of the pane that the frontier stands in: those below it are closed."""

@@ -20,6 +20,7 @@ def explain_snapshot(plan: Finalise, stream: StreamState, fit: Fit) -> str:
     kept = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     lines = ["Snapshot query: one-time, from a synopsis", *finalise_lines(plan), aggregate_line(plan, text)]
     lines.append(f"      Synopsis {state.plan.id}: {state.synopsis.kind}, home: driver, kept for {kept}")
+    lines += [f"        SS4: {one}" for one in fit.derived]
     lines.append(f"        cuts {fit.span.cuts()}; {fit.span}")
     lines.append(f"        answers {fit.span.shown(fit.start, fit.end)}, the latest window that is closed and on cuts")
     lines.append(f"        Selection {plan.input.input.predicate or 'true'}   (as the cells were made)")

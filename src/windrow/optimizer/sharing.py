@@ -8,10 +8,11 @@ CS2 All queries accessing the same basic interval synopsis are computed together
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from windrow.optimizer.derivations import Derivation, read_of
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise, Key
 from windrow.windows import (
@@ -26,6 +27,7 @@ from windrow.windows import (
 )
 
 SHARE_SYNOPSES = "share_synopses"
+DERIVE_ACCUMULATORS = "derive_accumulators"
 Style = tuple[str, int]
 BUFFER: Style = ("buffer", 0)
 
@@ -44,6 +46,8 @@ class SynopsisPlan:
     queries: tuple[tuple[str, Finalise], ...]
     axis: str
     style: Style
+    derived: Mapping[str, tuple[Derivation, ...]] = field(default_factory=dict)
+    """By query: those of its accumulators that are not kept but had from others (SS4)."""
 
     @property
     def partition(self) -> int:
@@ -51,12 +55,26 @@ class SynopsisPlan:
 
     @cached_property
     def accumulators(self) -> tuple[Accumulator, ...]:
-        return tuple(dict.fromkeys(a for _, plan in self.queries for a in plan.input.accumulators))
+        """What is kept: all that its queries read, and what they derive the rest from."""
+        kept: dict[Accumulator, None] = {}
+        for name, plan in self.queries:
+            kept.update(dict.fromkeys(read_of(plan.input, self.derived.get(name, ()))))
+        return tuple(kept)
+
+    def without(self, name: str) -> SynopsisPlan:
+        """The plan without a query; the same one where it has no such query."""
+        left = tuple(entry for entry in self.queries if entry[0] != name)
+        if len(left) == len(self.queries):
+            return self
+        return replace(self, queries=left, derived={n: d for n, d in self.derived.items() if n != name})
 
     @cached_property
     def qualifies(self) -> str | None:
-        """The tuples that some query takes; None where one takes all, or counts all."""
+        """The tuples that some query takes; None where one takes all, or counts all. A query that subtracts needs what
+        it takes off as well; what it adds from lets no other tuple pass than it does itself."""
         predicates = dict.fromkeys(plan.input.input.predicate for _, plan in self.queries)
+        less = (one for derived in self.derived.values() for one in derived if one.subtracted)
+        predicates.update(dict.fromkeys(base.condition for one in less for base in one.bases))
         if not predicates or None in predicates or self.partition:
             return None
         return " OR ".join(f"({p})" for p in predicates)

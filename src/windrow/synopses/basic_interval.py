@@ -217,7 +217,7 @@ class BasicIntervalSynopsis:
             else:
                 states = flat.answer(groups, lookup.starts[window], lookup.ends[window], needed)
             if not lookup.always:
-                present = np.flatnonzero(states[lookup.presence][0])
+                present = np.flatnonzero(lookup.present(states))
                 window, groups = window[present], groups[present]
                 states = {a: tuple(column[present] for column in state) for a, state in states.items()}
             yield Looked(lookup.query, int(lookup.ends.size), window, groups, states)

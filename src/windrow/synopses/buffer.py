@@ -38,7 +38,7 @@ class BufferSynopsis(BasicIntervalSynopsis):
         for w, (start, end) in enumerate(zip(lookup.starts.tolist(), lookup.ends.tolist(), strict=True)):
             held = None if cells is None else _between(cells, start, end)
             states = {a: _recomputed(fold_of(a), a, held, size) for a in needed}
-            alive = np.flatnonzero(states[lookup.presence][0][1:]) + 1 if not lookup.always else np.ones(1, np.int64)
+            alive = np.flatnonzero(lookup.present(states)[1:]) + 1 if not lookup.always else np.ones(1, np.int64)
             windows.append(np.full(alive.size, w, np.int64))
             groups.append(alive)
             parts.append({a: tuple(column[alive] for column in state) for a, state in states.items()})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.chunks import States
+from windrow.synopses.folds import State
 from windrow.synopses.groups import AnyIds, Ids
 from windrow.windows import Points
 
@@ -16,7 +17,7 @@ class Lookup:
     """The windows [start, end) that one query is due to answer, ends ascending, and what it reads.
 
     `presence` counts the query's qualifying tuples: a group has a row where it is positive. An
-    ungrouped query (`always`) has a row for every window.
+    ungrouped query (`always`) has a row for every window. A group also has one where one of the `others` is positive.
     """
 
     query: str
@@ -25,6 +26,14 @@ class Lookup:
     presence: Accumulator
     reads: tuple[Accumulator, ...]
     always: bool
+    others: tuple[Accumulator, ...] = ()
+
+    def present(self, states: Mapping[Accumulator, State]) -> Ids:
+        """Positive where a slot has a row."""
+        count = states[self.presence][0]
+        for accumulator in self.others:
+            count = count + states[accumulator][0]
+        return count
 
 
 @dataclass(frozen=True)
@@ -42,12 +51,18 @@ class Looked:
     each: int | None = None
 
 
-def asked_once(lookups: Sequence[Lookup], answer: Callable[[Sequence[Lookup]], Iterator[Looked]]) -> Iterator[Looked]:
+Ask = Callable[[Sequence[Lookup]], Iterator[Looked]]
+"""Asks a synopsis, whatever its home."""
+
+
+def asked_once(lookups: Sequence[Lookup], answer: Ask) -> Iterator[Looked]:
     """Queries over the same windows and tuples are looked up together, and share what is found (rules CS1 and CS3 of
     001_3bbbc8a20ffc7252.txt, 8.3.1)."""
     alike: dict[object, list[Lookup]] = {}
     for one in lookups:
-        alike.setdefault((one.starts.tobytes(), one.ends.tobytes(), one.presence, one.always), []).append(one)
+        alike.setdefault((one.starts.tobytes(), one.ends.tobytes(), one.presence, one.others, one.always), []).append(
+            one
+        )
     together: dict[str, list[Lookup]] = {}
     asked = []
     for group in alike.values():

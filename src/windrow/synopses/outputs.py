@@ -95,7 +95,7 @@ class Output:
 
     def rows(self, slots: Slots) -> Looked:
         lookup = self._lookup
-        count = self._states[self._same[lookup.presence]][0]
+        count = lookup.present({a: self._states[self._same[a]] for a in (lookup.presence, *lookup.others)})
         windows, groups = count.shape
         if lookup.always or count.all():
             window, group = slots.of(windows)

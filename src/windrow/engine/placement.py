@@ -1,0 +1,104 @@
+"""Where a new query goes: the synopsis that it joins or that is made for it, what it derives, and since when it sees.
+
+A decision, and nothing is changed by it: EXPLAIN asks the same of a query that is not there yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from windrow.engine.state import StreamState, SynopsisState
+from windrow.optimizer.derivations import Derivation, derivations_of, read_of
+from windrow.optimizer.sharing import (
+    BUFFER,
+    DERIVE_ACCUMULATORS,
+    SHARE_SYNOPSES,
+    Style,
+    SynopsisPlan,
+    choose_synopsis,
+    schedule_for,
+    style_of,
+)
+from windrow.plan.nodes import Finalise
+from windrow.settings import Settings
+from windrow.types import POINT_MIN
+from windrow.windows import Cuts, CutSchedule, LandmarkWindow, PartitionedWindow, SlideByTuple
+
+
+@dataclass(frozen=True)
+class Placement:
+    """`joined`: the synopsis that it joins (None: one of its own). `since`: it sees all tuples from that point on
+    (None: it always has); `start`: what is kept for it anew is kept from there."""
+
+    joined: SynopsisState | None
+    style: Style
+    schedule: CutSchedule
+    since: int | None
+    start: int | None
+    derived: tuple[Derivation, ...] = ()
+
+    def joining(self, name: str, plan: Finalise) -> SynopsisState:
+        """The joined synopsis with the query."""
+        assert self.joined is not None
+        state, chosen = self.joined, self.joined.plan
+        derived = {**chosen.derived, name: self.derived} if self.derived else chosen.derived
+        grown = replace(chosen, schedule=self.schedule, queries=(*chosen.queries, (name, plan)), derived=derived)
+        needed = dict.fromkeys((a.id for a in read_of(plan.input, self.derived)), self.start)
+        return replace(state, plan=grown, since={**needed, **state.since})
+
+
+def place(stream: StreamState, plan: Finalise, settings: Settings) -> Placement:
+    """The place of a new query."""
+    axis = plan.scan.attribute.column
+    greatest, disabled = stream.greatest(axis), settings.text("disabled_rules").split(",")
+    buffered = settings.text("window_evaluation") == "buffer" and not isinstance(
+        plan.window, (PartitionedWindow, SlideByTuple)
+    )
+    chosen = None
+    if not buffered and SHARE_SYNOPSES not in disabled:
+        # A synopsis all of whose queries are suspended has not been kept since.
+        plans = [state.plan for state in stream.synopses.values() if state.plan.queries]
+        chosen = choose_synopsis(plan, plans, settings.integer("cut_factor"))
+    if chosen is None:
+        return _alone(plan, greatest, buffered)
+    state = stream.synopses[chosen.id]
+    derived: tuple[Derivation, ...] = ()
+    if DERIVE_ACCUMULATORS not in disabled:
+        derived = derivations_of(plan.input, chosen.accumulators, state.since, stream.definition.columns)
+    return _joined(plan, state, greatest, derived)
+
+
+def _alone(plan: Finalise, greatest: int | None, buffered: bool) -> Placement:
+    since = None if greatest is None else plan.window.cuts().above(greatest)
+    if isinstance(plan.window, PartitionedWindow):
+        since = None  # ranks are counted from when the query came, and every window is of such
+    schedule = schedule_for(plan.window, buffered)
+    return Placement(None, BUFFER if buffered else style_of(plan.window, schedule), schedule, since, since)
+
+
+def _joined(plan: Finalise, state: SynopsisState, greatest: int | None, derived: tuple[Derivation, ...]) -> Placement:
+    mine, schedule = plan.window.cuts(), state.plan.schedule
+    start = None if greatest is None else schedule.first_free(greatest)
+    needed = [a.id for a in read_of(plan.input, derived)]
+    since = start if any(a not in state.since for a in needed) else _complete_from(state, mine, needed, start)
+    if isinstance(plan.window, LandmarkWindow) and since is not None and since > plan.window.start:
+        since = start  # what has been answered is one pane, and not to be had in part
+    moved = schedule.moved(schedule.current.union(mine), greatest)
+    return Placement(state, state.plan.style, moved, since, start, derived)
+
+
+def _complete_from(state: SynopsisState, mine: Cuts, needed: Iterable[str], start: int | None) -> int | None:
+    """Where running cells can serve a new query at once: since when, or `start` where they cannot."""
+    cut_since = state.plan.schedule.holds_since(mine)
+    if cut_since is None or start is None:
+        return start
+    points = [cut_since, state.kept_from, state.complete_from, *(state.since[a] for a in needed)]
+    since = max(POINT_MIN if point is None else point for point in points)
+    return None if since == POINT_MIN else min(since, start)
+
+
+def made(number: int, name: str, plan: Finalise, placement: Placement) -> SynopsisPlan:
+    """The plan of a synopsis of the query's own."""
+    axis = plan.scan.attribute.column
+    return SynopsisPlan(number, plan.input.keys, placement.schedule, ((name, plan),), axis, placement.style)

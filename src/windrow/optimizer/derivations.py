@@ -1,0 +1,124 @@
+"""Accumulators that a synopsis need not keep, because kept ones cover them (SS4: 001_3bbbc8a20ffc7252.txt, 8.3.3).
+
+An accumulator with its condition is what the text calls a synopsis with a predicate. One that a new query needs is
+*derived* when it is read: added or maxed from a cover, or left over when a cover of the rest is taken off a
+supercover. So the query sees the past that the others have kept, and nothing more is kept for it. Sums of doubles are
+added and never subtracted: what they lose is not exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from windrow.optimizer.covers import Candidate, relevant
+from windrow.optimizer.predicates import Columns, predicate_of
+from windrow.plan.accumulators import Accumulator, Kind
+from windrow.plan.nodes import WindowAggregate
+from windrow.types import POINT_MIN
+
+SUBTRACTABLE = frozenset({Kind.COUNT, Kind.SUM_INT, Kind.SUM_LONG, Kind.SUM_DECIMAL})
+"""Exact under addition and subtraction, whatever the order."""
+
+DUPLICATE_SENSITIVE = SUBTRACTABLE | {Kind.SUM_DOUBLE, Kind.MOMENTS}
+DUPLICATE_INSENSITIVE = frozenset({Kind.LEAST, Kind.GREATEST})
+DERIVABLE = DUPLICATE_SENSITIVE | DUPLICATE_INSENSITIVE
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """How an accumulator is had from others of its kind and argument: all `added` merged, less the `subtracted`.
+
+    Where it only says whether there is a tuple (`is_sign`), the added may overlap: it is too large, and never wrong
+    about that.
+    """
+
+    accumulator: Accumulator
+    added: tuple[Accumulator, ...]
+    subtracted: tuple[Accumulator, ...] = ()
+    is_sign: bool = False
+
+    def __post_init__(self) -> None:
+        mine = (self.accumulator.kind, self.accumulator.arg, self.accumulator.type)
+        if not self.added or any((a.kind, a.arg, a.type) != mine for a in self.bases):
+            raise ValueError("an accumulator is derived from others of its kind and argument")
+        if self.subtracted and self.accumulator.kind not in SUBTRACTABLE:
+            raise ValueError(f"a {self.accumulator.kind.value} is not subtracted")
+
+    @property
+    def bases(self) -> tuple[Accumulator, ...]:
+        return self.added + self.subtracted
+
+    def __str__(self) -> str:
+        """In words, by the conditions: `count: added from a = 1, a = 2`."""
+        how = "the greatest of" if self.accumulator.kind is Kind.GREATEST else "added from"
+        how = "the least of" if self.accumulator.kind is Kind.LEAST else how
+        text = f"{name_of(self.accumulator)}: {how} {_conditions(self.added)}"
+        return text + (f" less {_conditions(self.subtracted)}" if self.subtracted else "")
+
+
+def name_of(accumulator: Accumulator) -> str:
+    """What is accumulated, without its condition."""
+    names = {Kind.COUNT: "count", Kind.LEAST: "min", Kind.GREATEST: "max", Kind.MOMENTS: "moments"}
+    return f"{names.get(accumulator.kind, 'sum')}({(accumulator.arg or '*').replace('`', '')})"
+
+
+def _conditions(accumulators: Iterable[Accumulator]) -> str:
+    return ", ".join(f"({(a.condition or 'true').replace('`', '')})" for a in accumulators)
+
+
+def derive(
+    wanted: Accumulator, kept: Iterable[Accumulator], columns: Columns, is_sign: bool = False
+) -> Derivation | None:
+    """How to have an accumulator from kept ones, or None where they do not cover it."""
+    if wanted.kind not in DERIVABLE:
+        return None
+    alike = [a for a in kept if (a.kind, a.arg, a.type) == (wanted.kind, wanted.arg, wanted.type) and a != wanted]
+    if not alike:
+        return None
+    candidates = [Candidate(predicate_of(a.condition, columns), a) for a in alike]
+    predicate, sensitive = predicate_of(wanted.condition, columns), wanted.kind in DUPLICATE_SENSITIVE
+    found = relevant(predicate, candidates, sensitive, wanted.kind in SUBTRACTABLE)
+    if found is None and is_sign:
+        found = relevant(predicate, candidates, False, False)
+        return None if found is None else Derivation(wanted, found.added, is_sign=True)
+    return None if found is None else Derivation(wanted, found.added, found.subtracted)
+
+
+def only_signs(aggregate: WindowAggregate) -> frozenset[Accumulator]:
+    """The counts of which a query asks only whether they are positive: of its groups, of the values of MIN and MAX."""
+    extremes = [call for call in aggregate.aggregates if call.function in ("MIN", "MAX")]
+    signs = {aggregate.presence, *(call.part("n") for call in extremes)}
+    exact = {part for call in aggregate.aggregates if call not in extremes for _, part in call.parts}
+    return frozenset(signs - exact - set(aggregate.counts))
+
+
+def derivations_of(
+    aggregate: WindowAggregate,
+    kept: Iterable[Accumulator],
+    since: Mapping[str, int | None],
+    columns: Columns,
+) -> tuple[Derivation, ...]:
+    """What a new query derives on a synopsis: accumulators that are not kept, or not for as long as those that cover
+    them. `since` tells, by id, from which point on each has been kept (None: always). What says which windows there
+    are is never derived."""
+    kept, signs, found = list(kept), only_signs(aggregate), []
+    for wanted in aggregate.accumulators:
+        if wanted in aggregate.counts or (wanted.id in since and since[wanted.id] is None):
+            continue
+        derivation = derive(wanted, kept, columns, wanted in signs)
+        if derivation is None:
+            continue
+        if wanted.id not in since or _from(since[wanted.id]) > max(_from(since[a.id]) for a in derivation.bases):
+            found.append(derivation)
+    return tuple(found)
+
+
+def read_of(aggregate: WindowAggregate, derived: Sequence[Derivation]) -> tuple[Accumulator, ...]:
+    """What must be kept for a query: what it reads, and what it derives the rest from."""
+    by = {one.accumulator: one.bases for one in derived}
+    return tuple(dict.fromkeys(base for a in aggregate.accumulators for base in by.get(a, (a,))))
+
+
+def _from(point: int | None) -> int:
+    return POINT_MIN if point is None else point
