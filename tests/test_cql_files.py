@@ -34,7 +34,7 @@ def _varied() -> list[Any]:
 def _effective(test: TestFile, variation: Variation) -> Variation:
     batch_rows = variation.batch_rows if test.recut_ok else None
     rules_off = variation.rules_off and not test.needs_rules
-    evaluation = "window_ids" if test.needs_rules else variation.evaluation
+    evaluation = "window_ids" if test.needs_rules and variation.evaluation == "buffer" else variation.evaluation
     return replace(variation, batch_rows=batch_rows, rules_off=rules_off, evaluation=evaluation)
 
 

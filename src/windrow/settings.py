@@ -206,6 +206,20 @@ _TABLE = (
         _integer(4, 10_000),
     ),
     SettingSpec(
+        "driver_synopsis_bytes",
+        Size(512 << 20),
+        "The most that a synopsis may hold in the driver's memory; a larger one moves to Spark, and stays there until "
+        "it is smaller than a quarter of this.",
+        _size(),
+    ),
+    SettingSpec(
+        "synopsis_home",
+        "auto",
+        "Where synopses live: in the driver's memory (`driver`), in blocks that Spark tasks read (`spark`; those that "
+        "cannot stay in the driver), or by their size (`auto`). Takes effect with the next micro-batch.",
+        _choice("auto", "driver", "spark"),
+    ),
+    SettingSpec(
         "shuffle_partitions",
         0,
         "Partitions of the group-by of a micro-batch; 0 means one per core.",

@@ -14,7 +14,8 @@ class Variation:
     """One way to run a file; the answers must not depend on it.
 
     `batch_rows`: None leaves the file's own micro-batches, 0 puts adjacent feeds into one micro-batch, n
-    cuts them into micro-batches of n rows (only for files that say `recut ok`).
+    cuts them into micro-batches of n rows (only for files that say `recut ok`). `evaluation`: the setting
+    `window_evaluation`, or `spark_home`: panes as usual, in the Spark home where they can be.
     """
 
     batch_rows: int | None = None
@@ -27,7 +28,7 @@ class Variation:
     def __str__(self) -> str:
         batches = {None: "own", 0: "all"}.get(self.batch_rows, str(self.batch_rows))
         marks = ("-restart" if self.restart else "") + ("-norules" if self.rules_off else "")
-        marks += "-buffer" if self.evaluation == "buffer" else ""
+        marks += "" if self.evaluation == "window_ids" else f"-{self.evaluation}"
         return f"b_{batches}-p{self.partitions}-{self.preaggregate}{marks}"
 
 
@@ -37,7 +38,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "preaggregate": ("spark", "driver"),
     "restart": (False, True),
     "rules_off": (False, True),
-    "evaluation": ("window_ids", "buffer"),
+    "evaluation": ("window_ids", "buffer", "spark_home"),
 }
 
 

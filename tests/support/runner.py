@@ -127,7 +127,14 @@ class EngineBackend:
 
     def __init__(self, spark: Any, clock: ManualClock, state_dir: Path, variation: Variation):
         self._spark, self._clock, self._state_dir, self._variation = spark, clock, state_dir, variation
-        self._settings = {"preaggregate": variation.preaggregate, "window_evaluation": variation.evaluation}
+        evaluation, home = variation.evaluation, "driver"
+        if evaluation == "spark_home":
+            evaluation, home = "window_ids", "spark"
+        self._settings = {
+            "preaggregate": variation.preaggregate,
+            "window_evaluation": evaluation,
+            "synopsis_home": home,
+        }
         if variation.rules_off:
             self._settings["disabled_rules"] = ",".join(rule_names())
         self.engine = self._open()

@@ -7,7 +7,7 @@ driver over all the windows of a tick batch, never a Spark job (DESIGN 10).
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -22,6 +22,9 @@ from windrow.synopses.groups import Groups
 from windrow.synopses.results import result_of
 from windrow.types import SqlType
 from windrow.windows import Points
+
+Edges = tuple[Points | None, Points]
+"""The window_start (None: they have none) and the window_end of each window."""
 
 WINDOW_COLUMNS = ("window_start", "window_end", "is_revision")
 
@@ -52,7 +55,7 @@ class Finisher:
         }
         self._duckdb = duckdb.connect(":memory:", config=config)
         self._lock = threading.Lock()
-        self._texts: dict[int, tuple[Finalise, str]] = {}
+        self._texts: dict[tuple[int, Callable[[Finalise], str]], tuple[Finalise, str]] = {}
 
     def close(self) -> None:
         with self._lock:
@@ -61,63 +64,120 @@ class Finisher:
 
     def finish(self, plan: Finalise, looked: Looked, starts: Points | None, ends: Points, groups: Groups) -> Finished:
         """The answers of one query: window_start, window_end, is_revision, then the select list."""
-        aggregate = plan.input
-        columns = dict(
-            zip((f"k{i}" for i in range(len(aggregate.keys))), groups.key_columns(looked.groups), strict=True)
-        )
-        columns |= {f"a{i}": result_of(call, looked.states) for i, call in enumerate(aggregate.aggregates)}
+        columns = _columns(plan, looked, groups)
         window, each = looked.window, looked.each
         if plan.is_plain:
             outputs = [columns[o.expression.name] for o in plan.outputs]
         else:
             each = None
-            window, outputs = self._evaluate(plan, window, columns)
-        kind = plan.scan.attribute.type
-        edges = [
-            pa.nulls(window.size, kind.bound.arrow) if e is None else _points(e, window, each, kind)
-            for e in (starts, ends)
-        ]
-        head = [*edges, _falses(window.size)]
-        names = [*WINDOW_COLUMNS, *(o.name for o in plan.outputs)]
-        return Finished(pa.Table.from_arrays(head + outputs, names), window, looked.windows)
+            window, outputs = _evaluated(plan, self._evaluate(plan, finish_sql, _looked(window, columns)))
+        return _finished(plan, window, each, outputs, (starts, ends), looked.windows)
 
-    def _evaluate(self, plan: Finalise, window: Points, columns: dict[str, pa.Array]) -> tuple[Points, list[pa.Array]]:
-        table = pa.table({"w": window, **{name: _naive(column) for name, column in columns.items()}})
+    def part(self, plan: Finalise, looked: Looked, groups: Groups) -> pa.Table:
+        """What some of the groups have of an answer: w, o0… and s0…, by which it is ordered; HAVING has been applied,
+        and LIMIT, since what is not among the first of these groups is not among the first of all."""
+        columns = _columns(plan, looked, groups)
+        if not plan.is_plain:
+            return self._evaluate(plan, part_sql, _looked(looked.window, columns))
+        outputs = {f"o{i}": columns[o.expression.name] for i, o in enumerate(plan.outputs)}
+        return plain(pa.table({"w": looked.window, **outputs}))
+
+    def joined(self, plan: Finalise, parts: Sequence[pa.Table], edges: Edges, windows: int) -> Finished:
+        """The answers of one query from the parts that are of different groups."""
+        if not parts:
+            return _finished(
+                plan, np.empty(0, np.int64), None, [pa.array([], o.type.arrow) for o in plan.outputs], edges, windows
+            )
+        table = pa.concat_tables(parts, promote_options="permissive")
+        if plan.order or plan.limit is not None:
+            table = self._evaluate(plan, joined_sql, table)
+        elif windows > 1:
+            table = table.take(pa.array(np.argsort(table.column("w").to_numpy(), kind="stable")))
+        window, outputs = _evaluated(plan, table)
+        return _finished(plan, window, None, outputs, edges, windows)
+
+    def _evaluate(self, plan: Finalise, sql: Callable[[Finalise], str], table: pa.Table) -> pa.Table:
+        """A statement over the table `looked`."""
         with self._lock:
-            cached = self._texts.get(id(plan))
+            cached = self._texts.get((id(plan), sql))
             if cached is None or cached[0] is not plan:
                 if len(self._texts) >= MOST_TEXTS:
                     self._texts.clear()  # one-time questions come and go
-                cached = self._texts[id(plan)] = (plan, finish_sql(plan))
+                cached = self._texts[id(plan), sql] = (plan, sql(plan))
             self._duckdb.register("looked", table)
             try:
-                done = self._duckdb.sql(cached[1]).to_arrow_table()
+                return self._duckdb.sql(cached[1]).to_arrow_table()
             finally:
                 self._duckdb.unregister("looked")
-        outputs = [_typed(done.column(f"o{i}").combine_chunks(), o.type) for i, o in enumerate(plan.outputs)]
-        return np.asarray(done.column("w").combine_chunks().to_numpy(zero_copy_only=False)), outputs
+
+
+def _columns(plan: Finalise, looked: Looked, groups: Groups) -> dict[str, pa.Array]:
+    """k0…, a0… of what was looked up."""
+    keys = groups.key_columns(looked.groups)
+    columns = {f"k{i}": key for i, key in enumerate(keys)}
+    return columns | {f"a{i}": result_of(call, looked.states) for i, call in enumerate(plan.input.aggregates)}
+
+
+def _looked(window: Points, columns: dict[str, pa.Array]) -> pa.Table:
+    return pa.table({"w": window, **{name: _naive(column) for name, column in columns.items()}})
+
+
+def _evaluated(plan: Finalise, done: pa.Table) -> tuple[Points, list[pa.Array]]:
+    outputs = [_typed(done.column(f"o{i}").combine_chunks(), o.type) for i, o in enumerate(plan.outputs)]
+    return np.asarray(done.column("w").combine_chunks().to_numpy(zero_copy_only=False)), outputs
+
+
+def _finished(
+    plan: Finalise, window: Points, each: int | None, outputs: list[pa.Array], shown: Edges, windows: int
+) -> Finished:
+    kind = plan.scan.attribute.type
+    edges = [pa.nulls(window.size, kind.bound.arrow) if e is None else _points(e, window, each, kind) for e in shown]
+    names = [*WINDOW_COLUMNS, *(o.name for o in plan.outputs)]
+    return Finished(pa.Table.from_arrays([*edges, _falses(window.size), *outputs], names), window, windows)
 
 
 def finish_sql(plan: Finalise) -> str:
-    """The DuckDB statement over table `looked` (w, k0…, a0…)."""
+    """The DuckDB statement over table `looked` (w, k0…, a0…) that gives w, o0… in order."""
+    return _ordered_sql(plan, _inner_sql(plan))
+
+
+def part_sql(plan: Finalise) -> str:
+    """The same of some of the groups, with s0…, and in no order."""
+    inner = _inner_sql(plan)
+    return inner if plan.limit is None else f"SELECT * EXCLUDE (place) FROM ({_first_sql(plan, inner)})"
+
+
+def joined_sql(plan: Finalise) -> str:
+    """What `finish_sql` gives, from the parts together."""
+    return _ordered_sql(plan, "SELECT * FROM looked")
+
+
+def _inner_sql(plan: Finalise) -> str:
     types = dict(internal_columns(plan.input))
     outputs = [f"{to_duckdb(o.expression, types)} AS o{i}" for i, o in enumerate(plan.outputs)]
     where = f" WHERE {to_duckdb(plan.having, types)}" if plan.having is not None else ""
     sort_columns = [f"{to_duckdb(o.expression, types)} AS s{i}" for i, o in enumerate(plan.order)]
+    return f"SELECT w, {', '.join(outputs + sort_columns)} FROM looked{where}"
+
+
+def _by(plan: Finalise) -> str:
     sorts = [
         f"s{i} {'DESC' if o.descending else 'ASC'} NULLS {'FIRST' if o.nulls_first else 'LAST'}"
         for i, o in enumerate(plan.order)
     ]
     # Ties are broken by all remaining columns (DESIGN 5).
-    ties = [f"o{i} ASC NULLS FIRST" for i in range(len(plan.outputs))]
-    inner = f"SELECT w, {', '.join(outputs + sort_columns)} FROM looked{where}"
-    if not plan.order and plan.limit is None:
-        return f"SELECT * FROM ({inner}) ORDER BY w"
-    by = ", ".join(sorts + ties)
-    if plan.limit is None:
-        return f"SELECT * FROM ({inner}) ORDER BY w, {by}"
-    numbered = f"SELECT *, row_number() OVER (PARTITION BY w ORDER BY {by}) AS place FROM ({inner})"
-    return f"SELECT * FROM ({numbered}) WHERE place <= {plan.limit} ORDER BY w, place"
+    return ", ".join(sorts + [f"o{i} ASC NULLS FIRST" for i in range(len(plan.outputs))])
+
+
+def _first_sql(plan: Finalise, inner: str) -> str:
+    numbered = f"SELECT *, row_number() OVER (PARTITION BY w ORDER BY {_by(plan)}) AS place FROM ({inner})"
+    return f"SELECT * FROM ({numbered}) WHERE place <= {plan.limit}"
+
+
+def _ordered_sql(plan: Finalise, inner: str) -> str:
+    if plan.limit is not None:
+        return f"SELECT * FROM ({_first_sql(plan, inner)}) ORDER BY w, place"
+    return f"SELECT * FROM ({inner}) ORDER BY w{', ' + _by(plan) if plan.order else ''}"
 
 
 def answer_schema(outputs: Sequence[Output], kind: SqlType) -> pa.Schema:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +17,14 @@ import pyarrow as pa
 from windrow.clock import Clock
 from windrow.crash import crash_point
 from windrow.dataplane import ingest
-from windrow.dataplane.blocks import BlockRef, BlockStore
+from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.ingest import Admission, Grouping, Reach
 from windrow.dataplane.observed import observed
 from windrow.dataplane.preaggregate import DeadLetter, Deposit, of_groups, of_rows
 from windrow.engine.chooser import asked
 from windrow.engine.early import without_released
+from windrow.engine.homes import Homes, Written
 from windrow.engine.journal import Journal
 from windrow.engine.punctuations import heard
 from windrow.engine.state import QueryState, StreamState, SynopsisState
@@ -30,8 +32,9 @@ from windrow.errors import ExecutionError
 from windrow.optimizer.sharing import schedule_for
 from windrow.plan.nodes import ROW_NUM
 from windrow.settings import Settings
-from windrow.synopses import BasicIntervalSynopsis, Cells, PartitionedSynopsis
+from windrow.synopses import BasicIntervalSynopsis, Cells, PartitionedSynopsis, StoredSynopsis
 from windrow.synopses.blocks import from_block, to_block
+from windrow.synopses.groups import Groups
 from windrow.synopses.merging import fold_cells
 from windrow.synopses.partitioned import Ranks
 from windrow.types import POINT_MIN
@@ -45,10 +48,11 @@ log = logging.getLogger("windrow")
 class Depositor:
     """Carries micro-batches into the synopses and onto disk."""
 
-    def __init__(self, journal: Journal, blocks: BlockStore, clock: Clock):
+    def __init__(self, journal: Journal, blocks: BlockStore, clock: Clock, homes: Homes):
         self._journal = journal
         self._blocks = blocks
         self._clock = clock
+        self._homes = homes
 
     def deposit(self, stream: StreamState, df: Any, batch_id: int, settings: Settings, columnar: bool) -> bool:
         """Take one micro-batch; False where it had been taken before a restart."""
@@ -66,14 +70,15 @@ class Depositor:
             stream.metrics.job_s += time.monotonic() - started
             with stream.lock:
                 started = time.monotonic()
-                deposit = self._preaggregate(stream, table, mode, groupings, admission)
+                groups = {g.synopsis: _groups_of(stream.synopses[g.synopsis]) for g in groupings}
+                deposit = self._preaggregate(stream, table, mode, groupings, groups, admission)
                 deposit, told, malformed = heard(deposit, stream.definition)
                 if columnar and deposit.dead:
                     deposit = self._with_records(stream, df, deposit, admission, settings)
                 before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
                 lateness = observed(table, stream.definition, groupings, mode, before, stream.lateness)
                 deposit = replace(deposit, dead=deposit.dead + malformed) if malformed else deposit
-                self._commit(stream, deposit, batch_id, admission, settings, lateness, told)
+                self._commit(stream, deposit, groups, batch_id, admission, settings, lateness, told)
                 self._measure(stream, deposit, table, mode, estimate)
                 stream.metrics.apply_s += time.monotonic() - started
             return True
@@ -162,12 +167,18 @@ class Depositor:
         return True
 
     def _preaggregate(
-        self, stream: StreamState, table: pa.Table, mode: str, groupings: list[Grouping], admission: Admission
+        self,
+        stream: StreamState,
+        table: pa.Table,
+        mode: str,
+        groupings: list[Grouping],
+        groups: Mapping[int, Groups],
+        admission: Admission,
     ) -> Deposit:
-        groups = [stream.synopses[g.synopsis].synopsis.groups for g in groupings]
+        known = [groups[g.synopsis] for g in groupings]
         if mode != "driver":
-            return of_groups(table, stream.definition, groupings, groups)
-        return of_rows(table, stream.definition, groupings, groups, admission, _ranks(stream, groupings))
+            return of_groups(table, stream.definition, groupings, known)
+        return of_rows(table, stream.definition, groupings, known, admission, _ranks(stream, groupings))
 
     def _with_records(
         self, stream: StreamState, df: Any, deposit: Deposit, admission: Admission, settings: Settings
@@ -190,21 +201,15 @@ class Depositor:
         self,
         stream: StreamState,
         deposit: Deposit,
+        groups: Mapping[int, Groups],
         batch_id: int,
         admission: Admission,
         settings: Settings,
         lateness: dict[str, Lateness],
         told: Told,
     ) -> None:
-        written: list[tuple[SynopsisState, BlockRef, int, int]] = []
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
-        for part in parts:
-            state = part.state
-            late_owner = state.late_owner if stream.definition.revises else state.owner
-            for owner, cells in ((state.owner, part.cells), (late_owner, part.late)):
-                if len(cells):
-                    ref = self._blocks.write(owner, to_block(cells, state.synopsis.groups))
-                    written.append((state, ref, *_span(state, cells, stream.numbered, deposit.admitted)))
+        written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]
         crash_point("deposit-blocks-written")
         frontiers = {
             axis: frontier.after(deposit.seen[axis]) if axis in deposit.seen else frontier
@@ -213,24 +218,43 @@ class Depositor:
         frontiers |= {axis: frontiers[axis].promise(upto) for axis, upto in told.frontiers.items()}
         promises = stream.promises.after(told.promises, stream.ticked)
         least = {**deposit.least, **{a: min(p, deposit.least.get(a, p)) for a, p in stream.least.items()}}
+        blocks = [(w.state, w.ref, w.lo, w.hi) for w in written]
         self._journal.deposit(
-            stream, batch_id, frontiers, least, deposit, written, admission, settings, lateness, promises
+            stream, batch_id, frontiers, least, deposit, blocks, admission, settings, lateness, promises
         )
         crash_point("deposit-committed")
         stream.frontiers, stream.last_batch, stream.least = frontiers, batch_id, least
         stream.lateness, stream.promises = lateness, promises
         for part in parts:
-            part.state.synopsis.deposit(part.cells)
-            if isinstance(part.state.synopsis, BasicIntervalSynopsis):
-                (part.state.synopsis.deposit_late if stream.definition.revises else part.state.synopsis.merge)(
-                    part.late
-                )
+            part.apply(stream.definition.revises)
+        for block in written:
+            if isinstance(block.state.synopsis, StoredSynopsis) and block.panes is not None:
+                block.state.synopsis.occupy(block.panes)
+        self._homes.settle(stream, settings)
         self._compact(stream, settings)
+
+    def _write(
+        self, stream: StreamState, part: _Part, groups: Mapping[int, Groups], admitted: int
+    ) -> Iterator[Written]:
+        """The blocks of what a micro-batch adds to one synopsis."""
+        state, mine = part.state, groups[part.state.plan.id]
+        late_owner = state.late_owner if stream.definition.revises else state.owner
+        for owner, cells in ((state.owner, part.cells), (late_owner, part.late)):
+            if not len(cells):
+                continue
+            if isinstance(state.synopsis, StoredSynopsis):
+                yield self._homes.write(state, state.synopsis, cells, mine)
+            else:
+                ref = self._blocks.write(owner, to_block(cells, mine))
+                yield Written(state, ref, *_span(state, cells, stream.numbered, admitted))
 
     def _compact(self, stream: StreamState, settings: Settings) -> None:
         """Keep the number of blocks of a synopsis bounded: fold the smaller half of them into one."""
         limit = settings.integer("synopsis_blocks")
         for state in stream.synopses.values():
+            if isinstance(state.synopsis, StoredSynopsis):
+                self._homes.compact(stream, state, limit)
+                continue
             rows = self._blocks.named(state.owner)
             if len(rows) <= limit:
                 continue
@@ -245,6 +269,7 @@ class Depositor:
 
     def _fold(self, stream: StreamState, state: SynopsisState, small: list[BlockRow]) -> None:
         accumulators, synopsis = state.plan.accumulators, state.synopsis
+        assert not isinstance(synopsis, StoredSynopsis)
         parts = [from_block(self._blocks.read(row.path), accumulators, synopsis.groups) for row in small]
         cells = without_released(stream, state, fold_cells(parts, state.kept_from))
         if isinstance(synopsis, PartitionedSynopsis):
@@ -279,6 +304,15 @@ class _Part:
     cells: Cells
     late: Cells
 
+    def apply(self, revises: bool) -> None:
+        """Into the memory of the driver, if the synopsis is there."""
+        synopsis = self.state.synopsis
+        if isinstance(synopsis, StoredSynopsis):
+            return
+        synopsis.deposit(self.cells)
+        if isinstance(synopsis, BasicIntervalSynopsis):
+            (synopsis.deposit_late if revises else synopsis.merge)(self.late)
+
 
 def _part(stream: StreamState, state: SynopsisState, cells: Cells) -> _Part:
     ticked = stream.ticked.get(state.plan.axis)
@@ -289,6 +323,12 @@ def _part(stream: StreamState, state: SynopsisState, cells: Cells) -> _Part:
         return _Part(state, cells, cells.where(slice(0, 0)))
     late = cells.where(is_late if state.kept_from is None else is_late & (cells.panes >= state.kept_from))
     return _Part(state, cells.where(~is_late), late)
+
+
+def _groups_of(state: SynopsisState) -> Groups:
+    """What gives ids to the groups of a micro-batch: the synopsis's own, or, in the Spark home, some for this time."""
+    synopsis = state.synopsis
+    return synopsis.new_groups() if isinstance(synopsis, StoredSynopsis) else synopsis.groups
 
 
 def _ranks(stream: StreamState, groupings: list[Grouping]) -> dict[int, Ranks]:

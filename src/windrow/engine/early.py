@@ -22,7 +22,7 @@ from windrow.engine.corrections import Finish, lookup_of, merged
 from windrow.engine.delivery import Delivered
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.plan.nodes import Finalise
-from windrow.synopses import BasicIntervalSynopsis, Looked
+from windrow.synopses import BasicIntervalSynopsis, Looked, StoredSynopsis
 from windrow.synopses.chunks import Cells
 from windrow.synopses.releasing import released
 from windrow.synopses.results import overflows
@@ -73,7 +73,7 @@ class GroupBounds:
 def group_bounds(stream: StreamState, state: SynopsisState) -> GroupBounds | None:
     """None where no promise closes a group of the synopsis."""
     promises = closing(stream, state)
-    if not promises:
+    if not promises or isinstance(state.synopsis, StoredSynopsis):
         return None
     count = state.synopsis.groups.count
     columns = state.synopsis.groups.key_columns(np.arange(count))

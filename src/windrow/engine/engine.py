@@ -28,8 +28,10 @@ from windrow.dataplane.sources import open_source
 from windrow.dataplane.sources.registry import DATAFRAME, source_of
 from windrow.dataplane.sources.rows import to_table
 from windrow.dataplane.sources.spool import Spool
+from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.delivery import Delivery, delivered_schema
 from windrow.engine.deposits import Depositor
+from windrow.engine.homes import Homes
 from windrow.engine.journal import Journal
 from windrow.engine.lifecycle import Lifecycle, Phase
 from windrow.engine.lookup_args import pairs_of
@@ -72,14 +74,15 @@ class Engine:
             self.spark = open_session(spark, master, settings)
             self._lock.record_jvm(jvm_pid(self.spark))
             self.manager = QueryManager(self.catalog, self._journal, Analyser(self.spark), state_dir)
-            Recovery(self.catalog, self.blocks, self._journal, self.manager).recover()
+            self._homes = Homes(self._journal, self.blocks, SparkHome(self.spark, state_dir))
+            Recovery(self.catalog, self.blocks, self._journal, self.manager, self._homes).recover()
         except BaseException:
             self._abandon()
             raise
         self._clock = clock
-        self._depositor = Depositor(self._journal, self.blocks, clock)
-        self._ticker = Ticker(self._journal, Delivery(self._journal, self.blocks))
-        self._lookups = Lookups(self._ticker.finisher)
+        self._depositor = Depositor(self._journal, self.blocks, clock, self._homes)
+        self._ticker = Ticker(self._journal, Delivery(self._journal, self.blocks), self._homes)
+        self._lookups = Lookups(self._ticker.finisher, self._homes)
         self._ticks = TickLoop(lambda stream: self._ticker.tick(stream, self.settings))
         # DuckDB complains at exit about a connection that a script which ends without close() leaves open.
         self._finalizer = weakref.finalize(self, self._ticker.close)
@@ -242,6 +245,7 @@ class Engine:
         if stream.promises:
             self._ticks.catch_up(stream)
         with stream.batch_lock, stream.lock:
+            self._homes.settle(stream, self.settings, bool(told.promises))
             self._journal.promise(stream, told)
         self._ticks.catch_up(stream)
 

@@ -186,6 +186,29 @@ class Journal:
             for block in replaced:
                 self._blocks.release(block)
 
+    def replace_blocks(self, made: Sequence[tuple[BlockRef, int, int]], replaced: Sequence[int]) -> None:
+        """Blocks that hold what others held; each with its first and last pane."""
+        with self._catalog.transaction():
+            self._exchange(made, replaced)
+
+    def _exchange(self, made: Sequence[tuple[BlockRef, int, int]], replaced: Sequence[int]) -> None:
+        for ref, lo, hi in made:
+            self._blocks.add(ref, lo, hi)
+        for block in replaced:
+            self._blocks.release(block)
+
+    def move(
+        self,
+        state: SynopsisState,
+        buckets: int | None,
+        made: Sequence[tuple[BlockRef, int, int]],
+        replaced: Sequence[int],
+    ) -> None:
+        """A synopsis moves to the Spark home, cut into so many buckets, or to the driver's (None)."""
+        with self._catalog.transaction() as tx:
+            self._exchange(made, replaced)
+            tx.execute("UPDATE synopses SET buckets = ? WHERE id = ?", (buckets, state.plan.id))
+
     # -- ticks ---------------------------------------------------------------------------------
 
     def tick(

@@ -15,11 +15,13 @@ import pyarrow as pa
 
 from windrow.cql.intervals import format_interval
 from windrow.dataplane.answers import Finisher, answer_schema, plain
+from windrow.dataplane.kernels import Told
+from windrow.engine.homes import Homes
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError, SpanError, UnsupportedError
 from windrow.optimizer.derivations import Derivation
 from windrow.plan.nodes import Attribute, Finalise
-from windrow.synopses import BasicIntervalSynopsis, Lookup
+from windrow.synopses import Lookup, StoredSynopsis
 from windrow.types import POINT_MIN, SqlType, point_text
 from windrow.windows import CutSchedule, LandmarkWindow, PartitionedWindow, Points, SlideByTuple
 from windrow.windows.fitting import is_cut, latest_end, near
@@ -116,8 +118,9 @@ class Asked:
 class Lookups:
     """Answers lookups, of one stream at a time. The caller holds the stream's lock: it sees every tick committed."""
 
-    def __init__(self, finisher: Finisher):
+    def __init__(self, finisher: Finisher, homes: Homes):
         self._finisher = finisher
+        self._spark = homes
         self._homes: dict[str, tuple[object, int]] = {}
 
     def lookup(
@@ -156,16 +159,18 @@ class Lookups:
 
     def answer(self, state: SynopsisState, asked: Asked) -> pa.Table:
         """The answers to windows that were checked, in the order asked."""
-        synopsis = state.synopsis
-        assert isinstance(synopsis, BasicIntervalSynopsis)
         schema = answer_schema(asked.plan.outputs, asked.plan.scan.attribute.type)
-        step = max(1, SLOTS_AT_ONCE // max(1, synopsis.groups.count))
+        synopsis = state.synopsis
+        groups = synopsis.groups_seen if isinstance(synopsis, StoredSynopsis) else synopsis.groups.count
+        step = max(1, SLOTS_AT_ONCE // max(1, groups))
         parts = [self._part(state, asked.part(slice(i, i + step))) for i in range(0, asked.ends.size, step)]
         if len(parts) == 1:
             return plain(parts[0], schema)
         return pa.concat_tables([schema.empty_table(), *(plain(part, schema) for part in parts)])
 
     def _part(self, state: SynopsisState, asked: Asked) -> pa.Table:
+        if isinstance(state.synopsis, StoredSynopsis):
+            return self._stored_part(state, asked)
         plan, aggregate = asked.plan, asked.plan.input
         lookup = Lookup("", asked.starts, asked.ends, aggregate.presence, aggregate.accumulators, not aggregate.keys)
         (looked,) = state.answer([lookup], derived={lookup.query: asked.derived} if asked.derived else {})
@@ -173,6 +178,15 @@ class Lookups:
             return self._finisher.finish(plan, looked, *_shown(asked), state.synopsis.groups).table
         except Exception as error:
             raise ExecutionError(f"the lookup failed: {str(error).splitlines()[0]}") from error
+
+    def _stored_part(self, state: SynopsisState, asked: Asked) -> pa.Table:
+        """In the Spark home: one job."""
+        parts = self._spark.lookup(state, Told(asked.plan, asked.derived), asked.starts, asked.ends)
+        error = next((part.error for part in parts if part.error is not None), None)
+        if error is not None:
+            raise ExecutionError(f"the lookup failed: {error}")
+        rows = [part.rows for part in parts if part.rows is not None]
+        return self._finisher.joined(asked.plan, rows, _shown(asked), asked.ends.size).table
 
 
 def _shown(asked: Asked) -> tuple[Points, Points]:

@@ -12,15 +12,15 @@ from windrow.cql import parse_one
 from windrow.cql.patterns import parse_pattern
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.blocks import BlockStore
-from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.sinks import StagingSink, open_sink
 from windrow.engine.delivery import sweep
 from windrow.engine.early import release
+from windrow.engine.homes import Homes, load_cells
 from windrow.engine.journal import Journal, schedule_of
 from windrow.engine.query_manager import QueryManager, synopsis_for
 from windrow.engine.state import QueryState, StreamState, SynopsisState, Unpublished
 from windrow.optimizer.sharing import SynopsisPlan, style_of
-from windrow.synopses import BasicIntervalSynopsis, Cells, PartitionedSynopsis
+from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis
 from windrow.synopses.blocks import from_block
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Promise, Promises
@@ -31,7 +31,8 @@ log = logging.getLogger("windrow")
 class Recovery:
     """Rebuilds everything that lives in memory from what was committed."""
 
-    def __init__(self, catalog: Catalog, blocks: BlockStore, journal: Journal, manager: QueryManager):
+    def __init__(self, catalog: Catalog, blocks: BlockStore, journal: Journal, manager: QueryManager, homes: Homes):
+        self._homes = homes
         self._catalog = catalog
         self._blocks = blocks
         self._journal = journal
@@ -108,30 +109,29 @@ class Recovery:
                 row["ranked"],
                 row["complete_from"],
             )
-            self._load(stream, state)
+            if row["buckets"] is not None:
+                self._homes.recover(stream, state, row["buckets"])
+            else:
+                self._load(stream, state)
             stream.synopses[plan.id] = state
 
     def _load(self, stream: StreamState, state: SynopsisState) -> None:
-        ticked, synopsis = stream.ticked.get(state.plan.axis), state.synopsis
-        blocks = self._blocks.named(state.owner)
-        if isinstance(synopsis, PartitionedSynopsis):
-            blocks.sort(key=lambda block: block.hi or 0)
-        for block in blocks:
-            if isinstance(synopsis, PartitionedSynopsis) and ticked is not None and (block.hi or 0) < ticked:
-                synopsis.deposit(from_block(self._blocks.read(block.path), state.plan.accumulators, synopsis.groups))
-                synopsis.mark_answered()
-                continue
-            synopsis.deposit(self._kept_cells(state, block))
+        synopsis = state.synopsis
         if isinstance(synopsis, BasicIntervalSynopsis):
-            for block in self._blocks.named(state.late_owner):
-                synopsis.deposit_late(self._kept_cells(state, block))
-            if ticked is not None:
-                synopsis.close(state.closed_at(ticked))
+            load_cells(self._blocks, stream, state, synopsis)
             release(stream, state)
+        elif isinstance(synopsis, PartitionedSynopsis):
+            self._load_partitions(stream, state, synopsis)
 
-    def _kept_cells(self, state: SynopsisState, block: BlockRow) -> Cells:
-        cells = from_block(self._blocks.read(block.path), state.plan.accumulators, state.synopsis.groups)
-        return cells if state.kept_from is None else cells.where(cells.panes >= state.kept_from)
+    def _load_partitions(self, stream: StreamState, state: SynopsisState, synopsis: PartitionedSynopsis) -> None:
+        ticked = stream.ticked.get(state.plan.axis)
+        for block in sorted(self._blocks.named(state.owner), key=lambda block: block.hi or 0):
+            cells = from_block(self._blocks.read(block.path), state.plan.accumulators, synopsis.groups)
+            if ticked is not None and (block.hi or 0) < ticked:
+                synopsis.deposit(cells)
+                synopsis.mark_answered()
+            else:
+                synopsis.deposit(cells if state.kept_from is None else cells.where(cells.panes >= state.kept_from))
 
     def _sinks(self) -> None:
         """Publish what was committed and not yet published; then remove stages that no commit names.

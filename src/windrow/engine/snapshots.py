@@ -24,7 +24,7 @@ from windrow.errors import SpanError, UnsupportedError
 from windrow.optimizer.derivations import Derivation, derivations_of, read_of
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
-from windrow.synopses import BasicIntervalSynopsis
+from windrow.synopses import PartitionedSynopsis
 from windrow.windows import SlidingWindow
 
 
@@ -86,7 +86,7 @@ def _fit(stream: StreamState, state: SynopsisState, plan: Finalise) -> Fit | str
 def _misfits(state: SynopsisState, plan: Finalise, needed: Sequence[Accumulator]) -> Iterator[str]:
     """What keeps a synopsis from answering, other than its span."""
     aggregate = plan.input
-    if not isinstance(state.synopsis, BasicIntervalSynopsis):
+    if isinstance(state.synopsis, PartitionedSynopsis):
         yield "counts rows per partition"
     if state.plan.style[0] == "landmark":
         yield "holds its past as a whole"

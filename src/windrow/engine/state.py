@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.statements import CreateQuery, Policy
@@ -18,7 +19,7 @@ from windrow.engine.chooser import Chooser
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
 from windrow.optimizer.sharing import SynopsisPlan
 from windrow.plan.nodes import ROW_NUM, Finalise
-from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup, PartitionedSynopsis
+from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup, PartitionedSynopsis, StoredSynopsis
 from windrow.synopses.deriving import Derived, answered
 from windrow.synopses.merging import collapsed_panes, fold_cells
 from windrow.windows import (
@@ -69,7 +70,7 @@ class SynopsisState:
     """A synopsis and its durable side. `kept_from`: cells of panes below it are gone (None: none are)."""
 
     plan: SynopsisPlan
-    synopsis: BasicIntervalSynopsis | PartitionedSynopsis
+    synopsis: BasicIntervalSynopsis | PartitionedSynopsis | StoredSynopsis
     since: dict[str, int | None]
     kept_from: int | None
     ranked: int = 0
@@ -100,6 +101,10 @@ class SynopsisState:
     def closed_at(self, frontier: int) -> int:
         """The start of the pane that the frontier stands in: those below it are closed."""
         return int(self.plan.schedule.pane_starts(np.array([frontier]))[0])
+
+    @property
+    def key_types(self) -> tuple[pa.DataType, ...]:
+        return tuple(key.type.arrow for key in self.plan.keys)
 
     @property
     def owner(self) -> str:
@@ -184,7 +189,7 @@ class StreamState:
         """The greatest point of an axis that has been deposited, or the start of its pane. A tuple that is late on
         another axis, and taken in, moves no frontier, and may lie above all that did."""
         states = [state.synopsis for state in self.on_axis(axis)]
-        panes = [one.last_pane for one in states if isinstance(one, BasicIntervalSynopsis)]
+        panes = [one.last_pane for one in states if not isinstance(one, PartitionedSynopsis)]
         known = [point for point in (self.frontiers[axis].greatest, *panes) if point is not None]
         return max(known, default=None)
 

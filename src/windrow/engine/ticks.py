@@ -14,16 +14,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from windrow.dataplane.answers import Finished, Finisher
+from windrow.dataplane.answers import Edges, Finished, Finisher
 from windrow.dataplane.revisions import first_answers
 from windrow.engine.corrections import Corrector, Finish, lookup_of
 from windrow.engine.delivery import Delivered, Delivery
 from windrow.engine.early import EarlyAnswers, complete_from, group_bounds, left_to_answer, release
+from windrow.engine.homes import Homes
 from windrow.engine.journal import Expired, Journal, Left
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
-from windrow.synopses import BasicIntervalSynopsis, Looked, PartitionedSynopsis
+from windrow.synopses import BasicIntervalSynopsis, Looked, PartitionedSynopsis, StoredSynopsis
 from windrow.synopses.results import overflows
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, PaneWindow, PartitionedWindow, Points, SlideByTuple, SlideOver
@@ -46,15 +47,22 @@ class Due:
     extents: Extents
 
     @property
-    def synopsis(self) -> BasicIntervalSynopsis:
-        assert isinstance(self.state.synopsis, BasicIntervalSynopsis)
-        return self.state.synopsis
+    def slots(self) -> int:
+        """About how many answer rows a window takes while it is answered. In the Spark home a task has a bucket at a
+        time; where HAVING or LIMIT leave few, few come to the driver."""
+        synopsis, plan = self.state.synopsis, self.query.plan
+        assert not isinstance(synopsis, PartitionedSynopsis)
+        if not isinstance(synopsis, StoredSynopsis):
+            return synopsis.groups.count
+        reduced = plan.having is not None or plan.limit is not None
+        return 1 + (synopsis.groups_seen // max(1, synopsis.buckets // 4) if reduced else synopsis.groups_seen)
 
 
 class Ticker:
     """Applies ticks to one stream at a time."""
 
-    def __init__(self, journal: Journal, delivery: Delivery):
+    def __init__(self, journal: Journal, delivery: Delivery, homes: Homes):
+        self._homes = homes
         self._journal = journal
         self._delivery = delivery
         self.finisher = Finisher()
@@ -83,7 +91,7 @@ class Ticker:
         started, answered = time.monotonic(), 0
         due: list[Due] = []
         for state in stream.on_axis(axis):
-            if isinstance(state.synopsis, BasicIntervalSynopsis):
+            if not isinstance(state.synopsis, PartitionedSynopsis):
                 state.synopsis.close(state.closed_at(frontier))
                 due += [item for item in self._due(stream, state, frontier, settings) if len(item.extents)]
         for upto, part in _slices(due, frontier):
@@ -144,7 +152,7 @@ class Ticker:
         self._measure(stream, started, settings)
 
     def _due(self, stream: StreamState, state: SynopsisState, frontier: int, settings: Settings) -> Iterator[Due]:
-        assert isinstance(state.synopsis, BasicIntervalSynopsis)
+        assert not isinstance(state.synopsis, PartitionedSynopsis)
         known: dict[tuple[PaneWindow, int | None], Extents] = {}
         for name, plan in state.plan.queries:
             query = stream.queries[name]
@@ -157,7 +165,7 @@ class Ticker:
         self, stream: StreamState, state: SynopsisState, query: QueryState, frontier: int, settings: Settings
     ) -> Extents:
         """The windows of a query that the frontier has passed; the same for all queries with its window and `since`."""
-        assert isinstance(state.synopsis, BasicIntervalSynopsis)
+        assert not isinstance(state.synopsis, PartitionedSynopsis)
         plan, axis, panes = query.plan, state.plan.axis, state.synopsis.closed_panes
         window, ticked, least = _on_panes(plan), stream.ticked.get(axis), stream.least.get(axis)
         emits = settings.text("empty_windows") == "emit" and not plan.input.keys
@@ -179,7 +187,8 @@ class Ticker:
                 continue
             mine = [item for item in due if item.state is state]
             if mine:
-                delivered += self._answer(stream, state, mine)
+                stored = isinstance(state.synopsis, StoredSynopsis)
+                delivered += (self._answer_stored if stored else self._answer)(stream, state, mine)
         expired = [gone for state in stream.on_axis(axis) if (gone := _expired(stream, state, upto)) is not None]
         left = Left(stream.promises.overtaken(axis, upto)) if stream.promises else None
         self._delivery.commit(stream, axis, upto, delivered, expired, settings, (), left)
@@ -218,6 +227,36 @@ class Ticker:
             for item in due
             if item.query.error is None
         ]
+
+    def _answer_stored(self, stream: StreamState, state: SynopsisState, due: Sequence[Due]) -> list[Delivered]:
+        """All due windows of a synopsis in the Spark home: one job."""
+        due = [item for item in due if item.query.error is None]
+        if not due:
+            return []
+        lookups = [lookup_of(item.query, item.extents) for item in due]
+        found, out = self._homes.answer(state, lookups), []
+        for item, parts in zip(due, found, strict=True):
+            query, edges = item.query, _shown(item, slice(None))
+            error = next((part.error for part in parts if part.error is not None), None)
+            if error is None:
+                rows = [part.rows for part in parts if part.rows is not None]
+                finished = self._join(stream, query, rows, edges, len(item.extents))
+                if finished is not None:
+                    spoiled = sum(part.overflows for part in parts)
+                    out.append(_delivered(stream, query, edges[1], [finished], spoiled))
+            else:
+                self._journal.suspend(stream, query, error)
+        return out
+
+    def _join(
+        self, stream: StreamState, query: QueryState, parts: Sequence[pa.Table], edges: Edges, windows: int
+    ) -> Finished | None:
+        """The answer rows of all buckets; None where the query's own expression fails: it is suspended."""
+        try:
+            return self.finisher.joined(query.plan, parts, edges, windows)
+        except Exception as error:
+            self._journal.suspend(stream, query, str(error).splitlines()[0])
+            return None
 
     def _answer_partitions(self, stream: StreamState, state: SynopsisState) -> list[Delivered]:
         synopsis = state.synopsis
@@ -270,6 +309,7 @@ class Ticker:
         state: SynopsisState,
     ) -> Finished | None:
         """The answer rows; None where the query's own expression fails: it is suspended."""
+        assert not isinstance(state.synopsis, StoredSynopsis)
         try:
             return self.finisher.finish(query.plan, looked, *shown, state.synopsis.groups)
         except Exception as error:
@@ -344,7 +384,7 @@ def _ranked(stream: StreamState, state: SynopsisState, upto: int) -> int:
 
 def _expire(gone: Expired) -> None:
     state = gone.state
-    assert isinstance(state.synopsis, BasicIntervalSynopsis)
+    assert not isinstance(state.synopsis, PartitionedSynopsis)
     state.kept_from, state.ranked = gone.below, gone.ranked
     if gone.below is None:
         return
@@ -368,7 +408,7 @@ def _slices(due: Sequence[Due], frontier: int) -> Iterator[tuple[int, list[Due]]
         yield frontier, []
         return
     ticks = np.concatenate([item.extents.ticks for item in due])
-    slots = np.concatenate([np.full(len(item.extents), item.synopsis.groups.count) for item in due])
+    slots = np.concatenate([np.full(len(item.extents), item.slots) for item in due])
     order = np.argsort(ticks, kind="stable")
     part_of = np.cumsum(slots[order]) // SLOTS_PER_SLICE
     last = np.flatnonzero(np.append(part_of[1:] != part_of[:-1], True))

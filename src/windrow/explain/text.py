@@ -6,6 +6,7 @@ from windrow.cql.dialect import CQL
 from windrow.engine.catalog_views import (
     completeness,
     frontier_text,
+    group_count,
     late_text,
     length_text,
     promised,
@@ -15,11 +16,12 @@ from windrow.engine.catalog_views import (
 )
 from windrow.engine.chooser import MOST_COUNT_BYTES, asked
 from windrow.engine.early import answers_groups
+from windrow.engine.homes import must_stay
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.optimizer.sharing import choose_synopsis
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings, Size
-from windrow.synopses import PartitionedSynopsis
+from windrow.synopses import PartitionedSynopsis, StoredSynopsis
 from windrow.synopses.partitioned import Ranks
 from windrow.types import SqlType
 from windrow.windows import Cuts
@@ -106,11 +108,21 @@ def _synopsis(
         else f"{synopsis.closed_panes.size} closed panes"
     )
     lines = [
-        f"      Synopsis {state.plan.id}: {synopsis.kind}, home: driver, {shared}",
+        f"      Synopsis {state.plan.id}: {synopsis.kind}, home: {_home(stream, state)}, {shared}",
         f"        cuts {_cuts(state.plan.schedule.current, kind)}; {len(state.plan.accumulators)} accumulators; "
-        f"{synopsis.groups.count - 1} groups; {size}; {synopsis.nbytes:,} bytes",
+        f"{group_count(state)} groups; {size}; {synopsis.nbytes:,} bytes",
     ]
     return lines + ([_ranks(synopsis.ranks)] if isinstance(synopsis, PartitionedSynopsis) else [])
+
+
+def _home(stream: StreamState, state: SynopsisState) -> str:
+    """Where a synopsis lives, and why it cannot go to Spark, if it cannot."""
+    if isinstance(state.synopsis, StoredSynopsis):
+        return f"Spark, blocks in {state.synopsis.buckets} buckets, one job for all its queries that are due"
+    if isinstance(state.synopsis, PartitionedSynopsis) or not state.plan.queries:
+        return "driver"
+    stays = must_stay(stream.definition, state.plan, bool(stream.promises))
+    return "driver" if stays is None else f"driver (whatever its size: {stays})"
 
 
 def _ranks(ranks: Ranks) -> str:

@@ -13,6 +13,7 @@ from windrow.synopses.partitioned import PartitionedSynopsis, Ranks
 from windrow.synopses.quantile import QuantileSynopsis
 from windrow.synopses.running import RunningSynopsis
 from windrow.synopses.sequence import SequenceSynopsis, TupleWindow
+from windrow.synopses.stored import StoredSynopsis
 from windrow.synopses.substream_filters import SubstreamFilter
 from windrow.synopses.time_based import TimeBased, TimeWindow
 
@@ -33,6 +34,7 @@ __all__ = [
     "RunningSynopsis",
     "SequenceSynopsis",
     "States",
+    "StoredSynopsis",
     "SubstreamFilter",
     "TimeBased",
     "TimeWindow",

@@ -56,6 +56,12 @@ class BasicIntervalSynopsis:
         pending = sum(c.nbytes for cells in held for s in cells.states.values() for c in s)
         return pending + sum(chunk.nbytes for chunk in self._chunks)
 
+    def parts(self) -> Iterator[Cells]:
+        """All its cells but the late ones that are held apart, in parts; a cell of an open pane may come in several."""
+        for chunk in self._chunks:
+            yield chunk.cells()
+        yield from self._pending
+
     @property
     def closed_panes(self) -> Points:
         """The starts of the occupied closed panes, ascending."""

@@ -37,7 +37,7 @@ class Groups:
             return found
         if not keys:
             return self._only(0 if nobody is None else len(nobody))
-        plain = [_plain(key, kind) for key, kind in zip(keys, self._types, strict=True)]
+        plain = [plain_key(key, kind) for key, kind in zip(keys, self._types, strict=True)]
         found = self._chain.ids(plain) + 1
         self._remember(plain, found)
         return found
@@ -120,7 +120,7 @@ class _Chain:
         return np.asarray(codes[encoded.indices.to_numpy(zero_copy_only=False)], dtype=np.int64)
 
 
-def _plain(key: pa.Array, kind: pa.DataType) -> pa.Array:
+def plain_key(key: pa.Array, kind: pa.DataType) -> pa.Array:
     """One array of the declared type, with one zero and one NaN."""
     if isinstance(key, pa.ChunkedArray):
         key = key.combine_chunks()

@@ -1,5 +1,6 @@
 """Blocks: immutable Arrow files that hold the rows of one partition of state."""
 
+from windrow.dataplane.blocks.bucketed import BucketedBlock, cut, panes_in, write_bucketed
 from windrow.dataplane.blocks.store import (
     BlockRef,
     BlockRow,
@@ -9,4 +10,15 @@ from windrow.dataplane.blocks.store import (
     read_block_part,
 )
 
-__all__ = ["BlockRef", "BlockRow", "BlockStore", "BlockWriter", "read_block", "read_block_part"]
+__all__ = [
+    "BlockRef",
+    "BlockRow",
+    "BlockStore",
+    "BlockWriter",
+    "BucketedBlock",
+    "cut",
+    "panes_in",
+    "read_block",
+    "read_block_part",
+    "write_bucketed",
+]

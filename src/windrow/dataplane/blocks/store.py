@@ -89,6 +89,19 @@ class BlockWriter:
 
         return self._write(owner, table.num_rows, fill)
 
+    def write_batches(
+        self, owner: str, schema: pa.Schema, batches: Sequence[pa.RecordBatch], *, compress: bool = False
+    ) -> BlockRef:
+        """Record batches as one file in the Arrow file format, from which each can be read alone."""
+        options = pa.ipc.IpcWriteOptions(compression=_codec(compress))
+
+        def fill(file: BinaryIO) -> None:
+            with pa.ipc.new_file(file, schema, options=options) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+
+        return self._write(owner, sum(batch.num_rows for batch in batches), fill)
+
     def write_many(
         self, owner: str, tables: Sequence[pa.Table], *, compress: bool = False
     ) -> tuple[BlockRef, list[tuple[int, int]]]:
@@ -157,19 +170,19 @@ class BlockStore:
     def __init__(self, root: Path, catalog: Catalog):
         self.root = Path(root)
         self._catalog = catalog
-        self._writer = BlockWriter(self.root)
+        self.writer = BlockWriter(self.root)
         with _disk_trouble(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
 
     def write(self, owner: str, table: pa.Table, *, compress: bool = False) -> BlockRef:
         """Write one table durably; it is nobody's until `add` names it. An owner is a path: `synopses/3`."""
-        return self._writer.write(owner, table, compress=compress)
+        return self.writer.write(owner, table, compress=compress)
 
     def write_many(
         self, owner: str, tables: Sequence[pa.Table], *, compress: bool = False
     ) -> tuple[BlockRef, list[tuple[int, int]]]:
         """Write several tables into one file; gives it and each table's (offset, length)."""
-        return self._writer.write_many(owner, tables, compress=compress)
+        return self.writer.write_many(owner, tables, compress=compress)
 
     def read(self, path: str) -> pa.Table:
         """The table of a block that `write` wrote, memory-mapped."""
@@ -251,14 +264,14 @@ class BlockStore:
 
 def read_block(file: Path) -> pa.Table:
     """The table in a block file. Its buffers are the mapped file, and outlive the file's deletion."""
-    with _readable(file):
+    with readable(file):
         return pa.ipc.open_file(pa.memory_map(os.fspath(file))).read_all()
 
 
 def read_block_part(file: Path, offset: int, length: int) -> pa.Table:
     """One table of a container. The length is checked first: Arrow takes a stream cut between two batches
     for a shorter one."""
-    with _readable(file):
+    with readable(file):
         mapped = pa.memory_map(os.fspath(file))
         if not 0 <= offset <= offset + length <= mapped.size():
             raise _damaged(file, f"it has {mapped.size()} bytes, a part is at {offset} to {offset + length}")
@@ -292,7 +305,8 @@ def _damaged(file: Path, what: str) -> StateError:
 
 
 @contextmanager
-def _readable(file: Path) -> Iterator[None]:
+def readable(file: Path) -> Iterator[None]:
+    """A block's troubles in our words."""
     try:
         yield
     except FileNotFoundError as error:

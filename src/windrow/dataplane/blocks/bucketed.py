@@ -1,0 +1,68 @@
+"""Blocks cut into buckets: a record batch per bucket in one file, and the panes it holds in its schema.
+
+A task reads the batches of its own buckets from every block, and nothing else of them; whoever reads the whole file
+finds the same table as in any other block. One file a task and micro-batch, however many buckets: a sync costs more
+than a batch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from windrow.dataplane.blocks.store import BlockRef, BlockWriter, readable
+
+_PANES = b"windrow.panes"
+
+Points = npt.NDArray[np.int64]
+
+
+def write_bucketed(writer: BlockWriter, owner: str, tables: Sequence[pa.Table | None], panes: Points) -> BlockRef:
+    """One block of these tables, one for each bucket (None: nothing), which have the same columns."""
+    held = next(table for table in tables if table is not None)
+    schema = held.schema.with_metadata({_PANES: np.unique(panes).astype("<i8").tobytes()})
+    batches = [_batch(held.slice(0, 0) if table is None else table, schema) for table in tables]
+    return writer.write_batches(owner, schema, batches, compress=True)
+
+
+def _batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    whole = table.select(schema.names).combine_chunks()
+    columns = [c.chunk(0) if c.num_chunks else pa.array([], c.type) for c in whole.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def cut(table: pa.Table, bucket_of: Points, buckets: int) -> list[pa.Table | None]:
+    """The rows of each bucket, in their order; None where there is none."""
+    order = np.argsort(bucket_of, kind="stable")
+    table = table.take(pa.array(order)).combine_chunks()
+    bounds = np.searchsorted(bucket_of[order], np.arange(buckets + 1)).tolist()
+    return [table.slice(a, b - a) if b > a else None for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+def panes_in(file: Path) -> Points:
+    """The panes of a block, ascending, without reading its rows."""
+    with readable(file), pa.memory_map(os.fspath(file)) as source:
+        metadata = pa.ipc.open_file(source).schema.metadata
+    return np.frombuffer(metadata[_PANES], "<i8").astype(np.int64)
+
+
+class BucketedBlock:
+    """A block opened to read buckets of it, with those of the wanted columns that it has."""
+
+    def __init__(self, file: Path, wanted: Sequence[str]):
+        self._file = file
+        with readable(file):
+            source, asked = pa.memory_map(os.fspath(file)), set(wanted)
+            names = pa.ipc.open_file(source).schema.names
+            chosen = [i for i, name in enumerate(names) if name in asked]
+            self.columns = tuple(names[i] for i in chosen)
+            self._reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=chosen))
+
+    def bucket(self, number: int) -> pa.Table:
+        with readable(self._file):
+            return pa.Table.from_batches([self._reader.get_batch(number)]).replace_schema_metadata(None)

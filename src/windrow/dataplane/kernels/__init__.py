@@ -1,0 +1,17 @@
+"""Kernels: what Spark tasks run over Arrow data and blocks. They import no pyspark."""
+
+from windrow.dataplane.kernels.answering import ANSWER_SCHEMA, Answered, Asked, Question, Told, answer_buckets
+from windrow.dataplane.kernels.folding import fold_buckets
+from windrow.dataplane.kernels.loading import Stored, write_cells
+
+__all__ = [
+    "ANSWER_SCHEMA",
+    "Answered",
+    "Asked",
+    "Question",
+    "Stored",
+    "Told",
+    "answer_buckets",
+    "fold_buckets",
+    "write_cells",
+]

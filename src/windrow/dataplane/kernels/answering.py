@@ -1,0 +1,147 @@
+"""The kernel of a tick: a bucket's blocks become a synopsis, which answers all due queries by the driver home's code.
+
+A bucket has all cells of its groups, so what is looked up in it is final: HAVING is applied here, ORDER BY and LIMIT
+here and again over the parts of all buckets in the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from windrow.dataplane.answers import Finisher
+from windrow.dataplane.kernels.loading import Buckets, Stored
+from windrow.optimizer.derivations import Derivation, read_of
+from windrow.plan.nodes import Finalise
+from windrow.synopses import BasicIntervalSynopsis, Looked, Lookup
+from windrow.synopses.deriving import answered
+from windrow.synopses.results import overflows
+from windrow.types import POINT_MAX
+from windrow.windows import Points
+
+ANSWER_SCHEMA = pa.schema(
+    [
+        ("query", pa.int32()),
+        ("rows", pa.binary()),
+        ("overflows", pa.int64()),
+        ("groups", pa.int64()),
+        ("error", pa.string()),
+    ]
+)
+"""A row for each bucket and query that it has an answer to: the part as an Arrow stream, or why there is none."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Windows that a query is due to answer, as it sees them: not before it came."""
+
+    query: int
+    starts: Points
+    ends: Points
+
+
+@dataclass(frozen=True)
+class Told:
+    """A query as tasks know it: its plan, and what is derived of what its synopsis keeps (SS4)."""
+
+    plan: Finalise
+    derived: tuple[Derivation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a job answers: the due queries by their number among those that tasks are told of once for many jobs."""
+
+    stored: Stored
+    asked: tuple[Asked, ...]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a bucket knows of one query's windows."""
+
+    query: int
+    rows: pa.Table | None
+    overflows: int
+    groups: int
+    error: str | None = None
+
+    def row(self) -> dict[str, object]:
+        return {
+            "query": self.query,
+            "rows": None if self.rows is None else _packed(self.rows),
+            "overflows": self.overflows,
+            "groups": self.groups,
+            "error": self.error,
+        }
+
+    @classmethod
+    def of(cls, row: dict[str, object]) -> Answered:
+        rows, error = row["rows"], row["error"]
+        table = None if rows is None else pa.ipc.open_stream(pa.py_buffer(rows)).read_all()
+        counts = (int(str(row["overflows"])), int(str(row["groups"])))
+        return cls(int(str(row["query"])), table, *counts, None if error is None else str(error))
+
+
+def answer_buckets(queries: Sequence[Told], question: Question, buckets: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """The answers of these buckets, in batches of ANSWER_SCHEMA."""
+    asked = [queries[one.query] for one in question.asked]
+    wanted = dict.fromkeys(a for one in asked for a in read_of(one.plan.input, one.derived))
+    blocks = Buckets(question.stored, tuple(wanted))
+    finisher = Finisher()
+    try:
+        for bucket in buckets:
+            rows = [one.row() for one in _answer(queries, question, blocks, bucket, finisher)]
+            if rows:
+                yield pa.RecordBatch.from_pylist(rows, schema=ANSWER_SCHEMA)
+    finally:
+        finisher.close()
+
+
+def _answer(
+    queries: Sequence[Told], question: Question, blocks: Buckets, bucket: int, finisher: Finisher
+) -> Iterator[Answered]:
+    synopsis = BasicIntervalSynopsis(question.stored.key_types)
+    low = min(int(one.starts.min()) for one in question.asked)
+    high = max(int(one.ends.max()) for one in question.asked)
+    for cells in blocks.cells(bucket, synopsis.groups):
+        synopsis.deposit(cells.where((cells.panes >= low) & (cells.panes < high)))
+    synopsis.close(POINT_MAX)
+    if synopsis.groups.count == 1 and question.stored.key_types:
+        return
+    failed: set[int] = set()
+    lookups = [_lookup(queries[one.query].plan, one) for one in question.asked]
+    derived = {str(i): one.derived for i, one in enumerate(queries) if one.derived}
+    for looked in answered(synopsis.answer, lookups, derived):
+        query = int(looked.query)
+        if query not in failed:
+            part = _part(queries[query].plan, query, looked, synopsis, finisher)
+            if part.error is not None:
+                failed.add(query)
+            yield part
+
+
+def _lookup(plan: Finalise, asked: Asked) -> Lookup:
+    aggregate = plan.input
+    reads = aggregate.accumulators
+    return Lookup(str(asked.query), asked.starts, asked.ends, aggregate.presence, reads, not aggregate.keys)
+
+
+def _part(plan: Finalise, query: int, looked: Looked, synopsis: BasicIntervalSynopsis, finisher: Finisher) -> Answered:
+    groups = synopsis.groups.count - 1
+    try:
+        rows = finisher.part(plan, looked, synopsis.groups)
+    except Exception as error:
+        return Answered(query, None, 0, groups, str(error).splitlines()[0])
+    spoiled = sum(overflows(call, looked.states) for call in plan.input.aggregates)
+    return Answered(query, rows, spoiled, groups)
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

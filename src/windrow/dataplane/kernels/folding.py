@@ -1,0 +1,44 @@
+"""The kernel of compaction in the Spark home: small blocks become one for each task, every cell once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.dataplane.answers import plain
+from windrow.dataplane.blocks import BlockRef, BlockWriter, write_bucketed
+from windrow.dataplane.kernels.loading import Buckets, Stored
+from windrow.plan.accumulators import Accumulator
+from windrow.synopses.blocks import to_block
+from windrow.synopses.cells import fold_of
+from windrow.synopses.chunks import Cells
+from windrow.synopses.groups import Groups
+from windrow.synopses.merging import fold_cells
+
+
+def fold_buckets(
+    stored: Stored, accumulators: Sequence[Accumulator], buckets: Sequence[int]
+) -> tuple[BlockRef, int, int] | None:
+    """Some buckets of these blocks as one block, with its first and its last pane; None where nothing is left.
+
+    The block has a record batch for every bucket of the synopsis, so that it is read like all others.
+    """
+    blocks = Buckets(stored, accumulators)
+    tables: list[pa.Table | None] = [None] * stored.buckets
+    panes, known = [], blocks.known
+    for bucket in buckets:
+        groups = Groups(stored.key_types)
+        cells = blocks.cells(bucket, groups)
+        if cells:
+            folded = fold_cells(cells, stored.kept_from)
+            states = {a: folded.states.get(a) or fold_of(a).identity(len(folded)) for a in known}
+            tables[bucket] = plain(to_block(Cells(folded.panes, folded.groups, states), groups))
+            panes.append(np.unique(folded.panes))
+    if not panes:
+        return None
+    held = np.unique(np.concatenate(panes))
+    ref = write_bucketed(BlockWriter(Path(stored.root)), stored.owner, tables, held)
+    return ref, int(held[0]), int(held[-1])

@@ -1,0 +1,86 @@
+"""Buckets of a synopsis in its Spark home: read back into cells, and written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.dataplane.answers import plain
+from windrow.dataplane.blocks import BlockRef, BlockWriter, BucketedBlock, cut, write_bucketed
+from windrow.plan.accumulators import Accumulator
+from windrow.synopses.blocks import from_block, to_block
+from windrow.synopses.buckets import buckets_of
+from windrow.synopses.cells import fold_of
+from windrow.synopses.chunks import Cells
+from windrow.synopses.groups import Groups
+from windrow.windows import Points
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Where the cells of a synopsis are: its blocks, below a root that every task reaches, and what they hold.
+
+    `bucketed_by` of the keys, the first ones, say which bucket a cell is in. Cells of panes below `kept_from` are gone.
+    """
+
+    root: str
+    owner: str
+    paths: tuple[str, ...]
+    key_types: tuple[pa.DataType, ...]
+    bucketed_by: int
+    buckets: int
+    kept_from: int | None
+
+
+class Buckets:
+    """The blocks of a synopsis, opened once for all the buckets that a task reads."""
+
+    def __init__(self, stored: Stored, accumulators: Sequence[Accumulator]):
+        self._stored = stored
+        self._accumulators = tuple(accumulators)
+        states = [f"{a.id}_{i}" for a in accumulators for i in range(len(fold_of(a).dtypes))]
+        keys = [f"k{i}" for i in range(len(stored.key_types))]
+        wanted = ("pane", "nobody", *keys, *states)
+        self._blocks = [BucketedBlock(Path(stored.root, path), wanted) for path in stored.paths]
+
+    @property
+    def known(self) -> list[Accumulator]:
+        """The accumulators that some block has."""
+        columns = {name for block in self._blocks for name in block.columns}
+        return [a for a in self._accumulators if f"{a.id}_0" in columns]
+
+    def cells(self, bucket: int, groups: Groups) -> list[Cells]:
+        """The cells of a bucket, those of blocks with the same columns together: their groups are looked up at once."""
+        alike: dict[tuple[str, ...], list[pa.Table]] = {}
+        for block in self._blocks:
+            table = block.bucket(bucket)
+            if table.num_rows:
+                alike.setdefault(tuple(table.column_names), []).append(table)
+        found = []
+        for tables in alike.values():
+            cells = from_block(pa.concat_tables(tables), self._accumulators, groups)
+            kept = self._stored.kept_from
+            if kept is not None and int(cells.panes.min()) < kept:
+                cells = cells.where(cells.panes >= kept)
+            found.append(cells)
+        return [cells for cells in found if len(cells)]
+
+
+def bucketed(cells: Cells, groups: Groups, bucketed_by: int, buckets: int) -> list[pa.Table | None]:
+    """Cells as the tables of a block, one for each bucket."""
+    table = plain(to_block(cells, groups))
+    keys = [table.column(f"k{i}").combine_chunks() for i in range(bucketed_by)]
+    nobody = table.column("nobody").combine_chunks().to_numpy(zero_copy_only=False)
+    return cut(table, buckets_of(keys, np.asarray(nobody, bool), buckets), buckets)
+
+
+def write_cells(
+    writer: BlockWriter, owner: str, cells: Cells, groups: Groups, bucketed_by: int, buckets: int
+) -> tuple[BlockRef, Points]:
+    """Cells as a block cut into buckets; gives it and the panes that it holds."""
+    panes = np.unique(cells.panes)
+    return write_bucketed(writer, owner, bucketed(cells, groups, bucketed_by, buckets), panes), panes

@@ -1,0 +1,236 @@
+"""The two homes of a synopsis (DESIGN 1.5): which one it is in, the moves between them, and the Spark home's blocks.
+
+A synopsis moves between micro-batches, in one commit that names its blocks anew: whatever happens, it is wholly in one
+home. Blocks of the Spark home are ordinary blocks to whoever reads them whole, so the way back is that of recovery.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.catalog.definitions import StreamDef
+from windrow.cql.statements import Policy
+from windrow.crash import crash_point
+from windrow.dataplane.blocks import BlockRef, BlockStore, panes_in
+from windrow.dataplane.blocks.store import BlockRow
+from windrow.dataplane.kernels import Answered, Asked, Stored, Told, write_cells
+from windrow.dataplane.spark_home import SparkHome
+from windrow.engine.early import release
+from windrow.engine.journal import Journal
+from windrow.engine.state import StreamState, SynopsisState
+from windrow.optimizer.sharing import Style, SynopsisPlan
+from windrow.settings import Settings
+from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, Cells, Lookup, PartitionedSynopsis, StoredSynopsis
+from windrow.synopses.blocks import from_block
+from windrow.synopses.cells import fold_of
+from windrow.synopses.groups import Groups
+from windrow.windows import Points, SlideByTuple, SlideOver, SlidingWindow
+
+log = logging.getLogger("windrow")
+
+BACK_BELOW = 4
+"""A synopsis goes back to the driver when it is smaller than this part of what it may have there."""
+
+LARGE_BLOCK_BYTES = 32 << 20
+"""Blocks of the Spark home from this size on are not folded again: more of them cost a task nothing."""
+
+BLOCKS_PER_CORE = 8
+"""Blocks of the Spark home before small ones are folded, for each core: a micro-batch leaves one for each."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A block that a commit is to name: the panes between which it lies, and which those are where it is known."""
+
+    state: SynopsisState
+    ref: BlockRef
+    lo: int
+    hi: int
+    panes: Points | None = None
+
+
+def must_stay(definition: StreamDef, plan: SynopsisPlan, promised: bool) -> str | None:
+    """Why a synopsis stays in the driver whatever its size; None where it may go to Spark."""
+    if definition.revises:
+        return "LATE REVISE corrects answers"
+    if promised or any(p.policy is Policy.BY_SOURCE for p in definition.punctuated):
+        return "punctuations close groups early"
+    windows = [query.window for _, query in plan.queries]
+    by_value = all(isinstance(w, SlideByTuple) and w.over is SlideOver.VALUE for w in windows)
+    if plan.style[0] == "buffer":
+        return "its tuples are buffered"
+    if not windows or not (by_value or all(isinstance(w, SlidingWindow) for w in windows)):
+        return "its windows count tuples, or go back to a landmark"
+    return None
+
+
+def driver_bytes(state: SynopsisState) -> int:
+    """What cells and groups come to in the driver; keys are held twice, and once more to be found."""
+    synopsis = state.synopsis
+    assert not isinstance(synopsis, StoredSynopsis)
+    return synopsis.nbytes + 3 * synopsis.groups.nbytes
+
+
+def stored_bytes(state: SynopsisState, blocks: list[BlockRow]) -> int:
+    """About what a synopsis of the Spark home would come to in the driver."""
+    columns = 2 + len(state.plan.keys) + sum(len(fold_of(a).dtypes) for a in state.plan.accumulators)
+    return 8 * columns * sum(block.rows for block in blocks)
+
+
+class Homes:
+    """Moves synopses, and keeps the blocks of those in the Spark home."""
+
+    def __init__(self, journal: Journal, blocks: BlockStore, spark: SparkHome):
+        self._journal = journal
+        self._blocks = blocks
+        self.spark = spark
+
+    # -- which home ----------------------------------------------------------------------------
+
+    def settle(self, stream: StreamState, settings: Settings, promised: bool = False) -> None:
+        """Move what is in the wrong home, between micro-batches. `promised`: a punctuation of a part of the stream
+        is about to be taken in."""
+        for state in stream.synopses.values():
+            stored = isinstance(state.synopsis, StoredSynopsis)
+            if stored != self._belongs(stream, state, settings, promised):
+                (self.to_driver if stored else self.to_spark)(stream, state)
+
+    def _belongs(self, stream: StreamState, state: SynopsisState, settings: Settings, promised: bool) -> bool:
+        """Whether a synopsis belongs to the Spark home."""
+        stored = isinstance(state.synopsis, StoredSynopsis)
+        if isinstance(state.synopsis, PartitionedSynopsis):
+            return False
+        if not state.plan.queries:
+            return stored
+        if must_stay(stream.definition, state.plan, promised or bool(stream.promises)) is not None:
+            return False
+        asked, most = settings.text("synopsis_home"), settings.integer("driver_synopsis_bytes")
+        if asked != "auto":
+            return asked == "spark"
+        if stored:
+            return stored_bytes(state, self._blocks.named(state.owner)) >= most // BACK_BELOW
+        return driver_bytes(state) > most
+
+    # -- the moves -----------------------------------------------------------------------------
+
+    def to_spark(self, stream: StreamState, state: SynopsisState) -> None:
+        """Write the cells cut into buckets, a block for each run of panes, so that no second copy of all is held."""
+        synopsis = state.synopsis
+        assert isinstance(synopsis, BasicIntervalSynopsis)
+        home = StoredSynopsis(state.key_types, self.spark.buckets(len(state.plan.keys)))
+        old = self._blocks.named(state.owner)
+        written = []
+        for cells in synopsis.parts():
+            kept = cells if state.kept_from is None else cells.where(cells.panes >= state.kept_from)
+            if len(kept):
+                written.append(self.write(state, home, kept, synopsis.groups))
+        crash_point("home-blocks-written")
+        self._journal.move(state, home.buckets, [(w.ref, w.lo, w.hi) for w in written], [row.id for row in old])
+        crash_point("home-moved")
+        self._enter(stream, state, home, [w.panes for w in written if w.panes is not None])
+        log.info("synopsis %d of stream '%s' has moved to Spark", state.plan.id, stream.name)
+
+    def to_driver(self, stream: StreamState, state: SynopsisState) -> None:
+        """Take all cells into memory; the blocks stay as they are."""
+        back = driver_synopsis(state.key_types, state.plan.style)
+        load_cells(self._blocks, stream, state, back)
+        self._journal.move(state, None, [], [])
+        crash_point("home-moved")
+        state.synopsis = back
+        release(stream, state)
+        self.spark.forget(state.owner, f"{state.owner}/lookup")
+        log.info("synopsis %d of stream '%s' has moved to the driver", state.plan.id, stream.name)
+
+    def _enter(self, stream: StreamState, state: SynopsisState, home: StoredSynopsis, panes: list[Points]) -> None:
+        if panes:
+            home.occupy(np.concatenate(panes))
+        ticked = stream.ticked.get(state.plan.axis)
+        if ticked is not None:
+            home.close(state.closed_at(ticked))
+        if state.kept_from is not None:
+            home.expire(state.kept_from)
+        state.synopsis = home
+
+    def recover(self, stream: StreamState, state: SynopsisState, buckets: int) -> None:
+        """A synopsis of the Spark home after a restart: which panes are occupied stands in its blocks."""
+        home = StoredSynopsis(state.key_types, buckets)
+        files = [self._blocks.root / block.path for block in self._blocks.named(state.owner)]
+        self._enter(stream, state, home, [panes_in(file) for file in files])
+
+    # -- what is asked of it -------------------------------------------------------------------
+
+    def answer(self, state: SynopsisState, lookups: Sequence[Lookup]) -> list[list[Answered]]:
+        """What each bucket knows of the windows that queries of the synopsis look up."""
+        numbers = {name: i for i, (name, _) in enumerate(state.plan.queries)}
+        asked = [Asked(numbers[one.query], one.starts, one.ends) for one in lookups]
+        told = tuple(Told(plan, state.plan.derived.get(name, ())) for name, plan in state.plan.queries)
+        return self._ask(state, state.owner, told, asked)
+
+    def lookup(self, state: SynopsisState, told: Told, starts: Points, ends: Points) -> list[Answered]:
+        """What each bucket knows of windows that someone asks for now."""
+        return self._ask(state, f"{state.owner}/lookup", (told,), [Asked(0, starts, ends)])[0]
+
+    def _ask(
+        self, state: SynopsisState, name: str, told: tuple[Told, ...], asked: Sequence[Asked]
+    ) -> list[list[Answered]]:
+        home = state.synopsis
+        assert isinstance(home, StoredSynopsis)
+        low, high = min(int(one.starts.min()) for one in asked), max(int(one.ends.max()) for one in asked)
+        blocks = [
+            b for b in self.blocks(state) if b.lo is not None and b.hi is not None and b.lo < high and b.hi >= low
+        ]
+        stored, rows = self.stored(state, blocks), sum(block.rows for block in blocks)
+        answered, groups = self.spark.answer(stored, name, told, asked, rows)
+        home.groups_seen = groups
+        return answered
+
+    # -- its blocks ----------------------------------------------------------------------------
+
+    def write(self, state: SynopsisState, home: StoredSynopsis, cells: Cells, groups: Groups) -> Written:
+        """Cells that are in the driver, as a block of the Spark home."""
+        by = len(state.plan.keys)
+        ref, panes = write_cells(self._blocks.writer, state.owner, cells, groups, by, home.buckets)
+        return Written(state, ref, int(panes[0]), int(panes[-1]), panes)
+
+    def stored(self, state: SynopsisState, blocks: list[BlockRow]) -> Stored:
+        """Where a synopsis of the Spark home has its cells, of these blocks."""
+        home = state.synopsis
+        assert isinstance(home, StoredSynopsis)
+        paths = tuple(block.path for block in blocks)
+        by, kept = len(state.plan.keys), state.kept_from
+        return Stored(self.spark.root, state.owner, paths, home.key_types, by, home.buckets, kept)
+
+    def blocks(self, state: SynopsisState) -> list[BlockRow]:
+        return self._blocks.named(state.owner)
+
+    def compact(self, stream: StreamState, state: SynopsisState, limit: int) -> None:
+        """Fold the small blocks where there are too many: a job of its own, once in a while."""
+        small = [row for row in self.blocks(state) if row.bytes < LARGE_BLOCK_BYTES]
+        if len(small) <= max(limit, BLOCKS_PER_CORE * self.spark.cores):
+            return
+        rows = sum(row.rows for row in small)
+        made = self.spark.fold(self.stored(state, small), state.plan.accumulators, rows, max(1, limit // 4))
+        crash_point("compaction-written")
+        self._journal.replace_blocks(made, [row.id for row in small])
+        stream.metrics.compactions += 1
+
+
+def driver_synopsis(key_types: Sequence[pa.DataType], style: Style) -> BasicIntervalSynopsis:
+    """An empty synopsis over panes, in the driver."""
+    return BufferSynopsis(key_types) if style[0] == "buffer" else BasicIntervalSynopsis(key_types)
+
+
+def load_cells(blocks: BlockStore, stream: StreamState, state: SynopsisState, synopsis: BasicIntervalSynopsis) -> None:
+    """All cells of a synopsis from its blocks, closed as far as its axis has ticked, late ones held apart."""
+    for owner, take in ((state.owner, synopsis.deposit), (state.late_owner, synopsis.deposit_late)):
+        for block in blocks.named(owner):
+            cells = from_block(blocks.read(block.path), state.plan.accumulators, synopsis.groups)
+            take(cells if state.kept_from is None else cells.where(cells.panes >= state.kept_from))
+    ticked = stream.ticked.get(state.plan.axis)
+    if ticked is not None:
+        synopsis.close(state.closed_at(ticked))

@@ -1,0 +1,59 @@
+"""A basic interval synopsis in its Spark home, as the driver knows it (DESIGN 1.5): which panes hold a tuple, and into
+how many buckets its blocks are cut. Its cells and groups are in the blocks alone; tasks load them to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.synopses.groups import Groups
+from windrow.types import POINT_MIN
+from windrow.windows import Points
+
+
+class StoredSynopsis:
+    """Occupied panes; `groups_seen` is how many groups the last job that answered it found."""
+
+    kind = "basic interval"
+
+    def __init__(self, key_types: Sequence[pa.DataType], buckets: int):
+        if buckets < 1:
+            raise ValueError("a synopsis in the Spark home has at least one bucket")
+        self.key_types = tuple(key_types)
+        self.buckets = buckets
+        self.groups_seen = 0
+        self._panes = np.empty(0, np.int64)
+        self._closed = POINT_MIN
+
+    @property
+    def nbytes(self) -> int:
+        """What the driver holds of it."""
+        return int(self._panes.nbytes)
+
+    @property
+    def closed_panes(self) -> Points:
+        """The starts of the occupied closed panes, ascending."""
+        return self._panes[: int(np.searchsorted(self._panes, self._closed))]
+
+    @property
+    def last_pane(self) -> int | None:
+        """The start of the youngest occupied pane, be it open."""
+        return int(self._panes[-1]) if self._panes.size else None
+
+    def new_groups(self) -> Groups:
+        """Groups for the cells of one micro-batch: none is remembered."""
+        return Groups(self.key_types)
+
+    def occupy(self, panes: Points) -> None:
+        """A block with cells of these panes has been committed."""
+        self._panes = np.union1d(self._panes, panes)
+
+    def close(self, upto: int) -> None:
+        """Panes that start below `upto` (a cut) are closed."""
+        self._closed = max(self._closed, upto)
+
+    def expire(self, below: int) -> None:
+        """Panes that start below the point are gone."""
+        self._panes = self._panes[int(np.searchsorted(self._panes, below)) :]

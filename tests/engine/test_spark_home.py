@@ -1,0 +1,152 @@
+"""The Spark home: moves by size and back, restarts, compaction, suspension, and what stays in the driver."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from engine.conftest import STREAM, Open
+from engine.helpers import answers, blocks_of, put, state_of
+from windrow.dataplane.kernels import Answered
+from windrow.synopses import BasicIntervalSynopsis, StoredSynopsis
+
+pytestmark = pytest.mark.slow
+
+QUERIES = {
+    "plain": "SELECT k, COUNT(*) AS n, SUM(x) AS total, MAX(k) AS last FROM s [RANGE 9 SLIDE 3] GROUP BY k",
+    "first": "SELECT k, SUM(x) + 1 AS total FROM s [RANGE 6 SLIDE 3] GROUP BY k HAVING COUNT(*) > 1"
+    " ORDER BY total DESC LIMIT 2",
+    "all": "SELECT COUNT(*) AS n, AVG(x) AS mean FROM s [RANGE 6 SLIDE 3] WHERE x > 3",
+}
+
+
+def rows(at: int, groups: int = 12, seed: int = 0) -> list[tuple[int, str, int]]:
+    rng = Random(100 * seed + at)
+    return [(at + i // groups, f"k{rng.randrange(groups)}", rng.randrange(9)) for i in range(2 * groups)]
+
+
+def homes(wr: Any) -> list[bool]:
+    return [isinstance(s.synopsis, StoredSynopsis) for s in state_of(wr).synopses.values()]
+
+
+def told(wr: Any) -> dict[str, list[Any]]:
+    return {name: sorted(answers(wr, name), key=str) for name in wr.queries}
+
+
+def test_moves_by_size_and_restarts_change_no_answer(open_state: Open) -> None:
+    """A large micro-batch takes the synopsis to Spark; when its panes have left, it comes back."""
+    moving, staying = open_state("moving", driver_synopsis_bytes="4 KB"), open_state("staying")
+    for wr in (moving, staying):
+        wr.sql(STREAM)
+        for name, select in QUERIES.items():
+            wr.query(name, select)
+    seen = []
+    for at, groups in ((0, 12), (2, 80), (4, 12), (6, 12), (24, 1), (26, 1), (28, 1)):
+        if at == 6:
+            moving.close()
+            moving = open_state("moving", driver_synopsis_bytes="4 KB")
+        for wr in (moving, staying):
+            put(wr, *rows(at, groups))
+        seen.append(homes(moving)[0])
+    assert seen[0] is False and seen[1:4] == [True] * 3 and seen[-1] is False
+    assert not any(homes(staying))
+    for wr in (moving, staying):
+        wr.end_input("s")
+    assert told(moving) == told(staying)
+    assert all(told(staying).values())
+
+
+def test_blocks_stay_few_and_expired_ones_go(open_state: Open) -> None:
+    wr = open_state(synopsis_home="spark", synopsis_blocks=4)
+    wr.sql(STREAM)
+    wr.query("q", "SELECT k, COUNT(*) AS n FROM s [RANGE 40 SLIDE 1] GROUP BY k")
+    most = 0
+    for at in range(60):
+        put(wr, (at, f"k{at % 3}", at))
+        most = max(most, blocks_of(wr, "synopses"))
+    assert 1 < most <= 8 * wr._engine._homes.spark.cores + 4
+    assert wr.metrics()["s"]["compactions"] > 0
+    assert sorted(answers(wr, "q")[-3:]) == [(19, 59, "k0", 13), (19, 59, "k1", 14), (19, 59, "k2", 13)]
+
+
+def test_queries_join_and_leave_a_synopsis_of_the_spark_home(open_state: Open) -> None:
+    wr, plain = open_state("spark", synopsis_home="spark"), open_state("driver", synopsis_home="driver")
+    for one in (wr, plain):
+        one.sql(STREAM)
+        one.query("a", QUERIES["plain"])
+        put(one, *rows(0))
+        one.query("b", "SELECT k, MIN(x) AS least FROM s [RANGE 3 SLIDE 3] GROUP BY k")
+        put(one, *rows(2))
+        put(one, *rows(4))
+        one.sql("DROP QUERY a")
+        put(one, *rows(6))
+        one.end_input("s")
+    assert homes(wr) == [True]
+    assert told(wr) == told(plain) and told(wr)["b"]
+    wr.sql("DROP QUERY b")
+    assert blocks_of(wr, "synopses") == 0
+
+
+def test_a_query_that_fails_in_a_task_is_suspended_alone(open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    wr = open_state(synopsis_home="spark")
+    wr.sql(STREAM)
+    wr.query("good", "SELECT k, COUNT(*) AS n FROM s [RANGE 2 SLIDE 2] GROUP BY k")
+    wr.query("bad", "SELECT k, SUM(x) AS total FROM s [RANGE 2 SLIDE 2] GROUP BY k")
+    put(wr, (0, "a", 1), (1, "b", 2))
+    put(wr, (2, "a", 3))
+    told = wr._engine._homes.answer
+
+    def failing(state: Any, lookups: Any) -> list[list[Answered]]:
+        found = told(state, lookups)
+        return [[Answered(1, None, 0, 1, "out of luck")] if one[0].query == 1 else one for one in found]
+
+    monkeypatch.setattr(wr._engine._homes, "answer", failing)
+    put(wr, (4, "a", 1), (6, "a", 1))
+    monkeypatch.undo()
+    put(wr, (8, "a", 1))
+    assert homes(wr) == [True]
+    assert sorted(row[1:] for row in answers(wr, "good")) == [
+        (2, "a", 1),
+        (2, "b", 1),
+        (4, "a", 1),
+        (6, "a", 1),
+        (8, "a", 1),
+    ]
+    assert sorted(row[1:] for row in answers(wr, "bad")) == [(2, "a", 1), (2, "b", 2)]
+    assert wr.queries["bad"].metrics()["state"] == "suspended: out of luck"
+
+
+def test_lookups_are_a_job(open_state: Open) -> None:
+    wr, plain = open_state("spark", synopsis_home="spark"), open_state("driver", synopsis_home="driver")
+    found = []
+    for one in (wr, plain):
+        one.sql(STREAM)
+        for name, select in QUERIES.items():
+            one.query(name, select)
+        for at in range(0, 12, 2):
+            put(one, *rows(at))
+        asked = [one.queries[name].lookup(window=3) for name in QUERIES]
+        asked.append(one.queries["plain"].lookup(window=6, at=9))
+        asked.append(one.sql("SELECT k, SUM(x) AS total FROM s [RANGE 3] GROUP BY k ORDER BY total LIMIT 2"))
+        found.append([sorted(map(repr, table.rows())) for table in asked])
+    assert homes(wr) == [True, True]
+    assert found[0] == found[1] and all(found[0])
+
+
+def test_what_stays_in_the_driver_says_why(open_state: Open) -> None:
+    wr = open_state(synopsis_home="spark")
+    wr.sql(STREAM)
+    wr.sql("CREATE STREAM r (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED LATE REVISE")
+    landmark = wr.query("landmark", "SELECT COUNT(*) AS n FROM s [UNBOUNDED SLIDE 2]")
+    sliding = wr.query("sliding", "SELECT k, COUNT(*) AS n FROM s [RANGE 2 SLIDE 2] GROUP BY k")
+    revised = wr.query("revised", "SELECT k, COUNT(*) AS n FROM r [RANGE 2 SLIDE 2] GROUP BY k")
+    put(wr, (0, "a", 1), (1, "b", 2))
+    put(wr, (0, "a", 1), (1, "b", 2), stream="r")
+    assert "home: Spark, blocks in 64 buckets" in sliding.explain()
+    assert "home: driver (whatever its size: its windows count tuples, or go back to a landmark)" in landmark.explain()
+    assert "home: driver (whatever its size: LATE REVISE corrects answers)" in revised.explain()
+    wr.punctuate("s", 9, k="a")
+    assert "home: driver (whatever its size: punctuations close groups early)" in sliding.explain()
+    assert isinstance(state_of(wr, "r").synopses.popitem()[1].synopsis, BasicIntervalSynopsis)
