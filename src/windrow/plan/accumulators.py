@@ -23,6 +23,9 @@ class Kind(Enum):
     LEAST = "least"
     GREATEST = "greatest"
     MOMENTS = "moments"
+    HLL = "sketch of distinct values"
+    KLL = "sketch of quantiles"
+    FREQUENT = "sketch of frequent items"
 
 
 @dataclass(frozen=True)
