@@ -26,6 +26,7 @@ from windrow.dataplane.ranks import Ranking, nothing_known, rank_column, ranked
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import RANK_COLUMN, ROW_COLUMN, ROW_NUM, Key
 from windrow.synopses.cells import partial_sql
+from windrow.synopses.sketches import is_sketch
 from windrow.types import SqlType
 from windrow.windows import CutSchedule
 from windrow.windows.promises import Promise
@@ -85,6 +86,11 @@ class Grouping:
     @property
     def _marks_rows(self) -> bool:
         return any(ROW_COLUMN in (a.condition or "") for a in self.accumulators)
+
+    @property
+    def is_sketched(self) -> bool:
+        """Whether only Spark can pre-aggregate for it."""
+        return any(is_sketch(a) for a in self.accumulators)
 
     def partials(self, g: int) -> list[tuple[str, Accumulator]]:
         """(what column names begin with, accumulator) of the g-th grouping of a group-by: its ranks are its own."""

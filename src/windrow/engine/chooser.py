@@ -30,8 +30,11 @@ MOST_COUNT_BYTES = 4 << 20
 (measured on two very busy cores: sending and sorting them takes 1 s for 2 MB, 4 s for 11 MB)."""
 
 
-def asked(setting: str, count_bytes: int) -> str:
-    """What the setting comes to where tuples are ranked: from too many partitions' counts, in the driver."""
+def asked(setting: str, count_bytes: int, sketched: bool = False) -> str:
+    """What the setting comes to where tuples are ranked: from too many partitions' counts, in the driver. Sketches are
+    made by Spark alone, whatever the setting."""
+    if sketched:
+        return "spark"
     return "driver" if count_bytes > MOST_COUNT_BYTES else setting
 
 

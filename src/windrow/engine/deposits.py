@@ -105,7 +105,8 @@ class Depositor:
     ) -> tuple[pa.Table, str, int | None]:
         """The micro-batch's table, where it is to be grouped, and Spark's estimate of what a gather brings."""
         ranks = _ranks(stream, groupings)
-        setting = asked(settings.text("preaggregate"), sum(one.nbytes for one in ranks.values()))
+        sketched = any(g.is_sketched for g in groupings)
+        setting = asked(settings.text("preaggregate"), sum(one.nbytes for one in ranks.values()), sketched)
         gather, estimate = None, None
         if setting != "spark":
             gather = ingest.gathered(df, stream.definition, groupings, admission, carry_records)

@@ -23,6 +23,7 @@ from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings, Size
 from windrow.synopses import PartitionedSynopsis, StoredSynopsis
 from windrow.synopses.partitioned import Ranks
+from windrow.synopses.sketches import SKETCHES, is_sketch
 from windrow.types import SqlType
 from windrow.windows import Cuts
 
@@ -31,7 +32,7 @@ def explain_query(name: str, plan: Finalise, stream: StreamState, query: QuerySt
     """One line per operator, indented by depth, then the synopsis and the stream's state."""
     kind = plan.scan.attribute.type
     lines = [f"Query {name}: periodic, EMIT EVERY WINDOW", *finalise_lines(plan)]
-    lines.append(aggregate_line(plan, window_text(plan)))
+    lines += aggregate_lines(plan, window_text(plan))
     lines += _synopsis(plan, stream, query, settings, kind)
     lines.append(f"        Selection {plan.input.input.predicate or 'true'}   (Spark, as conditions of the aggregates)")
     how = "in order of arrival" if plan.scan.attribute.column == ROW_NUM else punctuation_text(stream)
@@ -46,8 +47,9 @@ def explain_query(name: str, plan: Finalise, stream: StreamState, query: QuerySt
     if stream.definition.punctuation is not None or stream.promises:
         lines.append(f"Groups: {_groups(plan)}")
     last = stream.metrics.last_preaggregate
+    sketched = any(g.is_sketched for g in stream.groupings()) or any(map(is_sketch, plan.input.accumulators))
     lines.append(
-        f"Pre-aggregation: {settings.text('preaggregate')}"
+        f"Pre-aggregation: {'spark, for sketches are made there' if sketched else settings.text('preaggregate')}"
         + (f", last micro-batch by {last}" if last else "")
         + "; one Spark job per micro-batch for all queries of the stream"
     )
@@ -76,13 +78,20 @@ def finalise_lines(plan: Finalise) -> list[str]:
     return lines
 
 
-def aggregate_line(plan: Finalise, window: str) -> str:
+def aggregate_lines(plan: Finalise, window: str) -> list[str]:
+    """The operator, and the bound of each approximate aggregate."""
     aggregate = plan.input
     keys = ", ".join(f"k{i} = {key.sql}" for i, key in enumerate(aggregate.keys)) or "none"
     calls = (
         ", ".join(f"a{i} = {call.function} ({call.result})" for i, call in enumerate(aggregate.aggregates)) or "none"
     )
-    return f"    WindowAggregate [{window}] keys: {keys}; aggregates: {calls}"
+    bounds = [
+        f"      a{i}: {SKETCHES[part.kind].bound}"
+        for i, call in enumerate(aggregate.aggregates)
+        for _, part in call.parts
+        if is_sketch(part)
+    ]
+    return [f"    WindowAggregate [{window}] keys: {keys}; aggregates: {calls}", *bounds]
 
 
 def _synopsis(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from windrow.errors import BindError, UnsupportedError
-from windrow.plan.accumulators import Accumulator, AggregateCall, Key, Kind, Parameter
+from windrow.plan.accumulators import Accumulator, AggregateCall, Called, Key, Kind, Parameter
+from windrow.plan.sketched import SKETCHED
 from windrow.types import SqlType, decimal_type
 
 BIGINT, DOUBLE = SqlType("BIGINT"), SqlType("DOUBLE")
@@ -16,19 +16,7 @@ MOMENT_FUNCTIONS = ("VARIANCE", "VAR_POP", "STDDEV", "STDDEV_POP")
 FUNCTIONS = ("COUNT", SUM, AVG, "MIN", "MAX", *MOMENT_FUNCTIONS)
 
 
-@dataclass(frozen=True)
-class Called:
-    """A call that is more than a function of one argument: `more` are the arguments behind it (a weight, or the other
-    columns of COUNT(DISTINCT …)), `parameters` its constants, checked. `condition` is WHERE and FILTER together."""
-
-    function: str
-    arg: Key
-    more: tuple[Key, ...]
-    parameters: tuple[Parameter, ...]
-    condition: str | None
-
-
-DECOMPOSED: dict[str, Callable[[Called], AggregateCall]] = {}
+DECOMPOSED: dict[str, Callable[[Called], AggregateCall]] = {**SKETCHED}
 """Aggregates with parameters, or of several arguments: what each is taken apart into."""
 
 

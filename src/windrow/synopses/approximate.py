@@ -8,12 +8,12 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-import datasketches as ds
 import numpy as np
 import pyarrow as pa
 
 from windrow.plan.accumulators import AggregateCall
 from windrow.synopses.chunks import States
+from windrow.synopses.sketches import ds
 from windrow.types import SqlType
 
 _FLAGS, _MODE = 5, 7

@@ -24,6 +24,7 @@ from windrow.synopses.one_pass import Pass
 from windrow.synopses.outputs import Asked, Output, Slots
 from windrow.synopses.pane_tables import Tables, can_be_tabled
 from windrow.synopses.releasing import released
+from windrow.synopses.sketches import held_bytes
 from windrow.synopses.ways import Spans, Way, work_of
 from windrow.windows import Points
 
@@ -53,7 +54,7 @@ class BasicIntervalSynopsis:
     @property
     def nbytes(self) -> int:
         held = (*self._pending, *self._late)
-        pending = sum(c.nbytes for cells in held for s in cells.states.values() for c in s)
+        pending = sum(held_bytes(c) for cells in held for s in cells.states.values() for c in s)
         return pending + sum(chunk.nbytes for chunk in self._chunks)
 
     def parts(self) -> Iterator[Cells]:

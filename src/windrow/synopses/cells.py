@@ -24,6 +24,7 @@ from windrow.synopses.folds import (
     adding,
 )
 from windrow.synopses.ordering import encode_doubles
+from windrow.synopses.sketches import SKETCHES, SketchFold, is_sketch, serialised, sketch_sql, sketches_of
 from windrow.types import SqlType
 
 _COUNT = adding(np.int64)
@@ -35,6 +36,7 @@ _FOLDS: dict[Kind, Fold] = {
     Kind.SUM_DOUBLE: adding(np.float64),
     Kind.SUM_DECIMAL: _LIMBS,
     Kind.MOMENTS: MOMENTS,
+    **{kind: SketchFold(kind) for kind in SKETCHES},
 }
 
 
@@ -60,6 +62,8 @@ def partial_sql(accumulator: Accumulator) -> list[str]:
     where = f" FILTER (WHERE {accumulator.condition})" if accumulator.condition else ""
     if kind is Kind.COUNT:
         return [f"count({'1' if arg is None else arg}){where}"]
+    if is_sketch(accumulator):
+        return [sketch_sql(accumulator)]
     if kind is Kind.SUM_LONG:
         return [f"sum(shiftright({arg}, 32)){where}", f"sum(({arg}) & 4294967295L){where}"]
     if kind is Kind.MOMENTS:
@@ -95,6 +99,8 @@ def _decimal_sums(accumulator: Accumulator) -> list[str]:
 def state_of_partials(accumulator: Accumulator, columns: Sequence[pa.Array]) -> State:
     """The states of cells from the columns of `partial_sql`, one row a cell."""
     kind = accumulator.kind
+    if is_sketch(accumulator):
+        return sketches_of(accumulator, columns[0])
     if kind is Kind.MOMENTS:
         n, mean, variance = (_doubles(column) for column in columns)
         return n, mean, variance * n
@@ -113,8 +119,13 @@ def state_of_partials(accumulator: Accumulator, columns: Sequence[pa.Array]) -> 
 
 
 def state_of_rows(accumulator: Accumulator, values: pa.Array | None, count: int) -> State:
-    """The states of `count` single rows: what one tuple contributes to its cell. Values are not null."""
+    """The states of `count` single rows: what one tuple contributes to its cell. Values are not null.
+
+    Of sketches there are none: only Spark makes them, from many rows (`sketches.is_sketch`).
+    """
     kind = accumulator.kind
+    if is_sketch(accumulator):
+        raise ValueError("sketches are made by Spark, not of gathered rows")
     if kind is Kind.COUNT:
         return (np.ones(count, np.int64),)
     assert values is not None
@@ -134,6 +145,8 @@ def state_of_rows(accumulator: Accumulator, values: pa.Array | None, count: int)
 
 def to_columns(accumulator: Accumulator, state: State) -> dict[str, pa.Array]:
     """The state as columns of a block, under the accumulator's stable name."""
+    if is_sketch(accumulator):
+        return {f"{accumulator.id}_0": serialised(accumulator, state)}
     if state[0].dtype.hasobject:
         absent = np.fromiter((v is TOP or v is BOTTOM for v in state[0]), bool, len(state[0]))
         arrow = _object_type(accumulator)
@@ -148,6 +161,8 @@ def from_columns(accumulator: Accumulator, table: pa.Table) -> State | None:
     if names[0] not in table.column_names:
         return None
     columns = [table.column(name).combine_chunks() for name in names]
+    if is_sketch(accumulator):
+        return sketches_of(accumulator, columns[0])
     if fold.dtypes[0].hasobject:
         return (_objects(accumulator, columns[0]),)
     return tuple(column.to_numpy(zero_copy_only=False) for column in columns)

@@ -17,6 +17,7 @@ from windrow.synopses import distinct
 from windrow.synopses.cells import fold_of
 from windrow.synopses.folds import Array, Fold, State, UfuncFold
 from windrow.synopses.groups import Ids
+from windrow.synopses.sketches import held_bytes
 from windrow.windows import Points
 
 States = dict[Accumulator, State]
@@ -91,7 +92,9 @@ class Chunk:
 
     @property
     def nbytes(self) -> int:
-        return sum(column.nbytes for state in {id(s): s for s in self.states.values()}.values() for column in state)
+        return sum(
+            held_bytes(column) for state in {id(s): s for s in self.states.values()}.values() for column in state
+        )
 
     def view(self, strands: Sequence[Strand]) -> ChunkView:
         """The states of these strands by position, resolved once per pass."""

@@ -18,6 +18,7 @@ from windrow.synopses.groups import Groups, Ids
 from windrow.synopses.intervals import FlatIntervals
 from windrow.synopses.lookups import Looked
 from windrow.synopses.merging import concatenate, fold_cells
+from windrow.synopses.sketches import held_bytes
 from windrow.windows import PartitionedWindow, Points, ranges
 
 
@@ -80,7 +81,7 @@ class PartitionedSynopsis:
 
     @property
     def nbytes(self) -> int:
-        return sum(column.nbytes for cells in self._cells for state in cells.states.values() for column in state)
+        return sum(held_bytes(column) for cells in self._cells for state in cells.states.values() for column in state)
 
     def _partition_of(self) -> Ids:
         """The partition of each group; group 0 is nobody, of partition 0."""

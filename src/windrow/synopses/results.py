@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.plan.accumulators import AggregateCall, Kind
+from windrow.synopses import approximate
 from windrow.synopses.cells import is_coded, unscaled
 from windrow.synopses.chunks import States
 from windrow.synopses.folds import Array, State
@@ -151,4 +152,7 @@ _RESULTS: dict[str, Callable[[AggregateCall, States], pa.Array]] = {
     "VAR_POP": _moment,
     "STDDEV": _moment,
     "STDDEV_POP": _moment,
+    "APPROX_COUNT_DISTINCT": approximate.distinct_count,
+    "APPROX_QUANTILE": approximate.quantile,
+    "APPROX_TOP_K": approximate.top_k,
 }

@@ -11,17 +11,22 @@ dropped nothing; beyond that, answers may differ with the order of merging, with
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Protocol
 
-import datasketches as ds
 import numpy as np
 import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator, Kind
+from windrow.plan.sketched import HAS_SKETCHES
 from windrow.synopses.folds import Array, State
 from windrow.types import SqlType
+
+ds: Any = import_module("datasketches") if HAS_SKETCHES else None
+"""The package; where it is missing, the binder refuses what needs it."""
 
 LG_K = 12
 """HLL has 2^12 registers: a standard error of 1.04/√4096."""
@@ -160,9 +165,12 @@ class SketchFold:
             target[slot] = SKETCHES[self.kind].merged(held if before is None else [before, *held])
 
 
+_NOTHING = np.array(None, object)
+
+
 def present(column: Array) -> Array:
     """Where a column has a sketch."""
-    return np.asarray(np.not_equal(column, None), dtype=bool)
+    return np.asarray(np.not_equal(column, _NOTHING), dtype=bool)
 
 
 def objects(values: Iterable[object]) -> Array:
@@ -171,6 +179,25 @@ def objects(values: Iterable[object]) -> Array:
     out = np.empty(len(found), object)
     out[:] = found
     return out
+
+
+SAMPLED = 64
+
+
+def held_bytes(column: Array) -> int:
+    """What a column takes, its objects included: as much as those of some 64, evenly spaced, let expect."""
+    if not column.dtype.hasobject or not column.size:
+        return column.nbytes
+    sizes = [_size(element) for element in column.flat[:: max(1, column.size // SAMPLED)]]
+    return column.nbytes + sum(sizes) * column.size // len(sizes)
+
+
+def _size(element: Any) -> int:
+    """Nothing is one object, and a frequent-items sketch is not Python's memory."""
+    if element is None:
+        return 0
+    serialised_size = getattr(element, "get_serialized_size_bytes", None)
+    return int(sys.getsizeof(element) if serialised_size is None else serialised_size())
 
 
 def is_sketch(accumulator: Accumulator) -> bool:
