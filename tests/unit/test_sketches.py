@@ -314,13 +314,22 @@ def test_sketches_of_one_argument_are_shared_whatever_the_parameters() -> None:
         ("APPROX_QUANTILE", "STRING", (Decimal("0.5"),), r"takes a number.*CAST\(x AS DOUBLE\)"),
         ("APPROX_QUANTILE", "DATE", (Decimal("0.5"),), r"takes a number.*unix_date\(x\)"),
         ("APPROX_TOP_K", "INT", (1001,), r"at most 1,000 items.*TOP_K\(x, 1001\)"),
-        ("APPROX_COUNT_DISTINCT", "VOID", (), r"typed scalar.*CAST\(x AS STRING\)"),
     ],
 )
 def test_what_is_not_taken_has_a_remedy(function: str, type_: str, parameters: tuple[Any, ...], says: str) -> None:
     with pytest.raises(BindError) as caught:
         decompose(function, "x", SqlType(type_), None, parameters)
     assert re.search(says, f"{caught.value.message} {caught.value.remedy}")
+
+
+def test_null_by_itself_is_taken() -> None:
+    for function, parameters in (
+        ("APPROX_COUNT_DISTINCT", ()),
+        ("APPROX_QUANTILE", (Decimal("0.5"),)),
+        ("APPROX_TOP_K", (3,)),
+    ):
+        call = decompose(function, "NULL", SqlType("VOID"), None, parameters)
+        assert all(part.type is not None and part.type.name != "VOID" for _, part in call.parts)
 
 
 def test_rows_give_no_sketches() -> None:

@@ -93,7 +93,8 @@ def net_rows(table: pa.Table) -> pa.Table:
     """The rows that hold after all that was delivered, in window order; is_revision: the window was corrected.
 
     A row taken back cancels one that was given. Its floats may differ from those in the last digits, since the two
-    were summed in another order; then the nearest row with equal other columns is meant. A row taken back that is not
+    were summed in another order, and what came from sketches (a float, or an array of items) within its bound; then
+    the nearest row with equal other columns is meant. A row taken back that is not
     there (it was delivered before what is kept begins) cancels nothing.
     """
     places, is_revised = net_places(table)
@@ -122,13 +123,15 @@ def net_places(table: pa.Table) -> tuple[Points, Mask]:
 
 
 def _without_nearest(select: pa.Table, ends: Points, given: Points, lost: Points) -> Points:
-    """The places given less, for each lost, the nearest given before it that differs in floats alone."""
+    """The places given less, for each lost, the nearest given before it that differs in floats and arrays alone."""
     floats = [i for i, field in enumerate(select.schema) if pa.types.is_floating(field.type)]
-    if not floats or not lost.size:
+    arrays = [i for i, field in enumerate(select.schema) if pa.types.is_nested(field.type)]
+    if not (floats or arrays) or not lost.size:
         return given
-    rest = select.select([i for i in range(select.num_columns) if i not in floats])
+    rest = select.select([i for i in range(select.num_columns) if i not in (*floats, *arrays)])
     codes = _row_codes(rest, ends)
-    values = np.stack([np.nan_to_num(pc.fill_null(select.column(i), 0).to_numpy()) for i in floats], axis=1)
+    columns = [np.nan_to_num(pc.fill_null(select.column(i), 0).to_numpy()) for i in floats]
+    values = np.stack([np.zeros(select.num_rows), *columns], axis=1)
     left = np.ones(given.size, bool)
     for row in lost.tolist():
         alike = np.flatnonzero(left & (codes[given] == codes[row]) & (given < row))
@@ -172,5 +175,7 @@ def _row_codes(table: pa.Table, lead: Points) -> Points:
 def _codes(column: pa.ChunkedArray) -> Points:
     if pa.types.is_null(column.type) or not len(column):
         return np.zeros(len(column), np.int64)
+    if pa.types.is_nested(column.type):  # which Arrow does not encode; there is one to an answer row
+        return np.unique([repr(value) for value in column.to_pylist()], return_inverse=True)[1].astype(np.int64)
     encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
     return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -72,18 +72,6 @@ Parameter = int | Decimal
 
 
 @dataclass(frozen=True)
-class Called:
-    """A call that is more than a function of one argument: `more` are the arguments behind it (a weight, or the other
-    columns of COUNT(DISTINCT …)), `parameters` its constants, checked. `condition` is WHERE and FILTER together."""
-
-    function: str
-    arg: Key
-    more: tuple[Key, ...]
-    parameters: tuple[Parameter, ...]
-    condition: str | None
-
-
-@dataclass(frozen=True)
 class AggregateCall:
     """An aggregate of a select list: its accumulators by role, and its result type.
 

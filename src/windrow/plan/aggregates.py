@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from windrow.errors import BindError, UnsupportedError
-from windrow.plan.accumulators import Accumulator, AggregateCall, Called, Key, Kind, Parameter
+from windrow.plan.accumulators import Accumulator, AggregateCall, Key, Kind, Parameter
+from windrow.plan.calls import Called as Called
 from windrow.plan.sketched import SKETCHED
 from windrow.types import SqlType, decimal_type
 

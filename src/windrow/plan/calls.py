@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from windrow.cql.dialect import CQL, OwnAggregate
 from windrow.errors import BindError, Place
-from windrow.plan.accumulators import Parameter
+from windrow.plan.accumulators import Key, Parameter
 
 COUNT_DISTINCT = "COUNT(DISTINCT)"
 MAX_K = 10_000
@@ -31,6 +31,19 @@ _ALGEBRAIC: dict[type[exp.Expr], str] = {
     exp.StddevSamp: "STDDEV",
     exp.StddevPop: "STDDEV_POP",
 }
+
+
+@dataclass(frozen=True)
+class Called:
+    """A call that is more than a function of one argument: `more` are the arguments behind it (a weight, or the other
+    columns of COUNT(DISTINCT …)), `parameters` its constants, checked. `condition` is WHERE and FILTER together."""
+
+    function: str
+    arg: Key
+    more: tuple[Key, ...]
+    parameters: tuple[Parameter, ...]
+    condition: str | None
+
 
 PlaceOf = Callable[[exp.Expr | None], Place | None]
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from windrow.errors import BindError, UnsupportedError
-from windrow.plan.accumulators import Accumulator, AggregateCall, Called, Kind
+from windrow.plan.accumulators import Accumulator, AggregateCall, Key, Kind
+from windrow.plan.calls import Called
 from windrow.types import SqlType, array_type, struct_type
 
 HAS_SKETCHES = find_spec("datasketches") is not None
@@ -22,7 +23,7 @@ def _distinct(call: Called) -> AggregateCall:
 
 def _quantile(call: Called) -> AggregateCall:
     """The sketch takes no NaN: of what may be one, those are counted beside it."""
-    arg = call.arg
+    arg = _typed(call.arg, "DOUBLE")
     if not arg.type.is_numeric:
         to = f"unix_date({arg.sql})" if arg.type.name == "DATE" else f"CAST({arg.sql} AS DOUBLE)"
         raise BindError(
@@ -43,7 +44,7 @@ def _top_k(call: Called) -> AggregateCall:
             f"{call.function} gives at most {MOST_APPROXIMATE:,} items, not {call.parameters[0]}",
             remedy=f"TOP_K({call.arg.sql}, {call.parameters[0]}) counts every item.",
         )
-    result = array_type(struct_type(item=call.arg.type, count=SqlType("BIGINT")))
+    result = array_type(struct_type(item=_typed(call.arg).type, count=SqlType("BIGINT")))
     return AggregateCall(call.function, result, (("f", _sketch(call, Kind.FREQUENT)),), parameters=call.parameters)
 
 
@@ -53,12 +54,13 @@ def _sketch(call: Called, kind: Kind) -> Accumulator:
             f"{call.function} needs the package datasketches, which is not installed",
             remedy="Install it, or use Python 3.10 to 3.13, for which `make setup` does.",
         )
-    if call.arg.type.name == "VOID" or call.arg.type.is_nested:
-        raise BindError(
-            f"{call.function} takes a typed scalar, and {call.arg.sql} is {call.arg.type}",
-            remedy=f"Cast it, for example {call.function}(CAST({call.arg.sql} AS STRING)).",
-        )
-    return Accumulator(kind, call.arg.sql, call.arg.type, call.condition)
+    arg = _typed(call.arg, "DOUBLE" if kind is Kind.KLL else "STRING")
+    return Accumulator(kind, arg.sql, arg.type, call.condition)
+
+
+def _typed(arg: Key, void: str = "STRING") -> Key:
+    """The argument; NULL by itself as a value of some type."""
+    return Key(f"CAST({arg.sql} AS {void})", SqlType(void)) if arg.type.name == "VOID" else arg
 
 
 SKETCHED: dict[str, Callable[[Called], AggregateCall]] = {
