@@ -124,3 +124,8 @@ def test_without_an_estimate_the_last_micro_batch_is_the_measure() -> None:
 def test_too_many_counts_of_partitions_are_not_sent_to_spark(setting: str) -> None:
     assert asked(setting, MOST_COUNT_BYTES) == setting
     assert asked(setting, MOST_COUNT_BYTES + 1) == "driver"
+
+
+def test_sketches_are_made_by_spark_whatever_is_asked() -> None:
+    assert [asked(setting, 1 << 30, sketched=True) for setting in ("auto", "driver", "spark")] == ["spark"] * 3
+    assert asked("driver", 0) == "driver"
