@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -60,6 +61,8 @@ class Sharing(Joining):
     windows of one length with several slides (CS8); rules on or off."""
 
     at_first = 7
+    _asked: Sequence[str] = ()
+    _keys = ""
 
     kinds = (
         "[RANGE 10 SLIDE 5]",
@@ -100,8 +103,11 @@ class Sharing(Joining):
         return " OR ".join(self._rng.sample(parts, self._rng.choice([1, 1, 2, 2, 3])))
 
     def select(self) -> str:
-        keys = self._rng.choice(["", "", "k"])
-        asked = self._rng.choice(self.aggregates).format(self.condition())
+        """Of two aggregates, mostly with the same keys."""
+        if not self._asked:
+            self._asked, self._keys = self._rng.sample(self.aggregates, 2), self._rng.choice(["", "k"])
+        keys = self._keys if self._rng.random() < 0.8 else "j"
+        asked = self._rng.choice(self._asked).format(self.condition())
         where = f" WHERE {self.condition()}" if self._rng.random() < 0.9 else ""
         by = f" GROUP BY {keys}" if keys else ""
         return f"SELECT {keys + ', ' if keys else ''}{asked} FROM s {{}}{where}{by}"

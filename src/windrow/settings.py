@@ -18,7 +18,7 @@ from windrow.errors import SettingError
 
 Value = str | int | bool
 
-RULES = ("share_synopses", "derive_accumulators")
+RULES = ("share_synopses", "derive_accumulators", "share_answers")
 """The optimizer's rules that `disabled_rules` may name."""
 
 LEAST_DRIVER_MEMORY = 512 << 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from windrow.errors import SettingError
+from windrow.optimizer.same_answers import SHARE_ANSWERS
 from windrow.optimizer.sharing import DERIVE_ACCUMULATORS, SHARE_SYNOPSES
 from windrow.settings import RULES, SPECS, Settings, parse_value, spec_of
 
@@ -93,7 +94,7 @@ def test_a_value_is_shown_as_set_takes_it(name: str, text: str, shown: str) -> N
 
 
 def test_the_rules_are_the_optimizer_s() -> None:
-    assert RULES == (SHARE_SYNOPSES, DERIVE_ACCUMULATORS)
+    assert RULES == (SHARE_SYNOPSES, DERIVE_ACCUMULATORS, SHARE_ANSWERS)
 
 
 def test_an_unknown_setting_gets_a_near_one() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from windrow.dataplane.ingest import Grouping
 from windrow.dataplane.sinks import Sink, StagingSink
 from windrow.engine.chooser import Chooser
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
+from windrow.optimizer.same_answers import as_asked
+from windrow.optimizer.shapes import Asked
 from windrow.optimizer.sharing import SynopsisPlan
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup, PartitionedSynopsis, StoredSynopsis
@@ -63,6 +66,11 @@ class QueryState:
     @property
     def axis(self) -> str:
         return self.plan.scan.attribute.column
+
+    @cached_property
+    def asked(self) -> Asked | None:
+        """What makes its answers those of another query (CS8)."""
+        return as_asked(self.plan)
 
 
 @dataclass

@@ -21,7 +21,9 @@ from windrow.engine.delivery import Delivered, Delivery
 from windrow.engine.early import EarlyAnswers, complete_from, group_bounds, left_to_answer, release
 from windrow.engine.homes import Homes
 from windrow.engine.journal import Expired, Journal, Left
+from windrow.engine.shared_answers import Asking, answered_once
 from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.optimizer.same_answers import SHARE_ANSWERS
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, Looked, PartitionedSynopsis, StoredSynopsis
@@ -187,8 +189,7 @@ class Ticker:
                 continue
             mine = [item for item in due if item.state is state]
             if mine:
-                stored = isinstance(state.synopsis, StoredSynopsis)
-                delivered += (self._answer_stored if stored else self._answer)(stream, state, mine)
+                delivered += self._answer_once(stream, state, mine, settings)
         expired = [gone for state in stream.on_axis(axis) if (gone := _expired(stream, state, upto)) is not None]
         left = Left(stream.promises.overtaken(axis, upto)) if stream.promises else None
         self._delivery.commit(stream, axis, upto, delivered, expired, settings, (), left)
@@ -200,6 +201,16 @@ class Ticker:
                 state.synopsis.expire()
         self._delivery.publish(stream)
         return sum(int(item.ends.size) for item in delivered)
+
+    def _answer_once(
+        self, stream: StreamState, state: SynopsisState, due: Sequence[Due], settings: Settings
+    ) -> list[Delivered]:
+        """Rule CS8, where no group was answered early: that depends on when a query came."""
+        answer = self._answer_stored if isinstance(state.synopsis, StoredSynopsis) else self._answer
+        if stream.promises or SHARE_ANSWERS in settings.text("disabled_rules").split(","):
+            return answer(stream, state, due)
+        asking = [Asking(item.query, item.extents, _shown(item, slice(None))[1]) for item in due]
+        return answered_once(asking, lambda some: answer(stream, state, [due[i] for i in some]))
 
     def _answer(self, stream: StreamState, state: SynopsisState, due: Sequence[Due]) -> list[Delivered]:
         parts: dict[str, list[Finished]] = {item.query.name: [] for item in due}
