@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from windrow.types import rows_of
+from windrow.types import rows_of, value_text
 
 ROWS_SHOWN = 50
 
@@ -40,7 +40,7 @@ class Result:
     def __str__(self) -> str:
         names = self._table.column_names
         shown = rows_of(self._table.slice(0, ROWS_SHOWN))
-        cells = [[_text(row[name]) for name in names] for row in shown]
+        cells = [[value_text(row[name]) for name in names] for row in shown]
         widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
         lines = [" | ".join(name.ljust(w) for name, w in zip(names, widths, strict=True)).rstrip()]
         lines.append("-+-".join("-" * w for w in widths))
@@ -50,10 +50,3 @@ class Result:
         return "\n".join(lines)
 
     __repr__ = __str__
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "NULL"
-    text = str(value)
-    return text[:-6] if text.endswith("+00:00") else text

@@ -121,6 +121,14 @@ def decimal_type(precision: int, scale: int) -> SqlType:
     return SqlType(f"DECIMAL({precision},{scale})")
 
 
+def scalar_type(name: str) -> SqlType:
+    """The type of a column of a stream, or of an expression: a ValueError for an ARRAY or a STRUCT."""
+    found = SqlType(name)
+    if found.is_nested:
+        raise ValueError(f"not a scalar type: {name}")
+    return found
+
+
 def array_type(element: SqlType) -> SqlType:
     return SqlType(f"{_ARRAY}{element}>")
 
@@ -173,8 +181,34 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
             points = column.cast(kind.arrow).cast(pa.int64()).to_pylist()
             columns[field.name] = [None if p is None else value_of(p, kind) for p in points]
         else:
-            columns[field.name] = column.to_pylist()
+            columns[field.name] = _listed(column)
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _listed(column: pa.ChunkedArray) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except (ValueError, OverflowError):  # a time in an array, beyond what datetime holds: all in it as microseconds
+        return list(column.cast(_with_points(column.type)).to_pylist())
+
+
+def _with_points(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(_with_points(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(part.name, _with_points(part.type)) for part in kind])
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
+
+
+def value_text(value: object) -> str:
+    """A value of an answer for people: times are UTC and do not say so, arrays and structs show their parts."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, list):
+        return f"[{', '.join(map(value_text, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name}: {value_text(part)}' for name, part in value.items())}}}"
+    return str(value).removesuffix("+00:00") if isinstance(value, datetime) else str(value)
 
 
 _FRACTION = re.compile(r"(?<=\.)\d+")

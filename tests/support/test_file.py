@@ -384,6 +384,10 @@ def render(value: Any) -> Cell:
         return Cell(value.replace(tzinfo=None).isoformat(sep=" "))
     if isinstance(value, bytes):
         return Cell(value.hex())
+    if isinstance(value, list):
+        return Cell(f"[{'; '.join(render(part).text for part in value)}]")
+    if isinstance(value, dict):
+        return Cell(f"({'; '.join(render(part).text for part in value.values())})")
     if isinstance(value, str):
         plain = re.fullmatch(r"[^\s\",#](?:[^\",]*[^\s\",])?", value) and value != "NULL"
         return Cell(value, quoted=not plain)
@@ -393,8 +397,27 @@ def render(value: Any) -> Cell:
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][+-]?\d+|Infinity)|NaN")
 
 
+def _matches_nested(text: str, value: list[Any] | dict[str, Any]) -> bool:
+    """`[(a; 3); (b; 1)]` is a list of structs; the words in it may hold none of these signs."""
+    parts = list(value) if isinstance(value, list) else list(value.values())
+    opened, closed = "[]" if isinstance(value, list) else "()"
+    if not (text.startswith(opened) and text.endswith(closed)):
+        return False
+    written, depth = [""], 0
+    for sign in text[1:-1]:
+        depth += (sign in "[(") - (sign in "])")
+        if sign == ";" and not depth:
+            written.append("")
+        else:
+            written[-1] += sign
+    written = [part.strip() for part in written] if text[1:-1].strip() else []
+    return len(written) == len(parts) and all(matches(Cell(w), v) for w, v in zip(written, parts, strict=True))
+
+
 def matches(cell: Cell, value: Any) -> bool:
     """Whether a written cell is that value: exact, doubles to 1e-9 relative; times also as `@seconds`."""
+    if isinstance(value, list | dict):
+        return _matches_nested(cell.text, value)
     if isinstance(value, float) and not cell.quoted:
         return bool(_FLOAT.fullmatch(cell.text)) and equal_values(float(cell.text), value)
     if isinstance(value, datetime) and cell.text.startswith("@"):

@@ -78,6 +78,7 @@ def test_a_wrong_number_of_arguments_is_shown_at_the_function(text: str, says: s
     [
         ("QUANTILE(a, 1.1)", "from 0 to 1, not 1.1"),
         ("QUANTILE(a, -0.1)", "from 0 to 1, not -0.1"),
+        ("QUANTILE(a, 0.1234567891)", "at most 9 digits"),
         ("QUANTILE(a, b)", "from 0 to 1, not b"),
         ("QUANTILE(a, '0.5')", "from 0 to 1, not '0.5'"),
         ("QUANTILE(a, 0.25 + 0.25)", "from 0 to 1"),

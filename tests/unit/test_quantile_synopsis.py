@@ -88,7 +88,12 @@ def test_positions_are_of_the_decimal_that_was_written() -> None:
 
 
 def test_illegal_parameters_are_refused() -> None:
-    for make in (lambda: Phi.of(0), lambda: Phi.of(1.1), lambda: Phi(Fraction(1, 10**10)), lambda: QuantileSynopsis(0)):
+    for make in (
+        lambda: Phi.of(-0.1),
+        lambda: Phi.of(1.1),
+        lambda: Phi(Fraction(1, 10**10)),
+        lambda: QuantileSynopsis(0),
+    ):
         with pytest.raises(ValueError):
             make()
     synopsis = QuantileSynopsis(5)

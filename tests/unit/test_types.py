@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.types import EPOCH, POINT_MAX, POINT_MIN, SqlType, decimal_type, moment_of, point_of, point_text
+from windrow.types import (
+    EPOCH,
+    POINT_MAX,
+    POINT_MIN,
+    SqlType,
+    array_type,
+    decimal_type,
+    moment_of,
+    point_of,
+    point_text,
+    scalar_type,
+    struct_type,
+)
 
 some = settings(max_examples=80, deadline=None)
 TIMESTAMP, NTZ, BIGINT = SqlType("TIMESTAMP"), SqlType("TIMESTAMP_NTZ"), SqlType("BIGINT")
@@ -49,10 +61,23 @@ def test_every_type(name: str, arrow: pa.DataType, traits: str) -> None:
     assert {trait for trait, has in found.items() if has} == set(traits.split())
 
 
-@pytest.mark.parametrize("bad", ["int", "VARCHAR", "DECIMAL", "DECIMAL(5)", "ARRAY<INT>", ""])
+@pytest.mark.parametrize("bad", ["int", "VARCHAR", "DECIMAL", "DECIMAL(5)", "ARRAY<VARCHAR>", ""])
 def test_other_names_are_refused(bad: str) -> None:
     with pytest.raises(ValueError, match="not a column type"):
         SqlType(bad)
+
+
+def test_arrays_and_structs_have_parts_and_an_arrow_type() -> None:
+    entry = struct_type(item=decimal_type(12, 2), count=SqlType("BIGINT"))
+    found = struct_type(threshold=SqlType("BIGINT"), items=array_type(entry))
+    assert str(found) == "STRUCT<threshold: BIGINT, items: ARRAY<STRUCT<item: DECIMAL(12,2), count: BIGINT>>>"
+    assert found.is_nested and [name for name, _ in found.fields] == ["threshold", "items"]
+    assert found.fields[1][1].element == entry
+    inner = pa.struct([("item", pa.decimal128(12, 2)), ("count", pa.int64())])
+    assert found.arrow == pa.struct([("threshold", pa.int64()), ("items", pa.list_(inner))])
+    for wrong in (lambda: entry.element, lambda: array_type(entry).fields, lambda: scalar_type("ARRAY<INT>")):
+        with pytest.raises(ValueError, match="is not|not a scalar"):
+            wrong()
 
 
 def test_decimals() -> None:

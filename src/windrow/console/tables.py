@@ -17,7 +17,7 @@ from rich.text import Text
 
 from windrow.api import Windrow
 from windrow.errors import WindrowError
-from windrow.types import rows_of
+from windrow.types import rows_of, value_text
 
 WIDE = 100_000
 """The width of a console that is no terminal: nothing is wrapped or cut there."""
@@ -110,7 +110,7 @@ def cell_text(value: object) -> str:
         return "NULL"
     if isinstance(value, datetime):
         return value.replace(tzinfo=None).isoformat(sep=" ")
-    return str(value)
+    return value_text(value)
 
 
 def print_answers(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
@@ -19,9 +19,12 @@ from windrow.cql.final_sql import to_duckdb
 from windrow.plan.nodes import Finalise, Output, internal_columns
 from windrow.synopses import Looked
 from windrow.synopses.groups import Groups
-from windrow.synopses.results import result_of
+from windrow.synopses.roll_up import Rows, rows_of
 from windrow.types import SqlType
 from windrow.windows import Points
+
+ROW = "r"
+"""Which row that was looked up an answer row is."""
 
 Edges = tuple[Points | None, Points]
 """The window_start (None: they have none) and the window_end of each window."""
@@ -35,11 +38,15 @@ MOST_TEXTS = 1 << 15
 
 @dataclass(frozen=True)
 class Finished:
-    """Answer rows, the index of the window that each is of (ascending), and how many windows were answered."""
+    """Answer rows, the index of the window that each is of (ascending), and how many windows were answered.
+
+    `overflows`: how many values are NULL because they do not fit their type.
+    """
 
     table: pa.Table
     window: Points
     windows: int
+    overflows: int = 0
 
 
 class Finisher:
@@ -64,23 +71,27 @@ class Finisher:
 
     def finish(self, plan: Finalise, looked: Looked, starts: Points | None, ends: Points, groups: Groups) -> Finished:
         """The answers of one query: window_start, window_end, is_revision, then the select list."""
-        columns = _columns(plan, looked, groups)
-        window, each = looked.window, looked.each
+        rows = rows_of(plan.input, looked, groups)
+        columns = _columns(plan, rows, groups)
+        window, each = rows.window, rows.each
         if plan.is_plain:
             outputs = [columns[o.expression.name] for o in plan.outputs]
         else:
             each = None
             window, outputs = _evaluated(plan, self._evaluate(plan, finish_sql, _looked(window, columns)))
-        return _finished(plan, window, each, outputs, (starts, ends), looked.windows)
+        found = _finished(plan, window, each, outputs, (starts, ends), looked.windows)
+        return replace(found, overflows=rows.overflows(plan.input.aggregates))
 
-    def part(self, plan: Finalise, looked: Looked, groups: Groups) -> pa.Table:
+    def part(self, plan: Finalise, looked: Looked, groups: Groups) -> tuple[pa.Table, int]:
         """What some of the groups have of an answer: w, o0… and s0…, by which it is ordered; HAVING has been applied,
-        and LIMIT, since what is not among the first of these groups is not among the first of all."""
-        columns = _columns(plan, looked, groups)
+        and LIMIT, since what is not among the first of these groups is not among the first of all. And how many
+        values are NULL because they do not fit."""
+        rows = rows_of(plan.input, looked, groups)
+        columns, unfit = _columns(plan, rows, groups), rows.overflows(plan.input.aggregates)
         if not plan.is_plain:
-            return self._evaluate(plan, part_sql, _looked(looked.window, columns))
+            return self._evaluate(plan, part_sql, _looked(rows.window, columns)), unfit
         outputs = {f"o{i}": columns[o.expression.name] for i, o in enumerate(plan.outputs)}
-        return plain(pa.table({"w": looked.window, **outputs}))
+        return plain(pa.table({"w": rows.window, **outputs})), unfit
 
     def joined(self, plan: Finalise, parts: Sequence[pa.Table], edges: Edges, windows: int) -> Finished:
         """The answers of one query from the parts that are of different groups."""
@@ -97,25 +108,33 @@ class Finisher:
         return _finished(plan, window, None, outputs, edges, windows)
 
     def _evaluate(self, plan: Finalise, sql: Callable[[Finalise], str], table: pa.Table) -> pa.Table:
-        """A statement over the table `looked`."""
+        """A statement over the table `looked`; arrays and structs stay out of it, and are taken by row."""
+        flat = [name for name in table.column_names if not pa.types.is_nested(table.schema.field(name).type)]
+        numbered = table.select(flat).append_column(ROW, pa.array(np.arange(table.num_rows)))
         with self._lock:
             cached = self._texts.get((id(plan), sql))
             if cached is None or cached[0] is not plan:
                 if len(self._texts) >= MOST_TEXTS:
                     self._texts.clear()  # one-time questions come and go
                 cached = self._texts[id(plan), sql] = (plan, sql(plan))
-            self._duckdb.register("looked", table)
+            self._duckdb.register("looked", numbered)
             try:
-                return self._duckdb.sql(cached[1]).to_arrow_table()
+                done = self._duckdb.sql(cached[1]).to_arrow_table()
             finally:
                 self._duckdb.unregister("looked")
+        row, names = done.column(ROW), set(table.column_names)
+        for i, o in enumerate(plan.outputs):
+            if o.type.is_nested:
+                name = f"o{i}" if f"o{i}" in names else o.expression.unnest().name
+                done = done.append_column(f"o{i}", table.column(name).take(row))
+        return done.drop_columns([ROW])
 
 
-def _columns(plan: Finalise, looked: Looked, groups: Groups) -> dict[str, pa.Array]:
-    """k0…, a0… of what was looked up."""
-    keys = groups.key_columns(looked.groups)
+def _columns(plan: Finalise, rows: Rows, groups: Groups) -> dict[str, pa.Array]:
+    """k0…, a0… of the rows."""
+    keys = groups.key_columns(rows.cells, len(plan.input.keys))
     columns = {f"k{i}": key for i, key in enumerate(keys)}
-    return columns | {f"a{i}": result_of(call, looked.states) for i, call in enumerate(plan.input.aggregates)}
+    return columns | {f"a{i}": rows.result(call) for i, call in enumerate(plan.input.aggregates)}
 
 
 def _looked(window: Points, columns: dict[str, pa.Array]) -> pa.Table:
@@ -154,7 +173,7 @@ def joined_sql(plan: Finalise) -> str:
 
 def _inner_sql(plan: Finalise) -> str:
     types = dict(internal_columns(plan.input))
-    outputs = [f"{to_duckdb(o.expression, types)} AS o{i}" for i, o in enumerate(plan.outputs)]
+    outputs = [ROW, *(f"{to_duckdb(o.expression, types)} AS o{i}" for i, o in _flat(plan)), *_keys_for_ties(plan)]
     where = f" WHERE {to_duckdb(plan.having, types)}" if plan.having is not None else ""
     sort_columns = [f"{to_duckdb(o.expression, types)} AS s{i}" for i, o in enumerate(plan.order)]
     return f"SELECT w, {', '.join(outputs + sort_columns)} FROM looked{where}"
@@ -166,7 +185,17 @@ def _by(plan: Finalise) -> str:
         for i, o in enumerate(plan.order)
     ]
     # Ties are broken by all remaining columns (DESIGN 5).
-    return ", ".join(sorts + [f"o{i} ASC NULLS FIRST" for i in range(len(plan.outputs))])
+    ties = [f"o{i}" for i, _ in _flat(plan)] + _keys_for_ties(plan)
+    return ", ".join(sorts + [f"{name} ASC NULLS FIRST" for name in ties])
+
+
+def _flat(plan: Finalise) -> list[tuple[int, Output]]:
+    return [(i, o) for i, o in enumerate(plan.outputs) if not o.type.is_nested]
+
+
+def _keys_for_ties(plan: Finalise) -> list[str]:
+    """Arrays and structs have no order; where there are some, groups that are alike in all else go by their keys."""
+    return [f"k{i}" for i in range(len(plan.input.keys)) if len(_flat(plan)) < len(plan.outputs)]
 
 
 def _first_sql(plan: Finalise, inner: str) -> str:

@@ -71,7 +71,7 @@ def net_answers(table: pa.Table, plan: Finalise) -> pa.Table:
     if not plan.order or not all(o.expression in selected for o in plan.order):
         return rows
     keys = [(_HEAD + selected[o.expression], o.descending, o.nulls_first) for o in plan.order]
-    keys += [(_HEAD + i, False, True) for i in range(len(plan.outputs))]
+    keys += [(_HEAD + i, False, True) for i, o in enumerate(plan.outputs) if not o.type.is_nested]
     first = _points(rows.column("window_end"))
     place = np.where(rows.column("is_revision").to_numpy(zero_copy_only=False), 0, np.arange(rows.num_rows))
     ranks = [_ranks(rows.column(i), descending, nulls_first) for i, descending, nulls_first in keys]
@@ -125,13 +125,12 @@ def net_places(table: pa.Table) -> tuple[Points, Mask]:
 def _without_nearest(select: pa.Table, ends: Points, given: Points, lost: Points) -> Points:
     """The places given less, for each lost, the nearest given before it that differs in floats and arrays alone."""
     floats = [i for i, field in enumerate(select.schema) if pa.types.is_floating(field.type)]
-    arrays = [i for i, field in enumerate(select.schema) if pa.types.is_nested(field.type)]
-    if not (floats or arrays) or not lost.size:
+    nested = [field for field in select.schema if pa.types.is_nested(field.type)]
+    if not (floats or nested) or not lost.size:
         return given
-    rest = select.select([i for i in range(select.num_columns) if i not in (*floats, *arrays)])
-    codes = _row_codes(rest, ends)
+    codes = _row_codes(select, ends, floats=False)
     columns = [np.nan_to_num(pc.fill_null(select.column(i), 0).to_numpy()) for i in floats]
-    values = np.stack([np.zeros(select.num_rows), *columns], axis=1)
+    values = np.stack(columns, axis=1) if columns else np.zeros((select.num_rows, 1))
     left = np.ones(given.size, bool)
     for row in lost.tolist():
         alike = np.flatnonzero(left & (codes[given] == codes[row]) & (given < row))
@@ -163,19 +162,43 @@ def _occurrence(codes: Points) -> Points:
     return out
 
 
-def _row_codes(table: pa.Table, lead: Points) -> Points:
-    """A number per row, equal where the rows are: NULL is equal to NULL, and NaN to NaN."""
+def _row_codes(table: pa.Table, lead: Points, floats: bool = True) -> Points:
+    """A number per row, equal where the rows are: NULL is equal to NULL, and NaN to NaN. Without `floats` all floats
+    are equal."""
     codes = np.unique(lead, return_inverse=True)[1].astype(np.int64)
     for column in table.columns:
-        mine = _codes(column)
-        codes = np.unique(codes * (int(mine.max(initial=0)) + 1) + mine, return_inverse=True)[1].astype(np.int64)
+        codes = _paired_codes(codes, _codes(column, floats))
     return codes
 
 
-def _codes(column: pa.ChunkedArray) -> Points:
-    if pa.types.is_null(column.type) or not len(column):
-        return np.zeros(len(column), np.int64)
-    if pa.types.is_nested(column.type):  # which Arrow does not encode; there is one to an answer row
-        return np.unique([repr(value) for value in column.to_pylist()], return_inverse=True)[1].astype(np.int64)
-    encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+def _paired_codes(codes: Points, more: Points) -> Points:
+    packed = codes * (int(more.max(initial=0)) + 1) + more
+    return np.asarray(np.unique(packed, return_inverse=True)[1], dtype=np.int64)
+
+
+def _codes(column: pa.ChunkedArray | pa.Array, floats: bool = True) -> Points:
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    kind = whole.type
+    if pa.types.is_null(kind) or not len(whole) or (pa.types.is_floating(kind) and not floats):
+        return np.zeros(len(whole), np.int64)
+    if pa.types.is_struct(kind):
+        codes = np.asarray(whole.is_valid()).astype(np.int64)
+        for part in whole.flatten():
+            codes = _paired_codes(codes, _codes(part, floats))
+        return codes
+    if pa.types.is_list(kind):
+        whole = _as_words(whole, floats)
+    encoded = whole.dictionary_encode(null_encoding="encode")
     return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _as_words(lists: pa.ListArray, floats: bool) -> pa.Array:
+    """Lists as words of the codes of their elements, which can be compared."""
+    valid = lists.is_valid()
+    elements = _codes(lists.flatten(), floats)
+    lengths = np.where(np.asarray(valid), np.asarray(pc.fill_null(pc.list_value_length(lists), 0)), 0)
+    ends = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64) * elements.itemsize
+    words = pa.Array.from_buffers(
+        pa.large_binary(), len(lists), [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(elements))]
+    )
+    return pc.if_else(valid, words, pa.scalar(None, pa.large_binary()))

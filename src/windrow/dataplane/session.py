@@ -29,7 +29,7 @@ from windrow.cql.names import quote_name
 from windrow.dataplane.frames import unlogged
 from windrow.errors import BindError, SessionError
 from windrow.settings import Settings
-from windrow.types import SqlType
+from windrow.types import SqlType, scalar_type
 
 _REQUIRED = {
     "spark.sql.session.timeZone": ("UTC", "Windows are computed in UTC."),
@@ -239,7 +239,7 @@ class Analyser:
 def _sql_type(data_type: Any) -> SqlType:
     name = str(data_type.simpleString()).upper()
     try:
-        return SqlType(name)
+        return scalar_type(name)
     except ValueError:
         raise BindError(f"an expression of type {name} cannot be used here", remedy="Use a scalar type.") from None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from windrow.dataplane.session import check_session
 from windrow.errors import SourceError
-from windrow.types import SqlType
+from windrow.types import scalar_type
 
 
 def columns_of(df: Any) -> list[tuple[str, str]]:
@@ -18,7 +18,7 @@ def columns_of(df: Any) -> list[tuple[str, str]]:
     for field in df.schema.fields:
         name = str(field.dataType.simpleString()).upper()
         try:
-            out.append((field.name, SqlType(name).name))
+            out.append((field.name, scalar_type(name).name))
         except ValueError:
             raise SourceError(
                 f"column '{field.name}' is {name}, which a stream cannot have", remedy="Select scalar columns only."

@@ -174,7 +174,7 @@ def lookup_of(query: QueryState, extents: Extents) -> Lookup:
     """What a query asks a synopsis about some of its windows."""
     aggregate, since = query.plan.input, query.since
     starts = extents.starts if since is None else extents.starts.clip(min=max(since, POINT_MIN))
-    return Lookup(query.name, starts, extents.ends, aggregate.presence, aggregate.accumulators, not aggregate.keys)
+    return Lookup(query.name, starts, extents.ends, aggregate.presence, aggregate.accumulators, not aggregate.cell_keys)
 
 
 def merged(some: Looked, more: Looked) -> Looked:

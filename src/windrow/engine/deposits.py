@@ -144,7 +144,7 @@ class Depositor:
         aggregate = query.plan.input
         alone = Grouping(
             0,
-            aggregate.keys,
+            aggregate.cell_keys,
             schedule_for(aggregate.window),
             None if aggregate.partition else aggregate.input.predicate,
             aggregate.accumulators,

@@ -25,7 +25,6 @@ from windrow.plan.nodes import Finalise
 from windrow.synopses import BasicIntervalSynopsis, Looked, StoredSynopsis
 from windrow.synopses.chunks import Cells
 from windrow.synopses.releasing import released
-from windrow.synopses.results import overflows
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, LandmarkWindow, PaneWindow, PartitionedWindow, Points, SlideByTuple, greater
 from windrow.windows.promises import Promise
@@ -54,7 +53,7 @@ def closing(stream: StreamState, state: SynopsisState) -> list[Promise]:
 def _key_columns(stream: StreamState, state: SynopsisState) -> dict[str, int]:
     """Which key a column is, of those that are keys as they stand."""
     names = {"`" + name.replace("`", "``") + "`": name for name, _ in stream.definition.columns}
-    return {names[key.sql]: i for i, key in enumerate(state.plan.keys) if key.sql in names}
+    return {names[key.sql]: i for i, key in enumerate(state.plan.group_keys) if key.sql in names}
 
 
 @dataclass(frozen=True)
@@ -149,8 +148,7 @@ class EarlyAnswers:
         finished = finish(query, looked, extents, self._state) if query.error is None else None
         if finished is not None and finished.table.num_rows:
             present, at = np.unique(finished.window, return_inverse=True)
-            spoiled = sum(overflows(call, looked.states) for call in query.plan.input.aggregates)
-            yield _Part(_window(query.plan).shown(extents)[1][present], at, finished.table, spoiled)
+            yield _Part(_window(query.plan).shown(extents)[1][present], at, finished.table, finished.overflows)
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ class Homes:
         """Write the cells cut into buckets, a block for each run of panes, so that no second copy of all is held."""
         synopsis = state.synopsis
         assert isinstance(synopsis, BasicIntervalSynopsis)
-        home = StoredSynopsis(state.key_types, self.spark.buckets(len(state.plan.keys)))
+        home = StoredSynopsis(state.key_types, self.spark.buckets(len(state.plan.group_keys)))
         old = self._blocks.named(state.owner)
         written = []
         for cells in synopsis.parts():
@@ -193,7 +193,7 @@ class Homes:
 
     def write(self, state: SynopsisState, home: StoredSynopsis, cells: Cells, groups: Groups) -> Written:
         """Cells that are in the driver, as a block of the Spark home."""
-        by = len(state.plan.keys)
+        by = len(state.plan.group_keys)
         ref, panes = write_cells(self._blocks.writer, state.owner, cells, groups, by, home.buckets)
         return Written(state, ref, int(panes[0]), int(panes[-1]), panes)
 
@@ -202,7 +202,7 @@ class Homes:
         home = state.synopsis
         assert isinstance(home, StoredSynopsis)
         paths = tuple(block.path for block in blocks)
-        by, kept = len(state.plan.keys), state.kept_from
+        by, kept = len(state.plan.group_keys), state.kept_from
         return Stored(self.spark.root, state.owner, paths, home.key_types, by, home.buckets, kept)
 
     def blocks(self, state: SynopsisState) -> list[BlockRow]:

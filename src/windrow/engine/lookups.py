@@ -172,7 +172,9 @@ class Lookups:
         if isinstance(state.synopsis, StoredSynopsis):
             return self._stored_part(state, asked)
         plan, aggregate = asked.plan, asked.plan.input
-        lookup = Lookup("", asked.starts, asked.ends, aggregate.presence, aggregate.accumulators, not aggregate.keys)
+        lookup = Lookup(
+            "", asked.starts, asked.ends, aggregate.presence, aggregate.accumulators, not aggregate.cell_keys
+        )
         (looked,) = state.answer([lookup], derived={lookup.query: asked.derived} if asked.derived else {})
         try:
             return self._finisher.finish(plan, looked, *_shown(asked), state.synopsis.groups).table

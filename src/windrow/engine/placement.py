@@ -101,4 +101,5 @@ def _complete_from(state: SynopsisState, mine: Cuts, needed: Iterable[str], star
 def made(number: int, name: str, plan: Finalise, placement: Placement) -> SynopsisPlan:
     """The plan of a synopsis of the query's own."""
     axis = plan.scan.attribute.column
-    return SynopsisPlan(number, plan.input.keys, placement.schedule, ((name, plan),), axis, placement.style)
+    keys, values = plan.input.cell_keys, plan.input.values
+    return SynopsisPlan(number, keys, placement.schedule, ((name, plan),), axis, placement.style, values=values)

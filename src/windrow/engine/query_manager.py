@@ -290,7 +290,7 @@ class QueryManager:
 
 def synopsis_for(plan: Finalise, style: Style) -> BasicIntervalSynopsis | PartitionedSynopsis:
     """An empty synopsis for a query's kind of window."""
-    types = [key.type.arrow for key in plan.input.keys]
+    types = [key.type.arrow for key in plan.input.cell_keys]
     if isinstance(plan.window, PartitionedWindow):
         return PartitionedSynopsis(types, plan.input.partition, plan.window, plan.input.counts[0])
     return BufferSynopsis(types) if style == BUFFER else BasicIntervalSynopsis(types)

@@ -91,12 +91,13 @@ class Recovery:
             schedule = schedule_of(row["schedule"])
             plan = SynopsisPlan(
                 row["id"],
-                first.input.keys,
+                first.input.cell_keys,
                 schedule,
                 active,
                 first.scan.attribute.column,
                 style_of(first.window, schedule),
                 {name: d for name, _ in active if (d := self._journal.derivations(stream.queries[name]))},
+                first.input.values,
             )
             since = self._catalog.rows(
                 "SELECT accumulator, since FROM synopsis_accumulators WHERE synopsis = ?", (row["id"],)

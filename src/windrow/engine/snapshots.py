@@ -94,7 +94,7 @@ def _misfits(state: SynopsisState, plan: Finalise, needed: Sequence[Accumulator]
         yield "is no longer kept: its queries are suspended"
     if state.plan.axis != plan.scan.attribute.column:
         yield f"is on another axis than {plan.scan.attribute}"
-    if state.plan.keys != aggregate.keys:
+    if (state.plan.keys, state.plan.values) != (aggregate.cell_keys, aggregate.values):
         yield f"is grouped by {', '.join(key.sql for key in state.plan.keys) or 'nothing'}"
     absent = [a for a in needed if a.id not in state.since]
     if absent:

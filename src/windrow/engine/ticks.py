@@ -27,7 +27,6 @@ from windrow.optimizer.same_answers import SHARE_ANSWERS
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, Looked, PartitionedSynopsis, StoredSynopsis
-from windrow.synopses.results import overflows
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, PaneWindow, PartitionedWindow, Points, SlideByTuple, SlideOver
 from windrow.windows.frontier import greater
@@ -215,7 +214,6 @@ class Ticker:
     def _answer(self, stream: StreamState, state: SynopsisState, due: Sequence[Due]) -> list[Delivered]:
         parts: dict[str, list[Finished]] = {item.query.name: [] for item in due}
         done: dict[str, int] = dict.fromkeys(parts, 0)
-        spoiled: dict[str, int] = dict.fromkeys(parts, 0)
         by_name = {item.query.name: item for item in due}
         early = group_bounds(stream, state) if stream.promises else None
         for looked in state.answer([lookup_of(item.query, item.extents) for item in due]):
@@ -230,11 +228,8 @@ class Ticker:
             finished = self._finish(stream, item.query, looked, shown, state)
             if finished is not None:
                 parts[looked.query].append(finished)
-                spoiled[looked.query] += _overflows(item.query, looked)
         return [
-            _delivered(
-                stream, item.query, _shown(item, slice(None))[1], parts[item.query.name], spoiled[item.query.name]
-            )
+            _delivered(stream, item.query, _shown(item, slice(None))[1], parts[item.query.name])
             for item in due
             if item.query.error is None
         ]
@@ -253,8 +248,8 @@ class Ticker:
                 rows = [part.rows for part in parts if part.rows is not None]
                 finished = self._join(stream, query, rows, edges, len(item.extents))
                 if finished is not None:
-                    spoiled = sum(part.overflows for part in parts)
-                    out.append(_delivered(stream, query, edges[1], [finished], spoiled))
+                    whole = replace(finished, overflows=sum(part.overflows for part in parts))
+                    out.append(_delivered(stream, query, edges[1], [whole]))
             else:
                 self._journal.suspend(stream, query, error)
         return out
@@ -282,7 +277,7 @@ class Ticker:
                 continue
             order = np.lexsort((which, wids))
             which, extents = which[order], window.of_ranks.extents(wids[order])
-            parts, spoiled = [], 0
+            parts = []
             step = max(1, SLOTS_PER_SLICE // max(1, synopsis.groups.count // max(1, synopsis.ranks.counts.size - 1)))
             for first in range(0, which.size, step):
                 some = slice(first, first + step)
@@ -300,9 +295,8 @@ class Ticker:
                 if finished is None:
                     break
                 parts.append(finished)
-                spoiled += _overflows(query, looked)
             if query.error is None:
-                out.append(_delivered(stream, query, extents.ends, parts, spoiled))
+                out.append(_delivered(stream, query, extents.ends, parts))
         return out
 
     def _finish_in(self, stream: StreamState) -> Finish:
@@ -337,13 +331,7 @@ def _shown(item: Due, some: slice) -> tuple[Points | None, Points]:
     return _on_panes(item.query.plan).shown(item.extents.part(some))
 
 
-def _overflows(query: QueryState, looked: Looked) -> int:
-    return sum(overflows(call, looked.states) for call in query.plan.input.aggregates)
-
-
-def _delivered(
-    stream: StreamState, query: QueryState, ends: Points, parts: Sequence[Finished], spoiled: int
-) -> Delivered:
+def _delivered(stream: StreamState, query: QueryState, ends: Points, parts: Sequence[Finished]) -> Delivered:
     """The parts of an answer one after another, the windows of each counted on from those before."""
     table, window = parts[0].table, parts[0].window
     if len(parts) > 1:
@@ -352,7 +340,7 @@ def _delivered(
         table = pa.concat_tables([part.table for part in parts])
     if stream.definition.revises:
         table = first_answers(table)
-    return Delivered(query, ends, window, table, spoiled)
+    return Delivered(query, ends, window, table, sum(part.overflows for part in parts))
 
 
 def _marked(state: SynopsisState, plan: Finalise, window: SlideByTuple, extents: Extents) -> np.ndarray:

@@ -37,7 +37,8 @@ class SynopsisPlan:
     """One synopsis and its users. `since` tells from which point on an accumulator has been kept.
 
     `axis` is what its panes are cut on, and `style` what kind of windows it serves: they do not mix, since panes that
-    suit the one cost the other dearly (a pane per value, or all of the past in one).
+    suit the one cost the other dearly (a pane per value, or all of the past in one). The last of its keys may be
+    `values` that holistic aggregates count; queries with other values, or with these as groups, have another synopsis.
     """
 
     id: int
@@ -48,6 +49,12 @@ class SynopsisPlan:
     style: Style
     derived: Mapping[str, tuple[Derivation, ...]] = field(default_factory=dict)
     """By query: those of its accumulators that are not kept but had from others (SS4)."""
+    values: tuple[Key, ...] = ()
+
+    @property
+    def group_keys(self) -> tuple[Key, ...]:
+        """The keys of its queries' groups; those behind them are the values that holistic aggregates count."""
+        return self.keys[: len(self.keys) - len(self.values)]
 
     @property
     def partition(self) -> int:
@@ -124,7 +131,8 @@ def choose_synopsis(plan: Finalise, candidates: Sequence[SynopsisPlan], cut_fact
     if isinstance(plan.window, PartitionedWindow) or style[0] == "rank":
         return None
     for candidate in candidates:
-        alike = candidate.keys == plan.input.keys and candidate.axis == axis and candidate.style == style
+        same_keys = candidate.keys == plan.input.cell_keys and candidate.values == plan.input.values
+        alike = same_keys and candidate.axis == axis and candidate.style == style
         if alike and may_share(candidate.schedule.current, mine, cut_factor):
             return candidate
     return None

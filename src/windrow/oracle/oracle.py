@@ -20,7 +20,7 @@ from windrow.cql import parse
 from windrow.cql.dialect import window_of
 from windrow.cql.statements import CreateQuery, CreateStream, Drop, Late, SetSetting, Statement
 from windrow.errors import CatalogError, UnsupportedError
-from windrow.oracle import spark_sql
+from windrow.oracle import holistic, spark_sql
 from windrow.oracle.admission import (
     Admitted,
     Batch,
@@ -221,8 +221,10 @@ class Oracle:
         )
         found = self._spark.sql(statement).toArrow().to_pydict()
         rows: dict[int, list[tuple[Any, ...]]] = {}
+        finish = [holistic.finisher(item, held.asker.window.shape) for item in parts.items]
         for number, *row in zip(*found.values(), strict=True):
-            rows.setdefault(number, []).append(tuple(row))
+            done = (value if f is None else f(value) for f, value in zip(finish, row, strict=False))
+            rows.setdefault(number, []).append(tuple(done))
         if not parts.numbered:
             rows = {number: sorted(mine, key=sort_key) for number, mine in rows.items()}
         return [Seen(one[0], self._bounds(held, one[0]), rows.get(i, [])) for i, one in enumerate(looks)]

@@ -8,7 +8,9 @@ differs from the text the user wrote is only this:
   tuples has its one row even where none of them qualifies;
 - SUM of integers is added up as DECIMAL and is NULL where the total does not fit a BIGINT: Spark's own
   wraps, and `try_sum` gives NULL or not by the order in which it adds;
-- ORDER BY and LIMIT become a row number per window, ties broken by all the columns of the select list.
+- ORDER BY and LIMIT become a row number per window, ties broken by all the columns of the select list that have an
+  order, and then by the keys;
+- aggregates that Spark SQL has not are written with those that it has, or collect what `holistic` counts in Python.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from windrow.cql.dialect import CQL, OwnAggregate
 from windrow.errors import UnsupportedError
+from windrow.oracle import holistic
 
 ROWS, LOOKS = "windrow_oracle_rows", "windrow_oracle_looks"
 POINT, PART, ARRIVED, LASTING = "__t", "__part", "__arrived", "__lasting"
@@ -98,7 +102,7 @@ def take_apart(select: exp.Expr, columns: set[str]) -> Parts:
 
 
 def _name(item: exp.Expr) -> str:
-    return str(item.alias_or_name) if isinstance(item, exp.Alias | exp.Column) else item.sql(dialect="spark")
+    return str(item.alias_or_name) if isinstance(item, exp.Alias | exp.Column) else item.sql(dialect=CQL)
 
 
 def _this(clause: exp.Expr | None) -> exp.Expr | None:
@@ -140,16 +144,18 @@ def spark_statement(parts: Parts, is_integer: IsInteger, partition: tuple[str, .
     condition = parts.where if ungrouped else None
     rewritten = _rewrite([*outputs, *having], ungrouped, condition, is_integer)
     texts = [node.sql(dialect="spark") for node in rewritten]
+    keys = [key.sql(dialect="spark") for key in parts.keys if not isinstance(key.unnest(), exp.Literal)]
+    keys = [f"`{name}`" for name in partition] + keys
     listed = ", ".join(f"{text} AS `{name}`" for text, name in zip(texts, named, strict=False))
+    listed += "".join(f", {key} AS `__k{i}`" for i, key in enumerate(keys) if parts.numbered)
     inner = f"SELECT `{ID}`, {listed} FROM ({_joined(ungrouped)}) AS `{parts.table_alias}`"
     if parts.where is not None and not ungrouped:
         inner += f" WHERE {parts.where.sql(dialect='spark')}"
     if parts.aggregated:
-        keys = [key.sql(dialect="spark") for key in parts.keys if not isinstance(key.unnest(), exp.Literal)]
-        inner += " GROUP BY " + ", ".join([f"`{ID}`", *(f"`{name}`" for name in partition), *keys])
+        inner += " GROUP BY " + ", ".join([f"`{ID}`", *keys])
     if having:
         inner += f" HAVING {texts[-1]}"
-    return _numbered(inner, parts) if parts.numbered else inner
+    return _numbered(inner, parts, len(keys)) if parts.numbered else inner
 
 
 def _joined(ungrouped: bool) -> str:
@@ -161,14 +167,16 @@ def _joined(ungrouped: bool) -> str:
     return f"SELECT * FROM {LOOKS} AS e {side} {ROWS} AS r ON {holds} AND {had_come} AND {of_part}"
 
 
-def _numbered(inner: str, parts: Parts) -> str:
+def _numbered(inner: str, parts: Parts, keys: int) -> str:
     columns = [f"`__c{i}`" for i in range(len(parts.items))]
+    ties = [name for name, item in zip(columns, parts.items, strict=True) if not holistic.is_collected(item)]
+    ties += [f"`__k{i}`" for i in range(keys) if len(ties) < len(columns)]
     orders = []
     for i, item in enumerate(parts.order):
         named = item.copy()
         named.set("this", exp.column(f"__o{i}", quoted=True))
         orders.append(named.sql(dialect="spark"))
-    number = f"ROW_NUMBER() OVER (PARTITION BY `{ID}` ORDER BY {', '.join([*orders, *columns])})"
+    number = f"ROW_NUMBER() OVER (PARTITION BY `{ID}` ORDER BY {', '.join([*orders, *ties])})"
     limit = f" WHERE `__n` <= {parts.limit}" if parts.limit is not None else ""
     return (
         f"SELECT `{ID}`, {', '.join(columns)}"
@@ -191,6 +199,10 @@ def _rewrite(
     for agg, integer in zip(sums, exact, strict=True):
         if integer:
             _make_exact(agg)
+    for agg in _aggregates(roots):
+        if isinstance(agg, OwnAggregate):
+            whole = agg.parent if isinstance(agg.parent, exp.Filter) else agg
+            whole.replace(exp.Var(this=holistic.spark_text(whole)))
     return [root.expressions[0] for root in roots]
 
 

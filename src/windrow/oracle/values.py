@@ -83,6 +83,10 @@ def equal_values(a: Any, b: Any, relative: float = RELATIVE) -> bool:
     """
     if a is None or b is None:
         return a is None and b is None
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and equal_rows(list(a.values()), list(b.values()), relative)
+    if _is_row(a) and _is_row(b):
+        return equal_rows(a, b, relative)
     if isinstance(a, float) or isinstance(b, float):
         return isinstance(a, float) and isinstance(b, float) and _equal_floats(a, b, relative)
     if isinstance(a, bool) is not isinstance(b, bool) or isinstance(a, Decimal) is not isinstance(b, Decimal):
@@ -108,10 +112,7 @@ def equal_rows(a: Sequence[Any], b: Sequence[Any], relative: float = RELATIVE) -
     """Whether two rows, or two lists of rows, are equal; the order of rows counts (see `sort_key`)."""
     if len(a) != len(b):
         return False
-    return all(
-        equal_rows(x, y, relative) if _is_row(x) and _is_row(y) else equal_values(x, y, relative)
-        for x, y in zip(a, b, strict=True)
-    )
+    return all(equal_values(x, y, relative) for x, y in zip(a, b, strict=True))
 
 
 def _is_row(value: Any) -> bool:
@@ -130,4 +131,8 @@ def _value_key(value: Any) -> tuple[int, Any]:
         return (2, 0) if math.isnan(value) else (1, float(f"{value:.7g}") + 0.0)
     if isinstance(value, datetime):
         return (1, _utc(value))
+    if isinstance(value, dict):
+        return (1, sort_key(list(value.values())))
+    if _is_row(value):
+        return (1, sort_key(value))
     return (1, value)

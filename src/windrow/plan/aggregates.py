@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from windrow.errors import BindError, UnsupportedError
+from windrow.plan import holistic
 from windrow.plan.accumulators import Accumulator, AggregateCall, Key, Kind, Parameter
+from windrow.plan.calls import COUNT_DISTINCT
 from windrow.plan.calls import Called as Called
 from windrow.plan.sketched import SKETCHED
 from windrow.types import SqlType, decimal_type
@@ -17,7 +19,17 @@ MOMENT_FUNCTIONS = ("VARIANCE", "VAR_POP", "STDDEV", "STDDEV_POP")
 FUNCTIONS = ("COUNT", SUM, AVG, "MIN", "MAX", *MOMENT_FUNCTIONS)
 
 
-DECOMPOSED: dict[str, Callable[[Called], AggregateCall]] = {**SKETCHED}
+def _sum(arg: Key, condition: str | None) -> AggregateCall:
+    return decompose(SUM, arg.sql, arg.type, condition)
+
+
+DECOMPOSED: dict[str, Callable[[Called], AggregateCall]] = {
+    "MEDIAN": holistic.median,
+    "QUANTILE": holistic.quantile,
+    COUNT_DISTINCT: holistic.count_distinct,
+    "TOP_K": lambda called: holistic.top_k(called, _sum),
+    **SKETCHED,
+}
 """Aggregates with parameters, or of several arguments: what each is taken apart into."""
 
 

@@ -425,7 +425,7 @@ class _Binder:
 
 def _default_name(tree: exp.Expr) -> str:
     """Spark's way: the expression itself, in lower case."""
-    return tree.sql(dialect="spark").lower()
+    return _sql(tree).lower()
 
 
 def _sql(tree: exp.Expr) -> str:

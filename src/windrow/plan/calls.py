@@ -18,6 +18,8 @@ from windrow.plan.accumulators import Key, Parameter
 
 COUNT_DISTINCT = "COUNT(DISTINCT)"
 MAX_K = 10_000
+MAX_DIGITS = 9
+"""Of φ, behind the point: φ·N stays exact in 64 bits."""
 
 _ALGEBRAIC: dict[type[exp.Expr], str] = {
     exp.Count: "COUNT",
@@ -147,6 +149,12 @@ def _phi(function: str, node: exp.Expr, place_of: PlaceOf) -> Decimal:
             f"{function} takes a number from 0 to 1, not {node.sql(dialect=CQL)}",
             place=place_of(node),
             remedy=f"For example {function}(x, 0.9), the value that nine tenths do not exceed.",
+        )
+    if value != round(value, MAX_DIGITS):
+        raise BindError(
+            f"{function} takes a number of at most {MAX_DIGITS} digits behind the point, not {node.sql(dialect=CQL)}",
+            place=place_of(node),
+            remedy="Leave out the last digits.",
         )
     return value
 

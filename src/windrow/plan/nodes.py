@@ -81,6 +81,22 @@ class WindowAggregate:
             raise ValueError("a partitioned window has its partition among the keys")
 
     @cached_property
+    def values(self) -> tuple[Key, ...]:
+        """What its holistic aggregates count the values of, as far as these are no keys anyway."""
+        found = dict.fromkeys(value for call in self.aggregates for value in call.values)
+        return tuple(value for value in found if value not in self.keys)
+
+    @cached_property
+    def cell_keys(self) -> tuple[Key, ...]:
+        """What a cell of its synopsis is of: with holistic aggregates, a value of a group. `synopses/roll_up.py` brings
+        cells to groups."""
+        return self.keys + self.values
+
+    @cached_property
+    def is_holistic(self) -> bool:
+        return any(call.values for call in self.aggregates)
+
+    @cached_property
     def presence(self) -> Accumulator:
         """How many tuples of a group qualify: a group without one has no row (DESIGN 5)."""
         return Accumulator(Kind.COUNT, None, None, self.input.predicate)

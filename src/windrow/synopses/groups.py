@@ -7,7 +7,8 @@ groups have left (`compact`), so memory follows the groups alive.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 Ids = npt.NDArray[np.int64]
 AnyIds = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 NOBODY = 0
+T = TypeVar("T")
 
 
 class Groups:
@@ -27,6 +29,7 @@ class Groups:
         self._keys = [pa.array([None], t) for t in self._types]
         self._chain = _Chain(len(self._types))
         self.count = 1
+        self._memo: dict[Hashable, Any] = {}
 
     def ids(self, keys: Sequence[pa.Array], nobody: npt.NDArray[np.bool_] | None = None) -> Ids:
         """The id of each row's group; new groups are added. Where `nobody` is true: id 0."""
@@ -61,12 +64,26 @@ class Groups:
         rows = pa.array(fresh_at[first])
         self._keys = [pa.concat_arrays([old, key.take(rows)]) for old, key in zip(self._keys, keys, strict=True)]
         self.count = int(ids[-1]) + 1
+        self._memo.clear()
 
-    def key_columns(self, ids: AnyIds) -> list[pa.Array]:
-        """The key values of these groups (null for nobody); strings dictionary-encoded, which costs nothing."""
+    @property
+    def keys(self) -> Sequence[pa.Array]:
+        """The key values of all groups by id, a column per key."""
+        return self._keys
+
+    def worked_out(self, what: Hashable, make: Callable[[], T]) -> T:
+        """What follows from the groups alone: made once, until one is added or they are renumbered."""
+        if what not in self._memo:
+            self._memo[what] = make()
+        found: T = self._memo[what]
+        return found
+
+    def key_columns(self, ids: AnyIds, width: int | None = None) -> list[pa.Array]:
+        """The key values of these groups (null for nobody), of the first `width` keys; strings dictionary-encoded,
+        which costs nothing."""
         indices = pa.array(ids.astype(np.int32, copy=False))
         out: list[pa.Array] = []
-        for key in self._keys:
+        for key in self._keys[:width]:
             if pa.types.is_string(key.type) or pa.types.is_binary(key.type):
                 out.append(pa.DictionaryArray.from_arrays(indices, key, safe=False))
             else:
@@ -81,6 +98,7 @@ class Groups:
         self._keys = [pa.array([None], t) for t in self._types]
         self._chain = _Chain(len(self._types))
         self.count = 1
+        self._memo.clear()
         if self._types:
             again = self.ids([key.slice(1) for key in kept])
             assert np.array_equal(again, np.arange(1, alive.size))

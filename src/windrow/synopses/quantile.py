@@ -35,13 +35,13 @@ _COUNT = adding(np.int64)
 
 @dataclass(frozen=True)
 class Phi:
-    """A quantile's parameter, 0 < φ ≤ 1, as the decimal fraction it was written as: ⌊0.29 · 100⌋ is 29."""
+    """A quantile's parameter, 0 ≤ φ ≤ 1, as the decimal fraction it was written as: ⌊0.29 · 100⌋ is 29."""
 
     fraction: Fraction
 
     def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise ValueError(f"a quantile has 0 < φ ≤ 1, not {self.fraction}")
+        if not 0 <= self.fraction <= 1:
+            raise ValueError(f"a quantile has 0 ≤ φ ≤ 1, not {self.fraction}")
         if self.fraction.denominator > 10**9:
             raise ValueError(f"a quantile has at most nine digits, unlike {self.fraction}")
 

@@ -17,7 +17,6 @@ from windrow.optimizer.derivations import Derivation, read_of
 from windrow.plan.nodes import Finalise
 from windrow.synopses import BasicIntervalSynopsis, Looked, Lookup
 from windrow.synopses.deriving import answered
-from windrow.synopses.results import overflows
 from windrow.types import POINT_MAX
 from windrow.windows import Points
 
@@ -109,7 +108,7 @@ def _answer(
     for cells in blocks.cells(bucket, synopsis.groups):
         synopsis.deposit(cells.where((cells.panes >= low) & (cells.panes < high)))
     synopsis.close(POINT_MAX)
-    if synopsis.groups.count == 1 and question.stored.key_types:
+    if synopsis.groups.count == 1 and question.stored.bucketed_by:
         return
     failed: set[int] = set()
     lookups = [_lookup(queries[one.query].plan, one) for one in question.asked]
@@ -126,16 +125,15 @@ def _answer(
 def _lookup(plan: Finalise, asked: Asked) -> Lookup:
     aggregate = plan.input
     reads = aggregate.accumulators
-    return Lookup(str(asked.query), asked.starts, asked.ends, aggregate.presence, reads, not aggregate.keys)
+    return Lookup(str(asked.query), asked.starts, asked.ends, aggregate.presence, reads, not aggregate.cell_keys)
 
 
 def _part(plan: Finalise, query: int, looked: Looked, synopsis: BasicIntervalSynopsis, finisher: Finisher) -> Answered:
     groups = synopsis.groups.count - 1
     try:
-        rows = finisher.part(plan, looked, synopsis.groups)
+        rows, spoiled = finisher.part(plan, looked, synopsis.groups)
     except Exception as error:
         return Answered(query, None, 0, groups, str(error).splitlines()[0])
-    spoiled = sum(overflows(call, looked.states) for call in plan.input.aggregates)
     return Answered(query, rows, spoiled, groups)
 
 

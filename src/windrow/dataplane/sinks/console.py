@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from datetime import datetime
 
 from windrow.dataplane.answers import plain
 from windrow.dataplane.sinks.base import AnswerBatch
-from windrow.types import rows_of
+from windrow.types import rows_of, value_text
 
 ROWS_SHOWN = 20
 
@@ -34,5 +33,4 @@ def _line(row: dict[str, object]) -> str:
 
 
 def _text(value: object) -> str:
-    """Times are UTC, and do not say so."""
-    return str(value).removesuffix("+00:00") if isinstance(value, datetime) else str(value)
+    return "None" if value is None else value_text(value)

@@ -90,19 +90,34 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 def _naive(table: pa.Table) -> pa.Table:
     """Times as naive UTC: DuckDB would turn those with a zone into the machine's local time."""
-    kinds = [pa.timestamp("us") if pa.types.is_timestamp(field.type) else field.type for field in table.schema]
+    kinds = [_without_zones(field.type) for field in table.schema]
     return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
 
 
-def _json_column(name: str, kind: object) -> str:
+def _without_zones(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(_without_zones(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(part.name, _without_zones(part.type)) for part in kind])
+    return pa.timestamp("us") if pa.types.is_timestamp(kind) else kind
+
+
+def _json_column(name: str, kind: pa.DataType) -> str:
     quoted = '"' + name.replace('"', '""') + '"'
-    text = str(kind)
-    if text.startswith("timestamp"):
-        value = f"strftime({quoted}::TIMESTAMP, '%Y-%m-%dT%H:%M:%S.%f')"
-        value = f"{value} || 'Z'" if "UTC" in text else value
-        return f"{quoted} := {value}"
-    if text in ("double", "float"):
-        return f"{quoted} := CASE WHEN isfinite({quoted}) THEN {quoted} END"
-    if text == "binary":
-        return f"{quoted} := base64({quoted})"
-    return f"{quoted} := {quoted}"
+    return f"{quoted} := {_json_value(quoted, kind)}"
+
+
+def _json_value(value: str, kind: pa.DataType, depth: int = 0) -> str:
+    """What DuckDB prints as JSON as we want it; of arrays and structs every part."""
+    if pa.types.is_list(kind):
+        one = f"e{depth}"
+        return f"list_transform({value}, lambda {one}: {_json_value(one, kind.value_type, depth + 1)})"
+    if pa.types.is_struct(kind):
+        parts = (f'"{part.name}" := {_json_value(f"{value}.{part.name}", part.type, depth)}' for part in kind)
+        return f"struct_pack({', '.join(parts)})"
+    if pa.types.is_timestamp(kind):
+        text = f"strftime({value}::TIMESTAMP, '%Y-%m-%dT%H:%M:%S.%f')"
+        return f"{text} || 'Z'" if kind.tz else text
+    if pa.types.is_floating(kind):
+        return f"CASE WHEN isfinite({value}) THEN {value} END"
+    return f"base64({value})" if pa.types.is_binary(kind) else value

@@ -1,0 +1,98 @@
+"""Aggregates that Spark SQL has not, by their definition: in Spark SQL over all values, or in Python over all tuples.
+
+QUANTILE is an element of the sorted values; MEDIAN is Spark's. TOP_K and FREQUENT_ITEMS collect every tuple of a
+window, and are counted here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Context, Decimal
+from typing import Any
+
+from sqlglot import exp
+
+from windrow.cql.dialect import OwnAggregate
+from windrow.errors import UnsupportedError
+
+COLLECTED = ("TOP_K", "FREQUENT_ITEMS")
+POINT = "__t"
+_WIDE = Context(prec=76)
+
+
+def _call(item: exp.Expr) -> OwnAggregate | None:
+    item = item.unnest()
+    inner = item.this if isinstance(item, exp.Filter) else item
+    return inner if isinstance(inner, OwnAggregate) else None
+
+
+def is_collected(item: exp.Expr) -> bool:
+    call = _call(item)
+    return call is not None and call.this in COLLECTED
+
+
+def spark_text(whole: exp.Expr) -> str:
+    """The Spark SQL of a call, with the FILTER around it."""
+    call = _call(whole)
+    assert call is not None
+    where = f" FILTER(WHERE {whole.expression.this.sql(dialect='spark')})" if isinstance(whole, exp.Filter) else ""
+    x, *more = (argument.sql(dialect="spark") for argument in call.expressions)
+    if call.this == "MEDIAN":
+        return f"median({x}){where}"
+    if call.this == "QUANTILE":
+        values = f"sort_array(collect_list({x}){where})"
+        place = f"greatest(1, floor({Decimal(more[0]):f}BD * size({values})))"
+        return f"get({values}, CAST({place} AS INT) - 1)"
+    if call.this in COLLECTED:
+        weight = more[1] if len(more) > 1 else "1L"
+        return f"collect_list(struct({x} AS item, {weight} AS weight, `{POINT}` AS point)){where}"
+    raise UnsupportedError(f"the oracle does not evaluate {call.this}")
+
+
+def finisher(item: exp.Expr, shape: Any) -> Callable[[list[dict[str, Any]]], Any] | None:
+    """What makes the value of what a select item collected; None where Spark has made it."""
+    call = _call(item)
+    if call is None or call.this not in COLLECTED:
+        return None
+    k, is_weighted = int(call.expressions[1].name), len(call.expressions) > 2
+    return lambda tuples: _top_k([one for one in tuples if one["item"] is not None], k, is_weighted)
+
+
+def _top_k(tuples: Iterable[Mapping[str, Any]], k: int, is_weighted: bool) -> list[dict[str, Any]]:
+    """The k items with the greatest totals, NULL totals last, ties by the item."""
+    weights: dict[Any, tuple[Any, list[Any]]] = {}
+    for one in tuples:
+        weights.setdefault(_identity(one["item"]), (one["item"], []))[1].append(one["weight"])
+    name = "total" if is_weighted else "count"
+    entries = [{"item": item, name: _total(some)} for item, some in weights.values()]
+    entries.sort(key=lambda entry: _order(entry["item"]))
+    entries.sort(key=lambda entry: (entry[name] is not None, _order(entry[name])), reverse=True)
+    return entries[:k]
+
+
+def _identity(value: Any) -> Any:
+    """One NaN, and one zero."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value + 0.0
+    return value
+
+
+def _order(value: Any) -> Any:
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value)
+    return value.encode() if isinstance(value, str) else 0 if value is None else value
+
+
+def _total(weights: list[Any]) -> Any:
+    """SUM: NULL where there is nothing to add, or where integers or decimals do not fit."""
+    known = [weight for weight in weights if weight is not None]
+    if not known:
+        return None
+    if isinstance(known[0], Decimal):
+        total = Decimal(0)
+        for weight in known:
+            total = _WIDE.add(total, weight)
+        return total if len(total.as_tuple().digits) <= 38 else None
+    total = sum(known)
+    return total if isinstance(total, float) or -(1 << 63) <= total < 1 << 63 else None

@@ -1,0 +1,66 @@
+"""Holistic aggregates taken apart: computed from how often each value occurs, they are counters kept per value.
+
+The values are keys of the cells beside those of GROUP BY (`WindowAggregate.cell_keys`), so a cell is a frequency
+counter (001_3bbbc8a20ffc7252.txt, 2.3.4). NULL never counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from windrow.errors import BindError
+from windrow.plan.accumulators import Accumulator, AggregateCall, Key, Kind
+from windrow.plan.calls import COUNT_DISTINCT, Called
+from windrow.types import SqlType, array_type, struct_type
+
+BIGINT, DOUBLE, STRING = SqlType("BIGINT"), SqlType("DOUBLE"), SqlType("STRING")
+
+ROWS = "rows"
+"""The role of a value's counter: how many tuples have it."""
+
+Sum = Callable[[Key, str | None], AggregateCall]
+"""What SUM of an argument is taken apart into, given the condition."""
+
+
+def median(called: Called) -> AggregateCall:
+    """Of numbers; Spark takes strings as numbers too."""
+    value = _value(called.arg)
+    if value.type.name == "STRING":
+        value = Key(f"CAST({called.arg.sql} AS DOUBLE)", DOUBLE)
+    if not value.type.is_numeric:
+        raise BindError(
+            f"MEDIAN takes a number, and {value.sql} is {value.type}",
+            remedy=f"QUANTILE({value.sql}, 0.5) is the middle of values of any type.",
+        )
+    return AggregateCall("MEDIAN", DOUBLE, _counter(called), (value,))
+
+
+def quantile(called: Called) -> AggregateCall:
+    value = _value(called.arg)
+    return AggregateCall("QUANTILE", value.type, _counter(called), (value,), called.parameters)
+
+
+def count_distinct(called: Called) -> AggregateCall:
+    values = tuple(dict.fromkeys(_value(arg) for arg in (called.arg, *called.more)))
+    return AggregateCall(COUNT_DISTINCT, BIGINT, _counter(called), values)
+
+
+def top_k(called: Called, sum_of: Sum) -> AggregateCall:
+    """By count, or by the sum of a weight."""
+    value = _value(called.arg)
+    if not called.more:
+        entry = struct_type(item=value.type, count=BIGINT)
+        return AggregateCall("TOP_K", array_type(entry), _counter(called), (value,), called.parameters)
+    total = sum_of(called.more[0], called.condition)
+    entry = struct_type(item=value.type, total=total.result)
+    return AggregateCall("TOP_K", array_type(entry), _counter(called) + total.parts, (value,), called.parameters)
+
+
+def _counter(called: Called) -> tuple[tuple[str, Accumulator], ...]:
+    """All tuples of a value: its own presence, where there is no FILTER."""
+    return ((ROWS, Accumulator(Kind.COUNT, None, None, called.condition)),)
+
+
+def _value(arg: Key) -> Key:
+    """NULL by itself is a STRING, as everywhere."""
+    return Key(f"CAST({arg.sql} AS STRING)", STRING) if arg.type.name == "VOID" else arg
