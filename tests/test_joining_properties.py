@@ -62,6 +62,7 @@ class Sharing(Joining):
 
     at_first = 7
     _asked: Sequence[str] = ()
+    _few: Sequence[str] = ()
     _keys = ""
 
     kinds = (
@@ -98,14 +99,15 @@ class Sharing(Joining):
         return {"disabled_rules": off}
 
     def condition(self) -> str:
-        """Mostly of one attribute's values, which exclude each other."""
-        parts = self.parts[:4] if self._rng.random() < 0.6 else self.parts
+        """Of three parts, in most stories values of one attribute, which exclude each other."""
+        parts = self._few if self._rng.random() < 0.9 else self.parts
         return " OR ".join(self._rng.sample(parts, self._rng.choice([1, 1, 2, 2, 3])))
 
     def select(self) -> str:
         """Of two aggregates, mostly with the same keys."""
         if not self._asked:
             self._asked, self._keys = self._rng.sample(self.aggregates, 2), self._rng.choice(["", "k"])
+            self._few = self._rng.sample(self.parts[:4] if self._rng.random() < 0.6 else self.parts, 3)
         keys = self._keys if self._rng.random() < 0.8 else "j"
         asked = self._rng.choice(self._asked).format(self.condition())
         where = f" WHERE {self.condition()}" if self._rng.random() < 0.9 else ""

@@ -39,5 +39,10 @@ def wait_until(what: Callable[[], bool], timeout_s: float = 60.0) -> None:
         time.sleep(0.05)
 
 
+def jobs(spark: Any) -> int:
+    """How many jobs Spark has run."""
+    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
+
+
 def values(rows: Iterable[Row], at: int) -> list[Any]:
     return [row[at] for row in rows]

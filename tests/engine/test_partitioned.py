@@ -14,7 +14,7 @@ import pytest
 from support.matrix import is_full
 
 import windrow
-from engine.helpers import answers, put, state_of
+from engine.helpers import answers, jobs, put, state_of
 from windrow.dataplane import ingest
 from windrow.engine import chooser
 from windrow.oracle import Oracle
@@ -115,10 +115,6 @@ def test_every_type_is_a_partition_whose_count_goes_on(open_state: Any) -> None:
     for column, kind in columns.items():
         counted = {repr(row[2]): row[3] for row in answers(wr, f"of_{column}") if row[1] == 4}
         assert len(counted) == len(VALUES[kind]) and set(counted.values()) == {3}, (kind, counted)
-
-
-def jobs(spark: Any) -> int:
-    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
 
 
 @pytest.mark.parametrize("mode", MODES)

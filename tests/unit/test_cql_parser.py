@@ -150,6 +150,7 @@ def test_tail_keywords_inside_the_select_are_names() -> None:
     [
         ("SHOW streams", Show("streams")),
         ("SHOW QUERIES", Show("queries")),
+        ("SHOW SHARING", Show("sharing")),
         ("SHOW TABLES", Show("tables")),
         ("SHOW SETTINGS;", Show("settings")),
         ("SHOW LATENESS packets", Show("lateness", "packets")),

@@ -42,7 +42,7 @@ _LATER = {
     "DSTREAM": ("DSTREAM is not supported by this version", _TO_WRITE),
     "RSTREAM": ("RSTREAM is not supported by this version", _TO_WRITE),
 }
-_SHOWN = ("STREAMS", "QUERIES", "TABLES", "SETTINGS")
+_SHOWN = ("STREAMS", "QUERIES", "SHARING", "TABLES", "SETTINGS")
 _KINDS = ("STREAM", "QUERY", "TABLE")
 _MAX_PRIORITY = 1_000_000
 

@@ -102,7 +102,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Show:
-    """SHOW STREAMS | QUERIES | TABLES | SETTINGS, or SHOW LATENESS stream."""
+    """SHOW STREAMS | QUERIES | SHARING | TABLES | SETTINGS, or SHOW LATENESS stream."""
 
     what: str
     name: str | None = None

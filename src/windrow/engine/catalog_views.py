@@ -11,6 +11,7 @@ from windrow.catalog.definitions import Punctuated
 from windrow.cql.intervals import format_interval
 from windrow.cql.statements import Policy
 from windrow.dataplane.sources.registry import DATAFRAME
+from windrow.engine.sharing_view import sharing_table
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import CatalogError
 from windrow.plan.nodes import Finalise
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def show(engine: Engine, what: str) -> pa.Table:
-    """SHOW STREAMS | QUERIES | TABLES | SETTINGS."""
+    """SHOW STREAMS | QUERIES | SHARING | TABLES | SETTINGS."""
     kind = what.lower()
     if kind == "streams":
         found = (_stream_row(engine, s) for s in engine.manager.streams.values())
@@ -32,6 +33,8 @@ def show(engine: Engine, what: str) -> pa.Table:
     if kind == "queries":
         answered = (_query_row(engine, s, q) for s, q in engine.manager.queries().values())
         return _table([row for row in answered if row is not None], _QUERY)
+    if kind == "sharing":
+        return sharing_table(list(engine.manager.streams.values()), engine.settings)
     if kind == "tables":
         return _table([], ("name", "columns"))
     rows = [
@@ -165,12 +168,17 @@ def promised(stream: StreamState) -> dict[str, dict[str, str]]:
 
 def completeness(query: QueryState) -> str:
     """Which of a query's windows see all of their tuples."""
-    window, kind = query.plan.window, query.plan.scan.attribute.type
-    if query.since is None or isinstance(window, PartitionedWindow):
+    return completeness_from(query.plan, query.since)
+
+
+def completeness_from(plan: Finalise, since: int | None) -> str:
+    """The same of a query that sees tuples from a point on."""
+    window, kind = plan.window, plan.scan.attribute.type
+    if since is None or isinstance(window, PartitionedWindow):
         return "every window is complete"
-    first = window.first_complete(query.since)
+    first = window.first_complete(since)
     if first is None:
-        return f"every window is partial: it sees tuples from {point_text(query.since, kind)} on"
+        return f"every window is partial: it sees tuples from {point_text(since, kind)} on"
     return f"windows that end before {point_text(first, kind)} are partial"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from windrow.cql.dialect import CQL
 from windrow.engine.catalog_views import (
-    completeness,
+    completeness_from,
     frontier_text,
     group_count,
     late_text,
@@ -17,8 +17,9 @@ from windrow.engine.catalog_views import (
 from windrow.engine.chooser import MOST_COUNT_BYTES, asked
 from windrow.engine.early import answers_groups
 from windrow.engine.homes import must_stay
+from windrow.engine.placement import place
+from windrow.engine.sharing_view import Shared
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.optimizer.sharing import choose_synopsis
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings, Size
 from windrow.synopses import PartitionedSynopsis, StoredSynopsis
@@ -53,8 +54,9 @@ def explain_query(name: str, plan: Finalise, stream: StreamState, query: QuerySt
         + (f", last micro-batch by {last}" if last else "")
         + "; one Spark job per micro-batch for all queries of the stream"
     )
+    since = place(stream, plan, settings).since if query is None else query.since
+    lines.append(f"Windows: {completeness_from(plan, since)}")
     if query is not None:
-        lines.append(f"Windows: {completeness(query)}")
         lines.append(f"State: {'active' if query.error is None else 'suspended: ' + query.error}")
     return "\n".join(lines)
 
@@ -94,22 +96,26 @@ def aggregate_lines(plan: Finalise, window: str) -> list[str]:
     return [f"    WindowAggregate [{window}] keys: {keys}; aggregates: {calls}", *bounds]
 
 
+NEW = ""
+"""The name of a query that is not there yet."""
+
+
 def _synopsis(
     plan: Finalise, stream: StreamState, query: QueryState | None, settings: Settings, kind: SqlType
 ) -> list[str]:
-    state = _used_by(stream, query) if query is not None else None
-    if state is None and query is None:
-        chosen = choose_synopsis(plan, [s.plan for s in stream.synopses.values()], settings.integer("cut_factor"))
-        state = stream.synopses[chosen.id] if chosen else None
+    name = NEW if query is None else query.name
+    if query is None:
+        placement = place(stream, plan, settings)
+        state = None if placement.joined is None else placement.joining(name, plan)
+    else:
+        state = _used_by(stream, query)
     if state is None:
         kind_of = "partitioned" if plan.input.partition else "basic interval"
         return [f"      Synopsis {kind_of}, of its own, cuts {_cuts(plan.window.cuts(), kind)}"]
-    others = [n for n, _ in state.plan.queries if query is None or n != query.name]
-    shared = (
-        f"shared with {len(others)} other quer{'y' if len(others) == 1 else 'ies'} (SS1, CS2)"
-        if others
-        else "not shared"
-    )
+    told = Shared(stream, state.plan, settings).of(name)
+    rules = ", ".join(one for one in told.rules if one not in ("SS4", "CS7", "CS8"))
+    shared = f"shared with {told.others} other quer{'y' if told.others == 1 else 'ies'} ({rules})"
+    shared = shared if told.others else "not shared"
     synopsis = state.synopsis
     size = (
         f"{synopsis.ranks.partitions.count - 1} partitions"
@@ -121,6 +127,9 @@ def _synopsis(
         f"        cuts {_cuts(state.plan.schedule.current, kind)}; {len(state.plan.accumulators)} accumulators; "
         f"{group_count(state)} groups; {size}; {synopsis.nbytes:,} bytes",
     ]
+    by = ", ".join(one for one in told.rules if one in ("SS4", "CS7"))
+    lines += [f"        {by}: {one}" for one in told.derived]
+    lines += [f"        CS8: the answers of {told.answers_of}"] if told.answers_of is not None else []
     return lines + ([_ranks(synopsis.ranks)] if isinstance(synopsis, PartitionedSynopsis) else [])
 
 
