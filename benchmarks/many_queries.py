@@ -4,6 +4,8 @@ Windrow (N = 1, 10, 100) beside Spark's own `window()` aggregation (N = 1, 10) a
 group-by per second and source of the same files with the same triggers. Each measurement runs in a process
 of its own after a warm-up on as many other files; all sides write their checkpoints the same way; every answer of every side goes into a checksum, compared with a
 plain NumPy computation. Windows that end by the last timestamp count (Spark gives no others).
+
+Then 500, 1,000 and 10,000 different queries over a second stream (`mixed.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from common import START_S, PeakMemory, child, scratch, source_names, windows, write_packets
+from mixed import COMBINATIONS, run_mixed, write_mixed, wrong
 
 SCHEMA = "ts TIMESTAMP, src STRING, length INT"
 _HASHES = {name: np.uint64((i + 1) * 0x9E3779B97F4A7C15 % 2**64) for i, name in enumerate(source_names())}
@@ -240,7 +243,7 @@ def run_bare(data: Path, warm: Path, count: int, _: str) -> dict[str, Any]:
     return result
 
 
-SIDES = {"windrow": run_windrow, "spark": run_spark, "bare": run_bare}
+SIDES = {"windrow": run_windrow, "spark": run_spark, "bare": run_bare, "mixed": run_mixed}
 
 
 def main() -> None:
@@ -250,6 +253,10 @@ def main() -> None:
     parser.add_argument(
         "--without-spark", action="store_true", help="leave out Spark's own window() (it takes minutes)"
     )
+    parser.add_argument(
+        "--mixed", choices=("also", "only", "no"), default="also", help="thousands of different queries"
+    )
+    parser.add_argument("--mixed-packets", type=int, default=600_000)
     parser.add_argument("--child", nargs=3, metavar=("SIDE", "N", "OPTION"), help=argparse.SUPPRESS)
     parser.add_argument("--data", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -258,11 +265,51 @@ def main() -> None:
         base = Path(args.data)
         print(json.dumps(SIDES[side](base / "data", base / "warm", int(count), option)))
         return
-    with scratch() as base:
-        measure(base, args)
+    result: dict[str, Any] = {}
+    if args.mixed != "only":
+        with scratch() as base:
+            result |= measure(base, args)
+    if args.mixed != "no":
+        with scratch() as base:
+            result |= measure_mixed(base, args.mixed_packets)
+    print("RESULT " + json.dumps(result))
 
 
-def measure(base: Path, args: argparse.Namespace) -> None:
+def measure_mixed(base: Path, total: int) -> dict[str, Any]:
+    """What N different queries cost: 500 have every grouping, predicate and aggregate; more have other windows."""
+    print(f"writing {total:,} packets for the mix …", flush=True)
+    write_mixed(base / "data", total, total // 6, seed=1)
+    write_mixed(base / "warm", total // 3, total // 6, seed=2)
+    sides = {
+        n: child(__file__, "--child", "mixed", str(n), "-", "--data", str(base)) for n in (COMBINATIONS, 1_000, 10_000)
+    }
+    mistakes = [text for side in sides.values() for text in wrong(base / "data", side, 60)]
+    for text in mistakes:
+        print(f"WRONG {text}")
+    print(
+        f"\n{'N':>8}{'seconds':>9}{'ingest s':>10}{'ticks s':>9}{'answer rows':>13}{'µs/row':>8}{'peak MB':>9}{'create s':>10}"
+    )
+    result: dict[str, Any] = {"mixed_answers_ok": not mistakes}
+    for n, side in sides.items():
+        print(
+            f"{n:>8,}{side['seconds']:>9.2f}{side['ingest_s']:>10.2f}{side['tick_s']:>9.2f}{side['answers']:>13,}"
+            f"{side['seconds'] / side['answers'] * 1e6:>8.2f}{side['peak_rss_mb']:>9.0f}{side['create_s']:>10.1f}"
+        )
+        for name in ("seconds", "ingest_s", "tick_s", "answers", "peak_rss_mb", "create_s"):
+            result[f"mixed_{n}_{name}"] = round(side[name], 2)
+    few, many = sides[COMBINATIONS], sides[10_000]
+    result["mixed_ingest_ratio"] = round(many["ingest_s"] / few["ingest_s"], 2)
+    result["mixed_seconds_ratio"] = round(many["seconds"] / few["seconds"], 2)
+    result["mixed_answers_ratio"] = round(many["answers"] / few["answers"], 2)
+    result["mixed_more_mb"] = round(many["peak_rss_mb"] - few["peak_rss_mb"])
+    print(
+        f"N=10,000 over N={COMBINATIONS}: ingest {result['mixed_ingest_ratio']}×, time {result['mixed_seconds_ratio']}×,"
+        f" answers {result['mixed_answers_ratio']}×, memory {result['mixed_more_mb']:+} MB"
+    )
+    return result
+
+
+def measure(base: Path, args: argparse.Namespace) -> dict[str, Any]:
     print(f"writing {args.packets:,} packets …", flush=True)
     write_packets(base / "data", args.packets, args.per_file)
     write_packets(base / "warm", args.packets, args.per_file, seed=8)
@@ -287,7 +334,7 @@ def measure(base: Path, args: argparse.Namespace) -> None:
     result = {f"{name}_s": round(side["seconds"], 2) for name, side in sides.items()}
     result |= {"bare_s": round(bare_s, 2), "peak_rss_mb": round(sides["n100"]["peak_rss_mb"]), "answers_ok": ok}
     report(result, sides, args.packets)
-    print("RESULT " + json.dumps(result))
+    return result
 
 
 def report(result: dict[str, Any], sides: dict[str, dict[str, Any]], total: int) -> None:
