@@ -148,6 +148,15 @@ AGGREGATES = (
     "SUM(CASE WHEN f THEN 1 ELSE 0 END)",
     "MAX(LENGTH(k))",
 )
+HOLISTIC = (
+    *(f"MEDIAN({column})" for column in NUMBERS),
+    *(f"QUANTILE({column}, {phi})" for column in ("i", "d", "m", "k", "day", "f") for phi in ("0.25", "0.9")),
+    *(f"COUNT(DISTINCT {columns})" for columns in ("k", "d", "i", "k, g", "b")),
+    *(f"TOP_K({column}, 2)" for column in ("k", "d", "g", "m")),
+    "TOP_K(k, 2, i)",
+    "TOP_K(g, 1, b)",
+    "TOP_K(k, 3, m)",
+)
 COMBINED = (
     "SUM(i) + COUNT(*)",
     "MAX(i) - MIN(i)",
@@ -174,11 +183,22 @@ def aggregate(draw: st.DrawFn) -> str:
 
 
 @st.composite
+def holistic(draw: st.DrawFn) -> list[str]:
+    """None, one or two that are exact, or FREQUENT_ITEMS by itself."""
+    texts = draw(st.one_of(st.just([]), st.lists(st.sampled_from(HOLISTIC), min_size=1, max_size=2)))
+    if draw(st.integers(0, 7)) == 0:
+        texts = [draw(st.sampled_from(["FREQUENT_ITEMS(k, 2)", "FREQUENT_ITEMS(g, 1)"]))]
+    if texts and draw(st.integers(0, 3)) == 0:
+        texts[0] += f" FILTER (WHERE {draw(st.sampled_from(PREDICATES))})"
+    return texts
+
+
+@st.composite
 def query_text(draw: st.DrawFn, attribute: Attribute) -> str:
     """A SELECT of the grammar over the stream s. Keys come first, so that they break the ties of an order."""
     keys = draw(st.lists(st.sampled_from(KEYS), max_size=2, unique=True))
     shapes = st.one_of(aggregate(), aggregate(), st.sampled_from(COMBINED))
-    aggregates = draw(st.lists(shapes, min_size=1, max_size=4))
+    aggregates = draw(st.lists(shapes, min_size=1, max_size=3)) + draw(holistic())
     listed = [f"{key} AS k{n}" for n, key in enumerate(keys)]
     listed += [f"{text} AS a{n}" for n, text in enumerate(aggregates)]
     parts = [f"SELECT {', '.join(listed)} FROM s {draw(window_text(attribute))}"]

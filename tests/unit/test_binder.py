@@ -14,6 +14,7 @@ from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.cql.tokens import named_place
 from windrow.cql.window_clause import Measure, Unit, WindowClause, WindowKind
 from windrow.errors import BindError, CatalogError, Place, WindrowError
+from windrow.explain.text import aggregate_lines
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.bind_window import MOST_POINTS, bind_window
 from windrow.plan.binder import bind_query
@@ -443,3 +444,36 @@ def test_the_longest_window_keeps_points_in_int64() -> None:
     for t in (10**18 - 1, -(10**18) + 1):
         for w in window.wids(t):
             assert all(-(1 << 63) <= edge < 1 << 63 for edge in window.extent(w))
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "at"),
+    [
+        (f"SELECT TOP_K(src, 2) AS top FROM packets {W} ORDER BY top", "has an order", "top"),
+        (f"SELECT src, TOP_K(length, 2) AS top FROM packets {W} GROUP BY src ORDER BY 2", "has an order", "2"),
+        (f"SELECT COUNT(*) AS n FROM packets {W} HAVING TOP_K(src, 2) IS NULL", "nothing can be computed", None),
+        (f"SELECT MEDIAN(src) + MEDIAN(ok) AS m FROM packets {W}", "MEDIAN takes a number", "ok"),
+        (f"SELECT QUANTILE(length, 2) AS q FROM packets {W}", "from 0 to 1", "2"),
+        (f"SELECT TOP_K(length, -2) AS q FROM packets {W}", "from 1 to 10,000", "-2"),
+        (f"SELECT MEDIAN() AS q FROM packets {W}", "does not take 0 arguments", "MEDIAN"),
+        (f"SELECT COUNT(DISTINCT MAX(src)) AS q FROM packets {W}", "cannot stand in an aggregate", "MAX"),
+        (f"SELECT FREQUENT_ITEMS(src, 2) AS f, MEDIAN(length) AS m FROM packets {W}", "rare values", "FREQUENT_ITEMS"),
+    ],
+)
+def test_mistakes_with_holistic_aggregates(text: str, told: str, at: str | None) -> None:
+    error = refused(text)
+    assert told in str(error) and error.remedy
+    assert at is None or pointed_at(error) == at
+
+
+def test_holistic_aggregates_count_values_beside_the_keys() -> None:
+    plan = bind(
+        f"SELECT src, MEDIAN(length) AS m, QUANTILE(length, 0.9) AS q, COUNT(DISTINCT src) AS d FROM packets {W} GROUP BY src"
+    )
+    src, length = Key("`src`", SqlType("STRING")), Key("`length`", SqlType("INT"))
+    assert plan.input.keys == (src,) and plan.input.values == (length,) and plan.input.cell_keys == (src, length)
+    assert plan.input.accumulators == (plan.input.presence,)
+    (line,) = aggregate_lines(plan, "w")
+    assert "a1 = QUANTILE 0.9 (INT)" in line and line.endswith("frequency counters of v0 = `length`")
+    (line,) = aggregate_lines(bind(f"SELECT FREQUENT_ITEMS(src, 3) AS f FROM packets {W}"), "w")
+    assert line.endswith("frequency counters of v0 = `src`, of closed panes the 3 most frequent")

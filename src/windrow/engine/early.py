@@ -4,8 +4,8 @@ A promise (`k = 'a', ts < v`) closes the groups it speaks of in every query that
 such group has a frontier of its own, v where that is above the stream's. Its rows of the windows due by v are answered
 at once (003_7281f3198fa2d2a0.txt, section 2); when the windows themselves are due, rows that were given are left out.
 
-Windows that count rows or slide by tuples, landmark windows, which have no last one, and queries with LIMIT wait for
-the whole window.
+Windows that count rows or slide by tuples, landmark windows, which have no last one, queries with LIMIT and those with
+FREQUENT_ITEMS, which takes in whole panes, wait for the whole window.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Mask = npt.NDArray[np.bool_]
 def answers_groups(plan: Finalise) -> bool:
     """Whether a query's rows of a group stand by themselves, so that they can be answered before the others."""
     waits = isinstance(plan.window, PartitionedWindow | SlideByTuple | LandmarkWindow) or plan.limit is not None
-    return bool(plan.input.keys) and not waits
+    return bool(plan.input.keys) and not waits and plan.input.frequent is None
 
 
 def closing(stream: StreamState, state: SynopsisState) -> list[Promise]:

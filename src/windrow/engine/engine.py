@@ -104,6 +104,7 @@ class Engine:
     def set(self, name: str, text: str) -> None:
         with self._changing():
             settings = self.settings.with_text(name, text)
+            self.manager.check_settings(settings)
             with self.catalog.transaction() as tx:
                 tx.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (spec_of(name).name, text))
             self.settings = settings

@@ -23,7 +23,7 @@ from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.early import release
 from windrow.engine.journal import Journal
 from windrow.engine.state import StreamState, SynopsisState
-from windrow.optimizer.sharing import Style, SynopsisPlan
+from windrow.optimizer.sharing import FREQUENT, Style, SynopsisPlan
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, Cells, Lookup, PartitionedSynopsis, StoredSynopsis
 from windrow.synopses.blocks import from_block
@@ -62,6 +62,8 @@ def must_stay(definition: StreamDef, plan: SynopsisPlan, promised: bool) -> str 
         return "punctuations close groups early"
     windows = [query.window for _, query in plan.queries]
     by_value = all(isinstance(w, SlideByTuple) and w.over is SlideOver.VALUE for w in windows)
+    if plan.style[0] == FREQUENT:
+        return "its panes are pruned as they close"
     if plan.style[0] == "buffer":
         return "its tuples are buffered"
     if not windows or not (by_value or all(isinstance(w, SlidingWindow) for w in windows)):

@@ -18,7 +18,7 @@ from windrow.optimizer.sharing import (
     SynopsisPlan,
     choose_synopsis,
     schedule_for,
-    style_of,
+    style_for,
 )
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
@@ -52,9 +52,8 @@ def place(stream: StreamState, plan: Finalise, settings: Settings) -> Placement:
     """The place of a new query."""
     axis = plan.scan.attribute.column
     greatest, disabled = stream.greatest(axis), settings.text("disabled_rules").split(",")
-    buffered = settings.text("window_evaluation") == "buffer" and not isinstance(
-        plan.window, (PartitionedWindow, SlideByTuple)
-    )
+    by_cuts = isinstance(plan.window, (PartitionedWindow, SlideByTuple)) or plan.input.frequent is not None
+    buffered = settings.text("window_evaluation") == "buffer" and not by_cuts
     chosen = None
     if not buffered and SHARE_SYNOPSES not in disabled:
         # A synopsis all of whose queries are suspended has not been kept since.
@@ -74,7 +73,7 @@ def _alone(plan: Finalise, greatest: int | None, buffered: bool) -> Placement:
     if isinstance(plan.window, PartitionedWindow):
         since = None  # ranks are counted from when the query came, and every window is of such
     schedule = schedule_for(plan.window, buffered)
-    return Placement(None, BUFFER if buffered else style_of(plan.window, schedule), schedule, since, since)
+    return Placement(None, BUFFER if buffered else style_for(plan, schedule), schedule, since, since)
 
 
 def _joined(plan: Finalise, state: SynopsisState, greatest: int | None, derived: tuple[Derivation, ...]) -> Placement:

@@ -29,6 +29,7 @@ from windrow.plan.binder import TypesOf, bind_query, bind_snapshot
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, PartitionedSynopsis
+from windrow.synopses.frequent_panes import FrequentSynopsis
 from windrow.windows import PartitionedWindow
 
 
@@ -117,6 +118,11 @@ class QueryManager:
             self.streams = {name: other for name, other in self.streams.items() if other is not stream}
             shutil.rmtree(stream.directory, ignore_errors=True)
 
+    def check_settings(self, settings: Settings) -> None:
+        """Refuse settings that a query cannot live with."""
+        for _, query in self.queries().values():
+            _check_frequent(query.plan, settings)
+
     # -- queries -------------------------------------------------------------------------------
 
     def bind(self, statement: CreateQuery, text: str) -> Finalise:
@@ -172,6 +178,7 @@ class QueryManager:
         if known is not None:
             return self._known(known[1], statement, if_not_exists, sink)
         plan = self.bind(statement, text)
+        _check_frequent(plan, settings)
         self._check_sink(statement)
         stream = self.stream(plan.scan.stream)
         with stream.batch_lock:
@@ -288,9 +295,19 @@ class QueryManager:
         return replace(state, plan=plan, since={a: s for a, s in state.since.items() if a in wanted})
 
 
+def _check_frequent(plan: Finalise, settings: Settings) -> None:
+    if plan.input.frequent is not None and settings.text("slack_meaning") == "generous":
+        raise UnsupportedError(
+            "FREQUENT_ITEMS takes in whole panes, and slack_meaning = 'generous' lets tuples come after them",
+            remedy="Keep slack_meaning as it is, or use TOP_K, which is exact.",
+        )
+
+
 def synopsis_for(plan: Finalise, style: Style) -> BasicIntervalSynopsis | PartitionedSynopsis:
     """An empty synopsis for a query's kind of window."""
     types = [key.type.arrow for key in plan.input.cell_keys]
     if isinstance(plan.window, PartitionedWindow):
         return PartitionedSynopsis(types, plan.input.partition, plan.window, plan.input.counts[0])
+    if plan.input.frequent is not None:
+        return FrequentSynopsis(types, plan.input)
     return BufferSynopsis(types) if style == BUFFER else BasicIntervalSynopsis(types)

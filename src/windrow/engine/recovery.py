@@ -19,7 +19,7 @@ from windrow.engine.homes import Homes, load_cells
 from windrow.engine.journal import Journal, schedule_of
 from windrow.engine.query_manager import QueryManager, synopsis_for
 from windrow.engine.state import QueryState, StreamState, SynopsisState, Unpublished
-from windrow.optimizer.sharing import SynopsisPlan, style_of
+from windrow.optimizer.sharing import SynopsisPlan, style_for
 from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis
 from windrow.synopses.blocks import from_block
 from windrow.windows.lateness import Lateness
@@ -95,7 +95,7 @@ class Recovery:
                 schedule,
                 active,
                 first.scan.attribute.column,
-                style_of(first.window, schedule),
+                style_for(first, schedule),
                 {name: d for name, _ in active if (d := self._journal.derivations(stream.queries[name]))},
                 first.input.values,
             )

@@ -22,6 +22,7 @@ from windrow.engine.lookups import Asked, Span, span_of
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.errors import SpanError, UnsupportedError
 from windrow.optimizer.derivations import Derivation, derivations_of, read_of
+from windrow.optimizer.sharing import FREQUENT, style_for
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
 from windrow.synopses import PartitionedSynopsis
@@ -96,6 +97,9 @@ def _misfits(state: SynopsisState, plan: Finalise, needed: Sequence[Accumulator]
         yield f"is on another axis than {plan.scan.attribute}"
     if (state.plan.keys, state.plan.values) != (aggregate.cell_keys, aggregate.values):
         yield f"is grouped by {', '.join(key.sql for key in state.plan.keys) or 'nothing'}"
+    mine, kept = style_for(plan, state.plan.schedule), state.plan.style
+    if mine != kept and FREQUENT in (mine[0], kept[0]):
+        yield "keeps other top-k lists, or none"
     absent = [a for a in needed if a.id not in state.since]
     if absent:
         yield f"does not keep {', '.join(_named(a) for a in absent[:3])}"

@@ -20,9 +20,11 @@ from windrow.engine.homes import must_stay
 from windrow.engine.placement import place
 from windrow.engine.sharing_view import Shared
 from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.plan.accumulators import AggregateCall
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings, Size
 from windrow.synopses import PartitionedSynopsis, StoredSynopsis
+from windrow.synopses.frequent_panes import FrequentSynopsis
 from windrow.synopses.partitioned import Ranks
 from windrow.synopses.sketches import SKETCHES, is_sketch
 from windrow.types import SqlType
@@ -84,16 +86,24 @@ def aggregate_lines(plan: Finalise, window: str) -> list[str]:
     """The operator, and the bound of each approximate aggregate."""
     aggregate = plan.input
     keys = ", ".join(f"k{i} = {key.sql}" for i, key in enumerate(aggregate.keys)) or "none"
-    calls = (
-        ", ".join(f"a{i} = {call.function} ({call.result})" for i, call in enumerate(aggregate.aggregates)) or "none"
-    )
+    calls = ", ".join(f"a{i} = {_called(call)}" for i, call in enumerate(aggregate.aggregates)) or "none"
+    values = ", ".join(f"v{i} = {value.sql}" for i, value in enumerate(aggregate.values))
+    counted = f"; frequency counters of {values}" if values else ""
+    lists = aggregate.frequent
+    if lists is not None:
+        counted += f", of closed panes the {lists.parameters[0]} most frequent"
     bounds = [
         f"      a{i}: {SKETCHES[part.kind].bound}"
         for i, call in enumerate(aggregate.aggregates)
         for _, part in call.parts
         if is_sketch(part)
     ]
-    return [f"    WindowAggregate [{window}] keys: {keys}; aggregates: {calls}", *bounds]
+    return [f"    WindowAggregate [{window}] keys: {keys}; aggregates: {calls}{counted}", *bounds]
+
+
+def _called(call: AggregateCall) -> str:
+    constants = f" {', '.join(map(str, call.parameters))}" if call.parameters else ""
+    return f"{call.function}{constants} ({call.result})"
 
 
 NEW = ""
@@ -111,6 +121,7 @@ def _synopsis(
         state = _used_by(stream, query)
     if state is None:
         kind_of = "partitioned" if plan.input.partition else "basic interval"
+        kind_of = kind_of if plan.input.frequent is None else FrequentSynopsis.kind
         return [f"      Synopsis {kind_of}, of its own, cuts {_cuts(plan.window.cuts(), kind)}"]
     told = Shared(stream, state.plan, settings).of(name)
     rules = ", ".join(one for one in told.rules if one not in ("SS4", "CS7", "CS8"))

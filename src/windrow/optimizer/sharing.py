@@ -30,6 +30,7 @@ SHARE_SYNOPSES = "share_synopses"
 DERIVE_ACCUMULATORS = "derive_accumulators"
 Style = tuple[str, int]
 BUFFER: Style = ("buffer", 0)
+FREQUENT = "frequent"
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,12 @@ def style_of(window: Window, schedule: CutSchedule) -> Style:
     return type(window).__name__, 0
 
 
+def style_for(plan: Finalise, schedule: CutSchedule) -> Style:
+    """That of its window; FREQUENT_ITEMS has lists of so many values."""
+    frequent = plan.input.frequent
+    return style_of(plan.window, schedule) if frequent is None else (FREQUENT, int(frequent.parameters[0]))
+
+
 def schedule_for(window: Window, buffered: bool = False) -> CutSchedule:
     """The cuts that a window needs: at its edges, and, of a landmark window, at the landmark; at every point where
     its tuples are to be buffered."""
@@ -124,11 +131,12 @@ def wanted_cuts(plans: Iterable[Finalise]) -> Cuts | None:
 def choose_synopsis(plan: Finalise, candidates: Sequence[SynopsisPlan], cut_factor: int) -> SynopsisPlan | None:
     """The synopsis that a new query joins (SS1), or None where it needs one of its own.
 
-    A query that counts partitions or ranks counts from when it came, so it has one of its own.
+    A query that counts partitions or ranks counts from when it came, so it has one of its own; so has one with
+    FREQUENT_ITEMS, whose lists are those of its own cuts.
     """
     axis, mine = plan.scan.attribute.column, plan.window.cuts()
-    style = style_of(plan.window, schedule_for(plan.window))
-    if isinstance(plan.window, PartitionedWindow) or style[0] == "rank":
+    style = style_for(plan, schedule_for(plan.window))
+    if isinstance(plan.window, PartitionedWindow) or style[0] in ("rank", FREQUENT):
         return None
     for candidate in candidates:
         same_keys = candidate.keys == plan.input.cell_keys and candidate.values == plan.input.values

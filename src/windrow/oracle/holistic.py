@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from windrow.cql.dialect import OwnAggregate
 from windrow.errors import UnsupportedError
+from windrow.oracle.extents import Sliding
 
 COLLECTED = ("TOP_K", "FREQUENT_ITEMS")
 POINT = "__t"
@@ -56,6 +57,8 @@ def finisher(item: exp.Expr, shape: Any) -> Callable[[list[dict[str, Any]]], Any
     if call is None or call.this not in COLLECTED:
         return None
     k, is_weighted = int(call.expressions[1].name), len(call.expressions) > 2
+    if call.this == "FREQUENT_ITEMS":
+        return lambda tuples: _frequent([one for one in tuples if one["item"] is not None], k, shape)
     return lambda tuples: _top_k([one for one in tuples if one["item"] is not None], k, is_weighted)
 
 
@@ -69,6 +72,28 @@ def _top_k(tuples: Iterable[Mapping[str, Any]], k: int, is_weighted: bool) -> li
     entries.sort(key=lambda entry: _order(entry["item"]))
     entries.sort(key=lambda entry: (entry[name] is not None, _order(entry[name])), reverse=True)
     return entries[:k]
+
+
+def _frequent(tuples: Iterable[Mapping[str, Any]], k: int, shape: Any) -> dict[str, Any]:
+    """Algorithm 6 of 001_3bbbc8a20ffc7252.txt: top-k lists of the sub-windows that the edges of all windows cut."""
+    if not isinstance(shape, Sliding):
+        raise UnsupportedError("the oracle counts frequent items of sliding windows")
+    edges = (shape.origin - shape.offset, shape.origin - shape.offset - shape.range)
+    panes: dict[Any, list[Mapping[str, Any]]] = {}
+    for one in tuples:
+        panes.setdefault(tuple((one["point"] - edge) // shape.slide for edge in edges), []).append(one)
+    lists = [_top_k(mine, k, False) for mine in panes.values()]
+    least = [listed[-1]["count"] if len(listed) == k else 0 for listed in lists]
+    threshold, found = sum(least), dict[Any, dict[str, Any]]()
+    for listed, mine in zip(lists, least, strict=True):
+        for entry in listed:
+            item = found.setdefault(_identity(entry["item"]), {"item": entry["item"], "count": 0, "at_most": threshold})
+            item["count"] += entry["count"]
+            item["at_most"] += entry["count"] - mine
+    frequent = [item for item in found.values() if item["count"] > threshold]
+    frequent.sort(key=lambda item: _order(item["item"]))
+    frequent.sort(key=lambda item: -item["count"])
+    return {"threshold": threshold, "items": frequent}
 
 
 def _identity(value: Any) -> Any:

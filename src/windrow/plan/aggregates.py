@@ -27,6 +27,7 @@ DECOMPOSED: dict[str, Callable[[Called], AggregateCall]] = {
     "MEDIAN": holistic.median,
     "QUANTILE": holistic.quantile,
     COUNT_DISTINCT: holistic.count_distinct,
+    "FREQUENT_ITEMS": holistic.frequent_items,
     "TOP_K": lambda called: holistic.top_k(called, _sum),
     **SKETCHED,
 }

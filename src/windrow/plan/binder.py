@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from sqlglot import exp
 
 from windrow.catalog.definitions import StreamDef
-from windrow.cql.dialect import CQL, window_of
+from windrow.cql.dialect import CQL, OwnAggregate, window_of
 from windrow.cql.final_sql import to_duckdb
 from windrow.cql.functions import check_functions
 from windrow.cql.tokens import nearest, place_at, place_of
@@ -31,6 +31,7 @@ from windrow.plan.nodes import (
     internal_columns,
 )
 from windrow.types import SqlType
+from windrow.windows import SlidingWindow
 
 TypesOf = Callable[[Sequence[tuple[str, SqlType]], Sequence[str]], list[SqlType]]
 """(columns, Spark SQL expressions) → their types; raises BindError where Spark refuses one."""
@@ -124,6 +125,8 @@ class _Binder:
         keys = tuple(Key(sql, kind) for sql, kind in zip(key_sql, key_types, strict=True))
         is_grouped = self._select.args.get("group") is not None
         aggregate = WindowAggregate(scan, bound.window, keys, tuple(self._calls.values()), len(partition), is_grouped)
+        if aggregate.frequent is not None:
+            self._check_frequent(aggregate)
         columns = internal_columns(aggregate)
         written = [tree for _, tree in items] + [o.this for o in self._ordered()]
         for tree, origin in zip([tree for _, tree in outputs] + [o.expression for o in order], written, strict=True):
@@ -141,6 +144,19 @@ class _Binder:
             to_duckdb(tree, dict(columns), self._text)
         except FunctionError as error:
             raise FunctionError(error.message, place=error.place or self._place(origin), remedy=error.remedy) from None
+
+    def _check_frequent(self, aggregate: WindowAggregate) -> None:
+        """FREQUENT_ITEMS knows closed panes, and the values on their lists alone."""
+        why = None
+        if self._stream.revises:
+            why = "FREQUENT_ITEMS takes in whole panes, and LATE REVISE lets tuples come after them"
+        elif not isinstance(aggregate.window, SlidingWindow):
+            why = "FREQUENT_ITEMS is of windows with RANGE or ROWS that slide by time or by rows, without PARTITION BY"
+        elif sum(bool(call.values) for call in aggregate.aggregates) > 1:
+            why = "FREQUENT_ITEMS forgets rare values: no other holistic aggregate can stand beside it"
+        if why is not None:
+            call = next(self._select.find_all(OwnAggregate), None)
+            raise UnsupportedError(why, place=self._place(call), remedy="Use TOP_K, which is exact, or two queries.")
 
     def _orderable(self, tree: exp.Expr, types: dict[str, SqlType], origin: exp.Expr) -> None:
         inner = tree.unnest()

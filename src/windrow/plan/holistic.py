@@ -15,8 +15,8 @@ from windrow.types import SqlType, array_type, struct_type
 
 BIGINT, DOUBLE, STRING = SqlType("BIGINT"), SqlType("DOUBLE"), SqlType("STRING")
 
-ROWS = "rows"
-"""The role of a value's counter: how many tuples have it."""
+ROWS, LEAST = "rows", "least"
+"""The roles of a value's counter, how many tuples have it, and of the least count of the list that it is on."""
 
 Sum = Callable[[Key, str | None], AggregateCall]
 """What SUM of an argument is taken apart into, given the condition."""
@@ -54,6 +54,16 @@ def top_k(called: Called, sum_of: Sum) -> AggregateCall:
     total = sum_of(called.more[0], called.condition)
     entry = struct_type(item=value.type, total=total.result)
     return AggregateCall("TOP_K", array_type(entry), _counter(called) + total.parts, (value,), called.parameters)
+
+
+def frequent_items(called: Called) -> AggregateCall:
+    """Of a value counted in top-k lists. What a tuple adds to the least count of a list is nothing: it is known when
+    the pane closes (`synopses/frequent_panes.py`)."""
+    value, (k,) = _value(called.arg), called.parameters
+    least = Accumulator(Kind.SUM_INT, f"0 /* least of the top {k} */", SqlType("INT"), None)
+    entry = struct_type(item=value.type, count=BIGINT, at_most=BIGINT)
+    result = struct_type(threshold=BIGINT, items=array_type(entry))
+    return AggregateCall("FREQUENT_ITEMS", result, (*_counter(called), (LEAST, least)), (value,), called.parameters)
 
 
 def _counter(called: Called) -> tuple[tuple[str, Accumulator], ...]:

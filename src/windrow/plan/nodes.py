@@ -97,6 +97,11 @@ class WindowAggregate:
         return any(call.values for call in self.aggregates)
 
     @cached_property
+    def frequent(self) -> AggregateCall | None:
+        """FREQUENT_ITEMS, which is counted in top-k lists of its own."""
+        return next((call for call in self.aggregates if call.function == "FREQUENT_ITEMS"), None)
+
+    @cached_property
     def presence(self) -> Accumulator:
         """How many tuples of a group qualify: a group without one has no row (DESIGN 5)."""
         return Accumulator(Kind.COUNT, None, None, self.input.predicate)

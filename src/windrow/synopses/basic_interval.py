@@ -170,7 +170,7 @@ class BasicIntervalSynopsis:
         self._pending = staying
         if not closing:
             return np.empty(0, np.int64)
-        chunks = build_chunks(concatenate(closing))
+        chunks = build_chunks(self._closing(concatenate(closing)))
         self._chunks.extend(chunks)
         self._coalesce()
         for chunk in reversed(self._chunks[: max(0, len(self._chunks) - YOUNG_CHUNKS)]):
@@ -178,6 +178,10 @@ class BasicIntervalSynopsis:
                 break
             chunk.narrow()
         return np.concatenate([chunk.panes for chunk in chunks])
+
+    def _closing(self, cells: Cells) -> Cells:
+        """What is kept of panes as they close: all."""
+        return cells
 
     def _coalesce(self) -> None:
         """Join the youngest chunks, as a binary counter carries: the cost of a pass follows the number of chunks,

@@ -24,7 +24,8 @@ from windrow.synopses.value_codes import coded
 class Counters:
     """How often a value occurs in a slot, each pair once, by rising slot and value; `codes` index `values`.
 
-    `totals`: the sums of a weight in the place of the counts.
+    `totals`: the sums of a weight in the place of the counts; `least`: of FREQUENT_ITEMS, the sum of δᵢ over the panes
+    whose list has the value.
     """
 
     slots: int
@@ -33,6 +34,7 @@ class Counters:
     counts: Longs
     values: pa.Array
     totals: pa.Array | None = None
+    least: Longs | None = None
 
 
 def holistic_result(call: AggregateCall, counters: Counters) -> pa.Array:
@@ -43,6 +45,8 @@ def holistic_result(call: AggregateCall, counters: Counters) -> pa.Array:
         return _median(counters)
     if call.function == "QUANTILE":
         return _quantile(counters, Phi(Fraction(call.parameters[0])))
+    if call.function == "FREQUENT_ITEMS":
+        return _frequent(counters, int(call.parameters[0]))
     return _top_k(counters, int(call.parameters[0]), call)
 
 
@@ -92,6 +96,26 @@ def _top_k(counters: Counters, k: int, call: AggregateCall) -> pa.Array:
     items = counters.values.take(pa.array(counters.codes[order]))
     entries = pa.StructArray.from_arrays([items, measure.take(pa.array(order))], names=names)
     return list_array(entries, counters.slot[order], counters.slots)
+
+
+def _frequent(counters: Counters, k: int) -> pa.Array:
+    """δ, and the values counted more than δ times, which truly occur that often; by falling count, ties by the value.
+
+    A value may also have occurred δᵢ times in each pane whose list lacks it (001_3bbbc8a20ffc7252.txt, chapter 6).
+    """
+    least = counters.least
+    assert least is not None
+    threshold = np.zeros(counters.slots, np.int64)
+    np.add.at(threshold, counters.slot, least)
+    threshold //= k
+    kept = np.flatnonzero(counters.counts > threshold[counters.slot])
+    kept = kept[np.lexsort((counters.codes[kept], -counters.counts[kept], counters.slot[kept]))]
+    slot, counts = counters.slot[kept], counters.counts[kept]
+    items = counters.values.take(pa.array(counters.codes[kept]))
+    most = counts + threshold[slot] - least[kept]
+    entries = pa.StructArray.from_arrays([items, pa.array(counts), pa.array(most)], ["item", "count", "at_most"])
+    lists = list_array(entries, slot, counters.slots)
+    return pa.StructArray.from_arrays([pa.array(threshold), lists], ["threshold", "items"])
 
 
 def list_array(entries: pa.Array, slot: Ids, slots: int) -> pa.Array:

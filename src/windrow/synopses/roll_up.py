@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator, AggregateCall
-from windrow.plan.holistic import ROWS
+from windrow.plan.holistic import LEAST, ROWS
 from windrow.plan.nodes import WindowAggregate
 from windrow.synopses import distinct
 from windrow.synopses.cells import fold_of
@@ -103,6 +103,10 @@ def _counters(
     summed = np.add.reduceat(counts[kept], starts) if starts.size else counts[kept]
     if len(call.parts) == 1:
         return Counters(slots, slot, codes, summed, code.values), 0
+    if call.function == "FREQUENT_ITEMS":
+        least = looked.states[call.part(LEAST)][0][kept]
+        least = np.add.reduceat(least, starts) if starts.size else least
+        return Counters(slots, slot, codes, summed, code.values, least=least), 0
     to = np.repeat(np.arange(starts.size), np.diff(np.append(starts, kept.size)))
     total = AggregateCall("SUM", call.result.element.fields[1][1], call.parts)
     some = {a: tuple(column[kept] for column in looked.states[a]) for _, a in call.parts}
