@@ -65,6 +65,16 @@ def test_doubles_are_added_and_never_subtracted() -> None:
         Derivation(q1, (acc(Kind.COUNT, UDP),))
 
 
+def test_sketches_are_merged_and_those_of_distinct_values_from_any_cover() -> None:
+    for kind in (Kind.HLL, Kind.KLL, Kind.FREQUENT):
+        q1, q2, q3 = (acc(kind, c) for c in (TCP, UDP, EITHER))
+        found = derive(q3, [q1, q2], COLUMNS)
+        assert found == Derivation(q3, (q1, q2)) and "merged from" in str(found)
+        assert derive(q1, [q3, q2], COLUMNS) is None
+        overlapping = [acc(kind, c) for c in (TCP, USER)]
+        assert (derive(acc(kind, TCP_OR_USER), overlapping, COLUMNS) is None) == (kind is not Kind.HLL)
+
+
 def aggregate(where: str | None, *calls: Any) -> WindowAggregate:
     scan = Selection(Scan("s", Attribute("t", SqlType("BIGINT"))), where)
     return WindowAggregate(scan, SlidingWindow(10, 5), (Key("`p`", STRING),), tuple(calls))

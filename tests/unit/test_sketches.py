@@ -90,6 +90,7 @@ def test_reduce_scatter_and_merge_are_one_sketch_over_everything(kind: Kind, lis
     before = [told(kind, element) for element in state[0]]
     whole = expected(kind, [value for values in lists for value in values])
     assert told(kind, fold.reduce([state[0].reshape(-1, 1)])[0][0]) == whole
+    assert told(kind, fold.reduce(state)[0]) == whole
 
     scattered = fold.identity(3)
     fold.scatter_into(scattered, np.ones(len(lists), np.int64), state)

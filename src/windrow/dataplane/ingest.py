@@ -387,8 +387,10 @@ def grouped(
         columns.append(f"{_alive(None, sql)} AS {name}")
         sets.append([name])
     rows = tagged.selectExpr("*", *columns)
-    partials = [F.expr(sql).alias(name) for name, sql in partial_columns(groupings)]
     extras = [F.count(F.lit(1)).alias("__n"), *_seen(stream, admission)]
+    if len(sets) > 1 and any(grouping.is_sketched for grouping in groupings):
+        return _grouped_each(rows, dead, sets, groupings, extras)
+    partials = [F.expr(sql).alias(name) for name, sql in partial_columns(groupings)]
     if len(sets) <= 1:
         return rows.groupBy(*dead, *(sets[0] if sets else [])).agg(*extras, *partials)
     everything = [name for one in sets for name in one]
@@ -396,6 +398,27 @@ def grouped(
     return rows.groupingSets(wanted, *[F.col(c) for c in dead + everything]).agg(
         *extras, F.grouping_id().alias("__set"), *partials
     )
+
+
+def _grouped_each(
+    rows: DataFrame,
+    dead: Sequence[str],
+    sets: Sequence[Sequence[str]],
+    groupings: Sequence[Grouping],
+    extras: list[Any],
+) -> DataFrame:
+    """What grouping sets give, but sketches only for the synopses that keep them: aggregates over grouping sets do not
+    know which set they are in, and would make every sketch for all (measured on two busy cores, three sketches in one
+    of three synopses, 400,000 rows: 7.4 s and 19 MB; so 2.7 s and 2 MB)."""
+    ids = set_ids(groupings, len(sets) - len(groupings))
+    copies = rows.selectExpr("*", f"explode(array({', '.join(f'{i}L' for i in ids)})) AS __set")
+    keys = [
+        F.expr(f"CASE WHEN __set = {i}L THEN {name} END").alias(name)
+        for i, one in zip(ids, sets, strict=True)
+        for name in one
+    ]
+    partials = [F.expr(sql).alias(name) for name, sql in partial_columns(groupings, ids)]
+    return copies.groupBy(*dead, "__set", *keys).agg(*extras, *partials)
 
 
 def _seen(stream: StreamDef, admission: Admission) -> list[Any]:
@@ -428,8 +451,10 @@ def progress_columns(stream: StreamDef, admission: Admission | None = None) -> l
 
 
 def set_ids(groupings: Sequence[Grouping], progress: int = 0) -> list[int]:
-    """grouping_id() of each grouping set, those of `progress` columns last: a bit per key column, 1 where the
-    column is not in its set."""
+    """The `__set` of each grouping set, those of `progress` columns last. grouping_id() has a bit per key column, 1
+    where the column is not in its set; with sketches (`_grouped_each`) the sets are counted."""
+    if any(grouping.is_sketched for grouping in groupings):
+        return list(range(len(groupings) + progress))
     widths = [1 + (g.qualifies is not None) + len(g.keys) for g in groupings] + [1] * progress
     total, out, before = sum(widths), [], 0
     for width in widths:
@@ -439,10 +464,20 @@ def set_ids(groupings: Sequence[Grouping], progress: int = 0) -> list[int]:
     return out
 
 
-def partial_columns(groupings: Sequence[Grouping]) -> list[tuple[str, str]]:
-    """(name, Spark aggregate) of every distinct accumulator of all the groupings."""
-    distinct = dict.fromkeys(partial for g, grouping in enumerate(groupings) for partial in grouping.partials(g))
-    return [(f"{name}_{i}", sql) for name, a in distinct for i, sql in enumerate(partial_sql(a))]
+def partial_columns(groupings: Sequence[Grouping], sets: Sequence[int] = ()) -> list[tuple[str, str]]:
+    """(name, Spark aggregate) of every distinct accumulator of all the groupings; with the `__set` of each, sketches
+    only in those that keep them."""
+    kept: dict[tuple[str, Accumulator], list[int]] = {}
+    for g, grouping in enumerate(groupings):
+        for partial in grouping.partials(g):
+            kept.setdefault(partial, []).append(g)
+    found = []
+    for (name, a), mine in kept.items():
+        if sets and is_sketch(a):
+            within = f"__set IN ({', '.join(f'{sets[g]}L' for g in mine)})"
+            a = replace(a, condition=within if a.condition is None else f"({within}) AND ({a.condition})")
+        found += [(f"{name}_{i}", sql) for i, sql in enumerate(partial_sql(a))]
+    return found
 
 
 def gathered_names(groupings: Sequence[Grouping]) -> dict[str, str]:

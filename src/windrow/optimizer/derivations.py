@@ -20,9 +20,16 @@ from windrow.types import POINT_MIN
 SUBTRACTABLE = frozenset({Kind.COUNT, Kind.SUM_INT, Kind.SUM_LONG, Kind.SUM_DECIMAL})
 """Exact under addition and subtraction, whatever the order."""
 
-DUPLICATE_SENSITIVE = SUBTRACTABLE | {Kind.SUM_DOUBLE, Kind.MOMENTS}
-DUPLICATE_INSENSITIVE = frozenset({Kind.LEAST, Kind.GREATEST})
+DUPLICATE_SENSITIVE = SUBTRACTABLE | {Kind.SUM_DOUBLE, Kind.MOMENTS, Kind.KLL, Kind.FREQUENT}
+DUPLICATE_INSENSITIVE = frozenset({Kind.LEAST, Kind.GREATEST, Kind.HLL})
 DERIVABLE = DUPLICATE_SENSITIVE | DUPLICATE_INSENSITIVE
+
+
+_HOW = {
+    Kind.LEAST: "the least of",
+    Kind.GREATEST: "the greatest of",
+    **dict.fromkeys((Kind.HLL, Kind.KLL, Kind.FREQUENT), "merged from"),
+}
 
 
 @dataclass(frozen=True)
@@ -51,16 +58,25 @@ class Derivation:
 
     def __str__(self) -> str:
         """In words, by the conditions: `count: added from a = 1, a = 2`."""
-        how = "the greatest of" if self.accumulator.kind is Kind.GREATEST else "added from"
-        how = "the least of" if self.accumulator.kind is Kind.LEAST else how
+        how = _HOW.get(self.accumulator.kind, "added from")
         text = f"{name_of(self.accumulator)}: {how} {_conditions(self.added)}"
         return text + (f" less {_conditions(self.subtracted)}" if self.subtracted else "")
 
 
+_NAMES = {
+    Kind.COUNT: "count",
+    Kind.LEAST: "min",
+    Kind.GREATEST: "max",
+    Kind.MOMENTS: "moments",
+    Kind.HLL: "HLL",
+    Kind.KLL: "KLL",
+    Kind.FREQUENT: "frequent items",
+}
+
+
 def name_of(accumulator: Accumulator) -> str:
     """What is accumulated, without its condition."""
-    names = {Kind.COUNT: "count", Kind.LEAST: "min", Kind.GREATEST: "max", Kind.MOMENTS: "moments"}
-    return f"{names.get(accumulator.kind, 'sum')}({(accumulator.arg or '*').replace('`', '')})"
+    return f"{_NAMES.get(accumulator.kind, 'sum')}({(accumulator.arg or '*').replace('`', '')})"
 
 
 def _conditions(accumulators: Iterable[Accumulator]) -> str:

@@ -1,7 +1,7 @@
 """Aggregates that Spark SQL has not, by their definition: in Spark SQL over all values, or in Python over all tuples.
 
-QUANTILE is an element of the sorted values; MEDIAN is Spark's. TOP_K and FREQUENT_ITEMS collect every tuple of a
-window, and are counted here.
+QUANTILE is an element of the sorted values; MEDIAN is Spark's. Approximate ones are taken exactly, which they are on
+the few values of a test. TOP_K and FREQUENT_ITEMS collect every tuple of a window, and are counted here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from windrow.cql.dialect import OwnAggregate
 from windrow.errors import UnsupportedError
 from windrow.oracle.extents import Sliding
 
-COLLECTED = ("TOP_K", "FREQUENT_ITEMS")
+COLLECTED = ("TOP_K", "FREQUENT_ITEMS", "APPROX_TOP_K")
 POINT = "__t"
 _WIDE = Context(prec=76)
 
@@ -41,7 +41,10 @@ def spark_text(whole: exp.Expr) -> str:
     x, *more = (argument.sql(dialect="spark") for argument in call.expressions)
     if call.this == "MEDIAN":
         return f"median({x}){where}"
-    if call.this == "QUANTILE":
+    if call.this == "APPROX_COUNT_DISTINCT":
+        return f"count(DISTINCT {x}){where}"
+    if call.this in ("QUANTILE", "APPROX_QUANTILE"):
+        x = x if call.this == "QUANTILE" else f"CAST({x} AS DOUBLE)"
         values = f"sort_array(collect_list({x}){where})"
         place = f"greatest(1, floor({Decimal(more[0]):f}BD * size({values})))"
         return f"get({values}, CAST({place} AS INT) - 1)"

@@ -135,7 +135,7 @@ class SketchFold:
         out[once] = flat[held[:, once].argmax(axis=0), once]
         for slot in np.flatnonzero(count > 1).tolist():
             out[slot] = SKETCHES[self.kind].merged(flat[held[:, slot], slot].tolist())
-        return (out.reshape(column.shape[1:]),)
+        return (out.reshape(column.shape[1:])[()],)  # of one axis, the sketch itself, as ufuncs do
 
     def merge_into(self, into: Sequence[Array], state: Sequence[Array]) -> None:
         target, column = into[0], state[0]
