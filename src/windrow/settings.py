@@ -220,6 +220,20 @@ _TABLE = (
         _choice("auto", "driver", "spark"),
     ),
     SettingSpec(
+        "synopsis",
+        "auto",
+        "How windows are found in the panes of a synopsis: by walking over them (`basic interval`), from base "
+        "intervals (`interval`) or running sums (`running`; where sums cannot be subtracted exactly, base intervals), "
+        "or by what the measured updates and lookups make cheapest (`auto`). Answers stay the same.",
+        _choice("auto", "basic interval", "interval", "running"),
+    ),
+    SettingSpec(
+        "index_bytes",
+        Size(512 << 20),
+        "The most that base intervals and running sums may take, beside the cells of a stream's synopses.",
+        _size(),
+    ),
+    SettingSpec(
         "shuffle_partitions",
         0,
         "Partitions of the group-by of a micro-batch; 0 means one per core.",

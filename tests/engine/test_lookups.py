@@ -228,3 +228,42 @@ def test_lookups_while_the_stream_runs_see_whole_ticks(wr: Any) -> None:
     asking.join()
     assert not wrong
     assert looked(query.lookup(50)) == [(240, 290, 50)]
+
+
+@pytest.mark.parametrize("kind", ["basic interval", "interval", "running"])
+def test_the_kind_of_synopsis_changes_no_lookup(wr: Any, kind: str) -> None:
+    query = wr.query(
+        "q", "SELECT k, SUM(x) AS s, COUNT(*) AS n, MAX(x) AS m FROM s [RANGE 60 SLIDE 10] GROUP BY k ORDER BY k"
+    )
+    put(wr, *ROWS[:50])
+    wr.sql(f"SET synopsis = '{kind}'")
+    put(wr, *ROWS[50:])
+    assert looked(query.lookups([20, 50, 60])) == [(90 - w, 90, *r) for w in (20, 50, 60) for r in brute(90 - w, 90)]
+    (state,) = state_of(wr).synopses.values()
+    assert state.synopsis.indexer.kind.value == kind
+    told = query.explain()
+    assert f"choice: {kind}" in told and f"SET synopsis = '{kind}'" in told
+    assert all(f"{other} " in told for other in ("basic interval", "interval", "running"))
+    wr.sql("SET synopsis = 'basic interval'")
+    assert looked(query.lookup(20)) == [(70, 90, *row) for row in brute(70, 90)]
+    assert state.synopsis.indexer.index is None
+
+
+def test_many_lookups_make_an_index_pay_and_its_bound_holds(wr: Any) -> None:
+    """By cost: built once walking has cost what building does, let go of where it may not take as much."""
+    wr.query("fine", "SELECT k, SUM(x) AS s FROM s [RANGE 1 SLIDE 1] GROUP BY k")
+    query = wr.query("q", "SELECT k, SUM(x) AS s FROM s [RANGE 2000 SLIDE 2000] GROUP BY k")
+    put(wr, *[(t, f"k{t % 400}", 1) for t in range(4000)])
+    (state,) = state_of(wr).synopses.values()
+    expected = looked(query.lookup(1500))
+    assert state.synopsis.indexer.kind.value == "basic interval"
+    for _ in range(1500):
+        query.lookup(1999)
+        if state.synopsis.indexer.index is not None:
+            break
+    assert state.synopsis.indexer.kind.value == "running"
+    assert "choice: running" in query.explain() and "(by cost)" in query.explain()
+    assert looked(query.lookup(1500)) == expected and len(expected) == 400
+    wr.sql("SET index_bytes = '1 KB'")
+    assert looked(query.lookup(1500)) == expected
+    assert state.synopsis.indexer.index is None

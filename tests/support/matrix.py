@@ -38,7 +38,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "preaggregate": ("spark", "driver"),
     "restart": (False, True),
     "rules_off": (False, True),
-    "evaluation": ("window_ids", "buffer", "spark_home"),
+    "evaluation": ("window_ids", "buffer", "spark_home", "interval", "running"),
 }
 
 

@@ -127,13 +127,16 @@ class EngineBackend:
 
     def __init__(self, spark: Any, clock: ManualClock, state_dir: Path, variation: Variation):
         self._spark, self._clock, self._state_dir, self._variation = spark, clock, state_dir, variation
-        evaluation, home = variation.evaluation, "driver"
+        evaluation, home, synopsis = variation.evaluation, "driver", "auto"
         if evaluation == "spark_home":
             evaluation, home = "window_ids", "spark"
+        elif evaluation in ("interval", "running"):
+            evaluation, synopsis = "window_ids", evaluation
         self._settings = {
             "preaggregate": variation.preaggregate,
             "window_evaluation": evaluation,
             "synopsis_home": home,
+            "synopsis": synopsis,
         }
         if variation.rules_off:
             self._settings["disabled_rules"] = ",".join(rule_names())

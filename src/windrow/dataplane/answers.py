@@ -78,7 +78,8 @@ class Finisher:
             outputs = [columns[o.expression.name] for o in plan.outputs]
         else:
             each = None
-            window, outputs = _evaluated(plan, self._evaluate(plan, finish_sql, _looked(window, columns)))
+            sql = finish_sql if looked.windows > 1 else finish_one_sql
+            window, outputs = _evaluated(plan, self._evaluate(plan, sql, _looked(window, columns)))
         found = _finished(plan, window, each, outputs, (starts, ends), looked.windows)
         return replace(found, overflows=rows.overflows(plan.input.aggregates))
 
@@ -158,6 +159,13 @@ def _finished(
 def finish_sql(plan: Finalise) -> str:
     """The DuckDB statement over table `looked` (w, k0…, a0…) that gives w, o0… in order."""
     return _ordered_sql(plan, _inner_sql(plan))
+
+
+def finish_one_sql(plan: Finalise) -> str:
+    """The same of a single window: the first rows without numbering all of them, which takes half the time."""
+    if plan.limit is None:
+        return finish_sql(plan)
+    return f"SELECT * FROM ({_inner_sql(plan)}) ORDER BY {_by(plan)} LIMIT {plan.limit}"
 
 
 def part_sql(plan: Finalise) -> str:

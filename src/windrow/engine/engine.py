@@ -32,6 +32,7 @@ from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.delivery import Delivery, delivered_schema
 from windrow.engine.deposits import Depositor
 from windrow.engine.homes import Homes
+from windrow.engine.index_choice import apply_choice
 from windrow.engine.journal import Journal
 from windrow.engine.lifecycle import Lifecycle, Phase
 from windrow.engine.lookup_args import pairs_of
@@ -451,6 +452,7 @@ class Engine:
         stream, query = self.manager.query(name)
         lengths, ends = pairs_of(windows, ats, query.plan.scan.attribute)
         with stream.lock:
+            apply_choice(stream, self.settings)
             return self._lookups.lookup(stream, query, lengths, ends)
 
     def snapshot(self, select: exp.Expr, text: str) -> pa.Table:
@@ -458,6 +460,7 @@ class Engine:
         plan = self.manager.bind_snapshot(select, text)
         stream = self.manager.stream(plan.scan.stream)
         with stream.lock:
+            apply_choice(stream, self.settings)
             fit = fitting(stream, plan, select)
             return self._lookups.answer(fit.state, fit.asked(plan))
 

@@ -20,6 +20,7 @@ from windrow.engine.corrections import Corrector, Finish, lookup_of
 from windrow.engine.delivery import Delivered, Delivery
 from windrow.engine.early import EarlyAnswers, complete_from, group_bounds, left_to_answer, release
 from windrow.engine.homes import Homes
+from windrow.engine.index_choice import apply_choice
 from windrow.engine.journal import Expired, Journal, Left
 from windrow.engine.shared_answers import Asking, answered_once
 from windrow.engine.state import QueryState, StreamState, SynopsisState
@@ -75,6 +76,7 @@ class Ticker:
         """Answer everything due; returns how many windows were answered."""
         with stream.lock:
             self._delivery.publish(stream)
+            apply_choice(stream, settings)
             return sum(self._tick_axis(stream, axis, settings) for axis in list(stream.frontiers))
 
     def _tick_axis(self, stream: StreamState, axis: str, settings: Settings) -> int:

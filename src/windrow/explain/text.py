@@ -17,13 +17,14 @@ from windrow.engine.catalog_views import (
 from windrow.engine.chooser import MOST_COUNT_BYTES, asked
 from windrow.engine.early import answers_groups
 from windrow.engine.homes import must_stay
+from windrow.engine.index_choice import choice_lines
 from windrow.engine.placement import place
 from windrow.engine.sharing_view import Shared
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings, Size
-from windrow.synopses import PartitionedSynopsis, StoredSynopsis
+from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis, StoredSynopsis
 from windrow.synopses.frequent_panes import FrequentSynopsis
 from windrow.synopses.partitioned import Ranks
 from windrow.synopses.sketches import SKETCHES, is_sketch
@@ -141,6 +142,8 @@ def _synopsis(
     by = ", ".join(one for one in told.rules if one in ("SS4", "CS7"))
     lines += [f"        {by}: {one}" for one in told.derived]
     lines += [f"        CS8: the answers of {told.answers_of}"] if told.answers_of is not None else []
+    if isinstance(synopsis, BasicIntervalSynopsis):
+        lines += choice_lines(synopsis, settings)
     return lines + ([_ranks(synopsis.ranks)] if isinstance(synopsis, PartitionedSynopsis) else [])
 
 

@@ -8,6 +8,7 @@ query's window start. So the cost of a tick is the longest window, whatever the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses.cells import fold_of
 from windrow.synopses.chunks import Cells, Chunk, States, build_chunks, panes_per_chunk, strands_of
 from windrow.synopses.groups import Groups
+from windrow.synopses.indexing import Indexer
 from windrow.synopses.intervals import FlatIntervals
 from windrow.synopses.lookups import Looked, Lookup, asked_once
 from windrow.synopses.merging import collapsed_panes, concatenate, fold_cells
@@ -49,6 +51,7 @@ class BasicIntervalSynopsis:
         self._pending: list[Cells] = []
         self._chunks: list[Chunk] = []
         self._late: list[Cells] = []
+        self.indexer = Indexer()
         self._ungrouped = not key_types
 
     @property
@@ -131,6 +134,7 @@ class BasicIntervalSynopsis:
             cells = chunk.cells()
             kept = released(cells, needed)
             if 2 * np.count_nonzero(kept.groups) <= np.count_nonzero(cells.groups):
+                self.indexer.stale()
                 self._chunks[at : at + 1] = build_chunks(kept)
         self._compact_groups()
 
@@ -144,6 +148,7 @@ class BasicIntervalSynopsis:
         """Take cells of closed panes: the chunks whose panes they fall among are built anew."""
         if not len(cells):
             return
+        self.indexer.stale()
         if not self._chunks:
             self._chunks = build_chunks(cells)
             return
@@ -172,6 +177,7 @@ class BasicIntervalSynopsis:
             return np.empty(0, np.int64)
         chunks = build_chunks(self._closing(concatenate(closing)))
         self._chunks.extend(chunks)
+        self.indexer.closed(chunks, sum(chunk.panes.size for chunk in self._chunks), self.groups.count - 1)
         self._coalesce()
         for chunk in reversed(self._chunks[: max(0, len(self._chunks) - YOUNG_CHUNKS)]):
             if chunk.is_narrow:
@@ -206,12 +212,29 @@ class BasicIntervalSynopsis:
     def _answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
         panes = self.closed_panes
         spans = [(np.searchsorted(panes, one.starts), np.searchsorted(panes, one.ends)) for one in lookups]
-        ways = {Way.ONE_PASS: self._in_one_pass, Way.TABLES: self._by_tables, Way.TREE: self._by_tree}
+        ways = {
+            Way.ONE_PASS: self._in_one_pass,
+            Way.TABLES: self._by_tables,
+            Way.TREE: self._by_tree,
+            Way.INDEX: self._by_index,
+        }
         yield from ways[self._way(lookups, spans)](lookups, spans)
 
     def _way(self, lookups: Sequence[Lookup], spans: Spans) -> Way:
-        tabled = can_be_tabled(fold_of(a) for lookup in lookups for a in (lookup.presence, *lookup.reads))
-        return work_of(lookups, spans, self.groups.count, self.closed_panes.size, tabled).way()
+        needed = _read(lookups)
+        tabled = can_be_tabled(fold_of(a) for a in needed)
+        work = work_of(lookups, spans, self.groups.count, self.closed_panes.size, tabled)
+        return replace(work, indexed=self.indexer.consider(work, needed, self._chunks, self._same)).way()
+
+    def _by_index(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[Looked]:
+        """Each window from a few cells of the index (`pane_index.py`)."""
+        index, asked = self.indexer.index, self._asked(lookups)
+        assert index is not None
+        slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
+        for lookup, (lows, highs) in zip(lookups, spans, strict=True):
+            output = Output(lookup, asked)
+            output.take_found(index.find(np.minimum(lows, highs), highs))
+            yield output.rows(slots)
 
     def _by_tree(self, lookups: Sequence[Lookup], _: Spans) -> Iterator[Looked]:
         low = min(int(lookup.starts.min()) for lookup in lookups if lookup.starts.size)
@@ -270,8 +293,7 @@ class BasicIntervalSynopsis:
 
     def _asked(self, lookups: Sequence[Lookup]) -> Asked:
         """What is read, each accumulator's first equal, those with equal folds together; and for how many groups."""
-        needed = list(dict.fromkeys(a for lookup in lookups for a in (lookup.presence, *lookup.reads)))
-        same = self._same(needed)
+        same = self._same(_read(lookups))
         return Asked(same, strands_of(dict.fromkeys(same.values())), max(self.groups.count, 2))
 
     def _same(self, needed: Sequence[Accumulator]) -> dict[Accumulator, Accumulator]:
@@ -308,6 +330,7 @@ class BasicIntervalSynopsis:
         cells = concatenate([chunk.cells() for chunk in old])
         kept = [chunk for chunk in self._chunks if chunk.panes[0] >= below]
         panes = collapsed_panes(cells.panes, below, into)
+        self.indexer.stale()
         self._chunks = [*build_chunks(Cells(panes, cells.groups, cells.states)), *kept]
 
     def expire(self, below: int) -> None:
@@ -315,6 +338,7 @@ class BasicIntervalSynopsis:
         kept = [chunk for chunk in self._chunks if chunk.panes[-1] >= below]
         if len(kept) == len(self._chunks):
             return
+        self.indexer.expired(sum(chunk.panes.size for chunk in self._chunks if chunk.panes[-1] < below))
         self._chunks = kept
         self._compact_groups()
 
@@ -329,8 +353,14 @@ class BasicIntervalSynopsis:
             alive[cells.groups] = True
         if 2 * int(alive.sum()) > self.groups.count:
             return
+        self.indexer.stale()
         new_ids = self.groups.compact(np.flatnonzero(alive))
         for chunk in self._chunks:
             chunk.renumber(new_ids)
         self._pending = [Cells(c.panes, new_ids[c.groups], c.states) for c in self._pending]
         self._late = [Cells(c.panes, new_ids[c.groups], c.states) for c in self._late]
+
+
+def _read(lookups: Sequence[Lookup]) -> list[Accumulator]:
+    """Everything that some lookups read, each once."""
+    return list(dict.fromkeys(a for lookup in lookups for a in (lookup.presence, *lookup.reads)))

@@ -120,10 +120,17 @@ class Chunk:
                 kept[id(self.states[a])] = tuple(c[:, i] for c in small)
         self.states = {a: kept.get(id(state), state) for a, state in self.states.items()}
 
-    def total(self, strand: Strand, state: State) -> State:
+    def total(self, strand: Strand) -> State:
         """All its panes merged, remembered: long windows take whole chunks at every tick."""
         if strand not in self._totals:
-            self._totals[strand] = widened(strand.fold, strand.fold.reduce(state))
+            kept, fold = self.strands.get(strand), strand.fold
+            if kept is not None:
+                self._totals[strand] = widened(fold, fold.reduce(kept))
+            else:  # members that are kept otherwise, one by one: putting them together first would copy every cell
+                nothing = fold.identity(self.groups.size)
+                known = [self.states.get(a) for a in strand.members]
+                each = [nothing if state is None else widened(fold, fold.reduce(state)) for state in known]
+                self._totals[strand] = tuple(np.stack(columns) for columns in zip(*each, strict=True))
         return self._totals[strand]
 
     def cells(self) -> Cells:
@@ -172,7 +179,7 @@ class ChunkView:
     def __init__(self, chunk: Chunk, strands: Sequence[Strand]):
         self._chunk = chunk
         self._strands = strands
-        self._states = [chunk.strand(strand) if chunk.is_dense else None for strand in strands]
+        self._states: dict[int, State | None] = {}
         at = _run(chunk.groups)
         self._run = at if isinstance(at, slice) else None
 
@@ -181,21 +188,29 @@ class ChunkView:
         if not self._chunk.is_dense:
             self._scatter_into(into, lo, hi)
             return
-        for strand, target, state in zip(self._strands, into, self._states, strict=True):
-            if state is None:
+        for at, (strand, target) in enumerate(zip(self._strands, into, strict=True)):
+            rows, fold = self._rows(at, lo, hi), strand.fold
+            if rows is None:
                 continue
-            fold = strand.fold
-            if lo == 0 and hi == self._chunk.panes.size:
-                rows = self._chunk.total(strand, state)
-            elif hi == lo + 1:
-                rows = widened(fold, tuple(c[lo] for c in state))
-            else:
-                rows = widened(fold, fold.reduce([c[lo:hi] for c in state]))
             if self._run is not None:
                 fold.merge_into([v[:, self._run] for v in target], rows)
                 continue
             for i in range(len(strand.members)):
                 fold.scatter_into([v[i] for v in target], self._chunk.groups, [row[i] for row in rows])
+
+    def _rows(self, at: int, lo: int, hi: int) -> State | None:
+        """The panes lo ≤ index < hi of one strand merged; None where the chunk has nothing of it."""
+        strand, chunk = self._strands[at], self._chunk
+        if lo == 0 and hi == chunk.panes.size and any(a in chunk.states for a in strand.members):
+            return chunk.total(strand)
+        if at not in self._states:
+            self._states[at] = chunk.strand(strand)
+        state = self._states[at]
+        if state is None:
+            return None
+        if hi == lo + 1:
+            return widened(strand.fold, tuple(c[lo] for c in state))
+        return widened(strand.fold, strand.fold.reduce([c[lo:hi] for c in state]))
 
     def _scatter_into(self, into: Sequence[State], lo: int, hi: int) -> None:
         assert self._chunk.cell_pane is not None and self._chunk.cell_group is not None

@@ -13,6 +13,7 @@ from windrow.synopses.chunks import States, Strand
 from windrow.synopses.folds import State
 from windrow.synopses.groups import AnyIds, Ids
 from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.pane_index import Found
 from windrow.synopses.pane_tables import Tables
 
 
@@ -70,7 +71,7 @@ class Output:
 
     def __init__(self, lookup: Lookup, asked: Asked):
         self._lookup = lookup
-        self._same = asked.same
+        self._same, self._strands = asked.same, asked.strands
         self._states: States = {}
         self._parts: list[_Part] = []
         for at, members in asked.read_by(lookup).items():
@@ -92,6 +93,14 @@ class Output:
         for part in self._parts:
             for place, member in enumerate(part.members):
                 tables.take(part.strand, member, lows, highs, [row[place] for row in part.rows])
+
+    def take_found(self, found: Found) -> None:
+        """All windows at once, of an index."""
+        for part in self._parts:
+            for place, member in enumerate(part.members):
+                state = found.state(self._strands[part.strand].members[member], part.rows[0].shape[2])
+                for row, column in zip(part.rows, state, strict=True):
+                    row[place] = column
 
     def rows(self, slots: Slots) -> Looked:
         lookup = self._lookup

@@ -1,4 +1,4 @@
-"""Which of three ways answers the due windows of a synopsis at least cost. The answers are the same.
+"""Which of four ways answers the due windows of a synopsis at least cost. The answers are the same.
 
 The figures are nanoseconds, measured; they matter only where two ways differ by much.
 """
@@ -25,11 +25,12 @@ TABLE_BYTES = 128 << 20
 
 class Way(Enum):
     """One pass over the panes (few windows); tables over panes (many windows); a tree per group (many windows of
-    few groups, or of groups that are in few panes)."""
+    few groups, or of groups that are in few panes); the index, where one is kept."""
 
     ONE_PASS = "one pass"
     TABLES = "tables"
     TREE = "tree"
+    INDEX = "index"
 
 
 SKETCH_NS = 5_000
@@ -54,6 +55,8 @@ class Work:
     tabled: bool
     in_order: bool
     sketches: int = 0
+    indexed: float | None = None
+    """What an index takes; None where none has it all."""
 
     @property
     def levels(self) -> int:
@@ -84,13 +87,24 @@ class Work:
     def table_bytes(self) -> int:
         return 8 * self.between * self.groups * self.columns * (1 + self.levels)
 
+    @property
+    def least(self) -> float:
+        """The least that it takes without an index."""
+        return min(cost for way, cost in self._costs().items() if way is not Way.INDEX)
+
     def way(self) -> Way:
+        costs = self._costs()
+        return min(costs, key=lambda way: costs[way])
+
+    def _costs(self) -> dict[Way, float]:
         costs = {Way.ONE_PASS: self.one_pass}
         if self.in_order:
             costs[Way.TREE] = self.tree
         if self.tabled and self.table_bytes <= TABLE_BYTES:
             costs[Way.TABLES] = self.tables
-        return min(costs, key=lambda way: costs[way])
+        if self.indexed is not None:
+            costs[Way.INDEX] = self.indexed
+        return costs
 
 
 def work_of(lookups: Sequence[Lookup], spans: Spans, groups: int, panes: int, tabled: bool) -> Work:

@@ -1,0 +1,41 @@
+"""The settings about indexes over panes, brought to the synopses of a stream; and for EXPLAIN what they choose."""
+
+from __future__ import annotations
+
+from windrow.engine.state import StreamState
+from windrow.settings import Settings
+from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis
+from windrow.synopses.indexing import Indexing
+
+
+def apply_choice(stream: StreamState, settings: Settings) -> None:
+    """Tell every synopsis which kind it is to be, and what its index may take: what the others leave."""
+    kind, most = settings.text("synopsis"), settings.integer("index_bytes")
+    held = [s.synopsis.indexer for s in stream.synopses.values() if isinstance(s.synopsis, BasicIntervalSynopsis)]
+    taken = sum(indexer.nbytes for indexer in held)
+    for indexer in held:
+        indexer.asked = Indexing.of(kind, max(0, most - taken + indexer.nbytes))
+
+
+def choice_lines(synopsis: BasicIntervalSynopsis, settings: Settings) -> list[str]:
+    """The kind that is there, what it goes by, and what every kind would cost."""
+    if isinstance(synopsis, BufferSynopsis):
+        return []
+    indexer, asked = synopsis.indexer, settings.text("synopsis")
+    index = f", index of {indexer.nbytes:,} bytes" if indexer.index is not None else ""
+    by = "by cost" if asked == "auto" else f"SET synopsis = '{asked}'"
+    if not indexer.rates.probings:
+        return [f"        choice: {indexer.kind.value} ({by}); not probed yet"]
+    load, estimates = indexer.estimates(synopsis.closed_panes.size, synopsis.groups.count)
+    costs = ", ".join(f"{one.kind.value} {_time(one.total)}" for one in estimates)
+    return [
+        f"        choice: {indexer.kind.value}{index} ({by}); per closed pane {load.probings:.3g} probings of "
+        f"{load.together:.3g} windows, estimated: {costs}"
+    ]
+
+
+def _time(ns: float) -> str:
+    for unit, name in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if ns >= unit:
+            return f"{ns / unit:.3g} {name}"
+    return f"{ns:.3g} ns"

@@ -1,0 +1,163 @@
+"""Which synopsis over panes: basic interval, interval or running, by estimated costs (001_3bbbc8a20ffc7252.txt, 8.3.1).
+
+Per closed pane a synopsis costs one update, and as many probings as there are:
+
+    basic interval   keeps a cell per pane; a probing walks from the youngest pane to the oldest, and all windows due
+                     together take their answers along the way (CS2): b merges, however many windows there are
+    interval         also keeps base intervals (B-INT); every window merges log b of them (CS1): q · log b
+    running          also keeps running sums (R-INT), where sums can be subtracted: one subtraction a window
+
+So with lookups only, a basic interval synopsis is as good as an interval synopsis from b / log b windows together on.
+All costs are in nanoseconds, of figures measured; the choice is by their order, which is what they are good for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+CALL_NS = 12_000.0
+"""Some NumPy calls, whatever the number of groups."""
+
+SLOT_NS = 1.2
+"""A merge of one value of one group."""
+
+TAKEN_NS = 2.0
+"""A value of an answer, copied out."""
+
+COPIED_NS = 2.5
+"""A value of a closed pane, copied into an index."""
+
+SLOWER = 0.7
+"""What is there is left only for what costs less than this part of it: costs are estimates, and building is one too."""
+
+
+class SynopsisKind(Enum):
+    BASIC_INTERVAL = "basic interval"
+    INTERVAL = "interval"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is asked of a synopsis of `panes` panes (b) and so many groups.
+
+    `subtractable` and `merged`: values per cell that can be subtracted exactly, and that can only be merged. A probing
+    asks for `together` windows, and walks `width` panes if it walks; `probings` of them come per closed pane, smoothed.
+    `at_once`: panes that a basic interval synopsis has merged beforehand (its chunks' totals); 1 is 8.3.1's.
+    """
+
+    panes: int
+    groups: int
+    subtractable: int
+    merged: int
+    together: float
+    width: float
+    probings: float
+    at_once: int = 1
+
+    @property
+    def columns(self) -> int:
+        return self.subtractable + self.merged
+
+    @property
+    def levels(self) -> int:
+        """log b: base intervals that a window is made of."""
+        return max(1, (max(self.panes, 1) - 1).bit_length())
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Nanoseconds per closed pane and per probing, and bytes beside the cells."""
+
+    kind: SynopsisKind
+    update: float
+    lookup: float
+    nbytes: int
+    total: float
+
+
+def _merge(load: Workload, columns: int) -> float:
+    return CALL_NS + SLOT_NS * load.groups * columns if columns else 0.0
+
+
+def _taken(load: Workload) -> float:
+    return load.together * TAKEN_NS * load.groups * load.columns
+
+
+def _estimate(load: Workload, kind: SynopsisKind, update: float, merging: float, nbytes: float) -> Estimate:
+    lookup = merging + _taken(load)
+    return Estimate(kind, update, lookup, int(nbytes), update + load.probings * lookup)
+
+
+def basic_interval(load: Workload) -> Estimate:
+    walked = min(load.width, float(load.panes)) / load.at_once
+    return _estimate(load, SynopsisKind.BASIC_INTERVAL, 0.0, walked * _merge(load, load.columns), 0)
+
+
+def interval(load: Workload) -> Estimate:
+    """Every value once more, and as many base intervals."""
+    slots = load.groups * load.columns
+    merging = load.together * load.levels * _merge(load, load.columns)
+    update = slots * (COPIED_NS + 2 * SLOT_NS)
+    return _estimate(load, SynopsisKind.INTERVAL, update, merging, 16 * load.panes * slots)
+
+
+def running(load: Workload) -> Estimate:
+    """Running sums where sums can be subtracted; base intervals for the rest."""
+    sums, rest = load.groups * load.subtractable, load.groups * load.merged
+    merging = load.together * (_merge(load, load.subtractable) + load.levels * _merge(load, load.merged))
+    update = sums * (COPIED_NS + SLOT_NS) + rest * (COPIED_NS + 2 * SLOT_NS)
+    return _estimate(load, SynopsisKind.RUNNING, update, merging, 8 * load.panes * (sums + 2 * rest))
+
+
+def candidates(load: Workload) -> tuple[Estimate, ...]:
+    """What can be had: running only where something subtracts."""
+    found = (basic_interval(load), interval(load))
+    return (*found, running(load)) if load.subtractable else found
+
+
+def choose(load: Workload, present: SynopsisKind, most_bytes: int) -> Estimate:
+    """The cheapest that fits into so many bytes; what is there stays unless another is clearly cheaper."""
+    costs = {one.kind: one for one in candidates(load) if one.nbytes <= most_bytes}
+    best = min(costs.values(), key=lambda one: one.total)
+    kept = costs.get(present, best)
+    return best if best.total < SLOWER * kept.total else kept
+
+
+def forced(kind: SynopsisKind, load: Workload) -> SynopsisKind:
+    """What a setting asks for, as far as it can be had: running falls to interval where nothing subtracts."""
+    return SynopsisKind.INTERVAL if kind is SynopsisKind.RUNNING and not load.subtractable else kind
+
+
+REMEMBERED = 0.8
+"""How much of the past counts at each tick: the last five or so weigh most."""
+
+
+@dataclass
+class Rates:
+    """What was asked of a synopsis, smoothed: sums that fade with every closing of panes."""
+
+    closed: float = 0.0
+    probings: float = 0.0
+    windows: float = 0.0
+    walked: float = 0.0
+    saved: float = field(default=0.0)
+    """Nanoseconds that an index would have saved since it was last built or let go of."""
+
+    def probe(self, windows: int, walked: int) -> None:
+        self.probings += 1
+        self.windows += windows
+        self.walked += walked
+
+    def close(self, panes: int) -> None:
+        for name in ("closed", "probings", "windows", "walked"):
+            setattr(self, name, REMEMBERED * getattr(self, name))
+        self.closed += panes
+
+    def load(self, panes: int, groups: int, subtractable: int, merged: int, at_once: int) -> Workload:
+        """The work that a synopsis of this size may expect."""
+        each = max(self.probings, 1e-9)
+        per_pane = self.probings / max(self.closed, 1.0)
+        together, width = max(self.windows / each, 1.0), max(self.walked / each, 1.0)
+        return Workload(panes, groups, subtractable, merged, together, width, per_pane, at_once)

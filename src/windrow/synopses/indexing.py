@@ -1,0 +1,132 @@
+"""When a basic interval synopsis keeps an index over its panes: as long as that pays, or as a setting says.
+
+What is asked is counted, smoothed (`Rates`), and the choice made anew with every probing and every closing of panes
+(`optimizer/choice.py`). An index is built once walking has cost as much more as building it will (else a single lookup
+would build one), and let go of when it no longer pays. Answers do not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from windrow.optimizer.choice import Estimate, Rates, SynopsisKind, Workload, candidates, choose, forced
+from windrow.plan.accumulators import Accumulator
+from windrow.synopses.cells import fold_of
+from windrow.synopses.chunks import Chunk, panes_per_chunk
+from windrow.synopses.pane_index import PaneIndex, can_be_indexed, columns_of
+from windrow.synopses.ways import Work
+
+Same = Callable[[Sequence[Accumulator]], Mapping[Accumulator, Accumulator]]
+"""Each accumulator's first equal."""
+
+
+@dataclass(frozen=True)
+class Indexing:
+    """What is asked for: a kind of synopsis, or by costs (None); and the most that an index may take."""
+
+    kind: SynopsisKind | None = None
+    most_bytes: int = 512 << 20
+
+    @classmethod
+    def of(cls, text: str, most_bytes: int) -> Indexing:
+        """From the settings `synopsis` and `index_bytes`."""
+        return cls(None if text == "auto" else SynopsisKind(text), most_bytes)
+
+
+class Indexer:
+    """The index of one synopsis, or none, and what it goes by."""
+
+    def __init__(self) -> None:
+        self.asked = Indexing()
+        self.rates = Rates()
+        self.index: PaneIndex | None = None
+        self._columns = (0, 0)
+
+    @property
+    def kind(self) -> SynopsisKind:
+        """What is there now."""
+        if self.index is None:
+            return SynopsisKind.BASIC_INTERVAL
+        return SynopsisKind.RUNNING if self.index.running else SynopsisKind.INTERVAL
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.index is None else self.index.nbytes
+
+    def stale(self) -> None:
+        """The cells have changed otherwise than by panes that closed or expired."""
+        self.index = None
+
+    def closed(self, chunks: Sequence[Chunk], panes: int, groups: int) -> None:
+        """Panes have closed, `panes` are there now: the index takes them, and is let go of where it does not pay."""
+        self.rates.close(sum(chunk.panes.size for chunk in chunks))
+        if self.index is None:
+            return
+        best = choose(self._load(panes, groups), self.kind, self.asked.most_bytes) if self.asked.kind is None else None
+        if best is not None and best.kind is SynopsisKind.BASIC_INTERVAL:
+            self._let_go()
+        elif not self.index.append(chunks, groups):
+            self.stale()
+
+    def expired(self, panes: int) -> None:
+        if self.index is not None:
+            self.index.forget(panes)
+
+    def _let_go(self) -> None:
+        self.index, self.rates.saved = None, 0.0
+
+    def _load(self, panes: int, groups: int) -> Workload:
+        return self.rates.load(panes, groups, *self._columns, panes_per_chunk(groups))
+
+    def estimates(self, panes: int, groups: int) -> tuple[Workload, tuple[Estimate, ...]]:
+        """For EXPLAIN: what is expected, and what each kind would cost."""
+        load = self._load(panes, max(groups - 1, 1))
+        return load, candidates(load)
+
+    def consider(self, work: Work, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same) -> float | None:
+        """Before a probing: build what pays, let go of what does not. What the index takes; None where it cannot."""
+        self.rates.probe(work.windows, work.walked)
+        if not all(can_be_indexed(fold_of(a)) for a in needed):
+            return None
+        self._columns = columns_of(needed)
+        kind = self._wanted(work)
+        if kind is SynopsisKind.BASIC_INTERVAL:
+            if self.index is not None:
+                self._let_go()
+            return None
+        running = kind is SynopsisKind.RUNNING
+        if self.index is not None and self.index.running != running:
+            self.index = None
+        if (self.index is None or not self.index.holds(needed)) and self._pays(work):
+            self._build(work, needed, chunks, same, running)
+        if self.index is None or not self.index.holds(needed):
+            return None
+        # Where a kind is asked for by name, it is used whatever it costs.
+        forced_by_name = self.asked.kind is not None
+        return 0.0 if forced_by_name else self.index.cost(needed, work.windows, work.longest, work.groups)
+
+    def _wanted(self, work: Work) -> SynopsisKind:
+        load = self._load(work.panes, work.groups)
+        if self.asked.kind is not None:
+            return forced(self.asked.kind, load)
+        return choose(load, self.kind, self.asked.most_bytes).kind
+
+    def _pays(self, work: Work) -> bool:
+        """Whether walking has cost as much more than an index as building one does."""
+        if self.asked.kind is not None:
+            return True
+        at_once = panes_per_chunk(work.groups)
+        load = Workload(work.panes, work.groups, *self._columns, work.windows, work.walked, 1.0, at_once)
+        best = min(candidates(load)[1:], key=lambda one: one.lookup)
+        self.rates.saved += max(0.0, work.least - best.lookup)
+        return self.rates.saved >= work.panes * best.update
+
+    def _build(
+        self, work: Work, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same, running: bool
+    ) -> None:
+        index = self.index or PaneIndex(work.panes, work.groups, running)
+        if index.bytes_with(dict.fromkeys(same(needed).values())) > self.asked.most_bytes:
+            return
+        index.add(same(needed), chunks)
+        self.index, self.rates.saved = index, 0.0

@@ -1,0 +1,80 @@
+"""The choice of a synopsis by costs: 8.3.1's rule, what subtracts, memory, and that it does not flutter."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windrow.optimizer.choice import (
+    Rates,
+    SynopsisKind,
+    Workload,
+    basic_interval,
+    candidates,
+    choose,
+    forced,
+    interval,
+    running,
+)
+
+BASIC, INTERVAL, RUNNING = SynopsisKind.BASIC_INTERVAL, SynopsisKind.INTERVAL, SynopsisKind.RUNNING
+MUCH = 1 << 60
+OFTEN = 1e9
+LOAD = Workload(panes=4096, groups=1000, subtractable=0, merged=1, together=1, width=4096, probings=1.0)
+
+
+@given(st.integers(4, 16), st.integers(1, 4000), st.integers(1, 100_000))
+def test_from_b_over_log_b_windows_together_on_a_basic_interval_synopsis_is_as_good(
+    log_b: int, together: int, groups: int
+) -> None:
+    b = 1 << log_b
+    load = Workload(b, groups, 0, 2, together, b, OFTEN)
+    assert (basic_interval(load).lookup <= interval(load).lookup) == (together >= b / math.log2(b))
+    assert choose(load, BASIC, MUCH).kind is BASIC or together < b / math.log2(b)
+
+
+def test_sums_that_subtract_are_kept_running_and_others_in_base_intervals() -> None:
+    assert choose(replace(LOAD, subtractable=1, merged=0, probings=OFTEN), BASIC, MUCH).kind is RUNNING
+    assert choose(replace(LOAD, probings=OFTEN), BASIC, MUCH).kind is INTERVAL
+    assert RUNNING not in {one.kind for one in candidates(LOAD)}
+    assert forced(RUNNING, LOAD) is INTERVAL and forced(RUNNING, replace(LOAD, subtractable=1)) is RUNNING
+    assert forced(BASIC, LOAD) is BASIC
+
+
+def test_who_is_hardly_ever_probed_keeps_no_index_and_none_beyond_the_bound() -> None:
+    assert choose(replace(LOAD, probings=0.00001), BASIC, MUCH).kind is BASIC
+    often = replace(LOAD, subtractable=1, probings=OFTEN)
+    assert choose(often, BASIC, running(often).nbytes - 1).kind is BASIC
+    assert running(often).nbytes < interval(often).nbytes
+
+
+@given(st.floats(0.0001, 1000), st.integers(1, 5000))
+def test_a_choice_once_made_is_stable_under_the_same_load(probings: float, together: int) -> None:
+    load = replace(LOAD, subtractable=2, probings=probings, together=together)
+    first = choose(load, BASIC, MUCH).kind
+    assert choose(load, first, MUCH).kind is first
+
+
+def test_what_is_there_is_left_only_for_what_is_clearly_cheaper() -> None:
+    loads = [replace(LOAD, probings=p / 10_000_000) for p in range(1, 10_000)]
+    turn = next(load.probings for load in loads if choose(load, BASIC, MUCH).kind is INTERVAL)
+    assert choose(replace(LOAD, probings=0.9 * turn), BASIC, MUCH).kind is BASIC
+    assert choose(replace(LOAD, probings=0.9 * turn), INTERVAL, MUCH).kind is INTERVAL
+
+
+def test_rates_fade_and_follow_the_workload() -> None:
+    rates = Rates()
+    for _ in range(30):
+        rates.probe(windows=3, walked=50)
+        rates.close(panes=10)
+    load = rates.load(1000, 10, 1, 0, 64)
+    assert abs(load.together - 3) < 1e-6 and abs(load.width - 50) < 1e-6 and 0.07 < load.probings < 0.11
+    for _ in range(1000):
+        rates.probe(windows=1, walked=1000)
+    assert rates.load(1000, 10, 1, 0, 64).probings > 10
+    for _ in range(40):
+        rates.close(panes=10)
+    assert rates.load(1000, 10, 1, 0, 64).probings < 0.02
