@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from windrow.optimizer.same_answers import SHARE_ANSWERS
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, Looked, PartitionedSynopsis, StoredSynopsis
+from windrow.synopses.selecting import selected, selection_pays
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, PaneWindow, PartitionedWindow, Points, SlideByTuple, SlideOver
 from windrow.windows.frontier import greater
@@ -55,9 +57,17 @@ class Due:
         synopsis, plan = self.state.synopsis, self.query.plan
         assert not isinstance(synopsis, PartitionedSynopsis)
         if not isinstance(synopsis, StoredSynopsis):
-            return synopsis.groups.count
+            return 1 if self.by_selection else synopsis.groups.count
         reduced = plan.having is not None or plan.limit is not None
         return 1 + (synopsis.groups_seen // max(1, synopsis.buckets // 4) if reduced else synopsis.groups_seen)
+
+    @cached_property
+    def by_selection(self) -> bool:
+        """Whether quantiles of many windows are selected from sorted tuples rather than had from counters."""
+        synopsis, name = self.state.synopsis, self.query.name
+        if not isinstance(synopsis, BasicIntervalSynopsis) or self.state.plan.derived.get(name):
+            return False
+        return selection_pays(synopsis, self.query.plan.input, len(self.extents))
 
 
 class Ticker:
@@ -218,7 +228,7 @@ class Ticker:
         done: dict[str, int] = dict.fromkeys(parts, 0)
         by_name = {item.query.name: item for item in due}
         early = group_bounds(stream, state) if stream.promises else None
-        for looked in state.answer([lookup_of(item.query, item.extents) for item in due]):
+        for looked in _looked(state, due):
             item = by_name[looked.query]
             if item.query.error is not None:
                 continue
@@ -322,6 +332,16 @@ class Ticker:
         except Exception as error:
             self._journal.suspend(stream, query, str(error).splitlines()[0])
             return None
+
+
+def _looked(state: SynopsisState, due: Sequence[Due]) -> Iterator[Looked]:
+    """What the due queries ask of a synopsis in the driver, each the cheaper way."""
+    rest = [item for item in due if not item.by_selection]
+    yield from state.answer([lookup_of(item.query, item.extents) for item in rest])
+    for item in due:
+        if item.by_selection:
+            assert isinstance(state.synopsis, BasicIntervalSynopsis)
+            yield selected(state.synopsis, item.query.plan.input, lookup_of(item.query, item.extents))
 
 
 def _on_panes(plan: Finalise) -> PaneWindow:

@@ -80,6 +80,12 @@ class BasicIntervalSynopsis:
         held += [int(chunk.panes[-1]) for chunk in self._chunks[-1:]]
         return max(held, default=None)
 
+    def cells_between(self, low: int, high: int) -> Cells:
+        """The cells of closed panes that start in [low, high)."""
+        held = [chunk.cells() for chunk in self._chunks if chunk.panes[-1] >= low and chunk.panes[0] < high]
+        cells = concatenate(held) if held else Cells(np.empty(0, np.int64), np.empty(0, np.int64), {})
+        return cells.where((cells.panes >= low) & (cells.panes < high))
+
     def deposit(self, cells: Cells) -> None:
         """Take new cells of open panes."""
         if len(cells):

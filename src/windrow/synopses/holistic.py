@@ -77,12 +77,17 @@ def _quantile(counters: Counters, phi: Phi) -> pa.Array:
 def _median(counters: Counters) -> pa.Array:
     """Spark's: the middle, or halfway between the two in the middle."""
     positions = _Positions(counters)
-    numbers = counters.values.cast(pa.float64()).to_numpy(zero_copy_only=False)
     low, high = (positions.at((positions.sizes + more) // 2) for more in (1, 2))
+    return halfway(counters.values, low, high, positions.slots, counters.slots)
+
+
+def halfway(values: pa.Array, low: Ids, high: Ids, at: Ids, slots: int) -> pa.Array:
+    """Halfway between two values, by their codes, at some of the slots; NULL at the others."""
+    numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):
         between = np.where(low == high, numbers[low], 0.5 * numbers[low] + 0.5 * numbers[high])
-    out, found = np.zeros(counters.slots), np.zeros(counters.slots, bool)
-    out[positions.slots], found[positions.slots] = between, True
+    out, found = np.zeros(slots), np.zeros(slots, bool)
+    out[at], found[at] = between, True
     return pa.array(out, mask=~found)
 
 

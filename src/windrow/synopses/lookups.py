@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from windrow.plan.accumulators import Accumulator
+import pyarrow as pa
+
+from windrow.plan.accumulators import Accumulator, AggregateCall
 from windrow.synopses.chunks import States
 from windrow.synopses.folds import State
 from windrow.synopses.groups import AnyIds, Ids
@@ -40,7 +42,8 @@ class Lookup:
 class Looked:
     """The rows of one query, in window order: window index, group, and states.
 
-    `each`: how many rows every window has, where all have as many.
+    `each`: how many rows every window has, where all have as many. `columns`: results that are there already, in the
+    place of states.
     """
 
     query: str
@@ -49,6 +52,7 @@ class Looked:
     groups: AnyIds
     states: States
     each: int | None = None
+    columns: Mapping[AggregateCall, pa.Array] | None = None
 
 
 Ask = Callable[[Sequence[Lookup]], Iterator[Looked]]

@@ -127,6 +127,11 @@ class QuantileSynopsis:
         codes = [self._select(low, high, phi.rank(counts), counts) for phi in self.phis]
         return Quantiles(np.stack(codes, axis=1) if codes else np.empty((low.size, 0), np.int64), counts)
 
+    def at_ranks(self, lows: Ids, highs: Ids, ranks: Longs) -> Longs:
+        """The code of a rank (from 1) of each interval, which holds that many cells, none absent."""
+        low, high = checked(lows, highs, self.first, self.length)
+        return self._select(low, high, ranks, high - low)
+
     def _select(self, low: Longs, high: Longs, ranks: Longs, counts: Longs) -> Longs:
         """The code of each interval's rank; 0 where it holds no value."""
         out = np.zeros(low.size, np.int64)

@@ -49,6 +49,8 @@ class Rows:
 
 def rows_of(aggregate: WindowAggregate, looked: Looked, groups: Groups) -> Rows:
     """What was looked up as rows of the query's own groups; without GROUP BY every window has one, be it empty."""
+    if looked.columns is not None:
+        return Rows(looked.window, looked.groups, {}, None, dict(looked.columns))
     if not aggregate.is_holistic:
         return Rows(looked.window, looked.groups, looked.states, looked.each)
     window, cells, at = _slots(aggregate, looked, groups)
