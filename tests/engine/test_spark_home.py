@@ -37,7 +37,8 @@ def told(wr: Any) -> dict[str, list[Any]]:
 
 def test_moves_by_size_and_restarts_change_no_answer(open_state: Open) -> None:
     """A large micro-batch takes the synopsis to Spark; when its panes have left, it comes back."""
-    moving, staying = open_state("moving", driver_synopsis_bytes="4 KB"), open_state("staying")
+    chosen = {"driver_synopsis_bytes": "4 KB", "preaggregate": "spark"}
+    moving, staying = open_state("moving", **chosen), open_state("staying")
     for wr in (moving, staying):
         wr.sql(STREAM)
         for name, select in QUERIES.items():
@@ -46,7 +47,7 @@ def test_moves_by_size_and_restarts_change_no_answer(open_state: Open) -> None:
     for at, groups in ((0, 12), (2, 80), (4, 12), (6, 12), (24, 1), (26, 1), (28, 1)):
         if at == 6:
             moving.close()
-            moving = open_state("moving", driver_synopsis_bytes="4 KB")
+            moving = open_state("moving", **chosen)
         for wr in (moving, staying):
             put(wr, *rows(at, groups))
         seen.append(homes(moving)[0])
@@ -56,6 +57,30 @@ def test_moves_by_size_and_restarts_change_no_answer(open_state: Open) -> None:
         wr.end_input("s")
     assert told(moving) == told(staying)
     assert all(told(staying).values())
+
+
+def test_what_tasks_write_is_counted_and_judged_alike(open_state: Open) -> None:
+    """Two window attributes, tuples late and malformed, a synopsis that stays in the driver beside."""
+    found = []
+    for home in ("spark", "driver"):
+        wr = open_state(home, synopsis_home=home, preaggregate="spark")
+        wr.sql(
+            "CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE WITH SLACK 3"
+            " PUNCTUATE ON x WITH SLACK 40"
+        )
+        for name, select in QUERIES.items():
+            wr.query(name, select)
+        wr.query("so_far", "SELECT COUNT(*) AS n, MAX(k) AS last FROM s [UNBOUNDED SLIDE 4]")
+        rng = Random(3)
+        for at in range(0, 16, 4):
+            batch = [(at + rng.randrange(-6, 4), rng.choice(["a", "b", None]), rng.randrange(9)) for _ in range(20)]
+            put(wr, *batch, (None, "a", 1))
+        assert homes(wr) == [home == "spark"] * 2 + [False]
+        names = ("rows", "cells", "admitted", "late", "dead_letters", "dead_letter_reasons", "frontier")
+        metrics = {name: wr.metrics()["s"][name] for name in names}
+        found.append((told(wr), metrics, wr.sql("SHOW LATENESS s").rows(), wr.metrics()["s"]["preaggregated_by"]))
+    assert found[0] == found[1]
+    assert found[0][1]["late"] > 0 and found[0][1]["cells"] > 0
 
 
 def test_blocks_stay_few_and_expired_ones_go(open_state: Open) -> None:
@@ -145,7 +170,7 @@ def test_what_stays_in_the_driver_says_why(open_state: Open) -> None:
     put(wr, (0, "a", 1), (1, "b", 2))
     put(wr, (0, "a", 1), (1, "b", 2), stream="r")
     assert "home: Spark, blocks in 64 buckets" in sliding.explain()
-    assert "home: driver (whatever its size: its windows count tuples, or go back to a landmark)" in landmark.explain()
+    assert "home: driver (whatever its size: its windows go back to a landmark)" in landmark.explain()
     assert "home: driver (whatever its size: LATE REVISE corrects answers)" in revised.explain()
     wr.punctuate("s", 9, k="a")
     assert "home: driver (whatever its size: punctuations close groups early)" in sliding.explain()

@@ -62,6 +62,14 @@ def test_the_first_micro_batch_is_gathered_only_where_it_is_sure_to_be_small() -
     assert Chooser().choose("driver", None, LIMIT) == "driver"
 
 
+def test_cells_of_the_spark_home_are_kept_away_from_the_driver() -> None:
+    poor = Chooser().after(SMALL_ROWS, SMALL_ROWS, None, None)
+    assert poor.choose("auto", 1, 1 << 20) == "driver"
+    assert poor.choose("auto", 1, 1 << 20, stored=True) == "spark"
+    small = Chooser().after(SMALL_ROWS - 1, 1, None, None)
+    assert small.choose("auto", 1, 1 << 20, stored=True) == "driver"
+
+
 @pytest.mark.parametrize(
     ("rows", "cells", "choice"),
     [

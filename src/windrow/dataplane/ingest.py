@@ -7,7 +7,7 @@ with the distinct accumulators and groupings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,11 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.names import quote_name
 from windrow.cql.statements import Policy
 from windrow.dataplane import arrival
+from windrow.dataplane.kernels import WROTE, Storing, store_cells
 from windrow.dataplane.promised import bounds_of, broken_sql, columns_of
 from windrow.dataplane.ranks import Ranking, nothing_known, rank_column, ranked
 from windrow.plan.accumulators import Accumulator
@@ -419,6 +421,15 @@ def _grouped_each(
     ]
     partials = [F.expr(sql).alias(name) for name, sql in partial_columns(groupings, ids)]
     return copies.groupBy(*dead, "__set", *keys).agg(*extras, *partials)
+
+
+def stored(grouped: DataFrame, storing: Storing) -> DataFrame:
+    """A grouped micro-batch whose cells of Spark-home synopses are written by the tasks themselves."""
+
+    def kernel(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return store_cells(storing, batches)
+
+    return grouped.mapInArrow(kernel, StructType([*grouped.schema.fields, StructField(WROTE, StringType())]))
 
 
 def _seen(stream: StreamDef, admission: Admission) -> list[Any]:

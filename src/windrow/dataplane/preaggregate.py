@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,12 @@ from windrow.dataplane.ingest import (
     progress_columns,
     set_ids,
 )
+from windrow.dataplane.kernels import CellColumns
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import RANK_COLUMN, ROW_COLUMN, ROW_NUM
 from windrow.synopses import distinct
-from windrow.synopses.cells import fold_of, partial_sql, state_of_partials, state_of_rows
-from windrow.synopses.chunks import Cells, States
+from windrow.synopses.cells import fold_of, partial_sql, state_of_rows
+from windrow.synopses.chunks import Cells
 from windrow.synopses.groups import Groups
 from windrow.synopses.partitioned import Ranks
 from windrow.windows import Points, Seen
@@ -60,8 +61,14 @@ class Deposit:
         return sum(len(cells) for cells in self.cells.values())
 
 
-def of_groups(table: pa.Table, stream: StreamDef, groupings: Sequence[Grouping], groups: Sequence[Groups]) -> Deposit:
-    """The deposit of a table made by `ingest.grouped`."""
+def of_groups(
+    table: pa.Table,
+    stream: StreamDef,
+    groupings: Sequence[Grouping],
+    groups: Sequence[Groups],
+    written: Collection[int] = (),
+) -> Deposit:
+    """The deposit of a table made by `ingest.grouped`; without the cells of the synopses that tasks have `written`."""
     is_dead = _mask(pc.is_valid(table.column("__reason")))
     progress = progress_columns(stream)
     ids = set_ids(groupings, len(progress))
@@ -74,8 +81,9 @@ def of_groups(table: pa.Table, stream: StreamDef, groupings: Sequence[Grouping],
     alive_first = table.filter(pa.array(~is_dead & first))
     cells = {}
     for g, grouping in enumerate(groupings):
-        mine = alive_first if g == 0 else table.filter(pa.array(~is_dead & (which == ids[g])))
-        cells[grouping.synopsis] = _group_cells(mine, g, grouping, groups[g])
+        if grouping.synopsis not in written:
+            mine = alive_first if g == 0 else table.filter(pa.array(~is_dead & (which == ids[g])))
+            cells[grouping.synopsis] = cell_columns(groupings, g, len(progress)).cells(mine, groups[g])
     told = {
         name: alive_first if which is None else table.filter(pa.array(~is_dead & (which == ids[len(groupings) + i])))
         for i, (name, _) in enumerate(progress)
@@ -88,6 +96,19 @@ def of_groups(table: pa.Table, stream: StreamDef, groupings: Sequence[Grouping],
         greatest = pc.max(alive_first.column(f"__greatest__t{i}")).as_py()
         seen[p.column] = _seen_of_groups(p, greatest, told.get(f"__seen{i}"), i)
     return Deposit(cells, dead, admitted, least, seen)
+
+
+def cell_columns(groupings: Sequence[Grouping], g: int, progress: int) -> CellColumns:
+    """Which columns of a table made by `ingest.grouped` are those of the g-th grouping."""
+    grouping, ids = groupings[g], set_ids(groupings, progress)
+    partials = zip(grouping.accumulators, grouping.partials(g), strict=True)
+    return CellColumns(
+        None if len(ids) <= 1 else ids[g],
+        f"__pane{g}",
+        None if grouping.qualifies is None else f"__q{g}",
+        tuple(f"__k{g}_{i}" for i in range(len(grouping.keys))),
+        tuple((a, tuple(f"{name}_{i}" for i in range(len(partial_sql(a))))) for a, (name, _) in partials),
+    )
 
 
 def _seen_of_groups(p: Punctuated, greatest: int | None, told: pa.Table | None, i: int) -> Seen:
@@ -111,17 +132,6 @@ def _by_key(greatest: int | None, pairs: Iterable[tuple[Key, int | None]]) -> Se
     """What the keys have seen; those with late tuples alone do not join."""
     found = {key: point for key, point in pairs if point is not None}
     return Seen(greatest, by_key=found) if found else Seen()
-
-
-def _group_cells(table: pa.Table, g: int, grouping: Grouping, groups: Groups) -> Cells:
-    keys = [_column(table, f"__k{g}_{i}") for i in range(len(grouping.keys))]
-    nobody = np.zeros(table.num_rows, bool) if grouping.qualifies is None else ~_mask(table.column(f"__q{g}"))
-    states: States = {}
-    for a, (name, _) in zip(grouping.accumulators, grouping.partials(g), strict=True):
-        columns = [_column(table, f"{name}_{i}") for i in range(len(partial_sql(a)))]
-        states[a] = state_of_partials(a, columns)
-    panes = _column(table, f"__pane{g}").to_numpy(zero_copy_only=False).astype(np.int64)
-    return Cells(panes, groups.ids(keys, nobody), states)
 
 
 def of_rows(

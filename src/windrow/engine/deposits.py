@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,6 +71,7 @@ class Depositor:
             with stream.lock:
                 started = time.monotonic()
                 groups = {g.synopsis: _groups_of(stream.synopses[g.synopsis]) for g in groupings}
+                reported = self._homes.reported(stream, table)
                 deposit = self._preaggregate(stream, table, mode, groupings, groups, admission)
                 deposit, told, malformed = heard(deposit, stream.definition)
                 if columnar and deposit.dead:
@@ -78,8 +79,9 @@ class Depositor:
                 before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
                 lateness = observed(table, stream.definition, groupings, mode, before, stream.lateness)
                 deposit = replace(deposit, dead=deposit.dead + malformed) if malformed else deposit
-                self._commit(stream, deposit, groups, batch_id, admission, settings, lateness, told)
-                self._measure(stream, deposit, table, mode, estimate)
+                self._commit(stream, deposit, groups, reported, batch_id, admission, settings, lateness, told)
+                stored = sum(block.ref.rows for block in reported)
+                self._measure(stream, deposit.admitted, deposit.cell_count + stored, table, mode, estimate)
                 stream.metrics.apply_s += time.monotonic() - started
             return True
 
@@ -114,14 +116,15 @@ class Depositor:
         ordered = any(g.needs_order for g in groupings)
         limit = settings.integer("gather_bytes")
         partials = len(ingest.partial_columns(groupings))
-        mode = stream.chooser.choose(setting, estimate, limit, len(groupings), ordered, partials)
+        storing = self._homes.storing(stream, groupings)
+        mode = stream.chooser.choose(setting, estimate, limit, len(groupings), ordered, partials, storing is not None)
         if mode == "driver" and gather is not None:
             rows = ingest.run(gather)
             return rows if carry_records else ingest.judged(rows, stream.definition, admission), mode, estimate
         with stream.lock:
             counts = {synopsis: one.known() for synopsis, one in ranks.items()}
         grouped = ingest.grouped(df, stream.definition, groupings, admission, carry_records, counts)
-        return ingest.run(grouped), "spark", estimate
+        return ingest.run(grouped if storing is None else ingest.stored(grouped, storing)), "spark", estimate
 
     def _suspend_guilty(self, stream: StreamState, df: Any, admission: Admission, error: Exception) -> list[Grouping]:
         """Find the queries whose own expressions fail, and suspend them; raise if the stream itself fails."""
@@ -178,7 +181,8 @@ class Depositor:
     ) -> Deposit:
         known = [groups[g.synopsis] for g in groupings]
         if mode != "driver":
-            return of_groups(table, stream.definition, groupings, known)
+            stored = {g.synopsis for g in groupings if isinstance(stream.synopses[g.synopsis].synopsis, StoredSynopsis)}
+            return of_groups(table, stream.definition, groupings, known, stored)
         return of_rows(table, stream.definition, groupings, known, admission, _ranks(stream, groupings))
 
     def _with_records(
@@ -203,6 +207,7 @@ class Depositor:
         stream: StreamState,
         deposit: Deposit,
         groups: Mapping[int, Groups],
+        reported: Sequence[Written],
         batch_id: int,
         admission: Admission,
         settings: Settings,
@@ -211,6 +216,7 @@ class Depositor:
     ) -> None:
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
         written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]
+        written += reported
         crash_point("deposit-blocks-written")
         frontiers = {
             axis: frontier.after(deposit.seen[axis]) if axis in deposit.seen else frontier
@@ -229,8 +235,7 @@ class Depositor:
         for part in parts:
             part.apply(stream.definition.revises)
         for block in written:
-            if isinstance(block.state.synopsis, StoredSynopsis) and block.panes is not None:
-                block.state.synopsis.occupy(block.panes)
+            block.occupy()
         self._homes.settle(stream, settings)
         self._compact(stream, settings)
 
@@ -286,15 +291,17 @@ class Depositor:
         self._journal.compact(ref, [row.id for row in small], span)
         stream.metrics.compactions += 1
 
-    def _measure(self, stream: StreamState, deposit: Deposit, table: pa.Table, mode: str, estimate: int | None) -> None:
+    def _measure(
+        self, stream: StreamState, admitted: int, cells: int, table: pa.Table, mode: str, estimate: int | None
+    ) -> None:
         metrics = stream.metrics
         metrics.batches += 1
-        metrics.rows += deposit.admitted
-        metrics.cells += deposit.cell_count
+        metrics.rows += admitted
+        metrics.cells += cells
         metrics.preaggregated_by[mode] += 1
         metrics.last_preaggregate = mode
         gathered = table.nbytes if mode == "driver" else None
-        stream.chooser = stream.chooser.after(deposit.admitted, deposit.cell_count, gathered, estimate)
+        stream.chooser = stream.chooser.after(admitted, cells, gathered, estimate)
 
 
 @dataclass(frozen=True)

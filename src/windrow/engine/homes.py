@@ -18,7 +18,9 @@ from windrow.cql.statements import Policy
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore, panes_in
 from windrow.dataplane.blocks.store import BlockRow
-from windrow.dataplane.kernels import Answered, Asked, Stored, Told, write_cells
+from windrow.dataplane.ingest import Grouping, progress_columns
+from windrow.dataplane.kernels import WROTE, Answered, Asked, Reported, Stored, Storing, Target, Told, write_cells
+from windrow.dataplane.preaggregate import cell_columns
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.early import release
 from windrow.engine.journal import Journal
@@ -43,6 +45,16 @@ BLOCKS_PER_CORE = 8
 """Blocks of the Spark home before small ones are folded, for each core: a micro-batch leaves one for each."""
 
 
+_MOVING = ("SlidingWindow", "SlideByTuple")
+_STAYING = {
+    FREQUENT: "its panes are pruned as they close",
+    "buffer": "its tuples are buffered",
+    "landmark": "its windows go back to a landmark",
+    "rank": "its windows go by the tuples that came",
+}
+"""Styles of synopses whose cells tasks can answer from, and why others' they cannot."""
+
+
 @dataclass(frozen=True)
 class Written:
     """A block that a commit is to name: the panes between which it lies, and which those are where it is known."""
@@ -53,6 +65,12 @@ class Written:
     hi: int
     panes: Points | None = None
 
+    def occupy(self) -> None:
+        """In the Spark home: what has been committed is known to be there."""
+        if isinstance(self.state.synopsis, StoredSynopsis) and self.panes is not None:
+            kept = self.state.kept_from
+            self.state.synopsis.occupy(self.panes if kept is None else self.panes[self.panes >= kept])
+
 
 def must_stay(definition: StreamDef, plan: SynopsisPlan, promised: bool) -> str | None:
     """Why a synopsis stays in the driver whatever its size; None where it may go to Spark."""
@@ -60,15 +78,14 @@ def must_stay(definition: StreamDef, plan: SynopsisPlan, promised: bool) -> str 
         return "LATE REVISE corrects answers"
     if promised or any(p.policy is Policy.BY_SOURCE for p in definition.punctuated):
         return "punctuations close groups early"
+    if plan.style[0] in _STAYING:
+        return _STAYING[plan.style[0]]
     windows = [query.window for _, query in plan.queries]
-    by_value = all(isinstance(w, SlideByTuple) and w.over is SlideOver.VALUE for w in windows)
-    if plan.style[0] == FREQUENT:
-        return "its panes are pruned as they close"
-    if plan.style[0] == "buffer":
-        return "its tuples are buffered"
-    if not windows or not (by_value or all(isinstance(w, SlidingWindow) for w in windows)):
-        return "its windows count tuples, or go back to a landmark"
-    return None
+    if not all(
+        isinstance(w, SlidingWindow) or (isinstance(w, SlideByTuple) and w.over is SlideOver.VALUE) for w in windows
+    ):
+        return "its windows go by the tuples that came"
+    return None if plan.style[0] in _MOVING else f"it is of the style '{plan.style[0]}'"
 
 
 def driver_bytes(state: SynopsisState) -> int:
@@ -124,7 +141,8 @@ class Homes:
         """Write the cells cut into buckets, a block for each run of panes, so that no second copy of all is held."""
         synopsis = state.synopsis
         assert isinstance(synopsis, BasicIntervalSynopsis)
-        home = StoredSynopsis(state.key_types, self.spark.buckets(len(state.plan.group_keys)))
+        home = StoredSynopsis(state.key_types, self.spark.buckets(state.bucketed_by))
+        home.groups_seen = synopsis.groups.count - 1
         old = self._blocks.named(state.owner)
         written = []
         for cells in synopsis.parts():
@@ -161,8 +179,10 @@ class Homes:
     def recover(self, stream: StreamState, state: SynopsisState, buckets: int) -> None:
         """A synopsis of the Spark home after a restart: which panes are occupied stands in its blocks."""
         home = StoredSynopsis(state.key_types, buckets)
-        files = [self._blocks.root / block.path for block in self._blocks.named(state.owner)]
-        self._enter(stream, state, home, [panes_in(file) for file in files])
+        blocks = self._blocks.named(state.owner)
+        panes = [panes_in(self._blocks.root / block.path) for block in blocks]
+        home.groups_seen = max((b.rows // max(1, p.size) for b, p in zip(blocks, panes, strict=True)), default=0)
+        self._enter(stream, state, home, panes)
 
     # -- what is asked of it -------------------------------------------------------------------
 
@@ -195,8 +215,7 @@ class Homes:
 
     def write(self, state: SynopsisState, home: StoredSynopsis, cells: Cells, groups: Groups) -> Written:
         """Cells that are in the driver, as a block of the Spark home."""
-        by = len(state.plan.group_keys)
-        ref, panes = write_cells(self._blocks.writer, state.owner, cells, groups, by, home.buckets)
+        ref, panes = write_cells(self._blocks.writer, state.owner, cells, groups, state.bucketed_by, home.buckets)
         return Written(state, ref, int(panes[0]), int(panes[-1]), panes)
 
     def stored(self, state: SynopsisState, blocks: list[BlockRow]) -> Stored:
@@ -204,8 +223,30 @@ class Homes:
         home = state.synopsis
         assert isinstance(home, StoredSynopsis)
         paths = tuple(block.path for block in blocks)
-        by, kept = len(state.plan.group_keys), state.kept_from
+        by, kept = state.bucketed_by, state.kept_from
         return Stored(self.spark.root, state.owner, paths, home.key_types, by, home.buckets, kept)
+
+    def storing(self, stream: StreamState, groupings: Sequence[Grouping]) -> Storing | None:
+        """What the tasks of a micro-batch write themselves; None: nothing."""
+        targets, progress = [], len(progress_columns(stream.definition))
+        for g, grouping in enumerate(groupings):
+            state = stream.synopses[grouping.synopsis]
+            if isinstance(state.synopsis, StoredSynopsis):
+                columns = cell_columns(groupings, g, progress)
+                where = (state.key_types, state.bucketed_by, state.synopsis.buckets)
+                targets.append(Target(grouping.synopsis, state.owner, columns, *where))
+        tops = tuple(stream.frontiers[p.column].greatest for p in stream.definition.punctuated)
+        return Storing(self.spark.root, tuple(targets), tops) if targets else None
+
+    def reported(self, stream: StreamState, table: pa.Table) -> list[Written]:
+        """The blocks that tasks report in a micro-batch's table."""
+        if WROTE not in table.column_names:
+            return []
+        told = [Reported.of(text) for text in table.column(WROTE).drop_null().to_pylist()]
+        return [
+            Written(stream.synopses[one.synopsis], one.ref, one.lo, one.hi, panes_in(self._blocks.root / one.ref.path))
+            for one in told
+        ]
 
     def blocks(self, state: SynopsisState) -> list[BlockRow]:
         return self._blocks.named(state.owner)

@@ -115,6 +115,11 @@ class SynopsisState:
         return tuple(key.type.arrow for key in self.plan.keys)
 
     @property
+    def bucketed_by(self) -> int:
+        """How many of its keys, the first ones, say which bucket a cell is in, in the Spark home."""
+        return len(self.plan.group_keys)
+
+    @property
     def owner(self) -> str:
         return f"synopses/{self.plan.id}"
 

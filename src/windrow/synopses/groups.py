@@ -60,10 +60,12 @@ class Groups:
         fresh_at = np.flatnonzero(found >= self.count)
         if fresh_at.size == 0:
             return
-        ids, first = np.unique(found[fresh_at], return_index=True)
-        rows = pa.array(fresh_at[first])
+        fresh = found[fresh_at] - self.count
+        row_of = np.empty(int(fresh.max()) + 1, np.int64)
+        row_of[fresh] = fresh_at  # ids are dense, and all rows of a group have the same keys
+        rows = pa.array(row_of)
         self._keys = [pa.concat_arrays([old, key.take(rows)]) for old, key in zip(self._keys, keys, strict=True)]
-        self.count = int(ids[-1]) + 1
+        self.count += row_of.size
         self._memo.clear()
 
     @property

@@ -14,7 +14,8 @@ from windrow.windows import Points
 
 
 class StoredSynopsis:
-    """Occupied panes; `groups_seen` is how many groups the last job that answered it found."""
+    """Occupied panes; `groups_seen` is how many groups the last job that answered it found, before the first about as
+    many as there are."""
 
     kind = "basic interval"
 

@@ -106,7 +106,8 @@ def _answer(
     low = min(int(one.starts.min()) for one in question.asked)
     high = max(int(one.ends.max()) for one in question.asked)
     for cells in blocks.cells(bucket, synopsis.groups):
-        synopsis.deposit(cells.where((cells.panes >= low) & (cells.panes < high)))
+        seen = (cells.panes >= low) & (cells.panes < high)
+        synopsis.deposit(cells if seen.all() else cells.where(seen))
     synopsis.close(POINT_MAX)
     if synopsis.groups.count == 1 and question.stored.bucketed_by:
         return
