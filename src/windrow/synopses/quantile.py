@@ -49,6 +49,9 @@ class Phi:
     def of(cls, value: float | str) -> Phi:
         return cls(Fraction(str(value)))
 
+    def rank_of(self, count: int) -> int:
+        return max(count * self.fraction.numerator // self.fraction.denominator, 1)
+
     def rank(self, counts: Longs) -> Longs:
         """max(1, ⌊φ·N⌋)."""
         return np.maximum(counts * self.fraction.numerator // self.fraction.denominator, 1)
@@ -72,6 +75,7 @@ class QuantileSynopsis:
         self.phis = tuple(phis)
         self.length = self._since = 0
         self._meter = meter
+        self._some_absent = False
         self._present = RunningSynopsis(_COUNT, span)
         self._make()
 
@@ -101,6 +105,7 @@ class QuantileSynopsis:
         present = np.ones(codes.size, np.int64) if len(cells) == 1 else np.asarray(cells[1], np.int64)
         self._present.update((present,))
         if len(cells) > 1:
+            self._some_absent = self._some_absent or not present.all()
             codes = np.where(present != 0, codes, ABSENT)
         kept = codes[-self._slots :]
         self.length += codes.size
@@ -163,19 +168,21 @@ class QuantileSynopsis:
     def lookup_one(self, low: int, high: int, phi: Phi) -> int | None:
         """One quantile of one interval; None where it holds no value."""
         check_active(low, high, self.first, self.length)
-        count = int(self._present.lookup_one(low, high)[0])
+        count = int(self._present.lookup_one(low, high)[0]) if self._some_absent else high - low
         if not count:
             return None
-        return select_one(self._arrays_of(low, high), int(phi.rank(np.array([count]))[0]), self._meter)
+        return select_one(self._arrays_of(low, high), phi.rank_of(count), self._meter)
 
     def _arrays_of(self, low: int, high: int) -> list[Longs]:
         """The sorted arrays of one interval, none empty."""
         found, level, mask = [], 0, self._slots - 1
         while low < high:
-            for node, odd in ((low, low), (high - 1, high)):
-                if odd & 1:
-                    at = (node << level) & mask
-                    found.append(self._sorted[level, at : at + (1 << level)])
+            if low & 1:
+                at = (low << level) & mask
+                found.append(self._sorted[level, at : at + (1 << level)])
+            if high & 1:
+                at = ((high - 1) << level) & mask
+                found.append(self._sorted[level, at : at + (1 << level)])
             low, high, level = (low + 1) >> 1, high >> 1, level + 1
         return found
 

@@ -74,30 +74,38 @@ def _up_to(values: Longs, low: Longs, high: Longs, pivot: Longs, largest: Longs,
     return low
 
 
+SMALL = 128
+"""Arrays up to this size are taken whole: searching them costs more than partitioning what is not needed of them."""
+
+
 def select_one(arrays: list[Longs], rank: int, meter: Meter | None = None) -> int:
     """The element of a rank (from 1) among sorted arrays, none empty.
 
     If the largest array is like the others, the answer is between two of its elements, around its share of the rank:
-    what all arrays have between these, O(√W) elements, is partitioned, which takes less time than the greedy way's
-    O(log² W · log log W) steps in Python. Where the answer is not there, or that is too much, the greedy way finds it.
+    what all arrays have between these, O(√W) elements, and all of the small ones, is partitioned, which takes less time
+    than the greedy way's O(log² W · log log W) steps in Python. What is left out is below the one or above the other of
+    the two: so what is found is right if it is between them. Else, or where it is too much, the greedy way finds it.
     """
     largest = max(arrays, key=len)
+    size = largest.size
     share = (rank - 0.5) / sum(map(len, arrays))
-    slack = 4 * (share * (1 - share) * largest.size) ** 0.5 + 1
-    low, high = (int(min(max(share * largest.size + d, 0), largest.size - 1)) for d in (-slack, slack))
-    least, most = largest[low], largest[high]
-    spans = [(int(array.searchsorted(least)), int(array.searchsorted(most, "right"))) for array in arrays]
-    before, count = sum(start for start, _ in spans), sum(end - start for start, end in spans)
+    slack = 4 * (share * (1 - share) * size) ** 0.5 + 1
+    least, most = (largest[int(min(max(share * size + d, 0), size - 1))] for d in (-slack, slack))
+    before, between = 0, []
+    for array in arrays:
+        if array.size > SMALL:
+            start = int(array.searchsorted(least))
+            before += start
+            array = array[start : int(array.searchsorted(most, "right"))]
+        between.append(array)
+    held = np.concatenate(between)
     if meter:
-        meter.add(2 * sum(array.size.bit_length() for array in arrays))
-    if least == most and before < rank <= before + count:
-        return int(least)
-    if not before < rank <= before + count or count > 64 * (slack + len(arrays)):
-        return greedy(arrays, rank, meter)
-    if meter:
-        meter.add(count)
-    between = np.concatenate([array[start:end] for array, (start, end) in zip(arrays, spans, strict=True)])
-    return int(np.partition(between, rank - before - 1)[rank - before - 1])
+        meter.add(2 * sum(array.size.bit_length() for array in arrays) + held.size)
+    if before < rank <= before + held.size and held.size <= 64 * (slack + len(arrays)) + 4 * SMALL:
+        found = np.partition(held, rank - before - 1)[rank - before - 1]
+        if least <= found <= most:
+            return int(found)
+    return greedy(arrays, rank, meter)
 
 
 def greedy(arrays: list[Longs], rank: int, meter: Meter | None = None) -> int:
