@@ -13,6 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from windrow.plan.sketched import HAS_SKETCHES
 from windrow.types import EPOCH
 
 Row = dict[str, Any]
@@ -157,6 +158,14 @@ HOLISTIC = (
     "TOP_K(g, 1, b)",
     "TOP_K(k, 3, m)",
 )
+APPROXIMATE = (
+    *(f"APPROX_COUNT_DISTINCT({column})" for column in ("k", "d", "b", "m", "day")),
+    *(f"APPROX_QUANTILE({column}, {phi})" for column in ("i", "d", "m") for phi in ("0.25", "0.9")),
+    *(f"APPROX_TOP_K({column}, 2)" for column in ("k", "d", "g", "m", "day")),
+)
+"""Exact on as few values as these streams have."""
+
+HOLISTIC += APPROXIMATE if HAS_SKETCHES else ()
 COMBINED = (
     "SUM(i) + COUNT(*)",
     "MAX(i) - MIN(i)",
