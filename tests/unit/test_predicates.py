@@ -37,6 +37,7 @@ def p(text: str | None) -> Predicate:
         ("NOT (`a` = 1 AND `s` <> 'x')", "`a` <> 1 OR `s` = 'x'"),
         ("`a` = 1 AND (`s` = 'x' OR `s` = 'y')", "`s` = 'y' AND `a` = 1 OR `a` = 1 AND `s` = 'x'"),
         ("`a` > 3 OR `a` > 5", "`a` > 3"),
+        ("NOT (`a` <= 3 AND `s` <> 'x') AND (`a` > 3 OR `s` = 'x')", "`a` > 3 OR `s` = 'x'"),
         ("`a` > 3 AND `a` > 5", "`a` >= 6"),
         ("`a` = 3 AND `a` IS NOT NULL", "`a` = 3"),
         ("`a` = 3 OR (`a` = 1 AND `a` = 2)", "`a` = 3"),

@@ -70,7 +70,9 @@ def _fit(stream: StreamState, state: SynopsisState, plan: Finalise) -> Fit | str
     window = plan.window
     assert isinstance(window, SlidingWindow)
     columns = stream.definition.columns
-    derived = derivations_of(plan.input, state.plan.accumulators, state.since, columns)
+    derived: tuple[Derivation, ...] = ()
+    if state.plan.style[0] != FREQUENT:  # of lists, what is left out has gone
+        derived = derivations_of(plan.input, state.plan.accumulators, state.since, columns)
     needed = read_of(plan.input, derived)
     why = next(_misfits(state, plan, needed), None)
     if why is not None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from windrow.optimizer.covers import Candidate, relevant
-from windrow.optimizer.predicates import Columns, predicate_of
+from windrow.optimizer.predicates import Columns, reader_of
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.nodes import WindowAggregate
 from windrow.types import POINT_MIN
@@ -89,11 +89,11 @@ def derive(
     """How to have an accumulator from kept ones, or None where they do not cover it."""
     if wanted.kind not in DERIVABLE:
         return None
-    alike = [a for a in kept if (a.kind, a.arg, a.type) == (wanted.kind, wanted.arg, wanted.type) and a != wanted]
-    if not alike:
+    read = reader_of(columns)
+    candidates = [Candidate(read(a.condition), a) for a in _alike(wanted, kept)]
+    if not candidates:
         return None
-    candidates = [Candidate(predicate_of(a.condition, columns), a) for a in alike]
-    predicate, sensitive = predicate_of(wanted.condition, columns), wanted.kind in DUPLICATE_SENSITIVE
+    predicate, sensitive = read(wanted.condition), wanted.kind in DUPLICATE_SENSITIVE
     found = relevant(predicate, candidates, sensitive, wanted.kind in SUBTRACTABLE)
     if found is None and is_sign:
         found = relevant(predicate, candidates, False, False)
@@ -122,12 +122,18 @@ def derivations_of(
     for wanted in aggregate.accumulators:
         if wanted in aggregate.counts or (wanted.id in since and since[wanted.id] is None):
             continue
-        derivation = derive(wanted, kept, columns, wanted in signs)
-        if derivation is None:
-            continue
-        if wanted.id not in since or _from(since[wanted.id]) > max(_from(since[a.id]) for a in derivation.bases):
-            found.append(derivation)
+        others = _alike(wanted, kept)
+        if wanted.id in since:
+            others = [a for a in others if _from(since[a.id]) < _from(since[wanted.id])]
+        derivation = derive(wanted, others, columns, wanted in signs)
+        found += [] if derivation is None else [derivation]
     return tuple(found)
+
+
+def _alike(wanted: Accumulator, kept: Iterable[Accumulator]) -> list[Accumulator]:
+    """Of the same kind and argument, under other conditions."""
+    kind, arg, type_, condition = wanted.kind, wanted.arg, wanted.type, wanted.condition
+    return [a for a in kept if a.kind is kind and a.arg == arg and a.condition != condition and a.type == type_]
 
 
 def read_of(aggregate: WindowAggregate, derived: Sequence[Derivation]) -> tuple[Accumulator, ...]:

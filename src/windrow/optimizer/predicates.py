@@ -11,7 +11,7 @@ All that is said is sound: what is called disjoint is, what is called implied is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -195,16 +195,30 @@ def _reduced(term: Term) -> Term:
 # -- from text -------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
 def predicate_of(condition: str | None, columns: Columns) -> Predicate:
     """The predicate of a bound condition (Spark SQL over the stream's columns); None is that of a query without one."""
+    return reader_of(columns)(condition)
+
+
+@lru_cache(maxsize=256)
+def reader_of(columns: Columns) -> Callable[[str | None], Predicate]:
+    """`predicate_of` for a stream's columns, which remembers: thousands of queries have the same few conditions."""
+    types = dict(columns)
+
+    @lru_cache(maxsize=4096)
+    def read(condition: str | None) -> Predicate:
+        return _read(condition, types)
+
+    return read
+
+
+def _read(condition: str | None, types: dict[str, SqlType]) -> Predicate:
     if condition is None:
         return TRUE
-    types = dict(columns)
     tree = _signed(parse_one(condition, dialect=CQL), True, types)
     whole = Predicate.of([[Opaque(condition)]])
     try:
-        tree = normalize(tree, dnf=True)
+        tree = normalize(tree, dnf=True).copy()  # a copy is a root: `normalized` looks at what is above
     except RecursionError:
         return whole
     if not normalized(tree, dnf=True):
@@ -263,7 +277,7 @@ def _atoms(term: exp.Expr, types: dict[str, SqlType]) -> list[Atom] | None:
             continue
         atom = _atom(inner, types)
         if inner is not part:
-            atom = atom.negation if isinstance(atom, Comparison) else Opaque(atom.sql, True)
+            atom = _whole(atom.negation) if isinstance(atom, Comparison) else Opaque(atom.sql, True)
         atoms.append(atom)
     return atoms
 

@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
+from functools import cached_property
 
 from windrow.types import SqlType
 
@@ -52,7 +53,7 @@ class Accumulator:
     def __hash__(self) -> int:
         return int(self._hash)  # type: ignore[attr-defined]
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A stable name for the accumulator's columns in blocks: the same text gives the same name."""
         text = "\x00".join((self.kind.name, self.arg or "", str(self.type or ""), self.condition or ""))

@@ -20,8 +20,24 @@ def answered(ask: Ask, lookups: Sequence[Lookup], derived: Derived) -> Iterator[
     """The rows of every lookup, of queries some of whose accumulators are derived."""
     asked = [_of_kept(lookup, derived.get(lookup.query, ())) for lookup in lookups]
     by_query = {lookup.query: lookup for lookup in lookups}
+    states = _DerivedStates()
     for looked in ask(asked):
-        yield _completed(looked, by_query[looked.query], derived.get(looked.query, ()))
+        yield _completed(looked, by_query[looked.query], derived.get(looked.query, ()), states)
+
+
+class _DerivedStates:
+    """Queries that are looked up together derive the same from it once: they have the same rows, one after another."""
+
+    def __init__(self) -> None:
+        self._window: object = None
+        self._known: dict[Derivation, State] = {}
+
+    def of(self, looked: Looked, derivation: Derivation) -> State:
+        if looked.window is not self._window:
+            self._window, self._known = looked.window, {}
+        if derivation not in self._known:
+            self._known[derivation] = _derived(derivation, looked.states)
+        return self._known[derivation]
 
 
 def _of_kept(lookup: Lookup, derivations: Sequence[Derivation]) -> Lookup:
@@ -36,13 +52,13 @@ def _of_kept(lookup: Lookup, derivations: Sequence[Derivation]) -> Lookup:
     return replace(lookup, presence=first, others=tuple(others), reads=tuple(reads))
 
 
-def _completed(looked: Looked, lookup: Lookup, derivations: Sequence[Derivation]) -> Looked:
+def _completed(looked: Looked, lookup: Lookup, derivations: Sequence[Derivation], known: _DerivedStates) -> Looked:
     if not derivations:
         return looked
     by = {d.accumulator: d for d in derivations}
     states: States = {}
     for a in dict.fromkeys((lookup.presence, *lookup.reads)):
-        states[a] = _derived(by[a], looked.states) if a in by else looked.states[a]
+        states[a] = known.of(looked, by[a]) if a in by else looked.states[a]
     present = states[lookup.presence][0] > 0
     if lookup.always or present.all():
         return replace(looked, states=states)
