@@ -105,7 +105,7 @@ def main() -> None:
         wr.sql("CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
         queries = make_queries(wr, args.panes)
         print(f"depositing {x.size:,} rows …", flush=True)
-        deposit(wr, x, max(1, 500_000 // args.groups))
+        deposit(wr, x, max(1, 100_000 // args.groups))
         print(f"{'query':<22}" + "".join(f"{kind:>12}" for kind in KINDS) + f"{'batch/s':>12}{'no index/s':>12}")
         for name, query in queries.items():
             row = {}
