@@ -54,6 +54,8 @@ class Story:
     policies: tuple[str, ...] = PUNCTUATE
     kinds: tuple[str, ...] = WINDOWS
 
+    more_columns = ""
+
     def __init__(self, rng: Random, spark: Any, folder: Path):
         self._rng, self._spark, self._folder = rng, spark, folder
         self._clock = ManualClock("2030-01-01 00:00:00")
@@ -61,7 +63,7 @@ class Story:
         self.wr, self.oracle = self._open(), Oracle(spark, self._clock)
         self.windows: dict[str, str] = {}
         self._made = 0
-        columns = "(n BIGINT, m BIGINT, k STRING, j INT, x INT, y DOUBLE, punctuation STRING)"
+        columns = f"(n BIGINT, m BIGINT, k STRING, j INT, x INT, y DOUBLE, punctuation STRING{self.more_columns})"
         punctuate = rng.choice(self.policies)
         self._windows = [window for window in self.kinds if "ON m" in punctuate or "WATTR m" not in window]
         self._sql(f"CREATE STREAM s {columns} FROM memory TIMESTAMP BY n {punctuate}")

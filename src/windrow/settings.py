@@ -126,6 +126,16 @@ def _rules(text: str) -> Value:
     return ",".join(names)
 
 
+def _fraction(text: str) -> Value:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise ValueError("a number above 0 and below 1, such as '0.4'")
+    return text.strip()
+
+
 _TABLE = (
     SettingSpec(
         "preaggregate",
@@ -256,6 +266,29 @@ _TABLE = (
         Interval(60_000_000),
         "The longest pause before a streaming query that died is started again (the first is one second).",
         _interval,
+    ),
+    SettingSpec(
+        "substream_filters",
+        "auto",
+        "Whether HAVING with a bound on COUNT, SUM, MAX or MIN is answered through a SubStream Filter, which names the "
+        "groups that may pass: where it is expected to cost less (`auto`), wherever it can be (`on`), or never "
+        "(`off`). Answers stay the same.",
+        _choice("auto", "on", "off"),
+    ),
+    SettingSpec(
+        "filter_epsilon",
+        "0.4",
+        "How far a SubStream Filter over COUNT and SUM may be mistaken: for `> v` it names no group below v·(1 − ε). "
+        "A smaller ε takes more memory and more work per cell, and leaves less to be compared afterwards.",
+        _fraction,
+    ),
+    SettingSpec(
+        "approximate_having",
+        "off",
+        "`on`: where a SubStream Filter is used, a bound of HAVING on COUNT or SUM is not compared once more. Every "
+        "group that meets it is in the answer, with exact values, and perhaps some that come within ε of it. Not on "
+        "streams with LATE REVISE.",
+        _choice("off", "on"),
     ),
     SettingSpec(
         "disabled_rules",

@@ -24,11 +24,13 @@ class Variation:
     restart: bool = False
     rules_off: bool = False
     evaluation: str = "window_ids"
+    filters: str = "auto"
 
     def __str__(self) -> str:
         batches = {None: "own", 0: "all"}.get(self.batch_rows, str(self.batch_rows))
         marks = ("-restart" if self.restart else "") + ("-norules" if self.rules_off else "")
         marks += "" if self.evaluation == "window_ids" else f"-{self.evaluation}"
+        marks += "-filters" if self.filters == "on" else ""
         return f"b_{batches}-p{self.partitions}-{self.preaggregate}{marks}"
 
 
@@ -39,6 +41,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "restart": (False, True),
     "rules_off": (False, True),
     "evaluation": ("window_ids", "buffer", "spark_home", "interval", "running"),
+    "filters": ("auto", "on"),
 }
 
 

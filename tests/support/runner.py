@@ -137,6 +137,7 @@ class EngineBackend:
             "window_evaluation": evaluation,
             "synopsis_home": home,
             "synopsis": synopsis,
+            "substream_filters": variation.filters,
         }
         if variation.rules_off:
             self._settings["disabled_rules"] = ",".join(rule_names())

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from windrow.cql.final_sql import to_duckdb
 from windrow.plan.nodes import Finalise, Output, internal_columns
 from windrow.synopses import Looked
+from windrow.synopses.bound_tests import BoundTest, bound_tests
 from windrow.synopses.groups import Groups
 from windrow.synopses.roll_up import Rows, rows_of
 from windrow.types import SqlType
@@ -63,6 +64,7 @@ class Finisher:
         self._duckdb = duckdb.connect(":memory:", config=config)
         self._lock = threading.Lock()
         self._texts: dict[tuple[int, Callable[[Finalise], str]], tuple[Finalise, str]] = {}
+        self._tests: dict[int, tuple[Finalise, tuple[BoundTest, ...], Finalise]] = {}
 
     def close(self) -> None:
         with self._lock:
@@ -71,6 +73,7 @@ class Finisher:
 
     def finish(self, plan: Finalise, looked: Looked, starts: Points | None, ends: Points, groups: Groups) -> Finished:
         """The answers of one query: window_start, window_end, is_revision, then the select list."""
+        looked, plan = self._tested(plan, looked)
         rows = rows_of(plan.input, looked, groups)
         columns = _columns(plan, rows, groups)
         window, each = rows.window, rows.each
@@ -83,10 +86,28 @@ class Finisher:
         found = _finished(plan, window, each, outputs, (starts, ends), looked.windows)
         return replace(found, overflows=rows.overflows(plan.input.aggregates))
 
+    def _tested(self, plan: Finalise, looked: Looked) -> tuple[Looked, Finalise]:
+        """The rows that keep the bounds of HAVING on integers, and what is left of the query."""
+        if plan.having is None:
+            return looked, plan
+        cached = self._tests.get(id(plan))
+        if cached is None or cached[0] is not plan:
+            if len(self._tests) >= MOST_TEXTS:
+                self._tests.clear()
+            cached = self._tests[id(plan)] = (plan, *bound_tests(plan))
+        _, tests, rest = cached
+        if not tests:
+            return looked, plan
+        wanted = tests[0].holds(looked.states)
+        for test in tests[1:]:
+            wanted &= test.holds(looked.states)
+        return looked.where(wanted), rest
+
     def part(self, plan: Finalise, looked: Looked, groups: Groups) -> tuple[pa.Table, int]:
         """What some of the groups have of an answer: w, o0… and s0…, by which it is ordered; HAVING has been applied,
         and LIMIT, since what is not among the first of these groups is not among the first of all. And how many
         values are NULL because they do not fit."""
+        looked, plan = self._tested(plan, looked)
         rows = rows_of(plan.input, looked, groups)
         columns, unfit = _columns(plan, rows, groups), rows.overflows(plan.input.aggregates)
         if not plan.is_plain:

@@ -11,7 +11,7 @@ FREQUENT_ITEMS, which takes in whole panes, wait for the whole window.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -91,14 +91,7 @@ def left_to_answer(bounds: GroupBounds, query: QueryState, looked: Looked, ticks
     """A due query's rows without those that were given early; `ticks` are those of the windows looked at."""
     if not answers_groups(query.plan):
         return looked
-    return _only(looked, ticks[looked.window] > bounds.given_to(query)[looked.groups])
-
-
-def _only(looked: Looked, wanted: Mask) -> Looked:
-    if wanted.all():
-        return looked
-    states = {a: tuple(column[wanted] for column in state) for a, state in looked.states.items()}
-    return replace(looked, window=looked.window[wanted], groups=looked.groups[wanted], states=states, each=None)
+    return looked.where(ticks[looked.window] > bounds.given_to(query)[looked.groups])
 
 
 class EarlyAnswers:
@@ -144,7 +137,7 @@ class EarlyAnswers:
         lookup = lookup_of(query, extents)
         looked = merged(next(self._state.answer([lookup])), next(self._state.answer([lookup], alone)))
         ticks = extents.ticks[looked.window]
-        looked = _only(looked, (ticks > below[looked.groups]) & (ticks <= self._bounds.promised[looked.groups]))
+        looked = looked.where((ticks > below[looked.groups]) & (ticks <= self._bounds.promised[looked.groups]))
         finished = finish(query, looked, extents, self._state) if query.error is None else None
         if finished is not None and finished.table.num_rows:
             present, at = np.unique(finished.window, return_inverse=True)

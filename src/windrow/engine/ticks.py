@@ -20,6 +20,7 @@ from windrow.dataplane.revisions import first_answers
 from windrow.engine.corrections import Corrector, Finish, lookup_of
 from windrow.engine.delivery import Delivered, Delivery
 from windrow.engine.early import EarlyAnswers, complete_from, group_bounds, left_to_answer, release
+from windrow.engine.having import Narrowed
 from windrow.engine.homes import Homes
 from windrow.engine.index_choice import apply_choice
 from windrow.engine.journal import Expired, Journal, Left
@@ -217,18 +218,29 @@ class Ticker:
         self, stream: StreamState, state: SynopsisState, due: Sequence[Due], settings: Settings
     ) -> list[Delivered]:
         """Rule CS8, where no group was answered early: that depends on when a query came."""
-        answer = self._answer_stored if isinstance(state.synopsis, StoredSynopsis) else self._answer
-        if stream.promises or SHARE_ANSWERS in settings.text("disabled_rules").split(","):
-            return answer(stream, state, due)
-        asking = [Asking(item.query, item.extents, _shown(item, slice(None))[1]) for item in due]
-        return answered_once(asking, lambda some: answer(stream, state, [due[i] for i in some]))
 
-    def _answer(self, stream: StreamState, state: SynopsisState, due: Sequence[Due]) -> list[Delivered]:
+        def answer(due: Sequence[Due]) -> list[Delivered]:
+            if isinstance(state.synopsis, StoredSynopsis):
+                state.having.clear()
+                return self._answer_stored(stream, state, due)
+            return self._answer(stream, state, due, settings)
+
+        if stream.promises or SHARE_ANSWERS in settings.text("disabled_rules").split(","):
+            return answer(due)
+        asking = [Asking(item.query, item.extents, _shown(item, slice(None))[1]) for item in due]
+        return answered_once(asking, lambda some: answer([due[i] for i in some]))
+
+    def _answer(
+        self, stream: StreamState, state: SynopsisState, due: Sequence[Due], settings: Settings
+    ) -> list[Delivered]:
         parts: dict[str, list[Finished]] = {item.query.name: [] for item in due}
         done: dict[str, int] = dict.fromkeys(parts, 0)
         by_name = {item.query.name: item for item in due}
         early = group_bounds(stream, state) if stream.promises else None
-        for looked in _looked(state, due):
+        asked = [(lookup_of(item.query, item.extents), item.query.plan) for item in due if not item.by_selection]
+        assert isinstance(state.synopsis, BasicIntervalSynopsis)
+        narrowed = state.having.narrowed(state.plan, state.synopsis, asked, settings, stream.definition.revises)
+        for looked in _looked(state, due, narrowed):
             item = by_name[looked.query]
             if item.query.error is not None:
                 continue
@@ -237,9 +249,11 @@ class Ticker:
             shown = _shown(item, slice(first, first + looked.windows))
             if early is not None:
                 looked = left_to_answer(early, item.query, looked, item.extents.ticks[first:])
-            finished = self._finish(stream, item.query, looked, shown, state)
+            plan = narrowed.plans.get(looked.query, item.query.plan)
+            finished = self._finish(stream, item.query, looked, shown, state, plan)
             if finished is not None:
                 parts[looked.query].append(finished)
+                state.having.passed(plan, looked, finished.table.num_rows)
         return [
             _delivered(stream, item.query, _shown(item, slice(None))[1], parts[item.query.name])
             for item in due
@@ -324,20 +338,21 @@ class Ticker:
         looked: Looked,
         shown: tuple[Points | None, Points],
         state: SynopsisState,
+        plan: Finalise | None = None,
     ) -> Finished | None:
-        """The answer rows; None where the query's own expression fails: it is suspended."""
+        """The answer rows, by the query's own plan or another; None where its expression fails: it is suspended."""
         assert not isinstance(state.synopsis, StoredSynopsis)
         try:
-            return self.finisher.finish(query.plan, looked, *shown, state.synopsis.groups)
+            return self.finisher.finish(plan or query.plan, looked, *shown, state.synopsis.groups)
         except Exception as error:
             self._journal.suspend(stream, query, str(error).splitlines()[0])
             return None
 
 
-def _looked(state: SynopsisState, due: Sequence[Due]) -> Iterator[Looked]:
+def _looked(state: SynopsisState, due: Sequence[Due], narrowed: Narrowed) -> Iterator[Looked]:
     """What the due queries ask of a synopsis in the driver, each the cheaper way."""
-    rest = [item for item in due if not item.by_selection]
-    yield from state.answer([lookup_of(item.query, item.extents) for item in rest])
+    yield from narrowed.looked
+    yield from state.answer(narrowed.lookups)
     for item in due:
         if item.by_selection:
             assert isinstance(state.synopsis, BasicIntervalSynopsis)

@@ -21,6 +21,7 @@ from windrow.engine.index_choice import choice_lines
 from windrow.engine.placement import place
 from windrow.engine.sharing_view import Shared
 from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.explain.having import filter_line
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings, Size
@@ -120,10 +121,12 @@ def _synopsis(
         state = None if placement.joined is None else placement.joining(name, plan)
     else:
         state = _used_by(stream, query)
+    filtered = filter_line(plan, stream, state, settings)
+    filters = [] if filtered is None else [filtered]
     if state is None:
         kind_of = "partitioned" if plan.input.partition else "basic interval"
         kind_of = kind_of if plan.input.frequent is None else FrequentSynopsis.kind
-        return [f"      Synopsis {kind_of}, of its own, cuts {_cuts(plan.window.cuts(), kind)}"]
+        return [*filters, f"      Synopsis {kind_of}, of its own, cuts {_cuts(plan.window.cuts(), kind)}"]
     told = Shared(stream, state.plan, settings).of(name)
     rules = ", ".join(one for one in told.rules if one not in ("SS4", "CS7", "CS8"))
     shared = f"shared with {told.others} other quer{'y' if told.others == 1 else 'ies'} ({rules})"
@@ -144,7 +147,7 @@ def _synopsis(
     lines += [f"        CS8: the answers of {told.answers_of}"] if told.answers_of is not None else []
     if isinstance(synopsis, BasicIntervalSynopsis):
         lines += choice_lines(synopsis, settings)
-    return lines + ([_ranks(synopsis.ranks)] if isinstance(synopsis, PartitionedSynopsis) else [])
+    return filters + lines + ([_ranks(synopsis.ranks)] if isinstance(synopsis, PartitionedSynopsis) else [])
 
 
 def _home(stream: StreamState, state: SynopsisState) -> str:

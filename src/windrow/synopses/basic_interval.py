@@ -17,6 +17,7 @@ import pyarrow as pa
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses.cells import fold_of
 from windrow.synopses.chunks import Cells, Chunk, States, build_chunks, panes_per_chunk, strands_of
+from windrow.synopses.gathering import ClosedCells, closed_cells, gathered
 from windrow.synopses.groups import Groups
 from windrow.synopses.indexing import Indexer
 from windrow.synopses.intervals import FlatIntervals
@@ -53,6 +54,9 @@ class BasicIntervalSynopsis:
         self._late: list[Cells] = []
         self.indexer = Indexer()
         self._ungrouped = not key_types
+        self.revision = 0
+        """Counted up whenever closed panes change otherwise than by closing and expiring: what is built over their
+        cells (`pane_filters.py`) is then to be built anew."""
 
     @property
     def nbytes(self) -> int:
@@ -142,6 +146,7 @@ class BasicIntervalSynopsis:
             if 2 * np.count_nonzero(kept.groups) <= np.count_nonzero(cells.groups):
                 self.indexer.stale()
                 self._chunks[at : at + 1] = build_chunks(kept)
+                self.revision += 1
         self._compact_groups()
 
     def merge_late(self) -> None:
@@ -155,6 +160,7 @@ class BasicIntervalSynopsis:
         if not len(cells):
             return
         self.indexer.stale()
+        self.revision += 1
         if not self._chunks:
             self._chunks = build_chunks(cells)
             return
@@ -210,10 +216,13 @@ class BasicIntervalSynopsis:
     def answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
         """The rows of every lookup, in window order per query (rule CS2).
 
-        The caller bounds the number of windows: the rows of all of them are in memory at once.
+        The caller bounds the number of windows: the rows of all of them are in memory at once. Lookups of only some
+        groups are answered for these alone, whatever the others are.
         """
-        if lookups:
-            yield from asked_once(lookups, self._answer)
+        yield from gathered(self._chunks, [lookup for lookup in lookups if lookup.only is not None])
+        rest = [lookup for lookup in lookups if lookup.only is None]
+        if rest:
+            yield from asked_once(rest, self._answer)
 
     def _answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
         panes = self.closed_panes
@@ -311,6 +320,23 @@ class BasicIntervalSynopsis:
             out[a] = first.setdefault(seen, a)
         return out
 
+    def closed_cells(self, accumulator: Accumulator, first: int, last: int) -> Iterator[ClosedCells]:
+        """The cells of the closed panes first ≤ start < last that hold something of an accumulator, in their order."""
+        for chunk in self._chunks:
+            if chunk.panes[0] < last and chunk.panes[-1] >= first:
+                yield closed_cells(chunk, accumulator, first, last)
+
+    def count_cells(self, first: int, last: int) -> int:
+        """How many cells the closed panes first ≤ start < last have, or have room for."""
+        count = 0
+        for chunk in self._chunks:
+            low, high = np.searchsorted(chunk.panes, (first, last))
+            if chunk.cell_pane is None:
+                count += int(high - low) * chunk.groups.size
+            else:
+                count += int(np.diff(np.searchsorted(chunk.cell_pane, (low, high)))[0])
+        return count
+
     def totals(self, accumulator: Accumulator, panes: Points) -> Points:
         """A count of these closed panes, all groups and nobody together."""
         out = np.zeros(panes.size, np.int64)
@@ -333,6 +359,7 @@ class BasicIntervalSynopsis:
         old = [chunk for chunk in self._chunks if chunk.panes[0] < below]
         if not old or (len(old) == 1 and np.isin(old[0].panes, into).all()):
             return
+        self.revision += 1
         cells = concatenate([chunk.cells() for chunk in old])
         kept = [chunk for chunk in self._chunks if chunk.panes[0] >= below]
         panes = collapsed_panes(cells.panes, below, into)
@@ -360,6 +387,7 @@ class BasicIntervalSynopsis:
         if 2 * int(alive.sum()) > self.groups.count:
             return
         self.indexer.stale()
+        self.revision += 1
         new_ids = self.groups.compact(np.flatnonzero(alive))
         for chunk in self._chunks:
             chunk.renumber(new_ids)

@@ -85,6 +85,7 @@ class Chunk:
     cell_group: Ids | None = None
     is_narrow: bool = False
     _totals: dict[Strand, State] = field(default_factory=dict)
+    _by_group: Ids | None = None
 
     @property
     def is_dense(self) -> bool:
@@ -165,6 +166,13 @@ class Chunk:
             if a in self.states:
                 for target, column in zip(into, self.states[a], strict=True):
                     target[i, pane, group] = column[mine]
+
+    def by_group(self) -> Ids:
+        """The entries of a sparse chunk by group, those of a group by pane, remembered: to find those of one group."""
+        assert self.cell_group is not None
+        if self._by_group is None:
+            self._by_group = np.argsort(self.cell_group, kind="stable")
+        return self._by_group
 
     def renumber(self, new_ids: Ids) -> None:
         """Groups have been given new ids; the order of the ids is kept."""

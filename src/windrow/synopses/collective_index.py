@@ -173,17 +173,17 @@ class CollectiveIndex:
         """Every key with more than v after `since`, and some with more than v·(1 − ε); each once, in no order."""
         if value < 0:
             raise ValueError(f"there are always more than {value}")
-        return self._newer(self.levels.for_more_than(value), self._reached(since))
+        return self.newer(self.levels.for_more_than(value), self._reached(since))
 
     def less_than(self, value: int, since: int) -> Ids:
         """Every key with at least one and less than v after `since`, and some with less than v / (1 − ε)."""
         if value < 1:
             raise ValueError(f"there are never less than {value}")
-        alive = self._newer(0, self._reached(since))
-        many = self._newer(self.levels.for_less_than(value), since)
+        alive = self.newer(0, self._reached(since))
+        many = self.newer(self.levels.for_less_than(value), since)
         return np.asarray(np.setdiff1d(alive, many, assume_unique=True))
 
-    def _newer(self, level: int, since: int) -> Ids:
+    def newer(self, level: int, since: int) -> Ids:
         """The keys whose stamp at this level is > since (Figure 7, LOOKUP, step 2; as in Example 4.1, not ≥ τ − T)."""
         size, i = divmod(level, self.levels.p)
         if size >= len(self._sizes):

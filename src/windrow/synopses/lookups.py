@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator, AggregateCall
 from windrow.synopses.chunks import States
 from windrow.synopses.folds import State
 from windrow.synopses.groups import AnyIds, Ids
+from windrow.synopses.sequence import Mask
 from windrow.windows import Points
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Some groups of some windows (by index), in the order of the windows and, within one, of the ids; each once."""
+
+    window: Ids
+    groups: Ids
 
 
 @dataclass(frozen=True)
@@ -20,6 +30,7 @@ class Lookup:
 
     `presence` counts the query's qualifying tuples: a group has a row where it is positive. An
     ungrouped query (`always`) has a row for every window. A group also has one where one of the `others` is positive.
+    `only`: nothing but these is looked up.
     """
 
     query: str
@@ -29,6 +40,7 @@ class Lookup:
     reads: tuple[Accumulator, ...]
     always: bool
     others: tuple[Accumulator, ...] = ()
+    only: Pairs | None = None
 
     def present(self, states: Mapping[Accumulator, State]) -> Ids:
         """Positive where a slot has a row."""
@@ -53,6 +65,15 @@ class Looked:
     states: States
     each: int | None = None
     columns: Mapping[AggregateCall, pa.Array] | None = None
+
+    def where(self, wanted: Mask) -> Looked:
+        """The rows that a mask marks."""
+        if wanted.all():
+            return self
+        at = np.flatnonzero(wanted)
+        states = {a: tuple(column[at] for column in state) for a, state in self.states.items()}
+        columns = None if self.columns is None else {call: c.take(pa.array(at)) for call, c in self.columns.items()}
+        return replace(self, window=self.window[at], groups=self.groups[at], states=states, each=None, columns=columns)
 
 
 Ask = Callable[[Sequence[Lookup]], Iterator[Looked]]

@@ -9,23 +9,16 @@ v / (1 − ε). All comparisons are of integers, so ≥ v is > v − 1 and ≤ v
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
+from windrow.plan.having import Comparison
 from windrow.synopses.collective_index import CollectiveIndex, Levels
 from windrow.synopses.groups import Ids
 from windrow.synopses.metering import Meter
 from windrow.synopses.sequence import Longs, Mask
 from windrow.synopses.substreams import Substreams
 from windrow.windows import Points
-
-
-class Comparison(Enum):
-    MORE = ">"
-    AT_LEAST = ">="
-    LESS = "<"
-    AT_MOST = "<="
 
 
 @dataclass(frozen=True)
@@ -38,7 +31,7 @@ class Range:
     @property
     def is_lower(self) -> bool:
         """Whether the range is (v, ∞)."""
-        return self.comparison in (Comparison.MORE, Comparison.AT_LEAST)
+        return self.comparison.is_lower
 
     @property
     def open_end(self) -> int:
