@@ -218,8 +218,8 @@ _TABLE = (
     SettingSpec(
         "driver_synopsis_bytes",
         Size(512 << 20),
-        "The most that a synopsis may hold in the driver's memory; a larger one moves to Spark, and stays there until "
-        "it is smaller than a quarter of this.",
+        "The most that a synopsis may take in the driver, with what it needs to answer; a larger one moves to Spark "
+        "until it is smaller than a quarter of this.",
         _size(),
     ),
     SettingSpec(

@@ -25,7 +25,7 @@ STATEMENTS = (
 )
 SETTINGS = {"preaggregate": "spark", "synopsis_blocks": 4, "driver_memory": "512 MB"}
 SPARK = {**SETTINGS, "driver_synopsis_bytes": "1 KB"}
-"""The synopsis grows beyond that with the second micro-batch."""
+"""The synopsis grows beyond that with the first micro-batches."""
 
 
 def sorted_rows(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

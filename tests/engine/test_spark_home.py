@@ -37,7 +37,7 @@ def told(wr: Any) -> dict[str, list[Any]]:
 
 def test_moves_by_size_and_restarts_change_no_answer(open_state: Open) -> None:
     """A large micro-batch takes the synopsis to Spark; when its panes have left, it comes back."""
-    chosen = {"driver_synopsis_bytes": "4 KB", "preaggregate": "spark"}
+    chosen = {"driver_synopsis_bytes": "16 KB", "preaggregate": "spark"}
     moving, staying = open_state("moving", **chosen), open_state("staying")
     for wr in (moving, staying):
         wr.sql(STREAM)
