@@ -388,3 +388,19 @@ def test_landmark_updates_follow_the_partitions_and_lookups_are_constant(batch: 
         assert meter.read() <= len(asked)
         assert synopsis.size <= 3 * sum(p.span + 3 * p.narrowest for p in synopsis.partitions)
         assert synopsis.size <= 3 * 4 * 2 * max(widths), "suffix windows: the spans are a geometric series"
+
+
+@given(st.integers(1, 60), st.integers(0, 90), st.sampled_from([(), (3,)]), st.integers(0, 2**32 - 1))
+def test_windows_of_one_instant_are_as_one_by_one(span: int, count: int, shape: tuple[int, ...], seed: int) -> None:
+    """Many windows that end together are answered in one walk; each is what it is by itself."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-(2**62), 2**62, (count, *shape))
+    running, folds = RunningSynopsis(adding(np.int64), span, shape), (adding(np.int64), GREATEST, LEAST)
+    synopses = [running, *(IntervalSynopsis(fold, span, shape) for fold in folds)]
+    for synopsis in synopses:
+        for start in range(0, count, 7):
+            synopsis.update((values[start : start + 7],))
+        lows = rng.integers(synopsis.first, synopsis.length + 1, 40)
+        found = synopsis.lookup(lows, np.full(lows.size, synopsis.length))[0]
+        for low, got in zip(lows.tolist(), found, strict=True):
+            assert np.array_equal(got, synopsis.lookup_one(low, synopsis.length)[0])

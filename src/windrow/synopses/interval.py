@@ -18,13 +18,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from windrow.synopses.folds import Fold, State
+from windrow.synopses.folds import Fold, State, UfuncFold
 from windrow.synopses.groups import Ids
 from windrow.synopses.metering import Meter, metered
 from windrow.synopses.sequence import Longs, check_active, check_span, checked, power_of_two
 
 AT_ONCE = 1 << 12
 """Values looked up together: few enough for what they need to stay in the processor's cache."""
+
+CLIMB = 16
+"""Cells that a walk merges while one window is climbed to (measured: 60 ns, and 3 ns a cell)."""
 
 _FLIPPED = np.array([[-1], [0]])
 
@@ -87,6 +90,8 @@ class IntervalSynopsis:
 
     def lookup(self, lows: Ids, highs: Ids) -> State:
         low, high = checked(lows, highs, self.first, self.length)
+        if self._walks(low, high):
+            return self._suffixes(low, int(high[0]))
         ends = np.empty((2, low.size), np.int64)
         np.add(low, self._slots - 1, out=ends[0])
         np.add(high, self._slots, out=ends[1])
@@ -99,6 +104,23 @@ class IntervalSynopsis:
             out = tuple(column[0] for column in sides)
             self._fold.merge_into(out, [column[1] for column in sides])
         return out
+
+    def _walks(self, low: Longs, high: Longs) -> bool:
+        """Whether one walk over the cells costs less than so many climbs: windows of one instant that are many."""
+        if not isinstance(self._fold, UfuncFold) or any(dtype.kind != "i" for dtype in self._fold.dtypes):
+            return False
+        return bool(low.size and low.size * CLIMB >= high[0] - low.min() and (high == high[0]).all())
+
+    def _suffixes(self, low: Longs, high: int) -> State:
+        """Windows that end together: from the youngest cell to the oldest, each answer is taken along the way (CS2 of
+        001_3bbbc8a20ffc7252.txt)."""
+        assert isinstance(self._fold, UfuncFold)
+        fold, size = self._fold.ufunc, high - low
+        cells = (np.arange(high - 1, high - 1 - int(size.max()), -1) & (self._slots - 1)) | self._slots
+        merged = self._fold.identity((cells.size + 1, *self._shape))
+        for target, tree in zip(merged, self._tree, strict=True):
+            fold.accumulate(tree.take(cells, axis=0), axis=0, out=target[1:])
+        return tuple(column.take(size, axis=0) for column in merged)
 
     def _climb(self, sides: State, ends: Longs) -> None:
         """Merge the base intervals between the two ends, both exclusive, into the two sides, from the cells up.
