@@ -11,7 +11,7 @@ import pytest
 
 from windrow.errors import BindError, QuerySuspendedError, SpanError, UnsupportedError
 
-from .conftest import Open
+from .conftest import STREAM, Open
 from .helpers import Row, put, state_of
 
 ROWS = [(t, "abc"[t % 3], t * 7 % 11) for t in range(0, 95, 1)]
@@ -267,3 +267,29 @@ def test_many_lookups_make_an_index_pay_and_its_bound_holds(wr: Any) -> None:
     wr.sql("SET index_bytes = '1 KB'")
     assert looked(query.lookup(1500)) == expected
     assert state.synopsis.indexer.index is None
+
+
+@pytest.mark.parametrize("kind", ["running", "interval"])
+def test_groups_that_only_open_panes_have_are_no_trouble_to_an_index(wr: Any, kind: str) -> None:
+    """They are numbered when they come, before the index has heard of them."""
+    wr.sql(f"SET synopsis = '{kind}'")
+    query = wr.query(
+        "q", "SELECT k, SUM(x) AS s, COUNT(*) AS n, MAX(x) AS m FROM s [RANGE 60 SLIDE 10] GROUP BY k ORDER BY k"
+    )
+    put(wr, *ROWS)
+    assert looked(query.lookup(20)) == [(70, 90, *row) for row in brute(70, 90)]
+    put(wr, *((95, f"new {i}", i) for i in range(50)))
+    assert looked(query.lookup(20)) == [(70, 90, *row) for row in brute(70, 90)]
+
+
+def test_a_shared_synopsis_of_single_points_is_no_buffer_after_a_restart(open_state: Open) -> None:
+    wr = open_state()
+    wr.sql(STREAM)
+    wr.query("long", "SELECT k, SUM(x) AS s FROM s [RANGE 4 SLIDE 4] GROUP BY k")
+    wr.query("short", "SELECT k, SUM(x) AS s FROM s [RANGE 3 SLIDE 1] GROUP BY k")
+    put(wr, *ROWS)
+    before = [state.plan.style for state in wr._engine.manager.stream("s").synopses.values()]
+    wr.close()
+    again = open_state()
+    assert [state.plan.style for state in again._engine.manager.stream("s").synopses.values()] == before
+    assert len(before) == 1 and before[0][0] != "buffer"

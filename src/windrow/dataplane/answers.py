@@ -215,7 +215,7 @@ def _by(plan: Finalise) -> str:
     ]
     # Ties are broken by all remaining columns (DESIGN 5).
     ties = [f"o{i}" for i, _ in _flat(plan)] + _keys_for_ties(plan)
-    return ", ".join(sorts + [f"{name} ASC NULLS FIRST" for name in ties])
+    return ", ".join(sorts + [f"{name} ASC NULLS FIRST" for name in ties]) or "w"
 
 
 def _flat(plan: Finalise) -> list[tuple[int, Output]]:

@@ -29,7 +29,9 @@ from windrow.engine.journal import Journal
 from windrow.engine.punctuations import heard
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError
+from windrow.optimizer.derivations import read_of
 from windrow.optimizer.sharing import schedule_for
+from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import ROW_NUM
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, Cells, PartitionedSynopsis, StoredSynopsis
@@ -150,7 +152,7 @@ class Depositor:
             aggregate.cell_keys,
             schedule_for(aggregate.window),
             None if aggregate.partition else aggregate.input.predicate,
-            aggregate.accumulators,
+            self._read_by(stream, query),
             query.axis,
             aggregate.partition,
         )
@@ -162,6 +164,12 @@ class Depositor:
             except Exception as failure:
                 why = _reason(failure)
         return why
+
+    def _read_by(self, stream: StreamState, query: QueryState) -> tuple[Accumulator, ...]:
+        """What is kept for a query: its own accumulators, or those that it derives them from."""
+        plans = (state.plan for state in stream.synopses.values() if query.name in state.plan.derived)
+        derived = next((plan.derived[query.name] for plan in plans), ())
+        return read_of(query.plan.input, derived)
 
     def _readable(self, stream: StreamState, df: Any, admission: Admission) -> bool:
         try:

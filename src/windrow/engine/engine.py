@@ -457,6 +457,7 @@ class Engine:
 
     def snapshot(self, select: exp.Expr, text: str) -> pa.Table:
         """A one-time question over a window, from a synopsis that fits; it sees every tick committed before."""
+        self._lifecycle.refuse_closed()
         plan = self.manager.bind_snapshot(select, text)
         stream = self.manager.stream(plan.scan.stream)
         with stream.lock:
@@ -466,6 +467,7 @@ class Engine:
 
     def fitted(self, select: exp.Expr, text: str) -> tuple[Finalise, StreamState, Fit]:
         """What would answer a one-time question."""
+        self._lifecycle.refuse_closed()
         plan = self.manager.bind_snapshot(select, text)
         stream = self.manager.stream(plan.scan.stream)
         with stream.lock:

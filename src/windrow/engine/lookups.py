@@ -121,7 +121,6 @@ class Lookups:
     def __init__(self, finisher: Finisher, homes: Homes):
         self._finisher = finisher
         self._spark = homes
-        self._homes: dict[str, tuple[object, int]] = {}
 
     def lookup(
         self, stream: StreamState, query: QueryState, lengths: Sequence[int], ats: Sequence[int | None]
@@ -135,7 +134,7 @@ class Lookups:
         return self.answer(state, Asked(query.plan, starts, ends, state.plan.derived.get(query.name, ())))
 
     def _home(self, stream: StreamState, query: QueryState) -> SynopsisState:
-        """The synopsis that a query uses; remembered, since it may be one of thousands that do."""
+        """The synopsis that a query uses."""
         window = query.plan.window
         if isinstance(window, PartitionedWindow):
             raise UnsupportedError(
@@ -147,14 +146,9 @@ class Lookups:
                 f"query '{query.name}' has a landmark window, whose past is held as a whole",
                 remedy="answer() has the whole; for suffixes create a query with a RANGE.",
             )
-        queries, number = self._homes.get(query.name, (None, -1))
-        state = stream.synopses.get(number)
-        if state is not None and state.plan.queries is queries:
+        state = stream.synopses.get(query.synopsis)
+        if state is not None and query.error is None:
             return state
-        for number, state in stream.synopses.items():
-            if any(name == query.name for name, _ in state.plan.queries):
-                self._homes[query.name] = (state.plan.queries, number)
-                return state
         raise SpanError(f"query '{query.name}' has no synopsis", remedy="It was dropped or suspended just now.")
 
     def answer(self, state: SynopsisState, asked: Asked) -> pa.Table:

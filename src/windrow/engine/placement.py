@@ -42,8 +42,7 @@ class Placement:
         """The joined synopsis with the query."""
         assert self.joined is not None
         state, chosen = self.joined, self.joined.plan
-        derived = {**chosen.derived, name: self.derived} if self.derived else chosen.derived
-        grown = replace(chosen, schedule=self.schedule, queries=(*chosen.queries, (name, plan)), derived=derived)
+        grown = chosen.grown(name, plan, self.schedule, self.derived)
         needed = dict.fromkeys((a.id for a in read_of(plan.input, self.derived)), self.start)
         return replace(state, plan=grown, since={**needed, **state.since})
 

@@ -238,7 +238,7 @@ class QueryManager:
         query = QueryState(number, statement.name, statement, text, plan, since, closed_by=closed_by, fresh=fresh)
         if sink is None and statement.sink is not None:
             sink = open_sink(statement.name, statement.sink)
-        query.sink = sink
+        query.sink, query.synopsis = sink, state.plan.id
         stream.ticked = ticked
         stream.synopses = {**stream.synopses, state.plan.id: state}
         self.adopt(stream, query)
@@ -273,7 +273,8 @@ class QueryManager:
                     state = self._without(stream, old, query)
                     if self._journal.is_used(state):
                         left[number] = state
-                        self._journal.save_synopsis(stream, state)
+                        if state is not old:
+                            self._journal.save_synopsis(stream, state)
                     else:
                         self._journal.drop_synopsis(state)
             stream.synopses = left

@@ -19,7 +19,7 @@ from windrow.engine.homes import Homes, load_cells
 from windrow.engine.journal import Journal, schedule_of
 from windrow.engine.query_manager import QueryManager, synopsis_for
 from windrow.engine.state import QueryState, StreamState, SynopsisState, Unpublished
-from windrow.optimizer.sharing import SynopsisPlan, style_for
+from windrow.optimizer.sharing import SynopsisPlan, style_of_all
 from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis
 from windrow.synopses.blocks import from_block
 from windrow.windows.lateness import Lateness
@@ -79,6 +79,7 @@ class Recovery:
                 row["id"], row["name"], statement, text, plan, row["since"], row["error"], row["last_end"]
             )
             query.closed_by, query.fresh = row["closed_by"], bool(row["fresh"])
+            query.synopsis = row["synopsis"]
             query.sink = open_sink(query.name, statement.sink) if statement.sink else None
             self._manager.adopt(stream, query)
 
@@ -95,7 +96,7 @@ class Recovery:
                 schedule,
                 active,
                 first.scan.attribute.column,
-                style_for(first, schedule),
+                style_of_all([plan for _, plan in plans], schedule),
                 {name: d for name, _ in active if (d := self._journal.derivations(stream.queries[name]))},
                 first.input.values,
             )

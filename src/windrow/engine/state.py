@@ -59,6 +59,9 @@ class QueryState:
     fresh: bool = False
     """Whether it came when groups had been answered early, and has still to answer them itself."""
 
+    synopsis: int = 0
+    """The number of the synopsis that it uses."""
+
     sink: Sink | StagingSink | None = None
     subscribers: list[Subscriber] = field(default_factory=list)
     batch_subscribers: list[Subscriber] = field(default_factory=list)

@@ -69,6 +69,13 @@ class SynopsisPlan:
             kept.update(dict.fromkeys(read_of(plan.input, self.derived.get(name, ()))))
         return tuple(kept)
 
+    def grown(self, name: str, plan: Finalise, schedule: CutSchedule, derived: tuple[Derivation, ...]) -> SynopsisPlan:
+        """The plan with one more query; what is kept is not gone through again for all the others."""
+        every = {**self.derived, name: derived} if derived else self.derived
+        more = replace(self, schedule=schedule, queries=(*self.queries, (name, plan)), derived=every)
+        more.__dict__["accumulators"] = tuple(dict.fromkeys((*self.accumulators, *read_of(plan.input, derived))))
+        return more
+
     def without(self, name: str) -> SynopsisPlan:
         """The plan without a query; the same one where it has no such query."""
         left = tuple(entry for entry in self.queries if entry[0] != name)
@@ -106,6 +113,12 @@ def style_for(plan: Finalise, schedule: CutSchedule) -> Style:
     """That of its window; FREQUENT_ITEMS has lists of so many values."""
     frequent = plan.input.frequent
     return style_of(plan.window, schedule) if frequent is None else (FREQUENT, int(frequent.parameters[0]))
+
+
+def style_of_all(plans: Sequence[Finalise], schedule: CutSchedule) -> Style:
+    """That of the queries of one synopsis: panes finer than they ask for together are buffered tuples."""
+    own = schedule if wanted_cuts(plans) != schedule.current else schedule_for(plans[0].window)
+    return style_for(plans[0], own)
 
 
 def schedule_for(window: Window, buffered: bool = False) -> CutSchedule:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from functools import cached_property
+from typing import Any
 
 from windrow.types import SqlType
 
@@ -49,6 +50,10 @@ class Accumulator:
             raise ValueError("only COUNT has no argument")
         # Accumulators are looked up by the thousand at every tick: their hash is computed once.
         object.__setattr__(self, "_hash", hash((self.kind.name, self.arg, self.type, self.condition)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Made anew in another process, where text has another hash."""
+        return Accumulator, (self.kind, self.arg, self.type, self.condition)
 
     def __hash__(self) -> int:
         return int(self._hash)  # type: ignore[attr-defined]

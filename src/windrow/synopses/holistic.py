@@ -83,7 +83,8 @@ def _median(counters: Counters) -> pa.Array:
 
 def halfway(values: pa.Array, low: Ids, high: Ids, at: Ids, slots: int) -> pa.Array:
     """Halfway between two values, by their codes, at some of the slots; NULL at the others."""
-    numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    # Not `safe`: an integer above 2^53 is rounded, as Spark rounds it, and no error.
+    numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):
         between = np.where(low == high, numbers[low], 0.5 * numbers[low] + 0.5 * numbers[high])
     out, found = np.zeros(slots), np.zeros(slots, bool)

@@ -96,7 +96,7 @@ class Indexer:
                 self._let_go()
             return None
         running = kind is SynopsisKind.RUNNING
-        if self.index is not None and self.index.running != running:
+        if self.index is not None and (self.index.running != running or not self.index.has_room_for(work.groups)):
             self.index = None
         if (self.index is None or not self.index.holds(needed)) and self._pays(work):
             self._build(work, needed, chunks, same, running)

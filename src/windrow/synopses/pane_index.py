@@ -80,6 +80,10 @@ class PaneIndex:
     def nbytes(self) -> int:
         return sum(8 * part.cells.size for part in self._parts)
 
+    def has_room_for(self, groups: int) -> bool:
+        """Whether all groups that are known by now have a place: those of open panes are numbered already."""
+        return groups <= self._room
+
     def holds(self, accumulators: Iterable[Accumulator]) -> bool:
         return all(a in self._where for a in accumulators)
 
@@ -109,7 +113,7 @@ class PaneIndex:
     def append(self, chunks: Sequence[Chunk], groups: int) -> bool:
         """Take newly closed panes; False where it cannot: it is stale then."""
         held = self._held + sum(chunk.panes.size for chunk in chunks)
-        if groups > self._room or held > self._span or not all(self._fits(chunk) for chunk in chunks):
+        if not self.has_room_for(groups) or held > self._span or not all(self._fits(chunk) for chunk in chunks):
             return False
         for part in self._parts:
             for chunk in chunks:

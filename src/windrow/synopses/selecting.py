@@ -28,6 +28,10 @@ ROLL_NS, SORT_NS, SELECT_NS = 80, 10, 3000
 """Measured: a window's counter of a value; a tuple sorted on a level; a window's selection, for each level."""
 
 
+MOST_SORTED_BYTES = 256 << 20
+"""What sorted base intervals may take: a number of each tuple on every level."""
+
+
 def selection_pays(synopsis: BasicIntervalSynopsis, aggregate: WindowAggregate, windows: int) -> bool:
     """Whether a query can be answered so, and at less cost than from its counters."""
     if aggregate.keys or any(call.function not in SELECTED for call in aggregate.aggregates) or windows < 2:
@@ -37,6 +41,8 @@ def selection_pays(synopsis: BasicIntervalSynopsis, aggregate: WindowAggregate, 
         return False
     tuples = int(synopsis.totals(aggregate.presence, synopsis.closed_panes).sum())
     levels = max(1, tuples.bit_length())
+    if 8 * levels * (1 << levels) > MOST_SORTED_BYTES:
+        return False
     return rolled > len(aggregate.aggregates) * levels * (SORT_NS * tuples + SELECT_NS * windows)
 
 
