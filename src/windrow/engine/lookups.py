@@ -62,8 +62,10 @@ class Span:
         """No window fits as asked: which ones near it do."""
         edges = [is_cut(self.schedule, point) for point in (start, end)]
         if all(edges) and start < self.low:
+            longer = f"a window of {self.length(end - start)} is longer than"
+            begins = f"{self.shown(start, end)} begins before"
             return SpanError(
-                f"a window of {self.length(end - start)} is longer than what is kept: {self}",
+                f"{longer if end - start > self.high - self.low else begins} what is kept: {self}",
                 remedy="Ask for a shorter one, or create a query with a longer window: its synopsis keeps more.",
             )
         fit = [one for one in near(self.schedule, start, end) if self.low <= one[0] and one[1] <= self.high]
@@ -86,6 +88,8 @@ class Span:
         return f"[{point_text(start, self.type)}, {point_text(end, self.type)})"
 
     def __str__(self) -> str:
+        if self.low >= self.high:
+            return f"what is kept begins at {point_text(self.low, self.type)}, and nothing of it is closed yet"
         low = "the beginning" if self.low == POINT_MIN else point_text(self.low, self.type)
         return f"windows from {low} to {point_text(self.high, self.type)} can be looked up"
 
@@ -96,7 +100,7 @@ def span_of(stream: StreamState, state: SynopsisState, attribute: Attribute, sin
     if ticked is None:
         raise SpanError(
             f"nothing of stream '{stream.name}' is closed yet on {attribute}",
-            remedy="Lookups are of closed windows: deposit rows, or punctuate.",
+            remedy="Lookups are of closed windows: feed rows, or punctuate.",
         )
     known = [point for point in (state.kept_from, state.complete_from, *since) if point is not None]
     return Span(state.plan.schedule, max(known, default=POINT_MIN), state.closed_at(ticked), attribute.type)

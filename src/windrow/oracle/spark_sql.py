@@ -176,7 +176,7 @@ def _numbered(inner: str, parts: Parts, keys: int) -> str:
         named = item.copy()
         named.set("this", exp.column(f"__o{i}", quoted=True))
         orders.append(named.sql(dialect="spark"))
-    number = f"ROW_NUMBER() OVER (PARTITION BY `{ID}` ORDER BY {', '.join([*orders, *ties])})"
+    number = f"ROW_NUMBER() OVER (PARTITION BY `{ID}` ORDER BY {', '.join([*orders, *ties]) or ID})"
     limit = f" WHERE `__n` <= {parts.limit}" if parts.limit is not None else ""
     return (
         f"SELECT `{ID}`, {', '.join(columns)}"
