@@ -110,8 +110,29 @@ def test_queries_join_and_leave_a_synopsis_of_the_spark_home(open_state: Open) -
         one.end_input("s")
     assert homes(wr) == [True]
     assert told(wr) == told(plain) and told(wr)["b"]
+    wr.queries["b"].lookup(window=3)
+    assert len(wr._engine._homes.spark._told) == 2
     wr.sql("DROP QUERY b")
-    assert blocks_of(wr, "synopses") == 0
+    assert blocks_of(wr, "synopses") == 0 and not wr._engine._homes.spark._told
+
+
+def test_a_move_that_fails_is_tried_again_and_keeps_no_tick_back(
+    open_state: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> None:
+        raise OSError("the disk is full")
+
+    wr = open_state(synopsis_home="spark")
+    wr.sql(STREAM)
+    wr.query("q", "SELECT k, COUNT(*) AS n FROM s [RANGE 2 SLIDE 2] GROUP BY k")
+    monkeypatch.setattr(wr._engine._homes, "to_spark", failing)
+    put(wr, (0, "a", 1), (1, "b", 2), (2, "a", 3))
+    assert homes(wr) == [False]
+    assert sorted(row[1:] for row in answers(wr, "q")) == [(2, "a", 1), (2, "b", 1)]
+    monkeypatch.undo()
+    put(wr, (4, "a", 1))
+    assert homes(wr) == [True]
+    assert sorted(row[1:] for row in answers(wr, "q")) == [(2, "a", 1), (2, "b", 1), (4, "a", 1)]
 
 
 def test_a_query_that_fails_in_a_task_is_suspended_alone(open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,7 +250,7 @@ def describe(engine: Engine, name: str) -> pa.Table:
 
 
 def group_count(state: SynopsisState) -> int:
-    """The groups of a synopsis; in the Spark home those that the last job found."""
+    """The groups of a synopsis; in the Spark home the most that a tick has found."""
     synopsis = state.synopsis
     return synopsis.groups_seen if isinstance(synopsis, StoredSynopsis) else synopsis.groups.count - 1
 

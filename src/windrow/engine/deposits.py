@@ -244,8 +244,22 @@ class Depositor:
             part.apply(stream.definition.revises)
         for block in written:
             block.occupy()
-        self._homes.settle(stream, settings)
-        self._compact(stream, settings)
+        self._tidy(stream, settings)
+
+    def _tidy(self, stream: StreamState, settings: Settings) -> None:
+        """Moves and compactions, some of them Spark jobs, on which no answer depends. The deposit is committed and its
+        ticks are due: what fails is tried again with the next micro-batch."""
+        for state in stream.synopses.values():
+            for step in (self._homes.settle_one, self._compact):
+                try:
+                    step(stream, state, settings)
+                except Exception as error:
+                    log.warning(
+                        "synopsis %d of stream '%s' stays as it is until the next micro-batch: %s",
+                        state.plan.id,
+                        stream.name,
+                        _reason(error),
+                    )
 
     def _write(
         self, stream: StreamState, part: _Part, groups: Mapping[int, Groups], admitted: int
@@ -262,24 +276,22 @@ class Depositor:
                 ref = self._blocks.write(owner, to_block(cells, mine))
                 yield Written(state, ref, *_span(state, cells, stream.numbered, admitted))
 
-    def _compact(self, stream: StreamState, settings: Settings) -> None:
+    def _compact(self, stream: StreamState, state: SynopsisState, settings: Settings) -> None:
         """Keep the number of blocks of a synopsis bounded: fold the smaller half of them into one."""
         limit = settings.integer("synopsis_blocks")
-        for state in stream.synopses.values():
-            if isinstance(state.synopsis, StoredSynopsis):
-                self._homes.compact(stream, state, limit)
-                continue
-            rows = self._blocks.named(state.owner)
-            if len(rows) <= limit:
-                continue
-            partitioned = isinstance(state.synopsis, PartitionedSynopsis)
-            if partitioned:
-                # What has been answered is told from what has not by the block that it is in.
-                ticked = stream.ticked.get(state.plan.axis, 0)
-                rows = [row for row in rows if row.hi is not None and row.hi < ticked]
-            small = sorted(rows, key=lambda row: row.rows)[: len(rows) // 2 + 1]
-            if len(small) > 1:
-                self._fold(stream, state, small)
+        if isinstance(state.synopsis, StoredSynopsis):
+            self._homes.compact(stream, state, limit)
+            return
+        rows = self._blocks.named(state.owner)
+        if len(rows) <= limit:
+            return
+        if isinstance(state.synopsis, PartitionedSynopsis):
+            # What has been answered is told from what has not by the block that it is in.
+            ticked = stream.ticked.get(state.plan.axis, 0)
+            rows = [row for row in rows if row.hi is not None and row.hi < ticked]
+        small = sorted(rows, key=lambda row: row.rows)[: len(rows) // 2 + 1]
+        if len(small) > 1:
+            self._fold(stream, state, small)
 
     def _fold(self, stream: StreamState, state: SynopsisState, small: list[BlockRow]) -> None:
         accumulators, synopsis = state.plan.accumulators, state.synopsis

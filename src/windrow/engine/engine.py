@@ -74,8 +74,8 @@ class Engine:
             self.settings = settings
             self.spark = open_session(spark, master, settings)
             self._lock.record_jvm(jvm_pid(self.spark))
-            self.manager = QueryManager(self.catalog, self._journal, Analyser(self.spark), state_dir)
             self._homes = Homes(self._journal, self.blocks, SparkHome(self.spark, state_dir))
+            self.manager = QueryManager(self.catalog, self._journal, Analyser(self.spark), state_dir, self._homes)
             Recovery(self.catalog, self.blocks, self._journal, self.manager, self._homes).recover()
         except BaseException:
             self._abandon()

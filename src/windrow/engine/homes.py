@@ -27,7 +27,15 @@ from windrow.engine.journal import Journal
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.optimizer.sharing import FREQUENT, Style, SynopsisPlan
 from windrow.settings import Settings
-from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, Cells, Lookup, PartitionedSynopsis, StoredSynopsis
+from windrow.synopses import (
+    BasicIntervalSynopsis,
+    BufferSynopsis,
+    Cells,
+    Lookup,
+    PartitionedSynopsis,
+    StoredSynopsis,
+    Weight,
+)
 from windrow.synopses.blocks import from_block
 from windrow.synopses.cells import fold_of
 from windrow.synopses.groups import Groups
@@ -96,22 +104,35 @@ def driver_bytes(state: SynopsisState) -> int:
     """What a synopsis takes in the driver: cells, keys (held twice, and once more to be found), and answering."""
     synopsis = state.synopsis
     assert not isinstance(synopsis, StoredSynopsis)
-    return synopsis.nbytes + 3 * synopsis.groups.nbytes + _working_bytes(state, synopsis.groups.count - 1)
+    return synopsis.nbytes + _group_bytes(state, synopsis.groups)
 
 
-def stored_bytes(state: SynopsisState, blocks: list[BlockRow]) -> int:
-    """About what a synopsis of the Spark home would take in the driver."""
-    assert isinstance(state.synopsis, StoredSynopsis)
-    cells = 8 * _columns(state) * sum(block.rows for block in blocks)
-    return cells + _working_bytes(state, state.synopsis.groups_seen)
+def weight_of(state: SynopsisState, cells: int) -> Weight:
+    """What each of so many cells, and each group, of a synopsis takes in the driver, on average."""
+    synopsis = state.synopsis
+    assert isinstance(synopsis, BasicIntervalSynopsis)
+    groups = synopsis.groups
+    return Weight(synopsis.nbytes / max(1, cells), _group_bytes(state, groups) / max(1, groups.count - 1))
 
 
-def _working_bytes(state: SynopsisState, groups: int) -> int:
-    return 8 * WORKING_ROWS * _columns(state) * groups
+def stored_bytes(state: SynopsisState, cells: int) -> float | None:
+    """About what a synopsis of the Spark home with so many cells would take in the driver, by what it took there, so
+    that it does not leave again at once; None where that is not known. There are no more groups than cells."""
+    home = state.synopsis
+    assert isinstance(home, StoredSynopsis)
+    if home.weight is None:
+        return None
+    row = _row_bytes(state)
+    groups = min(home.groups_seen, cells)
+    return max(home.weight.cell, row) * cells + max(home.weight.group, WORKING_ROWS * row) * groups
 
 
-def _columns(state: SynopsisState) -> int:
-    return 2 + len(state.plan.keys) + sum(len(fold_of(a).dtypes) for a in state.plan.accumulators)
+def _group_bytes(state: SynopsisState, groups: Groups) -> int:
+    return 3 * groups.nbytes + WORKING_ROWS * _row_bytes(state) * (groups.count - 1)
+
+
+def _row_bytes(state: SynopsisState) -> int:
+    return 8 * (2 + len(state.plan.keys) + sum(len(fold_of(a).dtypes) for a in state.plan.accumulators))
 
 
 class Homes:
@@ -128,9 +149,13 @@ class Homes:
         """Move what is in the wrong home, between micro-batches. `promised`: a punctuation of a part of the stream
         is about to be taken in."""
         for state in stream.synopses.values():
-            stored = isinstance(state.synopsis, StoredSynopsis)
-            if stored != self._belongs(stream, state, settings, promised):
-                (self.to_driver if stored else self.to_spark)(stream, state)
+            self.settle_one(stream, state, settings, promised)
+
+    def settle_one(self, stream: StreamState, state: SynopsisState, settings: Settings, promised: bool = False) -> None:
+        """The same of one synopsis."""
+        stored = isinstance(state.synopsis, StoredSynopsis)
+        if stored != self._belongs(stream, state, settings, promised):
+            (self.to_driver if stored else self.to_spark)(stream, state)
 
     def _belongs(self, stream: StreamState, state: SynopsisState, settings: Settings, promised: bool) -> bool:
         """Whether a synopsis belongs to the Spark home."""
@@ -145,7 +170,8 @@ class Homes:
         if asked != "auto":
             return asked == "spark"
         if stored:
-            return stored_bytes(state, self._blocks.named(state.owner)) >= most // BACK_BELOW
+            takes = stored_bytes(state, sum(block.rows for block in self.blocks(state)))
+            return takes is None or takes >= most // BACK_BELOW
         return driver_bytes(state) > most
 
     # -- the moves -----------------------------------------------------------------------------
@@ -155,7 +181,6 @@ class Homes:
         synopsis = state.synopsis
         assert isinstance(synopsis, BasicIntervalSynopsis)
         home = StoredSynopsis(state.key_types, self.spark.buckets(state.bucketed_by))
-        home.groups_seen = synopsis.groups.count - 1
         old = self._blocks.named(state.owner)
         written = []
         for cells in synopsis.parts():
@@ -163,20 +188,26 @@ class Homes:
             if len(kept):
                 written.append(self.write(state, home, kept, synopsis.groups))
         crash_point("home-blocks-written")
-        self._journal.move(state, home.buckets, [(w.ref, w.lo, w.hi) for w in written], [row.id for row in old])
+        home.weight = weight_of(state, sum(w.ref.rows for w in written))
+        home.saw(synopsis.groups.count - 1)
+        panes = [w.panes for w in written if w.panes is not None]
+        named, replaced = [(w.ref, w.lo, w.hi) for w in written], [row.id for row in old]
+        self._journal.move(state, home, named, replaced, lambda: self._enter(stream, state, home, panes))
         crash_point("home-moved")
-        self._enter(stream, state, home, [w.panes for w in written if w.panes is not None])
         log.info("synopsis %d of stream '%s' has moved to Spark", state.plan.id, stream.name)
 
     def to_driver(self, stream: StreamState, state: SynopsisState) -> None:
         """Take all cells into memory; the blocks stay as they are."""
         back = driver_synopsis(state.key_types, state.plan.style)
         load_cells(self._blocks, stream, state, back)
-        self._journal.move(state, None, [], [])
+
+        def enter() -> None:
+            state.synopsis = back
+            release(stream, state)
+
+        self._journal.move(state, None, [], [], enter)
         crash_point("home-moved")
-        state.synopsis = back
-        release(stream, state)
-        self.spark.forget(state.owner, f"{state.owner}/lookup")
+        self.forget(state)
         log.info("synopsis %d of stream '%s' has moved to the driver", state.plan.id, stream.name)
 
     def _enter(self, stream: StreamState, state: SynopsisState, home: StoredSynopsis, panes: list[Points]) -> None:
@@ -189,13 +220,20 @@ class Homes:
             home.expire(state.kept_from)
         state.synopsis = home
 
-    def recover(self, stream: StreamState, state: SynopsisState, buckets: int) -> None:
-        """A synopsis of the Spark home after a restart: which panes are occupied stands in its blocks."""
-        home = StoredSynopsis(state.key_types, buckets)
-        blocks = self._blocks.named(state.owner)
+    def recover(
+        self, stream: StreamState, state: SynopsisState, buckets: int, weight: Weight | None, groups: int | None
+    ) -> None:
+        """A synopsis of the Spark home after a restart: which panes are occupied stands in its blocks. Where no number
+        of groups was saved, each block is taken to have groups of its own, as those of one micro-batch do."""
+        blocks = self.blocks(state)
         panes = [panes_in(self._blocks.root / block.path) for block in blocks]
-        home.groups_seen = max((b.rows // max(1, p.size) for b, p in zip(blocks, panes, strict=True)), default=0)
-        self._enter(stream, state, home, panes)
+        if groups is None:
+            groups = sum(-(-block.rows // max(1, held.size)) for block, held in zip(blocks, panes, strict=True))
+        self._enter(stream, state, StoredSynopsis(state.key_types, buckets, weight, groups), panes)
+
+    def forget(self, state: SynopsisState) -> None:
+        """Let go of what tasks were told of a synopsis that has left the Spark home, or is no more."""
+        self.spark.forget(state.owner, _lookup_name(state))
 
     # -- what is asked of it -------------------------------------------------------------------
 
@@ -204,25 +242,25 @@ class Homes:
         numbers = {name: i for i, (name, _) in enumerate(state.plan.queries)}
         asked = [Asked(numbers[one.query], one.starts, one.ends) for one in lookups]
         told = tuple(Told(plan, state.plan.derived.get(name, ())) for name, plan in state.plan.queries)
-        return self._ask(state, state.owner, told, asked)
+        answered, groups = self._ask(state, state.owner, told, asked)
+        assert isinstance(state.synopsis, StoredSynopsis)
+        state.synopsis.saw(groups)
+        return answered
 
     def lookup(self, state: SynopsisState, told: Told, starts: Points, ends: Points) -> list[Answered]:
         """What each bucket knows of windows that someone asks for now."""
-        return self._ask(state, f"{state.owner}/lookup", (told,), [Asked(0, starts, ends)])[0]
+        answered, _ = self._ask(state, _lookup_name(state), (told,), [Asked(0, starts, ends)])
+        return answered[0]
 
     def _ask(
         self, state: SynopsisState, name: str, told: tuple[Told, ...], asked: Sequence[Asked]
-    ) -> list[list[Answered]]:
-        home = state.synopsis
-        assert isinstance(home, StoredSynopsis)
+    ) -> tuple[list[list[Answered]], int]:
         low, high = min(int(one.starts.min()) for one in asked), max(int(one.ends.max()) for one in asked)
         blocks = [
             b for b in self.blocks(state) if b.lo is not None and b.hi is not None and b.lo < high and b.hi >= low
         ]
         stored, rows = self.stored(state, blocks), sum(block.rows for block in blocks)
-        answered, groups = self.spark.answer(stored, name, told, asked, rows)
-        home.groups_seen = groups
-        return answered
+        return self.spark.answer(stored, name, told, asked, rows)
 
     # -- its blocks ----------------------------------------------------------------------------
 
@@ -274,6 +312,10 @@ class Homes:
         crash_point("compaction-written")
         self._journal.replace_blocks(made, [row.id for row in small])
         stream.metrics.compactions += 1
+
+
+def _lookup_name(state: SynopsisState) -> str:
+    return f"{state.owner}/lookup"
 
 
 def driver_synopsis(key_types: Sequence[pa.DataType], style: Style) -> BasicIntervalSynopsis:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from sqlite3 import Row
@@ -22,6 +22,7 @@ from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.optimizer.derivations import Derivation
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.settings import Settings
+from windrow.synopses import StoredSynopsis
 from windrow.types import SqlType
 from windrow.windows import Cuts, CutSchedule, Frontier, greater
 from windrow.windows.lateness import Lateness
@@ -200,14 +201,24 @@ class Journal:
     def move(
         self,
         state: SynopsisState,
-        buckets: int | None,
+        home: StoredSynopsis | None,
         made: Sequence[tuple[BlockRef, int, int]],
         replaced: Sequence[int],
+        enter: Callable[[], None],
     ) -> None:
-        """A synopsis moves to the Spark home, cut into so many buckets, or to the driver's (None)."""
+        """A synopsis moves to the Spark home, or to the driver's (None); `enter` moves it in memory. That goes with the
+        commit, whatever fails after it: else what is written next would be of the other home."""
+        saved: tuple[float | None, ...] = (None,) * 4
+        if home is not None:
+            weight = (None, None) if home.weight is None else (home.weight.cell, home.weight.group)
+            saved = (home.buckets, *weight, home.groups_seen)
         with self._catalog.transaction() as tx:
+            tx.on_commit(enter)
             self._exchange(made, replaced)
-            tx.execute("UPDATE synopses SET buckets = ? WHERE id = ?", (buckets, state.plan.id))
+            tx.execute(
+                "UPDATE synopses SET buckets = ?, cell_bytes = ?, group_bytes = ?, groups_seen = ? WHERE id = ?",
+                (*saved, state.plan.id),
+            )
 
     # -- ticks ---------------------------------------------------------------------------------
 
@@ -243,9 +254,11 @@ class Journal:
                     )
                     outbox.append(int(cursor.lastrowid or 0))
             for gone in expired:
+                synopsis = gone.state.synopsis
+                seen = synopsis.groups_seen if isinstance(synopsis, StoredSynopsis) else None
                 tx.execute(
-                    "UPDATE synopses SET kept_from = ?, ranked = ? WHERE id = ?",
-                    (gone.below, gone.ranked, gone.state.plan.id),
+                    "UPDATE synopses SET kept_from = ?, ranked = ?, groups_seen = ? WHERE id = ?",
+                    (gone.below, gone.ranked, seen, gone.state.plan.id),
                 )
                 rows = tx.rows("SELECT id FROM blocks WHERE owner = ? AND hi < ?", (gone.state.owner, gone.below))
                 for row in rows:

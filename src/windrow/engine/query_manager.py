@@ -20,6 +20,7 @@ from windrow.dataplane.revisions import OP, REVISION
 from windrow.dataplane.sinks import check_given, check_path, open_sink, target_of
 from windrow.dataplane.sources.registry import source_of
 from windrow.engine.delivery import sweep
+from windrow.engine.homes import Homes
 from windrow.engine.journal import Journal
 from windrow.engine.placement import Placement, made, place
 from windrow.engine.state import QueryState, StreamState, SynopsisState, frontiers_of
@@ -40,11 +41,12 @@ class QueryManager:
     is never changed, only replaced, so whoever reads one sees it whole without a lock.
     """
 
-    def __init__(self, catalog: Catalog, journal: Journal, types_of: TypesOf, state_dir: Path):
+    def __init__(self, catalog: Catalog, journal: Journal, types_of: TypesOf, state_dir: Path, homes: Homes):
         self._catalog = catalog
         self._journal = journal
         self._types_of = types_of
         self._state_dir = state_dir
+        self._homes = homes
         self.streams: dict[str, StreamState] = {}
         self._named: dict[str, tuple[StreamState, QueryState]] = {}
         self.changing = threading.RLock()
@@ -277,11 +279,14 @@ class QueryManager:
                             self._journal.save_synopsis(stream, state)
                     else:
                         self._journal.drop_synopsis(state)
+            gone = [state for number, state in stream.synopses.items() if number not in left]
             stream.synopses = left
             stream.unpublished = [item for item in stream.unpublished if item.query is not query]
             stream.queries = {name: other for name, other in stream.queries.items() if other is not query}
             del self._named[query.name.lower()]
             sweep(query)
+            for state in gone:
+                self._homes.forget(state)
 
     def _without(self, stream: StreamState, state: SynopsisState, query: QueryState) -> SynopsisState:
         """The synopsis without a query: what no one needs any more is released, the cuts may coarsen."""

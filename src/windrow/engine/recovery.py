@@ -20,7 +20,7 @@ from windrow.engine.journal import Journal, schedule_of
 from windrow.engine.query_manager import QueryManager, synopsis_for
 from windrow.engine.state import QueryState, StreamState, SynopsisState, Unpublished
 from windrow.optimizer.sharing import SynopsisPlan, style_of_all
-from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis
+from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis, Weight
 from windrow.synopses.blocks import from_block
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Promise, Promises
@@ -112,7 +112,8 @@ class Recovery:
                 row["complete_from"],
             )
             if row["buckets"] is not None:
-                self._homes.recover(stream, state, row["buckets"])
+                weight = None if row["cell_bytes"] is None else Weight(row["cell_bytes"], row["group_bytes"])
+                self._homes.recover(stream, state, row["buckets"], weight, row["groups_seen"])
             else:
                 self._load(stream, state)
             stream.synopses[plan.id] = state

@@ -13,7 +13,7 @@ from windrow.synopses.partitioned import PartitionedSynopsis, Ranks
 from windrow.synopses.quantile import QuantileSynopsis
 from windrow.synopses.running import RunningSynopsis
 from windrow.synopses.sequence import SequenceSynopsis, TupleWindow
-from windrow.synopses.stored import StoredSynopsis
+from windrow.synopses.stored import StoredSynopsis, Weight
 from windrow.synopses.substream_filters import SubstreamFilter
 from windrow.synopses.time_based import TimeBased, TimeWindow
 
@@ -39,4 +39,5 @@ __all__ = [
     "TimeBased",
     "TimeWindow",
     "TupleWindow",
+    "Weight",
 ]

@@ -4,6 +4,7 @@ how many buckets its blocks are cut. Its cells and groups are in the blocks alon
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,18 +14,32 @@ from windrow.types import POINT_MIN
 from windrow.windows import Points
 
 
+@dataclass(frozen=True)
+class Weight:
+    """What a cell and a group took in the driver, in bytes, when the synopsis left there: long keys, sketches and other
+    objects show in no number of columns."""
+
+    cell: float
+    group: float
+
+    def __post_init__(self) -> None:
+        if self.cell < 0 or self.group < 0:
+            raise ValueError("no cell and no group takes less than nothing")
+
+
 class StoredSynopsis:
-    """Occupied panes; `groups_seen` is how many groups the last job that answered it found, before the first about as
-    many as there are."""
+    """Occupied panes; `groups_seen` is the most groups that it has been found to have at a time, `weight` None where it
+    was not measured."""
 
     kind = "basic interval"
 
-    def __init__(self, key_types: Sequence[pa.DataType], buckets: int):
+    def __init__(self, key_types: Sequence[pa.DataType], buckets: int, weight: Weight | None = None, groups: int = 0):
         if buckets < 1:
             raise ValueError("a synopsis in the Spark home has at least one bucket")
         self.key_types = tuple(key_types)
         self.buckets = buckets
-        self.groups_seen = 0
+        self.weight = weight
+        self.groups_seen = groups
         self._panes = np.empty(0, np.int64)
         self._closed = POINT_MIN
 
@@ -42,6 +57,10 @@ class StoredSynopsis:
     def last_pane(self) -> int | None:
         """The start of the youngest occupied pane, be it open."""
         return int(self._panes[-1]) if self._panes.size else None
+
+    def saw(self, groups: int) -> None:
+        """A job over all its due windows has found so many groups: windows to come may have as many."""
+        self.groups_seen = max(self.groups_seen, groups)
 
     def new_groups(self) -> Groups:
         """Groups for the cells of one micro-batch: none is remembered."""
