@@ -178,3 +178,35 @@ def test_without_late_revise_everything_is_a_first_answer(wr: windrow.Windrow) -
     put(wr, (1, "a", 1), (7, "a", 2))
     put(wr, (2, "a", 2))
     assert revisions(wr) == [("+", 0, 5, 1)]
+
+
+def test_an_empty_window_that_was_answered_is_corrected_though_its_past_has_left(open_state: Open) -> None:
+    wr = open_state(empty_windows="emit")
+    create(wr, "LATE REVISE FOR 50")
+    wr.query("q", "SELECT COUNT(*) AS n FROM s [RANGE 10 SLIDE 10]")
+    for t in (2, 101, 201, 301, 275):
+        put(wr, (t, "a", 1))
+    assert [row for row in answers(wr, "q") if row[1] == 280] == [(270, 280, 1)]
+    assert revisions(wr)[-2:] == [("-", 1, 280, 0), ("+", 1, 280, 1)]
+
+
+def test_empty_windows_of_a_query_that_joined_are_corrected(open_state: Open) -> None:
+    wr = open_state(empty_windows="emit")
+    create(wr)
+    wr.query("a", "SELECT MAX(x) AS n FROM s [RANGE 10 SLIDE 10]")
+    put(wr, (2, "a", 1))
+    wr.query("q", "SELECT MIN(x) AS n FROM s [RANGE 20 SLIDE 5]")
+    put(wr, (52, "a", 1))
+    put(wr, (25, "a", 1))
+    ends = [row[1] for row in answers(wr, "q")]
+    assert len(ends) == len(set(ends)) and {30, 35, 40, 45} <= set(ends)
+
+
+def test_a_first_tuple_that_is_late_brings_its_windows_and_takes_none_back(open_state: Open) -> None:
+    wr = open_state(empty_windows="emit")
+    create(wr)
+    wr.query("q", "SELECT COUNT(*) AS n FROM s [RANGE 10 SLIDE 10]")
+    for t in (40, 61, 12):
+        put(wr, (t, "a", 1))
+    assert ("+", 0, 20, 1) in revisions(wr) and not [row for row in revisions(wr) if row[0] == "-"]
+    assert (10, 20, 1) in answers(wr, "q")

@@ -108,3 +108,12 @@ def test_a_query_does_not_build_on_what_a_suspended_one_stopped_keeping(
     assert told["late"] == "windows that end before 50 are partial"
     assert answers(wr, "late") == [(0, 30, 8), (10, 40, 24), (20, 50, 24), (30, 60, 16)]
     assert [row[2] for row in answers(wr, "counts")] == [1, 3, 4, 4, 2, 1]
+
+
+def test_a_sum_that_does_not_fit_is_counted_where_having_leaves_its_group_out(open_state: Any) -> None:
+    wr = open_state()
+    wr.sql("CREATE STREAM big (t BIGINT, k STRING, x BIGINT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
+    for name, having in (("plain", "SUM(x) > 5"), ("computed", "SUM(x) + 0 > 5")):
+        wr.query(name, f"SELECT k, SUM(x) AS s FROM big [RANGE 10 SLIDE 10] GROUP BY k HAVING {having}")
+    wr.deposit("big", [(1, "a", 2**62), (2, "a", 2**62), (3, "a", 2**62), (11, "a", 1)])
+    assert [wr.queries[name].metrics()["overflows"] for name in ("plain", "computed")] == [1, 1]

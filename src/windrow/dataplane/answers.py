@@ -20,6 +20,7 @@ from windrow.plan.nodes import Finalise, Output, internal_columns
 from windrow.synopses import Looked
 from windrow.synopses.bound_tests import BoundTest, bound_tests
 from windrow.synopses.groups import Groups
+from windrow.synopses.results import overflows
 from windrow.synopses.roll_up import Rows, rows_of
 from windrow.types import SqlType
 from windrow.windows import Points
@@ -73,6 +74,7 @@ class Finisher:
 
     def finish(self, plan: Finalise, looked: Looked, starts: Points | None, ends: Points, groups: Groups) -> Finished:
         """The answers of one query: window_start, window_end, is_revision, then the select list."""
+        unfit = _unfit(plan, looked)
         looked, plan = self._tested(plan, looked)
         rows = rows_of(plan.input, looked, groups)
         columns = _columns(plan, rows, groups)
@@ -84,7 +86,7 @@ class Finisher:
             sql = finish_sql if looked.windows > 1 else finish_one_sql
             window, outputs = _evaluated(plan, self._evaluate(plan, sql, _looked(window, columns)))
         found = _finished(plan, window, each, outputs, (starts, ends), looked.windows)
-        return replace(found, overflows=rows.overflows(plan.input.aggregates))
+        return replace(found, overflows=rows.overflows(plan.input.aggregates) if unfit is None else unfit)
 
     def _tested(self, plan: Finalise, looked: Looked) -> tuple[Looked, Finalise]:
         """The rows that keep the bounds of HAVING on integers, and what is left of the query."""
@@ -107,9 +109,11 @@ class Finisher:
         """What some of the groups have of an answer: w, o0… and s0…, by which it is ordered; HAVING has been applied,
         and LIMIT, since what is not among the first of these groups is not among the first of all. And how many
         values are NULL because they do not fit."""
+        unfit = _unfit(plan, looked)
         looked, plan = self._tested(plan, looked)
         rows = rows_of(plan.input, looked, groups)
-        columns, unfit = _columns(plan, rows, groups), rows.overflows(plan.input.aggregates)
+        columns = _columns(plan, rows, groups)
+        unfit = rows.overflows(plan.input.aggregates) if unfit is None else unfit
         if not plan.is_plain:
             return self._evaluate(plan, part_sql, _looked(rows.window, columns)), unfit
         outputs = {f"o{i}": columns[o.expression.name] for i, o in enumerate(plan.outputs)}
@@ -150,6 +154,13 @@ class Finisher:
                 name = f"o{i}" if f"o{i}" in names else o.expression.unnest().name
                 done = done.append_column(f"o{i}", table.column(name).take(row))
         return done.drop_columns([ROW])
+
+
+def _unfit(plan: Finalise, looked: Looked) -> int | None:
+    """How many sums do not fit their type, also of groups that HAVING leaves out; None: to be told once rolled up."""
+    if plan.input.is_holistic:
+        return None
+    return sum(overflows(call, looked.states) for call in plan.input.aggregates)
 
 
 def _columns(plan: Finalise, rows: Rows, groups: Groups) -> dict[str, pa.Array]:

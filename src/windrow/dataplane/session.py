@@ -196,6 +196,8 @@ def check_session(spark: Any) -> None:
         raise SessionError(
             "Spark Connect sessions have no foreachBatch in this process", remedy="Use a classic session."
         )
+    if spark.sparkContext._jsc is None:
+        raise SessionError("this Spark session has been stopped", remedy="Give one that runs, or none.")
     for name, (wanted, why) in _REQUIRED.items():
         found = str(spark.conf.get(name))
         if found.lower() != wanted.lower():

@@ -94,9 +94,21 @@ class Corrector:
             return self._by_tuple(query, plan, window, old, late)
         extents = window.due(late, query.closed_by, self._ticked)
         held = np.searchsorted(old, extents.ends) > np.searchsorted(old, np.maximum(extents.starts, since))
-        if self._emits and not plan.input.keys and old.size:
-            held = held | (extents.ends > old[0])
+        first = self._first_answered(old, since) if self._emits and not plan.input.keys else None
+        if first is not None:
+            held = held | (extents.ends > first)
         return Affected(query, extents, np.asarray(held), np.ones(len(extents), bool))
+
+    def _first_answered(self, old: Points, since: int) -> int | None:
+        """From where on empty windows have been answered too: from the first tuple there was, or where the query
+        began. The first may be one of those that are late."""
+        least = self._stream.least.get(self._state.plan.axis)
+        if least is None:
+            return None
+        pane = self._state.closed_at(least)
+        if pane in self._alone.closed_panes and pane not in self._synopsis.closed_panes:
+            return int(old[0]) if old.size else None
+        return max(least, since)
 
     def _by_tuple(self, query: QueryState, plan: Finalise, window: SlideByTuple, old: Points, late: Points) -> Affected:
         """Windows at values: a late value may be one of its own."""

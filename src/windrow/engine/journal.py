@@ -316,7 +316,9 @@ class Journal:
             "INSERT INTO answers (query, block, offset, length, rows, first_end, last_end) VALUES (?,?,?,?,?,?,?)",
             (query.id, block_id, *part.stored),
         )
-        self._retire(query.id, part.stored[2], settings.integer("retained_answers"))
+        keep = settings.integer("retained_answers")
+        # Where part of it was left out, what came before would stand behind a gap.
+        self._retire(query.id, part.stored[2], 0 if part.stored[2] < part.rows else keep)
 
     def _retire(self, query_id: int, added: int, keep: int) -> None:
         """Forget the oldest parts while what is newer holds enough rows, at a cost that follows what is forgotten."""
