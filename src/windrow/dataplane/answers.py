@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.cql.final_sql import to_duckdb
+from windrow.dataplane.one_window import ordered_rows, plain_column
 from windrow.plan.nodes import Finalise, Output, internal_columns
 from windrow.synopses import Looked
 from windrow.synopses.bound_tests import BoundTest, bound_tests
@@ -79,8 +80,13 @@ class Finisher:
         rows = rows_of(plan.input, looked, groups)
         columns = _columns(plan, rows, groups)
         window, each = rows.window, rows.each
+        order = ordered_rows(plan, columns) if looked.windows == 1 and not plan.is_plain else None
         if plan.is_plain:
             outputs = [columns[o.expression.name] for o in plan.outputs]
+        elif order is not None:
+            each, window = None, np.zeros(len(order), np.int64)
+            # Plain, as a statement gives them: the rows of one query are put together.
+            outputs = [plain_column(columns[o.expression.name].take(order)) for o in plan.outputs]
         else:
             each = None
             sql = finish_sql if looked.windows > 1 else finish_one_sql
