@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from windrow.optimizer.choice import (
     Rates,
-    SynopsisKind,
     Workload,
     basic_interval,
     candidates,
@@ -19,6 +18,7 @@ from windrow.optimizer.choice import (
     interval,
     running,
 )
+from windrow.optimizer.shapes import SynopsisKind
 
 BASIC, INTERVAL, RUNNING = SynopsisKind.BASIC_INTERVAL, SynopsisKind.INTERVAL, SynopsisKind.RUNNING
 MUCH = 1 << 60

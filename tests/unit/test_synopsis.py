@@ -28,7 +28,7 @@ from support.brute_force import (
     values_of,
 )
 
-from windrow.optimizer.choice import SynopsisKind
+from windrow.optimizer.shapes import SynopsisKind
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.aggregates import decompose
 from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, basic_interval, chunks, pane_index

@@ -156,12 +156,13 @@ class HavingFilters:
         else:
             out.looked.append(Looked(lookup.query, int(lookup.ends.size), pairs.window, pairs.groups, {}))
 
-    def passed(self, plan: Finalise, looked: Looked, rows: int) -> None:
-        """How many rows a query without a filter has made of what was looked up."""
+    def passed(self, plan: Finalise, slots: int, rows: int) -> None:
+        """How many rows a query without a filter has made of so many (window, group) slots: of all groups, as where a
+        filter names them, or the share would jump when one comes."""
         _, fit = self._fits.get(id(plan), (plan, ""))
         used = isinstance(fit, Fit) and fit.test.of in self.filters
         if isinstance(fit, Fit) and not used and plan.limit is None:
-            self._learn(fit, rows, looked.groups.size)
+            self._learn(fit, rows, slots)
 
     def _learn(self, fit: Fit, passed: int, slots: int) -> None:
         """How many of so many (window, group) slots passed."""

@@ -253,7 +253,8 @@ class Ticker:
             finished = self._finish(stream, item.query, looked, shown, state, plan)
             if finished is not None:
                 parts[looked.query].append(finished)
-                state.having.passed(plan, looked, finished.table.num_rows)
+                slots = looked.windows * (state.synopsis.groups.count - 1)
+                state.having.passed(plan, slots, finished.table.num_rows)
         return [
             _delivered(stream, item.query, _shown(item, slice(None))[1], parts[item.query.name])
             for item in due

@@ -14,7 +14,8 @@ All costs are in nanoseconds, of figures measured; the choice is by their order,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+
+from windrow.optimizer.shapes import SynopsisKind
 
 CALL_NS = 12_000.0
 """Some NumPy calls, whatever the number of groups."""
@@ -30,12 +31,6 @@ COPIED_NS = 2.5
 
 SLOWER = 0.7
 """What is there is left only for what costs less than this part of it: costs are estimates, and building is one too."""
-
-
-class SynopsisKind(Enum):
-    BASIC_INTERVAL = "basic interval"
-    INTERVAL = "interval"
-    RUNNING = "running"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from windrow.optimizer.choice import Estimate, Rates, SynopsisKind, Workload, candidates, choose, forced
+from windrow.optimizer.choice import Estimate, Rates, Workload, candidates, choose, forced
+from windrow.optimizer.shapes import SynopsisKind
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.cells import fold_of
 from windrow.synopses.chunks import Chunk, panes_per_chunk
