@@ -41,8 +41,21 @@ def test_show_sharing(wr: Any) -> None:
     assert rows["slow"]["answers_of"] == "tcp" and rows["tcp"]["answers_of"] is None
     told = rows["either"]["derived"].split("; ")
     assert told[0] == "count(*): added from (x = 1), (x = 2)" and told[-1] == "sum(x): added from (x = 1), (x = 2)"
+    assert {row["home"] for row in rows.values()} == {"driver"}
     wr.sql("SET disabled_rules = 'share_answers'")
     assert {row["answers_of"] for row in wr.sql("SHOW SHARING").rows()} == {None}
+
+
+def test_show_sharing_tells_the_home_of_each_synopsis(open_state: Any) -> None:
+    wr = open_state(synopsis_home="spark")
+    wr.sql(STREAM)
+    wr.sql(f"CREATE QUERY tcp AS {QUERIES['tcp']}")
+    wr.sql("CREATE QUERY each AS SELECT k, COUNT(*) AS n FROM s [ROWS 2 SLIDE 1 PARTITION BY k] GROUP BY k")
+    put(wr, (1, "a", 1))
+    told = {row["name"]: (row["synopsis"], row["home"]) for row in wr.sql("SHOW SHARING").rows()}
+    assert told == {"tcp": (1, "Spark"), "each": (2, "driver")}
+    each = wr.queries["each"].explain()
+    assert "home: driver (whatever its size: its windows count the rows of each partition)" in each
 
 
 def test_explain_tells_what_a_new_query_would_share(open_state: Any) -> None:

@@ -32,7 +32,6 @@ from windrow.synopses import (
     BufferSynopsis,
     Cells,
     Lookup,
-    PartitionedSynopsis,
     StoredSynopsis,
     Weight,
 )
@@ -92,6 +91,8 @@ def must_stay(definition: StreamDef, plan: SynopsisPlan, promised: bool) -> str 
         return "punctuations close groups early"
     if plan.style[0] in _STAYING:
         return _STAYING[plan.style[0]]
+    if plan.partition:
+        return "its windows count the rows of each partition"
     windows = [query.window for _, query in plan.queries]
     if not all(
         isinstance(w, SlidingWindow) or (isinstance(w, SlideByTuple) and w.over is SlideOver.VALUE) for w in windows
@@ -160,8 +161,6 @@ class Homes:
     def _belongs(self, stream: StreamState, state: SynopsisState, settings: Settings, promised: bool) -> bool:
         """Whether a synopsis belongs to the Spark home."""
         stored = isinstance(state.synopsis, StoredSynopsis)
-        if isinstance(state.synopsis, PartitionedSynopsis):
-            return False
         if not state.plan.queries:
             return stored
         if must_stay(stream.definition, state.plan, promised or bool(stream.promises)) is not None:

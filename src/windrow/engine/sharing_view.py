@@ -23,6 +23,7 @@ from windrow.optimizer.sharing import SynopsisPlan
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
+from windrow.synopses import StoredSynopsis
 from windrow.windows import LandmarkWindow, PartitionedWindow
 
 BASIC = SynopsisKind.BASIC_INTERVAL
@@ -138,18 +139,22 @@ def _is_relevant(name: str, derivation: Derivation, columns: Columns) -> bool:
 
 def sharing_table(streams: Sequence[StreamState], settings: Settings) -> pa.Table:
     """SHOW SHARING: a row for each query."""
-    names, rows = ("name", "stream", "synopsis", "shared_with", "rules", "derived", "answers_of"), []
+    names = ("name", "stream", "synopsis", "home", "shared_with", "rules", "derived", "answers_of")
+    rows = []
     for stream in streams:
         told: dict[str, Sharing] = {}
+        homes: dict[int | None, str] = {}
         for state in stream.synopses.values():
             plan = state.plan
             shared = Shared(stream, plan, settings)
             told |= {name: shared.of(name) for name, _ in plan.queries}
+            homes[plan.id] = "Spark" if isinstance(state.synopsis, StoredSynopsis) else "driver"
         for name in stream.queries:
             one = told.get(name, Sharing(None, 0, (), (), None))  # suspended: it takes no part
             derived = "; ".join(map(str, one.derived)) or None
             rules = ", ".join(one.rules) or None
-            rows.append((name, stream.name, one.synopsis, one.others, rules, derived, one.answers_of))
-    types = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string(), pa.string(), pa.string())
+            where = (one.synopsis, homes.get(one.synopsis))
+            rows.append((name, stream.name, *where, one.others, rules, derived, one.answers_of))
+    types = [pa.int64() if name in ("synopsis", "shared_with") else pa.string() for name in names]
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     return pa.table({n: pa.array(c, t) for n, c, t in zip(names, columns, types, strict=True)})

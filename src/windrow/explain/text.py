@@ -154,7 +154,7 @@ def _home(stream: StreamState, state: SynopsisState) -> str:
     """Where a synopsis lives, and why it cannot go to Spark, if it cannot."""
     if isinstance(state.synopsis, StoredSynopsis):
         return f"Spark, blocks in {state.synopsis.buckets} buckets, one job for all its queries that are due"
-    if isinstance(state.synopsis, PartitionedSynopsis) or not state.plan.queries:
+    if not state.plan.queries:
         return "driver"
     stays = must_stay(stream.definition, state.plan, bool(stream.promises))
     return "driver" if stays is None else f"driver (whatever its size: {stays})"
