@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from windrow.synopses import filter_choice
+from windrow.synopses.filter_tests import FilterKind
 
 from .conftest import Open
 from .helpers import answers, put, state_of
@@ -117,13 +118,14 @@ def test_auto_measures_first_and_then_goes_by_costs(open_state: Open, monkeypatc
     assert "not used, not measured yet" in line(wr, "q")
     put(wr, (11, "a", 1))
     assert "not used, by cost" in line(wr, "q") and "50.00% of which pass" in line(wr, "q")
-    monkeypatch.setattr(filter_choice, "FEED_NS", 0.0)
+    monkeypatch.setattr(filter_choice, "FEED_NS", dict.fromkeys(FilterKind, 0.0))
     monkeypatch.setattr(filter_choice, "LOOK_NS", 0.0)
+    monkeypatch.setattr(filter_choice, "NARROWED_NS", 0.0)
     monkeypatch.setattr(filter_choice, "GATHERING_NS", 0.0)
     monkeypatch.setattr(filter_choice, "FINISH_NS", 1e6)
     put(wr, (12, "b", 1), (16, "a", 1))
     assert "; used, by cost" in line(wr, "q")
-    monkeypatch.setattr(filter_choice, "FEED_NS", 1e9)
+    monkeypatch.setattr(filter_choice, "FEED_NS", dict.fromkeys(FilterKind, 1e9))
     put(wr, (17, "b", 1), (21, "a", 1))
     assert "not used, by cost" in line(wr, "q")
     shown = [(-5, 5, "a"), (0, 10, "a"), (5, 15, "a"), (10, 20, "a"), (10, 20, "b")]

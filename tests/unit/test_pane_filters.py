@@ -14,7 +14,7 @@ import pytest
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.aggregates import decompose
 from windrow.plan.having import Bound, Comparison
-from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, basic_interval, chunks, pane_filters
+from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, basic_interval, chunks, pane_filters, units
 from windrow.synopses.collective_index import Levels
 from windrow.synopses.filter_tests import FilterTest, filter_test
 from windrow.synopses.lookups import Pairs
@@ -137,8 +137,12 @@ def holds(bound: Bound, value: Any) -> bool:
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("least", [0, -9])
-def test_a_filter_names_everyone_who_passes_whatever_becomes_of_the_cells(seed: int, least: int) -> None:
-    """Late cells, releases and new numbers of groups included; negative values end what cannot stand them."""
+def test_a_filter_names_everyone_who_passes_whatever_becomes_of_the_cells(
+    seed: int, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Late cells, releases and new numbers of groups included; negative values end what cannot stand them. Every other
+    story counts in units as coarse as can be."""
+    monkeypatch.setattr(units, "FINEST", 16 if seed % 2 else 1)
     story, filters = Story(100 + seed, 25, least), PaneFilters()
     asked_of = {"few": 0, "all": 0}
     for _ in range(25):
@@ -147,7 +151,9 @@ def test_a_filter_names_everyone_who_passes_whatever_becomes_of_the_cells(seed: 
         bounds, asked, lookups = [], [], []
         for _ in range(6):
             call = story.random.choice(CALLS)
-            value = Decimal(story.random.choice([-3, 0, 1, 2, 3, 5, 8, 12, 20, 7.5]))
+            value = Decimal(
+                story.random.choice([-3, 0, 1, 2, 3, 5, 8, 12, 20, 7.5, 33, 64] if seed % 4 else [8, 15, 40])
+            )
             bound = Bound(call, story.random.choice(list(Comparison)), value, None)  # type: ignore[arg-type]
             test = filter_test(bound, PRESENCE)
             if test is not None:

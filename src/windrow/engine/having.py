@@ -28,6 +28,7 @@ from windrow.synopses.filter_tests import FilterTest, filter_test
 from windrow.synopses.lookups import Pairs
 from windrow.synopses.pane_filters import Asked, PaneFilters
 from windrow.synopses.pane_tables import can_be_tabled
+from windrow.synopses.units import coarseness, level_of
 from windrow.windows import SlidingWindow
 
 
@@ -129,10 +130,10 @@ class HavingFilters:
             found = {i: self.fit(plan, revises) for i, (_, plan) in enumerate(due)}
             fits = {i: fit for i, fit in found.items() if isinstance(fit, Fit) and lookups[i].ends.size}
             fits = {i: fit for i, fit in fits.items() if is_kept(shared, lookups[i].query, fit)}
-        chosen = self._chosen(synopsis, lookups, fits, settings)
+        approximate = settings.text("approximate_having") == "on" and not revises
+        chosen = self._chosen(synopsis, lookups, fits, settings, not approximate)
         if not chosen:
             return Narrowed(lookups)
-        approximate = settings.text("approximate_having") == "on" and not revises
         plans = {i: fit.approximate for i, fit in chosen.items()} if approximate else {}
         asked = {
             i: Asked(fit.test, lookups[i].starts, lookups[i].ends, fit.window.range, plans.get(i) is None)
@@ -179,7 +180,12 @@ class HavingFilters:
         self.decisions = {a: made for a, made in self.decisions.items() if a in wanted}
 
     def _chosen(
-        self, synopsis: BasicIntervalSynopsis, lookups: Sequence[Lookup], fits: dict[int, Fit], settings: Settings
+        self,
+        synopsis: BasicIntervalSynopsis,
+        lookups: Sequence[Lookup],
+        fits: dict[int, Fit],
+        settings: Settings,
+        exact: bool,
     ) -> dict[int, Fit]:
         """The fits whose filter is used, by the place of their lookup."""
         by_accumulator: dict[Accumulator, dict[int, Fit]] = {}
@@ -190,7 +196,8 @@ class HavingFilters:
             share = self.filters.share(accumulator)
             used, work = settings.text("substream_filters") == "on", None
             if share is not None:
-                work = work_of(synopsis, [(lookups[i], fit) for i, fit in mine.items()], share, levels_of(settings))
+                asked = [(lookups[i], fit) for i, fit in mine.items()]
+                work = work_of(synopsis, asked, share, levels_of(settings), exact)
             if not used:
                 used = work is not None and work.pays(accumulator in self.filters)
             why = "forced" if settings.text("substream_filters") == "on" else "by cost" if work else "not measured yet"
@@ -204,7 +211,7 @@ def levels_of(settings: Settings) -> Levels:
 
 
 def work_of(
-    synopsis: BasicIntervalSynopsis, asked: Sequence[tuple[Lookup, Fit]], share: float, levels: Levels
+    synopsis: BasicIntervalSynopsis, asked: Sequence[tuple[Lookup, Fit]], share: float, levels: Levels, exact: bool
 ) -> FilterWork:
     """What some due lookups of one filter come to."""
     panes = synopsis.closed_panes
@@ -215,7 +222,10 @@ def work_of(
     last = max(int(one.ends[-1]) for one, _ in asked)
     looks = {(s, e, _level(fit.test, levels)) for one, fit in asked for s, e in _edges(one)}
     reads = {a for one, _ in asked for a in one.reads}
+    test = asked[0][1].test
     return FilterWork(
+        kind=test.kind,
+        fine=min(coarseness(fit.test, exact) for _, fit in asked) == 0,
         groups=max(synopsis.groups.count - 1, 1),
         cells=synopsis.count_cells(first, last),
         windows=int(lengths.size),
@@ -229,9 +239,7 @@ def work_of(
 
 
 def _level(test: FilterTest, levels: Levels) -> int:
-    if not test.kind.is_collective:
-        return test.value
-    return levels.for_more_than(test.value) if test.is_outer else levels.for_less_than(max(test.value, 1))
+    return level_of(test, levels) if test.kind.is_collective else test.value
 
 
 def _edges(lookup: Lookup) -> zip[tuple[int, int]]:

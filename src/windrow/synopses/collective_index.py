@@ -14,6 +14,9 @@ step 2). So u has its place in a ring of p, nothing is shifted, and one index se
 CI-SUM takes an element of value a as a elements of the same stamp (section 4.2), of which it writes only those that
 are stored in the end: O(p·log a). Windows are suffixes, of time or, with row numbers for stamps, of the stream's
 tuples.
+
+The search index over a size is made when that size is first asked for, from the stamps, and kept up from then on: most
+of an update is sorting entries, and thresholds that nobody compares with need none (CI-SUM feeds four times as fast).
 """
 
 from __future__ import annotations
@@ -188,7 +191,7 @@ class CollectiveIndex:
         size, i = divmod(level, self.levels.p)
         if size >= len(self._sizes):
             return np.zeros(0, np.int64)
-        found = self._sizes[size].runs.newer(since)
+        found = self._sizes[size].index().newer(since)
         return np.asarray(found.keys[self._place(size, found) == i])
 
     def _place(self, size: int, entries: Entries) -> Longs:
@@ -210,11 +213,28 @@ class _Size:
         self._rows = np.zeros(0, np.int32)
         self._used = 1
         self._stamps = np.zeros((16, index.levels.p), np.int64)
-        self.runs = Runs(self._alive, index._meter)
+        self._runs: Runs | None = None
 
     @property
     def size(self) -> int:
-        return self._used * self._stamps.shape[1] + len(self._rows) + 3 * len(self.runs)
+        searched = 0 if self._runs is None else 3 * len(self._runs)
+        return self._used * self._stamps.shape[1] + len(self._rows) + searched
+
+    def index(self) -> Runs:
+        """The search index over the stamps of this size, made when it is first asked for."""
+        if self._runs is None:
+            self._runs = Runs(self._alive, self._index._meter)
+            self._runs.add(self._entries())
+        return self._runs
+
+    def _entries(self) -> Entries:
+        """All that is stored: of every key the last p positions that are multiples of 2^size."""
+        p, keys = self._index.levels.p, np.flatnonzero(self._rows)
+        newest = ((self._index._lengths[keys] + p) >> self._size) - p
+        quotients = newest[:, None] - np.arange(p)
+        keys = np.broadcast_to(keys[:, None], quotients.shape)
+        there = quotients > 0
+        return Entries(self.stamps(keys[there], quotients[there]), keys[there], quotients[there])
 
     def _alive(self, entries: Entries) -> Mask:
         here = self._index._place(self._size, entries) < self._index.levels.p
@@ -231,7 +251,8 @@ class _Size:
         self._stamps[self._rows[entries.keys], place] = entries.stamps
         if self._index._meter:
             self._index._meter.add(entries.stamps.size)
-        self.runs.add(entries)
+        if self._runs is not None:
+            self._runs.add(entries)
 
     def store_one(self, stamp: int, key: int, quotient: int) -> None:
         if key >= len(self._rows) or not self._rows[key]:
@@ -240,7 +261,8 @@ class _Size:
         self._stamps[self._rows[key], quotient % self._index.levels.p] = stamp
         if self._index._meter:
             self._index._meter.add(1)
-        self.runs.add_one(stamp, key, quotient)
+        if self._runs is not None:
+            self._runs.add_one(stamp, key, quotient)
 
     def stamps(self, keys: Longs, quotients: Longs) -> Longs:
         return np.asarray(self._stamps[self._rows[keys], quotients % self._index.levels.p])

@@ -1,37 +1,44 @@
 """Whether a SubStream Filter or the pass over all groups answers HAVING queries at less cost; their answers are equal.
 
-The figures are nanoseconds, measured with 10,000 to 1,000,000 groups on a busy machine; they matter only where the two
-differ by much. What follows: a filter pays where the windows that differ are more than some 70 times the part of the
-groups that a pane has cells of. With a third of all groups in every pane that is 25 windows, with a hundredth one.
+The figures are nanoseconds, measured in the engine with 10,000 to 1,000,000 groups, 1 to 1,000 queries and a third of
+the groups in every pane (`benchmarks/substream_having.py`); they matter only where the two differ by much.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-FEED_NS = 900.0
-"""A cell fed to a collective index (530 to 2,000), its share of merging runs included; to MAX or MIN a third of it."""
+from windrow.synopses.filter_tests import FilterKind
 
-LOOK_NS = 50_000.0
+FEED_NS = {FilterKind.COUNT: 330.0, FilterKind.SUM: 430.0, FilterKind.MAX: 80.0, FilterKind.MIN: 80.0}
+"""A cell fed to a filter, its share of merging runs included."""
+
+FINE_SUM_NS = 1_500.0
+"""The same for CI-SUM that does not count in coarse units (`units.py`)."""
+
+LOOK_NS = 100_000.0
 """A look into a filter, what it finds apart."""
+
+NARROWED_NS = 30_000.0
+"""A window that is looked up for some groups instead of all."""
 
 FOUND_NS = 60.0
 """A group found: sorted, paired with its window, and taken into the rows."""
 
-GATHER_NS = 60.0
-"""One state of one pane of such a group."""
+GATHER_NS, GATHERED_NS = 30.0, 30.0
+"""A cell of such a group, and each of its states that is read."""
 
 GATHERING_NS = 1_000_000.0
 """Gathering at all, over a dozen chunks."""
 
-PASS_NS = 13.0
-"""A group's slot in a window, for each column: merged, copied, and seen to be there (12 to 23)."""
+SLOT_NS, COLUMN_NS = 14.0, 2.5
+"""A group's slot in a window of a pass, copied and seen to be there, and each of its states."""
 
-WALK_NS = 2.0
-"""A cell of a pane that a pass walks (1.5 to 4)."""
+WALK_NS = 1.0
+"""A state of a cell of a pane that a pass walks."""
 
-FINISH_NS = 3.0
-"""A row that a bound is compared with (1 to 5)."""
+FINISH_NS = 1.0
+"""A row that a bound is compared with."""
 
 STAY = 0.75
 """A change must promise to cost less than this part of what is used now."""
@@ -41,8 +48,10 @@ STAY = 0.75
 class FilterWork:
     """What the HAVING queries of one filter ask, per tick: `cells` are new, `windows` are due, of `panes` each on the
     average and `longest` at most, `intervals` of which differ, with `looks` that differ and `columns` to be read; a
-    `share` of the groups passes."""
+    `share` of the groups passes. `fine`: units of one are counted."""
 
+    kind: FilterKind
+    fine: bool
     groups: int
     cells: int
     windows: int
@@ -55,15 +64,16 @@ class FilterWork:
 
     @property
     def filter_ns(self) -> float:
+        feed = FINE_SUM_NS if self.fine and self.kind is FilterKind.SUM else FEED_NS[self.kind]
         found = self.windows * self.groups * self.share
-        rows = found * (FOUND_NS + FINISH_NS + GATHER_NS * self.panes * self.columns)
-        return self.cells * FEED_NS + self.looks * LOOK_NS + GATHERING_NS + rows
+        rows = found * (FOUND_NS + FINISH_NS + self.panes * (GATHER_NS + GATHERED_NS * self.columns))
+        return self.cells * feed + self.looks * LOOK_NS + self.windows * NARROWED_NS + GATHERING_NS + rows
 
     @property
     def pass_ns(self) -> float:
-        walked = self.longest * self.groups * self.columns
-        slots = self.intervals * self.groups * self.columns
-        return walked * WALK_NS + slots * PASS_NS + self.windows * self.groups * FINISH_NS
+        walked = self.longest * self.groups * self.columns * WALK_NS
+        slots = self.intervals * self.groups * (SLOT_NS + COLUMN_NS * self.columns)
+        return walked + slots + self.windows * self.groups * FINISH_NS
 
     def pays(self, used: bool) -> bool:
         """Whether the filter is to be used; `used`: it is now."""

@@ -27,6 +27,7 @@ from windrow.synopses.groups import Ids
 from windrow.synopses.lookups import Pairs
 from windrow.synopses.pane_extremes import PaneExtremes
 from windrow.synopses.sequence import Longs
+from windrow.synopses.units import Units, coarseness, level_of
 from windrow.types import POINT_MIN
 from windrow.windows import Points
 
@@ -58,10 +59,13 @@ class CollectiveFilter:
 
     A negative cell counts as nothing: then the index has too much, which does no harm where `more than v` is compared
     once more, and windows that hold such a cell are not asked otherwise. Of panes up to `blind_upto` it knows nothing.
+    It counts in units of 2^shift (`units.py`).
     """
 
-    def __init__(self, accumulator: Accumulator, levels: Levels, reach: int):
+    def __init__(self, accumulator: Accumulator, levels: Levels, reach: int, shift: int):
         self._accumulator, self.levels, self.reach = accumulator, levels, reach
+        self.shift = shift
+        self._units = Units(shift)
         self._index = CollectiveIndex(levels, reach)
         self._total = 0
         self.negative_upto = self.blind_upto = POINT_MIN
@@ -83,7 +87,9 @@ class CollectiveFilter:
         if self._total > LONGEST:
             self._index, self._total, self.blind_upto = CollectiveIndex(self.levels, self.reach), 0, int(panes[-1])
             return
-        self._index.update(groups, panes, weights)
+        units = self._units.passed(panes, groups, weights)
+        some = slice(None) if self.shift == 0 else units > 0
+        self._index.update(groups[some], panes[some], units[some])
 
     def _weights(self, cells: ClosedCells) -> Longs:
         if self._accumulator.kind is not Kind.SUM_LONG:
@@ -99,8 +105,11 @@ class CollectiveFilter:
             return False
         return start > self.negative_upto or (asked.test.is_outer and asked.exact)
 
+    def serves(self, reach: int, shift: int) -> bool:
+        return self.reach >= reach and self.shift <= shift
+
     def level(self, test: FilterTest) -> int:
-        return self.levels.for_more_than(test.value) if test.is_outer else self.levels.for_less_than(max(test.value, 1))
+        return level_of(test, self.levels, self.shift)
 
     def found(self, level: int, start: int) -> Ids:
         return np.sort(self._index.newer(level, start - 1))
@@ -108,6 +117,8 @@ class CollectiveFilter:
 
 class ExtremeFilter:
     """MAX, or with complemented codes MIN, fed with cells."""
+
+    shift = 0
 
     def __init__(self, accumulator: Accumulator, reach: int):
         self._is_max = accumulator.kind is Kind.GREATEST
@@ -125,6 +136,9 @@ class ExtremeFilter:
 
     def answers(self, asked: Asked, start: int) -> bool:
         return True
+
+    def serves(self, reach: int, shift: int) -> bool:
+        return self.reach >= reach
 
     def level(self, test: FilterTest) -> int:
         return test.value
@@ -169,9 +183,8 @@ class PaneFilters:
     def candidates(self, synopsis: BasicIntervalSynopsis, asked: Sequence[Asked], levels: Levels) -> list[Pairs | None]:
         """The groups that may pass, of every window; None where a filter cannot be asked over one of them."""
         self._refresh(synopsis, levels)
-        for one in asked:
-            for accumulator in one.test.reads:
-                self._provide(accumulator, one)
+        for accumulator in dict.fromkeys(a for one in asked for a in one.test.reads):
+            self._provide(accumulator, [one for one in asked if accumulator in one.test.reads])
         ends = np.concatenate([one.ends for one in asked])
         owner = np.repeat(np.arange(len(asked)), [one.ends.size for one in asked])
         index = np.concatenate([np.arange(one.ends.size) for one in asked])
@@ -197,16 +210,22 @@ class PaneFilters:
             self._filters = {}
             self._of, self._levels = of, levels
 
-    def _provide(self, accumulator: Accumulator, asked: Asked) -> None:
-        """A filter that reaches as far, and is not ahead of the windows: a tick that failed is tried again."""
+    def _provide(self, accumulator: Accumulator, asked: Sequence[Asked]) -> None:
+        """A filter as far-reaching and as fine as is asked for, and not ahead of the windows: a tick that failed is
+        tried again."""
         held = self._filters.get(accumulator)
-        first = int(asked.ends[0])
-        if held is not None and held.reach >= asked.reach and (held.upto is None or held.upto <= first):
-            return
-        reach = max(asked.reach, 0 if held is None else held.reach)
+        first, reach = min(int(one.ends[0]) for one in asked), max(one.reach for one in asked)
+        shift = min(coarseness(one.test, one.exact) for one in asked)
+        if held is not None:
+            if held.serves(reach, shift) and (held.upto is None or held.upto <= first):
+                return
+            reach, shift = max(reach, held.reach), min(shift, held.shift)
         is_extreme = accumulator.kind in (Kind.LEAST, Kind.GREATEST)
-        made = ExtremeFilter(accumulator, reach) if is_extreme else CollectiveFilter(accumulator, self._levels, reach)
-        self._filters[accumulator] = made
+        self._filters[accumulator] = (
+            ExtremeFilter(accumulator, reach)
+            if is_extreme
+            else CollectiveFilter(accumulator, self._levels, reach, shift)
+        )
 
     def _feed(self, synopsis: BasicIntervalSynopsis, accumulator: Accumulator, end: int) -> None:
         filter_ = self._filters[accumulator]
