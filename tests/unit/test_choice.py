@@ -15,6 +15,7 @@ from windrow.optimizer.choice import (
     candidates,
     choose,
     forced,
+    gains,
     interval,
     running,
 )
@@ -63,6 +64,19 @@ def test_what_is_there_is_left_only_for_what_is_clearly_cheaper() -> None:
     turn = next(load.probings for load in loads if choose(load, BASIC, MUCH).kind is INTERVAL)
     assert choose(replace(LOAD, probings=0.9 * turn), BASIC, MUCH).kind is BASIC
     assert choose(replace(LOAD, probings=0.9 * turn), INTERVAL, MUCH).kind is INTERVAL
+
+
+def test_a_batch_beside_single_lookups_does_not_hide_what_these_would_gain() -> None:
+    single, batch = replace(LOAD, merged=3), replace(LOAD, merged=3, together=2000)
+    assert gains(single) and not gains(batch)
+    rates = Rates()
+    for _ in range(100):
+        rates.probe(windows=1, walked=4096)
+    rates.walk()
+    assert choose(rates.load(4096, 1000, 0, 3, 1), BASIC, MUCH).kind is INTERVAL
+    only_batches = Rates()
+    only_batches.walk()
+    assert choose(only_batches.load(4096, 1000, 0, 3, 1), BASIC, MUCH).kind is BASIC
 
 
 def test_rates_fade_and_follow_the_workload() -> None:

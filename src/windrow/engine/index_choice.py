@@ -24,14 +24,14 @@ def choice_lines(synopsis: BasicIntervalSynopsis, settings: Settings) -> list[st
     indexer, asked = synopsis.indexer, settings.text("synopsis")
     index = f", index of {indexer.nbytes:,} bytes" if indexer.index is not None else ""
     by = "by cost" if asked == "auto" else f"SET synopsis = '{asked}'"
-    if not indexer.rates.probings:
+    if not indexer.rates.probings and not indexer.rates.walks:
         return [f"        choice: {indexer.kind.value} ({by}); not probed yet"]
     load, estimates = indexer.estimates(synopsis.closed_panes.size, synopsis.groups.count)
+    walks = indexer.rates.walks / max(indexer.rates.closed, 1.0)
+    beside = f", {walks:.3g} that walk in any case" if walks >= 0.001 else ""
     costs = ", ".join(f"{one.kind.value} {_time(one.total)}" for one in estimates)
-    return [
-        f"        choice: {indexer.kind.value}{index} ({by}); per closed pane {load.probings:.3g} probings of "
-        f"{load.together:.3g} windows, estimated: {costs}"
-    ]
+    asked_for = f"{load.probings:.3g} probings of {load.together:.3g} windows, estimated: {costs}{beside}"
+    return [f"        choice: {indexer.kind.value}{index} ({by}); per closed pane {asked_for}"]
 
 
 def _time(ns: float) -> str:

@@ -125,20 +125,32 @@ def forced(kind: SynopsisKind, load: Workload) -> SynopsisKind:
     return SynopsisKind.INTERVAL if kind is SynopsisKind.RUNNING and not load.subtractable else kind
 
 
+def gains(load: Workload) -> bool:
+    """Whether a probing is quicker with some index than by a walk. One of more than b / log b windows walks in any case
+    (8.3.1): it says nothing for or against an index that serves the others."""
+    walk, *indexed = candidates(load)
+    return any(one.lookup < walk.lookup for one in indexed)
+
+
 REMEMBERED = 0.8
 """How much of the past counts at each tick: the last five or so weigh most."""
 
 
 @dataclass
 class Rates:
-    """What was asked of a synopsis, smoothed: sums that fade with every closing of panes."""
+    """What was asked of a synopsis, smoothed: sums that fade with every closing of panes. Probings that walk in any
+    case (`gains`) are counted apart, so that a batch now and then does not hide what single lookups cost."""
 
     closed: float = 0.0
+    walks: float = 0.0
     probings: float = 0.0
     windows: float = 0.0
     walked: float = 0.0
     saved: float = field(default=0.0)
     """Nanoseconds that an index would have saved since it was last built or let go of."""
+
+    def walk(self) -> None:
+        self.walks += 1
 
     def probe(self, windows: int, walked: int) -> None:
         self.probings += 1
@@ -146,7 +158,7 @@ class Rates:
         self.walked += walked
 
     def close(self, panes: int) -> None:
-        for name in ("closed", "probings", "windows", "walked"):
+        for name in ("closed", "walks", "probings", "windows", "walked"):
             setattr(self, name, REMEMBERED * getattr(self, name))
         self.closed += panes
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from windrow.optimizer.choice import Estimate, Rates, Workload, candidates, choose, forced
+from windrow.optimizer.choice import Estimate, Rates, Workload, candidates, choose, forced, gains
 from windrow.optimizer.shapes import SynopsisKind
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.cells import fold_of
@@ -87,10 +87,15 @@ class Indexer:
 
     def consider(self, work: Work, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same) -> float | None:
         """Before a probing: build what pays, let go of what does not. What the index takes; None where it cannot."""
-        self.rates.probe(work.windows, work.walked)
         if not all(can_be_indexed(fold_of(a)) for a in needed):
+            self.rates.walk()
             return None
         self._columns = columns_of(needed)
+        alone = self._alone(work)
+        if gains(alone):
+            self.rates.probe(work.windows, work.walked)
+        else:
+            self.rates.walk()
         kind = self._wanted(work)
         if kind is SynopsisKind.BASIC_INTERVAL:
             if self.index is not None:
@@ -99,7 +104,7 @@ class Indexer:
         running = kind is SynopsisKind.RUNNING
         if self.index is not None and (self.index.running != running or not self.index.has_room_for(work.groups)):
             self.index = None
-        if (self.index is None or not self.index.holds(needed)) and self._pays(work):
+        if (self.index is None or not self.index.holds(needed)) and self._pays(work, alone):
             self._build(work, needed, chunks, same, running)
         if self.index is None or not self.index.holds(needed):
             return None
@@ -113,13 +118,16 @@ class Indexer:
             return forced(self.asked.kind, load)
         return choose(load, self.kind, self.asked.most_bytes).kind
 
-    def _pays(self, work: Work) -> bool:
+    def _alone(self, work: Work) -> Workload:
+        """A probing by itself."""
+        at_once = panes_per_chunk(work.groups)
+        return Workload(work.panes, work.groups, *self._columns, work.windows, work.walked, 1.0, at_once)
+
+    def _pays(self, work: Work, alone: Workload) -> bool:
         """Whether walking has cost as much more than an index as building one does."""
         if self.asked.kind is not None:
             return True
-        at_once = panes_per_chunk(work.groups)
-        load = Workload(work.panes, work.groups, *self._columns, work.windows, work.walked, 1.0, at_once)
-        best = min(candidates(load)[1:], key=lambda one: one.lookup)
+        best = min(candidates(alone)[1:], key=lambda one: one.lookup)
         self.rates.saved += max(0.0, work.least - best.lookup)
         return self.rates.saved >= work.panes * best.update
 
