@@ -82,10 +82,16 @@ def test_an_edge_inside_a_pane_is_refused_and_windows_near_it_are_named(q: Any) 
 def test_out_of_the_span_is_refused_and_the_span_is_stated(q: Any) -> None:
     with pytest.raises(SpanError, match=r"not closed yet: windows from 30 to 90 can be looked up"):
         q.lookup(10, at=100)
-    with pytest.raises(SpanError, match=r"begins before what is kept: windows from 30 to 90"):
+    with pytest.raises(SpanError, match=r"begins before what is kept: windows from 30 to 90") as told:
         q.lookup(40, at=60)
-    with pytest.raises(SpanError, match=r"a window of 70 is longer than what is kept"):
+    assert told.value.remedy is not None and told.value.remedy.startswith("Ask for at most 30 with that end, or")
+    with pytest.raises(SpanError, match=r"a window of 70 is longer than what is kept") as told:
         q.lookup(70)
+    assert told.value.remedy is not None and told.value.remedy.startswith("Ask for at most 60 with that end, or")
+    with pytest.raises(SpanError, match=r"begins before what is kept") as told:
+        q.lookup(10, at=-1000)
+    assert told.value.remedy is not None
+    assert told.value.remedy.startswith("What is kept reaches 60 back from 90: ask for an end above 30, or create")
 
 
 def test_nothing_closed_is_nothing_to_look_up(wr: Any) -> None:

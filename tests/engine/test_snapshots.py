@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from windrow.engine import snapshots
 from windrow.errors import BindError, UnsupportedError
 
 from .conftest import Open
@@ -83,6 +84,79 @@ def test_the_query_that_is_proposed_makes_the_question_answerable(open_state: Op
     assert [(row["k"], row["n"]) for row in wr.sql(question).rows()] == [("a", 4), ("b", 3)]
 
 
+def test_the_place_is_that_of_the_stream_and_its_window(asked: Any) -> None:
+    with pytest.raises(UnsupportedError, match="no synopsis can answer") as told:
+        asked.sql("SELECT k, MIN(x) AS m\nFROM s [RANGE 40]\nGROUP BY k")
+    place = told.value.place
+    assert place is not None and (place.line, place.column, place.length) == (2, 6, len("s [RANGE 40]"))
+
+
+def test_value_columns_are_not_told_as_groups(asked: Any) -> None:
+    asked.sql(
+        "CREATE QUERY m AS SELECT k, MEDIAN(x) AS m, COUNT(DISTINCT t) AS d FROM s [RANGE 60 SLIDE 10] GROUP BY k"
+    )
+    with pytest.raises(UnsupportedError) as told:
+        asked.sql("SELECT k, MEDIAN(x) AS m FROM s [RANGE 20] GROUP BY k")
+    assert "(of q) counts no values, and this asks for those of `x`" in told.value.message
+    assert "(of m) counts the values of `x`, `t` together, and this asks for those of `x`" in told.value.message
+    with pytest.raises(UnsupportedError, match="\\(of m\\) is grouped by `k`"):
+        asked.sql("SELECT MEDIAN(x) AS m FROM s [RANGE 20]")
+    asked.sql("DROP QUERY q")
+    with pytest.raises(UnsupportedError, match="\\(of m\\) counts .* together, and this asks for none"):
+        asked.sql("SELECT k, SUM(x) AS s FROM s [RANGE 20] GROUP BY k")
+
+
+@pytest.mark.parametrize("offset", [0, 7])
+def test_asked_again_after_the_query_that_was_proposed_it_says_from_when_on(asked: Any, offset: int) -> None:
+    question = "SELECT MIN(x) AS m FROM s [RANGE 5]".replace("]", f" OFFSET {offset}]" if offset else "]")
+    with pytest.raises(UnsupportedError, match="no synopsis can answer") as told:
+        asked.sql(question)
+    assert told.value.remedy is not None
+    asked.sql(told.value.remedy.split(": ", 1)[1].replace("name", "least"))
+    with pytest.raises(UnsupportedError) as told:
+        asked.sql(question)
+    first = "(of least) has what it needs from 95 on: its first complete window of 5 is [95, 100)"
+    assert told.value.message.split("; ")[0].endswith(first)
+    assert told.value.remedy == f"Ask again when the stream is closed up to {100 + offset}; now it is up to 94."
+    for t in range(95, 100 + offset):
+        put(asked, (t, "a", t))
+        with pytest.raises(UnsupportedError, match="first complete window of 5"):
+            asked.sql(question)
+    put(asked, (100 + offset, "a", 1))
+    assert looked(asked.sql(question)) == [(95, 100, 95)]
+
+
+def test_before_anything_is_closed_it_says_that(wr: Any) -> None:
+    wr.sql("CREATE QUERY q AS SELECT SUM(x) AS s FROM s [RANGE 10 SLIDE 1]")
+    with pytest.raises(UnsupportedError, match="has what it needs, but nothing of stream 's' is closed") as told:
+        wr.sql("SELECT SUM(x) AS s FROM s [RANGE 10]")
+    assert told.value.remedy == "Lookups are of closed windows: feed rows, or punctuate."
+
+
+def test_a_window_longer_than_ever_will_be_kept_is_not_awaited(asked: Any) -> None:
+    asked.sql("CREATE QUERY least AS SELECT MIN(x) AS m FROM s [RANGE 10 SLIDE 10]")
+    with pytest.raises(UnsupportedError, match="longer than what is kept") as told:
+        asked.sql("SELECT MIN(x) AS m FROM s [RANGE 400]")
+    assert told.value.remedy is not None and "CREATE QUERY name" in told.value.remedy
+
+
+def test_nothing_is_derived_where_that_rule_is_off(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for x in (1, 2):
+        asked.sql(f"CREATE QUERY v{x} AS SELECT COUNT(*) AS n FROM s [RANGE 60 SLIDE 10] WHERE x = {x}")
+    put(asked, *[(t, "a", t % 3) for t in range(96, 200)])
+    question = "SELECT COUNT(*) AS n FROM s [RANGE 10] WHERE x = 1 OR x = 2"
+    assert looked(asked.sql(question)) == [(180, 190, sum(t % 3 > 0 for t in range(180, 190)))]
+    asked.sql("SET disabled_rules = 'derive_accumulators'")
+    with pytest.raises(UnsupportedError, match="does not keep the count"):
+        asked.sql(question)
+    asked.sql("SET disabled_rules = ''")
+    searched: list[object] = []
+    monkeypatch.setattr(snapshots, "derivations_of", lambda *given: searched.append(given) or ())
+    with pytest.raises(UnsupportedError, match="is grouped by"):
+        asked.sql("SELECT x, t, COUNT(*) AS n FROM s [RANGE 20] GROUP BY x, t")
+    assert not searched  # what does not fit anyway is told before covers are looked for
+
+
 def test_the_freshest_of_the_synopses_that_fit_answers(asked: Any) -> None:
     asked.sql("SET cut_factor = 1")
     asked.sql("CREATE QUERY fine AS SELECT k, COUNT(*) AS n FROM s [RANGE 40 SLIDE 2] GROUP BY k")
@@ -106,13 +180,16 @@ def test_explain_shows_which_synopsis_would_answer(asked: Any) -> None:
         ("[NOW]", "over \\[RANGE r\\]"),
         ("[UNBOUNDED]", "over \\[RANGE r\\]"),
         ("[ROWS 10 PARTITION BY k]", "over \\[RANGE r\\]"),
-        ("[RANGE 10 MINUTES]", "a plain number"),
+        ("[RANGE 10 MINUTES]", "RANGE on 't' \\(BIGINT\\) is a plain number"),
+        ("[RANGE 10 OFFSET 1 MINUTE]", "OFFSET on 't' \\(BIGINT\\) is a plain number"),
+        ("[SINCE 10]", "\\[ROWS n\\] and \\[ROWS n OFFSET m\\]"),
     ],
 )
 def test_other_windows_are_refused_with_what_to_do(asked: Any, window: str, told: str) -> None:
     with pytest.raises(BindError, match=told) as error:
         asked.sql(f"SELECT COUNT(*) AS n FROM s {window}")
-    assert error.value.remedy
+    assert error.value.remedy and error.value.place is not None
+    assert "SLIDE" not in error.value.remedy or "SLIDE" in window
 
 
 def test_nothing_is_known_of_a_stream_that_is_not_there(asked: Any) -> None:

@@ -452,12 +452,36 @@ def test_the_longest_window_keeps_points_in_int64() -> None:
         (f"SELECT TOP_K(src, 2) AS top FROM packets {W} ORDER BY top", "has an order", "top"),
         (f"SELECT src, TOP_K(length, 2) AS top FROM packets {W} GROUP BY src ORDER BY 2", "has an order", "2"),
         (f"SELECT COUNT(*) AS n FROM packets {W} HAVING TOP_K(src, 2) IS NULL", "nothing can be computed", None),
-        (f"SELECT MEDIAN(src) + MEDIAN(ok) AS m FROM packets {W}", "MEDIAN takes a number", "ok"),
+        (f"SELECT MEDIAN(length) + MEDIAN(ok) AS m FROM packets {W}", "MEDIAN takes a number", "ok"),
+        (f"SELECT MEDIAN(src) AS m FROM packets {W}", "MEDIAN takes a number, and `src` is STRING", "src"),
+        (f"SELECT TOP_K(length, 2, src) AS m FROM packets {W}", "weight of TOP_K is a number", "src"),
+        (f"SELECT TOP_K(src, 2, ok) AS m FROM packets {W}", "weight of TOP_K is a number", "ok"),
         (f"SELECT QUANTILE(length, 2) AS q FROM packets {W}", "from 0 to 1", "2"),
         (f"SELECT TOP_K(length, -2) AS q FROM packets {W}", "from 1 to 10,000", "-2"),
         (f"SELECT MEDIAN() AS q FROM packets {W}", "does not take 0 arguments", "MEDIAN"),
         (f"SELECT COUNT(DISTINCT MAX(src)) AS q FROM packets {W}", "cannot stand in an aggregate", "MAX"),
-        (f"SELECT FREQUENT_ITEMS(src, 2) AS f, MEDIAN(length) AS m FROM packets {W}", "rare values", "FREQUENT_ITEMS"),
+        (
+            f"SELECT FREQUENT_ITEMS(src, 2) AS f, MEDIAN(length) AS m FROM packets {W}",
+            "MEDIAN cannot",
+            "FREQUENT_ITEMS",
+        ),
+        (
+            f"SELECT COUNT(DISTINCT src) AS d, FREQUENT_ITEMS(src, 2) AS f, TOP_K(src, 2) AS t FROM packets {W}",
+            "one with FREQUENT_ITEMS alone, one with COUNT(DISTINCT …) and TOP_K;",
+            "FREQUENT_ITEMS",
+        ),
+        (
+            f"SELECT FREQUENT_ITEMS(src, 2) AS f, FREQUENT_ITEMS(src, 3) AS g FROM packets {W}",
+            "a second FREQUENT_ITEMS cannot stand beside it",
+            "FREQUENT_ITEMS",
+        ),
+        (f"SELECT COUNT(DISTINCT *) AS d FROM packets {W}", "takes columns, not *", "*"),
+        (f"SELECT 1.0 / SUM(length) AS r FROM packets {W}", "/ of DECIMAL(2,1), BIGINT", "1.0 / SUM(length)"),
+        (
+            f"SELECT 1 + COUNT(*) FILTER (WHERE (ok)) / 1.0 AS r FROM packets {W}",
+            "/ of BIGINT, DECIMAL(2,1)",
+            "COUNT(*) FILTER (WHERE (ok)) / 1.0",
+        ),
     ],
 )
 def test_mistakes_with_holistic_aggregates(text: str, told: str, at: str | None) -> None:

@@ -394,3 +394,13 @@ def test_what_the_oracle_does_not_know_it_refuses(window: str) -> None:
         made.sql("SHOW STREAMS")
     with pytest.raises(CatalogError):
         made.answers("q")
+
+
+@pytest.mark.parametrize("call", ["MEDIAN(k)", "TOP_K(t, 2, k)", "MEDIAN(lower(k)) FILTER (WHERE t > 0)"])
+def test_the_oracle_refuses_strings_where_numbers_are_due(spark: Any, call: str) -> None:
+    oracle = Oracle(spark)
+    oracle.sql("CREATE STREAM s (t INT, k STRING) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
+    oracle.sql(f"CREATE QUERY q AS SELECT {call} AS m FROM s [RANGE 10 SLIDE 10]")
+    oracle.deposit("s", [(1, "1"), (11, "2")])
+    with pytest.raises(UnsupportedError, match="is a string"):
+        oracle.answers("q")

@@ -427,6 +427,16 @@ def _check_filter(node: exp.Expr, place: Place | None) -> None:
         raise UnsupportedError("FILTER stands behind an aggregate", place=place, remedy=_TO_AGGREGATE)
 
 
+def _check_star(node: exp.Expr, place: Place | None) -> None:
+    if isinstance(node.parent, exp.Distinct):
+        raise UnsupportedError(
+            "COUNT(DISTINCT …) takes columns, not *",
+            place=place,
+            remedy="Name the columns: COUNT(DISTINCT a, b). COUNT(*) counts rows.",
+        )
+    _inside(exp.Select, exp.Count, exp.Column)(node, place)
+
+
 def _inside(*parents: type[exp.Expr]) -> Callable[[exp.Expr, Place | None], None]:
     """The node is fine only directly under one of `parents`, or as the root of what is checked."""
 
@@ -447,7 +457,7 @@ _SPECIAL: dict[type[exp.Expr], Callable[[exp.Expr, Place | None], None]] = {
     StreamTable: _inside(exp.From),
     exp.Order: _inside(exp.Select),
     exp.Limit: _inside(exp.Select),
-    exp.Star: _inside(exp.Select, exp.Count, exp.Column),
+    exp.Star: _check_star,
     exp.Interval: _inside(exp.Add, exp.Sub),
     exp.Var: _inside(exp.Interval, exp.IntervalSpan, exp.Extract, exp.Anonymous),
 }

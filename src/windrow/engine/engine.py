@@ -462,7 +462,7 @@ class Engine:
         stream = self.manager.stream(plan.scan.stream)
         with stream.lock:
             apply_choice(stream, self.settings)
-            fit = fitting(stream, plan, select)
+            fit = fitting(stream, plan, select, self.settings, text)
             return self._lookups.answer(fit.state, fit.asked(plan))
 
     def fitted(self, select: exp.Expr, text: str) -> tuple[Finalise, StreamState, Fit]:
@@ -471,7 +471,7 @@ class Engine:
         plan = self.manager.bind_snapshot(select, text)
         stream = self.manager.stream(plan.scan.stream)
         with stream.lock:
-            return plan, stream, fitting(stream, plan, select)
+            return plan, stream, fitting(stream, plan, select, self.settings, text)
 
     def dead_letters(self, name: str) -> pa.Table:
         stream = self.manager.stream(name)

@@ -51,10 +51,7 @@ class Span:
         if end > self.high:
             raise SpanError(f"{self.shown(start, end)} is not closed yet: {self}", remedy="Ask for an earlier end.")
         if start < self.low:
-            raise SpanError(
-                f"{self.shown(start, end)} begins before what is kept: {self}",
-                remedy="Ask for a shorter window, or create a query with a longer one: its synopsis keeps more.",
-            )
+            raise self._before(f"{self.shown(start, end)} begins before what is kept: {self}", end)
         if not (is_cut(self.schedule, start) and is_cut(self.schedule, end)):
             raise self._misfit(start, end)
 
@@ -64,16 +61,24 @@ class Span:
         if all(edges) and start < self.low:
             longer = f"a window of {self.length(end - start)} is longer than"
             begins = f"{self.shown(start, end)} begins before"
-            return SpanError(
-                f"{longer if end - start > self.high - self.low else begins} what is kept: {self}",
-                remedy="Ask for a shorter one, or create a query with a longer window: its synopsis keeps more.",
-            )
+            return self._before(f"{longer if end - start > self.high - self.low else begins} what is kept: {self}", end)
         fit = [one for one in near(self.schedule, start, end) if self.low <= one[0] and one[1] <= self.high]
         told = ", ".join(f"{self.shown(*one)} ({self.length(one[1] - one[0])})" for one in fit[:2])
         return SpanError(
             f"{self.shown(start, end)} has an edge inside a pane: the synopsis has cuts {self.cuts()}",
             remedy=f"Near it fit: {told}." if told else f"None near it fits; {self}.",
         )
+
+    def _before(self, message: str, end: int) -> SpanError:
+        """Too far back: what there is, and what would keep more."""
+        if self.low >= self.high:
+            ask = f"Ask again when windows from {point_text(self.low, self.type)} on are closed"
+        elif end > self.low:
+            ask = f"Ask for at most {self.length(end - self.low)} with that end"
+        else:
+            back = f"{self.length(self.high - self.low)} back from {point_text(self.high, self.type)}"
+            ask = f"What is kept reaches {back}: ask for an end above {point_text(self.low, self.type)}"
+        return SpanError(message, remedy=f"{ask}, or create a query with a longer window: its synopsis keeps more.")
 
     def cuts(self) -> str:
         return " and ".join(

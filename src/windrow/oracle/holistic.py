@@ -33,6 +33,15 @@ def is_collected(item: exp.Expr) -> bool:
     return call is not None and call.this in COLLECTED
 
 
+def numbers_of(aggregate: exp.Expr) -> list[str]:
+    """Those arguments of a call that must be numbers: what MEDIAN is of, and the weight of TOP_K."""
+    call = _call(aggregate)
+    if call is None or call.this not in ("MEDIAN", "TOP_K"):
+        return []
+    texts = [argument.sql(dialect="spark") for argument in call.expressions]
+    return texts[:1] if call.this == "MEDIAN" else texts[2:]
+
+
 def spark_text(whole: exp.Expr) -> str:
     """The Spark SQL of a call, with the FILTER around it."""
     call = _call(whole)

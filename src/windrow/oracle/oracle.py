@@ -43,8 +43,6 @@ from windrow.oracle.values import sort_key
 from windrow.settings import SPECS, Settings
 from windrow.types import EPOCH, SqlType, point_of
 
-_INTEGER_TYPES = {"byte", "tinyint", "short", "smallint", "integer", "int", "long", "bigint"}
-
 
 @dataclass(frozen=True)
 class Answers:
@@ -217,7 +215,7 @@ class Oracle:
         self._view(spark_sql.LOOKS, _looks_table(looks))
         parts = held.parts
         statement = spark_sql.spark_statement(
-            parts, lambda texts: self._are_integer(texts, parts.table_alias), held.asker.window.partition
+            parts, lambda texts: self._type_names(texts, parts.table_alias), held.asker.window.partition
         )
         found = self._spark.sql(statement).toArrow().to_pydict()
         rows: dict[int, list[tuple[Any, ...]]] = {}
@@ -248,10 +246,10 @@ class Oracle:
 
         return admit(held.statement, held.history, is_held)
 
-    def _are_integer(self, texts: list[str], alias: str) -> list[bool]:
+    def _type_names(self, texts: list[str], alias: str) -> list[str]:
         listed = ", ".join(f"{text} AS `__s{i}`" for i, text in enumerate(texts))
         schema = self._spark.sql(f"SELECT {listed} FROM {spark_sql.ROWS} AS `{alias}`").schema
-        return [one.dataType.typeName() in _INTEGER_TYPES for one in schema.fields]
+        return [one.dataType.typeName() for one in schema.fields]
 
     def _view(self, name: str, table: pa.Table) -> None:
         self._spark.createDataFrame(table).createOrReplaceTempView(name)

@@ -30,8 +30,10 @@ POINT, PART, ARRIVED, LASTING = "__t", "__part", "__arrived", "__lasting"
 ID, LO, HI, OF_PART, FIRST, AT = "__id", "__lo", "__hi", "__of_part", "__first", "__at"
 """The columns of a look."""
 
-IsInteger = Callable[[list[str]], list[bool]]
-"""Given Spark SQL expressions over the query's table, says of each whether its type is an integer type."""
+TypeNames = Callable[[list[str]], list[str]]
+"""Given Spark SQL expressions over the query's table, the names of their types."""
+
+_INTEGER_TYPES = {"byte", "tinyint", "short", "smallint", "integer", "int", "long", "bigint"}
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def _resolve(node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
     return node.copy().transform(replace)
 
 
-def spark_statement(parts: Parts, is_integer: IsInteger, partition: tuple[str, ...] = ()) -> str:
+def spark_statement(parts: Parts, type_names: TypeNames, partition: tuple[str, ...] = ()) -> str:
     """The statement. It gives `__id` of the look, then the select list as `__c0`, `__c1`, …
 
     With ORDER BY or LIMIT the rows of a look come in answer order; else in any. The columns of `partition` have one
@@ -142,7 +144,7 @@ def spark_statement(parts: Parts, is_integer: IsInteger, partition: tuple[str, .
     named = [*(f"__c{i}" for i in range(len(parts.items))), *(f"__o{i}" for i in range(len(parts.order)))]
     having = [parts.having] if parts.having is not None else []
     condition = parts.where if ungrouped else None
-    rewritten = _rewrite([*outputs, *having], ungrouped, condition, is_integer)
+    rewritten = _rewrite([*outputs, *having], ungrouped, condition, type_names)
     texts = [node.sql(dialect="spark") for node in rewritten]
     keys = [key.sql(dialect="spark") for key in parts.keys if not isinstance(key.unnest(), exp.Literal)]
     keys = [f"`{name}`" for name in partition] + keys
@@ -186,7 +188,7 @@ def _numbered(inner: str, parts: Parts, keys: int) -> str:
 
 
 def _rewrite(
-    nodes: list[exp.Expr], ungrouped: bool, condition: exp.Expr | None, is_integer: IsInteger
+    nodes: list[exp.Expr], ungrouped: bool, condition: exp.Expr | None, type_names: TypeNames
 ) -> list[exp.Expr]:
     """The select list with filters added (ungrouped queries) and integer sums made exact."""
     roots = [exp.Tuple(expressions=[node.copy()]) for node in nodes]
@@ -195,10 +197,14 @@ def _rewrite(
         for agg in _aggregates(roots):
             _add_filter(agg, present if condition is None else exp.and_(present, condition))
     sums = [agg for agg in _aggregates(roots) if isinstance(agg, exp.Sum) and not isinstance(agg.this, exp.Distinct)]
-    exact = is_integer([agg.this.sql(dialect="spark") for agg in sums]) if sums else []
-    for agg, integer in zip(sums, exact, strict=True):
-        if integer:
+    types = type_names([agg.this.sql(dialect="spark") for agg in sums]) if sums else []
+    for agg, kind in zip(sums, types, strict=True):
+        if kind in _INTEGER_TYPES:
             _make_exact(agg)
+    numbers = [text for agg in _aggregates(roots) for text in holistic.numbers_of(agg)]
+    for text, kind in zip(numbers, type_names(numbers) if numbers else [], strict=True):
+        if kind == "string":
+            raise UnsupportedError(f"MEDIAN and the weights of TOP_K are of numbers, and {text} is a string")
     for agg in _aggregates(roots):
         if isinstance(agg, OwnAggregate):
             whole = agg.parent if isinstance(agg.parent, exp.Filter) else agg

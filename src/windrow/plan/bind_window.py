@@ -13,6 +13,7 @@ from windrow.types import moment_of, point_of
 from windrow.windows import LandmarkWindow, PartitionedWindow, SlideByTuple, SlideOver, SlidingWindow, Window
 
 _OF_TIME, _OF_VALUES = "For example [RANGE 10 MINUTES SLIDE 1 MINUTE].", "For example [RANGE 1000 SLIDE 100]."
+_ONCE_OF_TIME, _ONCE_OF_VALUES = "For example [RANGE 10 MINUTES].", "For example [RANGE 1000]."
 MOST_POINTS = 1 << 60
 """Windows longer than this (36,000 years, or 10^18 units) would leave the range of int64 points."""
 
@@ -31,16 +32,15 @@ class BoundWindow:
 def bind_window(clause: WindowClause | None, stream: StreamDef) -> BoundWindow:
     """The window that a clause denotes on this stream."""
     if clause is None:
-        raise BindError(f"'{stream.name}' is a stream: a query needs a window on it", remedy=_example(stream))
+        raise BindError(f"'{stream.name}' is a stream: a query needs a window on it", remedy=_example(stream, False))
     return _Binding(clause, stream).bind()
 
 
 def bind_snapshot_window(clause: WindowClause | None, stream: StreamDef) -> BoundWindow:
     """The window of a one-time question: its length and its OFFSET; the latest one there is, so nothing slides."""
     if clause is None:
-        raise BindError(
-            f"'{stream.name}' is a stream: a question needs a window on it", remedy="For example [RANGE 10 MINUTES]."
-        )
+        message = f"'{stream.name}' is a stream: a question needs a window on it"
+        raise BindError(message, remedy=_example(stream, one_time=True))
     if clause.slide is not None:
         raise UnsupportedError(
             "a one-time question is of one window, which does not slide",
@@ -49,26 +49,35 @@ def bind_snapshot_window(clause: WindowClause | None, stream: StreamDef) -> Boun
         )
     if clause.kind not in (WindowKind.RANGE, WindowKind.ROWS) or clause.pattr or clause.internal or clause.origin:
         raise UnsupportedError(
-            "this version answers one-time questions over [RANGE r], [RANGE r OFFSET d] and [ROWS n]",
+            "this version answers one-time questions over [RANGE r], [RANGE r OFFSET d], [ROWS n] and "
+            "[ROWS n OFFSET m]",
             place=clause.place,
             remedy="For other windows, create a standing query: CREATE QUERY name AS SELECT …",
         )
-    return _Binding(replace(clause, slide=clause.range), stream).bind()
+    return _Binding(replace(clause, slide=clause.range), stream, one_time=True).bind()
 
 
-def _example(stream: StreamDef) -> str:
+def _example(stream: StreamDef, one_time: bool) -> str:
     """A window that fits the stream's window attribute."""
-    is_time = stream.attribute is None or stream.attribute_type.is_timestamp
+    return _example_of(stream.attribute is None or stream.attribute_type.is_timestamp, one_time)
+
+
+def _example_of(is_time: bool, one_time: bool) -> str:
+    if one_time:
+        return _ONCE_OF_TIME if is_time else _ONCE_OF_VALUES
     return _OF_TIME if is_time else _OF_VALUES
 
 
 class _Binding:
-    def __init__(self, clause: WindowClause, stream: StreamDef):
+    """`one_time`: of a question, whose SLIDE nobody wrote."""
+
+    def __init__(self, clause: WindowClause, stream: StreamDef, one_time: bool = False):
         self._clause = clause
         self._stream = stream
+        self._one_time = one_time
 
     def _error(self, message: str, remedy: str | None = None) -> BindError:
-        return BindError(message, place=self._clause.place, remedy=remedy or _example(self._stream))
+        return BindError(message, place=self._clause.place, remedy=remedy or _example(self._stream, self._one_time))
 
     def bind(self) -> BoundWindow:
         clause = self._clause
@@ -80,6 +89,7 @@ class _Binding:
             return self._by_tuple()
         self._refuse(clause.rattr or clause.sattr, "RATTR and SATTR", "SLIDE n ROWS")
         attribute = self._attribute(clause.wattr)
+        size = 1 if clause.range is None else self._points(clause.range, "RANGE", attribute)
         slide = self._points(clause.slide, "SLIDE", attribute)
         origin = self._point(clause.origin, "ORIGIN", attribute) if clause.origin is not None else 0
         if clause.kind is WindowKind.SINCE:
@@ -87,7 +97,6 @@ class _Binding:
             return BoundWindow(attribute, LandmarkWindow(self._point(clause.since, "SINCE", attribute), slide, origin))
         if clause.kind is WindowKind.UNBOUNDED:
             return BoundWindow(attribute, LandmarkWindow(None, slide, origin))
-        size = 1 if clause.range is None else self._points(clause.range, "RANGE", attribute)
         offset = 0 if clause.offset is None else self._points(clause.offset, "OFFSET", attribute, zero=True)
         return BoundWindow(attribute, SlidingWindow(size, slide, origin, offset))
 
@@ -100,7 +109,9 @@ class _Binding:
         ):
             if present:
                 raise UnsupportedError(
-                    f"this version does not execute {what} yet", place=clause.place, remedy=_example(self._stream)
+                    f"this version does not execute {what} yet",
+                    place=clause.place,
+                    remedy=_example(self._stream, self._one_time),
                 )
 
     def _refuse(self, given: object, what: str, goes_with: str) -> None:
@@ -200,8 +211,8 @@ class _Binding:
         wanted = Unit.TIME if attribute.type.is_timestamp else Unit.VALUES
         if measure.unit is not wanted:
             need = "an interval such as 10 MINUTES" if wanted is Unit.TIME else "a plain number"
-            example = _OF_TIME if wanted is Unit.TIME else _OF_VALUES
-            raise self._error(f"{word} on '{attribute.column}' ({attribute.type}) is {need}", example)
+            message = f"{word} on '{attribute.column}' ({attribute.type}) is {need}"
+            raise self._error(message, _example_of(wanted is Unit.TIME, self._one_time))
         return self._within(measure.amount, word, zero)
 
     def _within(self, amount: int, word: str, zero: bool = False) -> int:

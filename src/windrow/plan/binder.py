@@ -19,7 +19,7 @@ from windrow.errors import BindError, FunctionError, Place, UnsupportedError
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.aggregates import decompose
 from windrow.plan.bind_window import BoundWindow, bind_snapshot_window, bind_window
-from windrow.plan.calls import Written, check_call, parameters_of, written_call
+from windrow.plan.calls import COUNT_DISTINCT, ArgumentError, Written, check_call, parameters_of, written_call
 from windrow.plan.nodes import (
     Finalise,
     Key,
@@ -147,16 +147,22 @@ class _Binder:
 
     def _check_frequent(self, aggregate: WindowAggregate) -> None:
         """FREQUENT_ITEMS knows closed panes, and the values on their lists alone."""
-        why = None
+        why, remedy = None, "Use TOP_K, which is exact."
+        others = [call for call in aggregate.aggregates if call.values and call is not aggregate.frequent]
         if self._stream.revises:
             why = "FREQUENT_ITEMS takes in whole panes, and LATE REVISE lets tuples come after them"
         elif not isinstance(aggregate.window, SlidingWindow):
             why = "FREQUENT_ITEMS is of windows with RANGE or ROWS that slide by time or by rows, without PARTITION BY"
-        elif sum(bool(call.values) for call in aggregate.aggregates) > 1:
-            why = "FREQUENT_ITEMS forgets rare values: no other holistic aggregate can stand beside it"
+        elif others:
+            shown = {COUNT_DISTINCT: "COUNT(DISTINCT …)", "FREQUENT_ITEMS": "a second FREQUENT_ITEMS"}
+            names = " and ".join(dict.fromkeys(shown.get(call.function, call.function) for call in others))
+            why = f"FREQUENT_ITEMS forgets rare values: {names} cannot stand beside it"
+            remedy = (
+                f"Create two queries, one with FREQUENT_ITEMS alone, one with {names}; or use TOP_K, which is exact."
+            )
         if why is not None:
-            call = next(self._select.find_all(OwnAggregate), None)
-            raise UnsupportedError(why, place=self._place(call), remedy="Use TOP_K, which is exact, or two queries.")
+            calls = (call for call in self._select.find_all(OwnAggregate) if call.this == "FREQUENT_ITEMS")
+            raise UnsupportedError(why, place=self._place(next(calls, None)), remedy=remedy)
 
     def _orderable(self, tree: exp.Expr, types: dict[str, SqlType], origin: exp.Expr) -> None:
         inner = tree.unnest()
@@ -308,13 +314,13 @@ class _Binder:
             check_call(node, self._place)
             call = written_call(node)
             if call is not None:
-                return exp.column(self._call(call, where))
+                return self._placed(exp.column(self._call(call, where)), node)
             if isinstance(node, (exp.Star, exp.Identifier)):
                 return node
             if node.find(exp.AggFunc) is None:
                 sql = _sql(self._resolve(node))
                 if sql in keys:
-                    return exp.column(f"k{keys.index(sql)}")
+                    return self._placed(exp.column(f"k{keys.index(sql)}"), node)
             if isinstance(node, exp.Column):
                 self._resolve(node)
                 raise BindError(
@@ -330,6 +336,17 @@ class _Binder:
             return node
 
         return rewrite(tree.copy())
+
+    def _placed(self, column: exp.Expr, written: exp.Expr) -> exp.Expr:
+        """A column that stands for what was written there, up to the parenthesis that closes it."""
+        parts = [part.meta for part in written.walk() if part.meta_get("start") is not None]
+        if parts:
+            start, end = min(meta["start"] for meta in parts), max(meta["end"] for meta in parts)
+            text = self._text
+            while text.count("(", start, end + 1) > text.count(")", start, end + 1) and text[end + 1 : end + 2] == ")":
+                end += 1
+            column.meta.update(start=start, end=end)
+        return column
 
     def _call(self, found: Written, where: str | None) -> str:
         """The name (a0…) of an aggregate, added if new."""
@@ -353,7 +370,8 @@ class _Binder:
             except UnsupportedError as error:
                 raise UnsupportedError(error.message, place=self._place(found.node), remedy=error.remedy) from None
             except BindError as error:
-                place = self._place(found.arguments[0] if found.arguments else None)
+                at = error.at if isinstance(error, ArgumentError) else 0
+                place = self._place(found.arguments[at] if found.arguments else None)
                 raise BindError(error.message, place=place, remedy=error.remedy) from None
         return f"a{list(self._calls).index(key)}"
 

@@ -47,6 +47,14 @@ class Called:
     condition: str | None
 
 
+class ArgumentError(BindError):
+    """An argument of an aggregate is of a type that it does not take: the `at`-th of those that are no constants."""
+
+    def __init__(self, message: str, at: int, remedy: str):
+        super().__init__(message, remedy=remedy)
+        self.at = at
+
+
 PlaceOf = Callable[[exp.Expr | None], Place | None]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from windrow.errors import BindError
 from windrow.plan.accumulators import Accumulator, AggregateCall, Key, Kind
-from windrow.plan.calls import COUNT_DISTINCT, Called
+from windrow.plan.calls import COUNT_DISTINCT, ArgumentError, Called
 from windrow.types import SqlType, array_type, struct_type
 
 BIGINT, DOUBLE, STRING = SqlType("BIGINT"), SqlType("DOUBLE"), SqlType("STRING")
@@ -23,14 +23,15 @@ Sum = Callable[[Key, str | None], AggregateCall]
 
 
 def median(called: Called) -> AggregateCall:
-    """Of numbers; Spark takes strings as numbers too."""
-    value = _value(called.arg)
-    if value.type.name == "STRING":
-        value = Key(f"CAST({called.arg.sql} AS DOUBLE)", DOUBLE)
+    """Of numbers. Spark takes strings as numbers too, and those that are none for NULL: that is refused."""
+    value = called.arg
+    if value.type.name == "VOID":
+        value = Key(f"CAST({value.sql} AS DOUBLE)", DOUBLE)
     if not value.type.is_numeric:
+        cast = f"MEDIAN(CAST({value.sql} AS DOUBLE)) is of numbers in text; " if value.type.name == "STRING" else ""
         raise BindError(
             f"MEDIAN takes a number, and {value.sql} is {value.type}",
-            remedy=f"QUANTILE({value.sql}, 0.5) is the middle of values of any type.",
+            remedy=f"{cast}QUANTILE({value.sql}, 0.5) is the middle of values of any type.",
         )
     return AggregateCall("MEDIAN", DOUBLE, _counter(called), (value,))
 
@@ -51,7 +52,14 @@ def top_k(called: Called, sum_of: Sum) -> AggregateCall:
     if not called.more:
         entry = struct_type(item=value.type, count=BIGINT)
         return AggregateCall("TOP_K", array_type(entry), _counter(called), (value,), called.parameters)
-    total = sum_of(called.more[0], called.condition)
+    weight = called.more[0]
+    if not (weight.type.is_numeric or weight.type.name == "VOID"):
+        raise ArgumentError(
+            f"the weight of TOP_K is a number, and {weight.sql} is {weight.type}",
+            at=1,
+            remedy=f"Cast it, for example TOP_K({value.sql}, {called.parameters[0]}, CAST({weight.sql} AS DOUBLE)).",
+        )
+    total = sum_of(weight, called.condition)
     entry = struct_type(item=value.type, total=total.result)
     return AggregateCall("TOP_K", array_type(entry), _counter(called) + total.parts, (value,), called.parameters)
 
