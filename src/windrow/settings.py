@@ -233,14 +233,17 @@ _TABLE = (
         "synopsis",
         "auto",
         "How windows are found in the panes of a synopsis: by walking over them (`basic interval`), from base "
-        "intervals (`interval`) or running sums (`running`; where sums cannot be subtracted exactly, base intervals), "
-        "or by what the measured updates and lookups make cheapest (`auto`). Answers stay the same.",
-        _choice("auto", "basic interval", "interval", "running"),
+        "intervals (`interval`), running sums (`running`; where sums cannot be subtracted exactly, base intervals) or "
+        "landmark intervals (`landmark interval`; running sums where these are exact, and base intervals where more "
+        "than 16 widths of windows are asked for), or by what the measured updates and lookups make cheapest "
+        "(`auto`). Answers stay the same.",
+        _choice("auto", "basic interval", "interval", "running", "landmark interval"),
     ),
     SettingSpec(
         "index_bytes",
         Size(512 << 20),
-        "The most that base intervals and running sums may take, beside the cells of a stream's synopses.",
+        "The most that base intervals, landmark intervals and running sums may take, beside the cells of a stream's "
+        "synopses.",
         _size(),
     ),
     SettingSpec(

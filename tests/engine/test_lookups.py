@@ -236,7 +236,7 @@ def test_lookups_while_the_stream_runs_see_whole_ticks(wr: Any) -> None:
     assert looked(query.lookup(50)) == [(240, 290, 50)]
 
 
-@pytest.mark.parametrize("kind", ["basic interval", "interval", "running"])
+@pytest.mark.parametrize("kind", ["basic interval", "interval", "running", "landmark interval"])
 def test_the_kind_of_synopsis_changes_no_lookup(wr: Any, kind: str) -> None:
     query = wr.query(
         "q", "SELECT k, SUM(x) AS s, COUNT(*) AS n, MAX(x) AS m FROM s [RANGE 60 SLIDE 10] GROUP BY k ORDER BY k"
@@ -249,7 +249,7 @@ def test_the_kind_of_synopsis_changes_no_lookup(wr: Any, kind: str) -> None:
     assert state.synopsis.indexer.kind.value == kind
     told = query.explain()
     assert f"choice: {kind}" in told and f"SET synopsis = '{kind}'" in told
-    assert all(f"{other} " in told for other in ("basic interval", "interval", "running"))
+    assert all(f"{other} " in told for other in ("basic interval", "interval", "running", "landmark interval"))
     wr.sql("SET synopsis = 'basic interval'")
     assert looked(query.lookup(20)) == [(70, 90, *row) for row in brute(70, 90)]
     assert state.synopsis.indexer.index is None
@@ -275,7 +275,7 @@ def test_many_lookups_make_an_index_pay_and_its_bound_holds(wr: Any) -> None:
     assert state.synopsis.indexer.index is None
 
 
-@pytest.mark.parametrize("kind", ["running", "interval"])
+@pytest.mark.parametrize("kind", ["running", "interval", "landmark interval"])
 def test_groups_that_only_open_panes_have_are_no_trouble_to_an_index(wr: Any, kind: str) -> None:
     """They are numbered when they come, before the index has heard of them."""
     wr.sql(f"SET synopsis = '{kind}'")

@@ -40,7 +40,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "preaggregate": ("spark", "driver"),
     "restart": (False, True),
     "rules_off": (False, True),
-    "evaluation": ("window_ids", "buffer", "spark_home", "interval", "running"),
+    "evaluation": ("window_ids", "buffer", "spark_home", "interval", "running", "landmark"),
     "filters": ("auto", "on"),
 }
 

@@ -120,6 +120,10 @@ class OracleBackend:
         """Nothing is held."""
 
 
+INDEXES = {"interval": "interval", "running": "running", "landmark": "landmark interval"}
+"""The setting `synopsis` of an evaluation."""
+
+
 class EngineBackend:
     """The engine on a state directory of its own."""
 
@@ -130,8 +134,8 @@ class EngineBackend:
         evaluation, home, synopsis = variation.evaluation, "driver", "auto"
         if evaluation == "spark_home":
             evaluation, home = "window_ids", "spark"
-        elif evaluation in ("interval", "running"):
-            evaluation, synopsis = "window_ids", evaluation
+        elif evaluation in INDEXES:
+            evaluation, synopsis = "window_ids", INDEXES[evaluation]
         self._settings = {
             "preaggregate": variation.preaggregate,
             "window_evaluation": evaluation,

@@ -15,7 +15,7 @@ from windrow.synopses.folds import adding
 from windrow.synopses.frequency import Frequencies, FrequencySynopsis
 from windrow.synopses.frequent import FrequentItems, FrequentItemsSynopsis, TopList, panes_of_rows
 from windrow.synopses.interval import IntervalSynopsis
-from windrow.synopses.landmark import LandmarkSynopsis
+from windrow.synopses.landmark import LandmarkSynopsis, partitions_of
 from windrow.synopses.metering import Meter
 from windrow.synopses.quantile import Phi, QuantileSynopsis
 from windrow.synopses.running import RunningSynopsis
@@ -34,7 +34,7 @@ def test_all_synopses_have_the_one_interface() -> None:
     for synopsis in (
         RunningSynopsis(fold, 9),
         IntervalSynopsis(fold, 9),
-        LandmarkSynopsis(fold, [TupleWindow(9)]),
+        LandmarkSynopsis(fold, partitions_of([TupleWindow(9)])),
         QuantileSynopsis(9),
         FrequencySynopsis(9),
         FrequentItemsSynopsis(3, 9),

@@ -108,7 +108,9 @@ def test_interval_equals_brute_force(type_: SqlType, data: Any) -> None:
 @given(data=st.data(), ratio=st.sampled_from([1, 1.5, 2, 4]))
 def test_landmark_equals_brute_force(type_: SqlType, data: Any, ratio: float) -> None:
     calls = [call for call in calls_of(type_) if near(type_) or call.function not in MOMENTS]
-    check_against_brute_force(lambda fold, asked: LandmarkSynopsis(fold, asked, ratio), type_, calls, data)
+    check_against_brute_force(
+        lambda fold, asked: LandmarkSynopsis(fold, partitions_of(asked, ratio)), type_, calls, data
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -147,7 +149,7 @@ def test_all_groups_at_once(asked: list[TupleWindow], groups: int, seed: int) ->
     for synopsis, cells in (
         (RunningSynopsis(SUM, span, (groups,)), (values,)),
         (IntervalSynopsis(fold, span, (groups,)), (values, values)),
-        (LandmarkSynopsis(fold, asked, shape=(groups,)), (values, values)),
+        (LandmarkSynopsis(fold, partitions_of(asked), shape=(groups,)), (values, values)),
     ):
         for part in batches(Random(seed), len(values)):
             synopsis.update(tuple(column[part] for column in cells))
@@ -246,7 +248,7 @@ def test_example_3_2_landmark_intervals() -> None:
     Cells count from 0 here, so the landmark at 4000 stands before cell 4000, the 4001st: the cut is at that multiple.
     """
     meter = Meter()
-    synopsis = LandmarkSynopsis(SUM, [TupleWindow(3000, 2000), TupleWindow(3000, 1000)], meter=meter)
+    synopsis = LandmarkSynopsis(SUM, partitions_of([TupleWindow(3000, 2000), TupleWindow(3000, 1000)]), meter=meter)
     assert synopsis.partitions == (Partition(1000, 2000, 3000),)
     values = np.random.default_rng(1).integers(0, 100, 6000)
     synopsis.update((values,))
@@ -296,7 +298,7 @@ def test_only_active_cells_can_be_looked_up(make: Any) -> None:
 
 
 def test_a_landmark_synopsis_answers_only_its_windows() -> None:
-    synopsis = LandmarkSynopsis(SUM, [TupleWindow(10), TupleWindow(100)])
+    synopsis = LandmarkSynopsis(SUM, partitions_of([TupleWindow(10), TupleWindow(100)]))
     synopsis.update((np.ones(500, np.int64),))
     with pytest.raises(ValueError, match="no window"):
         synopsis.lookup_one(450, 500)
@@ -311,7 +313,7 @@ def test_illegal_configurations_are_refused() -> None:
         lambda: TupleWindow(3, -1),
         lambda: RunningSynopsis(SUM, 0),
         lambda: IntervalSynopsis(SUM, 0),
-        lambda: LandmarkSynopsis(SUM, []),
+        lambda: LandmarkSynopsis(SUM, ()),
         lambda: partitions_of([], 0.5),
         lambda: Partition(5, 4, 9),
         lambda: Together(()),
@@ -378,7 +380,7 @@ def test_landmark_updates_follow_the_partitions_and_lookups_are_constant(batch: 
     for widths in ([700, 1000], [100, 200, 1000, 2000], [3 * 2**i for i in range(9)]):
         meter = Meter()
         asked = [TupleWindow(w) for w in widths]
-        synopsis = LandmarkSynopsis(GREATEST, asked, meter=meter)
+        synopsis = LandmarkSynopsis(GREATEST, partitions_of(asked), meter=meter)
         gamma, cells = len(synopsis.partitions), 9000
         for _ in range(cells // batch):
             synopsis.update((np.ones(batch, np.int64),))

@@ -28,7 +28,7 @@ from support.brute_force import (
     values_of,
 )
 
-from windrow.optimizer.shapes import SynopsisKind
+from windrow.optimizer.shapes import OVER_WINDOWS, SynopsisKind
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.aggregates import decompose
 from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, basic_interval, chunks, pane_index
@@ -247,7 +247,7 @@ def test_the_kind_of_synopsis_may_change_at_any_time(few_groups: int, type_: Sql
             Query("some", PASSES, chosen_calls(type_, PASSES)[:3]),
         ]
         pair = Pair(type_, KEYS if keyed else (), queries)
-        kinds = [None, *SynopsisKind, SynopsisKind.RUNNING]
+        kinds = [None, *sorted(OVER_WINDOWS, key=lambda kind: kind.value), SynopsisKind.LANDMARK]
         for _ in range(data.draw(st.integers(2, 7))):
             pair.deposit(data.draw(rows(type_, keyed, pair.closed)))
             pair.close(pair.closed + WIDTH * data.draw(st.integers(0, 4)))
@@ -259,6 +259,33 @@ def test_the_kind_of_synopsis_may_change_at_any_time(few_groups: int, type_: Sql
             asked = [(query, data.draw(windows(pair.kept, pair.closed))) for query in pair.queries]
             pair.check_indexed(asked, data.draw(st.sampled_from(kinds)), most)
             pair.expire(pair.kept + WIDTH * data.draw(st.integers(0, 3)))
+
+
+@pytest.mark.parametrize("widths", [[40], [40, 50, 7], [3, 13, 60]])
+def test_landmark_intervals_are_kept_up_and_serve_windows_of_few_widths(widths: list[int]) -> None:
+    """MAX over panes of which some are empty; windows of other widths, and historical ones, are walked or built for."""
+    call = decompose("MAX", "x", INT, None)
+    most, count = call.part("v"), Accumulator(Kind.COUNT, None, None, None)
+    synopsis, values = BasicIntervalSynopsis([pa.string()]), np.random.default_rng(3).integers(0, 1000, 700)
+    synopsis.indexer.asked = Indexing(SynopsisKind.LANDMARK)
+    built, served = set(), 0
+    for first in range(0, 700, 10):
+        panes = np.array([p for p in range(first, first + 10) if p % 23], np.int64)
+        n = np.ones(panes.size, np.int64)
+        groups = synopsis.groups.ids([pa.array(["a"] * panes.size)])
+        synopsis.deposit(Cells(panes, groups, {count: (n,), most: (values[panes],), call.part("n"): (n,)}))
+        synopsis.close(first + 10)
+        ends = np.full(len(widths), first + 10, np.int64)
+        starts = ends - widths
+        (found,) = synopsis.answer([Lookup("q", starts, ends, count, (most,), False)])
+        expected = [
+            max(int(values[p]) for p in range(max(0, e - w), e) if p % 23) for w, e in zip(widths, ends, strict=True)
+        ]
+        assert found.states[most][0].tolist() == expected
+        served += synopsis.indexer.kind is SynopsisKind.LANDMARK
+        built.add(id(synopsis.indexer.index))
+        synopsis.expire(first - 100)
+    assert served > 40 and len(built) < 30, "it is extended, not built anew at every tick"
 
 
 def test_an_index_is_used_and_kept_up_as_panes_close_and_expire() -> None:

@@ -1,14 +1,18 @@
-"""Which synopsis over panes: basic interval, interval or running, by estimated costs (001_3bbbc8a20ffc7252.txt, 8.3.1).
+"""Which synopsis over panes: basic interval, interval, landmark interval or running, by estimated costs
+(001_3bbbc8a20ffc7252.txt, 8.3.1).
 
 Per closed pane a synopsis costs one update, and as many probings as there are:
 
     basic interval   keeps a cell per pane; a probing walks from the youngest pane to the oldest, and all windows due
                      together take their answers along the way (CS2): b merges, however many windows there are
     interval         also keeps base intervals (B-INT); every window merges log b of them (CS1): q · log b
+    landmark         also keeps merges from and to landmarks (L-INT), for windows of few widths: two merges a window
     running          also keeps running sums (R-INT), where sums can be subtracted: one subtraction a window
 
-So with lookups only, a basic interval synopsis is as good as an interval synopsis from b / log b windows together on.
-All costs are in nanoseconds, of figures measured; the choice is by their order, which is what they are good for.
+So if all merges cost the same, a basic interval synopsis is as good for lookups as an interval synopsis from b / log b
+windows together on. All costs are in nanoseconds, of figures measured: those of the cells of an index lie side by side,
+and cost less. Landmark intervals take more from an update than they give to a lookup until these are tens of times as
+many; the choice is by the order of costs, which is what they are good for.
 """
 
 from __future__ import annotations
@@ -17,11 +21,14 @@ from dataclasses import dataclass, field
 
 from windrow.optimizer.shapes import SynopsisKind
 
-CALL_NS = 12_000.0
-"""Some NumPy calls, whatever the number of groups."""
+CALL_NS, SLOT_NS = 12_000.0, 1.2
+"""A merge along a walk: some NumPy calls, whatever the number of groups, and each value of a group."""
 
-SLOT_NS = 1.2
-"""A merge of one value of one group."""
+INDEX_CALL_NS, INDEX_SLOT_NS = 700.0, 0.6
+"""A merge of two cells of an index."""
+
+LANDMARK_CALL_NS, LANDMARK_SLOT_NS = 20_000.0, 20.0
+"""A landmark interval that a pane adds to, its share of the scan of a block included."""
 
 TAKEN_NS = 2.0
 """A value of an answer, copied out."""
@@ -40,6 +47,7 @@ class Workload:
     `subtractable` and `merged`: values per cell that can be subtracted exactly, and that can only be merged. A probing
     asks for `together` windows, and walks `width` panes if it walks; `probings` of them come per closed pane, smoothed.
     `at_once`: panes that a basic interval synopsis has merged beforehand (its chunks' totals); 1 is 8.3.1's.
+    `written` and `kept`: landmark intervals that a pane adds, and that there are in all; 0: too many widths are asked.
     """
 
     panes: int
@@ -50,6 +58,8 @@ class Workload:
     width: float
     probings: float
     at_once: int = 1
+    written: int = 0
+    kept: int = 0
 
     @property
     def columns(self) -> int:
@@ -73,7 +83,7 @@ class Estimate:
 
 
 def _merge(load: Workload, columns: int) -> float:
-    return CALL_NS + SLOT_NS * load.groups * columns if columns else 0.0
+    return INDEX_CALL_NS + INDEX_SLOT_NS * load.groups * columns if columns else 0.0
 
 
 def _taken(load: Workload) -> float:
@@ -87,7 +97,8 @@ def _estimate(load: Workload, kind: SynopsisKind, update: float, merging: float,
 
 def basic_interval(load: Workload) -> Estimate:
     walked = min(load.width, float(load.panes)) / load.at_once
-    return _estimate(load, SynopsisKind.BASIC_INTERVAL, 0.0, walked * _merge(load, load.columns), 0)
+    merging = walked * (CALL_NS + SLOT_NS * load.groups * load.columns)
+    return _estimate(load, SynopsisKind.BASIC_INTERVAL, 0.0, merging, 0)
 
 
 def interval(load: Workload) -> Estimate:
@@ -106,10 +117,22 @@ def running(load: Workload) -> Estimate:
     return _estimate(load, SynopsisKind.RUNNING, update, merging, 8 * load.panes * (sums + 2 * rest))
 
 
+def landmark(load: Workload) -> Estimate:
+    """Running sums where sums can be subtracted; landmark intervals for the rest."""
+    sums, rest = load.groups * load.subtractable, load.groups * load.merged
+    merging = load.together * (_merge(load, load.subtractable) + 2 * _merge(load, load.merged))
+    update = sums * (COPIED_NS + SLOT_NS) + load.written * (LANDMARK_CALL_NS + rest * LANDMARK_SLOT_NS)
+    return _estimate(load, SynopsisKind.LANDMARK, update, merging, 8 * (load.panes * sums + load.kept * rest))
+
+
 def candidates(load: Workload) -> tuple[Estimate, ...]:
-    """What can be had: running only where something subtracts."""
-    found = (basic_interval(load), interval(load))
-    return (*found, running(load)) if load.subtractable else found
+    """What can be had: running where something subtracts, landmarks where something does not and widths are few."""
+    found = [basic_interval(load), interval(load)]
+    if load.subtractable:
+        found.append(running(load))
+    if load.merged and load.written:
+        found.append(landmark(load))
+    return tuple(found)
 
 
 def choose(load: Workload, present: SynopsisKind, most_bytes: int) -> Estimate:
@@ -121,7 +144,10 @@ def choose(load: Workload, present: SynopsisKind, most_bytes: int) -> Estimate:
 
 
 def forced(kind: SynopsisKind, load: Workload) -> SynopsisKind:
-    """What a setting asks for, as far as it can be had: running falls to interval where nothing subtracts."""
+    """What a setting asks for, as far as it can be had: landmark falls to running, and that to interval where nothing
+    subtracts."""
+    if kind is SynopsisKind.LANDMARK and not (load.merged and load.written):
+        kind = SynopsisKind.RUNNING
     return SynopsisKind.INTERVAL if kind is SynopsisKind.RUNNING and not load.subtractable else kind
 
 
@@ -162,9 +188,12 @@ class Rates:
             setattr(self, name, REMEMBERED * getattr(self, name))
         self.closed += panes
 
-    def load(self, panes: int, groups: int, subtractable: int, merged: int, at_once: int) -> Workload:
-        """The work that a synopsis of this size may expect."""
+    def load(
+        self, panes: int, groups: int, columns: tuple[int, int], at_once: int, intervals: tuple[int, int]
+    ) -> Workload:
+        """The work that a synopsis of this size may expect: `columns` that subtract and that are merged, `intervals`
+        between landmarks that are written and kept."""
         each = max(self.probings, 1e-9)
         per_pane = self.probings / max(self.closed, 1.0)
         together, width = max(self.windows / each, 1.0), max(self.walked / each, 1.0)
-        return Workload(panes, groups, subtractable, merged, together, width, per_pane, at_once)
+        return Workload(panes, groups, *columns, together, width, per_pane, at_once, *intervals)

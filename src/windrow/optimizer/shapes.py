@@ -17,6 +17,7 @@ class SynopsisKind(Enum):
     RUNNING = "running"
     INTERVAL = "interval"
     BASIC_INTERVAL = "basic interval"
+    LANDMARK = "landmark interval"
     RJ = "running join"
     IJ = "interval join"
     BIJ = "basic interval join"

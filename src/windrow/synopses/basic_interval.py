@@ -239,7 +239,7 @@ class BasicIntervalSynopsis:
         needed = _read(lookups)
         tabled = can_be_tabled(fold_of(a) for a in needed)
         work = work_of(lookups, spans, self.groups.count, self.closed_panes.size, tabled)
-        return replace(work, indexed=self.indexer.consider(work, needed, self._chunks, self._same)).way()
+        return replace(work, indexed=self.indexer.consider(work, spans, needed, self._chunks, self._same)).way()
 
     def _by_index(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[Looked]:
         """Each window from a few cells of the index (`pane_index.py`)."""

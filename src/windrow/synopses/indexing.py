@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from windrow.optimizer.choice import Estimate, Rates, Workload, candidates, choose, forced, gains
 from windrow.optimizer.shapes import SynopsisKind
 from windrow.plan.accumulators import Accumulator
+from windrow.synopses.asked_widths import AskedWidths
 from windrow.synopses.cells import fold_of
 from windrow.synopses.chunks import Chunk, panes_per_chunk
+from windrow.synopses.groups import Ids
 from windrow.synopses.pane_index import PaneIndex, can_be_indexed, columns_of
-from windrow.synopses.ways import Work
+from windrow.synopses.ways import Spans, Work
 
 Same = Callable[[Sequence[Accumulator]], Mapping[Accumulator, Accumulator]]
 """Each accumulator's first equal."""
@@ -43,13 +47,12 @@ class Indexer:
         self.rates = Rates()
         self.index: PaneIndex | None = None
         self._columns = (0, 0)
+        self._widths = AskedWidths()
 
     @property
     def kind(self) -> SynopsisKind:
         """What is there now."""
-        if self.index is None:
-            return SynopsisKind.BASIC_INTERVAL
-        return SynopsisKind.RUNNING if self.index.running else SynopsisKind.INTERVAL
+        return SynopsisKind.BASIC_INTERVAL if self.index is None else self.index.kind
 
     @property
     def nbytes(self) -> int:
@@ -62,6 +65,7 @@ class Indexer:
     def closed(self, chunks: Sequence[Chunk], panes: int, groups: int) -> None:
         """Panes have closed, `panes` are there now: the index takes them, and is let go of where it does not pay."""
         self.rates.close(sum(chunk.panes.size for chunk in chunks))
+        self._widths.close()
         if self.index is None:
             return
         best = choose(self._load(panes, groups), self.kind, self.asked.most_bytes) if self.asked.kind is None else None
@@ -78,19 +82,30 @@ class Indexer:
         self.index, self.rates.saved = None, 0.0
 
     def _load(self, panes: int, groups: int) -> Workload:
-        return self.rates.load(panes, groups, *self._columns, panes_per_chunk(groups))
+        return self.rates.load(panes, groups, self._columns, panes_per_chunk(groups), self._intervals())
+
+    def _intervals(self) -> tuple[int, int]:
+        """Landmark intervals, for the widths that are asked for, that a pane adds, and all that there would be."""
+        written = [1 + one.rights for one in self._widths.partitions]
+        return sum(written), sum(w * one.places for w, one in zip(written, self._widths.partitions, strict=True))
 
     def estimates(self, panes: int, groups: int) -> tuple[Workload, tuple[Estimate, ...]]:
         """For EXPLAIN: what is expected, and what each kind would cost."""
         load = self._load(panes, max(groups - 1, 1))
         return load, candidates(load)
 
-    def consider(self, work: Work, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same) -> float | None:
+    def consider(
+        self, work: Work, spans: Spans, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same
+    ) -> float | None:
         """Before a probing: build what pays, let go of what does not. What the index takes; None where it cannot."""
         if not all(can_be_indexed(fold_of(a)) for a in needed):
             self.rates.walk()
             return None
         self._columns = columns_of(needed)
+        lows = np.concatenate([np.minimum(low, high) for low, high in spans])
+        highs = np.concatenate([high for _, high in spans])
+        if self._columns[1] and lows.size:
+            self._widths.ask(lows, highs, work.panes)
         alone = self._alone(work)
         if gains(alone):
             self.rates.probe(work.windows, work.walked)
@@ -101,16 +116,18 @@ class Indexer:
             if self.index is not None:
                 self._let_go()
             return None
-        running = kind is SynopsisKind.RUNNING
-        if self.index is not None and (self.index.running != running or not self.index.has_room_for(work.groups)):
+        if self.index is not None and (self.index.kind is not kind or not self.index.has_room_for(work.groups)):
             self.index = None
-        if (self.index is None or not self.index.holds(needed)) and self._pays(work, alone):
-            self._build(work, needed, chunks, same, running)
-        if self.index is None or not self.index.holds(needed):
+        if not self._has(needed, lows, highs) and self._pays(work, alone):
+            self._build(work, needed, chunks, same, kind)
+        if self.index is None or not self._has(needed, lows, highs):
             return None
         # Where a kind is asked for by name, it is used whatever it costs.
         forced_by_name = self.asked.kind is not None
         return 0.0 if forced_by_name else self.index.cost(needed, work.windows, work.longest, work.groups)
+
+    def _has(self, needed: Sequence[Accumulator], lows: Ids, highs: Ids) -> bool:
+        return self.index is not None and self.index.holds(needed) and self.index.serves(lows, highs)
 
     def _wanted(self, work: Work) -> SynopsisKind:
         load = self._load(work.panes, work.groups)
@@ -121,7 +138,8 @@ class Indexer:
     def _alone(self, work: Work) -> Workload:
         """A probing by itself."""
         at_once = panes_per_chunk(work.groups)
-        return Workload(work.panes, work.groups, *self._columns, work.windows, work.walked, 1.0, at_once)
+        asked = work.windows, work.walked, 1.0
+        return Workload(work.panes, work.groups, *self._columns, *asked, at_once, *self._intervals())
 
     def _pays(self, work: Work, alone: Workload) -> bool:
         """Whether walking has cost as much more than an index as building one does."""
@@ -132,9 +150,12 @@ class Indexer:
         return self.rates.saved >= work.panes * best.update
 
     def _build(
-        self, work: Work, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same, running: bool
+        self, work: Work, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same, kind: SynopsisKind
     ) -> None:
-        index = self.index or PaneIndex(work.panes, work.groups, running)
+        partitions = self._widths.partitions
+        index = self.index
+        if index is None or kind is SynopsisKind.LANDMARK and index.partitions != partitions:
+            index = PaneIndex(work.panes, work.groups, kind, partitions)
         if index.bytes_with(dict.fromkeys(same(needed).values())) > self.asked.most_bytes:
             return
         index.add(same(needed), chunks)

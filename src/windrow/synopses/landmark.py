@@ -24,7 +24,7 @@ from windrow.synopses.folds import Fold, State
 from windrow.synopses.groups import Ids
 from windrow.synopses.metering import Meter, metered
 from windrow.synopses.scans import running_merges
-from windrow.synopses.sequence import Longs, Mask, TupleWindow, checked
+from windrow.synopses.sequence import Longs, Mask, TupleWindow, check_active, checked
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,21 @@ class Partition:
         """How many landmarks a window's right part may begin at."""
         return -(-self.widest // self.narrowest)
 
+    @property
+    def places(self) -> int:
+        """Cells that are kept, in whole blocks."""
+        return (-(-self.span // self.narrowest) + 2) * self.narrowest
+
+    def serves(self, low: Longs, high: Longs, length: int) -> Mask:
+        """Which intervals are within reach, and wide enough to hold a landmark (the stream's begin is one)."""
+        width = high - low
+        wide = (width >= self.narrowest) | (low == 0)
+        return np.asarray(wide & (width <= self.widest) & (low >= length - self.span))
+
+    def serves_one(self, low: int, high: int, length: int) -> bool:
+        wide = high - low >= self.narrowest or low == 0
+        return wide and high - low <= self.widest and low >= length - self.span
+
 
 def partitions_of(windows: Iterable[TupleWindow], ratio: float = 2.0) -> tuple[Partition, ...]:
     """The fewest partitions such that in each the widest window is at most `ratio` times the narrowest."""
@@ -58,19 +73,18 @@ def partitions_of(windows: Iterable[TupleWindow], ratio: float = 2.0) -> tuple[P
 
 
 class LandmarkSynopsis:
-    """The landmark intervals for a set of windows. `shape` is that of one cell."""
+    """The landmark intervals for partitions of windows. `shape` is that of one cell."""
 
     kind = "landmark"
 
     def __init__(
         self,
         fold: Fold,
-        windows: Iterable[TupleWindow],
-        ratio: float = 2.0,
+        partitions: tuple[Partition, ...],
         shape: tuple[int, ...] = (),
         meter: Meter | None = None,
     ):
-        self.partitions = partitions_of(windows, ratio)
+        self.partitions = partitions
         if not self.partitions:
             raise ValueError("a landmark synopsis is made for windows, and there are none")
         self.span = max(p.span for p in self.partitions)
@@ -98,13 +112,20 @@ class LandmarkSynopsis:
         for part in self._parts:
             part.update(cells)
 
+    def serves(self, lows: Ids, highs: Ids) -> bool:
+        """Whether all these intervals can be looked up."""
+        served = np.asarray(lows >= highs)
+        for partition in self.partitions:
+            served |= partition.serves(lows, highs, self.length)
+        return bool(served.all())
+
     def lookup(self, lows: Ids, highs: Ids) -> State:
         """As of any synopsis, but only for intervals as wide as its windows are, or cut short by the stream's begin."""
         low, high = checked(lows, highs, self.first, self.length)
         out = self._fold.identity((low.size, *self._shape))
         rest = np.flatnonzero(low < high)
         for part in self._parts:
-            served = part.serves(low[rest], high[rest])
+            served = part.partition.serves(low[rest], high[rest], self.length)
             at = rest[served]
             if at.size:
                 for target, column in zip(out, part.lookup(low[at], high[at]), strict=True):
@@ -115,17 +136,22 @@ class LandmarkSynopsis:
         return out
 
     def lookup_one(self, low: int, high: int) -> State:
-        found = self.lookup(np.array([low]), np.array([high]))
-        return tuple(column[0, ...] for column in found)
+        check_active(low, high, self.first, self.length)
+        if low == high:
+            return tuple(column[0, ...] for column in self._fold.identity((1, *self._shape)))
+        for part in self._parts:
+            if part.partition.serves_one(low, high, self.length):
+                return part.lookup_one(low, high)
+        raise ValueError(f"no window of this synopsis gives [{low}, {high})")
 
 
 class _Landmarks:
     """One partition: rings of whole blocks; one slot more holds the identity."""
 
     def __init__(self, fold: Fold, partition: Partition, shape: tuple[int, ...]):
-        self._fold, self._partition, self._shape = fold, partition, shape
+        self._fold, self.partition, self._shape = fold, partition, shape
         self._block = partition.narrowest
-        self._slots = (-(-partition.span // self._block) + 2) * self._block
+        self._slots = partition.places
         self._left = fold.identity((self._slots + 1, *shape))
         self._rights = [fold.identity((self._slots + 1, *shape)) for _ in range(partition.rights)]
         self._length = 0
@@ -186,11 +212,13 @@ class _Landmarks:
         for left, column in zip(self._left, _flat(scanned), strict=True):
             left[at] = column
 
-    def serves(self, low: Longs, high: Longs) -> Mask:
-        """Which intervals are within reach, and wide enough to hold a landmark (the stream's begin is one)."""
-        width, own = high - low, self._partition
-        wide = (width >= own.narrowest) | (low == 0)
-        return np.asarray(wide & (width <= own.widest) & (low >= self._length - own.span))
+    def lookup_one(self, low: int, high: int) -> State:
+        landmark = -(-low // self._block)
+        at = low % self._slots if low < landmark * self._block else self._slots
+        out = tuple(column[at : at + 1].copy() for column in self._left)
+        blocks, slot = (high - 1) // self._block - landmark, (high - 1) % self._slots
+        self._fold.merge_into(out, [column[slot : slot + 1] for column in self._rights[blocks]])
+        return tuple(column[0, ...] for column in out)
 
     def lookup(self, low: Longs, high: Longs) -> State:
         landmark = -(-low // self._block)

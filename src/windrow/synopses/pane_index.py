@@ -1,9 +1,10 @@
 """An index over the closed panes of a basic interval synopsis, for all groups at once.
 
 Accumulators with equal folds stand side by side in one synopsis over the sequence of occupied panes: running sums
-(`running.py`) where they subtract exactly, else base intervals (`interval.py`). A window is then O(1) or O(log b)
-instead of a walk over its panes. Panes are appended as they close and forgotten as they expire; whatever else changes
-the cells (late ones, groups renumbered or let go of) makes it stale, and it is built anew.
+(`running.py`) where they subtract exactly, else base intervals (`interval.py`), or landmark intervals (`landmark.py`)
+for the widths that are asked for. A window is then O(1) or O(log b) instead of a walk over its panes. Panes are
+appended as they close and forgotten as they expire; whatever else changes the cells (late ones, groups renumbered or
+let go of) makes it stale, and it is built anew.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from windrow.optimizer.shapes import SynopsisKind
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.cells import fold_of
 from windrow.synopses.chunks import Chunk, Strand, strands_of
 from windrow.synopses.folds import Fold, State
 from windrow.synopses.groups import Ids
 from windrow.synopses.interval import IntervalSynopsis
+from windrow.synopses.landmark import LandmarkSynopsis, Partition
 from windrow.synopses.running import RunningSynopsis, is_subtractable
 from windrow.synopses.sequence import power_of_two
 
@@ -57,18 +60,18 @@ class _Part:
     """Accumulators with equal folds, over the sequence of panes."""
 
     strand: Strand
-    cells: RunningSynopsis | IntervalSynopsis
+    cells: RunningSynopsis | IntervalSynopsis | LandmarkSynopsis
 
 
 class PaneIndex:
     """The occupied closed panes by their place among those held; group 0 (nobody) is left out.
 
-    `running`: subtract where that is exact. A part's cells are counted since it was made, so pane i of the `held` ones
-    is its cell length − held + i.
+    `kind`: running and landmark ones subtract where that is exact; landmark ones serve the windows of some `partitions`
+    alone. A part's cells are counted since it was made, so pane i of the `held` ones is its cell length − held + i.
     """
 
-    def __init__(self, panes: int, groups: int, running: bool):
-        self.running = running
+    def __init__(self, panes: int, groups: int, kind: SynopsisKind, partitions: tuple[Partition, ...] = ()):
+        self.kind, self.partitions = kind, partitions if kind is SynopsisKind.LANDMARK else ()
         self._room = max(8, int(groups * SPARE_GROUPS))
         self._span = power_of_two(max(panes, FEW_PANES) + 2) - 1
         self._held = 0
@@ -87,21 +90,41 @@ class PaneIndex:
     def holds(self, accumulators: Iterable[Accumulator]) -> bool:
         return all(a in self._where for a in accumulators)
 
+    def serves(self, lows: Ids, highs: Ids) -> bool:
+        """Whether all windows over these places can be found."""
+        ready = [part.cells for part in self._parts if isinstance(part.cells, LandmarkSynopsis)]
+        firsts = (cells.length - self._held for cells in ready)
+        return all(cells.serves(lows + first, highs + first) for cells, first in zip(ready, firsts, strict=True))
+
     def bytes_with(self, accumulators: Iterable[Accumulator]) -> int:
         """What it would take with these as well."""
-        slots = self._room * (self._span + 1)
         folds = [fold_of(a) for a in accumulators if a not in self._where]
-        return self.nbytes + sum(8 * slots * len(fold.dtypes) * (1 if self._subtracts(fold) else 2) for fold in folds)
+        return self.nbytes + sum(8 * self._room * len(fold.dtypes) * self._kept(fold) for fold in folds)
+
+    def _kept(self, fold: Fold) -> int:
+        """Values of one group that are kept of a column."""
+        if self._subtracts(fold):
+            return self._span + 1
+        if self.partitions:
+            return sum((1 + one.rights) * one.places for one in self.partitions)
+        return 2 * (self._span + 1)
 
     def _subtracts(self, fold: Fold) -> bool:
-        return self.running and is_subtractable(fold)
+        return self.kind is not SynopsisKind.INTERVAL and is_subtractable(fold)
+
+    def _made(self, strand: Strand) -> RunningSynopsis | IntervalSynopsis | LandmarkSynopsis:
+        shape = len(strand.members), self._room
+        if self._subtracts(strand.fold):
+            return RunningSynopsis(strand.fold, self._span, shape)
+        if self.partitions:
+            return LandmarkSynopsis(strand.fold, self.partitions, shape)
+        return IntervalSynopsis(strand.fold, self._span, shape)
 
     def add(self, same: Mapping[Accumulator, Accumulator], chunks: Sequence[Chunk]) -> None:
         """Index more accumulators, over all chunks. `same`: each one's first equal, which is kept once."""
         missing = [a for a in same if a not in self._where]
         for strand in strands_of(a for a in dict.fromkeys(same[a] for a in missing) if a not in self._where):
-            made = RunningSynopsis if self._subtracts(strand.fold) else IntervalSynopsis
-            part = _Part(strand, made(strand.fold, self._span, (len(strand.members), self._room)))
+            part = _Part(strand, self._made(strand))
             self._where |= {a: (len(self._parts), i) for i, a in enumerate(strand.members)}
             self._parts.append(part)
             for chunk in chunks:
@@ -135,7 +158,8 @@ class PaneIndex:
         total = 0.0
         for at in {self._where[a][0] for a in accumulators}:
             strand, cells = self._parts[at].strand, self._parts[at].cells
-            each = SUBTRACTED_NS if isinstance(cells, RunningSynopsis) else MERGED_NS * levels
+            merges = 2 if isinstance(cells, LandmarkSynopsis) else levels
+            each = SUBTRACTED_NS if isinstance(cells, RunningSynopsis) else MERGED_NS * merges
             total += PART_NS + windows * groups * len(strand.members) * len(strand.fold.dtypes) * each
         return total
 
