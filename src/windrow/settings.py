@@ -243,7 +243,7 @@ _TABLE = (
         "index_bytes",
         Size(512 << 20),
         "The most that base intervals, landmark intervals and running sums may take, beside the cells of a stream's "
-        "synopses.",
+        "synopses; and the most that the SubStream Filters of one synopsis may.",
         _size(),
     ),
     SettingSpec(

@@ -132,6 +132,24 @@ def test_auto_measures_first_and_then_goes_by_costs(open_state: Open, monkeypatc
     assert sorted(answers(wr, "q")) == shown
 
 
+def test_filters_that_take_more_than_they_may_are_let_go_of(open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filter_choice, "SLOT_NS", 1e9)
+    wr = open_state(index_bytes="64 B")
+    wr.sql(STREAM)
+    wr.query("q", "SELECT k FROM s [RANGE 10 SLIDE 5] GROUP BY k HAVING COUNT(*) > 1")
+    put(wr, *((t, k, 1) for t in range(1, 5) for k in ("a", "b")), (6, "a", 4))
+    put(wr, (11, "a", 1))
+    assert "; used, by cost" in line(wr, "q")
+    put(wr, (12, "b", 1), (16, "a", 1))
+    assert "not used, it took more than index_bytes" in line(wr, "q")
+    assert wr.metrics()["s"]["filter_bytes"] == 0
+    wr.sql("SET substream_filters = 'on'")
+    put(wr, (17, "b", 1), (21, "a", 1))
+    assert "; used, forced" in line(wr, "q") and wr.metrics()["s"]["filter_bytes"] > 64
+    both = [(start, start + 10, k) for start in (-5, 0, 10) for k in "ab"]
+    assert sorted(answers(wr, "q")) == sorted([*both, (5, 15, "a")])
+
+
 @pytest.mark.parametrize(
     ("window", "having", "why"),
     [

@@ -16,7 +16,7 @@ from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import CatalogError
 from windrow.plan.nodes import Finalise
 from windrow.settings import SPECS, Settings
-from windrow.synopses import PartitionedSynopsis, StoredSynopsis
+from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis, StoredSynopsis
 from windrow.types import SqlType, point_text
 from windrow.windows import LandmarkWindow, PartitionedWindow, PerKeyFrontier, SlideByTuple, SlideOver
 
@@ -271,6 +271,10 @@ def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
             int(s.synopsis.closed_panes.size) for s in synopses if not isinstance(s.synopsis, PartitionedSynopsis)
         ),
         "synopsis_bytes": sum(s.synopsis.nbytes for s in synopses),
+        "index_bytes": sum(
+            s.synopsis.indexer.nbytes for s in synopses if isinstance(s.synopsis, BasicIntervalSynopsis)
+        ),
+        "filter_bytes": sum(s.having.nbytes for s in synopses),
     }
 
 

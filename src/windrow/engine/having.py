@@ -102,6 +102,12 @@ class HavingFilters:
         self.filters = PaneFilters()
         self.decisions: dict[Accumulator, Decision] = {}
         self._fits: dict[int, tuple[Finalise, Fit | str]] = {}
+        self._too_many: int | None = None
+        """So many groups, whose filters took more than they may."""
+
+    @property
+    def nbytes(self) -> int:
+        return 8 * self.filters.size
 
     def clear(self) -> None:
         """There are no cells here any more to be filtered."""
@@ -140,12 +146,24 @@ class HavingFilters:
             for i, fit in chosen.items()
         }
         pairs = self.filters.candidates(synopsis, list(asked.values()), levels_of(settings))
+        self._bound(synopsis, settings)
         out = Narrowed([lookups[i] for i in range(len(lookups)) if i not in chosen])
         for i, some in zip(chosen, pairs, strict=True):
             self._add(out, lookups[i], some, plans.get(i))
             if some is not None:
                 self._learn(chosen[i], some.groups.size, lookups[i].ends.size * (synopsis.groups.count - 1))
         return out
+
+    def _bound(self, synopsis: BasicIntervalSynopsis, settings: Settings) -> None:
+        """Let go of filters that take more than they may; with half the groups they are tried again."""
+        if self.nbytes > settings.integer("index_bytes") and settings.text("substream_filters") != "on":
+            self.filters.keep(())
+            self._too_many = synopsis.groups.count
+
+    def _are_too_many(self, synopsis: BasicIntervalSynopsis) -> bool:
+        if self._too_many is not None and synopsis.groups.count < self._too_many // 2:
+            self._too_many = None
+        return self._too_many is not None
 
     def _add(self, out: Narrowed, lookup: Lookup, pairs: Pairs | None, plan: Finalise | None) -> None:
         if plan is None or pairs is None:
@@ -198,9 +216,11 @@ class HavingFilters:
             if share is not None:
                 asked = [(lookups[i], fit) for i, fit in mine.items()]
                 work = work_of(synopsis, asked, share, levels_of(settings), exact)
+            why = "forced" if used else "by cost" if work else "not measured yet"
+            if not used and self._are_too_many(synopsis):
+                work, why = None, "it took more than index_bytes"
             if not used:
                 used = work is not None and work.pays(accumulator in self.filters)
-            why = "forced" if settings.text("substream_filters") == "on" else "by cost" if work else "not measured yet"
             self.decisions[accumulator] = Decision(used, why, work)
             chosen |= mine if used else {}
         return dict(sorted(chosen.items()))
