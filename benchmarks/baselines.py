@@ -1,6 +1,6 @@
 """What the synopses are compared with: PSoup's tree, and the two extremes, all in NumPy and many inputs at a time.
 
-004_65e36a58973a8297.txt, sections 3.1.3 and 6.1. Each has `update(values)` and `lookup(sizes)`, the latter over suffix
+Arasu and Widom, VLDB 2004, sections 3.1.3 and 6.1. Each has `update(values)` and `lookup(sizes)`, the latter over suffix
 windows of so many elements, as the synopses are used beside them.
 """
 

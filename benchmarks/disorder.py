@@ -1,4 +1,5 @@
-"""Latency against accuracy under disorder: Figures 9 and 10 of 003_7281f3198fa2d2a0.txt.
+"""Latency against accuracy under disorder: Figures 9 and 10 of *Semantics and Evaluation Techniques for
+Window Aggregates in Data Streams* (Li, Maier, Tufte, Papadimos and Tucker, SIGMOD 2005).
 
 Bounded disorder (AVG, RANGE 64 s, SLIDE 6.4 s; slack 0.32 s to 3.2 s, consistent and generous) and block-sorted disorder
 (COUNT, RANGE 600 s, SLIDE 60 s, blocks of 490 s; slack 0 to 600 s), each beside punctuations of the source, which knows

@@ -1,4 +1,5 @@
-"""Sharing among windows and among substreams: Figures 9 to 12 of 004_65e36a58973a8297.txt, on one core.
+"""Sharing among windows and among substreams: Figures 9 to 12 of *Resource Sharing in Continuous
+Sliding-Window Aggregates* (Arasu and Widom, VLDB 2004), on one core.
 
 Figure 9: 1000 operators SUM S[N, 0], inputs that are part updates and part lookups, R-INT and B-INT beside PSoup's tree,
 materialise-all and materialise-none (`baselines.py`, at the same level). Inputs come in batches of 10,000, each algorithm

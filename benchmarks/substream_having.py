@@ -1,4 +1,5 @@
-"""HAVING over many keys, with a SubStream Filter and without: 004_65e36a58973a8297.txt, section 4, in the engine.
+"""HAVING over many keys, with a SubStream Filter and without: section 4 of *Resource Sharing in Continuous
+Sliding-Window Aggregates* (Arasu and Widom, VLDB 2004), in the engine.
 
 Standing queries `SELECT k, COUNT(*) … GROUP BY k HAVING COUNT(*) > v` over one stream: thresholds that some 0.1 % to 1 %
 of the keys pass, windows of 1 to 12 panes. Keys are drawn by a power law. Both settings take the same micro-batches in

@@ -1,4 +1,5 @@
-"""The Window-ID approach against buffering: Figure 8 of 003_7281f3198fa2d2a0.txt.
+"""The Window-ID approach against buffering: Figure 8 of *Semantics and Evaluation Techniques for Window
+Aggregates in Data Streams* (Li, Maier, Tufte, Papadimos and Tucker, SIGMOD 2005).
 
 MAX over the last 4,000 rows, sliding by 1 to 4,000 rows. Windrow evaluates from partial aggregates (`window_ids`);
 `SET window_evaluation = 'buffer'` keeps the tuples of every extent and goes through them for each window, the

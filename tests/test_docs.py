@@ -213,6 +213,14 @@ def test_functions_are_those_of_the_allow_list() -> None:
     assert wanted == page.read_text(encoding="utf-8")
 
 
+def test_documents_are_cited_by_author_and_year() -> None:
+    """Users cannot read our files of the papers: what they see, the help of benchmarks included, names no such file."""
+    pages = [*PAGES, *(ROOT / "benchmarks").glob("*.*"), *ROOT.glob("*.md"), ROOT / "src/windrow/README.md"]
+    assert len(pages) > 20
+    named = re.compile(r"\b00\d_[0-9a-f]{16}|\bof 00\d\b|\b00\d section")
+    assert [page.name for page in pages if named.search(page.read_text("utf-8"))] == []
+
+
 @pytest.mark.slow
 def test_generated_parts_and_links_are_in_step() -> None:
     """What `make check` says about the pages: help texts, settings, errors, links."""

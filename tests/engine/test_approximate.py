@@ -117,3 +117,10 @@ def test_large_windows_are_within_their_bounds(open_state: Open) -> None:
         assert {row["item"] for row in top} <= set(range(5))
         assert all(0 <= row["count"] - counts[row["item"]] <= 3.5 / (1 << LG_MAP) * n for row in top)
     assert len(answers(wr, "q")) == 2
+
+
+def test_explain_has_no_costs_of_an_index_where_none_can_be(wr: Any) -> None:
+    wr.sql("CREATE QUERY q AS SELECT APPROX_COUNT_DISTINCT(k) AS n FROM s [RANGE 20 SLIDE 10] GROUP BY k")
+    put(wr, *((t, "ab"[t % 2], t) for t in range(50)))
+    line = next(one for one in wr.queries["q"].explain().splitlines() if "choice:" in one)
+    assert " ns" not in line and "merged in a walk, no index has them" in line

@@ -58,6 +58,45 @@ def test_show_sharing_tells_the_home_of_each_synopsis(open_state: Any) -> None:
     assert "home: driver (whatever its size: its windows count the rows of each partition)" in each
 
 
+APART = {
+    "base": "SELECT k, SUM(x) AS s FROM s [RANGE 2000 SLIDE 1000] GROUP BY k",
+    "odd": "SELECT k, SUM(x) AS s FROM s [RANGE 777 SLIDE 777] GROUP BY k",
+    "fine": "SELECT k, SUM(x) AS s FROM s [RANGE 20 SLIDE 1] GROUP BY k",
+    "groups": "SELECT k, x, COUNT(*) AS n FROM s [RANGE 20 SLIDE 10] GROUP BY k, x",
+    "values_": "SELECT k, MEDIAN(x) AS m FROM s [RANGE 20 SLIDE 10] GROUP BY k",
+    "rows_": "SELECT k, COUNT(*) AS n FROM s [ROWS 20 SLIDE 10] GROUP BY k",
+    "tuples": "SELECT k, COUNT(*) AS n FROM s [RANGE 20 SLIDE 1 ROW] GROUP BY k",
+    "order_": "SELECT x, k, COUNT(*) AS n FROM s [RANGE 20 SLIDE 10] GROUP BY x, k",
+}
+
+
+def test_show_sharing_and_explain_say_why_queries_do_not_share(wr: Any) -> None:
+    for name, select in APART.items():
+        wr.sql(f"CREATE QUERY {name} AS {select}")
+    rows = {row["name"]: row["apart_from"] for row in wr.sql("SHOW SHARING").rows()}
+    assert rows["base"] == (
+        "2: cuts that hardly ever meet; 3: together more than 4 times the cuts there were (cut_factor); "
+        "4, 8: another GROUP BY; 5: other columns whose values are counted; 6: another window attribute; "
+        "7: another kind of window"
+    )
+    assert "4: the same GROUP BY in another order" in rows["order_"]
+    assert f"apart from synopsis {rows['base']}" in wr.queries["base"].explain()
+    new = str(wr.sql("EXPLAIN SELECT k, QUANTILE(t, 0.5) AS m FROM s [RANGE 20 SLIDE 10] GROUP BY k"))
+    assert "of its own" in new and "apart from synopsis 1, 2, 3, 5, 7: other columns whose values" in new
+    wr.sql("SET disabled_rules = 'share_synopses'")
+    wr.sql(f"CREATE QUERY again AS {APART['base']}")
+    wr.sql("SET disabled_rules = ''")
+    rows = {row["name"]: row["apart_from"] for row in wr.sql("SHOW SHARING").rows()}
+    assert "9: queries or settings were others when it came" in rows["base"]
+
+
+def test_a_query_alone_is_apart_from_nobody(wr: Any) -> None:
+    wr.sql(f"CREATE QUERY base AS {APART['base']}")
+    wr.sql(f"CREATE QUERY longer AS {APART['base'].replace('2000', '4000')}")
+    assert [row["apart_from"] for row in wr.sql("SHOW SHARING").rows()] == [None, None]
+    assert "apart from" not in wr.queries["base"].explain()
+
+
 def test_explain_tells_what_a_new_query_would_share(open_state: Any) -> None:
     wr = open_state(disabled_rules="share_synopses")
     wr.sql(STREAM)

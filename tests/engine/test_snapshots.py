@@ -195,3 +195,16 @@ def test_other_windows_are_refused_with_what_to_do(asked: Any, window: str, told
 def test_nothing_is_known_of_a_stream_that_is_not_there(asked: Any) -> None:
     with pytest.raises(UnsupportedError, match="a window of a stream, or dead_letters"):
         asked.sql("SELECT COUNT(*) AS n FROM nowhere")
+
+
+def test_statements_of_one_time_questions_and_of_dropped_queries_do_not_stay(asked: Any) -> None:
+    finisher = asked._engine._ticker.finisher
+    question = "SELECT k, SUM(x) * 2 AS d FROM s [RANGE 30] GROUP BY k HAVING COUNT(*) > {} AND SUM(x) + 1 > 2"
+    for n in range(3):
+        assert asked.sql(question.format(n)).rows()
+    assert not finisher._texts and not finisher._tests
+    query = asked.query("h", question.format(1).replace("RANGE 30", "RANGE 30 SLIDE 10"))
+    put(asked, *[(t, "a", 1) for t in range(95, 131)])
+    assert query.answers().rows() and finisher._texts and finisher._tests
+    asked.sql("DROP QUERY h")
+    assert not finisher._texts and not finisher._tests

@@ -27,6 +27,10 @@ def line(wr: Any, query: str) -> str:
     return found[0]
 
 
+def having(wr: Any, query: str) -> str:
+    return next(one.strip() for one in wr.queries[query].explain().splitlines() if one.startswith("  Having"))
+
+
 def test_thresholds_and_windows_share_one_filter(open_state: Open) -> None:
     wr = open_state(substream_filters="on", filter_epsilon="0.5")
     wr.sql(STREAM)
@@ -51,10 +55,10 @@ def test_a_filter_is_let_go_of_when_its_queries_have_left_or_it_is_switched_off(
     wr.query("q", "SELECT k FROM s [RANGE 10 SLIDE 5] GROUP BY k HAVING COUNT(*) > 1")
     wr.query("sums", "SELECT k FROM s [RANGE 10 SLIDE 5] GROUP BY k HAVING SUM(x) > 1")
     put(wr, (1, "a", 1), (2, "a", 2), (6, "a", 1))
-    assert len(filters_of(wr).filters._filters) == 2
+    assert len(filters_of(wr).filters._filters) == len(filters_of(wr).filters._shares) == 2
     wr.sql("DROP QUERY sums")
     put(wr, (11, "a", 1))
-    assert len(filters_of(wr).filters._filters) == 1
+    assert len(filters_of(wr).filters._filters) == len(filters_of(wr).filters._shares) == 1
     wr.sql("SET substream_filters = 'off'")
     put(wr, (16, "a", 1))
     assert not filters_of(wr).filters.size
@@ -68,6 +72,9 @@ def test_negative_sums_are_right_and_end_what_cannot_stand_them(open_state: Open
     wr.query("q", "SELECT k, SUM(x) AS x FROM s [RANGE 10 SLIDE 5] GROUP BY k HAVING SUM(x) > 3")
     wr.query("less", "SELECT k, SUM(x) AS x FROM s [RANGE 10 SLIDE 5] GROUP BY k HAVING SUM(x) < 4")
     put(wr, (1, "a", 9), (2, "b", 4), (3, "c", 0), (4, "d", None), (6, "a", -8), (7, "b", None), (12, "b", 1))
+    told = line(wr, "less")
+    assert "; used, forced" in told and "answered without it, exactly: they hold negative" in told
+    assert "without it, exactly" not in line(wr, "q")
     put(wr, (16, "c", 2), (21, "c", 3))
     assert answers(wr, "q") == [(-5, 5, "a", 9), (-5, 5, "b", 4), (0, 10, "b", 4)]
     assert sorted(answers(wr, "less")) == [
@@ -79,6 +86,8 @@ def test_negative_sums_are_right_and_end_what_cannot_stand_them(open_state: Open
         (10, 20, "b", 1),
         (10, 20, "c", 2),
     ]
+    put(wr, (26, "c", 3))
+    assert "without it, exactly" not in line(wr, "less")  # the last window, [15, 25), holds none
 
 
 def test_approximate_answers_have_everyone_who_passes_and_none_below_the_relaxed_bound(open_state: Open) -> None:
@@ -98,6 +107,16 @@ def test_approximate_answers_have_everyone_who_passes_and_none_below_the_relaxed
     assert {row[2] for row in answers(wr, "between")} == {"n12", "n13"}
     assert "approximate: groups above 2.75 may be shown" in line(wr, "q")
     assert ", exact;" in line(wr, "between")
+    relaxed = "COUNT > 11 is not compared: groups above 2.75 may be shown (approximate_having)"
+    assert having(wr, "q") == f"Having {relaxed}" and having(wr, "counts") == f"Having k0 <> 'n9'; {relaxed}"
+    assert having(wr, "between") == "Having a0 BETWEEN 12 AND 13"
+    wr.sql("SET substream_filters = 'auto'")
+    wr.query("new", "SELECT k FROM s [RANGE 10 SLIDE 10] GROUP BY k HAVING SUM(x) > 11")
+    assert having(wr, "new") == "Having a0 > 11" and "approximate where it is used: groups above" in line(wr, "new")
+    put(wr, (21, "n1", 1), (31, "n1", 1))
+    assert having(wr, "new") == "Having a0 > 11" and ", exact; not used" in line(wr, "new")
+    wr.sql("SET approximate_having = 'off'")
+    assert having(wr, "q") == "Having a0 > 11" and ", exact;" in line(wr, "q")
 
 
 def test_revised_streams_are_never_approximate(open_state: Open) -> None:

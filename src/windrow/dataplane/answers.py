@@ -73,6 +73,14 @@ class Finisher:
             self._duckdb.close()
             del self._duckdb
 
+    def forget(self, plan: Finalise) -> None:
+        """Let go of the statements of a plan that is not asked again: of a one-time question, of a query that left."""
+        with self._lock:
+            known = self._tests.pop(id(plan), None)
+            for one in (plan,) if known is None else (plan, known[2]):
+                for sql in (finish_sql, finish_one_sql, part_sql, joined_sql):
+                    self._texts.pop((id(one), sql), None)
+
     def finish(self, plan: Finalise, looked: Looked, starts: Points | None, ends: Points, groups: Groups) -> Finished:
         """The answers of one query: window_start, window_end, is_revision, then the select list."""
         unfit = _unfit(plan, looked)
@@ -147,7 +155,7 @@ class Finisher:
             cached = self._texts.get((id(plan), sql))
             if cached is None or cached[0] is not plan:
                 if len(self._texts) >= MOST_TEXTS:
-                    self._texts.clear()  # one-time questions come and go
+                    self._texts.clear()
                 cached = self._texts[id(plan), sql] = (plan, sql(plan))
             self._duckdb.register("looked", numbered)
             try:

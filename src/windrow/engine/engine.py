@@ -176,6 +176,7 @@ class Engine:
                         error,
                     )
                 self.manager.drop_query(stream, query)
+                self._ticker.finisher.forget(query.plan)
 
     # -- rows in -------------------------------------------------------------------------------
 
@@ -463,7 +464,10 @@ class Engine:
         with stream.lock:
             apply_choice(stream, self.settings)
             fit = fitting(stream, plan, select, self.settings, text)
-            return self._lookups.answer(fit.state, fit.asked(plan))
+            try:
+                return self._lookups.answer(fit.state, fit.asked(plan))
+            finally:
+                self._ticker.finisher.forget(plan)
 
     def fitted(self, select: exp.Expr, text: str) -> tuple[Finalise, StreamState, Fit]:
         """What would answer a one-time question."""

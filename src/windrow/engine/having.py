@@ -101,6 +101,8 @@ class HavingFilters:
     def __init__(self) -> None:
         self.filters = PaneFilters()
         self.decisions: dict[Accumulator, Decision] = {}
+        self.unasked: set[str] = set()
+        """The queries over whose last windows the filter could not be asked: negative sums, or too great ones."""
         self._fits: dict[int, tuple[Finalise, Fit | str]] = {}
         self._too_many: int | None = None
         """So many groups, whose filters took more than they may."""
@@ -113,6 +115,7 @@ class HavingFilters:
         """There are no cells here any more to be filtered."""
         self.filters.keep(())
         self.decisions = {}
+        self.unasked.clear()
 
     def fit(self, plan: Finalise, revises: bool) -> Fit | str:
         known = self._fits.get(id(plan))
@@ -138,6 +141,7 @@ class HavingFilters:
             fits = {i: fit for i, fit in fits.items() if is_kept(shared, lookups[i].query, fit)}
         approximate = settings.text("approximate_having") == "on" and not revises
         chosen = self._chosen(synopsis, lookups, fits, settings, not approximate)
+        self.unasked -= {lookups[i].query for i in fits if i not in chosen}
         if not chosen:
             return Narrowed(lookups)
         plans = {i: fit.approximate for i, fit in chosen.items()} if approximate else {}
@@ -150,6 +154,7 @@ class HavingFilters:
         out = Narrowed([lookups[i] for i in range(len(lookups)) if i not in chosen])
         for i, some in zip(chosen, pairs, strict=True):
             self._add(out, lookups[i], some, plans.get(i))
+            (self.unasked.add if some is None else self.unasked.discard)(lookups[i].query)
             if some is not None:
                 self._learn(chosen[i], some.groups.size, lookups[i].ends.size * (synopsis.groups.count - 1))
         return out
@@ -196,6 +201,7 @@ class HavingFilters:
         wanted = {a for fit in fits for a in fit.test.reads}
         self.filters.keep(wanted if settings.text("substream_filters") != "off" else ())
         self.decisions = {a: made for a, made in self.decisions.items() if a in wanted}
+        self.unasked &= {name for name, _ in shared.queries} if self.unasked else set()
 
     def _chosen(
         self,

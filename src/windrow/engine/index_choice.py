@@ -26,6 +26,8 @@ def choice_lines(synopsis: BasicIntervalSynopsis, settings: Settings) -> list[st
     by = "by cost" if asked == "auto" else f"SET synopsis = '{asked}'"
     if not indexer.rates.probings and not indexer.rates.walks:
         return [f"        choice: {indexer.kind.value} ({by}); not probed yet"]
+    if indexer.is_bare:
+        return [f"        choice: {indexer.kind.value}; texts and sketches are merged in a walk, no index has them"]
     load, estimates = indexer.estimates(synopsis.closed_panes.size, synopsis.groups.count)
     walks = indexer.rates.walks / max(indexer.rates.closed, 1.0)
     beside = f", {walks:.3g} that walk in any case" if walks >= 0.001 else ""

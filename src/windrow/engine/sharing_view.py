@@ -19,7 +19,7 @@ from windrow.optimizer.predicates import Columns, predicate_of
 from windrow.optimizer.rules import rule
 from windrow.optimizer.same_answers import SHARE_ANSWERS, as_asked, leaders
 from windrow.optimizer.shapes import Asked, Shape, SynopsisKind
-from windrow.optimizer.sharing import SynopsisPlan
+from windrow.optimizer.sharing import SHARE_SYNOPSES, SynopsisPlan, why_apart
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
@@ -137,24 +137,53 @@ def _is_relevant(name: str, derivation: Derivation, columns: Columns) -> bool:
     return rule(name).holds(shapes, [new])
 
 
+MOST_COMPARED = 100
+"""Other synopses that one is compared with."""
+
+
+def apart(stream: StreamState, plan: SynopsisPlan, settings: Settings) -> str | None:
+    """Why the queries of a synopsis, or one that would have this, do not use the stream's other synopses: reasons with
+    the numbers of those (0: it is not there yet). None where there are no others."""
+    others = [state.plan for state in stream.synopses.values() if state.plan.id != plan.id and state.plan.queries]
+    switched_off = SHARE_SYNOPSES in settings.text("disabled_rules").split(",")
+    agreed = (
+        f"the rule {SHARE_SYNOPSES} is disabled" if switched_off else "queries or settings were others when it came"
+    )
+    factor, reasons = settings.integer("cut_factor"), dict[str, list[int]]()
+    for other in others[:MOST_COMPARED]:
+        came, there = (other, plan) if 0 < plan.id < other.id else (plan, other)
+        why = why_apart(came.need, there, factor)
+        reasons.setdefault(why or agreed, []).append(other.id)
+    told = [f"{_numbers(ids)}: {why}" for why, ids in reasons.items()]
+    return "; ".join(told + (["and more"] if len(others) > MOST_COMPARED else [])) or None
+
+
+def _numbers(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids[:5])) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+
+
 def sharing_table(streams: Sequence[StreamState], settings: Settings) -> pa.Table:
     """SHOW SHARING: a row for each query."""
-    names = ("name", "stream", "synopsis", "home", "shared_with", "rules", "derived", "answers_of")
+    names = ("name", "stream", "synopsis", "home", "shared_with", "rules", "derived", "answers_of", "apart_from")
     rows = []
     for stream in streams:
         told: dict[str, Sharing] = {}
         homes: dict[int | None, str] = {}
+        reasons: dict[int | None, str | None] = {}
         for state in stream.synopses.values():
             plan = state.plan
             shared = Shared(stream, plan, settings)
             told |= {name: shared.of(name) for name, _ in plan.queries}
+            reasons[plan.id] = apart(stream, plan, settings)
             homes[plan.id] = "Spark" if isinstance(state.synopsis, StoredSynopsis) else "driver"
         for name in stream.queries:
             one = told.get(name, Sharing(None, 0, (), (), None))  # suspended: it takes no part
             derived = "; ".join(map(str, one.derived)) or None
             rules = ", ".join(one.rules) or None
             where = (one.synopsis, homes.get(one.synopsis))
-            rows.append((name, stream.name, *where, one.others, rules, derived, one.answers_of))
+            rows.append(
+                (name, stream.name, *where, one.others, rules, derived, one.answers_of, reasons.get(one.synopsis))
+            )
     types = [pa.int64() if name in ("synopsis", "shared_with") else pa.string() for name in names]
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     return pa.table({n: pa.array(c, t) for n, c, t in zip(names, columns, types, strict=True)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from windrow.cql.dialect import CQL
 from windrow.engine.having import Decision, Fit, fit_of, is_kept, levels_of
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.plan.nodes import Finalise
@@ -14,25 +15,67 @@ def filter_line(plan: Finalise, stream: StreamState, state: SynopsisState | None
     if plan.having is None:
         return None
     revises = stream.definition.revises
-    fit = fit_of(plan, revises)
+    fit = _filtered(plan, stream, state, settings)
     if isinstance(fit, str):
         return f"      SubStream Filter: none, {fit}"
-    if state is not None and isinstance(state.synopsis, StoredSynopsis):
-        return "      SubStream Filter: none, its cells are in the Spark home"
-    if state is not None and not all(is_kept(state.plan, name, fit) for name, one in state.plan.queries if one is plan):
-        return "      SubStream Filter: none, what it bounds is derived from others' cells"
-    if settings.text("substream_filters") == "off":
-        return "      SubStream Filter: none, switched off"
     epsilon = f", ε {levels_of(settings).epsilon:.2g}" if fit.test.kind.is_collective else ""
     named = (
         f"SubStream Filter {fit.test.kind.value} for {fit.bound.text}{epsilon}, {_sharing(plan, fit, state, revises)}"
     )
-    if settings.text("approximate_having") == "on" and not revises and fit.approximate is not None:
-        named += f", approximate: {_relaxed(fit, settings)}"
+    used = _is_used(plan, fit, state, settings)
+    if _may_relax(fit, revises, settings) and used is not False:
+        named += f", approximate{'' if used else ' where it is used'}: {_relaxed(fit, settings)}"
     else:
         named += ", exact"
     decision = None if state is None else state.having.decisions.get(fit.test.of)
-    return f"      {named}; {_decided(decision, settings)}"
+    told = f"      {named}; {_decided(decision, settings)}"
+    return told if not _unasked(plan, state) else f"{told}; {_UNASKED}"
+
+
+_UNASKED = "the last windows were answered without it, exactly: they hold negative sums, or too great ones"
+
+
+def having_text(plan: Finalise, stream: StreamState, state: SynopsisState | None, settings: Settings) -> str | None:
+    """What is done of HAVING where a bound is not compared once more; None where it is."""
+    fit = None if plan.having is None else _filtered(plan, stream, state, settings)
+    if not isinstance(fit, Fit) or not _may_relax(fit, stream.definition.revises, settings):
+        return None
+    if not _is_used(plan, fit, state, settings):
+        return None
+    rest = fit.approximate.having if fit.approximate is not None else None
+    left = "" if rest is None else f"{rest.sql(dialect=CQL)}; "
+    return f"{left}{fit.bound.text} is not compared: {_relaxed(fit, settings)} (approximate_having)"
+
+
+def _filtered(plan: Finalise, stream: StreamState, state: SynopsisState | None, settings: Settings) -> Fit | str:
+    """How a filter serves the query, or why none does."""
+    fit = fit_of(plan, stream.definition.revises)
+    if isinstance(fit, str):
+        return fit
+    if state is not None and isinstance(state.synopsis, StoredSynopsis):
+        return "its cells are in the Spark home, where every group is looked up"
+    if state is not None and not all(is_kept(state.plan, name, fit) for name, one in state.plan.queries if one is plan):
+        return "what it bounds is derived from others' cells"
+    return "switched off" if settings.text("substream_filters") == "off" else fit
+
+
+def _may_relax(fit: Fit, revises: bool, settings: Settings) -> bool:
+    return settings.text("approximate_having") == "on" and not revises and fit.approximate is not None
+
+
+def _unasked(plan: Finalise, state: SynopsisState | None) -> bool:
+    """Whether the filter could not be asked over the windows that were due last."""
+    return state is not None and any(one is plan and name in state.having.unasked for name, one in state.plan.queries)
+
+
+def _is_used(plan: Finalise, fit: Fit, state: SynopsisState | None, settings: Settings) -> bool | None:
+    """Whether windows are answered through the filter; None: that is to be decided."""
+    decision = None if state is None else state.having.decisions.get(fit.test.of)
+    if _unasked(plan, state):
+        return False
+    if decision is None:
+        return True if settings.text("substream_filters") == "on" else None
+    return decision.used
 
 
 def _sharing(plan: Finalise, fit: Fit, state: SynopsisState | None, revises: bool) -> str:

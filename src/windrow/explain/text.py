@@ -18,10 +18,11 @@ from windrow.engine.chooser import MOST_COUNT_BYTES, asked
 from windrow.engine.early import answers_groups
 from windrow.engine.homes import must_stay
 from windrow.engine.index_choice import choice_lines
-from windrow.engine.placement import place
-from windrow.engine.sharing_view import Shared
+from windrow.engine.placement import made, place
+from windrow.engine.sharing_view import Shared, apart
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.explain.having import filter_line
+from windrow.explain.having import filter_line, having_text
+from windrow.optimizer.sharing import SynopsisPlan
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings, Size
@@ -36,7 +37,9 @@ from windrow.windows import Cuts
 def explain_query(name: str, plan: Finalise, stream: StreamState, query: QueryState | None, settings: Settings) -> str:
     """One line per operator, indented by depth, then the synopsis and the stream's state."""
     kind = plan.scan.attribute.type
-    lines = [f"Query {name}: periodic, EMIT EVERY WINDOW", *finalise_lines(plan)]
+    state = _used_by(stream, query) if query is not None else None
+    having = having_text(plan, stream, state, settings)
+    lines = [f"Query {name}: periodic, EMIT EVERY WINDOW", *finalise_lines(plan, having)]
     lines += aggregate_lines(plan, window_text(plan))
     lines += _synopsis(plan, stream, query, settings, kind)
     lines.append(f"        Selection {plan.input.input.predicate or 'true'}   (Spark, as conditions of the aggregates)")
@@ -71,7 +74,8 @@ def _groups(plan: Finalise) -> str:
     return "answered with their window" if plan.input.keys else "none"
 
 
-def finalise_lines(plan: Finalise) -> list[str]:
+def finalise_lines(plan: Finalise, having: str | None = None) -> list[str]:
+    """`having`: what is done of it, where that is not just the comparison."""
     outputs = ", ".join(f"{o.expression.sql(dialect=CQL)} AS {o.name}: {o.type}" for o in plan.outputs)
     lines = [f"  Project {outputs}   ({'columns as they are' if plan.is_plain else 'DuckDB in the driver'})"]
     if plan.limit is not None:
@@ -80,7 +84,7 @@ def finalise_lines(plan: Finalise) -> list[str]:
         order = ", ".join(f"{o.expression.sql(dialect=CQL)} {'DESC' if o.descending else 'ASC'}" for o in plan.order)
         lines.append(f"  Order {order}, ties by all columns")
     if plan.having is not None:
-        lines.append(f"  Having {plan.having.sql(dialect=CQL)}")
+        lines.append(f"  Having {having or plan.having.sql(dialect=CQL)}")
     return lines
 
 
@@ -126,7 +130,8 @@ def _synopsis(
     if state is None:
         kind_of = "partitioned" if plan.input.partition else "basic interval"
         kind_of = kind_of if plan.input.frequent is None else FrequentSynopsis.kind
-        return [*filters, f"      Synopsis {kind_of}, of its own, cuts {_cuts(plan.window.cuts(), kind)}"]
+        own = f"      Synopsis {kind_of}, of its own, cuts {_cuts(plan.window.cuts(), kind)}"
+        return [*filters, own, *_apart(stream, made(0, name, plan, place(stream, plan, settings)), settings)]
     told = Shared(stream, state.plan, settings).of(name)
     rules = ", ".join(one for one in told.rules if one not in ("SS4", "CS7", "CS8"))
     shared = f"shared with {told.others} other quer{'y' if told.others == 1 else 'ies'} ({rules})"
@@ -145,9 +150,16 @@ def _synopsis(
     by = ", ".join(one for one in told.rules if one in ("SS4", "CS7"))
     lines += [f"        {by}: {one}" for one in told.derived]
     lines += [f"        CS8: the answers of {told.answers_of}"] if told.answers_of is not None else []
+    lines += _apart(stream, state.plan, settings)
     if isinstance(synopsis, BasicIntervalSynopsis):
         lines += choice_lines(synopsis, settings)
     return filters + lines + ([_ranks(synopsis.ranks)] if isinstance(synopsis, PartitionedSynopsis) else [])
+
+
+def _apart(stream: StreamState, plan: SynopsisPlan, settings: Settings) -> list[str]:
+    """Why other synopses of the stream are not used; nothing where there are none."""
+    told = apart(stream, plan, settings)
+    return [] if told is None else [f"        apart from synopsis {told}"]
 
 
 def _home(stream: StreamState, state: SynopsisState) -> str:

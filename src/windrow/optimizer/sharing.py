@@ -23,7 +23,7 @@ from windrow.windows import (
     SlideByTuple,
     SlideOver,
     Window,
-    may_share,
+    why_not_share,
 )
 
 SHARE_SYNOPSES = "share_synopses"
@@ -56,6 +56,11 @@ class SynopsisPlan:
     def group_keys(self) -> tuple[Key, ...]:
         """The keys of its queries' groups; those behind them are the values that holistic aggregates count."""
         return self.keys[: len(self.keys) - len(self.values)]
+
+    @property
+    def need(self) -> Need:
+        """What its queries have in common."""
+        return Need(self.axis, self.keys, self.values, self.style, self.schedule.current)
 
     @property
     def partition(self) -> int:
@@ -141,19 +146,49 @@ def wanted_cuts(plans: Iterable[Finalise]) -> Cuts | None:
     return cuts
 
 
-def choose_synopsis(plan: Finalise, candidates: Sequence[SynopsisPlan], cut_factor: int) -> SynopsisPlan | None:
-    """The synopsis that a new query joins (SS1), or None where it needs one of its own.
+@dataclass(frozen=True)
+class Need:
+    """What a query needs of a synopsis, or what one has: who needs the same may share it, if the cuts allow."""
 
-    A query that counts partitions or ranks counts from when it came, so it has one of its own; so has one with
-    FREQUENT_ITEMS, whose lists are those of its own cuts.
-    """
-    axis, mine = plan.scan.attribute.column, plan.window.cuts()
+    axis: str
+    keys: tuple[Key, ...]
+    values: tuple[Key, ...]
+    style: Style
+    cuts: Cuts
+
+
+def need_of(plan: Finalise) -> Need:
     style = style_for(plan, schedule_for(plan.window))
-    if isinstance(plan.window, PartitionedWindow) or style[0] in ("rank", FREQUENT):
-        return None
-    for candidate in candidates:
-        same_keys = candidate.keys == plan.input.cell_keys and candidate.values == plan.input.values
-        alike = same_keys and candidate.axis == axis and candidate.style == style
-        if alike and may_share(candidate.schedule.current, mine, cut_factor):
-            return candidate
-    return None
+    return Need(plan.scan.attribute.column, plan.input.cell_keys, plan.input.values, style, plan.window.cuts())
+
+
+_ALONE = {
+    PartitionedWindow.__name__: "partitions are counted for each query, from when it came",
+    "rank": "ranks are counted for each query, from when it came",
+    FREQUENT: "the lists of FREQUENT_ITEMS are those of one query's cuts",
+    BUFFER[0]: "buffered tuples (window_evaluation)",
+}
+"""Styles of which each query has a synopsis of its own."""
+
+
+def why_apart(need: Need, other: SynopsisPlan, cut_factor: int) -> str | None:
+    """Why who needs this does not use a synopsis, in words; None where it may (SS1)."""
+    mine, theirs = need.keys[: len(need.keys) - len(need.values)], other.group_keys
+    if other.axis != need.axis:
+        return "another window attribute"
+    if theirs != mine:
+        return "the same GROUP BY in another order" if set(theirs) == set(mine) else "another GROUP BY"
+    if other.values != need.values:
+        return "other columns whose values are counted"
+    for style in (need.style, other.style):
+        if style[0] in _ALONE:
+            return _ALONE[style[0]]
+    if other.style != need.style:
+        return "another landmark" if other.style[0] == need.style[0] else "another kind of window"
+    return why_not_share(other.schedule.current, need.cuts, cut_factor)
+
+
+def choose_synopsis(plan: Finalise, candidates: Sequence[SynopsisPlan], cut_factor: int) -> SynopsisPlan | None:
+    """The synopsis that a new query joins (SS1), or None where it needs one of its own."""
+    need = need_of(plan)
+    return next((one for one in candidates if why_apart(need, one, cut_factor) is None), None)

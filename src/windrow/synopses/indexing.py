@@ -55,6 +55,11 @@ class Indexer:
         return SynopsisKind.BASIC_INTERVAL if self.index is None else self.index.kind
 
     @property
+    def is_bare(self) -> bool:
+        """Whether nothing that an index could hold has been asked for: there are no costs to compare."""
+        return self._columns == (0, 0)
+
+    @property
     def nbytes(self) -> int:
         return 0 if self.index is None else self.index.nbytes
 

@@ -168,8 +168,9 @@ class PaneFilters:
         return accumulator in self._filters
 
     def keep(self, wanted: Collection[Accumulator]) -> None:
-        """Let go of the filters that no query needs any more."""
+        """Let go of the filters that no query needs any more, and of what is known of who passes."""
         self._filters = {a: filter_ for a, filter_ in self._filters.items() if a in wanted}
+        self._shares = {a: share for a, share in self._shares.items() if a in wanted}
 
     def learn(self, accumulator: Accumulator, share: float) -> None:
         """What part of the groups passed just now, by tests of an accumulator."""

@@ -1,7 +1,7 @@
 """Windows, extents, window ids, panes and punctuations: pure functions."""
 
 from windrow.windows.contexts import Context, Extents, Points, ranges
-from windrow.windows.cuts import Cuts, CutSchedule, may_share
+from windrow.windows.cuts import Cuts, CutSchedule, may_share, why_not_share
 from windrow.windows.frontier import (
     Frontier,
     PerKeyFrontier,
@@ -43,5 +43,6 @@ __all__ = [
     "greater",
     "heartbeat",
     "may_share",
+    "why_not_share",
     "ranges",
 ]

@@ -171,9 +171,16 @@ def may_share(present: Cuts, incoming: Cuts, cut_factor: int) -> bool:
     Refused where the union would multiply the present cuts beyond the factor, and where the two sets hardly
     ever coincide (333 ms beside 1 s): sharing then saves nothing and makes every window of both longer.
     """
+    return why_not_share(present, incoming, cut_factor) is None
+
+
+def why_not_share(present: Cuts, incoming: Cuts, cut_factor: int) -> str | None:
+    """What keeps them apart, in words; None where they may share."""
     union = present.union(incoming)
     if union == present:
-        return True
+        return None
     if union.density > cut_factor * present.density:
-        return False
-    return union == incoming or union.grid_density <= INCOMMENSURATE * union.density
+        return f"together more than {cut_factor} times the cuts there were (cut_factor)"
+    if union == incoming or union.grid_density <= INCOMMENSURATE * union.density:
+        return None
+    return "cuts that hardly ever meet"
