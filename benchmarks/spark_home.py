@@ -90,14 +90,13 @@ def check(limited: pa.Table, plain: pa.Table, groups: int, last: int, panes: int
 
 def measure(base: Path, groups: int, panes: int, ticks: int, limit: str) -> dict[str, Any]:
     import windrow
-    from windrow.dataplane.session import jvm_pid
 
     data = base / "in"
     data.mkdir()
     settings = {"retained_answers": 0, "driver_synopsis_bytes": limit, "bytes_per_trigger": "1 GB"}
     plain, limited = Latest(), Latest()
     with windrow.open(base / "state", settings=settings) as wr:
-        peaks = Peaks(jvm_pid(wr._engine.spark))
+        peaks = Peaks(wr._engine.jvm.pid)
         wr.sql(
             f"CREATE STREAM s (t BIGINT, k BIGINT, x INT) FROM files OPTIONS (path '{data}', format 'parquet')"
             " TIMESTAMP BY t PUNCTUATE ORDERED"

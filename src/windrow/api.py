@@ -177,7 +177,7 @@ class Windrow:
                 return explain_snapshot(*self._engine.fitted(inner.select, text))
             inner = CreateQuery("query", inner.select)
         assert inner is not None
-        plan = self._engine.manager.bind(inner, text)
+        plan = self._engine.bind(inner, text)
         stream = self._engine.manager.stream(plan.scan.stream)
         return explain_query(inner.name, plan, stream, None, self._engine.settings)
 
@@ -278,7 +278,13 @@ class Windrow:
         """Keep running in the background until `stop`."""
         self._opened().start()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the streams run in the background: started, not stopped, and their Spark JVM is there."""
+        return self._engine.is_running
+
     def stop(self) -> None:
+        """Stop what was started. Raises where the Spark JVM had ended, and the streams with it."""
         self._engine.stop()
 
     def close(self) -> None:

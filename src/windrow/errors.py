@@ -115,6 +115,12 @@ class SessionError(WindrowError):
     code = "WR600"
 
 
+class SparkEndedError(SessionError):
+    """The JVM of the Spark session has ended: killed, or out of memory. What was committed is not lost."""
+
+    code = "WR610"
+
+
 class ExecutionError(WindrowError):
     """A Spark job or a kernel failed."""
 

@@ -215,7 +215,8 @@ def test_what_fails_after_the_commit_is_a_warning(
 
     compacted: list[int] = []
     monkeypatch.setattr(bench.homes, "settle_one", failing)
-    depositor = Depositor(bench.journal, bench.blocks, SystemClock(), bench.homes)
+    no_jvm: Any = None  # it is asked where a job has failed
+    depositor = Depositor(bench.journal, bench.blocks, SystemClock(), bench.homes, no_jvm)
     monkeypatch.setattr(depositor, "_compact", lambda stream, state, settings: compacted.append(state.plan.id))
     with caplog.at_level(logging.WARNING, "windrow"):
         depositor._tidy(bench.stream, SETTINGS)

@@ -153,7 +153,7 @@ def run_until_stopped(wr: Windrow, printed: Sequence[str], interrupts: Interrupt
     say(notes, "running; Ctrl-C stops")
     meter = FlowMeter(wr)
     try:
-        while not interrupts.wait(PROGRESS_S):
+        while not interrupts.wait(PROGRESS_S) and wr.is_running:
             say(notes, f"{time.strftime('%H:%M:%S')}  {meter.read().line()}", "dim")
     finally:
         with Progress("stopping…"):

@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 
 from windrow.cql.names import quote_name
 from windrow.dataplane.frames import unlogged
+from windrow.dataplane.jvm import forget_ended, quieten
 from windrow.errors import BindError, SessionError
 from windrow.settings import Settings
 from windrow.types import SqlType, scalar_type
@@ -54,6 +55,7 @@ LOCAL_CHECKPOINTS = {
 # socket (20 ms). The parallel collector: two cores are better used than by one that works beside the tasks (8% less).
 QUICK_RESULTS = {"spark.task.maxDirectResultSize": "64m"}
 COLLECTOR = "-XX:+UseParallelGC"
+WITHOUT_MEMORY = ("-XX:+ExitOnOutOfMemoryError", "-XX:+DisplayVMOutputToStderr")
 _LOG4J = Path(__file__).parent / "log4j2.properties"
 _CHOSEN = {
     "spark.ui.enabled": "false",
@@ -96,6 +98,8 @@ def open_session(spark: Any | None, master: str | None, settings: Settings) -> S
                 _owned[id(spark)] += 1
         return spark  # type: ignore[no-any-return]
     with _guard:
+        if forget_ended():
+            _owned.clear()  # all sessions of a process are of its one JVM
         active = SparkSession.getActiveSession() or SparkSession._instantiatedSession
         if active is not None and id(active) not in _owned:
             raise SessionError(
@@ -115,6 +119,8 @@ def close_session(spark: SparkSession) -> None:
         _owned[id(spark)] -= 1
         if _owned[id(spark)] == 0:
             del _owned[id(spark)]
+            if forget_ended():
+                return
             try:
                 spark.stop()
             except Exception as error:
@@ -133,7 +139,8 @@ def java_options(environment: Mapping[str, str]) -> str:
 
     A JVM does not start with two collectors, so one that the environment or spark-defaults.conf names stands. The
     stack: a streaming query stopped within a micro-batch matches the Python traceback against a recursive regular
-    expression (StreamExecution.isInterruptionException), which overflows the usual 1 MB.
+    expression (StreamExecution.isInterruptionException), which overflows the usual 1 MB. Without memory the JVM ends
+    (`dataplane/jvm.py`): Spark's dispatcher would die, and jobs wait for it without end.
     """
     told = [environment.get(name, "") for name in _JAVA_OPTIONS]
     home = environment.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
@@ -141,7 +148,8 @@ def java_options(environment: Mapping[str, str]) -> str:
     if defaults.is_file():
         told.append(defaults.read_text(errors="replace"))
     collector = "" if re.search(r"-XX:\+Use\w+GC\b", " ".join(told)) else COLLECTOR
-    return " ".join(["-Xss16m", *([collector] if collector else []), f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"])
+    logging_to = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
+    return " ".join(["-Xss16m", *([collector] if collector else []), *WITHOUT_MEMORY, logging_to])
 
 
 def _create(master: str | None, settings: Settings) -> SparkSession:
@@ -176,7 +184,9 @@ def _start(conf: SparkConf) -> SparkSession:
             gateway = launch_gateway(conf, stderr)  # type: ignore[no-untyped-call]
             lines = gateway.proc.stderr
             threading.Thread(target=_relay, args=(lines,), name="windrow-jvm-stderr", daemon=True).start()
-        SparkContext(conf=conf, gateway=gateway)
+        context = SparkContext(conf=conf, gateway=gateway)
+        if gateway is not None:
+            quieten(context)
         return SparkSession.builder.getOrCreate()
     finally:
         if handler is not None:
@@ -199,7 +209,7 @@ def check_session(spark: Any) -> None:
     if spark.sparkContext._jsc is None:
         raise SessionError("this Spark session has been stopped", remedy="Give one that runs, or none.")
     for name, (wanted, why) in _REQUIRED.items():
-        found = str(spark.conf.get(name))
+        found = _configured(spark, name)
         if found.lower() != wanted.lower():
             raise SessionError(
                 f"the Spark session has {name} = {found}, and Windrow needs {wanted}. {why}",
@@ -207,9 +217,14 @@ def check_session(spark: Any) -> None:
             )
 
 
-def jvm_pid(spark: SparkSession) -> int:
-    """The process id of the session's JVM, for the lock on the state directory."""
-    return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+def _configured(spark: Any, name: str) -> str:
+    try:
+        return str(spark.conf.get(name))
+    except Exception as error:
+        raise SessionError(
+            f"this Spark session does not answer: {_first_line(error)}",
+            remedy="Its JVM may have ended: give a new one.",
+        ) from error
 
 
 class Analyser:

@@ -20,6 +20,7 @@ from windrow.dataplane import ingest
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.ingest import Admission, Grouping, Reach
+from windrow.dataplane.jvm import Jvm
 from windrow.dataplane.observed import observed
 from windrow.dataplane.preaggregate import DeadLetter, Deposit, of_groups, of_rows
 from windrow.engine.chooser import asked
@@ -50,7 +51,8 @@ log = logging.getLogger("windrow")
 class Depositor:
     """Carries micro-batches into the synopses and onto disk."""
 
-    def __init__(self, journal: Journal, blocks: BlockStore, clock: Clock, homes: Homes):
+    def __init__(self, journal: Journal, blocks: BlockStore, clock: Clock, homes: Homes, jvm: Jvm):
+        self._jvm = jvm
         self._journal = journal
         self._blocks = blocks
         self._clock = clock
@@ -67,6 +69,7 @@ class Depositor:
             try:
                 table, mode, estimate = self._run(stream, df, groupings, admission, settings, not columnar)
             except Exception as error:
+                self._jvm.raise_if_lost(error)
                 groupings = self._suspend_guilty(stream, df, admission, error)
                 table, mode, estimate = self._run(stream, df, groupings, admission, settings, not columnar)
             stream.metrics.job_s += time.monotonic() - started
@@ -133,6 +136,8 @@ class Depositor:
         active = [] if stream.stopping.is_set() else stream.active
         tried = [(query, self._trial(stream, df, query, admission)) for query in active]
         guilty = [(query, why) for query, why in tried if why is not None]
+        if guilty:
+            self._jvm.raise_if_lost(error)
         innocent = not guilty or stream.stopping.is_set()
         if innocent or len(guilty) == len(active) and not self._readable(stream, df, admission):
             raise ExecutionError(

@@ -22,8 +22,9 @@ from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.arrival import POSITION
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.frames import frame_of, query_frame
+from windrow.dataplane.jvm import Jvm
 from windrow.dataplane.revisions import OP, first_answers, net_answers, revisions_of
-from windrow.dataplane.session import Analyser, close_session, jvm_pid, open_session
+from windrow.dataplane.session import Analyser, close_session, open_session
 from windrow.dataplane.sources import open_source
 from windrow.dataplane.sources.registry import DATAFRAME, source_of
 from windrow.dataplane.sources.rows import to_table
@@ -73,15 +74,17 @@ class Engine:
                 settings = settings.with_text(name, str(value))
             self.settings = settings
             self.spark = open_session(spark, master, settings)
-            self._lock.record_jvm(jvm_pid(self.spark))
+            self.jvm = Jvm(self.spark)
+            self._lock.record_jvm(self.jvm.pid)
             self._homes = Homes(self._journal, self.blocks, SparkHome(self.spark, state_dir))
             self.manager = QueryManager(self.catalog, self._journal, Analyser(self.spark), state_dir, self._homes)
-            Recovery(self.catalog, self.blocks, self._journal, self.manager, self._homes).recover()
+            with self.jvm.watched():
+                Recovery(self.catalog, self.blocks, self._journal, self.manager, self._homes).recover()
         except BaseException:
             self._abandon()
             raise
         self._clock = clock
-        self._depositor = Depositor(self._journal, self.blocks, clock, self._homes)
+        self._depositor = Depositor(self._journal, self.blocks, clock, self._homes, self.jvm)
         self._ticker = Ticker(self._journal, Delivery(self._journal, self.blocks), self._homes)
         self._lookups = Lookups(self._ticker.finisher, self._homes)
         self._ticks = TickLoop(lambda stream: self._ticker.tick(stream, self.settings))
@@ -115,7 +118,7 @@ class Engine:
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """Settings, streams and queries change one at a time, and not once the engine closes."""
-        with self.manager.changing:
+        with self.manager.changing, self.jvm.watched():
             self._lifecycle.refuse_closed()
             yield
 
@@ -160,6 +163,11 @@ class Engine:
                 self._start_streams()
         return query
 
+    def bind(self, statement: CreateQuery, text: str) -> Finalise:
+        """The plan of a query that is not created."""
+        with self.jvm.watched():
+            return self.manager.bind(statement, text)
+
     def drop_query(self, name: str) -> None:
         """What is due is still answered, if it can be: a query may be dropped because its sink fails."""
         self._ticks.refuse_inside("drop a query")
@@ -202,11 +210,13 @@ class Engine:
             raise StateError(f"stream '{name}' runs through Structured Streaming", remedy="Use feed and run_available.")
         table = to_table(stream.definition, rows)
         table = table.append_column(f"{POSITION}0", pa.array(range(table.num_rows), pa.int64()))
-        with stream.batch_lock:
-            self._lifecycle.refuse_closed()
-            df = frame_of(self.spark, table, partitions)
-            self._process(stream, df, stream.last_batch + 1, columnar=True)
-        self._ticks.drain(stream)
+        with self.jvm.watched():
+            with stream.batch_lock:
+                self._lifecycle.refuse_closed()
+                self.jvm.raise_if_lost()
+                df = frame_of(self.spark, table, partitions)
+                self._process(stream, df, stream.last_batch + 1, columnar=True)
+            self._ticks.drain(stream)
 
     def _process(self, stream: StreamState, df: Any, batch_id: int, columnar: bool) -> None:
         if stream.definition.revises or stream.promises or self.settings.text("slack_meaning") == "generous":
@@ -245,17 +255,18 @@ class Engine:
     def _promise(self, name: str, told: Told) -> None:
         self._ticks.refuse_inside("punctuate")
         stream = self.manager.stream(name)
-        if stream.promises:
+        with self.jvm.watched():
+            if stream.promises:
+                self._ticks.catch_up(stream)
+            with stream.batch_lock, stream.lock:
+                self._homes.settle(stream, self.settings, bool(told.promises))
+                self._journal.promise(stream, told)
             self._ticks.catch_up(stream)
-        with stream.batch_lock, stream.lock:
-            self._homes.settle(stream, self.settings, bool(told.promises))
-            self._journal.promise(stream, told)
-        self._ticks.catch_up(stream)
 
     def _heartbeat(self, stream: StreamState) -> None:
         """Move a silent stream on, between micro-batches (setting `heartbeat`)."""
         silence, now = self.settings["heartbeat"], self._clock.now_us()
-        if silence == "off":
+        if silence == "off" or self.jvm.has_ended():
             return
         promises = {}
         with stream.batch_lock:
@@ -294,6 +305,7 @@ class Engine:
                 lambda df, batch_id: self._process(stream, df, batch_id, columnar),
                 lambda: self.settings,
                 self._ticks,
+                self.jvm,
             )
         return runner
 
@@ -314,7 +326,8 @@ class Engine:
     def run_available(self, close: bool) -> None:
         """Read everything that is there; only when all of it was read does the input end, if it is to."""
         self._ticks.refuse_inside("run the streams")
-        with self._lifecycle.running_available() as refuse_interrupted:
+        with self._lifecycle.running_available() as refuse_interrupted, self.jvm.watched():
+            self.jvm.raise_if_lost()
             streams = self._runnable()
             for stream in streams:
                 refuse_interrupted()
@@ -330,9 +343,10 @@ class Engine:
 
     def start(self) -> None:
         self._ticks.refuse_inside("start the streams")
-        with self._lifecycle.lock:
+        with self._lifecycle.lock, self.jvm.watched():
             if not self._lifecycle.may_start():
                 return
+            self.jvm.raise_if_lost()
             try:
                 for stream in self._runnable():
                     stream.heard_us = self._clock.now_us()
@@ -345,8 +359,15 @@ class Engine:
             self._lifecycle.started()
 
     def stop(self) -> None:
-        """Stop the streams; the answers to what was deposited are out, or the log says why not."""
+        """Stop the streams; the answers to what was deposited are out, or the log says why not. Raises where they had
+        stopped already, as their JVM ended."""
         self._ticks.refuse_inside("stop the streams")
+        was_lost = self._lifecycle.phase is Phase.STARTED and self.jvm.has_ended()
+        self._stop()
+        if was_lost:
+            raise self.jvm.error()
+
+    def _stop(self) -> None:
         self._halt()
         for stream in self.manager.streams.values():
             try:
@@ -367,7 +388,8 @@ class Engine:
 
     @property
     def is_running(self) -> bool:
-        return self._lifecycle.phase is Phase.STARTED
+        """Whether streams run that were started; none does where the JVM has ended."""
+        return self._lifecycle.phase is Phase.STARTED and not self.jvm.has_ended()
 
     def close(self) -> None:
         """Stop, and let go of everything, whatever fails; a second call returns when the first is done."""
@@ -382,7 +404,7 @@ class Engine:
             last_first.callback(self._finalizer)
             last_first.callback(self._ticks.close)
             last_first.callback(self._await_others)
-            self.stop()
+            self._stop()
 
     def _await_others(self) -> None:
         """Calls of other threads that were under way when closing began; later ones are refused."""
@@ -452,16 +474,17 @@ class Engine:
         self._lifecycle.refuse_closed()
         stream, query = self.manager.query(name)
         lengths, ends = pairs_of(windows, ats, query.plan.scan.attribute)
-        with stream.lock:
+        with stream.lock, self.jvm.watched():
             apply_choice(stream, self.settings)
             return self._lookups.lookup(stream, query, lengths, ends)
 
     def snapshot(self, select: exp.Expr, text: str) -> pa.Table:
         """A one-time question over a window, from a synopsis that fits; it sees every tick committed before."""
         self._lifecycle.refuse_closed()
-        plan = self.manager.bind_snapshot(select, text)
+        with self.jvm.watched():
+            plan = self.manager.bind_snapshot(select, text)
         stream = self.manager.stream(plan.scan.stream)
-        with stream.lock:
+        with stream.lock, self.jvm.watched():
             apply_choice(stream, self.settings)
             fit = fitting(stream, plan, select, self.settings, text)
             try:
@@ -472,7 +495,8 @@ class Engine:
     def fitted(self, select: exp.Expr, text: str) -> tuple[Finalise, StreamState, Fit]:
         """What would answer a one-time question."""
         self._lifecycle.refuse_closed()
-        plan = self.manager.bind_snapshot(select, text)
+        with self.jvm.watched():
+            plan = self.manager.bind_snapshot(select, text)
         stream = self.manager.stream(plan.scan.stream)
         with stream.lock:
             return plan, stream, fitting(stream, plan, select, self.settings, text)
@@ -501,4 +525,5 @@ class Engine:
         return {row["reason"]: row["count"] for row in rows}
 
     def select(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-        return query_frame(self.spark, sql, tables)
+        with self.jvm.watched():
+            return query_frame(self.spark, sql, tables)

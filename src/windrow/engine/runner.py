@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from windrow.dataplane.jvm import Jvm
 from windrow.engine.lifecycle import interrupted
 from windrow.engine.state import StreamState
 from windrow.engine.tick_loop import TickLoop
@@ -31,8 +32,10 @@ class StreamRunner:
         process: Callable[[Any, int], None],
         settings: Callable[[], Settings],
         ticks: TickLoop,
+        jvm: Jvm,
     ):
         self.stream = stream
+        self._jvm = jvm
         self._open_frame = open_frame
         self._process = process
         self._settings = settings
@@ -98,6 +101,8 @@ class StreamRunner:
 
     def _error(self, error: BaseException) -> WindrowError:
         """What Spark's error is about: the exception of the micro-batch, where that is what ended the stream."""
+        if self._jvm.is_lost():
+            return self._jvm.error()
         cause = self._failure or error
         first = (str(cause).strip() or type(cause).__name__).splitlines()[0]
         full = next((sign for sign in FULL_DISK for one in _chain(cause) if sign in str(one)), None)
@@ -118,15 +123,23 @@ class StreamRunner:
                 self._handle = self._start(False)
 
     def watch(self) -> None:
-        """Restart what died, a streaming query or a tick, after a pause that doubles up to the setting."""
+        """Restart what died, a streaming query or a tick, after a pause that doubles up to the setting; where the JVM
+        has ended there is nothing to restart, and that is told once."""
         with self._guard:
             handle = self._handle
             if handle is None:
                 return
-            if handle.isActive:
-                self._watch_ticks(time.monotonic())
-            else:
-                self._watch_query(handle, time.monotonic())
+            try:
+                if handle.isActive:
+                    self._watch_ticks(time.monotonic())
+                else:
+                    self._watch_query(handle, time.monotonic())
+            except Exception:
+                if not self._jvm.is_lost():
+                    raise
+                self._handle, error = None, self._jvm.error()
+                self.stream.metrics.last_error = str(error)
+                log.error("stream '%s' has stopped: %s", self.stream.name, error)
 
     def _longest_pause_s(self) -> float:
         return self._settings().integer("restart_backoff") / 1e6
@@ -165,7 +178,7 @@ class StreamRunner:
             self._retry_at_s = 0.0
             if handle is not None:
                 self.stream.stopping.set()
-        if handle is not None:
+        if handle is not None and not self._jvm.has_ended():
             try:
                 handle.stop()
             except Exception as error:

@@ -1,0 +1,144 @@
+"""The JVM under a Spark session: whether it still is, how its end is told, and what PySpark must forget of it.
+
+A JVM may be killed, or end itself where it has no memory left (`session.java_options`). Then whatever was asked of it
+fails, in many ways (Py4J's errors, closed sockets, streams of Arrow that break off). All of them come to one
+`SparkEndedError`: what was committed stands in the state directory, and opening it again starts a new JVM.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from subprocess import Popen
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession, SQLContext
+
+from windrow.errors import ExecutionError, SparkEndedError, WindrowError
+
+OUT_OF_MEMORY = (3, 52)
+"""Exit codes: of the JVM's own option ExitOnOutOfMemoryError, and of Spark where a task's thread had no memory."""
+
+DYING_S = 10.0
+"""How long a JVM that answers no more may take to be gone: its sockets close first."""
+
+
+_TOLD_BY_US = ("Exception while sending command.", "There was an exception while executing the Python Proxy")
+
+
+class Jvm:
+    """The JVM of one session, known by its process."""
+
+    def __init__(self, spark: SparkSession):
+        gateway = SparkContext._gateway
+        assert gateway is not None
+        self._process: Popen[str] | None = gateway.proc
+        self._view = gateway.jvm
+        self.pid = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+
+    def has_ended(self) -> bool:
+        """Whether the process is gone; nothing is asked of it."""
+        if self._process is not None:
+            return self._process.poll() is not None
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass
+        return False
+
+    def is_lost(self) -> bool:
+        """Whether it has ended, or is about to: asked where a call of it has failed."""
+        if self.has_ended():
+            return True
+        try:
+            self._view.java.lang.System.nanoTime()
+        except Exception:
+            until = time.monotonic() + DYING_S
+            while not self.has_ended() and time.monotonic() < until:
+                time.sleep(0.02)
+        return self.has_ended()
+
+    def error(self) -> SparkEndedError:
+        """That it has ended, of what, and what to do."""
+        code = None if self._process is None else self._process.poll()
+        remedy = (
+            "Nothing that was committed is lost: close() and open the state directory again. That starts a new JVM"
+            " (where the Spark session is your own: give a new one), which goes on where this one stopped."
+        )
+        if code in OUT_OF_MEMORY:
+            remedy += " Raise the setting driver_memory, or give it smaller micro-batches."
+        return SparkEndedError(f"the Spark JVM (process {self.pid}) has ended{_reason(code)}", remedy=remedy)
+
+    def raise_if_lost(self, error: BaseException | None = None) -> None:
+        """Raise that it has ended, if it has."""
+        if self.is_lost() if error is not None else self.has_ended():
+            raise self.error() from error
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """What fails inside because the JVM has ended is told as that."""
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, WindrowError) or isinstance(error, ExecutionError):
+                self.raise_if_lost(error)
+            raise
+
+
+def _reason(code: int | None) -> str:
+    if code is None:
+        return ""
+    if code in OUT_OF_MEMORY:
+        return ": it ran out of memory"
+    if code < 0:
+        return f": it was killed ({signal.Signals(-code).name})"
+    return f" with exit code {code}"
+
+
+def quieten(context: SparkContext) -> None:
+    """Of a JVM of our own: what is raised to the caller, or is nobody's concern, is not printed with its stack as well.
+
+    Py4J logs a failed call to the root logger before it raises it, and what a micro-batch raised, which we keep. The
+    server of accumulators prints that its one client has gone.
+    """
+    server: Any = context._accumulatorServer
+    as_before = server.handle_error
+
+    def handle_error(request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError):
+            as_before(request, client_address)
+
+    server.handle_error = handle_error
+    for name in (None, "py4j.clientserver"):
+        logging.getLogger(name).addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith(_TOLD_BY_US)
+
+
+def forget_ended() -> bool:
+    """Have PySpark let go of a JVM that has ended, so that this process can start another; whether there was one."""
+    gateway = SparkContext._gateway
+    process: Popen[str] | None = None if gateway is None else gateway.proc
+    if gateway is None or process is None or process.poll() is None:
+        return False
+    context = SparkContext._active_spark_context
+    if context is not None:
+        context._jsc = None
+        with suppress(Exception):
+            context._accumulatorServer.shutdown()
+    with suppress(Exception):
+        gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    SQLContext._instantiatedContext = None
+    return True
