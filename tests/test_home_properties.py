@@ -16,7 +16,7 @@ SEEDS = range(40 if is_full() else 3)
 
 
 class Moving(Joining):
-    """Mostly windows that may be in the Spark home; streams whose synopses may, and one whose may not."""
+    """Mostly windows that may be in the Spark home; late tuples dropped or taken in."""
 
     policies = (
         "PUNCTUATE ORDERED",
@@ -24,6 +24,8 @@ class Moving(Joining):
         "PUNCTUATE WITH SLACK 3",
         "PUNCTUATE WITH SLACK 3 PUNCTUATE ON m WITH SLACK 8",
         "PUNCTUATE WITH SLACK 3 LATE REVISE",
+        "PUNCTUATE WITH SLACK 3 LATE REVISE FOR 6",
+        "PUNCTUATE WITH SLACK 3 PUNCTUATE ON m WITH SLACK 8 LATE REVISE",
     )
     kinds = (
         "[RANGE 10 SLIDE 5]",

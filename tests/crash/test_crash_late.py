@@ -1,14 +1,17 @@
-"""Killed at the points of deposits and ticks, a stream with LATE REVISE loses and doubles no correction."""
+"""Killed at the points of deposits and ticks, a stream with LATE REVISE loses and doubles no correction, in either home
+of its synopses."""
 
 from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from support.matrix import is_full
 
 import windrow
 from crash import child as children
@@ -51,8 +54,19 @@ def batches() -> list[pa.Table]:
     return out
 
 
-def new_root(directory: Path) -> Path:
-    return children.make_root(directory, batches(), STATEMENTS, ["called"], **SETTINGS)
+IN_SPARK = ("deposit-committed:3", "tick-blocks-written:1", "tick-committed:3")
+"""In the Spark home: with late blocks that wait, before their commit and after it."""
+
+
+def new_root(directory: Path, home: str = "driver") -> Path:
+    return children.make_root(directory, batches(), STATEMENTS, ["called"], **SETTINGS, synopsis_home=home)
+
+
+@pytest.fixture(scope="module")
+def reference(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = new_root(tmp_path_factory.mktemp("late") / "uninterrupted")
+    children.run_uninterrupted(root, spark)
+    return root
 
 
 def revisions(root: Path, spark: Any) -> dict[str, list[tuple[Any, ...]]]:
@@ -67,13 +81,15 @@ def by_window(rows: list[tuple[Any, ...]], head: int) -> list[Any]:
     return [(key, sorted(map(str, run))) for key, run in runs]
 
 
-def test_no_correction_is_lost_or_doubled(spark: Any, tmp_path: Path) -> None:
-    reference, root = new_root(tmp_path / "uninterrupted"), new_root(tmp_path / "root")
-    children.run_uninterrupted(reference, spark)
+@pytest.mark.parametrize(("home", "kills"), [("driver", KILLS), ("spark", KILLS if is_full() else IN_SPARK)])
+def test_no_correction_is_lost_or_doubled(
+    spark: Any, tmp_path: Path, reference: Path, home: str, kills: Sequence[str]
+) -> None:
+    root = new_root(tmp_path / "root", home)
     expected, wanted = children.outcome(reference, spark), revisions(reference, spark)
     assert all(sum(row[0] == "-" for row in rows) >= 5 for rows in wanted.values()), "the workload has corrections"
     assert expected.stream["dead_letter_reasons"]["late"] >= 2
-    for number, kill in enumerate(KILLS):
+    for number, kill in enumerate(kills):
         children.run_to_crash(root, kill, group=number % 2 == 0)
     children.run_to_end(root)
     found = children.outcome(root, spark)
@@ -90,3 +106,5 @@ def test_no_correction_is_lost_or_doubled(spark: Any, tmp_path: Path) -> None:
     assert by_window(read, 2) == by_window(expected.answers["files"], 2)
     assert (root / "lines.jsonl").read_bytes() == (reference / "lines.jsonl").read_bytes()
     assert children.callbacks(root) == children.callbacks(reference)
+    with windrow.open(root / "state", spark=spark) as wr:
+        assert {row["home"] for row in wr.sql("SHOW SHARING").rows()} == {home.replace("spark", "Spark")}

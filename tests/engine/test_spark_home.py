@@ -10,7 +10,7 @@ import pytest
 from engine.conftest import STREAM, Open
 from engine.helpers import answers, blocks_of, put, state_of
 from windrow.dataplane.kernels import Answered
-from windrow.synopses import BasicIntervalSynopsis, StoredSynopsis
+from windrow.synopses import StoredSynopsis
 
 pytestmark = pytest.mark.slow
 
@@ -192,7 +192,6 @@ def test_what_stays_in_the_driver_says_why(open_state: Open) -> None:
     put(wr, (0, "a", 1), (1, "b", 2), stream="r")
     assert "home: Spark, blocks in 64 buckets" in sliding.explain()
     assert "home: driver (whatever its size: its windows go back to a landmark)" in landmark.explain()
-    assert "home: driver (whatever its size: LATE REVISE corrects answers)" in revised.explain()
+    assert "home: Spark, blocks in 64 buckets" in revised.explain()
     wr.punctuate("s", 9, k="a")
     assert "home: driver (whatever its size: punctuations close groups early)" in sliding.explain()
-    assert isinstance(state_of(wr, "r").synopses.popitem()[1].synopsis, BasicIntervalSynopsis)

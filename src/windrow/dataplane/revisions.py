@@ -49,7 +49,18 @@ def difference(before: pa.Table, before_of: Points, after: pa.Table, after_of: P
     """
     rows = pa.concat_tables([plain(before), plain(after)], promote_options="permissive")
     codes = _row_codes(rows.select(range(_HEAD, rows.num_columns)), np.concatenate([before_of, after_of]))
-    old, new = codes[: before.num_rows], codes[before.num_rows :]
+    return _unpaired(codes, before.num_rows)
+
+
+def bag_difference(before: pa.Table, after: pa.Table) -> tuple[Points, Points]:
+    """The same of tables that have nothing but what is compared."""
+    rows = pa.concat_tables([before, after], promote_options="permissive")
+    return _unpaired(_row_codes(rows, np.zeros(rows.num_rows, np.int64)), before.num_rows)
+
+
+def _unpaired(codes: Points, first: int) -> tuple[Points, Points]:
+    """Of the first ones and of the others, those that have no partner among the other."""
+    old, new = codes[:first], codes[first:]
     return np.flatnonzero(~_paired(old, new)), np.flatnonzero(~_paired(new, old))
 
 

@@ -16,7 +16,18 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from windrow.dataplane.blocks import BlockRef
-from windrow.dataplane.kernels import Answered, Asked, Question, Stored, Told, answer_buckets, fold_buckets
+from windrow.dataplane.kernels import (
+    Answered,
+    Asked,
+    Corrected,
+    Question,
+    Revision,
+    Stored,
+    Told,
+    answer_buckets,
+    fold_buckets,
+    revise_buckets,
+)
 from windrow.plan.accumulators import Accumulator
 
 LEAST_BUCKETS = 64
@@ -27,6 +38,7 @@ ROWS_PER_TASK = 200_000
 """Below so many cells another task costs more than it saves (a small job: 0.04 s)."""
 
 _ANSWERED = "query INT, rows BINARY, overflows BIGINT, groups BIGINT, error STRING"
+_CORRECTED = "query INT, was BINARY, now BINARY, error STRING"
 Queries = tuple[Told, ...]
 Batches = Iterable[pa.RecordBatch]
 
@@ -55,8 +67,7 @@ class SparkHome:
         question, held = Question(stored, tuple(asked)), self._broadcast(name, queries)
 
         def kernel(batches: Batches) -> Iterator[pa.RecordBatch]:
-            buckets = [number for batch in batches for number in batch.column(0).to_pylist()]
-            return answer_buckets(held.value, question, buckets)
+            return answer_buckets(held.value, question, _numbers(batches))
 
         table = self._over(stored.buckets, self._tasks(stored, rows)).mapInArrow(kernel, _ANSWERED).toArrow()
         found = [Answered.of(row) for row in table.to_pylist()]
@@ -66,6 +77,20 @@ class SparkHome:
         groups = sum(one.groups for one in by_query[asked[0].query])
         return [by_query[one.query] for one in asked], groups
 
+    def revise(self, revision: Revision, name: str, queries: Queries, rows: int) -> list[list[Corrected]]:
+        """What the buckets know of the corrections of each query; `rows` and `name` as in `answer`."""
+        stored, held = revision.stored, self._broadcast(name, queries)
+
+        def kernel(batches: Batches) -> Iterator[pa.RecordBatch]:
+            return revise_buckets(held.value, revision, _numbers(batches))
+
+        table = self._over(stored.buckets, self._tasks(stored, rows)).mapInArrow(kernel, _CORRECTED).toArrow()
+        by_query: dict[int, list[Corrected]] = {one.asked.query: [] for one in revision.revised}
+        for row in table.to_pylist():
+            one = Corrected.of(row)
+            by_query[one.query].append(one)
+        return [by_query[one.asked.query] for one in revision.revised]
+
     def fold(
         self, stored: Stored, accumulators: Sequence[Accumulator], rows: int, most: int
     ) -> list[tuple[BlockRef, int, int]]:
@@ -73,8 +98,7 @@ class SparkHome:
         accumulators = tuple(accumulators)
 
         def kernel(batches: Batches) -> Iterator[pa.RecordBatch]:
-            buckets = [number for batch in batches for number in batch.column(0).to_pylist()]
-            made = fold_buckets(stored, accumulators, buckets)
+            made = fold_buckets(stored, accumulators, _numbers(batches))
             if made is not None:
                 ref, first, last = made
                 told = json.dumps({**asdict(ref), "first": first, "last": last})
@@ -106,6 +130,11 @@ class SparkHome:
             known = self._told.pop(name, None)
             if known is not None:
                 known[1].destroy()
+
+
+def _numbers(batches: Batches) -> list[int]:
+    """The buckets that a task is given."""
+    return [number for batch in batches for number in batch.column(0).to_pylist()]
 
 
 def _same(some: Queries, others: Queries) -> bool:

@@ -7,7 +7,7 @@ keep their states to the last bit, so they are never corrected by a rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,15 +21,18 @@ from windrow.engine.journal import Applied
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
-from windrow.synopses import BasicIntervalSynopsis, Looked, Lookup
-from windrow.synopses.cells import fold_of
-from windrow.synopses.chunks import States
+from windrow.synopses import BasicIntervalSynopsis, Looked, Lookup, PartitionedSynopsis, StoredSynopsis
+from windrow.synopses.lookups import merged
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, PartitionedWindow, Points, SlideByTuple, SlideOver
 
 Mask = npt.NDArray[np.bool_]
 Finish = Callable[[QueryState, Looked, Extents, SynopsisState], Finished | None]
 """The answer rows of some windows; None where the query's own expressions fail."""
+
+Look = Callable[[Sequence["Affected"]], Iterator[tuple[Finished, Finished] | None]]
+"""The answer rows of windows as they were and as they are, of each query whose windows are given; None where its own
+expressions fail. Rows that are the same in both may be left out."""
 
 Numbers = Callable[[QueryState, int, int], dict[int, int]]
 """How often windows were corrected, of those that end between two points."""
@@ -45,17 +48,28 @@ class Affected:
     before: Mask
     after: Mask
 
+    def __len__(self) -> int:
+        return len(self.extents)
+
     def part(self, some: slice) -> Affected:
         return Affected(self.query, self.extents.part(some), self.before[some], self.after[some])
 
 
 class Corrector:
-    """Works out the corrections of one synopsis from the cells that it holds apart."""
+    """Works out the corrections of one synopsis from what it holds apart. Which windows those are it tells from the
+    panes alone, whatever the home; by rank and by n rows also from counts, in the driver."""
 
     def __init__(self, stream: StreamState, state: SynopsisState, settings: Settings):
-        assert isinstance(state.synopsis, BasicIntervalSynopsis)
+        synopsis = state.synopsis
+        assert not isinstance(synopsis, PartitionedSynopsis)
         self._stream, self._state = stream, state
-        self._synopsis, self._alone = state.synopsis, state.synopsis.late_alone()
+        self._counted: tuple[BasicIntervalSynopsis, BasicIntervalSynopsis] | None = None
+        self._old = synopsis.closed_panes
+        if isinstance(synopsis, StoredSynopsis):
+            self._late = synopsis.late_panes
+        else:
+            self._counted = (synopsis, synopsis.late_alone())
+            self._late = self._counted[1].closed_panes
         self._ticked = stream.ticked[state.plan.axis]
         self._emits = settings.text("empty_windows") == "emit"
 
@@ -64,23 +78,39 @@ class Corrector:
         state, ranked = self._state, self._state.ranked
         plan = state.plan.queries[0][1] if state.plan.queries else None
         if plan is not None and _over(plan) is SlideOver.RANK:
-            ranked += int(self._alone.totals(plan.input.counts[0], self._alone.closed_panes).sum())
+            ranked += int(self._totals(plan, self._late)[1].sum())
         horizon = self._stream.horizon(state.plan.axis, self._ticked)
         return Applied(state, ranked, None if horizon is None else state.closed_at(horizon))
 
-    def corrections(self, finish: Finish, numbers: Numbers, slots: int) -> Iterator[Delivered]:
-        """What to deliver, for every query that something changes for; at most `slots` answer rows at a time."""
-        step = max(1, slots // max(1, self._synopsis.groups.count))
-        for name, plan in self._state.plan.queries:
-            query = self._stream.queries[name]
-            affected = self._affected(query, plan)
-            parts = []
-            for first in range(0, len(affected.extents), step):
-                if query.error is None:
-                    parts.append(self._changes(affected.part(slice(first, first + step)), finish))
-            found = [part for part in parts if part is not None and part.rows.num_rows]
-            if found and query.error is None:
-                yield _delivered(query, found, numbers)
+    def corrections(self, look: Look, numbers: Numbers, windows: int) -> Iterator[Delivered]:
+        """What to deliver, for every query that something changes for; at most so many windows are looked at at a
+        time."""
+        found: dict[str, list[_Changes]] = {}
+        asked = [self._affected(self._stream.queries[name], plan) for name, plan in self._state.plan.queries]
+        for some in _batches(asked, windows):
+            left = [one for one in some if one.query.error is None]
+            for one, looked in zip(left, look(left), strict=True):
+                if looked is not None:
+                    found.setdefault(one.query.name, []).append(_changes(one, *looked))
+        for name, parts in found.items():
+            query, changed = self._stream.queries[name], [part for part in parts if part.rows.num_rows]
+            if changed and query.error is None:
+                yield _delivered(query, changed, numbers)
+
+    def in_driver(self, finish: Finish) -> Look:
+        """How windows are looked at in the driver home."""
+        assert self._counted is not None
+        state, alone = self._state, self._counted[1]
+
+        def look(asked: Sequence[Affected]) -> Iterator[tuple[Finished, Finished] | None]:
+            for one in asked:
+                lookup = lookup_of(one.query, one.extents)
+                was = next(state.answer([lookup]))
+                now = merged(was, next(state.answer([lookup], alone)))
+                old, new = (finish(one.query, looked, one.extents, state) for looked in (was, now))
+                yield None if old is None or new is None else (old, new)
+
+        return look
 
     # -- which windows -------------------------------------------------------------------------
 
@@ -88,8 +118,7 @@ class Corrector:
         window = plan.window
         assert not isinstance(window, PartitionedWindow)
         since = POINT_MIN if query.since is None else query.since
-        old, late = self._synopsis.closed_panes, self._alone.closed_panes
-        old, late = old[np.searchsorted(old, since) :], late[np.searchsorted(late, since) :]
+        old, late = (panes[np.searchsorted(panes, since) :] for panes in (self._old, self._late))
         if isinstance(window, SlideByTuple):
             return self._by_tuple(query, plan, window, old, late)
         extents = window.due(late, query.closed_by, self._ticked)
@@ -106,7 +135,7 @@ class Corrector:
         if least is None:
             return None
         pane = self._state.closed_at(least)
-        if pane in self._alone.closed_panes and pane not in self._synopsis.closed_panes:
+        if pane in self._late and pane not in self._old:
             return int(old[0]) if old.size else None
         return max(least, since)
 
@@ -125,32 +154,44 @@ class Corrector:
 
     def _marked(self, plan: Finalise, window: SlideByTuple, values: Points) -> tuple[Mask, Mask]:
         """Which values were window ids, and are: an n-th row number, or an n-th rank, is among their tuples."""
-        counts = self._synopsis.totals(plan.input.counts[0], values)
-        added = self._alone.totals(plan.input.counts[0], values)
+        counts, added = self._totals(plan, values)
         if window.over is SlideOver.ROW:
             return np.asarray(counts > 0), np.asarray(counts + added > 0)
         ranked = self._state.ranked
         return _ranked(counts, ranked, window.every_n), _ranked(counts + added, ranked + added.sum(), window.every_n)
 
-    # -- what changes --------------------------------------------------------------------------
+    def _totals(self, plan: Finalise, values: Points) -> tuple[Points, Points]:
+        """The tuples of panes, without those that are late and of them alone."""
+        assert self._counted is not None
+        counted, alone = (one.totals(plan.input.counts[0], values) for one in self._counted)
+        return counted, alone
 
-    def _changes(self, affected: Affected, finish: Finish) -> _Changes | None:
-        query, extents = affected.query, affected.extents
-        lookup = lookup_of(query, extents)
-        was = next(self._state.answer([lookup]))
-        now = merged(was, next(self._state.answer([lookup], self._alone)))
-        old, new = finish(query, was, extents, self._state), finish(query, now, extents, self._state)
-        if old is None or new is None:
-            return None
-        old, new = _only(old, affected.before), _only(new, affected.after)
-        gone, come = difference(old.table, old.window, new.table, new.window)
-        rows = pa.concat_tables([old.table.take(gone), new.table.take(come)], promote_options="permissive")
-        window = np.concatenate([old.window[gone], new.window[come]])
-        taken = np.arange(window.size) < gone.size
-        fresh = np.flatnonzero(affected.after & ~affected.before)
-        order = np.lexsort((np.arange(window.size), ~taken, window))
-        ends = query.plan.window.shown(extents)[1]  # type: ignore[union-attr]
-        return _Changes(rows.take(order), window[order], taken[order], ends, fresh)
+
+def _batches(asked: Sequence[Affected], windows: int) -> Iterator[list[Affected]]:
+    """The windows in lists of at most so many; a query is in a list once."""
+    some: list[Affected] = []
+    for one in asked:
+        for first in range(0, len(one), windows):
+            part = one.part(slice(first, first + windows))
+            if some and sum(map(len, some)) + len(part) > windows:
+                yield some
+                some = []
+            some.append(part)
+    if some:
+        yield some
+
+
+def _changes(affected: Affected, old: Finished, new: Finished) -> _Changes:
+    """What differs between the answers as they were and as they are."""
+    old, new = _only(old, affected.before), _only(new, affected.after)
+    gone, come = difference(old.table, old.window, new.table, new.window)
+    rows = pa.concat_tables([old.table.take(gone), new.table.take(come)], promote_options="permissive")
+    window = np.concatenate([old.window[gone], new.window[come]])
+    taken = np.arange(window.size) < gone.size
+    fresh = np.flatnonzero(affected.after & ~affected.before)
+    order = np.lexsort((np.arange(window.size), ~taken, window))
+    ends = affected.query.plan.window.shown(affected.extents)[1]  # type: ignore[union-attr]
+    return _Changes(rows.take(order), window[order], taken[order], ends, fresh)
 
 
 @dataclass(frozen=True)
@@ -187,28 +228,6 @@ def lookup_of(query: QueryState, extents: Extents) -> Lookup:
     aggregate, since = query.plan.input, query.since
     starts = extents.starts if since is None else extents.starts.clip(min=max(since, POINT_MIN))
     return Lookup(query.name, starts, extents.ends, aggregate.presence, aggregate.accumulators, not aggregate.cell_keys)
-
-
-def merged(some: Looked, more: Looked) -> Looked:
-    """Rows of the same windows with the states of both merged; where only one has a row, it is as it was."""
-    width = int(max(some.groups.max(initial=0), more.groups.max(initial=0))) + 1
-    keys = np.concatenate([some.window * width + some.groups, more.window * width + more.groups])
-    slots, at = np.unique(keys, return_inverse=True)
-    old, new = at[: some.window.size], at[some.window.size :]
-    states: States = {}
-    for accumulator, state in some.states.items():
-        fold = fold_of(accumulator)
-        states[accumulator] = fold.identity(slots.size)
-        for target, column in zip(states[accumulator], state, strict=True):
-            target[old] = column
-        added = fold.identity(new.size)
-        touched = tuple(column[new] for column in states[accumulator])
-        for target, column in zip(added, touched, strict=True):
-            target[...] = column
-        fold.merge_into(added, more.states[accumulator])
-        for target, column in zip(states[accumulator], added, strict=True):
-            target[new] = column
-    return Looked(some.query, some.windows, slots // width, slots % width, states)
 
 
 def _delivered(query: QueryState, parts: list[_Changes], numbers: Numbers) -> Delivered:

@@ -238,7 +238,7 @@ class Depositor:
         frontiers |= {axis: frontiers[axis].promise(upto) for axis, upto in told.frontiers.items()}
         promises = stream.promises.after(told.promises, stream.ticked)
         least = {**deposit.least, **{a: min(p, deposit.least.get(a, p)) for a, p in stream.least.items()}}
-        blocks = [(w.state, w.ref, w.lo, w.hi) for w in written]
+        blocks = [(w.owner, w.ref, w.lo, w.hi) for w in written]
         self._journal.deposit(
             stream, batch_id, frontiers, least, deposit, blocks, admission, settings, lateness, promises
         )
@@ -271,15 +271,14 @@ class Depositor:
     ) -> Iterator[Written]:
         """The blocks of what a micro-batch adds to one synopsis."""
         state, mine = part.state, groups[part.state.plan.id]
-        late_owner = state.late_owner if stream.definition.revises else state.owner
-        for owner, cells in ((state.owner, part.cells), (late_owner, part.late)):
+        for cells, late in ((part.cells, False), (part.late, stream.definition.revises)):
             if not len(cells):
                 continue
             if isinstance(state.synopsis, StoredSynopsis):
-                yield self._homes.write(state, state.synopsis, cells, mine)
+                yield self._homes.write(state, state.synopsis, cells, mine, late)
             else:
-                ref = self._blocks.write(owner, to_block(cells, mine))
-                yield Written(state, ref, *_span(state, cells, stream.numbered, admitted))
+                ref = self._blocks.write(state.late_owner if late else state.owner, to_block(cells, mine))
+                yield Written(state, ref, *_span(state, cells, stream.numbered, admitted), late=late)
 
     def _compact(self, stream: StreamState, state: SynopsisState, settings: Settings) -> None:
         """Keep the number of blocks of a synopsis bounded: fold the smaller half of them into one."""

@@ -18,12 +18,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from windrow.dataplane.promised import bounds_of
-from windrow.engine.corrections import Finish, lookup_of, merged
+from windrow.engine.corrections import Finish, lookup_of
 from windrow.engine.delivery import Delivered
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.plan.nodes import Finalise
 from windrow.synopses import BasicIntervalSynopsis, Looked, StoredSynopsis
 from windrow.synopses.chunks import Cells
+from windrow.synopses.lookups import merged
 from windrow.synopses.releasing import released
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, LandmarkWindow, PaneWindow, PartitionedWindow, Points, SlideByTuple, greater

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from windrow.catalog.definitions import StreamDef
@@ -19,7 +20,20 @@ from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore, panes_in
 from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.ingest import Grouping, progress_columns
-from windrow.dataplane.kernels import WROTE, Answered, Asked, Reported, Stored, Storing, Target, Told, write_cells
+from windrow.dataplane.kernels import (
+    WROTE,
+    Answered,
+    Asked,
+    Corrected,
+    Reported,
+    Revised,
+    Revision,
+    Stored,
+    Storing,
+    Target,
+    Told,
+    write_cells,
+)
 from windrow.dataplane.preaggregate import cell_columns
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.early import release
@@ -38,7 +52,10 @@ from windrow.synopses import (
 from windrow.synopses.blocks import from_block
 from windrow.synopses.cells import fold_of
 from windrow.synopses.groups import Groups
+from windrow.types import POINT_MIN
 from windrow.windows import Points, SlideByTuple, SlideOver, SlidingWindow
+
+Mask = npt.NDArray[np.bool_]
 
 log = logging.getLogger("windrow")
 
@@ -68,25 +85,34 @@ _STAYING = {
 
 @dataclass(frozen=True)
 class Written:
-    """A block that a commit is to name: the panes between which it lies, and which those are where it is known."""
+    """A block that a commit is to name: the panes between which it lies, and which those are where it is known.
+
+    `late`: it is held apart, since it has cells of closed panes and the answers that they correct have been given.
+    """
 
     state: SynopsisState
     ref: BlockRef
     lo: int
     hi: int
     panes: Points | None = None
+    late: bool = False
+
+    @property
+    def owner(self) -> str:
+        """Whose it is."""
+        return self.state.late_owner if self.late else self.state.owner
 
     def occupy(self) -> None:
         """In the Spark home: what has been committed is known to be there."""
-        if isinstance(self.state.synopsis, StoredSynopsis) and self.panes is not None:
+        home = self.state.synopsis
+        if isinstance(home, StoredSynopsis) and self.panes is not None:
             kept = self.state.kept_from
-            self.state.synopsis.occupy(self.panes if kept is None else self.panes[self.panes >= kept])
+            panes = self.panes if kept is None else self.panes[self.panes >= kept]
+            (home.hold_late if self.late else home.occupy)(panes)
 
 
 def must_stay(definition: StreamDef, plan: SynopsisPlan, promised: bool) -> str | None:
     """Why a synopsis stays in the driver whatever its size; None where it may go to Spark."""
-    if definition.revises:
-        return "LATE REVISE corrects answers"
     if promised or any(p.policy is Policy.BY_SOURCE for p in definition.punctuated):
         return "punctuations close groups early"
     if plan.style[0] in _STAYING:
@@ -180,18 +206,20 @@ class Homes:
         synopsis = state.synopsis
         assert isinstance(synopsis, BasicIntervalSynopsis)
         home = StoredSynopsis(state.key_types, self.spark.buckets(state.bucketed_by))
-        old = self._blocks.named(state.owner)
+        old = [*self.blocks(state), *self._blocks.named(state.late_owner)]
         written = []
-        for cells in synopsis.parts():
-            kept = cells if state.kept_from is None else cells.where(cells.panes >= state.kept_from)
-            if len(kept):
-                written.append(self.write(state, home, kept, synopsis.groups))
+        for parts, is_late in ((synopsis.parts(), False), (synopsis.late_parts, True)):
+            for cells in parts:
+                kept = cells if state.kept_from is None else cells.where(cells.panes >= state.kept_from)
+                if len(kept):
+                    written.append(self.write(state, home, kept, synopsis.groups, is_late))
         crash_point("home-blocks-written")
         home.weight = weight_of(state, sum(w.ref.rows for w in written))
         home.saw(synopsis.groups.count - 1)
-        panes = [w.panes for w in written if w.panes is not None]
         named, replaced = [(w.ref, w.lo, w.hi) for w in written], [row.id for row in old]
-        self._journal.move(state, home, named, replaced, lambda: self._enter(stream, state, home, panes))
+        panes = [w.panes for w in written if w.panes is not None and not w.late]
+        late = [w.panes for w in written if w.panes is not None and w.late]
+        self._journal.move(state, home, named, replaced, lambda: self._enter(stream, state, home, panes, late))
         crash_point("home-moved")
         log.info("synopsis %d of stream '%s' has moved to Spark", state.plan.id, stream.name)
 
@@ -209,9 +237,17 @@ class Homes:
         self.forget(state)
         log.info("synopsis %d of stream '%s' has moved to the driver", state.plan.id, stream.name)
 
-    def _enter(self, stream: StreamState, state: SynopsisState, home: StoredSynopsis, panes: list[Points]) -> None:
-        if panes:
-            home.occupy(np.concatenate(panes))
+    def _enter(
+        self,
+        stream: StreamState,
+        state: SynopsisState,
+        home: StoredSynopsis,
+        panes: Sequence[Points],
+        late: Sequence[Points],
+    ) -> None:
+        for found, take in ((panes, home.occupy), (late, home.hold_late)):
+            if found:
+                take(np.concatenate(found))
         ticked = stream.ticked.get(state.plan.axis)
         if ticked is not None:
             home.close(state.closed_at(ticked))
@@ -225,10 +261,13 @@ class Homes:
         """A synopsis of the Spark home after a restart: which panes are occupied stands in its blocks. Where no number
         of groups was saved, each block is taken to have groups of its own, as those of one micro-batch do."""
         blocks = self.blocks(state)
-        panes = [panes_in(self._blocks.root / block.path) for block in blocks]
+        panes, late = (
+            [panes_in(self._blocks.root / block.path) for block in some]
+            for some in (blocks, self._blocks.named(state.late_owner))
+        )
         if groups is None:
             groups = sum(-(-block.rows // max(1, held.size)) for block, held in zip(blocks, panes, strict=True))
-        self._enter(stream, state, StoredSynopsis(state.key_types, buckets, weight, groups), panes)
+        self._enter(stream, state, StoredSynopsis(state.key_types, buckets, weight, groups), panes, late)
 
     def forget(self, state: SynopsisState) -> None:
         """Let go of what tasks were told of a synopsis that has left the Spark home, or is no more."""
@@ -238,10 +277,7 @@ class Homes:
 
     def answer(self, state: SynopsisState, lookups: Sequence[Lookup]) -> list[list[Answered]]:
         """What each bucket knows of the windows that queries of the synopsis look up."""
-        numbers = {name: i for i, (name, _) in enumerate(state.plan.queries)}
-        asked = [Asked(numbers[one.query], one.starts, one.ends) for one in lookups]
-        told = tuple(Told(plan, state.plan.derived.get(name, ())) for name, plan in state.plan.queries)
-        answered, groups = self._ask(state, state.owner, told, asked)
+        answered, groups = self._ask(state, state.owner, _told(state), _asked(state, lookups))
         assert isinstance(state.synopsis, StoredSynopsis)
         state.synopsis.saw(groups)
         return answered
@@ -251,22 +287,38 @@ class Homes:
         answered, _ = self._ask(state, _lookup_name(state), (told,), [Asked(0, starts, ends)])
         return answered[0]
 
+    def revise(
+        self, state: SynopsisState, lookups: Sequence[Lookup], there: Sequence[tuple[Mask, Mask]]
+    ) -> list[list[Corrected]]:
+        """What each bucket knows of how the cells that are held apart change windows of queries; `there`: those that
+        had been answered, and those that are to be."""
+        asked = [Revised(one, *masks) for one, masks in zip(_asked(state, lookups), there, strict=True)]
+        bounds = _bounds([one.asked for one in asked])
+        held, late = (self._between(owner, *bounds) for owner in (state.owner, state.late_owner))
+        revision = Revision(self.stored(state, held), self.stored(state, late), tuple(asked))
+        return self.spark.revise(revision, state.owner, _told(state), sum(block.rows for block in held))
+
     def _ask(
         self, state: SynopsisState, name: str, told: tuple[Told, ...], asked: Sequence[Asked]
     ) -> tuple[list[list[Answered]], int]:
-        low, high = min(int(one.starts.min()) for one in asked), max(int(one.ends.max()) for one in asked)
-        blocks = [
-            b for b in self.blocks(state) if b.lo is not None and b.hi is not None and b.lo < high and b.hi >= low
-        ]
+        blocks = self._between(state.owner, *_bounds(asked))
         stored, rows = self.stored(state, blocks), sum(block.rows for block in blocks)
         return self.spark.answer(stored, name, told, asked, rows)
 
+    def _between(self, owner: str, low: int, high: int) -> list[BlockRow]:
+        """The blocks of an owner that have a pane which starts in [low, high)."""
+        found = self._blocks.named(owner)
+        return [b for b in found if b.lo is not None and b.hi is not None and b.lo < high and b.hi >= low]
+
     # -- its blocks ----------------------------------------------------------------------------
 
-    def write(self, state: SynopsisState, home: StoredSynopsis, cells: Cells, groups: Groups) -> Written:
+    def write(
+        self, state: SynopsisState, home: StoredSynopsis, cells: Cells, groups: Groups, late: bool = False
+    ) -> Written:
         """Cells that are in the driver, as a block of the Spark home."""
-        ref, panes = write_cells(self._blocks.writer, state.owner, cells, groups, state.bucketed_by, home.buckets)
-        return Written(state, ref, int(panes[0]), int(panes[-1]), panes)
+        owner = state.late_owner if late else state.owner
+        ref, panes = write_cells(self._blocks.writer, owner, cells, groups, state.bucketed_by, home.buckets)
+        return Written(state, ref, int(panes[0]), int(panes[-1]), panes, late)
 
     def stored(self, state: SynopsisState, blocks: list[BlockRow]) -> Stored:
         """Where a synopsis of the Spark home has its cells, of these blocks."""
@@ -289,14 +341,17 @@ class Homes:
         return Storing(self.spark.root, tuple(targets), tops) if targets else None
 
     def reported(self, stream: StreamState, table: pa.Table) -> list[Written]:
-        """The blocks that tasks report in a micro-batch's table."""
+        """The blocks that tasks report in a micro-batch's table. Where answers are revised, one that has a cell of a
+        closed pane is held apart as a whole: what it has of open panes is needed by the next tick that closes one, and
+        that takes it in first."""
         if WROTE not in table.column_names:
             return []
-        told = [Reported.of(text) for text in table.column(WROTE).drop_null().to_pylist()]
-        return [
-            Written(stream.synopses[one.synopsis], one.ref, one.lo, one.hi, panes_in(self._blocks.root / one.ref.path))
-            for one in told
-        ]
+        out = []
+        for one in [Reported.of(text) for text in table.column(WROTE).drop_null().to_pylist()]:
+            state, panes = stream.synopses[one.synopsis], panes_in(self._blocks.root / one.ref.path)
+            late = stream.definition.revises and _has_closed(stream, state, panes)
+            out.append(Written(state, one.ref, one.lo, one.hi, panes, late))
+        return out
 
     def blocks(self, state: SynopsisState) -> list[BlockRow]:
         return self._blocks.named(state.owner)
@@ -313,6 +368,29 @@ class Homes:
         stream.metrics.compactions += 1
 
 
+def _has_closed(stream: StreamState, state: SynopsisState, panes: Points) -> bool:
+    """Whether there is a closed pane among those that are still kept."""
+    ticked = stream.ticked.get(state.plan.axis)
+    if ticked is None:
+        return False
+    kept = POINT_MIN if state.kept_from is None else state.kept_from
+    return bool(((panes >= kept) & (panes < state.closed_at(ticked))).any())
+
+
+def _told(state: SynopsisState) -> tuple[Told, ...]:
+    return tuple(Told(plan, state.plan.derived.get(name, ())) for name, plan in state.plan.queries)
+
+
+def _asked(state: SynopsisState, lookups: Sequence[Lookup]) -> list[Asked]:
+    """Lookups of queries, by their number among those that tasks are told of."""
+    numbers = {name: i for i, (name, _) in enumerate(state.plan.queries)}
+    return [Asked(numbers[one.query], one.starts, one.ends) for one in lookups]
+
+
+def _bounds(asked: Sequence[Asked]) -> tuple[int, int]:
+    return min(int(one.starts.min()) for one in asked), max(int(one.ends.max()) for one in asked)
+
+
 def _lookup_name(state: SynopsisState) -> str:
     return f"{state.owner}/lookup"
 
@@ -323,11 +401,18 @@ def driver_synopsis(key_types: Sequence[pa.DataType], style: Style) -> BasicInte
 
 
 def load_cells(blocks: BlockStore, stream: StreamState, state: SynopsisState, synopsis: BasicIntervalSynopsis) -> None:
-    """All cells of a synopsis from its blocks, closed as far as its axis has ticked, late ones held apart."""
-    for owner, take in ((state.owner, synopsis.deposit), (state.late_owner, synopsis.deposit_late)):
+    """All cells of a synopsis from its blocks, closed as far as its axis has ticked, late ones held apart; a block of
+    the Spark home that is held apart may have some that are not late."""
+    ticked = stream.ticked.get(state.plan.axis)
+    closed = POINT_MIN if ticked is None else state.closed_at(ticked)
+    for owner in (state.owner, state.late_owner):
         for block in blocks.named(owner):
             cells = from_block(blocks.read(block.path), state.plan.accumulators, synopsis.groups)
-            take(cells if state.kept_from is None else cells.where(cells.panes >= state.kept_from))
-    ticked = stream.ticked.get(state.plan.axis)
+            cells = cells if state.kept_from is None else cells.where(cells.panes >= state.kept_from)
+            if owner == state.late_owner:
+                late = cells.panes < closed
+                synopsis.deposit_late(cells.where(late))
+                cells = cells.where(~late)
+            synopsis.deposit(cells)
     if ticked is not None:
-        synopsis.close(state.closed_at(ticked))
+        synopsis.close(closed)

@@ -99,18 +99,18 @@ class Journal:
         frontiers: Mapping[str, Frontier],
         least: Mapping[str, int],
         deposit: Deposit,
-        written: Sequence[tuple[SynopsisState, BlockRef, int, int]],
+        written: Sequence[tuple[str, BlockRef, int, int]],
         admission: Admission,
         settings: Settings,
         lateness: Mapping[str, Lateness],
         promises: Promises,
     ) -> None:
-        """Name the blocks of a micro-batch, and move the stream's progress."""
+        """Name the blocks of a micro-batch, each with whose it is, and move the stream's progress."""
         late = sum(d.count for d in deposit.dead if d.reason == LATE)
         dead = sum(d.count for d in deposit.dead)
         with self._catalog.transaction() as tx:
-            for _, ref, lo, hi in written:
-                self._blocks.add(ref, lo, hi)
+            for owner, ref, lo, hi in written:
+                self._blocks.add(ref, lo, hi, owner=owner)
             tx.execute(
                 "UPDATE streams SET last_batch = ?, admitted = admitted + ?, late = late + ?, dead = dead + ?"
                 " WHERE name = ?",

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.dataplane.answers import Edges, Finished, Finisher
+from windrow.dataplane.kernels import Corrected
 from windrow.dataplane.revisions import first_answers
-from windrow.engine.corrections import Corrector, Finish, lookup_of
+from windrow.engine.corrections import Affected, Corrector, Finish, Look, lookup_of
 from windrow.engine.delivery import Delivered, Delivery
 from windrow.engine.early import EarlyAnswers, complete_from, group_bounds, left_to_answer, release
 from windrow.engine.having import Narrowed
@@ -60,7 +61,7 @@ class Due:
         if not isinstance(synopsis, StoredSynopsis):
             return 1 if self.by_selection else synopsis.groups.count
         reduced = plan.having is not None or plan.limit is not None
-        return 1 + (synopsis.groups_seen // max(1, synopsis.buckets // 4) if reduced else synopsis.groups_seen)
+        return synopsis.slots if reduced else 1 + synopsis.groups_seen
 
     @cached_property
     def by_selection(self) -> bool:
@@ -123,24 +124,55 @@ class Ticker:
 
     def _correct(self, stream: StreamState, axis: str, settings: Settings) -> int:
         """Take late cells in, and correct the answers that they change: a commit of its own, before what is due."""
-        late = [
-            s for s in stream.on_axis(axis) if isinstance(s.synopsis, BasicIntervalSynopsis) and s.synopsis.has_late
-        ]
+        on_axis = stream.on_axis(axis)
+        late = [s for s in on_axis if not isinstance(s.synopsis, PartitionedSynopsis) and s.synopsis.has_late]
         if not late:
             return 0
 
-        finish, delivered, applied = self._finish_in(stream), [], []
+        delivered, applied = [], []
         for state in late:
             corrector = Corrector(stream, state, settings)
-            delivered += list(corrector.corrections(finish, self._journal.revisions, SLOTS_PER_SLICE))
+            if isinstance(state.synopsis, StoredSynopsis):
+                look, slots = self._look_stored(stream, state), state.synopsis.slots
+            else:
+                look, slots = corrector.in_driver(self._finish_in(stream)), state.synopsis.groups.count
+            windows = max(1, SLOTS_PER_SLICE // max(1, slots))
+            delivered += list(corrector.corrections(look, self._journal.revisions, windows))
             applied.append(corrector.applied())
         self._delivery.commit(stream, axis, stream.ticked[axis], delivered, [], settings, applied)
         for taken in applied:
-            assert isinstance(taken.state.synopsis, BasicIntervalSynopsis)
+            assert not isinstance(taken.state.synopsis, PartitionedSynopsis)
             taken.state.synopsis.merge_late()
             taken.state.ranked = taken.ranked
         self._delivery.publish(stream)
         return sum(item.first_answers for item in delivered)
+
+    def _look_stored(self, stream: StreamState, state: SynopsisState) -> Look:
+        """How windows that are corrected are looked at in the Spark home: one job for many of all queries."""
+
+        def look(asked: Sequence[Affected]) -> Iterator[tuple[Finished, Finished] | None]:
+            if not asked:
+                return
+            lookups = [lookup_of(one.query, one.extents) for one in asked]
+            found = self._homes.revise(state, lookups, [(one.before, one.after) for one in asked])
+            for one, parts in zip(asked, found, strict=True):
+                yield self._corrected(stream, one, parts)
+
+        return look
+
+    def _corrected(
+        self, stream: StreamState, affected: Affected, parts: Sequence[Corrected]
+    ) -> tuple[Finished, Finished] | None:
+        """The answers as they were and as they are, of all buckets; None where the query's own expression fails."""
+        query, extents = affected.query, affected.extents
+        error = next((part.error for part in parts if part.error is not None), None)
+        if error is not None:
+            self._journal.suspend(stream, query, error)
+            return None
+        edges, count = _on_panes(query.plan).shown(extents), len(extents)
+        was = self._join(stream, query, [part.was for part in parts if part.was is not None], edges, count)
+        now = self._join(stream, query, [part.now for part in parts if part.now is not None], edges, count)
+        return None if was is None or now is None else (was, now)
 
     def _answer_early(self, stream: StreamState, axis: str, settings: Settings) -> None:
         """Answer the groups that promises have closed: a commit of its own, after what is due."""

@@ -119,6 +119,11 @@ class BasicIntervalSynopsis:
     def has_late(self) -> bool:
         return bool(self._late)
 
+    @property
+    def late_parts(self) -> Sequence[Cells]:
+        """What is held apart."""
+        return tuple(self._late)
+
     def late_alone(self) -> BasicIntervalSynopsis:
         """A synopsis of nothing but what is held apart, with the same groups."""
         return self._alone(self._late)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator, AggregateCall
+from windrow.synopses.cells import fold_of
 from windrow.synopses.chunks import States
 from windrow.synopses.folds import State
 from windrow.synopses.groups import AnyIds, Ids
@@ -97,3 +98,25 @@ def asked_once(lookups: Sequence[Lookup], answer: Ask) -> Iterator[Looked]:
         for one in together[looked.query]:
             states = {a: looked.states[a] for a in dict.fromkeys((one.presence, *one.reads))}
             yield replace(looked, query=one.query, states=states)
+
+
+def merged(some: Looked, more: Looked) -> Looked:
+    """Rows of the same windows with the states of both merged; where only one has a row, it is as it was."""
+    width = int(max(some.groups.max(initial=0), more.groups.max(initial=0))) + 1
+    keys = np.concatenate([some.window * width + some.groups, more.window * width + more.groups])
+    slots, at = np.unique(keys, return_inverse=True)
+    old, new = at[: some.window.size], at[some.window.size :]
+    states: States = {}
+    for accumulator, state in some.states.items():
+        fold = fold_of(accumulator)
+        states[accumulator] = fold.identity(slots.size)
+        for target, column in zip(states[accumulator], state, strict=True):
+            target[old] = column
+        added = fold.identity(new.size)
+        touched = tuple(column[new] for column in states[accumulator])
+        for target, column in zip(added, touched, strict=True):
+            target[...] = column
+        fold.merge_into(added, more.states[accumulator])
+        for target, column in zip(states[accumulator], added, strict=True):
+            target[new] = column
+    return Looked(some.query, some.windows, slots // width, slots % width, states)

@@ -41,12 +41,18 @@ class StoredSynopsis:
         self.weight = weight
         self.groups_seen = groups
         self._panes = np.empty(0, np.int64)
+        self._late = np.empty(0, np.int64)
         self._closed = POINT_MIN
 
     @property
     def nbytes(self) -> int:
         """What the driver holds of it."""
-        return int(self._panes.nbytes)
+        return int(self._panes.nbytes + self._late.nbytes)
+
+    @property
+    def slots(self) -> int:
+        """About how many answer rows a window takes in a task, which has a bucket at a time, or a few."""
+        return 1 + self.groups_seen // max(1, self.buckets // 4)
 
     @property
     def closed_panes(self) -> Points:
@@ -56,7 +62,16 @@ class StoredSynopsis:
     @property
     def last_pane(self) -> int | None:
         """The start of the youngest occupied pane, be it open."""
-        return int(self._panes[-1]) if self._panes.size else None
+        return max((int(panes[-1]) for panes in (self._panes, self._late) if panes.size), default=None)
+
+    @property
+    def has_late(self) -> bool:
+        return bool(self._late.size)
+
+    @property
+    def late_panes(self) -> Points:
+        """The starts of the closed panes for which cells are held apart, ascending."""
+        return self._late[: int(np.searchsorted(self._late, self._closed))]
 
     def saw(self, groups: int) -> None:
         """A job over all its due windows has found so many groups: windows to come may have as many."""
@@ -69,6 +84,16 @@ class StoredSynopsis:
     def occupy(self, panes: Points) -> None:
         """A block with cells of these panes has been committed."""
         self._panes = np.union1d(self._panes, panes)
+
+    def hold_late(self, panes: Points) -> None:
+        """The same of a block that is held apart until `merge_late`: it has cells of closed panes, and the answers that
+        they correct have been given. It may have some of open panes besides, which nobody has looked at yet."""
+        self._late = np.union1d(self._late, panes)
+
+    def merge_late(self) -> None:
+        """What was held apart is taken in."""
+        self.occupy(self._late)
+        self._late = np.empty(0, np.int64)
 
     def close(self, upto: int) -> None:
         """Panes that start below `upto` (a cut) are closed."""

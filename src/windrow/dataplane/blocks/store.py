@@ -192,8 +192,10 @@ class BlockStore:
         """One table of a block that `write_many` wrote, memory-mapped."""
         return read_block_part(self.root / path, offset, length)
 
-    def add(self, ref: BlockRef, lo: int | None = None, hi: int | None = None, refs: int = 1) -> int:
-        """Name a written block in this transaction, with `refs` users; gives its id.
+    def add(
+        self, ref: BlockRef, lo: int | None = None, hi: int | None = None, refs: int = 1, owner: str | None = None
+    ) -> int:
+        """Name a written block in this transaction, with `refs` users, as its owner's or another's; gives its id.
 
         A file that is gone or of another size is refused: the catalog never names what is not there.
         """
@@ -206,7 +208,7 @@ class BlockStore:
             raise _damaged(file, f"it has {size} bytes, {ref.bytes} were written")
         cursor = self._catalog.execute(
             "INSERT INTO blocks (path, owner, lo, hi, rows, bytes, refs) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (ref.path, ref.owner, lo, hi, ref.rows, ref.bytes, refs),
+            (ref.path, owner or ref.owner, lo, hi, ref.rows, ref.bytes, refs),
         )
         assert cursor.lastrowid is not None
         return cursor.lastrowid

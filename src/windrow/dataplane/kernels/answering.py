@@ -14,9 +14,11 @@ import pyarrow as pa
 from windrow.dataplane.answers import Finisher
 from windrow.dataplane.kernels.loading import Buckets, Stored
 from windrow.optimizer.derivations import Derivation, read_of
+from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
-from windrow.synopses import BasicIntervalSynopsis, Looked, Lookup
+from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup
 from windrow.synopses.deriving import answered
+from windrow.synopses.groups import Groups
 from windrow.types import POINT_MAX
 from windrow.windows import Points
 
@@ -70,7 +72,7 @@ class Answered:
     def row(self) -> dict[str, object]:
         return {
             "query": self.query,
-            "rows": None if self.rows is None else _packed(self.rows),
+            "rows": packed(self.rows),
             "overflows": self.overflows,
             "groups": self.groups,
             "error": self.error,
@@ -78,17 +80,14 @@ class Answered:
 
     @classmethod
     def of(cls, row: dict[str, object]) -> Answered:
-        rows, error = row["rows"], row["error"]
-        table = None if rows is None else pa.ipc.open_stream(pa.py_buffer(rows)).read_all()
+        error = row["error"]
         counts = (int(str(row["overflows"])), int(str(row["groups"])))
-        return cls(int(str(row["query"])), table, *counts, None if error is None else str(error))
+        return cls(int(str(row["query"])), unpacked(row["rows"]), *counts, None if error is None else str(error))
 
 
 def answer_buckets(queries: Sequence[Told], question: Question, buckets: Iterable[int]) -> Iterator[pa.RecordBatch]:
     """The answers of these buckets, in batches of ANSWER_SCHEMA."""
-    asked = [queries[one.query] for one in question.asked]
-    wanted = dict.fromkeys(a for one in asked for a in read_of(one.plan.input, one.derived))
-    blocks = Buckets(question.stored, tuple(wanted))
+    blocks = Buckets(question.stored, wanted_by([queries[one.query] for one in question.asked]))
     finisher = Finisher()
     try:
         for bucket in buckets:
@@ -105,14 +104,13 @@ def _answer(
     synopsis = BasicIntervalSynopsis(question.stored.key_types)
     low = min(int(one.starts.min()) for one in question.asked)
     high = max(int(one.ends.max()) for one in question.asked)
-    for cells in blocks.cells(bucket, synopsis.groups):
-        seen = (cells.panes >= low) & (cells.panes < high)
-        synopsis.deposit(cells if seen.all() else cells.where(seen))
+    for cells in cells_between(blocks, bucket, synopsis.groups, low, high):
+        synopsis.deposit(cells)
     synopsis.close(POINT_MAX)
     if synopsis.groups.count == 1 and question.stored.bucketed_by:
         return
     failed: set[int] = set()
-    lookups = [_lookup(queries[one.query].plan, one) for one in question.asked]
+    lookups = [lookup_of(queries[one.query].plan, one) for one in question.asked]
     derived = {str(i): one.derived for i, one in enumerate(queries) if one.derived}
     for looked in answered(synopsis.answer, lookups, derived):
         query = int(looked.query)
@@ -123,7 +121,20 @@ def _answer(
             yield part
 
 
-def _lookup(plan: Finalise, asked: Asked) -> Lookup:
+def wanted_by(queries: Sequence[Told]) -> tuple[Accumulator, ...]:
+    """What is read for some queries."""
+    return tuple(dict.fromkeys(a for one in queries for a in read_of(one.plan.input, one.derived)))
+
+
+def cells_between(blocks: Buckets, bucket: int, groups: Groups, low: int, high: int) -> Iterator[Cells]:
+    """The cells of a bucket in panes that start in [low, high)."""
+    for cells in blocks.cells(bucket, groups):
+        seen = (cells.panes >= low) & (cells.panes < high)
+        yield cells if seen.all() else cells.where(seen)
+
+
+def lookup_of(plan: Finalise, asked: Asked) -> Lookup:
+    """What a query asks of a bucket's synopsis."""
     aggregate = plan.input
     reads = aggregate.accumulators
     return Lookup(str(asked.query), asked.starts, asked.ends, aggregate.presence, reads, not aggregate.cell_keys)
@@ -138,9 +149,17 @@ def _part(plan: Finalise, query: int, looked: Looked, synopsis: BasicIntervalSyn
     return Answered(query, rows, spoiled, groups)
 
 
-def _packed(table: pa.Table) -> bytes:
+def packed(table: pa.Table | None) -> bytes | None:
+    """A table as an Arrow stream."""
+    if table is None:
+        return None
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
+
+
+def unpacked(stream: object) -> pa.Table | None:
+    """The table that was packed."""
+    return None if stream is None else pa.ipc.open_stream(pa.py_buffer(stream)).read_all()
