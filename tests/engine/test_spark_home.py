@@ -70,7 +70,7 @@ def test_what_tasks_write_is_counted_and_judged_alike(open_state: Open) -> None:
         )
         for name, select in QUERIES.items():
             wr.query(name, select)
-        wr.query("so_far", "SELECT COUNT(*) AS n, MAX(k) AS last FROM s [UNBOUNDED SLIDE 4]")
+        wr.query("each", "SELECT k, COUNT(*) AS n FROM s [ROWS 4 SLIDE 2 PARTITION BY k] GROUP BY k")
         rng = Random(3)
         for at in range(0, 16, 4):
             batch = [(at + rng.randrange(-6, 4), rng.choice(["a", "b", None]), rng.randrange(9)) for _ in range(20)]
@@ -94,6 +94,33 @@ def test_blocks_stay_few_and_expired_ones_go(open_state: Open) -> None:
     assert 1 < most <= 8 * wr._engine._homes.spark.cores + 4
     assert wr.metrics()["s"]["compactions"] > 0
     assert sorted(answers(wr, "q")[-3:]) == [(19, 59, "k0", 13), (19, 59, "k1", 14), (19, 59, "k2", 13)]
+
+
+def test_the_past_of_landmark_windows_is_folded_into_one_pane(open_state: Open) -> None:
+    """Whatever is answered takes one cell for each group and each query that came later; with a restart, and back."""
+    wr, plain = open_state("spark", synopsis_home="spark", synopsis_blocks=4), open_state("driver")
+    for one in (wr, plain):
+        one.sql(STREAM)
+        one.query("so_far", "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [UNBOUNDED SLIDE 2] GROUP BY k")
+    limit = 8 * wr._engine._homes.spark.cores
+    for at in range(limit + 4):
+        if at == 5:
+            wr.query("later", "SELECT k, MAX(x) AS top FROM s [UNBOUNDED SLIDE 4] GROUP BY k")
+            plain.query("later", "SELECT k, MAX(x) AS top FROM s [UNBOUNDED SLIDE 4] GROUP BY k")
+        if at == limit + 2:
+            assert wr.metrics()["s"]["compactions"] > 0
+            wr.close()
+            wr = open_state("spark", synopsis_home="spark", synopsis_blocks=4)
+        for one in (wr, plain):
+            put(one, (at, f"k{at % 3}", at), (at, "k9", at % 7))
+    assert homes(wr) == [True] and told(wr) == told(plain)
+    assert "; 4 groups; 2 closed panes;" in wr.queries["so_far"].explain()
+    rows = sum(row.rows for row in wr._engine.blocks.named() if row.owner.startswith("synopses"))
+    assert rows <= 2 * 4 + 2 * 6
+    wr.sql("SET synopsis_home = 'driver'")
+    for one in (wr, plain):
+        put(one, (limit + 4, "k1", 1), (limit + 8, "k2", 2))
+    assert homes(wr) == [False] and told(wr) == told(plain)
 
 
 def test_queries_join_and_leave_a_synopsis_of_the_spark_home(open_state: Open) -> None:
@@ -185,13 +212,13 @@ def test_what_stays_in_the_driver_says_why(open_state: Open) -> None:
     wr = open_state(synopsis_home="spark")
     wr.sql(STREAM)
     wr.sql("CREATE STREAM r (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED LATE REVISE")
-    landmark = wr.query("landmark", "SELECT COUNT(*) AS n FROM s [UNBOUNDED SLIDE 2]")
+    ranked = wr.query("ranked", "SELECT COUNT(*) AS n FROM s [RANGE 4 SLIDE 2 ROWS]")
     sliding = wr.query("sliding", "SELECT k, COUNT(*) AS n FROM s [RANGE 2 SLIDE 2] GROUP BY k")
     revised = wr.query("revised", "SELECT k, COUNT(*) AS n FROM r [RANGE 2 SLIDE 2] GROUP BY k")
     put(wr, (0, "a", 1), (1, "b", 2))
     put(wr, (0, "a", 1), (1, "b", 2), stream="r")
     assert "home: Spark, blocks in 64 buckets" in sliding.explain()
-    assert "home: driver (whatever its size: its windows go back to a landmark)" in landmark.explain()
+    assert "home: driver (whatever its size: its windows go by the tuples that came)" in ranked.explain()
     assert "home: Spark, blocks in 64 buckets" in revised.explain()
     wr.punctuate("s", 9, k="a")
     assert "home: driver (whatever its size: punctuations close groups early)" in sliding.explain()

@@ -19,6 +19,7 @@ from windrow.dataplane.blocks import BlockRef
 from windrow.dataplane.kernels import (
     Answered,
     Asked,
+    Collapse,
     Corrected,
     Question,
     Revision,
@@ -92,13 +93,13 @@ class SparkHome:
         return [by_query[one.asked.query] for one in revision.revised]
 
     def fold(
-        self, stored: Stored, accumulators: Sequence[Accumulator], rows: int, most: int
+        self, stored: Stored, accumulators: Sequence[Accumulator], rows: int, most: int, collapse: Collapse | None
     ) -> list[tuple[BlockRef, int, int]]:
         """The blocks as at most so many new ones, each with its first and last pane. They are nobody's yet."""
         accumulators = tuple(accumulators)
 
         def kernel(batches: Batches) -> Iterator[pa.RecordBatch]:
-            made = fold_buckets(stored, accumulators, _numbers(batches))
+            made = fold_buckets(stored, accumulators, _numbers(batches), collapse)
             if made is not None:
                 ref, first, last = made
                 told = json.dumps({**asdict(ref), "first": first, "last": last})

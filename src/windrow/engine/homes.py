@@ -24,6 +24,7 @@ from windrow.dataplane.kernels import (
     WROTE,
     Answered,
     Asked,
+    Collapse,
     Corrected,
     Reported,
     Revised,
@@ -39,7 +40,7 @@ from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.early import release
 from windrow.engine.journal import Journal
 from windrow.engine.state import StreamState, SynopsisState
-from windrow.optimizer.sharing import FREQUENT, Style, SynopsisPlan
+from windrow.optimizer.sharing import FREQUENT, LANDMARK, Style, SynopsisPlan
 from windrow.settings import Settings
 from windrow.synopses import (
     BasicIntervalSynopsis,
@@ -53,7 +54,7 @@ from windrow.synopses.blocks import from_block
 from windrow.synopses.cells import fold_of
 from windrow.synopses.groups import Groups
 from windrow.types import POINT_MIN
-from windrow.windows import Points, SlideByTuple, SlideOver, SlidingWindow
+from windrow.windows import LandmarkWindow, Points, SlideByTuple, SlideOver, SlidingWindow
 
 Mask = npt.NDArray[np.bool_]
 
@@ -73,11 +74,10 @@ BLOCKS_PER_CORE = 8
 """Blocks of the Spark home before small ones are folded, for each core: a micro-batch leaves one for each."""
 
 
-_MOVING = ("SlidingWindow", "SlideByTuple")
+_MOVING = ("SlidingWindow", "SlideByTuple", LANDMARK)
 _STAYING = {
     FREQUENT: "its panes are pruned as they close",
     "buffer": "its tuples are buffered",
-    "landmark": "its windows go back to a landmark",
     "rank": "its windows go by the tuples that came",
 }
 """Styles of synopses whose cells tasks can answer from, and why others' they cannot."""
@@ -121,7 +121,8 @@ def must_stay(definition: StreamDef, plan: SynopsisPlan, promised: bool) -> str 
         return "its windows count the rows of each partition"
     windows = [query.window for _, query in plan.queries]
     if not all(
-        isinstance(w, SlidingWindow) or (isinstance(w, SlideByTuple) and w.over is SlideOver.VALUE) for w in windows
+        isinstance(w, SlidingWindow | LandmarkWindow) or (isinstance(w, SlideByTuple) and w.over is SlideOver.VALUE)
+        for w in windows
     ):
         return "its windows go by the tuples that came"
     return None if plan.style[0] in _MOVING else f"it is of the style '{plan.style[0]}'"
@@ -357,12 +358,17 @@ class Homes:
         return self._blocks.named(state.owner)
 
     def compact(self, stream: StreamState, state: SynopsisState, limit: int) -> None:
-        """Fold the small blocks where there are too many: a job of its own, once in a while."""
-        small = [row for row in self.blocks(state) if row.bytes < LARGE_BLOCK_BYTES]
+        """Fold the small blocks where there are too many: a job of its own, once in a while. Of landmark windows all,
+        since what has been answered becomes one cell for each group, and else it would be read at every tick as it
+        came."""
+        is_landmark = state.plan.style[0] == LANDMARK
+        small = [row for row in self.blocks(state) if is_landmark or row.bytes < LARGE_BLOCK_BYTES]
         if len(small) <= max(limit, BLOCKS_PER_CORE * self.spark.cores):
             return
         rows = sum(row.rows for row in small)
-        made = self.spark.fold(self.stored(state, small), state.plan.accumulators, rows, max(1, limit // 4))
+        collapse = _collapse(stream, state) if is_landmark else None
+        most = max(1, limit // 4)
+        made = self.spark.fold(self.stored(state, small), state.plan.accumulators, rows, most, collapse)
         crash_point("compaction-written")
         self._journal.replace_blocks(made, [row.id for row in small])
         stream.metrics.compactions += 1
@@ -375,6 +381,13 @@ def _has_closed(stream: StreamState, state: SynopsisState, panes: Points) -> boo
         return False
     kept = POINT_MIN if state.kept_from is None else state.kept_from
     return bool(((panes >= kept) & (panes < state.closed_at(ticked))).any())
+
+
+def _collapse(stream: StreamState, state: SynopsisState) -> Collapse | None:
+    """What can be one pane of the past of landmark windows: as far as nothing can come into it."""
+    ticked = stream.ticked.get(state.plan.axis)
+    horizon = None if ticked is None else stream.horizon(state.plan.axis, ticked)
+    return None if horizon is None else Collapse(state.closed_at(horizon), stream.landmarks(state))
 
 
 def _told(state: SynopsisState) -> tuple[Told, ...]:

@@ -467,7 +467,7 @@ def _collapse(stream: StreamState, state: SynopsisState, upto: int) -> None:
     for each query that came later, whose past is shorter."""
     horizon = stream.horizon(state.plan.axis, upto)
     if state.plan.style[0] == "landmark" and horizon is not None:
-        assert isinstance(state.synopsis, BasicIntervalSynopsis)
+        assert not isinstance(state.synopsis, PartitionedSynopsis)
         state.synopsis.collapse(state.closed_at(horizon), stream.landmarks(state))
 
 

@@ -31,6 +31,7 @@ DERIVE_ACCUMULATORS = "derive_accumulators"
 Style = tuple[str, int]
 BUFFER: Style = ("buffer", 0)
 FREQUENT = "frequent"
+LANDMARK = "landmark"
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def style_of(window: Window, schedule: CutSchedule) -> Style:
     if schedule.current == PER_POINT and window.cuts() != PER_POINT:
         return BUFFER
     if isinstance(window, LandmarkWindow):
-        return "landmark", window.start
+        return LANDMARK, window.start
     if isinstance(window, SlideByTuple) and window.over is SlideOver.RANK:
         return "rank", 0
     return type(window).__name__, 0

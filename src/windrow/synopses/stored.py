@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.synopses.groups import Groups
+from windrow.synopses.merging import collapsed_panes
 from windrow.types import POINT_MIN
 from windrow.windows import Points
 
@@ -98,6 +99,11 @@ class StoredSynopsis:
     def close(self, upto: int) -> None:
         """Panes that start below `upto` (a cut) are closed."""
         self._closed = max(self._closed, upto)
+
+    def collapse(self, below: int, into: Points) -> None:
+        """The panes up to a point count as one from each of the points `into` on (ascending), as landmark windows look
+        at them; so they do in the blocks once those are folded."""
+        self._panes = np.unique(collapsed_panes(self._panes, below, into))
 
     def expire(self, below: int) -> None:
         """Panes that start below the point are gone."""

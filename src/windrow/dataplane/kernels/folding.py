@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,20 @@ from windrow.synopses.blocks import to_block
 from windrow.synopses.cells import fold_of
 from windrow.synopses.chunks import Cells
 from windrow.synopses.groups import Groups
-from windrow.synopses.merging import fold_cells
+from windrow.synopses.merging import collapsed_panes, fold_cells
+from windrow.windows import Points
+
+
+@dataclass(frozen=True)
+class Collapse:
+    """Of landmark windows: panes below a point become one from each of the points `into` on (ascending)."""
+
+    below: int
+    into: Points
 
 
 def fold_buckets(
-    stored: Stored, accumulators: Sequence[Accumulator], buckets: Sequence[int]
+    stored: Stored, accumulators: Sequence[Accumulator], buckets: Sequence[int], collapse: Collapse | None = None
 ) -> tuple[BlockRef, int, int] | None:
     """Some buckets of these blocks as one block, with its first and its last pane; None where nothing is left.
 
@@ -31,7 +41,7 @@ def fold_buckets(
     panes, known = [], blocks.known
     for bucket in buckets:
         groups = Groups(stored.key_types)
-        cells = blocks.cells(bucket, groups)
+        cells = [_collapsed(part, collapse) for part in blocks.cells(bucket, groups)]
         if cells:
             folded = fold_cells(cells, stored.kept_from)
             states = {a: folded.states.get(a) or fold_of(a).identity(len(folded)) for a in known}
@@ -42,3 +52,9 @@ def fold_buckets(
     held = np.unique(np.concatenate(panes))
     ref = write_bucketed(BlockWriter(Path(stored.root)), stored.owner, tables, held)
     return ref, int(held[0]), int(held[-1])
+
+
+def _collapsed(cells: Cells, collapse: Collapse | None) -> Cells:
+    if collapse is None:
+        return cells
+    return Cells(collapsed_panes(cells.panes, collapse.below, collapse.into), cells.groups, cells.states)
