@@ -19,6 +19,7 @@ from windrow.plan.sketched import HAS_SKETCHES
 CQL = Path(__file__).parent / "cql"
 PATHS = [path for path in sorted(CQL.rglob("*.test")) if HAS_SKETCHES or path.parent.name != "approximate"]
 FILES = [pytest.param(path, id=str(path.relative_to(CQL).with_suffix(""))) for path in PATHS]
+HOLISTIC = [pytest.param(path, id=path.stem) for path in PATHS if path.parent.name == "holistic"]
 RANKED = [pytest.param(path, id=path.stem) for path in PATHS if path.stem.startswith("partitioned")]
 
 
@@ -69,6 +70,13 @@ def test_partitioned_windows_have_the_written_answers_in_both_homes(
 ) -> None:
     """Ranks go on from one micro-batch to the next by other ways; the sample of the matrix may leave one out."""
     run_on_engine(read_test_file(path), spark, tmp_path / "state", Variation(partitions=2, preaggregate=mode))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", HOLISTIC)
+def test_holistic_aggregates_have_the_written_answers_by_selection(path: Path, spark: Any, tmp_path: Path) -> None:
+    """Small windows are always rolled up, unless selection is asked for."""
+    run_on_engine(read_test_file(path), spark, tmp_path / "state", Variation(evaluation="selection"))
 
 
 def test_there_are_files_to_run() -> None:

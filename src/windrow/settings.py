@@ -247,6 +247,14 @@ _TABLE = (
         _size(),
     ),
     SettingSpec(
+        "holistic",
+        "auto",
+        "How MEDIAN, QUANTILE and COUNT(DISTINCT) are found: rolled up from how often each value occurs (`roll up`), "
+        "selected from sorted base intervals wherever they can be (`selection`), or whichever is expected to cost "
+        "less (`auto`). Answers stay the same.",
+        _choice("auto", "roll up", "selection"),
+    ),
+    SettingSpec(
         "shuffle_partitions",
         0,
         "Partitions of the group-by of a micro-batch; 0 means one per core.",

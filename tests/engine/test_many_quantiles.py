@@ -1,4 +1,4 @@
-"""ROWS n SLIDE 1: quantiles of thousands of windows over as many values, by selection, equal those from counters."""
+"""Holistic aggregates of many windows, by selection and by counters: the same answers, and EXPLAIN says which."""
 
 from __future__ import annotations
 
@@ -7,31 +7,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-import windrow
-from windrow.engine import ticks
+from .conftest import STREAM, Open
+from .helpers import put, state_of
 
-TEXT = (
+pytestmark = pytest.mark.slow
+
+SLIDING = (
     "SELECT MEDIAN(x) AS m, QUANTILE(x, 0.9) AS q, QUANTILE(x, 0.1) FILTER (WHERE x > 0) AS p FROM s [ROWS 200 SLIDE 1]"
 )
+SELECTED, ROLLED = "holistic aggregates: selection from base intervals", "holistic aggregates: rolled up from counters"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("selects", [True, False])
-def test_windows_that_slide_by_a_row(spark: Any, monkeypatch: pytest.MonkeyPatch, selects: bool) -> None:
-    values, used = np.random.default_rng(7).normal(size=2000).round(6), []
-    if not selects:
-        monkeypatch.setattr(ticks, "selection_pays", lambda *_: False)
-    monkeypatch.setattr(ticks, "selected", lambda *args: used.append(1) or real(*args))
-    wr = windrow.open(spark=spark)
-    try:
-        wr.sql("CREATE STREAM s (t BIGINT, x DOUBLE) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
-        query = wr.query("q", TEXT)
-        for part in np.array_split(np.arange(values.size), 2):
-            wr.deposit("s", [(int(i), float(values[i])) for i in part])
-        found = query.answers().arrow()
-    finally:
-        wr.close()
-    assert bool(used) is selects and found.num_rows == values.size
+@pytest.mark.parametrize("way", ["auto", "roll up"])
+def test_windows_that_slide_by_a_row(open_state: Open, way: str) -> None:
+    values = np.random.default_rng(7).normal(size=2000).round(6)
+    wr = open_state(holistic=way)
+    wr.sql("CREATE STREAM s (t BIGINT, x DOUBLE) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
+    query = wr.query("q", SLIDING)
+    assert "decided when windows are due" in query.explain()
+    for part in np.array_split(np.arange(values.size), 2):
+        wr.deposit("s", [(int(i), float(values[i])) for i in part])
+    found = query.answers().arrow()
+    assert (SELECTED + " (by cost); for 1,000 windows of" if way == "auto" else ROLLED + " (forced)") in query.explain()
+    assert found.num_rows == values.size
     for row in (0, 57, 199, 1200, 1999):
         mine = np.sort(values[max(0, row - 199) : row + 1])
         above = mine[mine > 0]
@@ -40,4 +38,73 @@ def test_windows_that_slide_by_a_row(spark: Any, monkeypatch: pytest.MonkeyPatch
         assert found.column("p")[row].as_py() == (above[max(1, above.size // 10) - 1] if above.size else None)
 
 
-real = ticks.selected
+GROUPED = (
+    "SELECT k, COUNT(*) AS n, SUM(x) AS s, MEDIAN(x) AS m, QUANTILE(x, 0.9) AS q, COUNT(DISTINCT x) AS d, "
+    "MEDIAN(x) FILTER (WHERE x > 3) AS f FROM s [RANGE 20 SLIDE 2] GROUP BY k HAVING COUNT(DISTINCT x) > 1 ORDER BY k"
+)
+OTHER = "SELECT k, QUANTILE(x, 0.25) AS q, MAX(x) AS most FROM s [RANGE 30 SLIDE 4] GROUP BY k"
+
+
+def story(open_state: Open, name: str, clause: str, **settings: Any) -> list[Any]:
+    """Two queries that share a synopsis, a restart in the middle, late tuples, and lookups."""
+    rng = np.random.default_rng(11)
+    rows = [(t, [None, "a", "b"][rng.integers(3)], [None, *range(9)][rng.integers(10)]) for t in range(120)]
+    wr = open_state(name, **settings)
+    wr.sql(STREAM.replace("PUNCTUATE ORDERED", clause))
+    wr.query("q", GROUPED)
+    wr.query("other", OTHER)
+    put(wr, *rows[:50])
+    wr.close()
+    wr = open_state(name, **settings)
+    put(wr, *rows[50:])
+    put(wr, (97, "a", 4), (99, None, 4), (118, "b", 1))
+    out = [
+        wr.queries[q].revisions().rows() if "REVISE" in clause else wr.queries[q].answers().rows()
+        for q in ("q", "other")
+    ]
+    for query in ("q", "other"):
+        out.append(wr.queries[query].lookups([4, 20, 8], [112, 108, 112]).rows())
+        wanted = ROLLED if settings.get("holistic", "auto") != "selection" else SELECTED
+        assert wanted in wr.queries[query].explain()
+    wr.close()
+    return out
+
+
+@pytest.mark.parametrize("clause", ["PUNCTUATE WITH SLACK 3", "PUNCTUATE WITH SLACK 3 LATE REVISE"])
+def test_groups_and_other_aggregates_beside(open_state: Open, clause: str) -> None:
+    ways = ("auto", "selection", "roll up")
+    stories = [story(open_state, way, clause, holistic=way) for way in ways]
+    assert stories[0] == stories[1] == stories[2]
+    assert all(len(part) > 2 for part in stories[0])
+
+
+def test_a_batch_of_lookups_is_selected_where_that_pays(open_state: Open) -> None:
+    wr = open_state()
+    wr.sql("CREATE STREAM s (t BIGINT, k STRING, x DOUBLE) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
+    query = wr.query("q", "SELECT k, COUNT(*) AS n, MEDIAN(x) AS m FROM s [RANGE 1000 SLIDE 10] GROUP BY k ORDER BY k")
+    values = np.random.default_rng(5).random(4000)
+    wr.deposit("s", [(i // 4, "ab"[i % 2], float(x)) for i, x in enumerate(values)])
+    lengths, ends = [10 * (1 + i % 50) for i in range(400)], [500 + 10 * (i % 40) for i in range(400)]
+    query.lookup(10)
+    assert ROLLED + " (few windows of few values)" in query.explain()
+    found = query.lookups(lengths, ends).rows()
+    assert SELECTED + " (by cost); for 400 windows of" in query.explain()
+    wr.sql("SET holistic = 'roll up'")
+    assert query.lookups(lengths, ends).rows() == found and ROLLED in query.explain()
+    for i in (0, 17, 399):
+        mine = values[4 * (ends[i] - lengths[i]) : 4 * ends[i] : 2]
+        assert tuple(found[2 * i].values())[-3:] == ("a", mine.size, pytest.approx(float(np.median(mine)), rel=1e-12))
+
+
+def test_what_was_decided_of_a_query_goes_with_it(open_state: Open) -> None:
+    wr = open_state(holistic="selection")
+    wr.sql(STREAM)
+    wr.query("q", "SELECT MEDIAN(x) AS m, TOP_K(x, 2) AS top FROM s [RANGE 2 SLIDE 2]")
+    wr.query("other", "SELECT QUANTILE(x, 0.5) AS m FROM s [RANGE 4 SLIDE 2]")
+    put(wr, *[(t, "a", t) for t in range(9)])
+    (state,) = state_of(wr).synopses.values()
+    assert set(state.holistic.decisions) == {"q", "other"}
+    assert ROLLED + " (TOP_K takes the counters of all values)" in wr.queries["q"].explain()
+    wr.sql("DROP QUERY q")
+    put(wr, *[(t, "a", t) for t in range(9, 12)])
+    assert set(state.holistic.decisions) == {"other"}

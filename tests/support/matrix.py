@@ -15,7 +15,8 @@ class Variation:
 
     `batch_rows`: None leaves the file's own micro-batches, 0 puts adjacent feeds into one micro-batch, n
     cuts them into micro-batches of n rows (only for files that say `recut ok`). `evaluation`: the setting
-    `window_evaluation`, or `spark_home`: panes as usual, in the Spark home where they can be.
+    `window_evaluation`, or `spark_home`: panes as usual, in the Spark home where they can be; a kind of synopsis; or
+    `selection`: holistic aggregates from sorted base intervals where they can be.
     """
 
     batch_rows: int | None = None
@@ -40,7 +41,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "preaggregate": ("spark", "driver"),
     "restart": (False, True),
     "rules_off": (False, True),
-    "evaluation": ("window_ids", "buffer", "spark_home", "interval", "running", "landmark"),
+    "evaluation": ("window_ids", "buffer", "spark_home", "interval", "running", "landmark", "selection"),
     "filters": ("auto", "on"),
 }
 

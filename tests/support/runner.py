@@ -131,16 +131,19 @@ class EngineBackend:
 
     def __init__(self, spark: Any, clock: ManualClock, state_dir: Path, variation: Variation):
         self._spark, self._clock, self._state_dir, self._variation = spark, clock, state_dir, variation
-        evaluation, home, synopsis = variation.evaluation, "driver", "auto"
+        evaluation, home, synopsis, holistic = variation.evaluation, "driver", "auto", "auto"
         if evaluation == "spark_home":
             evaluation, home = "window_ids", "spark"
         elif evaluation in INDEXES:
             evaluation, synopsis = "window_ids", INDEXES[evaluation]
+        elif evaluation == "selection":
+            evaluation, holistic = "window_ids", evaluation
         self._settings = {
             "preaggregate": variation.preaggregate,
             "window_evaluation": evaluation,
             "synopsis_home": home,
             "synopsis": synopsis,
+            "holistic": holistic,
             "substream_filters": variation.filters,
         }
         if variation.rules_off:

@@ -1,4 +1,4 @@
-"""The settings about indexes over panes, brought to the synopses of a stream; and for EXPLAIN what they choose."""
+"""The settings about how synopses are looked up, brought to those of a stream; and for EXPLAIN what they choose."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ def apply_choice(stream: StreamState, settings: Settings) -> None:
     kind, most = settings.text("synopsis"), settings.integer("index_bytes")
     held = [s.synopsis.indexer for s in stream.synopses.values() if isinstance(s.synopsis, BasicIntervalSynopsis)]
     taken = sum(indexer.nbytes for indexer in held)
+    for state in stream.synopses.values():
+        state.holistic.asked = settings.text("holistic")
+        state.holistic.keep({name for name, _ in state.plan.queries})
     for indexer in held:
         indexer.asked = Indexing.of(kind, max(0, most - taken + indexer.nbytes))
 

@@ -8,7 +8,7 @@ answered as ticks are: one question to the synopsis, and HAVING, ORDER BY, LIMIT
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,15 @@ import pyarrow as pa
 from windrow.cql.intervals import format_interval
 from windrow.dataplane.answers import Finisher, answer_schema, plain
 from windrow.dataplane.kernels import Told
+from windrow.engine.holistic_choice import hindrance
 from windrow.engine.homes import Homes
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError, SpanError, UnsupportedError
 from windrow.optimizer.derivations import Derivation
 from windrow.plan.nodes import Attribute, Finalise
-from windrow.synopses import Lookup, StoredSynopsis
+from windrow.synopses import BasicIntervalSynopsis, Lookup, StoredSynopsis
+from windrow.synopses.selecting import selected
+from windrow.synopses.value_codes import outer_of
 from windrow.types import POINT_MIN, SqlType, point_text
 from windrow.windows import CutSchedule, LandmarkWindow, PartitionedWindow, Points, SlideByTuple
 from windrow.windows.fitting import is_cut, latest_end, near
@@ -113,15 +116,17 @@ def span_of(stream: StreamState, state: SynopsisState, attribute: Attribute, sin
 
 @dataclass(frozen=True)
 class Asked:
-    """Windows of one plan, in the order asked: [starts[i], ends[i]); `derived` is what its synopsis does not keep."""
+    """Windows of one plan, in the order asked: [starts[i], ends[i]); `derived` is what its synopsis does not keep.
+    `query`: the standing query that is asked, by name."""
 
     plan: Finalise
     starts: Points
     ends: Points
     derived: tuple[Derivation, ...] = ()
+    query: str = ""
 
     def part(self, some: slice) -> Asked:
-        return Asked(self.plan, self.starts[some], self.ends[some], self.derived)
+        return replace(self, starts=self.starts[some], ends=self.ends[some])
 
 
 class Lookups:
@@ -140,7 +145,8 @@ class Lookups:
         if isinstance(query.plan.window, SlideByTuple):  # which holds its end
             ats = [None if at is None else at + 1 for at in ats]
         starts, ends = _windows(span, lengths, ats)
-        return self.answer(state, Asked(query.plan, starts, ends, state.plan.derived.get(query.name, ())))
+        derived = state.plan.derived.get(query.name, ())
+        return self.answer(state, Asked(query.plan, starts, ends, derived, query.name))
 
     def _home(self, stream: StreamState, query: QueryState) -> SynopsisState:
         """The synopsis that a query uses."""
@@ -163,22 +169,26 @@ class Lookups:
     def answer(self, state: SynopsisState, asked: Asked) -> pa.Table:
         """The answers to windows that were checked, in the order asked."""
         schema = answer_schema(asked.plan.outputs, asked.plan.scan.attribute.type)
-        synopsis = state.synopsis
-        groups = synopsis.groups_seen if isinstance(synopsis, StoredSynopsis) else synopsis.groups.count
-        step = max(1, SLOTS_AT_ONCE // max(1, groups))
-        parts = [self._part(state, asked.part(slice(i, i + step))) for i in range(0, asked.ends.size, step)]
+        by_selection = _selects(state, asked)
+        step = max(1, SLOTS_AT_ONCE // max(1, _slots(state, asked, by_selection)))
+        some = [asked.part(slice(i, i + step)) for i in range(0, asked.ends.size, step)]
+        parts = [self._part(state, part, by_selection) for part in some]
         if len(parts) == 1:
             return plain(parts[0], schema)
         return pa.concat_tables([schema.empty_table(), *(plain(part, schema) for part in parts)])
 
-    def _part(self, state: SynopsisState, asked: Asked) -> pa.Table:
+    def _part(self, state: SynopsisState, asked: Asked, by_selection: bool) -> pa.Table:
         if isinstance(state.synopsis, StoredSynopsis):
             return self._stored_part(state, asked)
         plan, aggregate = asked.plan, asked.plan.input
         lookup = Lookup(
             "", asked.starts, asked.ends, aggregate.presence, aggregate.accumulators, not aggregate.cell_keys
         )
-        (looked,) = state.answer([lookup], derived={lookup.query: asked.derived} if asked.derived else {})
+        if by_selection:
+            assert isinstance(state.synopsis, BasicIntervalSynopsis)
+            (looked,) = selected(state.synopsis, [(aggregate, lookup)])
+        else:
+            (looked,) = state.answer([lookup], derived={lookup.query: asked.derived} if asked.derived else {})
         try:
             return self._finisher.finish(plan, looked, *_shown(asked), state.synopsis.groups).table
         except Exception as error:
@@ -192,6 +202,24 @@ class Lookups:
             raise ExecutionError(f"the lookup failed: {error}")
         rows = [part.rows for part in parts if part.rows is not None]
         return self._finisher.joined(asked.plan, rows, _shown(asked), asked.ends.size).table
+
+
+def _selects(state: SynopsisState, asked: Asked) -> bool:
+    """Whether holistic aggregates are selected from sorted base intervals: no answer given here is ever corrected, and
+    all groups are closed."""
+    if not isinstance(state.synopsis, BasicIntervalSynopsis):
+        return False
+    hindered = hindrance(asked.plan.input, revises=False, derived=bool(asked.derived), promised=False)
+    windows = asked.starts, asked.ends
+    return state.holistic.selects(state.synopsis, asked.query, asked.plan.input, windows, hindered)
+
+
+def _slots(state: SynopsisState, asked: Asked, by_selection: bool) -> int:
+    """About how many rows a window takes while it is answered."""
+    synopsis = state.synopsis
+    if isinstance(synopsis, StoredSynopsis):
+        return synopsis.groups_seen
+    return outer_of(synopsis.groups, len(asked.plan.input.keys)).count if by_selection else synopsis.groups.count
 
 
 def _shown(asked: Asked) -> tuple[Points, Points]:

@@ -18,6 +18,7 @@ from windrow.dataplane.ingest import Grouping
 from windrow.dataplane.sinks import Sink, StagingSink
 from windrow.engine.chooser import Chooser
 from windrow.engine.having import HavingFilters
+from windrow.engine.holistic_choice import HolisticChoice
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
 from windrow.optimizer.same_answers import as_asked
 from windrow.optimizer.shapes import Asked
@@ -91,6 +92,7 @@ class SynopsisState:
     """Groups that were answered early have been let go of below it (None: none has)."""
     having: HavingFilters = field(default_factory=HavingFilters)
     """SubStream Filters over its closed panes: a second view of them, never saved."""
+    holistic: HolisticChoice = field(default_factory=HolisticChoice)
 
     def collapsed(self, cells: Cells, ticked: int | None, into: Points) -> Cells:
         """Of landmark windows: the cells with all that has been answered in a pane for each of some points, merged."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ from windrow.engine.corrections import Affected, Corrector, Finish, Look, lookup
 from windrow.engine.delivery import Delivered, Delivery
 from windrow.engine.early import EarlyAnswers, complete_from, group_bounds, left_to_answer, release
 from windrow.engine.having import Narrowed
+from windrow.engine.holistic_choice import hindrance
 from windrow.engine.homes import Homes
 from windrow.engine.index_choice import apply_choice
 from windrow.engine.journal import Expired, Journal, Left
@@ -31,7 +31,8 @@ from windrow.optimizer.same_answers import SHARE_ANSWERS
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, Looked, PartitionedSynopsis, StoredSynopsis
-from windrow.synopses.selecting import selected, selection_pays
+from windrow.synopses.selecting import selected
+from windrow.synopses.value_codes import outer_of
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, PaneWindow, PartitionedWindow, Points, SlideByTuple, SlideOver
 from windrow.windows.frontier import greater
@@ -46,11 +47,13 @@ ANSWER_BLOCKS = 4
 
 @dataclass(frozen=True)
 class Due:
-    """The windows that one query must answer now."""
+    """The windows that one query must answer now; `by_selection`: its holistic aggregates selected from sorted base
+    intervals rather than rolled up from counters."""
 
     state: SynopsisState
     query: QueryState
     extents: Extents
+    by_selection: bool = False
 
     @property
     def slots(self) -> int:
@@ -59,17 +62,10 @@ class Due:
         synopsis, plan = self.state.synopsis, self.query.plan
         assert not isinstance(synopsis, PartitionedSynopsis)
         if not isinstance(synopsis, StoredSynopsis):
-            return 1 if self.by_selection else synopsis.groups.count
+            groups = synopsis.groups
+            return outer_of(groups, len(plan.input.keys)).count if self.by_selection else groups.count
         reduced = plan.having is not None or plan.limit is not None
         return synopsis.slots if reduced else 1 + synopsis.groups_seen
-
-    @cached_property
-    def by_selection(self) -> bool:
-        """Whether quantiles of many windows are selected from sorted tuples rather than had from counters."""
-        synopsis, name = self.state.synopsis, self.query.name
-        if not isinstance(synopsis, BasicIntervalSynopsis) or self.state.plan.derived.get(name):
-            return False
-        return selection_pays(synopsis, self.query.plan.input, len(self.extents))
 
 
 class Ticker:
@@ -205,7 +201,7 @@ class Ticker:
             key = _on_panes(plan), query.since
             if key not in known:
                 known[key] = self._extents(stream, state, query, frontier, settings)
-            yield Due(state, query, known[key])
+            yield Due(state, query, known[key], _selects(stream, state, query, known[key]))
 
     def _extents(
         self, stream: StreamState, state: SynopsisState, query: QueryState, frontier: int, settings: Settings
@@ -386,10 +382,21 @@ def _looked(state: SynopsisState, due: Sequence[Due], narrowed: Narrowed) -> Ite
     """What the due queries ask of a synopsis in the driver, each the cheaper way."""
     yield from narrowed.looked
     yield from state.answer(narrowed.lookups)
-    for item in due:
-        if item.by_selection:
-            assert isinstance(state.synopsis, BasicIntervalSynopsis)
-            yield selected(state.synopsis, item.query.plan.input, lookup_of(item.query, item.extents))
+    chosen = [(item.query.plan.input, lookup_of(item.query, item.extents)) for item in due if item.by_selection]
+    if chosen:
+        assert isinstance(state.synopsis, BasicIntervalSynopsis)
+        yield from selected(state.synopsis, chosen)
+
+
+def _selects(stream: StreamState, state: SynopsisState, query: QueryState, extents: Extents) -> bool:
+    aggregate = query.plan.input
+    if not isinstance(state.synopsis, BasicIntervalSynopsis) or not aggregate.is_holistic:
+        return False
+    asked = lookup_of(query, extents)
+    hindered = hindrance(
+        aggregate, stream.definition.revises, bool(state.plan.derived.get(query.name)), bool(stream.promises)
+    )
+    return state.holistic.selects(state.synopsis, query.name, aggregate, (asked.starts, asked.ends), hindered)
 
 
 def _on_panes(plan: Finalise) -> PaneWindow:
@@ -490,6 +497,6 @@ def _slices(due: Sequence[Due], frontier: int) -> Iterator[tuple[int, list[Due]]
             first = 0 if below is None else int(np.searchsorted(item.extents.ticks, below, side="right"))
             final = int(np.searchsorted(item.extents.ticks, bound, side="right"))
             if final > first:
-                part.append(Due(item.state, item.query, item.extents.part(slice(first, final))))
+                part.append(replace(item, extents=item.extents.part(slice(first, final))))
         yield bound, part
         below = bound

@@ -16,6 +16,7 @@ from windrow.engine.catalog_views import (
 )
 from windrow.engine.chooser import MOST_COUNT_BYTES, asked
 from windrow.engine.early import answers_groups
+from windrow.engine.holistic_choice import holistic_line
 from windrow.engine.homes import must_stay
 from windrow.engine.index_choice import choice_lines
 from windrow.engine.placement import made, place
@@ -153,6 +154,8 @@ def _synopsis(
     lines += _apart(stream, state.plan, settings)
     if isinstance(synopsis, BasicIntervalSynopsis):
         lines += choice_lines(synopsis, settings)
+        holistic = holistic_line(plan.input, state.holistic.decisions.get(name))
+        lines += [] if holistic is None else [holistic]
     return filters + lines + ([_ranks(synopsis.ranks)] if isinstance(synopsis, PartitionedSynopsis) else [])
 
 

@@ -7,7 +7,7 @@ query's window start. So the cost of a tick is the longest window, whatever the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -58,6 +58,13 @@ class BasicIntervalSynopsis:
         """Counted up whenever closed panes change otherwise than by closing and expiring: what is built over their
         cells (`pane_filters.py`) is then to be built anew."""
 
+    @classmethod
+    def of_closed(cls, cells: Cells, count: int) -> BasicIntervalSynopsis:
+        """A synopsis of closed panes alone, of `count` groups, nobody among them, whose keys are not known to it."""
+        alone = cls([])
+        alone.groups.count, alone._chunks = count, build_chunks(cells)
+        return alone
+
     @property
     def nbytes(self) -> int:
         held = (*self._pending, *self._late)
@@ -84,9 +91,9 @@ class BasicIntervalSynopsis:
         held += [int(chunk.panes[-1]) for chunk in self._chunks[-1:]]
         return max(held, default=None)
 
-    def cells_between(self, low: int, high: int) -> Cells:
-        """The cells of closed panes that start in [low, high)."""
-        held = [chunk.cells() for chunk in self._chunks if chunk.panes[-1] >= low and chunk.panes[0] < high]
+    def cells_between(self, low: int, high: int, reads: Collection[Accumulator] | None = None) -> Cells:
+        """The cells of closed panes that start in [low, high), with these accumulators, or with all; panes ascend."""
+        held = [chunk.cells(reads) for chunk in self._chunks if chunk.panes[-1] >= low and chunk.panes[0] < high]
         cells = concatenate(held) if held else Cells(np.empty(0, np.int64), np.empty(0, np.int64), {})
         return cells.where((cells.panes >= low) & (cells.panes < high))
 

@@ -6,7 +6,7 @@ is a matter of how full the run is; both merge a range of panes into a vector ov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -139,12 +139,14 @@ class Chunk:
                 self._totals[strand] = tuple(np.stack(columns) for columns in zip(*each, strict=True))
         return self._totals[strand]
 
-    def cells(self) -> Cells:
-        """The cells that it was built of, each once. Of a dense slot that holds nothing there is none; but
-        every pane has one, for a pane is occupied even where no query takes its tuples."""
+    def cells(self, reads: Collection[Accumulator] | None = None) -> Cells:
+        """The cells that it was built of, each once, or what they have of some accumulators. Of a dense slot that
+        holds nothing there is none; but every pane has one, for a pane is occupied even where no query takes its
+        tuples."""
+        some = self.states if reads is None else {a: state for a, state in self.states.items() if a in reads}
         if self.cell_pane is not None and self.cell_group is not None:
-            return Cells(self.panes[self.cell_pane], self.cell_group, self.states)
-        states = {a: widened(fold_of(a), state) for a, state in self.states.items()}
+            return Cells(self.panes[self.cell_pane], self.cell_group, some)
+        states = {a: widened(fold_of(a), state) for a, state in some.items()}
         held = np.zeros((self.panes.size, self.groups.size), bool)
         for accumulator, state in states.items():
             for column, nothing in zip(state, fold_of(accumulator).identity(1), strict=True):

@@ -23,7 +23,7 @@ from windrow.synopses.groups import AnyIds, Groups, Ids
 from windrow.synopses.holistic import Counters, holistic_result, run_starts
 from windrow.synopses.lookups import Looked
 from windrow.synopses.results import overflows, result_of
-from windrow.synopses.value_codes import codes_of, outer_of
+from windrow.synopses.value_codes import codes_of, codes_together, outer_of
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Rows:
 def rows_of(aggregate: WindowAggregate, looked: Looked, groups: Groups) -> Rows:
     """What was looked up as rows of the query's own groups; without GROUP BY every window has one, be it empty."""
     if looked.columns is not None:
-        return Rows(looked.window, looked.groups, {}, None, dict(looked.columns))
+        return Rows(looked.window, looked.groups, looked.states, looked.each, dict(looked.columns))
     if not aggregate.is_holistic:
         return Rows(looked.window, looked.groups, looked.states, looked.each)
     window, cells, at = _slots(aggregate, looked, groups)
@@ -86,34 +86,26 @@ def _counters(
     call: AggregateCall, aggregate: WindowAggregate, looked: Looked, groups: Groups, at: Ids, slots: int
 ) -> tuple[Counters, int]:
     """How often the call's values occur in each slot; cells that differ only in other values are taken together."""
-    keys = [aggregate.cell_keys.index(value) for value in call.values]
-    code = codes_of(groups, keys[0])
-    codes, bound = code.codes[looked.groups], len(code.values)
-    valid = codes >= 0
-    for key in keys[1:]:
-        other = codes_of(groups, key)
-        mine = other.codes[looked.groups]
-        valid &= mine >= 0
-        codes, bound = codes * len(other.values) + mine, bound * len(other.values)
-        codes, bound = _dense(codes, valid, bound)
+    codes, bound = codes_together(groups, [aggregate.cell_keys.index(value) for value in call.values], looked.groups)
+    values = codes_of(groups, aggregate.cell_keys.index(call.values[0])).values
     counts = looked.states[call.part(ROWS)][0]
-    kept = np.flatnonzero(valid & (counts > 0))
+    kept = np.flatnonzero((codes >= 0) & (counts > 0))
     packed = at[kept] * bound + codes[kept]
     kept, packed = _in_order(kept, packed)
     starts = run_starts(packed)
     slot, codes = np.divmod(packed[starts], max(bound, 1))
     summed = np.add.reduceat(counts[kept], starts) if starts.size else counts[kept]
     if len(call.parts) == 1:
-        return Counters(slots, slot, codes, summed, code.values), 0
+        return Counters(slots, slot, codes, summed, values), 0
     if call.function == "FREQUENT_ITEMS":
         least = looked.states[call.part(LEAST)][0][kept]
         least = np.add.reduceat(least, starts) if starts.size else least
-        return Counters(slots, slot, codes, summed, code.values, least=least), 0
+        return Counters(slots, slot, codes, summed, values, least=least), 0
     to = np.repeat(np.arange(starts.size), np.diff(np.append(starts, kept.size)))
     total = AggregateCall("SUM", call.result.element.fields[1][1], call.parts)
     some = {a: tuple(column[kept] for column in looked.states[a]) for _, a in call.parts}
     states = {a: _folded(a, some, to, starts.size) for a in some}
-    return Counters(slots, slot, codes, summed, code.values, result_of(total, states)), overflows(total, states)
+    return Counters(slots, slot, codes, summed, values, result_of(total, states)), overflows(total, states)
 
 
 def _in_order(kept: Ids, packed: Ids) -> tuple[Ids, Ids]:
@@ -121,9 +113,3 @@ def _in_order(kept: Ids, packed: Ids) -> tuple[Ids, Ids]:
         return kept, packed
     order = np.argsort(packed, kind="stable")
     return kept[order], packed[order]
-
-
-def _dense(codes: Ids, valid: np.ndarray, bound: int) -> tuple[Ids, int]:
-    """Codes of several values together, renumbered, so that many of them cannot overflow."""
-    found, inverse = distinct.below(np.where(valid, codes, 0), max(bound, 1))
-    return inverse, found.size

@@ -1,93 +1,154 @@
-"""MEDIAN and QUANTILE of many windows at once, by selection from sorted base intervals (B-INT-QNT, `quantile.py`).
+"""Holistic aggregates of many windows at once, from sorted base intervals (B-INT-QNT) instead of counters.
 
-Rolling up counters costs windows × values. Where windows are many and values too, as with ROWS n SLIDE 1, the tuples of
-the panes are put in a line, as codes in the order of the values, and every window selects from the base intervals that
-it is made of: 004_65e36a58973a8297.txt, section 3.3. The answers are the same.
+Rolling up counters costs windows × values. Where windows are many and values too, the tuples of the panes are sorted,
+as codes in the order of the values, in every base interval of panes (`sorted_panes.py`), and MEDIAN and QUANTILE of
+every window and group are selected from those that the window is made of: 004_65e36a58973a8297.txt, section 3.3. For
+COUNT(DISTINCT) each value of a pane is the number of the pane before in which its group had it: a window has as many
+distinct values as elements from before its first pane. All other aggregates are merged group by group, as without
+holistic ones beside them. Queries that are due together share what is sorted, whatever their φ. The answers are those
+of the counters (`roll_up.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator, AggregateCall, Key
+from windrow.plan.calls import COUNT_DISTINCT
 from windrow.plan.holistic import ROWS
 from windrow.plan.nodes import WindowAggregate
 from windrow.synopses.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.chunks import Cells
 from windrow.synopses.groups import Ids
-from windrow.synopses.holistic import halfway
+from windrow.synopses.holistic import halfway, run_starts
 from windrow.synopses.lookups import Looked, Lookup
-from windrow.synopses.quantile import Phi, QuantileSynopsis
-from windrow.synopses.value_codes import codes_of
+from windrow.synopses.quantile import Phi
+from windrow.synopses.sorted_panes import Elements, SortedPanes, Spots
+from windrow.synopses.value_codes import codes_of, codes_together, outer_of
 
-SELECTED = ("MEDIAN", "QUANTILE")
-ROLL_NS, SORT_NS, SELECT_NS = 80, 10, 3000
-"""Measured: a window's counter of a value; a tuple sorted on a level; a window's selection, for each level."""
-
+SELECTED = ("MEDIAN", "QUANTILE", COUNT_DISTINCT)
+"""What base intervals can tell; TOP_K takes the counters of all values."""
 
 MOST_SORTED_BYTES = 256 << 20
-"""What sorted base intervals may take: a number of each tuple on every level."""
+"""What sorted base intervals may take."""
+
+Asked = tuple[WindowAggregate, Lookup]
 
 
-def selection_pays(synopsis: BasicIntervalSynopsis, aggregate: WindowAggregate, windows: int) -> bool:
-    """Whether a query can be answered so, and at less cost than from its counters."""
-    if aggregate.keys or any(call.function not in SELECTED for call in aggregate.aggregates) or windows < 2:
-        return False
-    rolled = ROLL_NS * windows * synopsis.groups.count
-    if rolled < 10**7:  # not worth a thought
-        return False
-    tuples = int(synopsis.totals(aggregate.presence, synopsis.closed_panes).sum())
-    levels = max(1, tuples.bit_length())
-    if 8 * levels * (1 << levels) > MOST_SORTED_BYTES:
-        return False
-    return rolled > len(aggregate.aggregates) * levels * (SORT_NS * tuples + SELECT_NS * windows)
+def selected(synopsis: BasicIntervalSynopsis, asked: Sequence[Asked]) -> Iterator[Looked]:
+    """The rows of every lookup, of the queries' own groups: the columns of holistic aggregates worked out, the states
+    of the others merged. The queries have the same keys."""
+    panes = _Panes(synopsis, asked)
+    whole = panes.by_group(asked)
+    plain = [replace(lookup, reads=_plain(one, lookup), always=not one.keys) for one, lookup in asked]
+    found = {looked.query: looked for looked in whole.answer(plain)}
+    for aggregate, lookup in asked:
+        looked = found[lookup.query]
+        spots = panes.spots(lookup, looked)
+        calls = dict.fromkeys(call for call in aggregate.aggregates if call.values)
+        columns = {call: _column(call, panes.line(aggregate, call), spots) for call in calls}
+        yield replace(looked, groups=panes.cell_of[looked.groups], columns=columns)
 
 
-def selected(synopsis: BasicIntervalSynopsis, aggregate: WindowAggregate, lookup: Lookup) -> Looked:
-    """The row of every window of an ungrouped query, its columns worked out."""
-    low, high = int(lookup.starts.min()), int(lookup.ends.max())
-    cells = synopsis.cells_between(low, high)
-    lines: dict[tuple[Key, Accumulator], _Line] = {}
-    columns = {}
-    for call in aggregate.aggregates:
-        what = call.values[0], call.part(ROWS)
-        if what not in lines:
-            lines[what] = _Line(synopsis, cells, aggregate.cell_keys.index(call.values[0]), call.part(ROWS), lookup)
-        columns[call] = lines[what].column(call)
-    every = np.arange(lookup.ends.size)
-    return Looked(lookup.query, int(every.size), every, np.zeros(every.size, np.int64), {}, columns=columns)
+def _plain(aggregate: WindowAggregate, lookup: Lookup) -> tuple[Accumulator, ...]:
+    """What is merged for the aggregates that are not holistic."""
+    parts = (a for call in aggregate.aggregates if not call.values for _, a in call.parts)
+    return tuple(dict.fromkeys((lookup.presence, *parts)))
 
 
+@dataclass(frozen=True)
 class _Line:
-    """The tuples of the panes one after another, each as the code of its value, and where each window lies."""
+    """What a value's aggregates are found in, and the values that the codes stand for."""
 
-    def __init__(
-        self, synopsis: BasicIntervalSynopsis, cells: Cells, key: int, rows: Accumulator, lookup: Lookup
-    ) -> None:
-        coded = codes_of(synopsis.groups, key)
-        codes, counts = coded.codes[cells.groups], cells.states[rows][0] if len(cells) else np.zeros(0, np.int64)
+    sorted: SortedPanes
+    values: pa.Array
+
+
+class _Panes:
+    """The cells that some lookups read: the group and the pane of each by number."""
+
+    def __init__(self, synopsis: BasicIntervalSynopsis, asked: Sequence[Asked]) -> None:
+        first = min(int(lookup.starts.min()) for _, lookup in asked)
+        last = max(int(lookup.ends.max()) for _, lookup in asked)
+        reads = {a for aggregate, _ in asked for a in aggregate.accumulators}
+        cells = synopsis.cells_between(first, last, reads)
+        self._cells = cells = cells.where(cells.groups > 0)
+        self._groups = synopsis.groups
+        self._lines: dict[tuple[tuple[Key, ...], Accumulator, bool], _Line] = {}
+        outer = outer_of(synopsis.groups, len(asked[0][0].keys))
+        self._count, self._group = outer.first.size, outer.of[cells.groups]
+        self.cell_of = np.zeros(self._count + 1, np.int64)
+        """Of each group, counted from 1, a cell."""
+        self.cell_of[self._group + 1] = cells.groups
+        starts = run_starts(cells.panes)
+        self._starts = cells.panes[starts]
+        self._pane = np.repeat(np.arange(starts.size), np.diff(np.append(starts, cells.panes.size)))
+        edges = [self._edges(lookup) for _, lookup in asked]
+        self._widest = max(int((high - low).max()) for low, high in edges)
+
+    def _edges(self, lookup: Lookup) -> tuple[Ids, Ids]:
+        """The panes that each window begins with, and ends before."""
+        low, high = (np.searchsorted(self._starts, edge) for edge in (lookup.starts, lookup.ends))
+        return np.minimum(low, high), high
+
+    def spots(self, lookup: Lookup, looked: Looked) -> Spots:
+        return Spots(*self._edges(lookup), looked.window, looked.groups.astype(np.int64) - 1)
+
+    def by_group(self, asked: Sequence[Asked]) -> BasicIntervalSynopsis:
+        """A synopsis of the groups themselves, for aggregates that are not holistic."""
+        needed = dict.fromkeys(a for one, lookup in asked for a in _plain(one, lookup))
+        states = {a: self._cells.states[a] for a in needed if a in self._cells.states}
+        return BasicIntervalSynopsis.of_closed(Cells(self._cells.panes, self._group + 1, states), self._count + 1)
+
+    def line(self, aggregate: WindowAggregate, call: AggregateCall) -> _Line:
+        """The elements that an aggregate is found among, sorted once for all that count the same tuples."""
+        is_distinct = call.function == COUNT_DISTINCT
+        what = call.values, call.part(ROWS), is_distinct
+        if what not in self._lines:
+            keys = [aggregate.cell_keys.index(value) for value in call.values]
+            elements = self._elements(keys, call.part(ROWS))
+            elements = _previous(elements) if is_distinct else elements
+            made = SortedPanes(elements, self._count, self._starts.size, self._widest)
+            if made.nbytes + sum(line.sorted.nbytes for line in self._lines.values()) > MOST_SORTED_BYTES:
+                self._lines.clear()
+            self._lines[what] = _Line(made, codes_of(self._groups, keys[0]).values)
+        return self._lines[what]
+
+    def _elements(self, keys: Sequence[int], rows: Accumulator) -> Elements:
+        """The values of the cells, each as often as tuples that count have it."""
+        codes, _ = codes_together(self._groups, keys, self._cells.groups)
+        counts = self._cells.states[rows][0] if rows in self._cells.states else np.zeros(codes.size, np.int64)
         kept = np.flatnonzero((codes >= 0) & (counts > 0))
-        kept = kept[np.argsort(cells.panes[kept], kind="stable")]
-        upto = np.concatenate(([0], np.cumsum(counts[kept])))
-        panes = cells.panes[kept]
-        self._values = coded.values
-        self._lows, self._highs = (upto[np.searchsorted(panes, edges)] for edges in (lookup.starts, lookup.ends))
-        self._counts = self._highs - self._lows
-        self._held = np.flatnonzero(self._counts > 0)
-        self._sorted = QuantileSynopsis(max(1, int(upto[-1])))
-        self._sorted.update((np.repeat(codes[kept], counts[kept]),))
+        return Elements(self._group[kept], self._pane[kept], codes[kept], counts[kept])
 
-    def column(self, call: AggregateCall) -> pa.Array:
-        counts = self._counts[self._held]
-        if call.function == "MEDIAN":
-            low, high = (self._at((counts + more) // 2) for more in (1, 2))
-            return halfway(self._values, low, high, self._held, self._counts.size)
-        codes = np.full(self._counts.size, -1, np.int64)
-        codes[self._held] = self._at(Phi(Fraction(call.parameters[0])).rank(counts))
-        return self._values.take(pa.array(codes, mask=codes < 0))
 
-    def _at(self, ranks: Ids) -> Ids:
-        return self._sorted.at_ranks(self._lows[self._held], self._highs[self._held], ranks)
+def _previous(elements: Elements) -> Elements:
+    """Each value of a pane once, with the pane before in which its group had it, counted from 1; 0: in none."""
+    order = np.lexsort((elements.panes, elements.codes, elements.groups))
+    groups, panes, codes = elements.groups[order], elements.panes[order], elements.codes[order]
+    before = np.zeros(order.size, np.int64)
+    before[1:] = np.where((groups[1:] == groups[:-1]) & (codes[1:] == codes[:-1]), panes[:-1] + 1, 0)
+    once = np.flatnonzero(before != panes + 1)  # cells that differ in other values alone are one
+    return Elements(groups[once], panes[once], before[once], np.ones(once.size, np.int64))
+
+
+def _column(call: AggregateCall, line: _Line, spots: Spots) -> pa.Array:
+    """The results of one aggregate, a row for each spot."""
+    if call.function == COUNT_DISTINCT:
+        return pa.array(line.sorted.below(spots, spots.lows + 1))
+    counts = line.sorted.count(spots)
+    held = np.flatnonzero(counts)
+    size, counts, spots = counts.size, counts[held], spots.where(held)
+    if call.function == "MEDIAN":
+        low = line.sorted.at_ranks(spots, (counts + 1) // 2)
+        high, even = low.copy(), np.flatnonzero(counts % 2 == 0)
+        high[even] = line.sorted.at_ranks(spots.where(even), counts[even] // 2 + 1)
+        return halfway(line.values, low, high, held, size)
+    codes = np.full(size, -1, np.int64)
+    codes[held] = line.sorted.at_ranks(spots, Phi(Fraction(call.parameters[0])).rank(counts))
+    return line.values.take(pa.array(codes, mask=codes < 0))

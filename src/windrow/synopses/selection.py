@@ -13,11 +13,12 @@ from bisect import insort
 
 import numpy as np
 
+from windrow.synopses.groups import AnyIds
 from windrow.synopses.metering import Meter
 from windrow.synopses.sequence import Longs
 
 
-def select(values: Longs, begins: Longs, ends: Longs, ranks: Longs, meter: Meter | None = None) -> Longs:
+def select(values: AnyIds, begins: Longs, ends: Longs, ranks: Longs, meter: Meter | None = None) -> Longs:
     """For row i the element of ranks[i] (from 1) in the union of values[begins[i, j] : ends[i, j]], each sorted."""
     out = np.empty(ranks.size, np.int64)
     who, rank, low, high = np.arange(ranks.size), ranks.astype(np.int64), begins, ends
@@ -42,6 +43,12 @@ def select(values: Longs, begins: Longs, ends: Longs, ranks: Longs, meter: Meter
     return out
 
 
+def count_below(values: AnyIds, begins: Longs, ends: Longs, bounds: Longs, meter: Meter | None = None) -> Longs:
+    """For row i how many elements of all values[begins[i, j] : ends[i, j]], each sorted, are below bounds[i]."""
+    nowhere = np.zeros(bounds.size, np.int64)
+    return np.asarray((_up_to(values, begins, ends, bounds, nowhere, meter) - begins).sum(axis=1))
+
+
 def _pivots(low: Longs, high: Longs, rank: Longs, turn: int) -> tuple[Longs, Longs]:
     """The largest array of each row, and a place in it."""
     sizes = high - low
@@ -58,7 +65,7 @@ def _pivots(low: Longs, high: Longs, rank: Longs, turn: int) -> tuple[Longs, Lon
     return largest, low[row, largest] + np.clip(inside, 0, size - 1)
 
 
-def _up_to(values: Longs, low: Longs, high: Longs, pivot: Longs, largest: Longs, meter: Meter | None) -> Longs:
+def _up_to(values: AnyIds, low: Longs, high: Longs, pivot: AnyIds, largest: Longs, meter: Meter | None) -> Longs:
     """For each array the place after its last element not beyond the pivot, which is in array `largest` of its row."""
     low, pivot = low.copy(), pivot[:, None]
     first = np.arange(low.shape[1]) < largest[:, None]

@@ -6,13 +6,16 @@ for all the windows that are answered until a new one comes (`Groups.worked_out`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windrow.synopses.groups import Groups, Ids
+from windrow.synopses import distinct
+from windrow.synopses.groups import AnyIds, Groups, Ids
 
 NULL = -1
 """The code of NULL: below all others."""
@@ -24,6 +27,11 @@ class Outer:
 
     of: Ids
     first: Ids
+
+    @cached_property
+    def count(self) -> int:
+        """How many there are but nobody's, which may be that of NULL, or one of its own."""
+        return max(1, self.first.size - int(not (self.of[1:] == self.of[0]).any()))
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,23 @@ def outer_of(groups: Groups, width: int) -> Outer:
 def codes_of(groups: Groups, key: int) -> Coded:
     """The values that are one of the keys, by cell."""
     return groups.worked_out(("codes", key), lambda: coded(groups.keys[key]))
+
+
+def codes_together(groups: Groups, keys: Sequence[int], cells: AnyIds) -> tuple[Ids, int]:
+    """One code for what several of the keys are in some cells, and a bound of these codes; NULL where one of them is.
+    Of a single key the codes are in the order of its values."""
+    first = codes_of(groups, keys[0])
+    codes, bound = first.codes[cells], len(first.values)
+    for key in keys[1:]:
+        other = codes_of(groups, key)
+        mine = other.codes[cells]
+        valid = (codes >= 0) & (mine >= 0)
+        # Renumbered, so that many keys cannot overflow.
+        found, codes = distinct.below(
+            np.where(valid, codes * len(other.values) + mine, 0), max(bound * len(other.values), 1)
+        )
+        codes, bound = np.where(valid, codes, NULL), found.size
+    return codes, bound
 
 
 def _outer(groups: Groups, width: int) -> Outer:
