@@ -501,3 +501,24 @@ def test_holistic_aggregates_count_values_beside_the_keys() -> None:
     assert "a1 = QUANTILE 0.9 (INT)" in line and line.endswith("frequency counters of v0 = `length`")
     (line,) = aggregate_lines(bind(f"SELECT FREQUENT_ITEMS(src, 3) AS f FROM packets {W}"), "w")
     assert line.endswith("frequency counters of v0 = `src`, of closed panes the 3 most frequent")
+
+
+@pytest.mark.parametrize(
+    ("listed", "told"),
+    [
+        (
+            "MEDIAN(length) AS m, COUNT(DISTINCT src) AS d",
+            "cells per (`ok`, `length`, `src`), every combination; a query for each of `length` and `src` keeps",
+        ),
+        (
+            "COUNT(DISTINCT src, dst) AS d, MEDIAN(length) AS m, COUNT(DISTINCT src) AS e",
+            "a query for each of (`src`, `Dst`) and `length` keeps",
+        ),
+        ("COUNT(DISTINCT src, length) AS d, MEDIAN(length) AS m", None),
+        ("COUNT(DISTINCT ok) AS d, MEDIAN(length) AS m", None),
+    ],
+    ids=["two", "a set and one", "one within the other", "a key"],
+)
+def test_several_columns_of_values_are_told_as_combinations(listed: str, told: str | None) -> None:
+    lines = aggregate_lines(bind(f"SELECT ok, {listed} FROM packets {W} GROUP BY ok"), "w")
+    assert len(lines) == 1 + (told is not None) and (told is None or told in lines[1])

@@ -25,7 +25,7 @@ from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.explain.having import filter_line, having_text
 from windrow.optimizer.sharing import SynopsisPlan
 from windrow.plan.accumulators import AggregateCall
-from windrow.plan.nodes import ROW_NUM, Finalise
+from windrow.plan.nodes import ROW_NUM, Finalise, WindowAggregate
 from windrow.settings import Settings, Size
 from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis, StoredSynopsis
 from windrow.synopses.frequent_panes import FrequentSynopsis
@@ -105,7 +105,17 @@ def aggregate_lines(plan: Finalise, window: str) -> list[str]:
         for _, part in call.parts
         if is_sketch(part)
     ]
-    return [f"    WindowAggregate [{window}] keys: {keys}; aggregates: {calls}{counted}", *bounds]
+    return [f"    WindowAggregate [{window}] keys: {keys}; aggregates: {calls}{counted}", *bounds, *_product(aggregate)]
+
+
+def _product(aggregate: WindowAggregate) -> list[str]:
+    """What several columns of values cost in one query."""
+    sets = [", ".join(value.sql for value in one) for one in aggregate.value_sets]
+    if len(sets) < 2:
+        return []
+    cell = ", ".join(key.sql for key in aggregate.cell_keys)
+    apart = " and ".join(f"({one})" if ", " in one else one for one in sets)
+    return [f"      cells per ({cell}), every combination; a query for each of {apart} keeps their sum, not product"]
 
 
 def _called(call: AggregateCall) -> str:

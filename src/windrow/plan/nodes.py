@@ -93,6 +93,13 @@ class WindowAggregate:
         return self.keys + self.values
 
     @cached_property
+    def value_sets(self) -> tuple[tuple[Key, ...], ...]:
+        """The values that its holistic aggregates count together, without those that are counted together with more.
+        Where there are several such sets a cell is of a combination of all of them, which none asks for."""
+        sets = dict.fromkeys(tuple(v for v in call.values if v not in self.keys) for call in self.aggregates)
+        return tuple(one for one in sets if one and not any(set(one) < set(other) for other in sets))
+
+    @cached_property
     def is_holistic(self) -> bool:
         return any(call.values for call in self.aggregates)
 
