@@ -24,7 +24,16 @@ from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, Looked, Lookup, PartitionedSynopsis, StoredSynopsis
 from windrow.synopses.lookups import merged
 from windrow.types import POINT_MIN
-from windrow.windows import Extents, PartitionedWindow, Points, SlideByTuple, SlideOver
+from windrow.windows import (
+    Extents,
+    PartitionedWindow,
+    Points,
+    SlideByTuple,
+    SlideOver,
+    SlidingWindow,
+    Window,
+    answered_upto,
+)
 
 Mask = npt.NDArray[np.bool_]
 Finish = Callable[[QueryState, Looked, Extents, SynopsisState], Finished | None]
@@ -125,8 +134,13 @@ class Corrector:
         held = np.searchsorted(old, extents.ends) > np.searchsorted(old, np.maximum(extents.starts, since))
         first = self._first_answered(old, since) if self._emits and not plan.input.keys else None
         if first is not None:
-            held = held | (extents.ends > first)
+            held = held | ((extents.ends > first) & (extents.ticks <= self._emptied_upto(window)))
         return Affected(query, extents, np.asarray(held), np.ones(len(extents), bool))
+
+    def _emptied_upto(self, window: Window) -> int:
+        """Up to which frontier empty windows have been answered."""
+        ends = self._stream.ended.get(self._state.plan.axis, ())
+        return answered_upto(ends, window, self._ticked) if isinstance(window, SlidingWindow) else self._ticked
 
     def _first_answered(self, old: Points, since: int) -> int | None:
         """From where on empty windows have been answered too: from the first tuple there was, or where the query

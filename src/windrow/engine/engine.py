@@ -252,7 +252,8 @@ class Engine:
         except BadPatternError as error:
             raise BindError(str(error), remedy="Give the point that the stream has really reached.") from None
 
-    def _promise(self, name: str, told: Told) -> None:
+    def _promise(self, name: str, told: Told, greatest: Mapping[str, int] | None = None) -> None:
+        """`greatest`: at the end of the input, the greatest points by axis."""
         self._ticks.refuse_inside("punctuate")
         stream = self.manager.stream(name)
         with self.jvm.watched():
@@ -260,7 +261,7 @@ class Engine:
                 self._ticks.catch_up(stream)
             with stream.batch_lock, stream.lock:
                 self._homes.settle(stream, self.settings, bool(told.promises))
-                self._journal.promise(stream, told)
+                self._journal.promise(stream, told, greatest)
             self._ticks.catch_up(stream)
 
     def _heartbeat(self, stream: StreamState) -> None:
@@ -281,9 +282,10 @@ class Engine:
     def end_input(self, name: str) -> None:
         """Close every pane that holds a tuple, in every window it is in."""
         stream = self.manager.stream(name)
-        promises = {}
+        promises, points = {}, {}
         for axis in stream.frontiers:
             if (greatest := stream.greatest(axis)) is not None:
+                points[axis] = greatest
                 windows = [q.plan.window for q in stream.active if q.axis == axis]
                 ends = [w.closing(greatest) for w in windows if not isinstance(w, PartitionedWindow)]
                 beyond = 2 if axis == ROW_NUM else 1
@@ -291,7 +293,7 @@ class Engine:
         if not any(q.axis == ROW_NUM for q in stream.active):
             promises.pop(ROW_NUM, None)
         if promises:
-            self._promise(name, Told(promises))
+            self._promise(name, Told(promises), points)
 
     # -- running -------------------------------------------------------------------------------
 

@@ -24,7 +24,8 @@ from windrow.plan.accumulators import Accumulator, Kind
 from windrow.settings import Settings
 from windrow.synopses import StoredSynopsis
 from windrow.types import SqlType
-from windrow.windows import Cuts, CutSchedule, Frontier, greater
+from windrow.windows import Cuts, CutSchedule, Ended, Frontier, greater
+from windrow.windows.ended import after_end, saved_ends
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Promises, Told
 
@@ -116,7 +117,7 @@ class Journal:
                 " WHERE name = ?",
                 (batch_id, deposit.admitted, late, dead, stream.name),
             )
-            self._save_axes(stream, frontiers, least)
+            self._save_axes(stream, frontiers, least, stream.ended)
             self._save_promises(stream, promises)
             tx.executemany(
                 "UPDATE axes SET lateness = ? WHERE stream = ? AND axis = ?",
@@ -125,14 +126,25 @@ class Journal:
             if deposit.dead:
                 self._dead_letters(stream, batch_id, deposit, admission, settings)
 
-    def _save_axes(self, stream: StreamState, frontiers: Mapping[str, Frontier], least: Mapping[str, int]) -> None:
+    def _save_axes(
+        self,
+        stream: StreamState,
+        frontiers: Mapping[str, Frontier],
+        least: Mapping[str, int],
+        ended: Mapping[str, tuple[Ended, ...]],
+    ) -> None:
         """Inside a transaction: the progress of those axes that have moved."""
         for axis, frontier in frontiers.items():
             if frontier is not stream.frontiers[axis] or least.get(axis) != stream.least.get(axis):
                 self._catalog.execute(
                     "INSERT INTO axes (stream, axis, frontier, least) VALUES (?, ?, ?, ?) ON CONFLICT (stream, axis)"
                     " DO UPDATE SET frontier = excluded.frontier, least = excluded.least",
-                    (stream.name, axis, json.dumps(frontier.saved()), least.get(axis)),
+                    (
+                        stream.name,
+                        axis,
+                        json.dumps({**frontier.saved(), **saved_ends(ended.get(axis, ()))}),
+                        least.get(axis),
+                    ),
                 )
 
     def _save_promises(self, stream: StreamState, promises: Promises) -> None:
@@ -399,15 +411,19 @@ class Journal:
         with self._catalog.transaction() as tx:
             tx.executemany("DELETE FROM outbox WHERE id = ?", [(i,) for i in outbox])
 
-    def promise(self, stream: StreamState, told: Told) -> None:
-        """Punctuations by hand, or the end of input."""
+    def promise(self, stream: StreamState, told: Told, greatest: Mapping[str, int] | None = None) -> None:
+        """Punctuations by hand, or the end of input: then `greatest` are the greatest points, by axis."""
         moved = {axis: stream.frontiers[axis].promise(upto) for axis, upto in told.frontiers.items()}
         frontiers = {**stream.frontiers, **moved}
         promises = stream.promises.after(told.promises, stream.ticked)
+        ended = dict(stream.ended)
+        for axis, point in (greatest or {}).items():
+            before, upto, ticked = stream.frontiers[axis].value, frontiers[axis].value, stream.ticked.get(axis)
+            ended[axis] = after_end(ended.get(axis, ()), before, point, upto, ticked)
         with self._catalog.transaction():
-            self._save_axes(stream, frontiers, stream.least)
+            self._save_axes(stream, frontiers, stream.least, ended)
             self._save_promises(stream, promises)
-        stream.frontiers, stream.promises = frontiers, promises
+        stream.frontiers, stream.promises, stream.ended = frontiers, promises, ended
 
     # -- the catalog ---------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from windrow.engine.state import QueryState, StreamState, SynopsisState, Unpubli
 from windrow.optimizer.sharing import SynopsisPlan, style_of_all
 from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis, Weight
 from windrow.synopses.blocks import from_block
+from windrow.windows.ended import restored_ends
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Promise, Promises
 
@@ -55,7 +56,9 @@ class Recovery:
             axis = row["axis"] or stream.definition.attribute
             if axis not in stream.frontiers:
                 continue
-            stream.frontiers[axis] = stream.frontiers[axis].restored(json.loads(row["frontier"]))
+            saved = json.loads(row["frontier"])
+            stream.frontiers[axis] = stream.frontiers[axis].restored(saved)
+            stream.ended[axis] = restored_ends(saved)
             if row["lateness"] is not None:
                 stream.lateness[axis] = Lateness.restored(json.loads(row["lateness"]))
             for held, value in ((stream.least, row["least"]), (stream.ticked, row["ticked"])):

@@ -28,6 +28,7 @@ from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup, Parti
 from windrow.synopses.deriving import Derived, answered
 from windrow.synopses.merging import collapsed_panes, fold_cells
 from windrow.windows import (
+    Ended,
     Frontier,
     PerKeyFrontier,
     Points,
@@ -169,6 +170,8 @@ class StreamState:
     ticked: dict[str, int] = field(default_factory=dict)
     lateness: dict[str, Lateness] = field(default_factory=dict)
     promises: Promises = Promises()
+    ended: dict[str, tuple[Ended, ...]] = field(default_factory=dict)
+    """By axis: where the end of the input moved the frontier, those that still matter."""
     tick_seq: int = 0
     queries: dict[str, QueryState] = field(default_factory=dict)
     synopses: dict[int, SynopsisState] = field(default_factory=dict)

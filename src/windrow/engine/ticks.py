@@ -34,7 +34,8 @@ from windrow.synopses import BasicIntervalSynopsis, Looked, PartitionedSynopsis,
 from windrow.synopses.selecting import selected
 from windrow.synopses.value_codes import outer_of
 from windrow.types import POINT_MIN
-from windrow.windows import Extents, PaneWindow, PartitionedWindow, Points, SlideByTuple, SlideOver
+from windrow.windows import Extents, PaneWindow, PartitionedWindow, Points, SlideByTuple, SlideOver, SlidingWindow
+from windrow.windows.ended import every_to_the_end
 from windrow.windows.frontier import greater
 
 SLOTS_PER_SLICE = 4_000_000
@@ -195,10 +196,11 @@ class Ticker:
 
     def _due(self, stream: StreamState, state: SynopsisState, frontier: int, settings: Settings) -> Iterator[Due]:
         assert not isinstance(state.synopsis, PartitionedSynopsis)
-        known: dict[tuple[PaneWindow, int | None], Extents] = {}
+        known: dict[tuple[PaneWindow, int | None, int | None], Extents] = {}
+        ended = bool(stream.ended.get(state.plan.axis))
         for name, plan in state.plan.queries:
             query = stream.queries[name]
-            key = _on_panes(plan), query.since
+            key = _on_panes(plan), query.since, query.closed_by if ended else None
             if key not in known:
                 known[key] = self._extents(stream, state, query, frontier, settings)
             yield Due(state, query, known[key], _selects(stream, state, query, known[key]))
@@ -212,7 +214,11 @@ class Ticker:
         window, ticked, least = _on_panes(plan), stream.ticked.get(axis), stream.least.get(axis)
         emits = settings.text("empty_windows") == "emit" and not plan.input.keys
         if emits and least is not None and not isinstance(window, SlideByTuple):
-            return window.every(least if query.since is None else max(least, query.since), ticked, frontier)
+            first = least if query.since is None else max(least, query.since)
+            if stream.ended.get(axis) and isinstance(window, SlidingWindow):
+                seen = panes[np.searchsorted(panes, first) :]
+                return every_to_the_end(stream.ended[axis], window, seen, first, ticked, query.closed_by, frontier)
+            return window.every(first, ticked, frontier)
         seen = panes if query.since is None else panes[np.searchsorted(panes, query.since) :]
         extents = window.due(seen, ticked, frontier)
         if isinstance(window, SlideByTuple) and window.over is not SlideOver.VALUE:

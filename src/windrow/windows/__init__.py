@@ -2,6 +2,7 @@
 
 from windrow.windows.contexts import Context, Extents, Points, ranges
 from windrow.windows.cuts import Cuts, CutSchedule, may_share, why_not_share
+from windrow.windows.ended import Ended, answered_upto
 from windrow.windows.frontier import (
     Frontier,
     PerKeyFrontier,
@@ -42,6 +43,8 @@ __all__ = [
     "due_windows",
     "greater",
     "heartbeat",
+    "Ended",
+    "answered_upto",
     "may_share",
     "why_not_share",
     "ranges",
