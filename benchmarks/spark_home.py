@@ -4,7 +4,7 @@ Every group has a tuple in every pane, so the windows hold 120,000,000 cells. On
 gives all groups. Each pane is a micro-batch from a file; the synopsis starts in the driver and moves to Spark by itself.
 Once the window is full, ticks are timed one by one, and the answers checked against sums of what was written. The
 driver's memory is the greatest resident size of the Python process and of the JVM (where local tasks run, too), each
-by itself; Python workers are tasks.
+by itself and of both at one moment; Python workers are tasks.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ LIMITED = FIRST + " HAVING COUNT(*) >= {range} ORDER BY total DESC LIMIT 10"
 
 
 class Peaks:
-    """The greatest resident size of this process, of its JVM, and of the Python workers together."""
+    """The greatest resident size of this process, of its JVM, of both at one moment, and of all Python workers."""
 
     def __init__(self, jvm: int, every_s: float = 0.2):
-        self.mb = {"python": 0.0, "jvm": 0.0, "workers": 0.0}
+        self.mb = {"python": 0.0, "jvm": 0.0, "together": 0.0, "workers": 0.0}
         self._jvm, self._every_s, self._stop = jvm, every_s, threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -45,6 +45,7 @@ class Peaks:
                 except psutil.Error:
                     continue
             now = {"python": me.memory_info().rss / 2**20, "jvm": jvm.memory_info().rss / 2**20, "workers": workers}
+            now["together"] = now["python"] + now["jvm"]
             self.mb = {name: max(self.mb[name], now[name]) for name in now}
 
     def stop(self) -> dict[str, int]:

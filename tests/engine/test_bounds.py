@@ -11,6 +11,7 @@ import pytest
 
 from engine.conftest import STREAM
 from engine.helpers import answers, blocks_of, put, state_of
+from windrow.dataplane.frames import frame_of
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup
 from windrow.synopses.basic_interval import MOST_PENDING
@@ -212,3 +213,18 @@ def test_a_week_of_sparse_data_neither_slows_down_nor_grows(open_state: Any) -> 
     early, late = np.array(sizes[3:10]).max(axis=0), np.array(sizes[-7:]).max(axis=0)
     assert (late <= 2 * early + 64).all(), f"grew from {early.tolist()} to {late.tolist()}"
     assert late[0] <= 64 and late[3] <= 20
+
+
+def test_a_large_deposit_is_no_rows_on_the_heap(open_state: Any) -> None:
+    """A table of 500,000 rows took the JVM's heap of 1 GB. Spark does not know the size of what stays Arrow: we do."""
+    wr = open_state(preaggregate="auto")
+    wr.sql(STREAM)
+    wr.query("q", "SELECT k, COUNT(*) AS n FROM s [RANGE 10 SLIDE 10] GROUP BY k")
+    t = np.arange(40_000) // 2_000
+    table = pa.table({"t": t, "k": np.char.mod("k%d", t % 3), "x": (t % 7).astype(np.int32)})
+    for part, as_rows in ((table, False), (table.slice(0, 100), True)):
+        plan = frame_of(wr.spark, part, None)._jdf.queryExecution().optimizedPlan().toString()
+        assert plan.startswith("LocalRelation") is as_rows
+    wr.deposit("s", table)
+    assert state_of(wr).chooser.row_bytes is not None, "it was not gathered: its size was not known"
+    assert sum(row[-1] for row in answers(wr, "q")) == 20_000

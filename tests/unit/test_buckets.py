@@ -129,9 +129,9 @@ def test_a_query_whose_expression_fails_says_so_and_the_others_answer(
     monkeypatch.setattr(Finisher, "part", failing)
     question = Question(stored, tuple(Asked(i, np.array([0, 2]), np.array([2, 4])) for i in (0, 1)))
     told = [
-        Answered.of(row)
+        one
         for batch in answer_buckets([Told(plan) for plan in plans], question, [0, 1])
-        for row in batch.to_pylist()
+        for one in Answered.read(pa.Table.from_batches([batch]))
     ]
     rows = [row for one in told if one.rows is not None for row in one.rows.to_pylist()]
     assert sorted((row["w"], row["o0"]) for row in rows) == [(0, 7), (1, 7), (1, 8)]

@@ -71,7 +71,8 @@ class SparkHome:
             return answer_buckets(held.value, question, _numbers(batches))
 
         table = self._over(stored.buckets, self._tasks(stored, rows)).mapInArrow(kernel, _ANSWERED).toArrow()
-        found = [Answered.of(row) for row in table.to_pylist()]
+        found = list(Answered.read(table))
+        del table
         by_query: dict[int, list[Answered]] = {one.query: [] for one in asked}
         for one in found:
             by_query[one.query].append(one)

@@ -58,8 +58,17 @@ class Depositor:
         self._clock = clock
         self._homes = homes
 
-    def deposit(self, stream: StreamState, df: Any, batch_id: int, settings: Settings, columnar: bool) -> bool:
-        """Take one micro-batch; False where it had been taken before a restart."""
+    def deposit(
+        self,
+        stream: StreamState,
+        df: Any,
+        batch_id: int,
+        settings: Settings,
+        columnar: bool,
+        size: int | None = None,
+    ) -> bool:
+        """Take one micro-batch; False where it had been taken before a restart. `size`: its bytes, where they are known
+        and Spark does not know them."""
         with stream.batch_lock:
             if batch_id <= stream.last_batch:
                 return False
@@ -67,11 +76,11 @@ class Depositor:
             groupings = stream.groupings()
             started = time.monotonic()
             try:
-                table, mode, estimate = self._run(stream, df, groupings, admission, settings, not columnar)
+                table, mode, estimate = self._run(stream, df, groupings, admission, settings, not columnar, size)
             except Exception as error:
                 self._jvm.raise_if_lost(error)
                 groupings = self._suspend_guilty(stream, df, admission, error)
-                table, mode, estimate = self._run(stream, df, groupings, admission, settings, not columnar)
+                table, mode, estimate = self._run(stream, df, groupings, admission, settings, not columnar, size)
             stream.metrics.job_s += time.monotonic() - started
             with stream.lock:
                 started = time.monotonic()
@@ -109,6 +118,7 @@ class Depositor:
         admission: Admission,
         settings: Settings,
         carry_records: bool,
+        size: int | None,
     ) -> tuple[pa.Table, str, int | None]:
         """The micro-batch's table, where it is to be grouped, and Spark's estimate of what a gather brings."""
         ranks = _ranks(stream, groupings)
@@ -118,6 +128,7 @@ class Depositor:
         if setting != "spark":
             gather = ingest.gathered(df, stream.definition, groupings, admission, carry_records)
             estimate = ingest.estimated_bytes(gather)
+            estimate = size if estimate is None else estimate
         ordered = any(g.needs_order for g in groupings)
         limit = settings.integer("gather_bytes")
         partials = len(ingest.partial_columns(groupings))

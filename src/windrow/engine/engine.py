@@ -23,6 +23,7 @@ from windrow.dataplane.arrival import POSITION
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.frames import frame_of, query_frame
 from windrow.dataplane.jvm import Jvm
+from windrow.dataplane.memory import give_back
 from windrow.dataplane.revisions import OP, first_answers, net_answers, revisions_of
 from windrow.dataplane.session import Analyser, close_session, open_session
 from windrow.dataplane.sources import open_source
@@ -87,7 +88,7 @@ class Engine:
         self._depositor = Depositor(self._journal, self.blocks, clock, self._homes, self.jvm)
         self._ticker = Ticker(self._journal, Delivery(self._journal, self.blocks), self._homes)
         self._lookups = Lookups(self._ticker.finisher, self._homes)
-        self._ticks = TickLoop(lambda stream: self._ticker.tick(stream, self.settings))
+        self._ticks = TickLoop(self._tick)
         # DuckDB complains at exit about a connection that a script which ends without close() leaves open.
         self._finalizer = weakref.finalize(self, self._ticker.close)
         self._runners: dict[int, StreamRunner] = {}
@@ -215,17 +216,22 @@ class Engine:
                 self._lifecycle.refuse_closed()
                 self.jvm.raise_if_lost()
                 df = frame_of(self.spark, table, partitions)
-                self._process(stream, df, stream.last_batch + 1, columnar=True)
+                self._process(stream, df, stream.last_batch + 1, True, table.nbytes)
             self._ticks.drain(stream)
 
-    def _process(self, stream: StreamState, df: Any, batch_id: int, columnar: bool) -> None:
+    def _process(self, stream: StreamState, df: Any, batch_id: int, columnar: bool, size: int | None = None) -> None:
         if stream.definition.revises or stream.promises or self.settings.text("slack_meaning") == "generous":
             # What late tuples find answered, and which groups are answered together before their windows, must not
             # depend on how far the ticks happen to be.
             self._ticks.catch_up(stream)
-        self._depositor.deposit(stream, df, batch_id, self.settings, columnar)
+        self._depositor.deposit(stream, df, batch_id, self.settings, columnar, size)
+        give_back()
         stream.heard_us = self._clock.now_us()
         self._ticks.submit(stream)
+
+    def _tick(self, stream: StreamState) -> None:
+        self._ticker.tick(stream, self.settings)
+        give_back()
 
     # -- time ----------------------------------------------------------------------------------
 

@@ -130,7 +130,8 @@ class _Chain:
         unique = encoded.dictionary
         known = store[i]
         if known is None:
-            known = unique.slice(0, 0)
+            store[i] = unique
+            return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
         at = pc.index_in(unique, known)
         fresh = unique.filter(at.is_null())
         if len(fresh):

@@ -79,10 +79,11 @@ class Answered:
         }
 
     @classmethod
-    def of(cls, row: dict[str, object]) -> Answered:
-        error = row["error"]
-        counts = (int(str(row["overflows"])), int(str(row["groups"])))
-        return cls(int(str(row["query"])), unpacked(row["rows"]), *counts, None if error is None else str(error))
+    def read(cls, table: pa.Table) -> Iterator[Answered]:
+        """The rows of ANSWER_SCHEMA; the parts are read where they lie."""
+        parts = (part for chunk in table.column("rows").chunks for part in chunk)
+        for part, row in zip(parts, table.drop_columns(["rows"]).to_pylist(), strict=True):
+            yield cls(row["query"], unpacked(part.as_buffer()), row["overflows"], row["groups"], row["error"])
 
 
 def answer_buckets(queries: Sequence[Told], question: Question, buckets: Iterable[int]) -> Iterator[pa.RecordBatch]:
