@@ -28,7 +28,7 @@ def test_windows_that_slide_by_a_row(open_state: Open, way: str) -> None:
     for part in np.array_split(np.arange(values.size), 2):
         wr.deposit("s", [(int(i), float(values[i])) for i in part])
     found = query.answers().arrow()
-    assert (SELECTED + " (by cost); for 1,000 windows of" if way == "auto" else ROLLED + " (forced)") in query.explain()
+    assert (SELECTED + " (by cost); for 1,000 windows, " if way == "auto" else ROLLED + " (forced)") in query.explain()
     assert found.num_rows == values.size
     for row in (0, 57, 199, 1200, 1999):
         mine = np.sort(values[max(0, row - 199) : row + 1])
@@ -88,7 +88,7 @@ def test_a_batch_of_lookups_is_selected_where_that_pays(open_state: Open) -> Non
     query.lookup(10)
     assert ROLLED + " (few windows of few values)" in query.explain()
     found = query.lookups(lengths, ends).rows()
-    assert SELECTED + " (by cost); for 400 windows of" in query.explain()
+    assert SELECTED + " (by cost); for 400 windows, 4,000 values in 2 groups, estimated" in query.explain()
     wr.sql("SET holistic = 'roll up'")
     assert query.lookups(lengths, ends).rows() == found and ROLLED in query.explain()
     for i in (0, 17, 399):
@@ -108,3 +108,26 @@ def test_what_was_decided_of_a_query_goes_with_it(open_state: Open) -> None:
     wr.sql("DROP QUERY q")
     put(wr, *[(t, "a", t) for t in range(9, 12)])
     assert set(state.holistic.decisions) == {"other"}
+
+
+def test_queries_that_are_due_together_pay_for_sorting_together(open_state: Open) -> None:
+    """Of different φ and lengths, a few windows each: none would be worth sorting for by itself."""
+    rows = [(i // 30, "ab"[i % 2], float(x)) for i, x in enumerate(np.random.default_rng(2).random(3000))]
+    found = []
+    for way in ("auto", "roll up"):
+        wr = open_state(way, holistic=way)
+        wr.sql("CREATE STREAM s (t BIGINT, k STRING, x DOUBLE) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
+        queries = [
+            wr.query(
+                f"q{i}", f"SELECT k, QUANTILE(x, 0.{i + 10}) AS q FROM s [RANGE {20 + 10 * i} SLIDE 30] GROUP BY k"
+            )
+            for i in range(16)
+        ]
+        wr.deposit("s", rows)
+        told = [query.explain() for query in queries]
+        if way == "auto":
+            assert all(SELECTED + " (by cost); for 48 windows of this and 15 other queries" in one for one in told)
+        else:
+            assert all(ROLLED in one for one in told)
+        found.append([query.answers().rows() for query in queries])
+    assert found[0] == found[1] and all(found[0])

@@ -28,7 +28,7 @@ from windrow.synopses.lookups import Lookup
 from windrow.synopses.metering import Meter
 from windrow.synopses.roll_up import Rows, rows_of
 from windrow.synopses.selecting import selected
-from windrow.synopses.selection_choice import HolisticWay, decide, unfit_for_selection, work_of
+from windrow.synopses.selection_choice import HolisticWay, decide, unfit_for_selection
 from windrow.synopses.sorted_panes import Elements, SortedPanes, Spots
 from windrow.types import SqlType
 from windrow.windows import SlidingWindow
@@ -245,18 +245,36 @@ def test_the_choice_is_by_cost(keys: tuple[Key, ...], groups: int, values: int, 
     aggregate = aggregate_of("n", "median", "distinct", keys=keys)
     synopsis = synopsis_of(aggregate, groups, values, 200, 100)
     ends = np.arange(1, windows + 1) if windows > 1 else np.array([200])
-    made = decide(synopsis, aggregate, np.maximum(ends - 60, 0), ends)
-    assert made.way is way and (made.work is None or made.work.groups == groups)
+    (made,) = decide(synopsis, [(aggregate, np.maximum(ends - 60, 0), ends)])
+    assert made.way is way and (made.work is None or made.work.sorting.groups == groups)
     for asked in ("selection", "roll up"):
-        forced = decide(synopsis, aggregate, ends - 60, ends, asked)
+        (forced,) = decide(synopsis, [(aggregate, ends - 60, ends)], asked)
         assert (forced.way is HolisticWay.SELECTION) is (asked == "selection") and forced.why == "forced"
+
+
+def test_many_queries_pay_for_sorting_together() -> None:
+    """One window of each is not worth sorting for; of all of them it is."""
+    aggregate = aggregate_of("median", "q0.29")
+    synopsis = synopsis_of(aggregate, 1, 20_000, 200, 100)
+    asked = [(aggregate, np.array([low]), np.array([200])) for low in range(100, 140)]
+    for one in asked:
+        (alone,) = decide(synopsis, [one])
+        assert alone.way is HolisticWay.ROLL_UP
+    together = decide(synopsis, asked)
+    assert {made.way for made in together} == {HolisticWay.SELECTION}
+    whole = together[0].together
+    assert whole is not None and len(whole.works) == 40 and len(whole.sorting.lines) == 1
+    assert whole.selected_ns < whole.rolled_ns
 
 
 def test_what_would_take_too_much_memory_is_rolled_up() -> None:
     aggregate = aggregate_of("median")
-    work = work_of(synopsis_of(aggregate, 1, 20_000, 200, 100), aggregate, np.zeros(200, np.int64), np.arange(1, 201))
-    assert work.pays and not replace(work, tuples=1 << 23, values=1 << 40).pays
-    assert work.nbytes >= 4 * work.levels * work.tuples
+    synopsis = synopsis_of(aggregate, 1, 20_000, 200, 100)
+    (made,) = decide(synopsis, [(aggregate, np.zeros(200, np.int64), np.arange(1, 201))])
+    whole = made.together
+    assert whole is not None and whole.pays and whole.sorting.tuples == 20_000
+    assert whole.sorting.nbytes >= 4 * whole.sorting.levels * whole.sorting.tuples
+    assert not replace(whole, sorting=replace(whole.sorting, between=1 << 24)).pays
 
 
 def test_what_cannot_be_selected() -> None:
@@ -267,7 +285,8 @@ def test_what_cannot_be_selected() -> None:
     assert unfit_for_selection(aggregate_of(*CALLS), True) is None
     buffer = BufferSynopsis([pa.float64()])
     some = np.arange(1)
-    assert decide(buffer, aggregate_of("median"), some, some, "selection").way is HolisticWay.ROLL_UP
+    (made,) = decide(buffer, [(aggregate_of("median"), some, some)], "selection")
+    assert made.way is HolisticWay.ROLL_UP
 
 
 def test_sorting_costs_a_level_for_each_doubling_of_the_window() -> None:

@@ -3,7 +3,8 @@ windows are asked for, remembered for EXPLAIN."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from windrow.plan.nodes import WindowAggregate
 from windrow.synopses import BasicIntervalSynopsis
@@ -11,10 +12,26 @@ from windrow.synopses.selection_choice import (
     HolisticDecision,
     HolisticWay,
     SelectionWork,
+    Together,
     decide,
     unfit_for_selection,
 )
 from windrow.windows import Points
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Windows of a query with holistic aggregates, at least one. `hindered`: why they cannot be selected."""
+
+    query: str
+    aggregate: WindowAggregate
+    starts: Points
+    ends: Points
+    hindered: str | None
+
+    def __post_init__(self) -> None:
+        if not self.starts.size or not self.aggregate.is_holistic:
+            raise ValueError("nothing to be decided about")
 
 
 class HolisticChoice:
@@ -24,23 +41,14 @@ class HolisticChoice:
         self.asked = "auto"
         self.decisions: dict[str, HolisticDecision] = {}
 
-    def selects(
-        self,
-        synopsis: BasicIntervalSynopsis,
-        query: str,
-        aggregate: WindowAggregate,
-        windows: tuple[Points, Points],
-        hindered: str | None,
-    ) -> bool:
-        """Whether these windows of a query are answered by selection. `hindered`: why they cannot be."""
-        if not aggregate.is_holistic or not windows[0].size:
-            return False
-        if hindered is None:
-            made = decide(synopsis, aggregate, *windows, self.asked)
-        else:
-            made = HolisticDecision(HolisticWay.ROLL_UP, hindered)
-        self.decisions[query] = made
-        return made.way is HolisticWay.SELECTION
+    def selects(self, synopsis: BasicIntervalSynopsis, asked: Sequence[Asked]) -> list[bool]:
+        """Whether the windows of each of these queries, which are asked together, are answered by selection."""
+        free = [one for one in asked if one.hindered is None]
+        decided = decide(synopsis, [(one.aggregate, one.starts, one.ends) for one in free], self.asked)
+        made = {one.query: HolisticDecision(HolisticWay.ROLL_UP, str(one.hindered)) for one in asked}
+        made |= {one.query: decision for one, decision in zip(free, decided, strict=True)}
+        self.decisions |= made
+        return [made[one.query].way is HolisticWay.SELECTION for one in asked]
 
     def keep(self, queries: Collection[str]) -> None:
         """Forget what was decided about others."""
@@ -63,12 +71,15 @@ def holistic_line(aggregate: WindowAggregate, made: HolisticDecision | None) -> 
     if made is None:
         return "        holistic aggregates: decided when windows are due"
     told = f"        holistic aggregates: {made.way.value} ({made.why})"
-    return told if made.work is None else f"{told}; {_estimated(made.work)}"
+    return told if made.work is None or made.together is None else f"{told}; {_estimated(made.work, made.together)}"
 
 
-def _estimated(work: SelectionWork) -> str:
-    values = f"{work.values:,} values in {work.groups:,} group{'' if work.groups == 1 else 's'}"
+def _estimated(work: SelectionWork, whole: Together) -> str:
+    groups, others = work.sorting.groups, len(whole.works) - 1
+    windows = f"{sum(one.windows for one in whole.works):,} windows"
+    if others:
+        windows += f" of this and {others} other quer{'y' if others == 1 else 'ies'}"
     return (
-        f"for {work.windows:,} windows of {values} estimated: selection {work.selected_ns / 1e6:.3g} ms, "
-        f"rolled up {work.rolled_ns / 1e6:.3g} ms"
+        f"for {windows}, {work.values:,} values in {groups:,} group{'' if groups == 1 else 's'}, estimated: "
+        f"selection {whole.selected_ns / 1e6:.3g} ms, rolled up {whole.rolled_ns / 1e6:.3g} ms"
     )

@@ -16,6 +16,7 @@ import pyarrow as pa
 from windrow.cql.intervals import format_interval
 from windrow.dataplane.answers import Finisher, answer_schema, plain
 from windrow.dataplane.kernels import Told
+from windrow.engine.holistic_choice import Asked as Holistic
 from windrow.engine.holistic_choice import hindrance
 from windrow.engine.homes import Homes
 from windrow.engine.state import QueryState, StreamState, SynopsisState
@@ -207,11 +208,14 @@ class Lookups:
 def _selects(state: SynopsisState, asked: Asked) -> bool:
     """Whether holistic aggregates are selected from sorted base intervals: no answer given here is ever corrected, and
     all groups are closed."""
-    if not isinstance(state.synopsis, BasicIntervalSynopsis):
+    aggregate = asked.plan.input
+    if not isinstance(state.synopsis, BasicIntervalSynopsis) or not aggregate.is_holistic or not asked.ends.size:
         return False
-    hindered = hindrance(asked.plan.input, revises=False, derived=bool(asked.derived), promised=False)
-    windows = asked.starts, asked.ends
-    return state.holistic.selects(state.synopsis, asked.query, asked.plan.input, windows, hindered)
+    hindered = hindrance(aggregate, revises=False, derived=bool(asked.derived), promised=False)
+    (found,) = state.holistic.selects(
+        state.synopsis, [Holistic(asked.query, aggregate, asked.starts, asked.ends, hindered)]
+    )
+    return found
 
 
 def _slots(state: SynopsisState, asked: Asked, by_selection: bool) -> int:

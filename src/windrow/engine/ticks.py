@@ -21,7 +21,7 @@ from windrow.engine.corrections import Affected, Corrector, Finish, Look, lookup
 from windrow.engine.delivery import Delivered, Delivery
 from windrow.engine.early import EarlyAnswers, complete_from, group_bounds, left_to_answer, release
 from windrow.engine.having import Narrowed
-from windrow.engine.holistic_choice import hindrance
+from windrow.engine.holistic_choice import Asked, hindrance
 from windrow.engine.homes import Homes
 from windrow.engine.index_choice import apply_choice
 from windrow.engine.journal import Expired, Journal, Left
@@ -105,7 +105,8 @@ class Ticker:
         for state in stream.on_axis(axis):
             if not isinstance(state.synopsis, PartitionedSynopsis):
                 state.synopsis.close(state.closed_at(frontier))
-                due += [item for item in self._due(stream, state, frontier, settings) if len(item.extents)]
+                mine = [item for item in self._due(stream, state, frontier, settings) if len(item.extents)]
+                due += _by_selection(stream, state, mine)
         for upto, part in _slices(due, frontier):
             answered += self._slice(stream, axis, upto, part, upto == frontier, settings)
         self._measure(stream, started, settings)
@@ -203,7 +204,7 @@ class Ticker:
             key = _on_panes(plan), query.since, query.closed_by if ended else None
             if key not in known:
                 known[key] = self._extents(stream, state, query, frontier, settings)
-            yield Due(state, query, known[key], _selects(stream, state, query, known[key]))
+            yield Due(state, query, known[key])
 
     def _extents(
         self, stream: StreamState, state: SynopsisState, query: QueryState, frontier: int, settings: Settings
@@ -394,15 +395,19 @@ def _looked(state: SynopsisState, due: Sequence[Due], narrowed: Narrowed) -> Ite
         yield from selected(state.synopsis, chosen)
 
 
-def _selects(stream: StreamState, state: SynopsisState, query: QueryState, extents: Extents) -> bool:
-    aggregate = query.plan.input
-    if not isinstance(state.synopsis, BasicIntervalSynopsis) or not aggregate.is_holistic:
-        return False
-    asked = lookup_of(query, extents)
-    hindered = hindrance(
-        aggregate, stream.definition.revises, bool(state.plan.derived.get(query.name)), bool(stream.promises)
-    )
-    return state.holistic.selects(state.synopsis, query.name, aggregate, (asked.starts, asked.ends), hindered)
+def _by_selection(stream: StreamState, state: SynopsisState, due: Sequence[Due]) -> list[Due]:
+    """The same, each the cheaper way: those that are selected share what is sorted for them."""
+    holistic = [i for i, item in enumerate(due) if item.query.plan.input.is_holistic]
+    if not isinstance(state.synopsis, BasicIntervalSynopsis) or not holistic:
+        return list(due)
+    asked = []
+    for i in holistic:
+        query, lookup = due[i].query, lookup_of(due[i].query, due[i].extents)
+        derived = bool(state.plan.derived.get(query.name))
+        hindered = hindrance(query.plan.input, stream.definition.revises, derived, bool(stream.promises))
+        asked.append(Asked(query.name, query.plan.input, lookup.starts, lookup.ends, hindered))
+    chosen = dict(zip(holistic, state.holistic.selects(state.synopsis, asked), strict=True))
+    return [replace(item, by_selection=chosen.get(i, False)) for i, item in enumerate(due)]
 
 
 def _on_panes(plan: Finalise) -> PaneWindow:

@@ -2,19 +2,20 @@
 (`roll_up.py`), by estimated costs. The answers are the same.
 
 Rolling up takes every value of every window's groups; selecting sorts the tuples of all panes once, and then takes each
-window of a group alone, whatever its values. So selection pays where windows are many that have many values in common:
-measured 2 to 17 times faster from some 100 values a group on, 4 times slower at 10 (`benchmarks/quantiles.py`).
+window of a group alone, whatever its values. So selection pays where windows are many that have many values in common,
+be they of one query or of several: measured 2 to 17 times faster from some 100 values a group on, 4 times slower at 10
+(`benchmarks/quantiles.py`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 
-from windrow.plan.accumulators import AggregateCall
 from windrow.plan.calls import COUNT_DISTINCT
 from windrow.plan.holistic import ROWS
 from windrow.plan.nodes import WindowAggregate
@@ -51,39 +52,56 @@ class HolisticWay(Enum):
 
 
 @dataclass(frozen=True)
-class SelectionWork:
-    """What is asked: `windows` of `panes` panes, the widest of `widest`, over so many tuples and cells in all.
+class Sorting:
+    """What must be sorted first: so many tuples and cells, in all panes that are read; `lines` by what they count."""
 
-    `values` are the values of all `groups` there are. `selections`, `distincts`, `lines`: elements to be selected,
-    distinct values to be counted, and what must be sorted for them; `merged`: states of other aggregates.
-    """
-
-    windows: int
-    panes: float
-    widest: int
     between: int
+    widest: int
     groups: int
-    values: int
     cells: int
     tuples: int
-    selections: float
-    distincts: int
-    lines: int
-    calls: int
-    merged: int
+    lines: frozenset[tuple[object, ...]]
 
     @property
     def levels(self) -> int:
         return max(1, self.widest.bit_length())
 
     @property
+    def ns(self) -> float:
+        sorting = len(self.lines) * self.tuples * (SORTED_NS + LEVEL_NS * self.levels)
+        return CALLS_NS + READ_NS * self.cells + sorting
+
+    @property
+    def nbytes(self) -> int:
+        """The sorted levels, what sorting them takes besides, and where every pane of a group begins."""
+        return len(self.lines) * (self.tuples * (4 * self.levels + 32) + 16 * self.groups * self.between)
+
+
+@dataclass(frozen=True)
+class SelectionWork:
+    """What one query asks: `windows` of `panes` panes on average, of groups that have so many `values` in all.
+
+    `calls`: its holistic aggregates, of which `selections` elements are to be selected, and `distincts` count distinct
+    values; `merged`: states of other aggregates.
+    """
+
+    sorting: Sorting
+    windows: int
+    panes: float
+    values: int
+    selections: float
+    distincts: int
+    calls: int
+    merged: int
+
+    @property
     def share(self) -> float:
         """Of what is read in all, what a window has."""
-        return min(1.0, self.panes / max(self.between, 1))
+        return min(1.0, self.panes / max(self.sorting.between, 1))
 
     def _there(self, possible: int) -> float:
         """How many of some groups or values a window has, if its cells fell at random."""
-        return possible * -math.expm1(-self.cells * self.share / max(possible, 1))
+        return possible * -math.expm1(-self.sorting.cells * self.share / max(possible, 1))
 
     @property
     def rolled_ns(self) -> float:
@@ -91,31 +109,43 @@ class SelectionWork:
         return self.windows * (self.values * LOOKED_NS + self._there(self.values) * each)
 
     @property
-    def selected_ns(self) -> float:
-        rows = self.windows * self._there(self.groups)
-        held = self.tuples * self.share / max(self._there(self.groups), 1.0)
-        arrays = 2 * self.levels * max(1.0, math.log2(held + 1))
-        sorting = self.lines * self.tuples * (SORTED_NS + LEVEL_NS * self.levels)
-        looking = rows * arrays * (SELECT_NS * self.selections + BELOW_NS * self.distincts)
-        return CALLS_NS + READ_NS * self.cells + sorting + looking + rows * MERGED_NS * (1 + self.merged)
+    def looked_ns(self) -> float:
+        """Selecting, once all is sorted."""
+        rows = self.windows * self._there(self.sorting.groups)
+        held = self.sorting.tuples * self.share / max(self._there(self.sorting.groups), 1.0)
+        arrays = 2 * self.sorting.levels * max(1.0, math.log2(held + 1))
+        looking = arrays * (SELECT_NS * self.selections + BELOW_NS * self.distincts)
+        return rows * (looking + MERGED_NS * (1 + self.merged))
+
+
+@dataclass(frozen=True)
+class Together:
+    """Queries that are asked together, and what is sorted once for all of them."""
+
+    sorting: Sorting
+    works: tuple[SelectionWork, ...]
 
     @property
-    def nbytes(self) -> int:
-        """The sorted levels, what sorting them takes besides, and where every pane of a group begins."""
-        return self.lines * (self.tuples * (4 * self.levels + 32) + 16 * self.groups * self.between)
+    def selected_ns(self) -> float:
+        return self.sorting.ns + sum(work.looked_ns for work in self.works)
+
+    @property
+    def rolled_ns(self) -> float:
+        return sum(work.rolled_ns for work in self.works)
 
     @property
     def pays(self) -> bool:
-        return self.nbytes <= MOST_SORTED_BYTES and self.selected_ns < self.rolled_ns
+        return self.sorting.nbytes <= MOST_SORTED_BYTES and self.selected_ns < self.rolled_ns
 
 
 @dataclass(frozen=True)
 class HolisticDecision:
-    """What was decided when a query was last answered, and from what; `why` where there was nothing to estimate."""
+    """What was decided when a query was last answered, and why; `work`: its own part of what was estimated."""
 
     way: HolisticWay
     why: str
     work: SelectionWork | None = None
+    together: Together | None = None
 
 
 def unfit_for_selection(aggregate: WindowAggregate, revises: bool) -> str | None:
@@ -131,53 +161,88 @@ def unfit_for_selection(aggregate: WindowAggregate, revises: bool) -> str | None
     return None
 
 
-def decide(
-    synopsis: BasicIntervalSynopsis, aggregate: WindowAggregate, starts: Points, ends: Points, asked: str = "auto"
-) -> HolisticDecision:
-    """The cheaper way for these windows of a query that can be answered either way; or as `asked`, a way's name."""
+Windows = tuple[WindowAggregate, Points, Points]
+"""What a query asks: its windows from these points to those, at least one."""
+
+
+def decide(synopsis: BasicIntervalSynopsis, asked: Sequence[Windows], setting: str = "auto") -> list[HolisticDecision]:
+    """The cheaper way for each of some queries that are asked together and can be answered either way; or what a
+    setting says. Sorting is paid for once, by all whose windows then take less than rolling them up."""
     if isinstance(synopsis, BufferSynopsis):
-        return HolisticDecision(HolisticWay.ROLL_UP, "tuples are kept as they are")
-    if asked != "auto":
-        return HolisticDecision(HolisticWay.SELECTION if asked == "selection" else HolisticWay.ROLL_UP, "forced")
-    if starts.size * synopsis.groups.count * (LOOKED_NS + ROLLED_NS) < NO_THOUGHT_NS:
-        return HolisticDecision(HolisticWay.ROLL_UP, "few windows of few values")
-    work = work_of(synopsis, aggregate, starts, ends)
-    if work.pays:  # with as many tuples as cells: there are no fewer
-        work = replace(work, tuples=_tuples(synopsis, aggregate, starts, ends))
-    return HolisticDecision(HolisticWay.SELECTION if work.pays else HolisticWay.ROLL_UP, "by cost", work)
-
-
-def work_of(synopsis: BasicIntervalSynopsis, aggregate: WindowAggregate, starts: Points, ends: Points) -> SelectionWork:
-    """What these windows come to, each way, if every cell has one tuple."""
+        return [HolisticDecision(HolisticWay.ROLL_UP, "tuples are kept as they are")] * len(asked)
+    if setting != "auto":
+        way = HolisticWay.SELECTION if setting == "selection" else HolisticWay.ROLL_UP
+        return [HolisticDecision(way, "forced")] * len(asked)
+    windows = sum(starts.size for _, starts, _ in asked)
+    if windows * synopsis.groups.count * (LOOKED_NS + ROLLED_NS) < NO_THOUGHT_NS:
+        return [HolisticDecision(HolisticWay.ROLL_UP, "few windows of few values")] * len(asked)
     panes = synopsis.closed_panes
+    works = [_work(synopsis, panes, *one) for one in asked]
+    gaining = [i for i, work in enumerate(works) if work.looked_ns < work.rolled_ns]
+    whole = _together(synopsis, panes, [(asked[i], works[i]) for i in gaining])
+    selects = set(gaining) if whole is not None and whole.pays else set()
+    return [
+        HolisticDecision(
+            HolisticWay.SELECTION if i in selects else HolisticWay.ROLL_UP,
+            "by cost",
+            work,
+            whole if i in gaining else Together(work.sorting, (work,)),
+        )
+        for i, work in enumerate(works)
+    ]
+
+
+def _together(
+    synopsis: BasicIntervalSynopsis, panes: Points, some: Sequence[tuple[Windows, SelectionWork]]
+) -> Together | None:
+    """What these queries come to, with as many tuples as cells; with all their tuples, where that pays."""
+    if not some:
+        return None
+    first = min(int(starts.min()) for (_, starts, _), _ in some)
+    last = max(int(ends.max()) for (_, _, ends), _ in some)
+    between = panes[np.searchsorted(panes, first) : np.searchsorted(panes, last)]
+    works = tuple(work for _, work in some)
+    sorting = Sorting(
+        int(between.size),
+        max(work.sorting.widest for work in works),
+        works[0].sorting.groups,
+        cells := synopsis.count_cells(first, last),
+        cells,
+        frozenset(line for work in works for line in work.sorting.lines),
+    )
+    whole = Together(sorting, works)
+    if not whole.pays:
+        return whole
+    tuples = int(synopsis.totals(some[0][0][0].presence, between).sum())
+    each = max(tuples, cells) / max(cells, 1)
+    works = tuple(replace(work, sorting=replace(work.sorting, tuples=int(work.sorting.cells * each))) for work in works)
+    return Together(replace(sorting, tuples=max(tuples, cells)), works)
+
+
+def _work(
+    synopsis: BasicIntervalSynopsis, panes: Points, aggregate: WindowAggregate, starts: Points, ends: Points
+) -> SelectionWork:
+    """What one query asks, if every cell has one tuple: there are no fewer."""
     low, high = np.searchsorted(panes, starts), np.searchsorted(panes, ends)
     widths = np.maximum(high - low, 0)
-    cells = synopsis.count_cells(int(starts.min()), int(ends.max()))
     calls = list(dict.fromkeys(call for call in aggregate.aggregates if call.values))
     distincts = sum(call.function == COUNT_DISTINCT for call in calls)
     medians = sum(call.function == "MEDIAN" for call in calls)
+    sorting = Sorting(
+        max(0, int(high.max() - low.min())),
+        int(widths.max()),
+        outer_of(synopsis.groups, len(aggregate.keys)).count,
+        cells := synopsis.count_cells(int(starts.min()), int(ends.max())),
+        cells,
+        frozenset((call.values, call.part(ROWS), call.function == COUNT_DISTINCT) for call in calls),
+    )
     return SelectionWork(
+        sorting,
         windows=int(starts.size),
         panes=float(widths.mean()),
-        widest=int(widths.max()),
-        between=max(0, int(high.max() - low.min())),
-        groups=outer_of(synopsis.groups, len(aggregate.keys)).count,
         values=max(synopsis.groups.count - 1, 1),
-        cells=cells,
-        tuples=cells,
         selections=len(calls) - distincts + 0.5 * medians,
         distincts=distincts,
-        lines=len({_line(call) for call in calls}),
         calls=len(calls),
         merged=len({part for call in aggregate.aggregates if not call.values for _, part in call.parts}),
     )
-
-
-def _tuples(synopsis: BasicIntervalSynopsis, aggregate: WindowAggregate, starts: Points, ends: Points) -> int:
-    panes = synopsis.closed_panes
-    between = panes[np.searchsorted(panes, starts.min()) : np.searchsorted(panes, ends.max())]
-    return int(synopsis.totals(aggregate.presence, between).sum())
-
-
-def _line(call: AggregateCall) -> tuple[object, ...]:
-    return call.values, call.part(ROWS), call.function == COUNT_DISTINCT
