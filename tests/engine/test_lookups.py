@@ -255,6 +255,11 @@ def test_the_kind_of_synopsis_changes_no_lookup(wr: Any, kind: str) -> None:
     assert state.synopsis.indexer.index is None
 
 
+def test_costs_are_told_once_something_was_asked_that_an_index_could_serve(wr: Any, q: Any) -> None:
+    (line,) = (one for one in q.explain().splitlines() if "choice:" in one)
+    assert "probings, each of so many windows that a walk is quickest" in line and " ns" not in line
+
+
 def test_many_lookups_make_an_index_pay_and_its_bound_holds(wr: Any) -> None:
     """By cost: built once walking has cost what building does, let go of where it may not take as much."""
     wr.query("fine", "SELECT k, SUM(x) AS s FROM s [RANGE 1 SLIDE 1] GROUP BY k")

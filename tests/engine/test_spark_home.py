@@ -208,6 +208,20 @@ def test_lookups_are_a_job(open_state: Open) -> None:
     assert found[0] == found[1] and all(found[0])
 
 
+def test_having_has_no_filter_in_the_spark_home(open_state: Open) -> None:
+    wr = open_state(synopsis_home="spark", substream_filters="on", approximate_having="on")
+    wr.sql(STREAM)
+    query = wr.query("q", "SELECT k FROM s [RANGE 20 SLIDE 10] GROUP BY k HAVING COUNT(*) > 1")
+    for at in range(0, 40, 10):
+        put(wr, *rows(at))
+    assert homes(wr) == [True]
+    told = query.explain()
+    assert "SubStream Filter: none, its cells are in the Spark home, where every group is looked up" in told
+    assert "Having a0 > 1" in told
+    snapshot = str(wr.sql("EXPLAIN SELECT k, COUNT(*) AS n FROM s [RANGE 10] GROUP BY k"))
+    assert "home: Spark, kept for q" in snapshot
+
+
 def test_what_stays_in_the_driver_says_why(open_state: Open) -> None:
     wr = open_state(synopsis_home="spark")
     wr.sql(STREAM)

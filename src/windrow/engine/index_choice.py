@@ -33,6 +33,9 @@ def choice_lines(synopsis: BasicIntervalSynopsis, settings: Settings) -> list[st
         return [f"        choice: {indexer.kind.value}; texts and sketches are merged in a walk, no index has them"]
     load, estimates = indexer.estimates(synopsis.closed_panes.size, synopsis.groups.count)
     walks = indexer.rates.walks / max(indexer.rates.closed, 1.0)
+    if indexer.index is None and asked == "auto" and load.probings < 0.001 <= walks:
+        of = "probings, each of so many windows that a walk is quickest"
+        return [f"        choice: {indexer.kind.value} ({by}); per closed pane {walks:.3g} {of}"]
     beside = f", {walks:.3g} that walk in any case" if walks >= 0.001 else ""
     costs = ", ".join(f"{one.kind.value} {_time(one.total)}" for one in estimates)
     asked_for = f"{load.probings:.3g} probings of {load.together:.3g} windows, estimated: {costs}{beside}"
