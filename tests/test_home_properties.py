@@ -36,6 +36,7 @@ class Moving(Joining):
         "[NOW]",
         "[RANGE 6 SLIDE 3 WATTR m]",
         "[UNBOUNDED SLIDE 4]",
+        "[RANGE 5 SLIDE 2 ROWS]",
     )
 
     def move(self) -> None:

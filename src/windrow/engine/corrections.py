@@ -19,6 +19,7 @@ from windrow.dataplane.revisions import GIVEN, TAKEN, difference, with_ops
 from windrow.engine.delivery import Delivered
 from windrow.engine.journal import Applied
 from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, Looked, Lookup, PartitionedSynopsis, StoredSynopsis
@@ -43,6 +44,9 @@ Look = Callable[[Sequence["Affected"]], Iterator[tuple[Finished, Finished] | Non
 """The answer rows of windows as they were and as they are, of each query whose windows are given; None where its own
 expressions fail. Rows that are the same in both may be left out."""
 
+Totals = Callable[[SynopsisState, Accumulator, Points, bool], Points]
+"""A count of panes, of what is held apart or of the rest."""
+
 Numbers = Callable[[QueryState, int, int], dict[int, int]]
 """How often windows were corrected, of those that end between two points."""
 
@@ -66,12 +70,12 @@ class Affected:
 
 class Corrector:
     """Works out the corrections of one synopsis from what it holds apart. Which windows those are it tells from the
-    panes alone, whatever the home; by rank and by n rows also from counts, in the driver."""
+    panes alone, whatever the home; by rank and by n rows also from counts (`totals`: those of the Spark home)."""
 
-    def __init__(self, stream: StreamState, state: SynopsisState, settings: Settings):
+    def __init__(self, stream: StreamState, state: SynopsisState, settings: Settings, totals: Totals):
         synopsis = state.synopsis
         assert not isinstance(synopsis, PartitionedSynopsis)
-        self._stream, self._state = stream, state
+        self._stream, self._state, self._stored_totals = stream, state, totals
         self._counted: tuple[BasicIntervalSynopsis, BasicIntervalSynopsis] | None = None
         self._old = synopsis.closed_panes
         if isinstance(synopsis, StoredSynopsis):
@@ -176,9 +180,12 @@ class Corrector:
 
     def _totals(self, plan: Finalise, values: Points) -> tuple[Points, Points]:
         """The tuples of panes, without those that are late and of them alone."""
-        assert self._counted is not None
-        counted, alone = (one.totals(plan.input.counts[0], values) for one in self._counted)
-        return counted, alone
+        count = plan.input.counts[0]
+        if self._counted is None:
+            state, totals = self._state, self._stored_totals
+            return totals(state, count, values, False), totals(state, count, values, True)
+        held, alone = self._counted
+        return held.totals(count, values), alone.totals(count, values)
 
 
 def _batches(asked: Sequence[Affected], windows: int) -> Iterator[list[Affected]]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.statements import Policy
 from windrow.crash import crash_point
-from windrow.dataplane.blocks import BlockRef, BlockStore, panes_in
+from windrow.dataplane.blocks import BlockRef, BlockStore, counts_in, panes_in
 from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.ingest import Grouping, progress_columns
 from windrow.dataplane.kernels import (
@@ -40,11 +40,12 @@ from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.early import release
 from windrow.engine.journal import Journal
 from windrow.engine.state import StreamState, SynopsisState
-from windrow.optimizer.sharing import FREQUENT, LANDMARK, Style, SynopsisPlan
+from windrow.optimizer.sharing import BUFFER, FREQUENT, LANDMARK, SynopsisPlan
+from windrow.plan.accumulators import Accumulator
+from windrow.plan.nodes import WindowAggregate
 from windrow.settings import Settings
 from windrow.synopses import (
     BasicIntervalSynopsis,
-    BufferSynopsis,
     Cells,
     Lookup,
     StoredSynopsis,
@@ -52,9 +53,10 @@ from windrow.synopses import (
 )
 from windrow.synopses.blocks import from_block
 from windrow.synopses.cells import fold_of
+from windrow.synopses.frequent_panes import synopsis_of
 from windrow.synopses.groups import Groups
 from windrow.types import POINT_MIN
-from windrow.windows import LandmarkWindow, Points, SlideByTuple, SlideOver, SlidingWindow
+from windrow.windows import Points
 
 Mask = npt.NDArray[np.bool_]
 
@@ -74,12 +76,8 @@ BLOCKS_PER_CORE = 8
 """Blocks of the Spark home before small ones are folded, for each core: a micro-batch leaves one for each."""
 
 
-_MOVING = ("SlidingWindow", "SlideByTuple", LANDMARK)
-_STAYING = {
-    FREQUENT: "its panes are pruned as they close",
-    "buffer": "its tuples are buffered",
-    "rank": "its windows go by the tuples that came",
-}
+_MOVING = ("SlidingWindow", "SlideByTuple", "rank", LANDMARK, FREQUENT)
+_STAYING = {BUFFER[0]: "its tuples are buffered"}
 """Styles of synopses whose cells tasks can answer from, and why others' they cannot."""
 
 
@@ -119,12 +117,6 @@ def must_stay(definition: StreamDef, plan: SynopsisPlan, promised: bool) -> str 
         return _STAYING[plan.style[0]]
     if plan.partition:
         return "its windows count the rows of each partition"
-    windows = [query.window for _, query in plan.queries]
-    if not all(
-        isinstance(w, SlidingWindow | LandmarkWindow) or (isinstance(w, SlideByTuple) and w.over is SlideOver.VALUE)
-        for w in windows
-    ):
-        return "its windows go by the tuples that came"
     return None if plan.style[0] in _MOVING else f"it is of the style '{plan.style[0]}'"
 
 
@@ -226,7 +218,7 @@ class Homes:
 
     def to_driver(self, stream: StreamState, state: SynopsisState) -> None:
         """Take all cells into memory; the blocks stay as they are."""
-        back = driver_synopsis(state.key_types, state.plan.style)
+        back = synopsis_of(state.key_types, _frequent(state))
         load_cells(self._blocks, stream, state, back)
 
         def enter() -> None:
@@ -311,6 +303,18 @@ class Homes:
         found = self._blocks.named(owner)
         return [b for b in found if b.lo is not None and b.hi is not None and b.lo < high and b.hi >= low]
 
+    def totals(self, state: SynopsisState, count: Accumulator, panes: Points, late: bool = False) -> Points:
+        """A count of these panes (ascending), all groups and nobody together, of what is held apart or of the rest. Of
+        blocks that have such panes two columns are read, a bucket at a time."""
+        out = np.zeros(panes.size, np.int64)
+        owner = state.late_owner if late else state.owner
+        for block in self._between(owner, int(panes[0]), int(panes[-1]) + 1) if panes.size else ():
+            for pane, counted in counts_in(self._blocks.root / block.path, f"{count.id}_0"):
+                at = np.minimum(np.searchsorted(panes, pane), panes.size - 1)
+                known = panes[at] == pane
+                np.add.at(out, at[known], counted[known])
+        return out
+
     # -- its blocks ----------------------------------------------------------------------------
 
     def write(
@@ -327,7 +331,7 @@ class Homes:
         assert isinstance(home, StoredSynopsis)
         paths = tuple(block.path for block in blocks)
         by, kept = state.bucketed_by, state.kept_from
-        return Stored(self.spark.root, state.owner, paths, home.key_types, by, home.buckets, kept)
+        return Stored(self.spark.root, state.owner, paths, home.key_types, by, home.buckets, kept, _frequent(state))
 
     def storing(self, stream: StreamState, groupings: Sequence[Grouping]) -> Storing | None:
         """What the tasks of a micro-batch write themselves; None: nothing."""
@@ -390,6 +394,11 @@ def _collapse(stream: StreamState, state: SynopsisState) -> Collapse | None:
     return None if horizon is None else Collapse(state.closed_at(horizon), stream.landmarks(state))
 
 
+def _frequent(state: SynopsisState) -> WindowAggregate | None:
+    """What has FREQUENT_ITEMS, which has a synopsis of its own."""
+    return state.plan.queries[0][1].input if state.plan.style[0] == FREQUENT and state.plan.queries else None
+
+
 def _told(state: SynopsisState) -> tuple[Told, ...]:
     return tuple(Told(plan, state.plan.derived.get(name, ())) for name, plan in state.plan.queries)
 
@@ -406,11 +415,6 @@ def _bounds(asked: Sequence[Asked]) -> tuple[int, int]:
 
 def _lookup_name(state: SynopsisState) -> str:
     return f"{state.owner}/lookup"
-
-
-def driver_synopsis(key_types: Sequence[pa.DataType], style: Style) -> BasicIntervalSynopsis:
-    """An empty synopsis over panes, in the driver."""
-    return BufferSynopsis(key_types) if style[0] == "buffer" else BasicIntervalSynopsis(key_types)
 
 
 def load_cells(blocks: BlockStore, stream: StreamState, state: SynopsisState, synopsis: BasicIntervalSynopsis) -> None:

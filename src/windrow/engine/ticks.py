@@ -129,7 +129,7 @@ class Ticker:
 
         delivered, applied = [], []
         for state in late:
-            corrector = Corrector(stream, state, settings)
+            corrector = Corrector(stream, state, settings, self._homes.totals)
             if isinstance(state.synopsis, StoredSynopsis):
                 look, slots = self._look_stored(stream, state), state.synopsis.slots
             else:
@@ -223,8 +223,35 @@ class Ticker:
         seen = panes if query.since is None else panes[np.searchsorted(panes, query.since) :]
         extents = window.due(seen, ticked, frontier)
         if isinstance(window, SlideByTuple) and window.over is not SlideOver.VALUE:
-            return extents.part(_marked(state, plan, window, extents))
+            return extents.part(self._marked(state, plan, window, extents))
         return extents
+
+    def _marked(self, state: SynopsisState, plan: Finalise, window: SlideByTuple, extents: Extents) -> np.ndarray:
+        """Which of the values are window ids: an n-th row number, or an n-th rank, is among their tuples."""
+        counts = self._totals(state, plan, extents.ends - 1)
+        if window.over is SlideOver.ROW:
+            return np.asarray(counts > 0)
+        ranks = state.ranked + np.cumsum(counts)
+        return np.asarray(ranks // window.every_n > (ranks - counts) // window.every_n)
+
+    def _ranked(self, stream: StreamState, state: SynopsisState, upto: int) -> int:
+        """How many tuples lie below a point, where windows go by rank."""
+        plan = state.plan.queries[0][1] if state.plan.queries else None
+        window = None if plan is None else plan.window
+        if plan is None or not isinstance(window, SlideByTuple) or window.over is not SlideOver.RANK:
+            return 0
+        assert not isinstance(state.synopsis, PartitionedSynopsis)
+        panes = state.synopsis.closed_panes
+        first = np.searchsorted(panes, stream.ticked.get(state.plan.axis, POINT_MIN))
+        passed = panes[first : int(np.searchsorted(panes, upto))]
+        return state.ranked + int(self._totals(state, plan, passed).sum())
+
+    def _totals(self, state: SynopsisState, plan: Finalise, panes: Points) -> Points:
+        """The tuples of closed panes that windows by rank or by n rows go by."""
+        if isinstance(state.synopsis, StoredSynopsis):
+            return self._homes.totals(state, plan.input.counts[0], panes)
+        assert isinstance(state.synopsis, BasicIntervalSynopsis)
+        return state.synopsis.totals(plan.input.counts[0], panes)
 
     def _slice(
         self, stream: StreamState, axis: str, upto: int, due: Sequence[Due], is_last: bool, settings: Settings
@@ -237,7 +264,11 @@ class Ticker:
             mine = [item for item in due if item.state is state]
             if mine:
                 delivered += self._answer_once(stream, state, mine, settings)
-        expired = [gone for state in stream.on_axis(axis) if (gone := _expired(stream, state, upto)) is not None]
+        expired = [
+            gone
+            for state in stream.on_axis(axis)
+            if (gone := _expired(stream, state, upto, self._ranked(stream, state, upto))) is not None
+        ]
         left = Left(stream.promises.overtaken(axis, upto)) if stream.promises else None
         self._delivery.commit(stream, axis, upto, delivered, expired, settings, (), left)
         for gone in expired:
@@ -431,18 +462,7 @@ def _delivered(stream: StreamState, query: QueryState, ends: Points, parts: Sequ
     return Delivered(query, ends, window, table, sum(part.overflows for part in parts))
 
 
-def _marked(state: SynopsisState, plan: Finalise, window: SlideByTuple, extents: Extents) -> np.ndarray:
-    """Which of the values are window ids: an n-th row number, or an n-th rank, is among their tuples."""
-    assert isinstance(state.synopsis, BasicIntervalSynopsis)
-    values = extents.ends - 1
-    counts = state.synopsis.totals(plan.input.counts[0], values)
-    if window.over is SlideOver.ROW:
-        return np.asarray(counts > 0)
-    ranks = state.ranked + np.cumsum(counts)
-    return np.asarray(ranks // window.every_n > (ranks - counts) // window.every_n)
-
-
-def _expired(stream: StreamState, state: SynopsisState, upto: int) -> Expired | None:
+def _expired(stream: StreamState, state: SynopsisState, upto: int, ranked: int) -> Expired | None:
     """What no window to come, none that may still be corrected, and not the last that was answered, can hold; None
     where nothing has changed. The last one is kept for lookups: else a tumbling window would leave nothing to look up.
 
@@ -450,23 +470,11 @@ def _expired(stream: StreamState, state: SynopsisState, upto: int) -> Expired | 
     """
     if isinstance(state.synopsis, PartitionedSynopsis) or not state.plan.queries:
         return None
-    horizon, below, ranked = stream.horizon(state.plan.axis, upto), state.kept_from, _ranked(stream, state, upto)
+    horizon, below = stream.horizon(state.plan.axis, upto), state.kept_from
     if horizon is not None:
         needed = [_on_panes(plan).held_from(horizon) for _, plan in state.plan.queries]
         below = greater(below, min(*needed, state.closed_at(horizon)))
     return None if (below, ranked) == (state.kept_from, state.ranked) else Expired(state, below, ranked)
-
-
-def _ranked(stream: StreamState, state: SynopsisState, upto: int) -> int:
-    """How many tuples lie below a point, where windows go by rank."""
-    plan = state.plan.queries[0][1]
-    if not isinstance(plan.window, SlideByTuple) or plan.window.over is not SlideOver.RANK:
-        return 0
-    assert isinstance(state.synopsis, BasicIntervalSynopsis)
-    panes = state.synopsis.closed_panes
-    first = np.searchsorted(panes, stream.ticked.get(state.plan.axis, POINT_MIN))
-    passed = panes[first : int(np.searchsorted(panes, upto))]
-    return state.ranked + int(state.synopsis.totals(plan.input.counts[0], passed).sum())
 
 
 def _expire(gone: Expired) -> None:

@@ -23,7 +23,7 @@ from windrow.engine.placement import made, place
 from windrow.engine.sharing_view import Shared, apart
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.explain.having import filter_line, having_text
-from windrow.optimizer.sharing import SynopsisPlan
+from windrow.optimizer.sharing import FREQUENT, SynopsisPlan
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.nodes import ROW_NUM, Finalise, WindowAggregate
 from windrow.settings import Settings, Size
@@ -154,7 +154,7 @@ def _synopsis(
         else f"{synopsis.closed_panes.size} closed panes"
     )
     lines = [
-        f"      Synopsis {state.plan.id}: {synopsis.kind}, home: {_home(stream, state)}, {shared}",
+        f"      Synopsis {state.plan.id}: {_kind(state)}, home: {_home(stream, state)}, {shared}",
         f"        cuts {_cuts(state.plan.schedule.current, kind)}; {len(state.plan.accumulators)} accumulators; "
         f"{group_count(state)} groups; {size}; {synopsis.nbytes:,} bytes",
     ]
@@ -173,6 +173,11 @@ def _apart(stream: StreamState, plan: SynopsisPlan, settings: Settings) -> list[
     """Why other synopses of the stream are not used; nothing where there are none."""
     told = apart(stream, plan, settings)
     return [] if told is None else [f"        apart from synopsis {told}"]
+
+
+def _kind(state: SynopsisState) -> str:
+    """What kind a synopsis is, in whichever home."""
+    return FrequentSynopsis.kind if state.plan.style[0] == FREQUENT else state.synopsis.kind
 
 
 def _home(stream: StreamState, state: SynopsisState) -> str:

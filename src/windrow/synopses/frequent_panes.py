@@ -26,6 +26,11 @@ from windrow.synopses.merging import fold_cells
 from windrow.synopses.value_codes import codes_of, outer_of
 
 
+def synopsis_of(key_types: Sequence[pa.DataType], aggregate: WindowAggregate | None) -> BasicIntervalSynopsis:
+    """An empty synopsis over panes; for FREQUENT_ITEMS, if an aggregate is given that has it."""
+    return BasicIntervalSynopsis(key_types) if aggregate is None else FrequentSynopsis(key_types, aggregate)
+
+
 class FrequentSynopsis(BasicIntervalSynopsis):
     """Cells of open panes in full, of closed ones the lists."""
 

@@ -1,6 +1,6 @@
 """Blocks: immutable Arrow files that hold the rows of one partition of state."""
 
-from windrow.dataplane.blocks.bucketed import BucketedBlock, cut, panes_in, write_bucketed
+from windrow.dataplane.blocks.bucketed import BucketedBlock, counts_in, cut, panes_in, write_bucketed
 from windrow.dataplane.blocks.store import (
     BlockRef,
     BlockRow,
@@ -16,6 +16,7 @@ __all__ = [
     "BlockStore",
     "BlockWriter",
     "BucketedBlock",
+    "counts_in",
     "cut",
     "panes_in",
     "read_block",

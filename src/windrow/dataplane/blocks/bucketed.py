@@ -8,7 +8,7 @@ than a batch.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +51,15 @@ def panes_in(file: Path) -> Points:
     return np.frombuffer(metadata[_PANES], "<i8").astype(np.int64)
 
 
+def counts_in(file: Path, name: str) -> Iterator[tuple[Points, Points]]:
+    """The panes and the counts of that name of a block's cells, by bucket; nothing where it has no such counts."""
+    block = BucketedBlock(file, ("pane", name))
+    for number in range(block.buckets if name in block.columns else 0):
+        table = block.bucket(number)
+        if table.num_rows:
+            yield table.column("pane").to_numpy(), table.column(name).to_numpy()
+
+
 class BucketedBlock:
     """A block opened to read buckets of it, with those of the wanted columns that it has."""
 
@@ -62,6 +71,10 @@ class BucketedBlock:
             chosen = [i for i, name in enumerate(names) if name in asked]
             self.columns = tuple(names[i] for i in chosen)
             self._reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=chosen))
+
+    @property
+    def buckets(self) -> int:
+        return int(self._reader.num_record_batches)
 
     def bucket(self, number: int) -> pa.Table:
         with readable(self._file):

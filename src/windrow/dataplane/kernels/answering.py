@@ -102,7 +102,7 @@ def answer_buckets(queries: Sequence[Told], question: Question, buckets: Iterabl
 def _answer(
     queries: Sequence[Told], question: Question, blocks: Buckets, bucket: int, finisher: Finisher
 ) -> Iterator[Answered]:
-    synopsis = BasicIntervalSynopsis(question.stored.key_types)
+    synopsis = question.stored.synopsis()
     low = min(int(one.starts.min()) for one in question.asked)
     high = max(int(one.ends.max()) for one in question.asked)
     for cells in cells_between(blocks, bucket, synopsis.groups, low, high):

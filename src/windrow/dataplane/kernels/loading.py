@@ -12,10 +12,13 @@ import pyarrow as pa
 from windrow.dataplane.answers import plain
 from windrow.dataplane.blocks import BlockRef, BlockWriter, BucketedBlock, cut, write_bucketed
 from windrow.plan.accumulators import Accumulator
+from windrow.plan.nodes import WindowAggregate
+from windrow.synopses import BasicIntervalSynopsis
 from windrow.synopses.blocks import from_block, to_block
 from windrow.synopses.buckets import buckets_of
 from windrow.synopses.cells import fold_of
 from windrow.synopses.chunks import Cells
+from windrow.synopses.frequent_panes import synopsis_of
 from windrow.synopses.groups import Groups
 from windrow.windows import Points
 
@@ -25,6 +28,7 @@ class Stored:
     """Where the cells of a synopsis are: its blocks, below a root that every task reaches, and what they hold.
 
     `bucketed_by` of the keys, the first ones, say which bucket a cell is in. Cells of panes below `kept_from` are gone.
+    `frequent`: what has FREQUENT_ITEMS, for which panes are pruned to lists once they are closed.
     """
 
     root: str
@@ -34,6 +38,11 @@ class Stored:
     bucketed_by: int
     buckets: int
     kept_from: int | None
+    frequent: WindowAggregate | None = None
+
+    def synopsis(self) -> BasicIntervalSynopsis:
+        """An empty synopsis for the cells of a bucket."""
+        return synopsis_of(self.key_types, self.frequent)
 
 
 class Buckets:

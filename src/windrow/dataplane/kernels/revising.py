@@ -92,7 +92,7 @@ def revise_buckets(queries: Sequence[Told], revision: Revision, buckets: Iterabl
 def _revise(
     queries: Sequence[Told], revision: Revision, held: Buckets, late: Buckets, bucket: int, finisher: Finisher
 ) -> Iterator[Corrected]:
-    synopsis = BasicIntervalSynopsis(revision.stored.key_types)
+    synopsis = revision.stored.synopsis()
     low, high = revision.bounds
     for cells in cells_between(late, bucket, synopsis.groups, low, high):
         synopsis.deposit_late(cells)
