@@ -1,0 +1,119 @@
+"""A small cluster whose executors are killed during jobs, in both homes of synopses. Run with a directory.
+
+Spark's own `local-cluster`: the master and two workers live in the driver's JVM, each executor is a JVM of its own. How
+many executors were killed is written to `kills.json`; the answers stay in the states.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow as pa
+
+import windrow
+from windrow.dataplane import ingest
+from windrow.dataplane.spark_home import SparkHome
+
+MASTER = "local-cluster[2,1,1024]"
+SETTINGS = {"preaggregate": "spark", "retained_answers": 10**6}
+STATEMENTS = (
+    "CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED",
+    "CREATE QUERY sums AS SELECT k, SUM(x) AS total, COUNT(*) AS n FROM s [RANGE 20 SLIDE 10] GROUP BY k",
+    "CREATE QUERY most AS SELECT k, MAX(x) AS most FROM s [RANGE 30 SLIDE 10] WHERE x > 3 GROUP BY k",
+)
+BATCHES, HOMES, ROWS = 4, ("driver", "spark"), 20_000
+WAIT_S = 120.0
+
+
+def batch(number: int) -> pa.Table:
+    i = np.arange(ROWS)
+    keys = np.char.mod("k%d", i * 7 % 500)
+    return pa.table({"t": 10 * number + i * 10 // ROWS, "k": keys, "x": (i * 13 % 97).astype(np.int32)})
+
+
+def take(wr: windrow.Windrow, number: int) -> None:
+    wr.deposit("s", batch(number), partitions=6)
+
+
+class Killer:
+    """Kills executors while tasks run."""
+
+    def __init__(self, wr: windrow.Windrow):
+        self._spark, self._jvm = wr.spark, psutil.Process(wr._engine.jvm.pid)
+        self.kills = 0
+
+    def executors(self) -> dict[str, int]:
+        """The process of each executor that is there."""
+        found = {}
+        for process in self._jvm.children(recursive=True):
+            with suppress(psutil.Error):
+                words = process.cmdline()
+                if "--executor-id" in words:
+                    found[words[words.index("--executor-id") + 1]] = process.pid
+        return found
+
+    def busy(self) -> list[str]:
+        """The executors that have a task, as the scheduler knows at this moment."""
+        running = self._spark.sparkContext._jsc.sc().taskScheduler().runningTasksByExecutors()
+        return re.findall(r"(\d+) -> [1-9]", running.toString())
+
+    def during(self, owner: Any, name: str) -> threading.Thread:
+        """The next call of a function is one during which an executor that has a task is killed."""
+        before = getattr(owner, name)
+        thread = threading.Thread(target=self._kill)
+
+        def call(*args: Any) -> Any:
+            setattr(owner, name, before)
+            thread.start()
+            return before(*args)
+
+        setattr(owner, name, call)
+        return thread
+
+    def _kill(self) -> None:
+        until_s = time.monotonic() + WAIT_S
+        while time.monotonic() < until_s:
+            known = self.executors()
+            for name in self.busy():
+                if name in known:
+                    os.kill(known[name], signal.SIGKILL)
+                    self.kills += 1
+                    return
+
+
+def main(root: Path) -> None:
+    kills = {}
+    for home in HOMES:
+        with windrow.open(root / home, master=MASTER, settings={**SETTINGS, "synopsis_home": home}) as wr:
+            for statement in STATEMENTS:
+                wr.sql(statement)
+            killer = Killer(wr)
+            take(wr, 0)
+            deposited = killer.during(ingest, "run")
+            take(wr, 1)
+            deposited.join()
+            if home == "spark":
+                assert "home: Spark" in wr.queries["sums"].explain()
+                answered = killer.during(SparkHome, "answer")
+            take(wr, 2)
+            if home == "spark":
+                answered.join()
+            take(wr, 3)
+            wr.end_input("s")
+            kills[home] = killer.kills
+    (root / "kills.json").write_text(json.dumps(kills))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

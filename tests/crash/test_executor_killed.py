@@ -1,0 +1,49 @@
+"""Executors of a cluster are killed during jobs: the answers are those of an undisturbed run, in both homes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import windrow
+from crash import executors
+from crash.child import SHORT_LIVED_JVM, TESTS, TIMEOUT_S, rows_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.crash]
+
+
+def answers(wr: windrow.Windrow) -> dict[str, list[tuple[Any, ...]]]:
+    return {name: sorted(rows_of(query.answers().arrow())) for name, query in wr.queries.items()}
+
+
+@pytest.fixture(scope="module")
+def expected(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, ...]]]:
+    directory = tmp_path_factory.mktemp("undisturbed")
+    with windrow.open(directory, spark=spark, settings=executors.SETTINGS) as wr:
+        for statement in executors.STATEMENTS:
+            wr.sql(statement)
+        for number in range(executors.BATCHES):
+            executors.take(wr, number)
+        wr.end_input("s")
+        return answers(wr)
+
+
+def test_killed_executors_change_no_answer(
+    spark: Any, tmp_path: Path, expected: dict[str, list[tuple[Any, ...]]]
+) -> None:
+    path = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS)])
+    environment = {**os.environ, "PYTHONPATH": path, "JDK_JAVA_OPTIONS": SHORT_LIVED_JVM}
+    command = [sys.executable, str(TESTS / "crash" / "executors.py"), str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr[-3000:]
+    kills = json.loads((tmp_path / "kills.json").read_text())
+    assert kills == {"driver": 1, "spark": 2}
+    for home in executors.HOMES:
+        with windrow.open(tmp_path / home, spark=spark) as wr:
+            assert answers(wr) == expected and len(expected["sums"]) >= 1500
