@@ -24,7 +24,7 @@ from windrow.engine.deposits import Depositor
 from windrow.engine.homes import Homes, driver_bytes, stored_bytes
 from windrow.engine.journal import Expired, Journal
 from windrow.engine.state import StreamState, SynopsisState, frontiers_of
-from windrow.optimizer.sharing import SynopsisPlan, style_of
+from windrow.optimizer.synopsis_plans import SynopsisPlan, style_of
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
 from windrow.settings import Settings

@@ -6,7 +6,7 @@ import pytest
 
 from windrow.errors import SettingError
 from windrow.optimizer.same_answers import SHARE_ANSWERS
-from windrow.optimizer.sharing import DERIVE_ACCUMULATORS, SHARE_SYNOPSES
+from windrow.optimizer.synopsis_plans import DERIVE_ACCUMULATORS, SHARE_SYNOPSES
 from windrow.settings import RULES, SPECS, Settings, parse_value, spec_of
 
 DAY_US = 86_400_000_000

@@ -16,7 +16,7 @@ from windrow.cql import parse_one
 from windrow.cql.statements import ColumnDef, CreateQuery, CreateStream
 from windrow.engine.catalog_views import completeness
 from windrow.engine.state import QueryState, StreamState, SynopsisState, frontiers_of
-from windrow.optimizer.sharing import SynopsisPlan, choose_synopsis, style_of, wanted_cuts
+from windrow.optimizer.synopsis_plans import SynopsisPlan, choose_synopsis, style_of, wanted_cuts
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import (

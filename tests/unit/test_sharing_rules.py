@@ -16,8 +16,8 @@ from windrow.optimizer.covers import (
     relevant,
 )
 from windrow.optimizer.predicates import TRUE, Predicate, predicate_of
-from windrow.optimizer.rules import SHARING_RULES, relevant_shapes, rule
 from windrow.optimizer.shapes import Asked, Shape, SynopsisKind
+from windrow.optimizer.sharing import SHARING_RULES, relevant_shapes, rule
 from windrow.types import SqlType
 
 COLUMNS = (("protocol", SqlType("STRING")), ("user", SqlType("STRING")), ("length", SqlType("INT")))

@@ -31,7 +31,7 @@ from windrow.engine.punctuations import heard
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError
 from windrow.optimizer.derivations import read_of
-from windrow.optimizer.sharing import schedule_for
+from windrow.optimizer.synopsis_plans import schedule_for
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import ROW_NUM
 from windrow.settings import Settings

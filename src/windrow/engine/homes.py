@@ -40,7 +40,7 @@ from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.early import release
 from windrow.engine.journal import Journal
 from windrow.engine.state import StreamState, SynopsisState
-from windrow.optimizer.sharing import BUFFER, FREQUENT, LANDMARK, SynopsisPlan
+from windrow.optimizer.synopsis_plans import BUFFER, FREQUENT, LANDMARK, SynopsisPlan
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import WindowAggregate
 from windrow.settings import Settings

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.optimizer.derivations import Derivation, derivations_of, read_of
-from windrow.optimizer.sharing import (
+from windrow.optimizer.synopsis_plans import (
     BUFFER,
     DERIVE_ACCUMULATORS,
     SHARE_SYNOPSES,

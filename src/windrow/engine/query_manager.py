@@ -25,7 +25,7 @@ from windrow.engine.journal import Journal
 from windrow.engine.placement import Placement, made, place
 from windrow.engine.state import QueryState, StreamState, SynopsisState, frontiers_of
 from windrow.errors import BindError, CatalogError, Place, UnsupportedError
-from windrow.optimizer.sharing import BUFFER, Style, wanted_cuts
+from windrow.optimizer.synopsis_plans import BUFFER, Style, wanted_cuts
 from windrow.plan.binder import TypesOf, bind_query, bind_snapshot
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings

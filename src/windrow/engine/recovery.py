@@ -19,7 +19,7 @@ from windrow.engine.homes import Homes, load_cells
 from windrow.engine.journal import Journal, schedule_of
 from windrow.engine.query_manager import QueryManager, synopsis_for
 from windrow.engine.state import QueryState, StreamState, SynopsisState, Unpublished
-from windrow.optimizer.sharing import SynopsisPlan, style_of_all
+from windrow.optimizer.synopsis_plans import SynopsisPlan, style_of_all
 from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis, Weight
 from windrow.synopses.blocks import from_block
 from windrow.windows.ended import restored_ends

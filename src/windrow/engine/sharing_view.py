@@ -1,7 +1,7 @@
 """Who shares what by which rule: SHOW SHARING, and what EXPLAIN says of it.
 
-Rules are named by asking the table (`optimizer/rules.py`) about the synopsis and its queries as they are. What a query
-has in common with thousands of others is found by index, once for all queries of a synopsis.
+Rules are named by asking the table (`optimizer/sharing.py`) about the synopsis and its queries as they are. What a
+query has in common with thousands of others is found by index, once for all queries of a synopsis.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pyarrow as pa
 from windrow.engine.state import StreamState
 from windrow.optimizer.derivations import DUPLICATE_INSENSITIVE, SUBTRACTABLE, Derivation, name_of, read_of
 from windrow.optimizer.predicates import Columns, predicate_of
-from windrow.optimizer.rules import rule
 from windrow.optimizer.same_answers import SHARE_ANSWERS, as_asked, leaders
 from windrow.optimizer.shapes import Asked, Shape, SynopsisKind
-from windrow.optimizer.sharing import SHARE_SYNOPSES, SynopsisPlan, why_apart
+from windrow.optimizer.sharing import rule
+from windrow.optimizer.synopsis_plans import SHARE_SYNOPSES, SynopsisPlan, why_apart
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings

@@ -24,7 +24,7 @@ from windrow.engine.lookups import Asked, Span, span_of
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.errors import Place, SpanError, UnsupportedError
 from windrow.optimizer.derivations import Derivation, derivations_of, read_of
-from windrow.optimizer.sharing import DERIVE_ACCUMULATORS, FREQUENT, style_for
+from windrow.optimizer.synopsis_plans import DERIVE_ACCUMULATORS, FREQUENT, style_for
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise, Key
 from windrow.settings import Settings

@@ -22,7 +22,7 @@ from windrow.engine.holistic_choice import HolisticChoice
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
 from windrow.optimizer.same_answers import as_asked
 from windrow.optimizer.shapes import Asked
-from windrow.optimizer.sharing import SynopsisPlan
+from windrow.optimizer.synopsis_plans import SynopsisPlan
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup, PartitionedSynopsis, StoredSynopsis
 from windrow.synopses.deriving import Derived, answered

@@ -23,7 +23,7 @@ from windrow.engine.placement import made, place
 from windrow.engine.sharing_view import Shared, apart
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.explain.having import filter_line, having_text
-from windrow.optimizer.sharing import FREQUENT, SynopsisPlan
+from windrow.optimizer.synopsis_plans import FREQUENT, SynopsisPlan
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.nodes import ROW_NUM, Finalise, WindowAggregate
 from windrow.settings import Settings, Size

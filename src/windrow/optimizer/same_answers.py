@@ -9,8 +9,8 @@ import hashlib
 from dataclasses import replace
 
 from windrow.cql.dialect import CQL
-from windrow.optimizer.rules import shares_answers
 from windrow.optimizer.shapes import Asked
+from windrow.optimizer.sharing import shares_answers
 from windrow.plan.nodes import Finalise
 from windrow.windows import LandmarkWindow, SlidingWindow
 

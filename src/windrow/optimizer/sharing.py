@@ -1,195 +1,189 @@
-"""Which synopsis a query joins, by the rules of 001_3bbbc8a20ffc7252.txt, 8.3 (all of them: `rules.py`).
+"""The sharing rules of 001_3bbbc8a20ffc7252.txt, 8.3 and 8.4, as data: what each says, of what, and whether it holds.
 
-SS1 A synopsis may be used by queries computing the same aggregate, or different aggregates that need the
-    same data per interval, over different window lengths. Here: same stream and grouping; predicates are
-    conditions of the accumulators, so queries that differ in WHERE share the scan and the cells' groups.
-CS2 All queries accessing the same basic interval synopsis are computed together.
+A rule is asked about some synopses and some queries, the last of which is the new one. State-sharing rules (SS) say
+that queries may use the same synopses, computation-sharing rules (CS) that they may be executed together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from windrow.optimizer.derivations import Derivation, read_of
-from windrow.plan.accumulators import Accumulator
-from windrow.plan.nodes import Finalise, Key
-from windrow.windows import (
-    Cuts,
-    CutSchedule,
-    LandmarkWindow,
-    PartitionedWindow,
-    SlideByTuple,
-    SlideOver,
-    Window,
-    why_not_share,
+from windrow.optimizer.covers import Candidate, Relevant, relevant
+from windrow.optimizer.shapes import OVER_JOINS, OVER_WINDOWS, Asked, Shape, SynopsisKind
+
+Shapes = Sequence[Shape]
+Queries = Sequence[Asked]
+Holds = Callable[[Shapes, Queries], bool]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`applies` are the kinds of synopses that it speaks of; none: it is of answers alone."""
+
+    name: str
+    section: str
+    text: str
+    applies: frozenset[SynopsisKind]
+    condition: Holds
+
+    def holds(self, shapes: Shapes, queries: Queries) -> bool:
+        """Whether the rule lets these queries share these synopses, or be executed together on them."""
+        if not queries or any(shape.kind not in self.applies for shape in shapes):
+            return False
+        return (bool(shapes) or not self.applies) and self.condition(shapes, queries)
+
+
+def _one_for_all(shapes: Shapes, queries: Queries) -> bool:
+    """One synopsis has the data of all of them, of the same tuples, over windows that it reaches (SS1, SS3)."""
+    (shape,) = shapes if len(shapes) == 1 else (None,)
+    return shape is not None and all(
+        query.data <= shape.data and query.predicate == shape.predicate and shape.reaches(query.windows)
+        for query in queries
+    )
+
+
+def _same_windows(queries: Queries) -> bool:
+    return len({query.windows for query in queries}) == 1
+
+
+def _one_for_the_same_windows(shapes: Shapes, queries: Queries) -> bool:
+    return _one_for_all(shapes, queries) and _same_windows(queries)
+
+
+def _are_aligned(shapes: Shapes) -> bool:
+    return all(shapes[0].aligned(shape) for shape in shapes)
+
+
+def _sums_and_counts(shapes: Shapes, queries: Queries) -> bool:
+    """The new query's data are spread over aligned synopses, and each reaches its window."""
+    new = queries[-1]
+    stored = frozenset[str]().union(*(shape.data for shape in shapes))
+    alike = all(shape.predicate == new.predicate and shape.reaches(new.windows) for shape in shapes)
+    return len(new.data) > 1 and new.data <= stored and alike and _are_aligned(shapes)
+
+
+def _sum_count_and_average(shapes: Shapes, queries: Queries) -> bool:
+    """The others have computed, over the same window, all that the new one divides."""
+    *others, new = queries
+    computed = frozenset[str]().union(*(query.data for query in others if query.predicate == new.predicate))
+    return _sums_and_counts(shapes, queries) and new.data <= computed and _same_windows(queries)
+
+
+def relevant_shapes(shapes: Shapes, new: Asked) -> Relevant[Shape] | None:
+    """The relevant synopses of a new query among those that store its data, are aligned, and are long enough."""
+    fitting = [shape for shape in shapes if new.data <= shape.data and shape.reaches(new.windows)]
+    if not fitting or not _are_aligned(fitting):
+        return None
+    candidates = [Candidate(shape.predicate, shape) for shape in fitting]
+    return relevant(new.predicate, candidates, new.is_sensitive, new.is_subtractable)
+
+
+def _are_relevant(shapes: Shapes, queries: Queries) -> bool:
+    return relevant_shapes(shapes, queries[-1]) is not None
+
+
+def _are_relevant_and_alike(shapes: Shapes, queries: Queries) -> bool:
+    return _are_relevant(shapes, queries) and _same_windows(queries)
+
+
+def shares_answers(known: Asked, new: Asked) -> bool:
+    """Every answer of the new query is one of the known query's (CS8)."""
+    alike = known.text == new.text and known.windows == new.windows and known.predicate == new.predicate
+    return alike and new.slide % known.slide == 0 and (new.phase - known.phase) % known.slide == 0
+
+
+def _answers_of_another(shapes: Shapes, queries: Queries) -> bool:
+    *others, new = queries
+    return any(shares_answers(known, new) for known in others)
+
+
+_SINGLY_PROBED = frozenset({SynopsisKind.RUNNING, SynopsisKind.INTERVAL})
+_JOINS_SINGLY_PROBED = frozenset({SynopsisKind.RJ, SynopsisKind.IJ})
+_BASIC, _BASIC_JOIN = frozenset({SynopsisKind.BASIC_INTERVAL}), frozenset({SynopsisKind.BIJ})
+
+SHARING_RULES: tuple[Rule, ...] = (
+    Rule(
+        "SS1",
+        "8.3.1",
+        "A synopsis with parameters s and b serves queries that need the same data per interval, over windows of "
+        "n intervals, 1 ≤ n ≤ b.",
+        OVER_WINDOWS,
+        _one_for_all,
+    ),
+    Rule(
+        "CS1",
+        "8.3.1",
+        "Queries that share a running or interval synopsis are executed together if their windows are of one length.",
+        _SINGLY_PROBED,
+        _one_for_the_same_windows,
+    ),
+    Rule("CS2", "8.3.1", "All queries on one basic interval synopsis are computed together.", _BASIC, _one_for_all),
+    Rule(
+        "SS2",
+        "8.3.1",
+        "A synopsis of sums and one of counts serve AVG if they are updated at the same times and both reach its "
+        "window. (The text has it of running synopses; alignment is what it needs.)",
+        OVER_WINDOWS,
+        _sums_and_counts,
+    ),
+    Rule(
+        "CS3",
+        "8.3.1",
+        "If SS2 holds, SUM, COUNT and AVG over the same window length are executed together: AVG divides.",
+        OVER_WINDOWS,
+        _sum_count_and_average,
+    ),
+    Rule(
+        "SS3",
+        "8.3.2",
+        "A generalized join synopsis with parameters b, s and g serves joins of windows of n intervals each, "
+        "1 ≤ n ≤ b, and of n1 and n2 intervals, b - g ≤ n1, n2 ≤ b.",
+        OVER_JOINS,
+        _one_for_all,
+    ),
+    Rule(
+        "CS4",
+        "8.3.2",
+        "Queries on one generalized IJ or RJ synopsis are computed together if they join windows of the same lengths.",
+        _JOINS_SINGLY_PROBED,
+        _one_for_the_same_windows,
+    ),
+    Rule(
+        "CS5", "8.3.2", "All queries on one generalized BIJ synopsis are computed together.", _BASIC_JOIN, _one_for_all
+    ),
+    Rule(
+        "SS4",
+        "8.3.3",
+        "A new query uses a set of relevant synopses (a cover of its predicate, or a supercover of which the rest is "
+        "taken off) at least as long as its window.",
+        frozenset(SynopsisKind),
+        _are_relevant,
+    ),
+    Rule(
+        "CS6",
+        "8.3.3",
+        "If these are running, interval, RJ or IJ, the candidate queries and then the new one are executed together "
+        "if their windows are of the same lengths.",
+        _SINGLY_PROBED | _JOINS_SINGLY_PROBED,
+        _are_relevant_and_alike,
+    ),
+    Rule(
+        "CS7",
+        "8.3.3",
+        "If these are basic interval or BIJ, the candidate queries and then the new one are executed together.",
+        _BASIC | _BASIC_JOIN,
+        _are_relevant,
+    ),
+    Rule(
+        "CS8",
+        "8.4",
+        "A query identical to a registered one but for a longer period shares its output.",
+        frozenset(),
+        _answers_of_another,
+    ),
 )
 
-SHARE_SYNOPSES = "share_synopses"
-DERIVE_ACCUMULATORS = "derive_accumulators"
-Style = tuple[str, int]
-BUFFER: Style = ("buffer", 0)
-FREQUENT = "frequent"
-LANDMARK = "landmark"
 
-
-@dataclass(frozen=True)
-class SynopsisPlan:
-    """One synopsis and its users. `since` tells from which point on an accumulator has been kept.
-
-    `axis` is what its panes are cut on, and `style` what kind of windows it serves: they do not mix, since panes that
-    suit the one cost the other dearly (a pane per value, or all of the past in one). The last of its keys may be
-    `values` that holistic aggregates count; queries with other values, or with these as groups, have another synopsis.
-    """
-
-    id: int
-    keys: tuple[Key, ...]
-    schedule: CutSchedule
-    queries: tuple[tuple[str, Finalise], ...]
-    axis: str
-    style: Style
-    derived: Mapping[str, tuple[Derivation, ...]] = field(default_factory=dict)
-    """By query: those of its accumulators that are not kept but had from others (SS4)."""
-    values: tuple[Key, ...] = ()
-
-    @property
-    def group_keys(self) -> tuple[Key, ...]:
-        """The keys of its queries' groups; those behind them are the values that holistic aggregates count."""
-        return self.keys[: len(self.keys) - len(self.values)]
-
-    @property
-    def need(self) -> Need:
-        """What its queries have in common."""
-        return Need(self.axis, self.keys, self.values, self.style, self.schedule.current)
-
-    @property
-    def partition(self) -> int:
-        return self.queries[0][1].input.partition if self.queries else 0
-
-    @cached_property
-    def accumulators(self) -> tuple[Accumulator, ...]:
-        """What is kept: all that its queries read, and what they derive the rest from."""
-        kept: dict[Accumulator, None] = {}
-        for name, plan in self.queries:
-            kept.update(dict.fromkeys(read_of(plan.input, self.derived.get(name, ()))))
-        return tuple(kept)
-
-    def grown(self, name: str, plan: Finalise, schedule: CutSchedule, derived: tuple[Derivation, ...]) -> SynopsisPlan:
-        """The plan with one more query; what is kept is not gone through again for all the others."""
-        every = {**self.derived, name: derived} if derived else self.derived
-        more = replace(self, schedule=schedule, queries=(*self.queries, (name, plan)), derived=every)
-        more.__dict__["accumulators"] = tuple(dict.fromkeys((*self.accumulators, *read_of(plan.input, derived))))
-        return more
-
-    def without(self, name: str) -> SynopsisPlan:
-        """The plan without a query; the same one where it has no such query."""
-        left = tuple(entry for entry in self.queries if entry[0] != name)
-        if len(left) == len(self.queries):
-            return self
-        return replace(self, queries=left, derived={n: d for n, d in self.derived.items() if n != name})
-
-    @cached_property
-    def qualifies(self) -> str | None:
-        """The tuples that some query takes; None where one takes all, or counts all. A query that subtracts needs what
-        it takes off as well; what it adds from lets no other tuple pass than it does itself."""
-        predicates = dict.fromkeys(plan.input.input.predicate for _, plan in self.queries)
-        less = (one for derived in self.derived.values() for one in derived if one.subtracted)
-        predicates.update(dict.fromkeys(base.condition for one in less for base in one.bases))
-        if not predicates or None in predicates or self.partition:
-            return None
-        return " OR ".join(f"({p})" for p in predicates)
-
-
-PER_POINT = Cuts.of({(1, 0)})
-
-
-def style_of(window: Window, schedule: CutSchedule) -> Style:
-    """Windows of the same style may share a synopsis. Panes finer than the window asks for are buffered tuples."""
-    if schedule.current == PER_POINT and window.cuts() != PER_POINT:
-        return BUFFER
-    if isinstance(window, LandmarkWindow):
-        return LANDMARK, window.start
-    if isinstance(window, SlideByTuple) and window.over is SlideOver.RANK:
-        return "rank", 0
-    return type(window).__name__, 0
-
-
-def style_for(plan: Finalise, schedule: CutSchedule) -> Style:
-    """That of its window; FREQUENT_ITEMS has lists of so many values."""
-    frequent = plan.input.frequent
-    return style_of(plan.window, schedule) if frequent is None else (FREQUENT, int(frequent.parameters[0]))
-
-
-def style_of_all(plans: Sequence[Finalise], schedule: CutSchedule) -> Style:
-    """That of the queries of one synopsis: panes finer than they ask for together are buffered tuples."""
-    own = schedule if wanted_cuts(plans) != schedule.current else schedule_for(plans[0].window)
-    return style_for(plans[0], own)
-
-
-def schedule_for(window: Window, buffered: bool = False) -> CutSchedule:
-    """The cuts that a window needs: at its edges, and, of a landmark window, at the landmark; at every point where
-    its tuples are to be buffered."""
-    if buffered:
-        return CutSchedule.of(PER_POINT)
-    schedule = CutSchedule.of(window.cuts())
-    if isinstance(window, LandmarkWindow) and window.since is not None:
-        return CutSchedule((*schedule.regimes, (window.since, window.cuts())))
-    return schedule
-
-
-def wanted_cuts(plans: Iterable[Finalise]) -> Cuts | None:
-    """The union of the window edges of these queries."""
-    cuts: Cuts | None = None
-    for plan in plans:
-        mine = plan.window.cuts()
-        cuts = mine if cuts is None else cuts.union(mine)
-    return cuts
-
-
-@dataclass(frozen=True)
-class Need:
-    """What a query needs of a synopsis, or what one has: who needs the same may share it, if the cuts allow."""
-
-    axis: str
-    keys: tuple[Key, ...]
-    values: tuple[Key, ...]
-    style: Style
-    cuts: Cuts
-
-
-def need_of(plan: Finalise) -> Need:
-    style = style_for(plan, schedule_for(plan.window))
-    return Need(plan.scan.attribute.column, plan.input.cell_keys, plan.input.values, style, plan.window.cuts())
-
-
-_ALONE = {
-    PartitionedWindow.__name__: "partitions are counted for each query, from when it came",
-    "rank": "ranks are counted for each query, from when it came",
-    FREQUENT: "the lists of FREQUENT_ITEMS are those of one query's cuts",
-    BUFFER[0]: "buffered tuples (window_evaluation)",
-}
-"""Styles of which each query has a synopsis of its own."""
-
-
-def why_apart(need: Need, other: SynopsisPlan, cut_factor: int) -> str | None:
-    """Why who needs this does not use a synopsis, in words; None where it may (SS1)."""
-    mine, theirs = need.keys[: len(need.keys) - len(need.values)], other.group_keys
-    if other.axis != need.axis:
-        return "another window attribute"
-    if theirs != mine:
-        return "the same GROUP BY in another order" if set(theirs) == set(mine) else "another GROUP BY"
-    if other.values != need.values:
-        return "other columns whose values are counted"
-    for style in (need.style, other.style):
-        if style[0] in _ALONE:
-            return _ALONE[style[0]]
-    if other.style != need.style:
-        return "another landmark" if other.style[0] == need.style[0] else "another kind of window"
-    return why_not_share(other.schedule.current, need.cuts, cut_factor)
-
-
-def choose_synopsis(plan: Finalise, candidates: Sequence[SynopsisPlan], cut_factor: int) -> SynopsisPlan | None:
-    """The synopsis that a new query joins (SS1), or None where it needs one of its own."""
-    need = need_of(plan)
-    return next((one for one in candidates if why_apart(need, one, cut_factor) is None), None)
+def rule(name: str) -> Rule:
+    return next(one for one in SHARING_RULES if one.name == name)

@@ -5,7 +5,7 @@ of *expiration times*. With b intervals of length s, at time t the i-th holds th
 (t + i·s, t + (i+1)·s]. Results over windows of n·s each are those of the n youngest intervals; a generalized synopsis
 keeps of its g oldest intervals also what remains without the oldest part of the first window, and of the second, for
 joins of windows whose lengths differ. Which queries may share one is decided on its `shape` alone (SS3, CS4 and CS5 in
-`optimizer/rules.py`).
+`optimizer/sharing.py`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,195 @@
+"""Which synopsis a query joins, by the rules of 001_3bbbc8a20ffc7252.txt, 8.3 (all of them: `sharing.py`).
+
+SS1 A synopsis may be used by queries computing the same aggregate, or different aggregates that need the
+    same data per interval, over different window lengths. Here: same stream and grouping; predicates are
+    conditions of the accumulators, so queries that differ in WHERE share the scan and the cells' groups.
+CS2 All queries accessing the same basic interval synopsis are computed together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from windrow.optimizer.derivations import Derivation, read_of
+from windrow.plan.accumulators import Accumulator
+from windrow.plan.nodes import Finalise, Key
+from windrow.windows import (
+    Cuts,
+    CutSchedule,
+    LandmarkWindow,
+    PartitionedWindow,
+    SlideByTuple,
+    SlideOver,
+    Window,
+    why_not_share,
+)
+
+SHARE_SYNOPSES = "share_synopses"
+DERIVE_ACCUMULATORS = "derive_accumulators"
+Style = tuple[str, int]
+BUFFER: Style = ("buffer", 0)
+FREQUENT = "frequent"
+LANDMARK = "landmark"
+
+
+@dataclass(frozen=True)
+class SynopsisPlan:
+    """One synopsis and its users. `since` tells from which point on an accumulator has been kept.
+
+    `axis` is what its panes are cut on, and `style` what kind of windows it serves: they do not mix, since panes that
+    suit the one cost the other dearly (a pane per value, or all of the past in one). The last of its keys may be
+    `values` that holistic aggregates count; queries with other values, or with these as groups, have another synopsis.
+    """
+
+    id: int
+    keys: tuple[Key, ...]
+    schedule: CutSchedule
+    queries: tuple[tuple[str, Finalise], ...]
+    axis: str
+    style: Style
+    derived: Mapping[str, tuple[Derivation, ...]] = field(default_factory=dict)
+    """By query: those of its accumulators that are not kept but had from others (SS4)."""
+    values: tuple[Key, ...] = ()
+
+    @property
+    def group_keys(self) -> tuple[Key, ...]:
+        """The keys of its queries' groups; those behind them are the values that holistic aggregates count."""
+        return self.keys[: len(self.keys) - len(self.values)]
+
+    @property
+    def need(self) -> Need:
+        """What its queries have in common."""
+        return Need(self.axis, self.keys, self.values, self.style, self.schedule.current)
+
+    @property
+    def partition(self) -> int:
+        return self.queries[0][1].input.partition if self.queries else 0
+
+    @cached_property
+    def accumulators(self) -> tuple[Accumulator, ...]:
+        """What is kept: all that its queries read, and what they derive the rest from."""
+        kept: dict[Accumulator, None] = {}
+        for name, plan in self.queries:
+            kept.update(dict.fromkeys(read_of(plan.input, self.derived.get(name, ()))))
+        return tuple(kept)
+
+    def grown(self, name: str, plan: Finalise, schedule: CutSchedule, derived: tuple[Derivation, ...]) -> SynopsisPlan:
+        """The plan with one more query; what is kept is not gone through again for all the others."""
+        every = {**self.derived, name: derived} if derived else self.derived
+        more = replace(self, schedule=schedule, queries=(*self.queries, (name, plan)), derived=every)
+        more.__dict__["accumulators"] = tuple(dict.fromkeys((*self.accumulators, *read_of(plan.input, derived))))
+        return more
+
+    def without(self, name: str) -> SynopsisPlan:
+        """The plan without a query; the same one where it has no such query."""
+        left = tuple(entry for entry in self.queries if entry[0] != name)
+        if len(left) == len(self.queries):
+            return self
+        return replace(self, queries=left, derived={n: d for n, d in self.derived.items() if n != name})
+
+    @cached_property
+    def qualifies(self) -> str | None:
+        """The tuples that some query takes; None where one takes all, or counts all. A query that subtracts needs what
+        it takes off as well; what it adds from lets no other tuple pass than it does itself."""
+        predicates = dict.fromkeys(plan.input.input.predicate for _, plan in self.queries)
+        less = (one for derived in self.derived.values() for one in derived if one.subtracted)
+        predicates.update(dict.fromkeys(base.condition for one in less for base in one.bases))
+        if not predicates or None in predicates or self.partition:
+            return None
+        return " OR ".join(f"({p})" for p in predicates)
+
+
+PER_POINT = Cuts.of({(1, 0)})
+
+
+def style_of(window: Window, schedule: CutSchedule) -> Style:
+    """Windows of the same style may share a synopsis. Panes finer than the window asks for are buffered tuples."""
+    if schedule.current == PER_POINT and window.cuts() != PER_POINT:
+        return BUFFER
+    if isinstance(window, LandmarkWindow):
+        return LANDMARK, window.start
+    if isinstance(window, SlideByTuple) and window.over is SlideOver.RANK:
+        return "rank", 0
+    return type(window).__name__, 0
+
+
+def style_for(plan: Finalise, schedule: CutSchedule) -> Style:
+    """That of its window; FREQUENT_ITEMS has lists of so many values."""
+    frequent = plan.input.frequent
+    return style_of(plan.window, schedule) if frequent is None else (FREQUENT, int(frequent.parameters[0]))
+
+
+def style_of_all(plans: Sequence[Finalise], schedule: CutSchedule) -> Style:
+    """That of the queries of one synopsis: panes finer than they ask for together are buffered tuples."""
+    own = schedule if wanted_cuts(plans) != schedule.current else schedule_for(plans[0].window)
+    return style_for(plans[0], own)
+
+
+def schedule_for(window: Window, buffered: bool = False) -> CutSchedule:
+    """The cuts that a window needs: at its edges, and, of a landmark window, at the landmark; at every point where
+    its tuples are to be buffered."""
+    if buffered:
+        return CutSchedule.of(PER_POINT)
+    schedule = CutSchedule.of(window.cuts())
+    if isinstance(window, LandmarkWindow) and window.since is not None:
+        return CutSchedule((*schedule.regimes, (window.since, window.cuts())))
+    return schedule
+
+
+def wanted_cuts(plans: Iterable[Finalise]) -> Cuts | None:
+    """The union of the window edges of these queries."""
+    cuts: Cuts | None = None
+    for plan in plans:
+        mine = plan.window.cuts()
+        cuts = mine if cuts is None else cuts.union(mine)
+    return cuts
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a query needs of a synopsis, or what one has: who needs the same may share it, if the cuts allow."""
+
+    axis: str
+    keys: tuple[Key, ...]
+    values: tuple[Key, ...]
+    style: Style
+    cuts: Cuts
+
+
+def need_of(plan: Finalise) -> Need:
+    style = style_for(plan, schedule_for(plan.window))
+    return Need(plan.scan.attribute.column, plan.input.cell_keys, plan.input.values, style, plan.window.cuts())
+
+
+_ALONE = {
+    PartitionedWindow.__name__: "partitions are counted for each query, from when it came",
+    "rank": "ranks are counted for each query, from when it came",
+    FREQUENT: "the lists of FREQUENT_ITEMS are those of one query's cuts",
+    BUFFER[0]: "buffered tuples (window_evaluation)",
+}
+"""Styles of which each query has a synopsis of its own."""
+
+
+def why_apart(need: Need, other: SynopsisPlan, cut_factor: int) -> str | None:
+    """Why who needs this does not use a synopsis, in words; None where it may (SS1)."""
+    mine, theirs = need.keys[: len(need.keys) - len(need.values)], other.group_keys
+    if other.axis != need.axis:
+        return "another window attribute"
+    if theirs != mine:
+        return "the same GROUP BY in another order" if set(theirs) == set(mine) else "another GROUP BY"
+    if other.values != need.values:
+        return "other columns whose values are counted"
+    for style in (need.style, other.style):
+        if style[0] in _ALONE:
+            return _ALONE[style[0]]
+    if other.style != need.style:
+        return "another landmark" if other.style[0] == need.style[0] else "another kind of window"
+    return why_not_share(other.schedule.current, need.cuts, cut_factor)
+
+
+def choose_synopsis(plan: Finalise, candidates: Sequence[SynopsisPlan], cut_factor: int) -> SynopsisPlan | None:
+    """The synopsis that a new query joins (SS1), or None where it needs one of its own."""
+    need = need_of(plan)
+    return next((one for one in candidates if why_apart(need, one, cut_factor) is None), None)
