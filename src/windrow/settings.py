@@ -131,8 +131,8 @@ def _fraction(text: str) -> Value:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < 1:
-        raise ValueError("a number above 0 and below 1, such as '0.4'")
+    if not 0.01 <= value < 1:
+        raise ValueError("a number from 0.01 to below 1, such as '0.4'")
     return text.strip()
 
 
@@ -226,7 +226,7 @@ _TABLE = (
         "synopsis_home",
         "auto",
         "Where synopses live: in the driver's memory (`driver`), in blocks that Spark tasks read (`spark`; those that "
-        "cannot stay in the driver), or by their size (`auto`). Takes effect with the next micro-batch.",
+        "cannot go there stay in the driver), or by their size (`auto`). Takes effect with the next micro-batch.",
         _choice("auto", "driver", "spark"),
     ),
     SettingSpec(

@@ -107,6 +107,8 @@ def while_started(wr: windrow.Windrow, told: Told) -> None:
     while wr.metrics()["s"]["last_error"] is None and time.monotonic() < until_s:
         time.sleep(0.05)
     told.calls["shown"] = {"running": wr.is_running, "last_error": wr.metrics()["s"]["last_error"]}
+    told.call("run after start", wr.run_available)
+    told.call("start after start", wr.start)
     told.call("stop after start", wr.stop)
 
 

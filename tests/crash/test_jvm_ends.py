@@ -46,7 +46,13 @@ def test_a_process_outlives_its_jvm(spark: Any, tmp_path: Path, expected: dict[s
         assert told[name]["kind"] == "SparkEndedError", (name, told[name])
         assert "it ran out of memory" in told[name]["text"] and "driver_memory" in told[name]["text"]
     assert [told[name]["kind"] for name in SERVED] == [None] * len(SERVED)
-    for name in ("run_available in a job", "deposit after a job", "stop after start"):
+    for name in (
+        "run_available in a job",
+        "deposit after a job",
+        "run after start",
+        "start after start",
+        "stop after start",
+    ):
         assert told[name]["kind"] == "SparkEndedError", (name, told[name])
         assert "SIGKILL" in told[name]["text"] and "Nothing that was committed is lost" in told[name]["text"]
     assert told["shown"]["running"] is False and "[WR610]" in told["shown"]["last_error"]

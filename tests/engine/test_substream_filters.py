@@ -162,9 +162,9 @@ def test_filters_that_take_more_than_they_may_are_let_go_of(open_state: Open, mo
     put(wr, (12, "b", 1), (16, "a", 1))
     assert "not used, it took more than index_bytes" in line(wr, "q")
     assert wr.metrics()["s"]["filter_bytes"] == 0
-    wr.sql("SET substream_filters = 'on'")
+    wr.sql("SET index_bytes = '1 MB'")
     put(wr, (17, "b", 1), (21, "a", 1))
-    assert "; used, forced" in line(wr, "q") and wr.metrics()["s"]["filter_bytes"] > 64
+    assert "; used, by cost" in line(wr, "q") and wr.metrics()["s"]["filter_bytes"] > 64
     both = [(start, start + 10, k) for start in (-5, 0, 10) for k in "ab"]
     assert sorted(answers(wr, "q")) == sorted([*both, (5, 15, "a")])
 

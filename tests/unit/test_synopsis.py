@@ -288,6 +288,47 @@ def test_landmark_intervals_are_kept_up_and_serve_windows_of_few_widths(widths: 
     assert served > 40 and len(built) < 30, "it is extended, not built anew at every tick"
 
 
+def test_empty_windows_of_the_past_are_beside_landmark_intervals_that_do_not_reach_there() -> None:
+    """As LATE REVISE asks for them, and lookups into a gap."""
+    call = decompose("MAX", "x", INT, None)
+    most, count = call.part("v"), Accumulator(Kind.COUNT, None, None, None)
+    synopsis = BasicIntervalSynopsis([pa.string()])
+    synopsis.indexer.asked = Indexing(SynopsisKind.LANDMARK)
+    for pane in (p for p in range(60) if not 20 <= p < 30):
+        n, groups = np.ones(1, np.int64), synopsis.groups.ids([pa.array(["a"])])
+        synopsis.deposit(Cells(np.array([pane]), groups, {count: (n,), most: (n * pane,), call.part("n"): (n,)}))
+        synopsis.close(pane + 1)
+        list(synopsis.answer([Lookup("q", np.array([pane - 4]), np.array([pane + 1]), count, (most,), False)]))
+    assert synopsis.indexer.kind is SynopsisKind.LANDMARK
+    for starts, ends in (([22], [27]), ([22, 55, 23, 21, 20], [27, 60, 28, 26, 25])):
+        (found,) = synopsis.answer([Lookup("q", np.array(starts), np.array(ends), count, (most,), False)])
+        assert found.states[most][0].tolist() == [59 for end in ends if end == 60]
+
+
+def test_indexes_of_several_synopses_share_one_bound_and_go_when_it_falls() -> None:
+    made = [counting([pa.string()]) for _ in range(3)]
+    indexers = [synopsis.indexer for synopsis, _ in made]
+
+    def asked(most: int) -> None:
+        for one in indexers:
+            one.asked = Indexing(SynopsisKind.RUNNING, most, tuple(other for other in indexers if other is not one))
+        for synopsis, count in made:
+            list(synopsis.answer([Lookup("q", np.array([0]), np.array([10]), count, (count,), False)]))
+
+    for synopsis, count in made:
+        synopsis.deposit(cells(synopsis, count, range(10), [0] * 10))
+        synopsis.close(10)
+    asked(1 << 30)
+    each = indexers[0].nbytes
+    assert [one.nbytes for one in indexers] == [each] * 3
+    asked(2 * each)
+    assert sum(one.nbytes for one in indexers) == 2 * each
+    asked(0)
+    assert sum(one.nbytes for one in indexers) == 0
+    asked(each)
+    assert [one.nbytes for one in indexers] == [each, 0, 0]
+
+
 def test_an_index_is_used_and_kept_up_as_panes_close_and_expire() -> None:
     synopsis, count = counting([pa.string()])
     synopsis.indexer.asked = Indexing(SynopsisKind.RUNNING)

@@ -174,8 +174,10 @@ def completeness(query: QueryState) -> str:
 def completeness_from(plan: Finalise, since: int | None) -> str:
     """The same of a query that sees tuples from a point on."""
     window, kind = plan.window, plan.scan.attribute.type
-    if since is None or isinstance(window, PartitionedWindow):
+    if since is None:
         return "every window is complete"
+    if isinstance(window, PartitionedWindow):
+        return f"the rows of each partition are counted from {point_text(since, kind)} on"
     first = window.first_complete(since)
     if first is None:
         return f"every window is partial: it sees tuples from {point_text(since, kind)} on"
@@ -250,9 +252,10 @@ def describe(engine: Engine, name: str) -> pa.Table:
 
 
 def group_count(state: SynopsisState) -> int:
-    """The groups of a synopsis; in the Spark home the most that a tick has found."""
+    """The groups of a synopsis, or where values are counted the values of each; in the Spark home the most that there
+    can be."""
     synopsis = state.synopsis
-    return synopsis.groups_seen if isinstance(synopsis, StoredSynopsis) else synopsis.groups.count - 1
+    return synopsis.most_groups if isinstance(synopsis, StoredSynopsis) else synopsis.groups.count - 1
 
 
 def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:

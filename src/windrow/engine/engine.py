@@ -334,6 +334,7 @@ class Engine:
     def run_available(self, close: bool) -> None:
         """Read everything that is there; only when all of it was read does the input end, if it is to."""
         self._ticks.refuse_inside("run the streams")
+        self._refuse_lost()
         with self._lifecycle.running_available() as refuse_interrupted, self.jvm.watched():
             self.jvm.raise_if_lost()
             streams = self._runnable()
@@ -352,6 +353,7 @@ class Engine:
     def start(self) -> None:
         self._ticks.refuse_inside("start the streams")
         with self._lifecycle.lock, self.jvm.watched():
+            self._refuse_lost()
             if not self._lifecycle.may_start():
                 return
             self.jvm.raise_if_lost()
@@ -365,6 +367,12 @@ class Engine:
                 raise
             self._supervisor = Supervisor(lambda: list(self._runners.values()), self._heartbeat)
             self._lifecycle.started()
+
+    def _refuse_lost(self) -> None:
+        """Streams that were started have stopped where the JVM has ended: nothing runs, and nothing can."""
+        self._lifecycle.refuse_closed()
+        if self._lifecycle.phase is Phase.STARTED and self.jvm.has_ended():
+            raise self.jvm.error()
 
     def stop(self) -> None:
         """Stop the streams; the answers to what was deposited are out, or the log says why not. Raises where they had

@@ -104,8 +104,8 @@ class HavingFilters:
         self.unasked: set[str] = set()
         """The queries over whose last windows the filter could not be asked: negative sums, or too great ones."""
         self._fits: dict[int, tuple[Finalise, Fit | str]] = {}
-        self._too_many: int | None = None
-        """So many groups, whose filters took more than they may."""
+        self._too_many: tuple[int, int, str] | None = None
+        """So many groups, whose filters took more than so many bytes, at that ε."""
 
     @property
     def nbytes(self) -> int:
@@ -163,11 +163,14 @@ class HavingFilters:
         """Let go of filters that take more than they may; with half the groups they are tried again."""
         if self.nbytes > settings.integer("index_bytes") and settings.text("substream_filters") != "on":
             self.filters.keep(())
-            self._too_many = synopsis.groups.count
+            self._too_many = synopsis.groups.count, settings.integer("index_bytes"), settings.text("filter_epsilon")
 
-    def _are_too_many(self, synopsis: BasicIntervalSynopsis) -> bool:
-        if self._too_many is not None and synopsis.groups.count < self._too_many // 2:
-            self._too_many = None
+    def _are_too_many(self, synopsis: BasicIntervalSynopsis, settings: Settings) -> bool:
+        if self._too_many is not None:
+            groups, most, epsilon = self._too_many
+            same = settings.integer("index_bytes") <= most and settings.text("filter_epsilon") == epsilon
+            if synopsis.groups.count < groups // 2 or not same:
+                self._too_many = None
         return self._too_many is not None
 
     def _add(self, out: Narrowed, lookup: Lookup, pairs: Pairs | None, plan: Finalise | None) -> None:
@@ -223,7 +226,7 @@ class HavingFilters:
                 asked = [(lookups[i], fit) for i, fit in mine.items()]
                 work = work_of(synopsis, asked, share, levels_of(settings), exact)
             why = "forced" if used else "by cost" if work else "not measured yet"
-            if not used and self._are_too_many(synopsis):
+            if not used and self._are_too_many(synopsis, settings):
                 work, why = None, "it took more than index_bytes"
             if not used:
                 used = work is not None and work.pays(accumulator in self.filters)
@@ -251,6 +254,7 @@ def work_of(
     test = asked[0][1].test
     return FilterWork(
         kind=test.kind,
+        p=levels.p,
         fine=min(coarseness(fit.test, exact) for _, fit in asked) == 0,
         groups=max(synopsis.groups.count - 1, 1),
         cells=synopsis.count_cells(first, last),

@@ -143,8 +143,9 @@ def stored_bytes(state: SynopsisState, cells: int) -> float | None:
     if home.weight is None:
         return None
     row = _row_bytes(state)
-    groups = min(home.groups_seen, cells)
-    return max(home.weight.cell, row) * cells + max(home.weight.group, WORKING_ROWS * row) * groups
+    return max(home.weight.cell, row) * cells + max(home.weight.group, WORKING_ROWS * row) * min(
+        home.groups_seen, cells
+    )
 
 
 def _group_bytes(state: SynopsisState, groups: Groups) -> int:
@@ -187,8 +188,9 @@ class Homes:
         asked, most = settings.text("synopsis_home"), settings.integer("driver_synopsis_bytes")
         if asked != "auto":
             return asked == "spark"
-        if stored:
-            takes = stored_bytes(state, sum(block.rows for block in self.blocks(state)))
+        if isinstance(state.synopsis, StoredSynopsis):
+            state.synopsis.cells = sum(block.rows for block in self.blocks(state))
+            takes = stored_bytes(state, state.synopsis.cells)
             return takes is None or takes >= most // BACK_BELOW
         return driver_bytes(state) > most
 

@@ -9,15 +9,15 @@ from windrow.synopses.indexing import Indexing
 
 
 def apply_choice(stream: StreamState, settings: Settings) -> None:
-    """Tell every synopsis which kind it is to be, and what its index may take: what the others leave."""
+    """Tell every synopsis which kind it is to be, and what its index may take: what the others leave then."""
     kind, most = settings.text("synopsis"), settings.integer("index_bytes")
     held = [s.synopsis.indexer for s in stream.synopses.values() if isinstance(s.synopsis, BasicIntervalSynopsis)]
-    taken = sum(indexer.nbytes for indexer in held)
     for state in stream.synopses.values():
         state.holistic.asked = settings.text("holistic")
-        state.holistic.keep({name for name, _ in state.plan.queries})
+        if state.holistic.decisions:
+            state.holistic.keep({name for name, _ in state.plan.queries})
     for indexer in held:
-        indexer.asked = Indexing.of(kind, max(0, most - taken + indexer.nbytes))
+        indexer.asked = Indexing.of(kind, most, tuple(other for other in held if other is not indexer))
 
 
 def choice_lines(synopsis: BasicIntervalSynopsis, settings: Settings) -> list[str]:

@@ -159,7 +159,7 @@ def apart(stream: StreamState, plan: SynopsisPlan, settings: Settings) -> str | 
 
 
 def _numbers(ids: Sequence[int]) -> str:
-    return ", ".join(map(str, ids[:5])) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+    return ", ".join(map(str, ids))
 
 
 def sharing_table(streams: Sequence[StreamState], settings: Settings) -> pa.Table:

@@ -153,10 +153,11 @@ def _synopsis(
         if isinstance(synopsis, PartitionedSynopsis)
         else f"{synopsis.closed_panes.size} closed panes"
     )
+    kept = _many(len(state.plan.accumulators), "accumulator")
     lines = [
         f"      Synopsis {state.plan.id}: {_kind(state)}, home: {_home(stream, state)}, {shared}",
-        f"        cuts {_cuts(state.plan.schedule.current, kind)}; {len(state.plan.accumulators)} accumulators; "
-        f"{group_count(state)} groups; {size}; {synopsis.nbytes:,} bytes",
+        f"        cuts {_cuts(state.plan.schedule.current, kind)}; {kept}; {_held(state)}; {size}; "
+        f"{synopsis.nbytes:,} bytes{' in the driver' if isinstance(synopsis, StoredSynopsis) else ''}",
     ]
     by = ", ".join(one for one in told.rules if one in ("SS4", "CS7"))
     lines += [f"        {by}: {one}" for one in told.derived]
@@ -167,6 +168,17 @@ def _synopsis(
         holistic = holistic_line(plan.input, state.holistic.decisions.get(name))
         lines += [] if holistic is None else [holistic]
     return filters + lines + ([_ranks(synopsis.ranks)] if isinstance(synopsis, PartitionedSynopsis) else [])
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _held(state: SynopsisState) -> str:
+    """How many groups there are, or can be: in the Spark home each bucket knows its own."""
+    count = group_count(state)
+    told = f"{count:,} values in groups" if state.plan.values else _many(count, "group")
+    return f"at most {told}" if isinstance(state.synopsis, StoredSynopsis) else told
 
 
 def _apart(stream: StreamState, plan: SynopsisPlan, settings: Settings) -> list[str]:

@@ -16,6 +16,9 @@ FEED_NS = {FilterKind.COUNT: 330.0, FilterKind.SUM: 430.0, FilterKind.MAX: 80.0,
 FINE_SUM_NS = 1_500.0
 """The same for CI-SUM that does not count in coarse units (`units.py`)."""
 
+USUAL_LEVELS = 4
+"""As many of each size as these were measured with, or fewer: more are more work."""
+
 LOOK_NS = 100_000.0
 """A look into a filter, what it finds apart."""
 
@@ -48,9 +51,10 @@ STAY = 0.75
 class FilterWork:
     """What the HAVING queries of one filter ask, per tick: `cells` are new, `windows` are due, of `panes` each on the
     average and `longest` at most, `intervals` of which differ, with `looks` that differ and `columns` to be read; a
-    `share` of the groups passes. `fine`: units of one are counted."""
+    `share` of the groups passes. `fine`: units of one are counted; `p`: levels of each size."""
 
     kind: FilterKind
+    p: int
     fine: bool
     groups: int
     cells: int
@@ -65,6 +69,7 @@ class FilterWork:
     @property
     def filter_ns(self) -> float:
         feed = FINE_SUM_NS if self.fine and self.kind is FilterKind.SUM else FEED_NS[self.kind]
+        feed *= max(1.0, self.p / USUAL_LEVELS) if self.kind.is_collective else 1.0
         found = self.windows * self.groups * self.share
         rows = found * (FOUND_NS + FINISH_NS + self.panes * (GATHER_NS + GATHERED_NS * self.columns))
         return self.cells * feed + self.looks * LOOK_NS + self.windows * NARROWED_NS + GATHERING_NS + rows

@@ -28,15 +28,21 @@ Same = Callable[[Sequence[Accumulator]], Mapping[Accumulator, Accumulator]]
 
 @dataclass(frozen=True)
 class Indexing:
-    """What is asked for: a kind of synopsis, or by costs (None); and the most that an index may take."""
+    """What is asked for: a kind of synopsis, or by costs (None); and the most that an index and those of `others` may
+    take together."""
 
     kind: SynopsisKind | None = None
     most_bytes: int = 512 << 20
+    others: tuple[Indexer, ...] = ()
+
+    @property
+    def room(self) -> int:
+        return max(0, self.most_bytes - sum(other.nbytes for other in self.others))
 
     @classmethod
-    def of(cls, text: str, most_bytes: int) -> Indexing:
+    def of(cls, text: str, most_bytes: int, others: tuple[Indexer, ...] = ()) -> Indexing:
         """From the settings `synopsis` and `index_bytes`."""
-        return cls(None if text == "auto" else SynopsisKind(text), most_bytes)
+        return cls(None if text == "auto" else SynopsisKind(text), most_bytes, others)
 
 
 class Indexer:
@@ -73,7 +79,7 @@ class Indexer:
         self._widths.close()
         if self.index is None:
             return
-        best = choose(self._load(panes, groups), self.kind, self.asked.most_bytes) if self.asked.kind is None else None
+        best = choose(self._load(panes, groups), self.kind, self.asked.room) if self.asked.kind is None else None
         if best is not None and best.kind is SynopsisKind.BASIC_INTERVAL:
             self._let_go()
         elif not self.index.append(chunks, groups):
@@ -123,6 +129,8 @@ class Indexer:
             return None
         if self.index is not None and (self.index.kind is not kind or not self.index.has_room_for(work.groups)):
             self.index = None
+        if self.index is not None and self.index.nbytes > self.asked.room:
+            self._let_go()
         if not self._has(needed, lows, highs) and self._pays(work, alone):
             self._build(work, needed, chunks, same, kind)
         if self.index is None or not self._has(needed, lows, highs):
@@ -138,7 +146,7 @@ class Indexer:
         load = self._load(work.panes, work.groups)
         if self.asked.kind is not None:
             return forced(self.asked.kind, load)
-        return choose(load, self.kind, self.asked.most_bytes).kind
+        return choose(load, self.kind, self.asked.room).kind
 
     def _alone(self, work: Work) -> Workload:
         """A probing by itself."""
@@ -161,7 +169,7 @@ class Indexer:
         index = self.index
         if index is None or kind is SynopsisKind.LANDMARK and index.partitions != partitions:
             index = PaneIndex(work.panes, work.groups, kind, partitions)
-        if index.bytes_with(dict.fromkeys(same(needed).values())) > self.asked.most_bytes:
+        if index.bytes_with(dict.fromkeys(same(needed).values())) > self.asked.room:
             return
         index.add(same(needed), chunks)
         self.index, self.rates.saved = index, 0.0

@@ -121,7 +121,9 @@ class LandmarkSynopsis:
 
     def lookup(self, lows: Ids, highs: Ids) -> State:
         """As of any synopsis, but only for intervals as wide as its windows are, or cut short by the stream's begin."""
-        low, high = checked(lows, highs, self.first, self.length)
+        empty = lows >= highs
+        here = checked(np.where(empty, self.length, lows), np.where(empty, self.length, highs), self.first, self.length)
+        low, high = here
         out = self._fold.identity((low.size, *self._shape))
         rest = np.flatnonzero(low < high)
         for part in self._parts:
@@ -136,9 +138,9 @@ class LandmarkSynopsis:
         return out
 
     def lookup_one(self, low: int, high: int) -> State:
-        check_active(low, high, self.first, self.length)
-        if low == high:
+        if low >= high:
             return tuple(column[0, ...] for column in self._fold.identity((1, *self._shape)))
+        check_active(low, high, self.first, self.length)
         for part in self._parts:
             if part.partition.serves_one(low, high, self.length):
                 return part.lookup_one(low, high)

@@ -170,9 +170,10 @@ def decide(synopsis: BasicIntervalSynopsis, asked: Sequence[Windows], setting: s
     setting says. Sorting is paid for once, by all whose windows then take less than rolling them up."""
     if isinstance(synopsis, BufferSynopsis):
         return [HolisticDecision(HolisticWay.ROLL_UP, "tuples are kept as they are")] * len(asked)
-    if setting != "auto":
-        way = HolisticWay.SELECTION if setting == "selection" else HolisticWay.ROLL_UP
-        return [HolisticDecision(way, "forced")] * len(asked)
+    if setting == "roll up":
+        return [HolisticDecision(HolisticWay.ROLL_UP, "forced")] * len(asked)
+    if setting == "selection":
+        return _forced(synopsis, asked)
     windows = sum(starts.size for _, starts, _ in asked)
     if windows * synopsis.groups.count * (LOOKED_NS + ROLLED_NS) < NO_THOUGHT_NS:
         return [HolisticDecision(HolisticWay.ROLL_UP, "few windows of few values")] * len(asked)
@@ -190,6 +191,16 @@ def decide(synopsis: BasicIntervalSynopsis, asked: Sequence[Windows], setting: s
         )
         for i, work in enumerate(works)
     ]
+
+
+def _forced(synopsis: BasicIntervalSynopsis, asked: Sequence[Windows]) -> list[HolisticDecision]:
+    """Selection, as far as what is sorted has room."""
+    panes = synopsis.closed_panes
+    whole = _together(synopsis, panes, [(one, _work(synopsis, panes, *one)) for one in asked])
+    if whole is None or whole.sorting.nbytes <= MOST_SORTED_BYTES:
+        return [HolisticDecision(HolisticWay.SELECTION, "forced")] * len(asked)
+    why = f"sorting would take more than {MOST_SORTED_BYTES >> 20} MB"
+    return [HolisticDecision(HolisticWay.ROLL_UP, why)] * len(asked)
 
 
 def _together(

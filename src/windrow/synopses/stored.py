@@ -29,8 +29,8 @@ class Weight:
 
 
 class StoredSynopsis:
-    """Occupied panes; `groups_seen` is the most groups that it has been found to have at a time, `weight` None where it
-    was not measured."""
+    """Occupied panes; `groups_seen` is the most groups that it has been found to have at a time, which windows to come
+    may have again; `weight` None where it was not measured."""
 
     kind = "basic interval"
 
@@ -44,6 +44,8 @@ class StoredSynopsis:
         self._panes = np.empty(0, np.int64)
         self._late = np.empty(0, np.int64)
         self._closed = POINT_MIN
+        self.cells: int | None = None
+        """In all blocks between micro-batches, as far as that is known."""
 
     @property
     def nbytes(self) -> int:
@@ -77,6 +79,11 @@ class StoredSynopsis:
     def saw(self, groups: int) -> None:
         """A job over all its due windows has found so many groups: windows to come may have as many."""
         self.groups_seen = max(self.groups_seen, groups)
+
+    @property
+    def most_groups(self) -> int:
+        """How many groups there can be now: no more than cells."""
+        return self.groups_seen if self.cells is None else min(self.groups_seen, self.cells)
 
     def new_groups(self) -> Groups:
         """Groups for the cells of one micro-batch: none is remembered."""
