@@ -97,12 +97,12 @@ def test_value_columns_are_not_told_as_groups(asked: Any) -> None:
     )
     with pytest.raises(UnsupportedError) as told:
         asked.sql("SELECT k, MEDIAN(x) AS m FROM s [RANGE 20] GROUP BY k")
-    assert "(of q) counts no values, and this asks for those of `x`" in told.value.message
-    assert "(of m) counts the values of `x`, `t` together, and this asks for those of `x`" in told.value.message
+    assert "(of q) counts the values of no column, and this needs those of `x`" in told.value.message
+    assert "(of m) counts the values of `x`, `t` together, and this needs those of `x`" in told.value.message
     with pytest.raises(UnsupportedError, match="\\(of m\\) is grouped by `k`"):
         asked.sql("SELECT MEDIAN(x) AS m FROM s [RANGE 20]")
     asked.sql("DROP QUERY q")
-    with pytest.raises(UnsupportedError, match="\\(of m\\) counts .* together, and this asks for none"):
+    with pytest.raises(UnsupportedError, match="\\(of m\\) counts .* together, and this needs no such counts"):
         asked.sql("SELECT k, SUM(x) AS s FROM s [RANGE 20] GROUP BY k")
 
 

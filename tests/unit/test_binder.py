@@ -224,7 +224,7 @@ MISTAKES = [
     (f"SELECT COUNT(*) FILTER (WHERE length) AS n FROM packets {W}", "length", "FILTER needs a condition"),
     (f"SELECT COUNT(*) AS n FROM packets {W} GROUP BY 3", "3", "has 1 column"),
     (f"SELECT COUNT(*) AS n FROM packets {W} ORDER BY 0", "0", "has 1 column"),
-    (f"SELECT * FROM packets {W}", "*", "List the columns"),
+    (f"SELECT * FROM packets {W}", "*", "List what is grouped by"),
     (f"SELECT COUNT(*) AS window_end FROM packets {W}", "window_end", "Choose another alias"),
     ("SELECT COUNT(*) AS n FROM packets [RANGE 10 SLIDE 1]", "[RANGE 10 SLIDE 1]", "10 MINUTES"),
     ("SELECT COUNT(*) AS n FROM cars [RANGE 1 HOUR SLIDE 5]", "[RANGE 1 HOUR SLIDE 5]", "a plain number"),

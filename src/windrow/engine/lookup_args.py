@@ -27,7 +27,9 @@ def length_of(window: object, attribute: Attribute) -> int:
     except (WindrowError, OverflowError):
         pass
     if length is None or not 0 < length <= MOST_POINTS:
-        takes = 'a length such as "7 minutes" or a timedelta' if is_time else "a positive whole number"
+        takes = (
+            'a length such as "7 minutes" or a timedelta' if is_time else f"a whole number from 1 to {MOST_POINTS:,}"
+        )
         raise BindError(f"{window!r} is no length of a window on {attribute}", remedy=f"Give {takes}.")
     return length
 
@@ -62,7 +64,8 @@ def pairs_of(windows: object, ats: object, attribute: Attribute) -> tuple[list[i
     assert lengths is not None and ends is not None
     if len(lengths) != len(ends):
         raise BindError(
-            f"{len(lengths)} windows and {len(ends)} ends", remedy="Give as many ends as windows, or one for all."
+            f"{len(lengths)} windows and {len(ends)} ends",
+            remedy="Give as many ends as windows, or one for all (itself, not a list of one).",
         )
     known: dict[object, int] = {one: length_of(one, attribute) for one in dict.fromkeys(lengths)}
     found: dict[object, int | None] = {one: end_of(one, attribute) for one in dict.fromkeys(ends)}

@@ -179,9 +179,9 @@ def _other_cells(state: SynopsisState, plan: Finalise) -> Iterator[str]:
         yield f"is grouped by {_listed(state.plan.group_keys) or 'nothing'}"
     elif state.plan.values != aggregate.values:
         counted, asked = _listed(state.plan.values), _listed(aggregate.values)
-        has = f"counts the values of {counted} together" if len(state.plan.values) > 1 else f"counts those of {counted}"
-        has = has if counted else "counts no values"
-        yield f"{has}, and this asks for " + (f"those of {asked}" if asked else "none")
+        has = f"counts the values of {counted}{' together' if len(state.plan.values) > 1 else ''}"
+        has = has if counted else "counts the values of no column"
+        yield f"{has}, and this " + (f"needs those of {asked}" if asked else "needs no such counts")
 
 
 def _listed(keys: Sequence[Key]) -> str:

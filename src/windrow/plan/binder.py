@@ -180,9 +180,9 @@ class _Binder:
     def _item(self, node: exp.Expr) -> tuple[str, exp.Expr]:
         if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
             raise BindError(
-                "SELECT * has no meaning over an aggregate",
+                "SELECT * over a window: queries of tuples are not there yet, only aggregates",
                 place=self._place(node),
-                remedy="List the columns.",
+                remedy="List what is grouped by and aggregated, such as k, COUNT(*), with GROUP BY k.",
             )
         tree = node.this if isinstance(node, exp.Alias) else node
         name = node.alias_or_name if isinstance(node, (exp.Alias, exp.Column)) else _default_name(tree)
