@@ -81,6 +81,10 @@ def _up_to(values: AnyIds, low: Longs, high: Longs, pivot: AnyIds, largest: Long
     return low
 
 
+SLACK = 3.5
+"""Standard deviations that the answer may be off its share: one lookup in two thousand needs the greedy way then."""
+
+LAST = np.iinfo(np.int64).max
 SMALL = 128
 """Arrays up to this size are taken whole: searching them costs more than partitioning what is not needed of them."""
 
@@ -96,14 +100,17 @@ def select_one(arrays: list[Longs], rank: int, meter: Meter | None = None) -> in
     largest = max(arrays, key=len)
     size = largest.size
     share = (rank - 0.5) / sum(map(len, arrays))
-    slack = 4 * (share * (1 - share) * size) ** 0.5 + 1
-    least, most = (largest[int(min(max(share * size + d, 0), size - 1))] for d in (-slack, slack))
-    before, between = 0, []
+    slack = SLACK * (share * (1 - share) * size) ** 0.5 + 1
+    least = int(largest[max(int(share * size - slack), 0)])
+    most = int(largest[min(int(share * size + slack), size - 1)])
+    if most == LAST:
+        return greedy(arrays, rank, meter)
+    edges, before, between = np.array((least, most + 1)), 0, []
     for array in arrays:
         if array.size > SMALL:
-            start = int(array.searchsorted(least))
+            start, end = array.searchsorted(edges).tolist()
             before += start
-            array = array[start : int(array.searchsorted(most, "right"))]
+            array = array[start:end]
         between.append(array)
     held = np.concatenate(between)
     if meter:
