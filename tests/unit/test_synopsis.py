@@ -311,7 +311,7 @@ def test_indexes_of_several_synopses_share_one_bound_and_go_when_it_falls() -> N
 
     def asked(most: int) -> None:
         for one in indexers:
-            one.asked = Indexing(SynopsisKind.RUNNING, most, tuple(other for other in indexers if other is not one))
+            one.asked = Indexing(SynopsisKind.RUNNING, most, tuple(indexers))
         for synopsis, count in made:
             list(synopsis.answer([Lookup("q", np.array([0]), np.array([10]), count, (count,), False)]))
 

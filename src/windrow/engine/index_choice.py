@@ -16,8 +16,9 @@ def apply_choice(stream: StreamState, settings: Settings) -> None:
         state.holistic.asked = settings.text("holistic")
         if state.holistic.decisions:
             state.holistic.keep({name for name, _ in state.plan.queries})
+    asked = Indexing.of(kind, most, tuple(held))
     for indexer in held:
-        indexer.asked = Indexing.of(kind, most, tuple(other for other in held if other is not indexer))
+        indexer.asked = asked
 
 
 def choice_lines(synopsis: BasicIntervalSynopsis, settings: Settings) -> list[str]:

@@ -28,21 +28,17 @@ Same = Callable[[Sequence[Accumulator]], Mapping[Accumulator, Accumulator]]
 
 @dataclass(frozen=True)
 class Indexing:
-    """What is asked for: a kind of synopsis, or by costs (None); and the most that an index and those of `others` may
-    take together."""
+    """What is asked for: a kind of synopsis, or by costs (None); and the most that all these
+    `indexers` may take together."""
 
     kind: SynopsisKind | None = None
     most_bytes: int = 512 << 20
-    others: tuple[Indexer, ...] = ()
-
-    @property
-    def room(self) -> int:
-        return max(0, self.most_bytes - sum(other.nbytes for other in self.others))
+    indexers: tuple[Indexer, ...] = ()
 
     @classmethod
-    def of(cls, text: str, most_bytes: int, others: tuple[Indexer, ...] = ()) -> Indexing:
+    def of(cls, text: str, most_bytes: int, indexers: tuple[Indexer, ...] = ()) -> Indexing:
         """From the settings `synopsis` and `index_bytes`."""
-        return cls(None if text == "auto" else SynopsisKind(text), most_bytes, others)
+        return cls(None if text == "auto" else SynopsisKind(text), most_bytes, indexers)
 
 
 class Indexer:
@@ -79,7 +75,7 @@ class Indexer:
         self._widths.close()
         if self.index is None:
             return
-        best = choose(self._load(panes, groups), self.kind, self.asked.room) if self.asked.kind is None else None
+        best = choose(self._load(panes, groups), self.kind, self._room) if self.asked.kind is None else None
         if best is not None and best.kind is SynopsisKind.BASIC_INTERVAL:
             self._let_go()
         elif not self.index.append(chunks, groups):
@@ -97,8 +93,13 @@ class Indexer:
 
     def _intervals(self) -> tuple[int, int]:
         """Landmark intervals, for the widths that are asked for, that a pane adds, and all that there would be."""
-        written = [1 + one.rights for one in self._widths.partitions]
-        return sum(written), sum(w * one.places for w, one in zip(written, self._widths.partitions, strict=True))
+        partitions = self._widths.partitions
+        return sum(1 + one.rights for one in partitions), sum((1 + one.rights) * one.places for one in partitions)
+
+    @property
+    def _room(self) -> int:
+        """What the indexes of others leave."""
+        return max(0, self.asked.most_bytes - sum(one.nbytes for one in self.asked.indexers if one is not self))
 
     def estimates(self, panes: int, groups: int) -> tuple[Workload, tuple[Estimate, ...]]:
         """For EXPLAIN: what is expected, and what each kind would cost."""
@@ -129,7 +130,7 @@ class Indexer:
             return None
         if self.index is not None and (self.index.kind is not kind or not self.index.has_room_for(work.groups)):
             self.index = None
-        if self.index is not None and self.index.nbytes > self.asked.room:
+        if self.index is not None and self.index.nbytes > self._room:
             self._let_go()
         if not self._has(needed, lows, highs) and self._pays(work, alone):
             self._build(work, needed, chunks, same, kind)
@@ -146,7 +147,7 @@ class Indexer:
         load = self._load(work.panes, work.groups)
         if self.asked.kind is not None:
             return forced(self.asked.kind, load)
-        return choose(load, self.kind, self.asked.room).kind
+        return choose(load, self.kind, self._room).kind
 
     def _alone(self, work: Work) -> Workload:
         """A probing by itself."""
@@ -169,7 +170,7 @@ class Indexer:
         index = self.index
         if index is None or kind is SynopsisKind.LANDMARK and index.partitions != partitions:
             index = PaneIndex(work.panes, work.groups, kind, partitions)
-        if index.bytes_with(dict.fromkeys(same(needed).values())) > self.asked.room:
+        if index.bytes_with(dict.fromkeys(same(needed).values())) > self._room:
             return
         index.add(same(needed), chunks)
         self.index, self.rates.saved = index, 0.0
