@@ -27,11 +27,11 @@ import numpy as np
 from baselines import MaterialiseAll, MaterialiseNone, PSoupTree
 from plots import line_chart
 
-from windrow.synopses.collective_index import Levels
-from windrow.synopses.folds import GREATEST, adding
-from windrow.synopses.interval import IntervalSynopsis
+from windrow.synopses.cells.folds import GREATEST, adding
+from windrow.synopses.having.collective_index import Levels
+from windrow.synopses.index.interval import IntervalSynopsis
+from windrow.synopses.index.running import RunningSynopsis
 from windrow.synopses.quantile import Phi, QuantileSynopsis
-from windrow.synopses.running import RunningSynopsis
 from windrow.synopses.substream_filters import Comparison, Range, SubstreamFilter
 from windrow.synopses.substreams import Substreams
 

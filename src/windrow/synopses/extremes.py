@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windrow.synopses.groups import Ids
+from windrow.synopses.cells.groups import Ids
+from windrow.synopses.index.sequence import Longs
 from windrow.synopses.metering import Meter
-from windrow.synopses.sequence import Longs
 from windrow.synopses.tables import TableIntervals
 from windrow.windows import Points
 

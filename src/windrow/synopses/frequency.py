@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windrow.synopses.groups import Ids
+from windrow.synopses.cells.groups import Ids
+from windrow.synopses.index.sequence import Longs, check_span
 from windrow.synopses.metering import Meter
 from windrow.synopses.quantile import Phi
-from windrow.synopses.sequence import Longs, check_span
 from windrow.synopses.tables import TableIntervals
 
 _BITS = 32

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from windrow.optimizer.shapes import Shape
-from windrow.synopses.chunks import States
+from windrow.synopses.cells.chunks import States
 from windrow.windows import Points
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windrow.synopses.folds import Array, State, adding
+from windrow.synopses.cells.folds import Array, State, adding
 
 POWERS = adding(np.int64, 4)
 """The fold of (n, Σx, Σ high limb of x², Σ low limb of x²)."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.plan.having import Comparison
-from windrow.synopses.collective_index import CollectiveIndex, Levels
-from windrow.synopses.groups import Ids
+from windrow.synopses.cells.groups import Ids
+from windrow.synopses.having.collective_index import CollectiveIndex, Levels
+from windrow.synopses.index.sequence import Longs, Mask
 from windrow.synopses.metering import Meter
-from windrow.synopses.sequence import Longs, Mask
 from windrow.synopses.substreams import Substreams
 from windrow.windows import Points
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from windrow.synopses.folds import Array
-from windrow.synopses.groups import Ids
+from windrow.synopses.cells.folds import Array
+from windrow.synopses.cells.groups import Ids
+from windrow.synopses.index.sequence import Longs, Mask
 from windrow.synopses.metering import Meter
-from windrow.synopses.sequence import Longs, Mask
 from windrow.windows import Points
 
 _LEAST_ROOM = 4

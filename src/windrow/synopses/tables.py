@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from windrow.synopses.index.sequence import check_active
 from windrow.synopses.metering import Meter
-from windrow.synopses.sequence import check_active
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from windrow.synopses.groups import Ids
-from windrow.synopses.sequence import AnswerT, CellsT, Longs, SequenceSynopsis
+from windrow.synopses.cells.groups import Ids
+from windrow.synopses.index.sequence import AnswerT, CellsT, Longs, SequenceSynopsis
 from windrow.windows import Points
 
 C = TypeVar("C")

@@ -1,0 +1,1 @@
+"""Expressions over aggregates as DuckDB SQL that gives Spark's results."""

@@ -1,0 +1,1 @@
+"""Answers as Arrow tables: finished, revised, and read back from Parquet."""

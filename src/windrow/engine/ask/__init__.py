@@ -1,0 +1,1 @@
+"""Questions to a running engine: lookups, snapshot queries, SHOW, DESCRIBE and metrics."""

@@ -1,0 +1,1 @@
+"""A micro-batch's way in: one Spark job, then one commit."""

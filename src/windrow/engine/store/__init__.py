@@ -1,0 +1,1 @@
+"""What is durable: commits, and the two homes of a synopsis."""

@@ -1,0 +1,1 @@
+"""Ticks: due windows answered, late tuples corrected, groups closed early, and answers delivered."""

@@ -1,0 +1,4 @@
+"""How due windows are answered from cells: the ways, what each costs, and which one is taken.
+
+All ways give the same answers.
+"""

@@ -1,0 +1,1 @@
+"""The last step of an aggregate: merged states become values."""
