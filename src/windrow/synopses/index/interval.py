@@ -152,7 +152,9 @@ class IntervalSynopsis:
         if low == high:
             return self._fold.identity(self._shape)
         at = list(base_intervals(low, high, self._slots))
-        return tuple(np.asarray(column) for column in self._fold.reduce([tree[at] for tree in self._tree]))
+        merged = self._fold.reduce([tree[at] for tree in self._tree])
+        # Without the dtype NumPy makes a string a fixed-width one, which loses trailing NULs.
+        return tuple(np.asarray(value, dtype) for value, dtype in zip(merged, self._fold.dtypes, strict=True))
 
     def extend(self, span: int) -> None:
         """Keep more from now on (001_3bbbc8a20ffc7252.txt, section 8.2); what was forgotten stays so."""
