@@ -25,7 +25,7 @@ def test_what_was_left_out_comes_when_the_stream_goes_on(open_state: Open, resta
     wr = opened(open_state)
     put(wr, (1, "a", 1), (12, "a", 1))
     for _ in range(2):  # the second end says nothing new
-        wr._engine.end_input("s")
+        wr._engine.inputs.end_input("s")
         assert answers(wr, "short") == [(0, 5, 1), (5, 10, 0), (10, 15, 1)]
     assert answers(wr, "long") == [(-20, 20, 2), (0, 40, 2)]
     if restart:
@@ -35,14 +35,14 @@ def test_what_was_left_out_comes_when_the_stream_goes_on(open_state: Open, resta
     put(wr, (61, "a", 1))
     assert answers(wr, "short")[3:] == [(e - 5, e, 0) for e in range(20, 65, 5)]
     assert answers(wr, "new") == [(e - 5, e, 0) for e in range(45, 65, 5)]
-    wr._engine.end_input("s")
+    wr._engine.inputs.end_input("s")
     assert answers(wr, "short")[-1] == (60, 65, 1)
 
 
 def test_a_late_tuple_in_what_was_left_out_is_a_first_answer(open_state: Open) -> None:
     wr = opened(open_state, " LATE REVISE")
     put(wr, (1, "a", 1), (12, "a", 1))
-    wr._engine.end_input("s")
+    wr._engine.inputs.end_input("s")
     put(wr, (22, "a", 1), (3, "a", 1))
     rows = [tuple(row.values()) for row in wr.queries["short"].revisions().rows()]
     assert rows[3:] == [("-", 1, 0, 5, 1), ("+", 1, 0, 5, 2), ("+", 0, 20, 25, 1)]

@@ -181,7 +181,7 @@ def test_times_are_given_as_text_timedelta_and_datetime(open_state: Open) -> Non
 
 def test_suspended_queries_are_not_looked_up(wr: Any, q: Any) -> None:
     stream = state_of(wr)
-    wr._engine._journal.suspend(stream, stream.queries["q"], "a test")
+    wr._engine.opened.journal.suspend(stream, stream.queries["q"], "a test")
     with pytest.raises(QuerySuspendedError):
         q.lookup(10)
 

@@ -91,7 +91,7 @@ def test_blocks_stay_few_and_expired_ones_go(open_state: Open) -> None:
     for at in range(60):
         put(wr, (at, f"k{at % 3}", at))
         most = max(most, blocks_of(wr, "synopses"))
-    assert 1 < most <= 8 * wr._engine._homes.spark.cores + 4
+    assert 1 < most <= 8 * wr._engine.opened.homes.spark.cores + 4
     assert wr.metrics()["s"]["compactions"] > 0
     assert sorted(answers(wr, "q")[-3:]) == [(19, 59, "k0", 13), (19, 59, "k1", 14), (19, 59, "k2", 13)]
 
@@ -102,7 +102,7 @@ def test_the_past_of_landmark_windows_is_folded_into_one_pane(open_state: Open) 
     for one in (wr, plain):
         one.sql(STREAM)
         one.query("so_far", "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [UNBOUNDED SLIDE 2] GROUP BY k")
-    limit = 8 * wr._engine._homes.spark.cores
+    limit = 8 * wr._engine.opened.homes.spark.cores
     for at in range(limit + 4):
         if at == 5:
             wr.query("later", "SELECT k, MAX(x) AS top FROM s [UNBOUNDED SLIDE 4] GROUP BY k")
@@ -115,7 +115,7 @@ def test_the_past_of_landmark_windows_is_folded_into_one_pane(open_state: Open) 
             put(one, (at, f"k{at % 3}", at), (at, "k9", at % 7))
     assert homes(wr) == [True] and told(wr) == told(plain)
     assert "; at most 4 groups; 2 closed panes;" in wr.queries["so_far"].explain()
-    rows = sum(row.rows for row in wr._engine.blocks.named() if row.owner.startswith("synopses"))
+    rows = sum(row.rows for row in wr._engine.opened.blocks.named() if row.owner.startswith("synopses"))
     assert rows <= 2 * 4 + 2 * 6
     wr.sql("SET synopsis_home = 'driver'")
     for one in (wr, plain):
@@ -138,9 +138,9 @@ def test_queries_join_and_leave_a_synopsis_of_the_spark_home(open_state: Open) -
     assert homes(wr) == [True]
     assert told(wr) == told(plain) and told(wr)["b"]
     wr.queries["b"].lookup(window=3)
-    assert len(wr._engine._homes.spark._told) == 2
+    assert len(wr._engine.opened.homes.spark._told) == 2
     wr.sql("DROP QUERY b")
-    assert blocks_of(wr, "synopses") == 0 and not wr._engine._homes.spark._told
+    assert blocks_of(wr, "synopses") == 0 and not wr._engine.opened.homes.spark._told
 
 
 def test_a_move_that_fails_is_tried_again_and_keeps_no_tick_back(
@@ -152,7 +152,7 @@ def test_a_move_that_fails_is_tried_again_and_keeps_no_tick_back(
     wr = open_state(synopsis_home="spark")
     wr.sql(STREAM)
     wr.query("q", "SELECT k, COUNT(*) AS n FROM s [RANGE 2 SLIDE 2] GROUP BY k")
-    monkeypatch.setattr(wr._engine._homes, "to_spark", failing)
+    monkeypatch.setattr(wr._engine.opened.homes, "to_spark", failing)
     put(wr, (0, "a", 1), (1, "b", 2), (2, "a", 3))
     assert homes(wr) == [False]
     assert sorted(row[1:] for row in answers(wr, "q")) == [(2, "a", 1), (2, "b", 1)]
@@ -169,13 +169,13 @@ def test_a_query_that_fails_in_a_task_is_suspended_alone(open_state: Open, monke
     wr.query("bad", "SELECT k, SUM(x) AS total FROM s [RANGE 2 SLIDE 2] GROUP BY k")
     put(wr, (0, "a", 1), (1, "b", 2))
     put(wr, (2, "a", 3))
-    told = wr._engine._homes.answer
+    told = wr._engine.opened.homes.answer
 
     def failing(state: Any, lookups: Any) -> list[list[Answered]]:
         found = told(state, lookups)
         return [[Answered(1, None, 0, 1, "out of luck")] if one[0].query == 1 else one for one in found]
 
-    monkeypatch.setattr(wr._engine._homes, "answer", failing)
+    monkeypatch.setattr(wr._engine.opened.homes, "answer", failing)
     put(wr, (4, "a", 1), (6, "a", 1))
     monkeypatch.undo()
     put(wr, (8, "a", 1))

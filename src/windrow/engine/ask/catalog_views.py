@@ -98,7 +98,7 @@ def _stream_state(engine: Engine, stream: StreamState) -> str:
         return "detached: call wr.stream with its DataFrame again"
     if not stream.active:
         return "idle: no query reads it"
-    return "running" if engine.is_running else "stopped"
+    return "running" if engine.running.is_running else "stopped"
 
 
 def punctuation_text(stream: StreamState) -> str:
@@ -265,7 +265,7 @@ def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
     return {
         **asdict(stream.metrics),
         **{name: row.get(name) for name in ("admitted", "late", "dead_letters", "frontier")},
-        "dead_letter_reasons": engine.dead_letter_counts(stream),
+        "dead_letter_reasons": engine.reads.dead_letter_counts(stream),
         "synopses": len(synopses),
         "groups": sum(group_count(s) for s in synopses),
         "sub_streams": sub_streams(stream),
