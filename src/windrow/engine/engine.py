@@ -41,7 +41,7 @@ class Engine:
         self.running = RunningStreams(opened, self.ticks, self.inputs)
         self.statements = Statements(opened, self.ticks, self.inputs, self.running, self.ticker.finisher)
         self.reads = Reads(
-            opened.catalog,
+            opened.journal,
             opened.blocks,
             opened.manager,
             opened.homes,

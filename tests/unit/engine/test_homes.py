@@ -21,9 +21,11 @@ from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.kernels import Told
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.intake.deposits import Depositor
-from windrow.engine.state import StreamState, SynopsisState, frontiers_of
+from windrow.engine.progress import SynopsisProgress, start_of
+from windrow.engine.state import StreamState, SynopsisState
 from windrow.engine.store.homes import Homes, driver_bytes, stored_bytes
-from windrow.engine.store.journal import Expired, Journal
+from windrow.engine.store.journal import Journal
+from windrow.engine.store.tick_commits import Expired, TickCommit
 from windrow.optimizer.synopsis_plans import SynopsisPlan, style_of
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
@@ -66,18 +68,18 @@ class Bench:
         definition = StreamDef(
             CreateStream("s", (ColumnDef("t", "BIGINT"),), "memory"), (("t", SqlType("BIGINT")),), "t", ()
         )
-        self.stream = StreamState(1, definition, root, frontiers_of(definition))
+        self.stream = StreamState(1, definition, root, start_of(definition))
         window, call = SlidingWindow(4, 2), decompose("COUNT", None, None, None)
         selection = Selection(Scan("s", Attribute("t", SqlType("BIGINT"))), None)
         aggregate = WindowAggregate(selection, window, (Key("k", SqlType("STRING")),), (call,))
         self.plan = Finalise(aggregate, (Output("n", exp.column("a0"), call.result),))
         cuts = CutSchedule.of(window.cuts())
         plan = SynopsisPlan(1, aggregate.keys, cuts, (("q", self.plan),), "t", style_of(window, cuts))
-        self.state = SynopsisState(plan, BasicIntervalSynopsis([pa.string()]), {}, None)
+        self.state = SynopsisState(SynopsisProgress(plan, {}), BasicIntervalSynopsis([pa.string()]))
         self.stream.synopses = {1: self.state}
         with catalog.transaction() as tx:
             tx.execute("INSERT INTO streams (name, id, statement) VALUES ('s', 1, '')")
-            self.journal.save_synopsis(self.stream, self.state)
+            self.journal.synopses.save("s", self.state.progress)
 
     def cells(self, synopsis: BasicIntervalSynopsis, keys: list[str], pane: int = 0) -> Cells:
         groups = synopsis.groups.ids([pa.array(keys)])
@@ -138,7 +140,7 @@ def test_it_goes_back_when_few_cells_are_left(bench: Bench) -> None:
     bench.homes.settle(bench.stream, SETTINGS)
     few = BasicIntervalSynopsis([pa.string()])
     left = bench.homes.write(bench.state, bench.home, bench.cells(few, ["a", "b"]), few.groups)
-    bench.journal.replace_blocks([(left.ref, left.lo, left.hi)], [b.id for b in bench.homes.blocks(bench.state)])
+    bench.journal.moves.replace_blocks([(left.ref, left.lo, left.hi)], [b.id for b in bench.homes.blocks(bench.state)])
     bench.homes.settle(bench.stream, SETTINGS)
     assert isinstance(bench.state.synopsis, BasicIntervalSynopsis)
     assert bench.tasks.forgotten == ["synopses/1", "synopses/1/lookup"]
@@ -176,7 +178,7 @@ def test_the_most_groups_that_ticks_find_are_remembered(bench: Bench) -> None:
     assert bench.ask(GROUPS + 5, tick=True) == GROUPS + 5
     assert bench.ask(3, tick=True) == GROUPS + 5
     assert bench.ask(3, tick=False) == bench.ask(900, tick=False) == GROUPS + 5
-    bench.journal.tick(bench.stream, "t", None, [], None, [Expired(bench.state, 0, 0)], SETTINGS)
+    bench.journal.ticks.tick(bench.stream, TickCommit("t", None, expired=[Expired(bench.state, 0, 0)]))
     assert bench.saved["groups_seen"] == GROUPS + 5
 
 
@@ -185,7 +187,7 @@ def test_without_a_saved_number_the_blocks_of_a_micro_batch_add_up(bench: Bench)
     for keys in (["a", "b", "c"], ["d", "e"]):
         share = BasicIntervalSynopsis([pa.string()])
         block = bench.homes.write(bench.state, bench.home, bench.cells(share, keys), share.groups)
-        bench.journal.replace_blocks([(block.ref, block.lo, block.hi)], [])
+        bench.journal.moves.replace_blocks([(block.ref, block.lo, block.hi)], [])
     bench.homes.recover(bench.stream, bench.state, 4, None, None)
     assert bench.home.groups_seen == 5
     bench.homes.recover(bench.stream, bench.state, 4, None, 7)

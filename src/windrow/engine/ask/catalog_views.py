@@ -76,7 +76,7 @@ def _table(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pa.Table:
 
 def _stream_row(engine: Engine, stream: StreamState) -> dict[str, Any] | None:
     """None where the stream was dropped since it was listed."""
-    row = engine.catalog.row("SELECT admitted, late, dead FROM streams WHERE id = ?", (stream.id,))
+    row = engine.opened.journal.entries.stream_totals(stream.id)
     if row is None:
         return None
     return {
@@ -186,7 +186,7 @@ def completeness_from(plan: Finalise, since: int | None) -> str:
 
 def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[str, Any] | None:
     """None where the query was dropped since it was listed."""
-    row = engine.catalog.row("SELECT answers, answer_rows, overflows FROM queries WHERE id = ?", (query.id,))
+    row = engine.opened.journal.entries.query_totals(query.id)
     if row is None:
         return None
     kind = query.plan.scan.attribute.type

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from windrow.catalog.store import Catalog
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.answers.revisions import OP, first_answers, net_answers, revisions_of
 from windrow.dataplane.blocks import BlockStore
@@ -22,6 +21,7 @@ from windrow.engine.ask.snapshots import Fit, fitting
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.store.homes import Homes
+from windrow.engine.store.journal import Journal
 from windrow.engine.ticks.delivery import delivered_schema
 from windrow.errors import StateError
 from windrow.plan.nodes import Finalise
@@ -35,7 +35,7 @@ class Reads:
 
     def __init__(
         self,
-        catalog: Catalog,
+        journal: Journal,
         blocks: BlockStore,
         manager: QueryManager,
         homes: Homes,
@@ -45,7 +45,7 @@ class Reads:
         settings: Callable[[], Settings],
         refuse_closed: Callable[[], None],
     ):
-        self._catalog = catalog
+        self._journal = journal
         self._blocks = blocks
         self._manager = manager
         self._finisher = finisher
@@ -70,24 +70,16 @@ class Reads:
 
     def _delivered(self, query: QueryState) -> pa.Table:
         schema = self._schema(query)
-        parts = self._answer_parts(query)
+        parts = self._journal.answers.parts(query.id)
         while True:
             try:
                 tables = [self._blocks.read_part(*part) for part in parts]
                 return pa.concat_tables([schema.empty_table(), *tables])
             except StateError:
                 # A tick may have retired a part since it was listed; one that is still listed is damaged.
-                parts, listed = self._answer_parts(query), parts
+                parts, listed = self._journal.answers.parts(query.id), parts
                 if parts == listed:
                     raise
-
-    def _answer_parts(self, query: QueryState) -> list[tuple[str, int, int]]:
-        rows = self._catalog.rows(
-            "SELECT b.path, a.offset, a.length FROM answers a JOIN blocks b ON b.id = a.block"
-            " WHERE a.query = ? ORDER BY a.id",
-            (query.id,),
-        )
-        return [(row["path"], row["offset"], row["length"]) for row in rows]
 
     def answer(self, query: QueryState) -> pa.Table:
         """The answer to the latest window that was answered."""
@@ -102,7 +94,7 @@ class Reads:
 
     def _latest_part(self, query: QueryState) -> pa.Table:
         """Partitions go on at their own pace: what was answered last."""
-        parts = self._answer_parts(query)[-1:]
+        parts = self._journal.answers.parts(query.id)[-1:]
         table = pa.concat_tables([self._schema(query).empty_table(), *(self._blocks.read_part(*p) for p in parts)])
         return net_answers(table, query.plan) if OP in table.column_names else table
 
@@ -140,10 +132,7 @@ class Reads:
 
     def dead_letters(self, name: str) -> pa.Table:
         stream = self._manager.stream(name)
-        rows = self._catalog.rows(
-            "SELECT batch, reason, record, point, late_by, count FROM dead_letters WHERE stream = ? ORDER BY id",
-            (stream.name,),
-        )
+        rows = self._journal.dead_letters.kept(stream.name)
         kind = stream.definition.attribute_type.arrow if stream.definition.attribute else pa.int64()
         point = pa.array([row["point"] for row in rows], pa.int64())
         return pa.table(
@@ -158,8 +147,7 @@ class Reads:
         )
 
     def dead_letter_counts(self, stream: StreamState) -> dict[str, int]:
-        rows = self._catalog.rows("SELECT reason, count FROM dead_letter_counts WHERE stream = ?", (stream.name,))
-        return {row["reason"]: row["count"] for row in rows}
+        return self._journal.dead_letters.counts(stream.name)
 
     def select(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
         with self._jvm.watched():

@@ -26,6 +26,7 @@ from windrow.dataplane.jvm import Jvm
 from windrow.engine.intake.chooser import asked
 from windrow.engine.intake.punctuations import heard
 from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.store.deposit_commits import DepositCommit
 from windrow.engine.store.homes import Homes, Written
 from windrow.engine.store.journal import Journal
 from windrow.engine.ticks.early import without_released
@@ -242,20 +243,11 @@ class Depositor:
         written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]
         written += reported
         crash_point("deposit-blocks-written")
-        frontiers = {
-            axis: frontier.after(deposit.seen[axis]) if axis in deposit.seen else frontier
-            for axis, frontier in stream.frontiers.items()
-        }
-        frontiers |= {axis: frontiers[axis].promise(upto) for axis, upto in told.frontiers.items()}
-        promises = stream.promises.after(told.promises, stream.ticked)
-        least = {**deposit.least, **{a: min(p, deposit.least.get(a, p)) for a, p in stream.least.items()}}
-        blocks = [(w.owner, w.ref, w.lo, w.hi) for w in written]
-        self._journal.deposit(
-            stream, batch_id, frontiers, least, deposit, blocks, admission, settings, lateness, promises
-        )
+        blocks = tuple((w.owner, w.ref, w.lo, w.hi) for w in written)
+        commit = DepositCommit(batch_id, deposit, told, lateness, blocks, admission, settings)
+        committed = self._journal.deposits.deposit(stream, commit)
         crash_point("deposit-committed")
-        stream.frontiers, stream.last_batch, stream.least = frontiers, batch_id, least
-        stream.lateness, stream.promises = lateness, promises
+        stream.install(committed)
         for part in parts:
             part.apply(stream.definition.revises)
         for block in written:
@@ -323,7 +315,7 @@ class Depositor:
             span = (int(cells.panes.min()), int(cells.panes.max())) if len(cells) else (0, 0)
         ref = self._blocks.write(state.owner, to_block(cells, synopsis.groups)) if len(cells) else None
         crash_point("compaction-written")
-        self._journal.compact(ref, [row.id for row in small], span)
+        self._journal.moves.compact(ref, [row.id for row in small], span)
         stream.metrics.compactions += 1
 
     def _measure(

@@ -18,6 +18,7 @@ from windrow.engine.intake.deposits import Depositor
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
+from windrow.engine.store.deposit_commits import PunctuationCommit
 from windrow.errors import BindError, SourceError, StateError, UnsupportedError
 from windrow.plan.nodes import ROW_NUM
 from windrow.synopses import StoredSynopsis
@@ -112,7 +113,8 @@ class Inputs:
                 self._ticks.catch_up(stream)
             with stream.batch_lock, stream.lock:
                 self._opened.homes.settle(stream, self._opened.settings, bool(told.promises))
-                self._opened.journal.promise(stream, told, greatest)
+                commit = PunctuationCommit(told, greatest)
+                stream.install(self._opened.journal.deposits.punctuate(stream, commit))
             self._ticks.catch_up(stream)
 
     def heartbeat(self, stream: StreamState) -> None:

@@ -48,16 +48,16 @@ class OpenState:
             self.jvm = Jvm(self.spark)
             lock.record_jvm(self.jvm.pid)
             self.homes = Homes(self.journal, self.blocks, SparkHome(self.spark, state_dir))
-            self.manager = QueryManager(self.catalog, self.journal, Analyser(self.spark), state_dir, self.homes)
+            self.manager = QueryManager(self.journal, Analyser(self.spark), state_dir, self.homes)
             with self.jvm.watched():
-                Recovery(self.catalog, self.blocks, self.journal, self.manager, self.homes).recover()
+                Recovery(self.blocks, self.journal, self.manager, self.homes).recover()
             undo.pop_all()
         self._lock = lock
 
     def _settings(self, given: Mapping[str, Any]) -> Settings:
         """The stored settings, and over them those given at the opening."""
-        stored = self.catalog.rows("SELECT name, value FROM settings")
-        settings = Settings({row["name"]: parse_value(row["name"], row["value"]) for row in stored})
+        stored = self.journal.entries.settings()
+        settings = Settings({name: parse_value(name, text) for name, text in stored.items()})
         for name, value in given.items():
             settings = settings.with_text(name, str(value))
         return settings

@@ -35,8 +35,7 @@ class Statements:
         with self._changing():
             settings = self._opened.settings.with_text(name, text)
             self._opened.manager.check_settings(settings)
-            with self._opened.catalog.transaction() as tx:
-                tx.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (spec_of(name).name, text))
+            self._opened.journal.entries.save_setting(spec_of(name).name, text)
             self._opened.settings = settings
 
     @contextmanager

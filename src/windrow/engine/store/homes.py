@@ -214,7 +214,7 @@ class Homes:
         named, replaced = [(w.ref, w.lo, w.hi) for w in written], [row.id for row in old]
         panes = [w.panes for w in written if w.panes is not None and not w.late]
         late = [w.panes for w in written if w.panes is not None and w.late]
-        self._journal.move(state, home, named, replaced, lambda: self._enter(stream, state, home, panes, late))
+        self._journal.moves.move(state, home, named, replaced, lambda: self._enter(stream, state, home, panes, late))
         crash_point("home-moved")
         log.info("synopsis %d of stream '%s' has moved to Spark", state.plan.id, stream.name)
 
@@ -227,7 +227,7 @@ class Homes:
             state.synopsis = back
             release(stream, state)
 
-        self._journal.move(state, None, [], [], enter)
+        self._journal.moves.move(state, None, [], [], enter)
         crash_point("home-moved")
         self.forget(state)
         log.info("synopsis %d of stream '%s' has moved to the driver", state.plan.id, stream.name)
@@ -376,7 +376,7 @@ class Homes:
         most = max(1, limit // 4)
         made = self.spark.fold(self.stored(state, small), state.plan.accumulators, rows, most, collapse)
         crash_point("compaction-written")
-        self._journal.replace_blocks(made, [row.id for row in small])
+        self._journal.moves.replace_blocks(made, [row.id for row in small])
         stream.metrics.compactions += 1
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from windrow.dataplane.answers.finishing import Finished
 from windrow.dataplane.answers.revisions import GIVEN, TAKEN, difference, with_ops
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.engine.store.journal import Applied
+from windrow.engine.store.tick_commits import Applied
 from windrow.engine.ticks.delivery import Delivered
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise

@@ -22,7 +22,8 @@ from windrow.engine.ask.holistic_choice import Asked, hindrance
 from windrow.engine.ask.index_choice import apply_choice
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.homes import Homes
-from windrow.engine.store.journal import Expired, Journal, Left
+from windrow.engine.store.journal import Journal
+from windrow.engine.store.tick_commits import Expired, Left
 from windrow.engine.ticks.corrections import Affected, Corrector, Finish, Look, lookup_of
 from windrow.engine.ticks.delivery import Delivered, Delivery
 from windrow.engine.ticks.early import EarlyAnswers, complete_from, group_bounds, left_to_answer, release
@@ -114,7 +115,7 @@ class Ticker:
 
     def _measure(self, stream: StreamState, started: float, settings: Settings) -> None:
         """After a tick batch; blocks of answers are kept few."""
-        self._journal.compact_answers(
+        self._journal.answers.compact(
             ANSWER_BLOCKS * settings.integer("synopsis_blocks"), settings.integer("retained_answers")
         )
         stream.metrics.tick_s += time.monotonic() - started
@@ -135,13 +136,12 @@ class Ticker:
             else:
                 look, slots = corrector.in_driver(self._finish_in(stream)), state.synopsis.groups.count
             windows = max(1, SLOTS_PER_SLICE // max(1, slots))
-            delivered += list(corrector.corrections(look, self._journal.revisions, windows))
+            delivered += list(corrector.corrections(look, self._journal.ticks.revisions, windows))
             applied.append(corrector.applied())
         self._delivery.commit(stream, axis, stream.ticked[axis], delivered, [], settings, applied)
         for taken in applied:
             assert not isinstance(taken.state.synopsis, PartitionedSynopsis)
             taken.state.synopsis.merge_late()
-            taken.state.ranked = taken.ranked
         self._delivery.publish(stream)
         return sum(item.first_answers for item in delivered)
 
@@ -478,14 +478,9 @@ def _expired(stream: StreamState, state: SynopsisState, upto: int, ranked: int) 
 
 
 def _expire(gone: Expired) -> None:
-    state = gone.state
-    assert not isinstance(state.synopsis, PartitionedSynopsis)
-    state.kept_from, state.ranked = gone.below, gone.ranked
-    if gone.below is None:
-        return
-    state.synopsis.expire(gone.below)
-    if state.plan.style[0] != "landmark":
-        state.plan = replace(state.plan, schedule=state.plan.schedule.pruned(gone.below))
+    assert not isinstance(gone.state.synopsis, PartitionedSynopsis)
+    if gone.below is not None:
+        gone.state.synopsis.expire(gone.below)
 
 
 def _collapse(stream: StreamState, state: SynopsisState, upto: int) -> None:
