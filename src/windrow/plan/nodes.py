@@ -128,7 +128,8 @@ class WindowAggregate:
             return ()
         if self.window.over is SlideOver.RANK:
             return (Accumulator(Kind.COUNT, None, None, None),)
-        return (Accumulator(Kind.COUNT, None, None, f"pmod({ROW_COLUMN}, {self.window.every_n}L) = 0"),)
+        n = self.window.every_n
+        return (Accumulator(Kind.COUNT, None, None, f"pmod({ROW_COLUMN}, {n}L) = 0", every_n=n),)
 
 
 def internal_columns(aggregate: WindowAggregate) -> list[tuple[str, SqlType]]:

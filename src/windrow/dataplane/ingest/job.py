@@ -95,7 +95,7 @@ class Grouping:
 
     @property
     def _marks_rows(self) -> bool:
-        return any(ROW_COLUMN in (a.condition or "") for a in self.accumulators)
+        return any(a.every_n is not None for a in self.accumulators)
 
     @property
     def is_sketched(self) -> bool:
@@ -549,23 +549,36 @@ def partial_columns(groupings: Sequence[Grouping], sets: Sequence[int] = ()) -> 
     return found
 
 
-def gathered_names(groupings: Sequence[Grouping]) -> dict[str, str]:
-    """Spark expression → column name, for everything that `driver` pre-aggregation needs of a row.
+@dataclass(frozen=True)
+class GatheredColumns:
+    """The names of columns that `driver` pre-aggregation needs of a row, by Spark expression: `values`, and
+    `conditions`, where NULL is false."""
+
+    values: Mapping[str, str]
+    conditions: Mapping[str, str]
+
+    def select(self) -> list[str]:
+        """The columns, as Spark computes them."""
+        values = [f"{sql} AS {name}" for sql, name in self.values.items()]
+        return values + [f"coalesce({sql}, false) AS {name}" for sql, name in self.conditions.items()]
+
+
+def gathered_columns(groupings: Sequence[Grouping]) -> GatheredColumns:
+    """Everything that `driver` pre-aggregation needs of a row.
 
     What depends on row numbers and ranks is not among it: these are known only once rows have been admitted.
     """
-    expressions: dict[str, str] = {}
+    values: dict[str, str] = {}
+    conditions: dict[str, str] = {}
     for grouping in groupings:
-        wanted = [key.sql for key in grouping.keys]
-        wanted += [] if grouping.qualifies is None else [f"coalesce({grouping.qualifies}, false)"]
-        for a in grouping.accumulators:
-            if a.arg == RANK_COLUMN or ROW_COLUMN in (a.condition or ""):
-                continue
-            wanted += [] if a.arg is None else [a.arg]
-            wanted += [] if a.condition is None else [f"coalesce({a.condition}, false)"]
-        for sql in wanted:
-            expressions.setdefault(sql, f"__c{len(expressions)}")
-    return expressions
+        mine = [a for a in grouping.accumulators if a.arg != RANK_COLUMN and a.every_n is None]
+        for sql in (*(key.sql for key in grouping.keys), *(a.arg for a in mine)):
+            if sql is not None:
+                values.setdefault(sql, f"__v{len(values)}")
+        for sql in (grouping.qualifies, *(a.condition for a in mine)):
+            if sql is not None:
+                conditions.setdefault(sql, f"__if{len(conditions)}")
+    return GatheredColumns(values, conditions)
 
 
 def gathered(
@@ -576,7 +589,7 @@ def gathered(
     Where records are not carried, `judged` adds the reason in the driver: two columns and four tests fewer per
     row in Spark (measured: 0.145 s instead of 0.19 s for 500,000 rows).
     """
-    columns = [f"{sql} AS {name}" for sql, name in gathered_names(groupings).items()]
+    columns = gathered_columns(groupings).select()
     columns += [f"{sql} AS {name}" for name, sql in progress_columns(stream) if sql not in _own(stream)]
     if any(g.needs_order for g in groupings):
         columns += [f"{sql} AS {arrival.ORDER}{i}" for i, sql in enumerate(_order(df, stream))]
