@@ -31,6 +31,7 @@ from windrow.dataplane.sources.registry import DATAFRAME, source_of
 from windrow.dataplane.sources.rows import to_table
 from windrow.dataplane.sources.spool import Spool
 from windrow.dataplane.spark_home import SparkHome
+from windrow.durable import sync
 from windrow.engine.delivery import Delivery, delivered_schema
 from windrow.engine.deposits import Depositor
 from windrow.engine.homes import Homes
@@ -54,6 +55,9 @@ from windrow.windows import PartitionedWindow, heartbeat
 from windrow.windows.promises import FARTHEST, Told, told_by
 
 log = logging.getLogger("windrow")
+
+DEPOSITED = "deposited"
+"""A file in the directory of a stream that micro-batches are deposited into; Spark has no checkpoint of it."""
 
 
 class Engine:
@@ -216,6 +220,7 @@ class Engine:
             with stream.batch_lock:
                 self._lifecycle.refuse_closed()
                 self.jvm.raise_if_lost()
+                _mark_deposited(stream)
                 df = frame_of(self.spark, table, partitions)
                 self._process(stream, df, stream.last_batch + 1, True, table.nbytes)
             self._ticks.drain(stream)
@@ -324,6 +329,10 @@ class Engine:
         return open_source(self.spark, stream.definition, self.settings, stream.directory / "spool")
 
     def _runnable(self) -> list[StreamState]:
+        """Streams that some query reads, whose source is at hand and has to be read."""
+        return [stream for stream in self._at_hand() if not _is_deposited(stream)]
+
+    def _at_hand(self) -> list[StreamState]:
         """Streams that some query reads and whose source is at hand."""
         out = []
         for stream in self.manager.streams.values():
@@ -338,11 +347,12 @@ class Engine:
         self._refuse_lost()
         with self._lifecycle.running_available() as refuse_interrupted, self.jvm.watched():
             self.jvm.raise_if_lost()
-            streams = self._runnable()
+            streams = self._at_hand()
             for stream in streams:
                 refuse_interrupted()
                 self._ticks.retry(stream)
-                self._runner(stream).run_available(refuse_interrupted)
+                if not _is_deposited(stream):
+                    self._runner(stream).run_available(refuse_interrupted)
                 self._ticks.drain(stream)
             for stream in streams if close else []:
                 self.end_input(stream.name)
@@ -544,6 +554,23 @@ class Engine:
     def select(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
         with self.jvm.watched():
             return query_frame(self.spark, sql, tables)
+
+
+def _mark_deposited(stream: StreamState) -> None:
+    """Record that the stream is deposited into: a missing checkpoint is then no loss."""
+    mark = stream.directory / DEPOSITED
+    if not mark.exists():
+        stream.directory.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+        sync(stream.directory)
+
+
+def _is_deposited(stream: StreamState) -> bool:
+    """Whether the stream is deposited into and has nothing to read. With fed rows it is refused when run."""
+    directory = stream.directory
+    if stream.last_batch < 0 or not (directory / DEPOSITED).exists() or (directory / "checkpoint").exists():
+        return False
+    return not any((directory / "spool").glob("feed-*"))
 
 
 def _give_back(stream: StreamState) -> None:
