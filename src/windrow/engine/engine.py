@@ -52,7 +52,7 @@ from windrow.errors import BindError, CatalogError, SourceError, StateError, Uns
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings, parse_value, spec_of
 from windrow.synopses import StoredSynopsis
-from windrow.windows import PartitionedWindow, heartbeat
+from windrow.windows import PartitionedWindow, Silence, beat, heartbeat
 from windrow.windows.promises import FARTHEST, Told, told_by
 
 log = logging.getLogger("windrow")
@@ -300,9 +300,11 @@ class Engine:
         name: str,
         told: Told,
         greatest: Mapping[str, int] | None = None,
+        silences: Mapping[str, Silence] | None = None,
         applied: Callable[[], None] = lambda: None,
     ) -> None:
-        """`greatest`: at the end of the input, the greatest points by axis. `applied` is called after the commit."""
+        """`greatest`: at the end of the input, the greatest points by axis. `silences`: what heartbeats have counted.
+        `applied` is called after the commit."""
         self._ticks.refuse_inside("punctuate")
         stream = self.manager.stream(name)
         with self.jvm.watched():
@@ -310,7 +312,7 @@ class Engine:
                 self._ticks.catch_up(stream)
             with stream.batch_lock, stream.lock:
                 self._homes.settle(stream, self.settings, bool(told.promises))
-                self._journal.promise(stream, told, greatest)
+                self._journal.promise(stream, told, greatest, silences)
             applied()
             self._ticks.catch_up(stream)
 
@@ -319,6 +321,28 @@ class Engine:
         if not self.jvm.has_ended():
             self._apply_fed(stream)
             self._heartbeat(stream)
+            if stream.definition.heartbeats:
+                self._beat(stream)
+
+    def _beat(self, stream: StreamState) -> None:
+        """Have a silent stream go on by the wall clock, between micro-batches (HEARTBEAT AFTER)."""
+        runner = self._runners.get(stream.id)
+        is_silent = runner is not None and runner.is_silent() and not self._has_unread(stream)
+        with stream.batch_lock:
+            now_s, moved, counted = self._clock.monotonic_s(), {}, {}
+            for p in stream.definition.heartbeats:
+                assert p.heartbeat is not None
+                silence = stream.silences.get(p.column, Silence())
+                if not is_silent:
+                    stream.silences[p.column] = silence.paused(now_s)
+                    continue
+                silence = silence.in_steps(now_s, p.heartbeat)
+                upto = beat(stream.frontiers[p.column], p.slack, silence)
+                if upto is not None and upto <= FARTHEST:
+                    moved[p.column], counted[p.column] = upto, silence
+            if moved:
+                stream.metrics.heartbeats += 1
+                self._promise(stream.name, Told(moved), silences=counted)
 
     def _heartbeat(self, stream: StreamState) -> None:
         """Move a silent stream on, between micro-batches (setting `heartbeat`)."""
