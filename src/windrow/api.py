@@ -257,10 +257,10 @@ class Windrow:
             raise CatalogError(f"no PUNCTUATE covers '{named}'", remedy="Create the stream with one.")
         point = _promised(upto, covered.column, covered.type)
         if not pattern:
-            self._engine.inputs.punctuate(stream, {covered.column: point})
+            self._engine.time.punctuate(stream, {covered.column: point})
             return
         below = Condition(covered.column, "<", (value_of(point, covered.type),))
-        self._engine.inputs.punctuate_pattern(stream, (*_conditions(definition, pattern), below))
+        self._engine.time.punctuate_pattern(stream, (*_conditions(definition, pattern), below))
 
     def deposit(self, stream: str, rows: Any, partitions: int | None = None) -> None:
         """Process rows as one micro-batch, without Structured Streaming; for tests."""
@@ -268,7 +268,7 @@ class Windrow:
 
     def end_input(self, stream: str) -> None:
         """End a stream's input: all panes that hold a tuple close."""
-        self._opened().inputs.end_input(stream)
+        self._opened().time.end_input(stream)
 
     # -- running -------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from windrow.engine.run.inputs import Inputs, give_back_memory
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.running import RunningStreams
 from windrow.engine.run.statements import Statements
+from windrow.engine.run.stream_time import StreamTime
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
 from windrow.engine.ticks.delivery import Delivery
@@ -28,7 +29,7 @@ class Engine:
     """Carries out what the API asks.
 
     `opened` owns the lock, the catalog, the blocks, the Spark session, the settings and the streams;
-    `inputs` what comes into them: rows, punctuations, the end of the input;
+    `inputs` the rows that come into them, `time` what else moves them on: punctuations, the end of the input;
     `running` the streams that run, `statements` what changes the catalog, `reads` what is asked of it.
     The engine itself owns the ticks, and closes everything in order.
     """
@@ -38,7 +39,8 @@ class Engine:
         self.ticker = Ticker(opened.journal, Delivery(opened.journal, opened.blocks), opened.homes)
         self.ticks = TickLoop(self._tick)
         self.inputs = Inputs(opened, self.ticks)
-        self.running = RunningStreams(opened, self.ticks, self.inputs)
+        self.time = StreamTime(opened, self.ticks, self.inputs)
+        self.running = RunningStreams(opened, self.ticks, self.inputs, self.time)
         self.statements = Statements(opened, self.ticks, self.inputs, self.running, self.ticker.finisher)
         self.reads = Reads(
             opened.journal,

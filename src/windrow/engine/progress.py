@@ -37,6 +37,8 @@ class StreamProgress:
     promises: Promises = Promises()
     ended: Mapping[str, tuple[Ended, ...]] = field(default_factory=dict)
     """Where the end of the input moved the frontier, those that still matter."""
+    silent: Mapping[str, int] = field(default_factory=dict)
+    """How many microseconds of silence heartbeats have counted (HEARTBEAT AFTER)."""
     tick_seq: int = 0
 
     def after_deposit(
@@ -46,8 +48,9 @@ class StreamProgress:
         least: Mapping[str, int],
         told: Told,
         lateness: Mapping[str, Lateness],
+        has_arrived: bool,
     ) -> StreamProgress:
-        """After a micro-batch, with what its punctuations told."""
+        """After a micro-batch, with what its punctuations told. `has_arrived`: it ends a silence."""
         frontiers = {axis: f.after(seen[axis]) if axis in seen else f for axis, f in self.frontiers.items()}
         return replace(
             self,
@@ -56,17 +59,22 @@ class StreamProgress:
             least={**least, **{axis: min(point, least.get(axis, point)) for axis, point in self.least.items()}},
             lateness=lateness,
             promises=self.promises.after(told.promises, self.ticked),
+            silent={} if has_arrived else self.silent,
         )
 
-    def after_punctuation(self, told: Told, greatest: Mapping[str, int] | None = None) -> StreamProgress:
-        """After punctuations by hand, or the end of the input: then `greatest` are the greatest points, by axis."""
+    def after_punctuation(
+        self, told: Told, greatest: Mapping[str, int] | None = None, silent: Mapping[str, int] | None = None
+    ) -> StreamProgress:
+        """After punctuations by hand, the end of the input (then `greatest` are the greatest points, by axis) or
+        heartbeats (then `silent` is what they have counted, by axis)."""
         frontiers = _promised(self.frontiers, told)
         ended = dict(self.ended)
         for axis, point in (greatest or {}).items():
             before, upto = self.frontiers[axis].value, frontiers[axis].value
             ended[axis] = after_end(ended.get(axis, ()), before, point, upto, self.ticked.get(axis))
         promises = self.promises.after(told.promises, self.ticked)
-        return replace(self, frontiers=frontiers, promises=promises, ended=ended)
+        counted = {**self.silent, **(silent or {})}
+        return replace(self, frontiers=frontiers, promises=promises, ended=ended, silent=counted)
 
     def after_tick(self, axis: str, ticked: int | None, promises: Promises) -> StreamProgress:
         """After a tick batch of an axis, which answered windows up to a point (None: none were)."""

@@ -199,6 +199,8 @@ class StreamState:
     dataframe: Any = None
     heard_us: int = 0
     """The wall clock at the last micro-batch, or when the stream was started."""
+    silent_since: dict[str, float] = field(default_factory=dict)
+    """By axis: from when on silence counts beyond what is counted (HEARTBEAT AFTER), by the monotonic clock."""
     stopping: threading.Event = field(default_factory=threading.Event)
     lock: threading.RLock = field(default_factory=threading.RLock)
     batch_lock: threading.RLock = field(default_factory=threading.RLock)

@@ -258,6 +258,9 @@ class Depositor:
         committed = self._journal.deposits.deposit(stream, commit)
         crash_point("deposit-committed")
         stream.install(committed)
+        if commit.has_arrived:
+            now_s = self._clock.monotonic_s()
+            stream.silent_since = {p.column: now_s for p in stream.definition.heartbeats}
         for part in parts:
             part.apply(stream.definition.revises)
         for block in written:

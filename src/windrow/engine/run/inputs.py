@@ -1,30 +1,27 @@
-"""What comes into a stream: rows fed or deposited, micro-batches, punctuations, and the end of the input."""
+"""Rows that come into a stream: fed, deposited, or read by Structured Streaming."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from windrow.cql.patterns import BadPatternError, Pattern
 from windrow.dataplane.frames import frame_of
 from windrow.dataplane.ingest.arrival import POSITION
 from windrow.dataplane.memory import give_back
 from windrow.dataplane.sources.rows import to_table
 from windrow.dataplane.sources.spool import Spool
+from windrow.durable import sync
 from windrow.engine.intake.deposits import Depositor
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
-from windrow.engine.store.deposit_commits import PunctuationCommit
-from windrow.errors import BindError, SourceError, StateError, UnsupportedError
-from windrow.plan.nodes import ROW_NUM
+from windrow.errors import SourceError, StateError
 from windrow.synopses import StoredSynopsis
-from windrow.windows import PartitionedWindow
-from windrow.windows import heartbeat as moved_on
-from windrow.windows.promises import FARTHEST, Told, told_by
+
+DEPOSITED = "deposited"
+"""A file in the directory of a stream that micro-batches are deposited into; Spark has no checkpoint of it."""
 
 
 class Inputs:
@@ -46,12 +43,25 @@ class Inputs:
                 f"stream '{stream.name}' reads from {stream.definition.statement.source}",
                 remedy="feed is for streams FROM memory.",
             )
+        return self._spool(stream).write(rows, self._opened.clock.now_us() // 1000)
+
+    def _spool(self, stream: StreamState) -> Spool:
         with self._feeding:
             self._opened.lifecycle.refuse_closed()
             spool = self._spools.get(stream.id)
             if spool is None:
                 spool = self._spools[stream.id] = Spool(stream.definition, stream.directory / "spool")
-        return spool.write(rows, self._opened.clock.now_us() // 1000)
+            return spool
+
+    def fed(self, stream: StreamState) -> Spool | None:
+        """The spool of a memory stream that was ever fed."""
+        is_fed = stream.definition.statement.source.lower() == "memory" and (stream.directory / "spool").exists()
+        return self._spool(stream) if is_fed else None
+
+    def has_unread(self, stream: StreamState) -> bool:
+        """Whether rows were fed that no micro-batch has taken."""
+        spool = self.fed(stream)
+        return spool is not None and spool.has_unread(stream.last_batch)
 
     def deposit(self, name: str, rows: Any, partitions: int | None = None) -> None:
         """One micro-batch given directly, without Structured Streaming: what most tests drive."""
@@ -65,11 +75,13 @@ class Inputs:
             with stream.batch_lock:
                 self._opened.lifecycle.refuse_closed()
                 self._opened.jvm.raise_if_lost()
+                _mark_deposited(stream)
                 df = frame_of(self._opened.spark, table, partitions)
                 self.process(stream, df, stream.last_batch + 1, True, table.nbytes)
             self._ticks.drain(stream)
 
     def process(self, stream: StreamState, df: Any, batch_id: int, columnar: bool, size: int | None = None) -> None:
+        """Take one micro-batch, and have the ticks follow."""
         if stream.definition.revises or stream.promises or self._opened.settings.text("slack_meaning") == "generous":
             # What late tuples find answered, and which groups are answered together before their windows, must not
             # depend on how far the ticks happen to be.
@@ -78,75 +90,6 @@ class Inputs:
         give_back_memory(stream)
         stream.heard_us = self._opened.clock.now_us()
         self._ticks.submit(stream)
-
-    # -- time ----------------------------------------------------------------------------------
-
-    def punctuate(self, name: str, promises: Mapping[str, int]) -> None:
-        """No more tuples below these points of the stream's axes."""
-        for axis, upto in promises.items():
-            if abs(upto) > FARTHEST:
-                raise BindError(
-                    f"a promise up to {upto} on '{axis}' is beyond 10^18",
-                    remedy="Give the point that the stream has really reached.",
-                )
-        self._promise(name, Told(promises))
-
-    def punctuate_pattern(self, name: str, pattern: Pattern) -> None:
-        """No more tuples that meet a pattern."""
-        definition = self._opened.manager.stream(name).definition
-        if definition.revises:
-            raise UnsupportedError(
-                f"stream '{name}' says LATE REVISE: its punctuations are on the window attribute alone",
-                remedy="Promise it of the whole stream, or create the stream with LATE DROP.",
-            )
-        try:
-            self._promise(name, told_by(pattern, definition.axes))
-        except BadPatternError as error:
-            raise BindError(str(error), remedy="Give the point that the stream has really reached.") from None
-
-    def _promise(self, name: str, told: Told, greatest: Mapping[str, int] | None = None) -> None:
-        """`greatest`: at the end of the input, the greatest points by axis."""
-        self._ticks.refuse_inside("punctuate")
-        stream = self._opened.manager.stream(name)
-        with self._opened.jvm.watched():
-            if stream.promises:
-                self._ticks.catch_up(stream)
-            with stream.batch_lock, stream.lock:
-                self._opened.homes.settle(stream, self._opened.settings, bool(told.promises))
-                commit = PunctuationCommit(told, greatest)
-                stream.install(self._opened.journal.deposits.punctuate(stream, commit))
-            self._ticks.catch_up(stream)
-
-    def heartbeat(self, stream: StreamState) -> None:
-        """Move a silent stream on, between micro-batches (setting `heartbeat`)."""
-        silence, now = self._opened.settings["heartbeat"], self._opened.clock.now_us()
-        if silence == "off" or self._opened.jvm.has_ended():
-            return
-        promises = {}
-        with stream.batch_lock:
-            for p in stream.definition.punctuated:
-                value = stream.frontiers[p.column].value
-                upto = moved_on(now, stream.heard_us, int(silence), value) if p.type.is_timestamp else None
-                if upto is not None:
-                    promises[p.column] = upto
-            if promises:
-                self.punctuate(stream.name, promises)
-
-    def end_input(self, name: str) -> None:
-        """Close every pane that holds a tuple, in every window it is in."""
-        stream = self._opened.manager.stream(name)
-        promises, points = {}, {}
-        for axis in stream.frontiers:
-            if (greatest := stream.greatest(axis)) is not None:
-                points[axis] = greatest
-                windows = [q.plan.window for q in stream.active if q.axis == axis]
-                ends = [w.closing(greatest) for w in windows if not isinstance(w, PartitionedWindow)]
-                beyond = 2 if axis == ROW_NUM else 1
-                promises[axis] = max([greatest + beyond, *ends])
-        if not any(q.axis == ROW_NUM for q in stream.active):
-            promises.pop(ROW_NUM, None)
-        if promises:
-            self._promise(name, Told(promises), points)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -162,6 +105,23 @@ class Inputs:
         with self._feeding:
             for spool in self._spools.values():
                 spool.close()
+
+
+def _mark_deposited(stream: StreamState) -> None:
+    """Record that the stream is deposited into: a missing checkpoint is then no loss."""
+    mark = stream.directory / DEPOSITED
+    if not mark.exists():
+        stream.directory.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+        sync(stream.directory)
+
+
+def is_deposited(stream: StreamState) -> bool:
+    """Whether the stream is deposited into and has nothing to read. With fed rows it is refused when run."""
+    directory = stream.directory
+    if stream.last_batch < 0 or not (directory / DEPOSITED).exists() or (directory / "checkpoint").exists():
+        return False
+    return not any((directory / "spool").glob("*feed-*"))
 
 
 def give_back_memory(stream: StreamState) -> None:

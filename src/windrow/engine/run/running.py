@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from windrow.dataplane.sources import open_source
 from windrow.dataplane.sources.registry import DATAFRAME, source_of
-from windrow.engine.run.inputs import Inputs
+from windrow.engine.run.inputs import Inputs, is_deposited
 from windrow.engine.run.lifecycle import Phase
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.runner import StreamRunner, Supervisor
+from windrow.engine.run.stream_time import StreamTime
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
 
@@ -20,10 +22,11 @@ log = logging.getLogger("windrow")
 class RunningStreams:
     """Owns the runner of each stream, and the supervisor that restarts what dies."""
 
-    def __init__(self, opened: OpenState, ticks: TickLoop, inputs: Inputs):
+    def __init__(self, opened: OpenState, ticks: TickLoop, inputs: Inputs, time: StreamTime):
         self._opened = opened
         self._ticks = ticks
         self._inputs = inputs
+        self._time = time
         self._runners: dict[int, StreamRunner] = {}
         self._supervisor: Supervisor | None = None
 
@@ -44,9 +47,14 @@ class RunningStreams:
     def _frame(self, stream: StreamState) -> Any:
         if stream.dataframe is not None:
             return stream.dataframe
+        self._inputs.fed(stream)
         return open_source(self._opened.spark, stream.definition, self._opened.settings, stream.directory / "spool")
 
     def _runnable(self) -> list[StreamState]:
+        """Streams that some query reads, whose source is at hand and has to be read."""
+        return [stream for stream in self._at_hand() if not is_deposited(stream)]
+
+    def _at_hand(self) -> list[StreamState]:
         """Streams that some query reads and whose source is at hand."""
         out = []
         for stream in self._opened.manager.streams.values():
@@ -61,14 +69,23 @@ class RunningStreams:
         self._refuse_lost()
         with self._opened.lifecycle.running_available() as refuse_interrupted, self._opened.jvm.watched():
             self._opened.jvm.raise_if_lost()
-            streams = self._runnable()
+            streams = self._at_hand()
             for stream in streams:
                 refuse_interrupted()
                 self._ticks.retry(stream)
-                self._runner(stream).run_available(refuse_interrupted)
+                if not is_deposited(stream):
+                    self._run_available(stream, refuse_interrupted)
                 self._ticks.drain(stream)
             for stream in streams if close else []:
-                self._inputs.end_input(stream.name)
+                self._time.end_input(stream.name)
+
+    def _run_available(self, stream: StreamState, refuse_interrupted: Callable[[], None]) -> None:
+        """A run for the rows between two punctuations each."""
+        runner = self._runner(stream)
+        runner.run_available(refuse_interrupted)
+        while self._time.apply_fed(stream) and self._inputs.has_unread(stream):
+            refuse_interrupted()
+            runner.run_available(refuse_interrupted)
 
     def start_runners(self) -> None:
         for stream in self._runnable():
@@ -89,8 +106,21 @@ class RunningStreams:
             except BaseException:
                 self._halt()
                 raise
-            self._supervisor = Supervisor(lambda: list(self._runners.values()), self._inputs.heartbeat)
+            self._supervisor = Supervisor(lambda: list(self._runners.values()), self._watch_time)
             self._opened.lifecycle.started()
+
+    def _watch_time(self, stream: StreamState) -> None:
+        """What moves a running stream's frontiers between micro-batches."""
+        if not self._opened.jvm.has_ended():
+            self._time.apply_fed(stream)
+            self._time.heartbeat(stream)
+            if stream.definition.heartbeats:
+                self._beat(stream)
+
+    def _beat(self, stream: StreamState) -> None:
+        runner = self._runners.get(stream.id)
+        is_silent = runner is not None and runner.is_silent() and not self._inputs.has_unread(stream)
+        self._time.beat(stream, is_silent)
 
     def _refuse_lost(self) -> None:
         """Streams that were started have stopped where the JVM has ended: nothing runs, and nothing can."""

@@ -29,13 +29,20 @@ class DepositCommit:
     admission: Admission
     settings: Settings
 
+    @property
+    def has_arrived(self) -> bool:
+        """Whether the source sent anything."""
+        return bool(self.deposit.admitted or self.deposit.dead or self.told != Told())
+
 
 @dataclass(frozen=True)
 class PunctuationCommit:
-    """Punctuations by hand, or the end of the input: then `greatest` are the greatest points, by axis."""
+    """Punctuations by hand, the end of the input (then `greatest` are the greatest points, by axis) or heartbeats (then
+    `silent` is the silence that they have counted, by axis)."""
 
     told: Told
     greatest: Mapping[str, int] | None = None
+    silent: Mapping[str, int] | None = None
 
 
 class DepositCommits:
@@ -50,7 +57,9 @@ class DepositCommits:
     def deposit(self, stream: StreamState, commit: DepositCommit) -> Committed:
         """Name the blocks of a micro-batch, and move the stream's progress."""
         new, before = commit.deposit, stream.progress
-        after = before.after_deposit(commit.batch_id, new.seen, new.least, commit.told, commit.lateness)
+        after = before.after_deposit(
+            commit.batch_id, new.seen, new.least, commit.told, commit.lateness, commit.has_arrived
+        )
         late = sum(d.count for d in new.dead if d.reason == LATE)
         dead = sum(d.count for d in new.dead)
         with self._catalog.transaction() as tx:
@@ -67,7 +76,7 @@ class DepositCommits:
 
     def punctuate(self, stream: StreamState, commit: PunctuationCommit) -> Committed:
         """Move the stream's frontiers and promises."""
-        after = stream.progress.after_punctuation(commit.told, commit.greatest)
+        after = stream.progress.after_punctuation(commit.told, commit.greatest, commit.silent)
         with self._catalog.transaction():
             self._rows.save(stream.name, stream.progress, after)
         return Committed(after, stream.unpublished)

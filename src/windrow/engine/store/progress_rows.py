@@ -10,6 +10,7 @@ from windrow.catalog.definitions import StreamDef
 from windrow.catalog.store import Catalog
 from windrow.cql.patterns import parse_pattern
 from windrow.engine.progress import StreamProgress, start_of
+from windrow.windows import Ended
 from windrow.windows.ended import restored_ends, saved_ends
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Key, Promise, Promises
@@ -46,14 +47,14 @@ class ProgressRows:
 
     def _save_frontiers(self, name: str, before: StreamProgress, after: StreamProgress) -> None:
         for axis, frontier in after.frontiers.items():
-            least, ended = after.least.get(axis), after.ended.get(axis, ())
-            was = before.frontiers[axis], before.least.get(axis), before.ended.get(axis, ())
-            if frontier is was[0] and (least, ended) == was[1:]:
+            if frontier is before.frontiers[axis] and _beside(after, axis) == _beside(before, axis):
                 continue
+            least, ended, silent = _beside(after, axis)
+            saved = {**frontier.saved(), **saved_ends(ended), **({"silent": silent} if silent else {})}
             self._catalog.execute(
                 "INSERT INTO axes (stream, axis, frontier, least) VALUES (?, ?, ?, ?) ON CONFLICT (stream, axis)"
                 " DO UPDATE SET frontier = excluded.frontier, least = excluded.least",
-                (name, axis, json.dumps({**frontier.saved(), **saved_ends(ended)}), least),
+                (name, axis, json.dumps(saved), least),
             )
 
     def _save_promises(self, name: str, before: Promises, after: Promises) -> None:
@@ -83,7 +84,7 @@ class ProgressRows:
 
     def _axes(self, definition: StreamDef, start: StreamProgress) -> StreamProgress:
         frontiers, ended, lateness = dict(start.frontiers), dict(start.ended), dict(start.lateness)
-        least, ticked = dict(start.least), dict(start.ticked)
+        least, ticked, silent = dict(start.least), dict(start.ticked), dict(start.silent)
         for row in self._catalog.rows("SELECT * FROM axes WHERE stream = ?", (definition.name,)):
             axis = row["axis"] or definition.attribute
             if axis not in frontiers:
@@ -91,12 +92,14 @@ class ProgressRows:
             saved = json.loads(row["frontier"])
             frontiers[axis] = frontiers[axis].restored(saved)
             ended[axis] = restored_ends(saved)
+            silent[axis] = saved.get("silent", 0)
             if row["lateness"] is not None:
                 lateness[axis] = Lateness.restored(json.loads(row["lateness"]))
             for held, value in ((least, row["least"]), (ticked, row["ticked"])):
                 if value is not None:
                     held[axis] = value
-        return replace(start, frontiers=frontiers, least=least, ticked=ticked, lateness=lateness, ended=ended)
+        found = replace(start, frontiers=frontiers, least=least, ticked=ticked, lateness=lateness)
+        return replace(found, ended=ended, silent=silent)
 
     def _promises(self, definition: StreamDef) -> Mapping[Key, Promise]:
         types, held = dict(definition.columns), {}
@@ -105,3 +108,8 @@ class ProgressRows:
             promise = Promise(row["axis"], conditions, row["bound"], row["given"])
             held[promise.key] = promise
         return held
+
+
+def _beside(progress: StreamProgress, axis: str) -> tuple[int | None, tuple[Ended, ...], int]:
+    """What is saved of an axis beside its frontier."""
+    return progress.least.get(axis), progress.ended.get(axis, ()), progress.silent.get(axis, 0)
