@@ -27,13 +27,15 @@ import numpy as np
 from baselines import MaterialiseAll, MaterialiseNone, PSoupTree
 from plots import line_chart
 
+from windrow.plan.having import Comparison
+from windrow.reference.quantile_intervals import QuantileSynopsis
+from windrow.reference.substream_filters import Range, SubstreamFilter
+from windrow.reference.substreams import Substreams
 from windrow.synopses.collective_index import Levels
 from windrow.synopses.folds import GREATEST, adding
 from windrow.synopses.interval import IntervalSynopsis
-from windrow.synopses.quantile import Phi, QuantileSynopsis
+from windrow.synopses.phi import Phi
 from windrow.synopses.running import RunningSynopsis
-from windrow.synopses.substream_filters import Comparison, Range, SubstreamFilter
-from windrow.synopses.substreams import Substreams
 
 SUM = adding(np.int64)
 MINUTE = 60_000  # stamps are milliseconds

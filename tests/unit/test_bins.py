@@ -1,4 +1,4 @@
-"""Slide-by-tuple bins: the figures of 003 section 6 step by step, and the definition by brute force."""
+"""Slide-by-tuple bins: the figures of Li et al., SIGMOD 2005, section 6, step by step, and the definition by brute force."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.windows.bins import Aggregate, SlideByTupleBins
+from windrow.reference.slide_by_tuple_bins import Aggregate, SlideByTupleBins
 
 COUNT = Aggregate[Any, int](0, lambda n, _: n + 1)
 SUM = Aggregate[int, int](0, lambda total, value: total + value)

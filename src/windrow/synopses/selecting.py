@@ -27,7 +27,7 @@ from windrow.synopses.chunks import Cells
 from windrow.synopses.groups import Ids
 from windrow.synopses.holistic import halfway, run_starts
 from windrow.synopses.lookups import Looked, Lookup
-from windrow.synopses.quantile import Phi
+from windrow.synopses.phi import Phi
 from windrow.synopses.sorted_panes import Elements, SortedPanes, Spots
 from windrow.synopses.value_codes import codes_of, codes_together, outer_of
 

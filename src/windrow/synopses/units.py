@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from windrow.synopses.arrays import grown
 from windrow.synopses.collective_index import Levels
 from windrow.synopses.filter_tests import FilterTest
 from windrow.synopses.groups import Ids
 from windrow.synopses.sequence import Longs
-from windrow.synopses.substreams import grown
 from windrow.windows import Points
 
 FINEST = 16
