@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from windrow.synopses.folds import Fold
-from windrow.synopses.sequence import checked
+from windrow.synopses.cells.folds import Fold
+from windrow.synopses.index.sequence import checked
 
 
 class PSoupTree:

@@ -34,11 +34,11 @@ from windrow.plan.having import Comparison
 from windrow.reference.quantile_intervals import QuantileSynopsis
 from windrow.reference.substream_filters import Range, SubstreamFilter
 from windrow.reference.substreams import Substreams
-from windrow.synopses.collective_index import Levels
-from windrow.synopses.folds import GREATEST, adding
-from windrow.synopses.interval import IntervalSynopsis
+from windrow.synopses.cells.folds import GREATEST, adding
+from windrow.synopses.having.collective_index import Levels
+from windrow.synopses.index.interval import IntervalSynopsis
+from windrow.synopses.index.running import RunningSynopsis
 from windrow.synopses.phi import Phi
-from windrow.synopses.running import RunningSynopsis
 
 SUM = adding(np.int64)
 MINUTE = 60_000  # stamps are milliseconds

@@ -11,7 +11,7 @@ from support.matrix import is_full
 from test_by_source_properties import Story
 from test_joining_properties import tuples
 
-from windrow.synopses import basic_interval
+from windrow.synopses.kinds import basic_interval
 
 pytestmark = pytest.mark.slow
 

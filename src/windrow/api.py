@@ -39,11 +39,11 @@ from windrow.cql.statements import (
 from windrow.cql.tokens import named_place, place_of
 from windrow.cql.window_clause import Measure, Unit, WindowKind
 from windrow.dataplane.streaming_frames import columns_of
-from windrow.engine import catalog_views as views
-from windrow.engine.delivery import sweep
+from windrow.engine.ask import catalog_views as views
+from windrow.engine.ask.lateness_chart import lateness_chart
 from windrow.engine.engine import Engine
-from windrow.engine.lateness_chart import lateness_chart
 from windrow.engine.state import QueryState
+from windrow.engine.ticks.delivery import sweep
 from windrow.errors import (
     BindError,
     CatalogError,

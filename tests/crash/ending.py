@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import windrow
-from windrow.dataplane import ingest
+from windrow.dataplane.ingest import job as ingest
 
 SETTINGS = {"preaggregate": "spark", "driver_memory": "512 MB", "retained_answers": 10**6}
 STREAM = "CREATE STREAM IF NOT EXISTS s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"

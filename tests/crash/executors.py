@@ -22,7 +22,7 @@ import psutil
 import pyarrow as pa
 
 import windrow
-from windrow.dataplane import ingest
+from windrow.dataplane.ingest import job as ingest
 from windrow.dataplane.spark_home import SparkHome
 
 MASTER = "local-cluster[2,1,1024]"

@@ -13,7 +13,7 @@ import pytest
 
 from engine.conftest import STREAM, Open
 from engine.helpers import answers, blocks_of, put, state_of
-from windrow.synopses.sketches import LG_K, LG_MAP
+from windrow.synopses.cells.sketches import LG_K, LG_MAP
 
 pytest.importorskip("datasketches")
 

@@ -14,7 +14,7 @@ from engine.helpers import answers, blocks_of, put, state_of
 from windrow.dataplane.frames import frame_of
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup
-from windrow.synopses.basic_interval import MOST_PENDING
+from windrow.synopses.kinds.basic_interval import MOST_PENDING
 from windrow.types import SqlType
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 
 from engine.conftest import STREAM
 from engine.helpers import answers, put
-from windrow.dataplane import ingest
+from windrow.dataplane.ingest import job as ingest
 
 pytestmark = pytest.mark.slow
 

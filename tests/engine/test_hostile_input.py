@@ -11,7 +11,7 @@ import pytest
 
 import windrow
 from windrow.errors import BindError, FunctionError, ParseError, SourceError, StateError
-from windrow.synopses.folds import MOMENTS
+from windrow.synopses.cells.folds import MOMENTS
 
 
 def test_window_edges_that_datetime_cannot_hold(spark, tmp_path, capsys):

@@ -65,7 +65,7 @@ def test_many_lookups_stand_in_the_order_asked_also_the_same_twice(q: Any) -> No
 
 
 def test_thousands_of_lookups_are_cut_into_parts(q: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windrow.engine.lookups.SLOTS_AT_ONCE", 50)
+    monkeypatch.setattr("windrow.engine.ask.lookups.SLOTS_AT_ONCE", 50)
     windows = [10 * (1 + i % 6) for i in range(2000)]
     assert looked(q.lookups(windows)) == [(90 - w, 90, *row) for w in windows for row in brute(90 - w, 90)]
 

@@ -12,10 +12,10 @@ import pytest
 
 from engine.conftest import STREAM
 from engine.helpers import answers, state_of, values, wait_until
-from windrow.dataplane import ingest
 from windrow.dataplane.blocks import BlockStore
-from windrow.engine.delivery import Delivery
-from windrow.engine.deposits import Depositor
+from windrow.dataplane.ingest import job as ingest
+from windrow.engine.intake.deposits import Depositor
+from windrow.engine.ticks.delivery import Delivery
 from windrow.errors import BindError, CatalogError, ExecutionError, SourceError, StateError, WindrowError
 
 pytestmark = pytest.mark.slow

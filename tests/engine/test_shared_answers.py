@@ -9,7 +9,7 @@ import pytest
 
 from engine.conftest import STREAM
 from engine.helpers import answers, put
-from windrow.dataplane.answers import Finisher
+from windrow.dataplane.answers.finishing import Finisher
 
 pytestmark = pytest.mark.slow
 

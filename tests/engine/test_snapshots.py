@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from windrow.engine import snapshots
+from windrow.engine.ask import snapshots
 from windrow.errors import BindError, UnsupportedError
 
 from .conftest import Open

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from windrow.synopses import filter_choice
-from windrow.synopses.filter_tests import FilterKind
+from windrow.synopses.having import filter_choice
+from windrow.synopses.having.filter_tests import FilterKind
 
 from .conftest import Open
 from .helpers import answers, put, state_of

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from windrow.plan.accumulators import Accumulator, AggregateCall
 from windrow.plan.aggregates import decompose
-from windrow.synopses.cells import fold_of, state_of_rows
-from windrow.synopses.chunks import Cells, States
-from windrow.synopses.groups import Groups
+from windrow.synopses.cells.cells import fold_of, state_of_rows
+from windrow.synopses.cells.chunks import Cells, States
+from windrow.synopses.cells.groups import Groups
 from windrow.types import SqlType
 
 EXACT = Context(prec=120)

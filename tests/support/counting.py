@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from windrow.reference.metering import Meter
-from windrow.synopses import collective_index, runs, selection
+from windrow.synopses import collective_index, selection
+from windrow.synopses.having import runs
 
 
 def count_comparisons(patch: pytest.MonkeyPatch, meter: Meter) -> None:

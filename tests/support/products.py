@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.cells import fold_of
-from windrow.synopses.chunks import States
-from windrow.synopses.folds import Array, Fold, State, UfuncFold, adding
+from windrow.synopses.cells.cells import fold_of
+from windrow.synopses.cells.chunks import States
+from windrow.synopses.cells.folds import Array, Fold, State, UfuncFold, adding
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def test_good_tree_passes(tmp_path: Path) -> None:
     ("name", "text", "expected"),
     [
         ("cql/a.py", "from windrow.catalog import x\n", "cql/a.py:1: imports windrow.catalog"),
-        ("cql/a.py", "import windrow.engine.ticks\n", "engine comes after cql"),
+        ("cql/a.py", "import windrow.engine.ticks.ticker\n", "engine comes after cql"),
         ("cql/a.py", "from ..plan import nodes\n", "plan comes after cql"),
         ("cql/b/a.py", "from ...plan import nodes\n", "plan comes after cql"),
         ("cql/a.py", "from .. import plan\n", "plan comes after cql"),

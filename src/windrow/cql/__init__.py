@@ -3,8 +3,8 @@
 from windrow.cql.dialect import CQL as CQL
 from windrow.cql.dialect import StreamTable as StreamTable
 from windrow.cql.dialect import window_of as window_of
-from windrow.cql.final_sql import finalize as finalize
-from windrow.cql.final_sql import to_duckdb as to_duckdb
+from windrow.cql.final.sql import finalize as finalize
+from windrow.cql.final.sql import to_duckdb as to_duckdb
 from windrow.cql.functions import check_functions as check_functions
 from windrow.cql.functions import is_aggregate as is_aggregate
 from windrow.cql.intervals import format_interval as format_interval

@@ -19,33 +19,33 @@ from windrow.catalog.store import Catalog
 from windrow.clock import Clock
 from windrow.cql.patterns import BadPatternError, Pattern
 from windrow.cql.statements import CreateQuery, CreateStream
-from windrow.dataplane.arrival import POSITION
+from windrow.dataplane.answers.revisions import OP, first_answers, net_answers, revisions_of
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.frames import frame_of, query_frame
+from windrow.dataplane.ingest.arrival import POSITION
 from windrow.dataplane.jvm import Jvm
 from windrow.dataplane.memory import give_back
-from windrow.dataplane.revisions import OP, first_answers, net_answers, revisions_of
 from windrow.dataplane.session import Analyser, close_session, open_session
 from windrow.dataplane.sources import open_source
 from windrow.dataplane.sources.registry import DATAFRAME, source_of
 from windrow.dataplane.sources.rows import to_table
 from windrow.dataplane.sources.spool import Spool
 from windrow.dataplane.spark_home import SparkHome
-from windrow.engine.delivery import Delivery, delivered_schema
-from windrow.engine.deposits import Depositor
-from windrow.engine.homes import Homes
-from windrow.engine.index_choice import apply_choice
-from windrow.engine.journal import Journal
-from windrow.engine.lifecycle import Lifecycle, Phase
-from windrow.engine.lookup_args import pairs_of
-from windrow.engine.lookups import Lookups
-from windrow.engine.query_manager import QueryManager
-from windrow.engine.recovery import Recovery
-from windrow.engine.runner import StreamRunner, Supervisor
-from windrow.engine.snapshots import Fit, fitting
+from windrow.engine.ask.index_choice import apply_choice
+from windrow.engine.ask.lookup_args import pairs_of
+from windrow.engine.ask.lookups import Lookups
+from windrow.engine.ask.snapshots import Fit, fitting
+from windrow.engine.intake.deposits import Depositor
+from windrow.engine.queries.query_manager import QueryManager
+from windrow.engine.run.lifecycle import Lifecycle, Phase
+from windrow.engine.run.recovery import Recovery
+from windrow.engine.run.runner import StreamRunner, Supervisor
+from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import QueryState, StreamState
-from windrow.engine.tick_loop import TickLoop
-from windrow.engine.ticks import Ticker
+from windrow.engine.store.homes import Homes
+from windrow.engine.store.journal import Journal
+from windrow.engine.ticks.delivery import Delivery, delivered_schema
+from windrow.engine.ticks.ticker import Ticker
 from windrow.errors import BindError, CatalogError, SourceError, StateError, UnsupportedError
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings, parse_value, spec_of

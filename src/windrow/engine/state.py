@@ -14,19 +14,19 @@ import pyarrow as pa
 
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.statements import CreateQuery, Policy
-from windrow.dataplane.ingest import Grouping
+from windrow.dataplane.ingest.job import Grouping
 from windrow.dataplane.sinks import Sink, StagingSink
-from windrow.engine.chooser import Chooser
-from windrow.engine.having import HavingFilters
-from windrow.engine.holistic_choice import HolisticChoice
+from windrow.engine.ask.having import HavingFilters
+from windrow.engine.ask.holistic_choice import HolisticChoice
+from windrow.engine.intake.chooser import Chooser
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
 from windrow.optimizer.same_answers import as_asked
 from windrow.optimizer.shapes import Asked
 from windrow.optimizer.synopsis_plans import SynopsisPlan
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup, PartitionedSynopsis, StoredSynopsis
-from windrow.synopses.deriving import Derived, answered
-from windrow.synopses.merging import collapsed_panes, fold_cells
+from windrow.synopses.answering.deriving import Derived, answered
+from windrow.synopses.cells.merging import collapsed_panes, fold_cells
 from windrow.windows import (
     Ended,
     Frontier,

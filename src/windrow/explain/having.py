@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from windrow.cql.dialect import CQL
-from windrow.engine.having import Decision, Fit, fit_of, is_kept, levels_of
+from windrow.engine.ask.having import Decision, Fit, fit_of, is_kept, levels_of
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
-from windrow.synopses.stored import StoredSynopsis
+from windrow.synopses.kinds.stored import StoredSynopsis
 
 
 def filter_line(plan: Finalise, stream: StreamState, state: SynopsisState | None, settings: Settings) -> str | None:

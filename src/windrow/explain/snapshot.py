@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from windrow.engine.catalog_views import length_text
-from windrow.engine.snapshots import Fit
+from windrow.engine.ask.catalog_views import length_text
+from windrow.engine.ask.snapshots import Fit
 from windrow.engine.state import StreamState
 from windrow.explain.text import aggregate_lines, finalise_lines
 from windrow.plan.nodes import Finalise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windrow.cql.dialect import CQL
-from windrow.engine.catalog_views import (
+from windrow.engine.ask.catalog_views import (
     completeness_from,
     frontier_text,
     group_count,
@@ -14,23 +14,23 @@ from windrow.engine.catalog_views import (
     sub_streams,
     window_text,
 )
-from windrow.engine.chooser import MOST_COUNT_BYTES, asked
-from windrow.engine.early import answers_groups
-from windrow.engine.holistic_choice import holistic_line
-from windrow.engine.homes import must_stay
-from windrow.engine.index_choice import choice_lines
-from windrow.engine.placement import made, place
-from windrow.engine.sharing_view import Shared, apart
+from windrow.engine.ask.holistic_choice import holistic_line
+from windrow.engine.ask.index_choice import choice_lines
+from windrow.engine.ask.sharing_view import Shared, apart
+from windrow.engine.intake.chooser import MOST_COUNT_BYTES, asked
+from windrow.engine.queries.placement import made, place
 from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.store.homes import must_stay
+from windrow.engine.ticks.early import answers_groups
 from windrow.explain.having import filter_line, having_text
 from windrow.optimizer.synopsis_plans import FREQUENT, SynopsisPlan
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.nodes import ROW_NUM, Finalise, WindowAggregate
 from windrow.settings import Settings, Size
 from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis, StoredSynopsis
-from windrow.synopses.frequent_panes import FrequentSynopsis
-from windrow.synopses.partitioned import Ranks
-from windrow.synopses.sketches import SKETCHES, is_sketch
+from windrow.synopses.cells.sketches import SKETCHES, is_sketch
+from windrow.synopses.kinds.frequent_panes import FrequentSynopsis
+from windrow.synopses.kinds.partitioned import Ranks
 from windrow.types import SqlType
 from windrow.windows import Cuts
 

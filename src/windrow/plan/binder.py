@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.dialect import CQL, OwnAggregate, window_of
-from windrow.cql.final_sql import to_duckdb
+from windrow.cql.final.sql import to_duckdb
 from windrow.cql.functions import check_functions
 from windrow.cql.tokens import nearest, place_at, place_of
 from windrow.cql.window_clause import WindowClause

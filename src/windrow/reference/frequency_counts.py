@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.reference.metering import Meter
-from windrow.synopses.groups import Ids
+from windrow.synopses.cells.groups import Ids
+from windrow.synopses.index.sequence import Longs, check_span
 from windrow.synopses.phi import Phi
-from windrow.synopses.sequence import Longs, check_span
 from windrow.synopses.tables import TableIntervals
 
 _BITS = 32

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windrow.synopses.groups import Ids
-from windrow.synopses.sequence import Longs, check_active, check_span
+from windrow.synopses.cells.groups import Ids
+from windrow.synopses.index.sequence import Longs, check_active, check_span
 
 
 @dataclass(frozen=True)

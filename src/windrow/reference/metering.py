@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from windrow.synopses.folds import Array, Fold, State
+from windrow.synopses.cells.folds import Array, Fold, State
 
 
 @dataclass

@@ -22,12 +22,12 @@ import numpy as np
 
 from windrow.reference.greedy_selection import select_one
 from windrow.reference.metering import Meter
-from windrow.synopses.folds import State, adding
-from windrow.synopses.groups import Ids
+from windrow.synopses.cells.folds import State, adding
+from windrow.synopses.cells.groups import Ids
+from windrow.synopses.holistic.selection import select
+from windrow.synopses.index.running import RunningSynopsis
+from windrow.synopses.index.sequence import Longs, check_active, check_span, checked, power_of_two
 from windrow.synopses.phi import Phi
-from windrow.synopses.running import RunningSynopsis
-from windrow.synopses.selection import select
-from windrow.synopses.sequence import Longs, check_active, check_span, checked, power_of_two
 
 AT_ONCE = 1 << 14
 """Sorted arrays searched together: few enough for what they need to stay in the processor's cache."""

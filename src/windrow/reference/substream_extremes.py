@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.reference.metering import Meter
-from windrow.synopses.groups import Ids
-from windrow.synopses.pane_extremes import Greatest
-from windrow.synopses.sequence import Longs
+from windrow.synopses.cells.groups import Ids
+from windrow.synopses.having.pane_extremes import Greatest
+from windrow.synopses.index.sequence import Longs
 from windrow.synopses.tables import TableIntervals
 from windrow.windows import Points
 

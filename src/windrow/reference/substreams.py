@@ -15,8 +15,8 @@ import numpy as np
 
 from windrow.reference.metering import Meter
 from windrow.synopses.arrays import grown, ranges
-from windrow.synopses.groups import Ids
-from windrow.synopses.sequence import Longs, Mask
+from windrow.synopses.cells.groups import Ids
+from windrow.synopses.index.sequence import Longs, Mask
 from windrow.windows import Points
 
 _LEAST_ROOM = 4

@@ -1,15 +1,15 @@
 """Pre-aggregated state shared by queries: cells, folds and the synopses made of them."""
 
-from windrow.synopses.basic_interval import BasicIntervalSynopsis
-from windrow.synopses.buffer import BufferSynopsis
-from windrow.synopses.chunks import Cells, States
-from windrow.synopses.interval import IntervalSynopsis
-from windrow.synopses.landmark import LandmarkSynopsis
+from windrow.synopses.cells.chunks import Cells, States
+from windrow.synopses.index.interval import IntervalSynopsis
+from windrow.synopses.index.landmark import LandmarkSynopsis
+from windrow.synopses.index.running import RunningSynopsis
+from windrow.synopses.index.sequence import TupleWindow
+from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
+from windrow.synopses.kinds.buffer import BufferSynopsis
+from windrow.synopses.kinds.partitioned import PartitionedSynopsis, Ranks
+from windrow.synopses.kinds.stored import StoredSynopsis, Weight
 from windrow.synopses.lookups import Looked, Lookup
-from windrow.synopses.partitioned import PartitionedSynopsis, Ranks
-from windrow.synopses.running import RunningSynopsis
-from windrow.synopses.sequence import TupleWindow
-from windrow.synopses.stored import StoredSynopsis, Weight
 
 __all__ = [
     "BasicIntervalSynopsis",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from windrow.synopses.folds import Array
-from windrow.synopses.sequence import Longs
+from windrow.synopses.cells.folds import Array
+from windrow.synopses.index.sequence import Longs
 
 
 def grown(array: Array, size: int, fill: int = 0) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from windrow.synopses.sequence import check_active
+from windrow.synopses.index.sequence import check_active
 
 T = TypeVar("T")
 

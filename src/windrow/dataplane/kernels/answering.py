@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from windrow.dataplane.answers import Finisher
+from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.kernels.loading import Buckets, Stored
 from windrow.optimizer.derivations import Derivation, read_of
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
 from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup
-from windrow.synopses.deriving import answered
-from windrow.synopses.groups import Groups
+from windrow.synopses.answering.deriving import answered
+from windrow.synopses.cells.groups import Groups
 from windrow.types import POINT_MAX
 from windrow.windows import Points
 

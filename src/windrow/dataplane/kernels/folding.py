@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from windrow.dataplane.answers import plain
+from windrow.dataplane.answers.finishing import plain
 from windrow.dataplane.blocks import BlockRef, BlockWriter, write_bucketed
 from windrow.dataplane.kernels.loading import Buckets, Stored
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.blocks import to_block
-from windrow.synopses.cells import fold_of
-from windrow.synopses.chunks import Cells
-from windrow.synopses.groups import Groups
-from windrow.synopses.merging import collapsed_panes, fold_cells
+from windrow.synopses.cells.blocks import to_block
+from windrow.synopses.cells.cells import fold_of
+from windrow.synopses.cells.chunks import Cells
+from windrow.synopses.cells.groups import Groups
+from windrow.synopses.cells.merging import collapsed_panes, fold_cells
 from windrow.windows import Points
 
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from windrow.dataplane.answers import plain
+from windrow.dataplane.answers.finishing import plain
 from windrow.dataplane.blocks import BlockRef, BlockWriter, BucketedBlock, cut, write_bucketed
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import WindowAggregate
 from windrow.synopses import BasicIntervalSynopsis
-from windrow.synopses.blocks import from_block, to_block
-from windrow.synopses.buckets import buckets_of
-from windrow.synopses.cells import fold_of
-from windrow.synopses.chunks import Cells
-from windrow.synopses.frequent_panes import synopsis_of
-from windrow.synopses.groups import Groups
+from windrow.synopses.cells.blocks import from_block, to_block
+from windrow.synopses.cells.buckets import buckets_of
+from windrow.synopses.cells.cells import fold_of
+from windrow.synopses.cells.chunks import Cells
+from windrow.synopses.cells.groups import Groups
+from windrow.synopses.kinds.frequent_panes import synopsis_of
 from windrow.windows import Points
 
 

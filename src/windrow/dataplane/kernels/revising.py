@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from windrow.dataplane.answers import Finisher
+from windrow.dataplane.answers.finishing import Finisher
+from windrow.dataplane.answers.revisions import bag_difference
 from windrow.dataplane.kernels.answering import Asked, Told, cells_between, lookup_of, packed, unpacked, wanted_by
 from windrow.dataplane.kernels.loading import Buckets, Stored
-from windrow.dataplane.revisions import bag_difference
 from windrow.synopses import BasicIntervalSynopsis, Looked
-from windrow.synopses.deriving import answered
+from windrow.synopses.answering.deriving import answered
 from windrow.synopses.lookups import merged
 from windrow.types import POINT_MAX
 

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from windrow.dataplane.blocks import BlockRef, BlockWriter
 from windrow.dataplane.kernels.loading import write_cells
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.cells import state_of_partials
-from windrow.synopses.chunks import Cells
-from windrow.synopses.groups import Groups
+from windrow.synopses.cells.cells import state_of_partials
+from windrow.synopses.cells.chunks import Cells
+from windrow.synopses.cells.groups import Groups
 from windrow.windows.lateness import bucket_of
 
 Mask = npt.NDArray[np.bool_]

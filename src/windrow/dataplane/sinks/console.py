@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from windrow.dataplane.answers import plain
+from windrow.dataplane.answers.finishing import plain
 from windrow.dataplane.sinks.base import AnswerBatch
 from windrow.types import rows_of, value_text
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from windrow.dataplane.answers import plain
+from windrow.dataplane.answers.finishing import plain
 from windrow.dataplane.sinks.base import AnswerBatch
 from windrow.dataplane.sinks.files import check_directory, reporting, sweep_stages
 from windrow.durable import sync

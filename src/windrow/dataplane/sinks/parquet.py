@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from windrow.dataplane.answers import plain
+from windrow.dataplane.answers.finishing import plain
 from windrow.dataplane.sinks.base import AnswerBatch
 from windrow.dataplane.sinks.files import check_directory, reporting, sweep_stages
 from windrow.durable import sync

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from windrow.catalog.definitions import StreamDef
-from windrow.dataplane.arrival import POSITION
+from windrow.dataplane.ingest.arrival import POSITION
 from windrow.dataplane.sources.files import schema_text
 from windrow.dataplane.sources.rows import to_table
 from windrow.durable import sync

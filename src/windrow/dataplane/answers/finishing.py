@@ -1,0 +1,302 @@
+"""Answers as Arrow tables: the select list, HAVING, ORDER BY and LIMIT of every due window at once.
+
+A plain select list needs nothing more than the columns; anything else is one DuckDB statement in the
+driver over all the windows of a tick batch, never a Spark job (DESIGN 10).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow.cql.final.sql import to_duckdb
+from windrow.dataplane.answers.one_window import ordered_rows, plain_column
+from windrow.plan.nodes import Finalise, Output, internal_columns
+from windrow.synopses import Looked
+from windrow.synopses.cells.groups import Groups
+from windrow.synopses.having.bound_tests import BoundTest, bound_tests
+from windrow.synopses.holistic.roll_up import Rows, rows_of
+from windrow.synopses.results.values import overflows
+from windrow.types import SqlType
+from windrow.windows import Points
+
+ROW = "r"
+"""Which row that was looked up an answer row is."""
+
+Edges = tuple[Points | None, Points]
+"""The window_start (None: they have none) and the window_end of each window."""
+
+WINDOW_COLUMNS = ("window_start", "window_end", "is_revision")
+
+
+MOST_TEXTS = 1 << 15
+"""Plans whose statements are remembered."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Answer rows, the index of the window that each is of (ascending), and how many windows were answered.
+
+    `overflows`: how many values are NULL because they do not fit their type.
+    """
+
+    table: pa.Table
+    window: Points
+    windows: int
+    overflows: int = 0
+
+
+class Finisher:
+    """Turns looked-up states into answer rows; holds one DuckDB connection."""
+
+    def __init__(self) -> None:
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "threads": 1,
+            "memory_limit": "512MB",
+            "enable_external_access": False,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        self._duckdb = duckdb.connect(":memory:", config=config)
+        self._lock = threading.Lock()
+        self._texts: dict[tuple[int, Callable[[Finalise], str]], tuple[Finalise, str]] = {}
+        self._tests: dict[int, tuple[Finalise, tuple[BoundTest, ...], Finalise]] = {}
+
+    def close(self) -> None:
+        with self._lock:
+            self._duckdb.close()
+            del self._duckdb
+
+    def forget(self, plan: Finalise) -> None:
+        """Let go of the statements of a plan that is not asked again: of a one-time question, of a query that left."""
+        with self._lock:
+            known = self._tests.pop(id(plan), None)
+            for one in (plan,) if known is None else (plan, known[2]):
+                for sql in (finish_sql, finish_one_sql, part_sql, joined_sql):
+                    self._texts.pop((id(one), sql), None)
+
+    def finish(self, plan: Finalise, looked: Looked, starts: Points | None, ends: Points, groups: Groups) -> Finished:
+        """The answers of one query: window_start, window_end, is_revision, then the select list."""
+        unfit = _unfit(plan, looked)
+        looked, plan = self._tested(plan, looked)
+        rows = rows_of(plan.input, looked, groups)
+        columns = _columns(plan, rows, groups)
+        window, each = rows.window, rows.each
+        order = ordered_rows(plan, columns) if looked.windows == 1 and not plan.is_plain else None
+        if plan.is_plain:
+            outputs = [columns[o.expression.name] for o in plan.outputs]
+        elif order is not None:
+            each, window = None, np.zeros(len(order), np.int64)
+            # Plain, as a statement gives them: the rows of one query are put together.
+            outputs = [plain_column(columns[o.expression.name].take(order)) for o in plan.outputs]
+        else:
+            each = None
+            sql = finish_sql if looked.windows > 1 else finish_one_sql
+            window, outputs = _evaluated(plan, self._evaluate(plan, sql, _looked(window, columns)))
+        found = _finished(plan, window, each, outputs, (starts, ends), looked.windows)
+        return replace(found, overflows=rows.overflows(plan.input.aggregates) if unfit is None else unfit)
+
+    def _tested(self, plan: Finalise, looked: Looked) -> tuple[Looked, Finalise]:
+        """The rows that keep the bounds of HAVING on integers, and what is left of the query."""
+        if plan.having is None:
+            return looked, plan
+        cached = self._tests.get(id(plan))
+        if cached is None or cached[0] is not plan:
+            if len(self._tests) >= MOST_TEXTS:
+                self._tests.clear()
+            cached = self._tests[id(plan)] = (plan, *bound_tests(plan))
+        _, tests, rest = cached
+        if not tests:
+            return looked, plan
+        wanted = tests[0].holds(looked.states)
+        for test in tests[1:]:
+            wanted &= test.holds(looked.states)
+        return looked.where(wanted), rest
+
+    def part(self, plan: Finalise, looked: Looked, groups: Groups) -> tuple[pa.Table, int]:
+        """What some of the groups have of an answer: w, o0… and s0…, by which it is ordered; HAVING has been applied,
+        and LIMIT, since what is not among the first of these groups is not among the first of all. And how many
+        values are NULL because they do not fit."""
+        unfit = _unfit(plan, looked)
+        looked, plan = self._tested(plan, looked)
+        rows = rows_of(plan.input, looked, groups)
+        columns = _columns(plan, rows, groups)
+        unfit = rows.overflows(plan.input.aggregates) if unfit is None else unfit
+        if not plan.is_plain:
+            return self._evaluate(plan, part_sql, _looked(rows.window, columns)), unfit
+        outputs = {f"o{i}": columns[o.expression.name] for i, o in enumerate(plan.outputs)}
+        return plain(pa.table({"w": rows.window, **outputs})), unfit
+
+    def joined(self, plan: Finalise, parts: Sequence[pa.Table], edges: Edges, windows: int) -> Finished:
+        """The answers of one query from the parts that are of different groups."""
+        if not parts:
+            return _finished(
+                plan, np.empty(0, np.int64), None, [pa.array([], o.type.arrow) for o in plan.outputs], edges, windows
+            )
+        table = pa.concat_tables(parts, promote_options="permissive")
+        if plan.order or plan.limit is not None:
+            table = self._evaluate(plan, joined_sql, table)
+        elif windows > 1:
+            table = table.take(pa.array(np.argsort(table.column("w").to_numpy(), kind="stable")))
+        window, outputs = _evaluated(plan, table)
+        return _finished(plan, window, None, outputs, edges, windows)
+
+    def _evaluate(self, plan: Finalise, sql: Callable[[Finalise], str], table: pa.Table) -> pa.Table:
+        """A statement over the table `looked`; arrays and structs stay out of it, and are taken by row."""
+        flat = [name for name in table.column_names if not pa.types.is_nested(table.schema.field(name).type)]
+        numbered = table.select(flat).append_column(ROW, pa.array(np.arange(table.num_rows)))
+        with self._lock:
+            cached = self._texts.get((id(plan), sql))
+            if cached is None or cached[0] is not plan:
+                if len(self._texts) >= MOST_TEXTS:
+                    self._texts.clear()
+                cached = self._texts[id(plan), sql] = (plan, sql(plan))
+            self._duckdb.register("looked", numbered)
+            try:
+                done = self._duckdb.sql(cached[1]).to_arrow_table()
+            finally:
+                self._duckdb.unregister("looked")
+        row, names = done.column(ROW), set(table.column_names)
+        for i, o in enumerate(plan.outputs):
+            if o.type.is_nested:
+                name = f"o{i}" if f"o{i}" in names else o.expression.unnest().name
+                done = done.append_column(f"o{i}", table.column(name).take(row))
+        return done.drop_columns([ROW])
+
+
+def _unfit(plan: Finalise, looked: Looked) -> int | None:
+    """How many sums do not fit their type, also of groups that HAVING leaves out; None: to be told once rolled up."""
+    if plan.input.is_holistic:
+        return None
+    return sum(overflows(call, looked.states) for call in plan.input.aggregates)
+
+
+def _columns(plan: Finalise, rows: Rows, groups: Groups) -> dict[str, pa.Array]:
+    """k0…, a0… of the rows."""
+    keys = groups.key_columns(rows.cells, len(plan.input.keys))
+    columns = {f"k{i}": key for i, key in enumerate(keys)}
+    return columns | {f"a{i}": rows.result(call) for i, call in enumerate(plan.input.aggregates)}
+
+
+def _looked(window: Points, columns: dict[str, pa.Array]) -> pa.Table:
+    return pa.table({"w": window, **{name: _naive(column) for name, column in columns.items()}})
+
+
+def _evaluated(plan: Finalise, done: pa.Table) -> tuple[Points, list[pa.Array]]:
+    outputs = [_typed(done.column(f"o{i}").combine_chunks(), o.type) for i, o in enumerate(plan.outputs)]
+    return np.asarray(done.column("w").combine_chunks().to_numpy(zero_copy_only=False)), outputs
+
+
+def _finished(
+    plan: Finalise, window: Points, each: int | None, outputs: list[pa.Array], shown: Edges, windows: int
+) -> Finished:
+    kind = plan.scan.attribute.type
+    edges = [pa.nulls(window.size, kind.bound.arrow) if e is None else _points(e, window, each, kind) for e in shown]
+    names = [*WINDOW_COLUMNS, *(o.name for o in plan.outputs)]
+    return Finished(pa.Table.from_arrays([*edges, _falses(window.size), *outputs], names), window, windows)
+
+
+def finish_sql(plan: Finalise) -> str:
+    """The DuckDB statement over table `looked` (w, k0…, a0…) that gives w, o0… in order."""
+    return _ordered_sql(plan, _inner_sql(plan))
+
+
+def finish_one_sql(plan: Finalise) -> str:
+    """The same of a single window: the first rows without numbering all of them, which takes half the time."""
+    if plan.limit is None:
+        return finish_sql(plan)
+    return f"SELECT * FROM ({_inner_sql(plan)}) ORDER BY {_by(plan)} LIMIT {plan.limit}"
+
+
+def part_sql(plan: Finalise) -> str:
+    """The same of some of the groups, with s0…, and in no order."""
+    inner = _inner_sql(plan)
+    return inner if plan.limit is None else f"SELECT * EXCLUDE (place) FROM ({_first_sql(plan, inner)})"
+
+
+def joined_sql(plan: Finalise) -> str:
+    """What `finish_sql` gives, from the parts together."""
+    return _ordered_sql(plan, "SELECT * FROM looked")
+
+
+def _inner_sql(plan: Finalise) -> str:
+    types = dict(internal_columns(plan.input))
+    outputs = [ROW, *(f"{to_duckdb(o.expression, types)} AS o{i}" for i, o in _flat(plan)), *_keys_for_ties(plan)]
+    where = f" WHERE {to_duckdb(plan.having, types)}" if plan.having is not None else ""
+    sort_columns = [f"{to_duckdb(o.expression, types)} AS s{i}" for i, o in enumerate(plan.order)]
+    return f"SELECT w, {', '.join(outputs + sort_columns)} FROM looked{where}"
+
+
+def _by(plan: Finalise) -> str:
+    sorts = [
+        f"s{i} {'DESC' if o.descending else 'ASC'} NULLS {'FIRST' if o.nulls_first else 'LAST'}"
+        for i, o in enumerate(plan.order)
+    ]
+    # Ties are broken by all remaining columns (DESIGN 5).
+    ties = [f"o{i}" for i, _ in _flat(plan)] + _keys_for_ties(plan)
+    return ", ".join(sorts + [f"{name} ASC NULLS FIRST" for name in ties]) or "w"
+
+
+def _flat(plan: Finalise) -> list[tuple[int, Output]]:
+    return [(i, o) for i, o in enumerate(plan.outputs) if not o.type.is_nested]
+
+
+def _keys_for_ties(plan: Finalise) -> list[str]:
+    """Arrays and structs have no order; where there are some, groups that are alike in all else go by their keys."""
+    return [f"k{i}" for i in range(len(plan.input.keys)) if len(_flat(plan)) < len(plan.outputs)]
+
+
+def _first_sql(plan: Finalise, inner: str) -> str:
+    numbered = f"SELECT *, row_number() OVER (PARTITION BY w ORDER BY {_by(plan)}) AS place FROM ({inner})"
+    return f"SELECT * FROM ({numbered}) WHERE place <= {plan.limit}"
+
+
+def _ordered_sql(plan: Finalise, inner: str) -> str:
+    if plan.limit is not None:
+        return f"SELECT * FROM ({_first_sql(plan, inner)}) ORDER BY w, place"
+    return f"SELECT * FROM ({inner}) ORDER BY w{', ' + _by(plan) if plan.order else ''}"
+
+
+def answer_schema(outputs: Sequence[Output], kind: SqlType) -> pa.Schema:
+    """The columns of a query's answers, strings plain."""
+    bound = kind.bound.arrow
+    head = [pa.field("window_start", bound), pa.field("window_end", bound), pa.field("is_revision", pa.bool_())]
+    return pa.schema(head + [pa.field(o.name, o.type.arrow) for o in outputs])
+
+
+def plain(table: pa.Table, schema: pa.Schema | None = None) -> pa.Table:
+    """The table with dictionary-encoded keys decoded; with a schema, every column of its type there."""
+    types = [c.type.value_type if pa.types.is_dictionary(c.type) else c.type for c in table.columns]
+    schema = pa.schema(zip(table.column_names, types, strict=True)) if schema is None else schema
+    columns = [c if c.type == kind else c.cast(kind) for c, kind in zip(table.columns, schema.types, strict=True)]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _points(edges: Points, window: Points, each: int | None, kind: SqlType) -> pa.Array:
+    """The edge of each row's window; windows may have as many rows `each`."""
+    column = pa.array(edges[window] if each is None else np.repeat(edges, each))
+    return column.view(kind.arrow) if kind.is_timestamp else column
+
+
+def _falses(count: int) -> pa.Array:
+    return pa.Array.from_buffers(pa.bool_(), count, [None, pa.py_buffer(bytes((count + 7) // 8))])
+
+
+def _naive(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type) and column.type.tz:
+        return column.cast(pa.timestamp("us"))
+    return column
+
+
+def _typed(column: pa.Array, kind: SqlType) -> pa.Array:
+    if kind.name == "VOID":
+        return pa.nulls(len(column))
+    if column.type == kind.arrow:
+        return column
+    return pc.cast(column, kind.arrow, safe=False)

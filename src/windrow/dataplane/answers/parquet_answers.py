@@ -1,0 +1,123 @@
+"""Reading back what `INTO parquet` wrote: the rows that hold, and a directory of many small files made one.
+
+Files are `<query>-<number>.parquet`, in the order of their numbers. A compacted file is `<query>-<number>-net.parquet`
+and names, in its metadata, the files that it stands for, with a digest of each: a reader passes over those that are
+still there, so that a crash between writing it and removing them doubles nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from windrow.dataplane.answers.revisions import GIVEN, OP, REVISION, net_places, net_rows
+from windrow.dataplane.sinks.registry import file_name
+from windrow.durable import sync
+from windrow.errors import SinkError
+from windrow.result import Result
+
+_FILE = re.compile(r"^(?P<query>.+)-(?P<number>\d{12})(?P<net>-net)?\.parquet$")
+_REPLACES = b"windrow.replaces"
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    query: str
+    number: int
+
+    def replaces(self) -> dict[str, str]:
+        """What it stands for: names, with a digest of each."""
+        told: dict[str, str] = json.loads((pq.read_schema(self.path).metadata or {}).get(_REPLACES, b"{}"))
+        return told
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+    def read(self) -> pa.Table:
+        return pq.ParquetFile(self.path).read().replace_schema_metadata(None)
+
+
+def read_answers(path: str | Path, query: str | None = None) -> Result:
+    """The answers in a directory of `INTO parquet`: the rows that hold, in window order where they are revised.
+
+    `query` says whose, where several queries write into the directory.
+    """
+    standing, _ = _listed(Path(path), query)
+    table = _concatenated(standing)
+    return Result(net_rows(table) if OP in table.column_names else table)
+
+
+def compact_answers(path: str | Path, query: str | None = None) -> int:
+    """Make the files of a query one, of the rows that hold; gives how many files it replaced.
+
+    It may run while the query does: what is corrected later is still taken back by `read_answers`. Killed at any
+    point, it leaves the answers as they are; calling it again goes on.
+    """
+    directory = Path(path)
+    standing, leftover = _listed(directory, query)
+    _remove(directory, leftover)
+    if len(standing) < 2:
+        return 0
+    last = standing[-1]
+    target = directory / f"{last.query}-{last.number:012d}-net.parquet"
+    if target == last.path:  # only a file with a later number can have come since
+        raise SinkError(f"{target} is there already", remedy="Move away what is not Windrow's, and call it again.")
+    table = _standing_rows(_concatenated(standing))
+    told = {file.path.name: file.digest() for file in standing}
+    staged = directory / f".windrow-{last.query}-{last.number:012d}-net.staged"
+    pq.write_table(table.replace_schema_metadata({_REPLACES: json.dumps(told).encode()}), staged)
+    sync(staged)
+    os.replace(staged, target)
+    sync(directory)
+    _remove(directory, standing)
+    return len(standing)
+
+
+def _standing_rows(table: pa.Table) -> pa.Table:
+    """The rows that hold, still with op and revision: later files may take them back."""
+    if OP not in table.column_names:
+        return table
+    places, is_revised = net_places(table)
+    rows = table.take(places)
+    rows = rows.set_column(rows.column_names.index("is_revision"), "is_revision", pa.array(is_revised))
+    assert rows.num_rows == 0 or rows.column(OP).unique().to_pylist() == [GIVEN] and REVISION in rows.column_names
+    return rows
+
+
+def _listed(directory: Path, query: str | None) -> tuple[list[_File], list[_File]]:
+    """The files that stand, in order, and those that another stands for."""
+    found = [
+        _File(file, match["query"], int(match["number"]))
+        for file in sorted(directory.glob("*.parquet"))
+        if (match := _FILE.match(file.name)) and (query is None or match["query"] == file_name(query))
+    ]
+    names = sorted({file.query for file in found})
+    if len(names) != 1:
+        what = f"answers of {', '.join(names)}" if names else "no answers" + ("" if query is None else f" of '{query}'")
+        raise SinkError(f"there are {what} in {directory}", remedy="Name the directory, and the query with query=.")
+    replaced: dict[str, str] = {}
+    for file in found:
+        replaced |= file.replaces()
+    gone = [f for f in found if f.path.name in replaced and f.digest() == replaced[f.path.name]]
+    standing = [file for file in found if file not in gone]
+    return sorted(standing, key=lambda file: (file.number, file.path.name)), gone
+
+
+def _concatenated(files: Sequence[_File]) -> pa.Table:
+    return pa.concat_tables([file.read() for file in files])
+
+
+def _remove(directory: Path, files: Sequence[_File]) -> None:
+    for file in files:
+        file.path.unlink(missing_ok=True)
+    if files:
+        sync(directory)

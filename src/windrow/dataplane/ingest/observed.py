@@ -1,0 +1,49 @@
+"""How late the tuples of a micro-batch came, of the table that its one job gave.
+
+Rows that Spark has grouped are known by the least point of their group: their lateness is then an upper bound, never
+off by more than a pane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow.catalog.definitions import StreamDef
+from windrow.dataplane.ingest.job import LATE, Grouping, progress_columns, set_ids
+from windrow.windows import Points
+from windrow.windows.lateness import Lateness
+
+
+def observed(
+    table: pa.Table,
+    stream: StreamDef,
+    groupings: Sequence[Grouping],
+    mode: str,
+    before: Mapping[str, int | None],
+    known: Mapping[str, Lateness],
+) -> dict[str, Lateness]:
+    """The histograms with this micro-batch; `before` are the greatest points of those that came before it."""
+    counted = pc.or_kleene(pc.is_null(table.column("__reason")), pc.equal(table.column("__reason"), LATE))
+    mask = np.asarray(pc.fill_null(counted, False).to_numpy(), dtype=bool)
+    ids = set_ids(groupings, len(progress_columns(stream)))
+    if mode != "driver" and len(ids) > 1:
+        mask &= table.column("__set").to_numpy() == ids[0]
+    found = {}
+    for i, punctuated in enumerate(stream.punctuated):
+        points, counts = _points(table, mode, i)
+        top = before[punctuated.column]
+        late = np.zeros(points.size, np.int64) if top is None else np.maximum(top - points, 0)
+        had = known.get(punctuated.column, Lateness())
+        found[punctuated.column] = had.after(late[mask], counts[mask])
+    return found
+
+
+def _points(table: pa.Table, mode: str, i: int) -> tuple[Points, Points]:
+    if mode == "driver":
+        points = pc.fill_null(table.column(f"__t{i}"), 0).to_numpy()
+        return points, np.ones(points.size, np.int64)
+    return pc.fill_null(table.column(f"__least__t{i}"), 0).to_numpy(), table.column("__n").to_numpy()

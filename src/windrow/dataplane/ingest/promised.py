@@ -1,0 +1,193 @@
+"""Which tuples, or which groups, promises speak of: as Spark SQL, and vectorised over Arrow columns.
+
+Promises of single values are looked up, all of the same columns at once; only those with ranges are gone through one by
+one, and promises are few.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow.catalog.definitions import Punctuated
+from windrow.cql.names import quote_name, quote_text
+from windrow.cql.patterns import Condition
+from windrow.synopses.cells.groups import Groups
+from windrow.types import POINT_MIN, SqlType, moment_of, point_of
+from windrow.windows import Points
+from windrow.windows.promises import ALWAYS, Promise
+
+Mask = npt.NDArray[np.bool_]
+Types = Mapping[str, SqlType]
+Bounds = Callable[[Promise], int | None]
+
+
+def columns_of(promises: Iterable[Promise]) -> list[str]:
+    """The columns that the conditions are on, each once."""
+    return sorted({column for promise in promises for column in promise.columns})
+
+
+# -- Spark SQL ---------------------------------------------------------------------------------------
+
+
+MOST_LISTS = 16
+"""Different bounds of values of one column that are a condition each; more are one look into a map, for Spark takes
+seconds to plan thousands of conditions."""
+
+Below = Callable[[str, int | str], str]
+
+
+def broken_sql(promises: Sequence[Promise], types: Types, below: Below) -> list[str]:
+    """Conditions that a tuple which breaks a promise meets one of; `below` says that an axis is below a point, or below
+    what an expression of type DECIMAL(18,0) gives.
+
+    Values of one column that are promised up to the same point are one list: Spark looks them up in a set.
+    """
+    lists: dict[tuple[str, int, str], list[Any]] = {}
+    found = []
+    for promise in promises:
+        first = promise.conditions[0] if promise.conditions else None
+        if first is not None and promise.is_of_values and len(promise.conditions) == 1 and first.values[0] is not None:
+            lists.setdefault((promise.axis, promise.bound, first.column), []).append(first.values[0])
+        else:
+            found.append(_all_of(promise.axis, promise.bound, promise.conditions, types, below))
+    maps: dict[tuple[str, str], dict[Any, int]] = {}
+    different = Counter((axis, column) for axis, _, column in lists)
+    for (axis, bound, column), values in lists.items():
+        if bound != ALWAYS and different[axis, column] > MOST_LISTS:
+            maps.setdefault((axis, column), {}).update(dict.fromkeys(values, bound))
+        else:
+            found.append(_all_of(axis, bound, (Condition(column, "IN", tuple(values)),), types, below))
+    return found + [
+        f"({below(axis, _looked_up_sql(column, known, types[column]))})" for (axis, column), known in maps.items()
+    ]
+
+
+def _looked_up_sql(column: str, known: Mapping[Any, int], kind: SqlType) -> str:
+    """The bound of a column's value; NULL where nothing is promised of it."""
+    keys = ", ".join(quote_text(value if isinstance(value, str) else str(value)) for value in known)
+    bounds = ", ".join(f"{bound}L" for bound in known.values())
+    return (
+        f"element_at(map_from_arrays(CAST(array({keys}) AS ARRAY<{kind.name}>),"
+        f" CAST(array({bounds}) AS ARRAY<DECIMAL(18,0)>)), {quote_name(column)})"
+    )
+
+
+def _all_of(axis: str, bound: int, conditions: Sequence[Condition], types: Types, below: Below) -> str:
+    tests = [] if bound == ALWAYS else [below(axis, bound)]
+    tests += [_condition_sql(condition, types[condition.column]) for condition in conditions]
+    return f"({' AND '.join(tests)})"
+
+
+def _condition_sql(condition: Condition, kind: SqlType) -> str:
+    name, values = quote_name(condition.column), [_literal(value, kind) for value in condition.values]
+    if condition.op == "=" and condition.values[0] is None:
+        return f"{name} IS NULL"
+    if condition.op == "IN":
+        return f"{name} IN ({', '.join(values)})"
+    return f"{name} {condition.op} {' AND '.join(values)}"
+
+
+def _literal(value: Any, kind: SqlType) -> str:
+    text = quote_text(value if isinstance(value, str) else str(value))
+    return text if kind.name == "STRING" else f"CAST({text} AS {kind.name})"
+
+
+# -- Arrow -------------------------------------------------------------------------------------------
+
+
+def bounds_of(
+    promises: Sequence[Promise],
+    columns: Mapping[str, pa.Array],
+    rows: int,
+    bound: Bounds = lambda promise: promise.bound,
+) -> Points:
+    """For each row the greatest bound of the promises whose conditions it meets; POINT_MIN where there is none."""
+    found = np.full(rows, POINT_MIN, np.int64)
+    together: dict[tuple[str, ...], list[Promise]] = {}
+    for promise in promises:
+        if bound(promise) is None:
+            continue
+        if promise.conditions and promise.is_of_values:
+            together.setdefault(promise.columns, []).append(promise)
+        else:
+            mask = np.ones(rows, bool)
+            for condition in promise.conditions:
+                mask &= met(condition, columns[condition.column])
+            found[mask] = np.maximum(found[mask], bound(promise) or 0)
+    for names, alike in together.items():
+        np.maximum(found, _looked_up(alike, [columns[name] for name in names], bound), out=found)
+    return found
+
+
+def bound_of_record(promises: Sequence[Promise], record: str, types: Types) -> int | None:
+    """The greatest bound of the promises that a dead letter's record, as Spark writes it, meets; None: of none."""
+    told = [promise for promise in promises if not promise.is_for_ever]
+    try:
+        values = json.loads(record, parse_float=Decimal, parse_int=Decimal)
+        columns = {name: pa.array([values.get(name)]).cast(types[name].arrow) for name in columns_of(told)}
+        found = int(bounds_of(told, columns, 1)[0])
+    except (ValueError, TypeError, ArithmeticError, AttributeError, pa.ArrowException):
+        return None
+    return None if found == POINT_MIN else found
+
+
+def point_in_record(record: str, punctuated: Punctuated) -> int | None:
+    """The point of a window attribute in a dead letter's record, as Spark writes it."""
+    try:
+        value = json.loads(record).get(punctuated.column)
+        return point_of(moment_of(value) if punctuated.type.is_timestamp else int(value), punctuated.type)
+    except (ValueError, TypeError, ArithmeticError, AttributeError):
+        return None
+
+
+def _looked_up(promises: Sequence[Promise], columns: Sequence[pa.Array], bound: Bounds) -> Points:
+    """The bounds of promises of single values, all of the same columns."""
+    types = [column.type for column in columns]
+    known = Groups(types)
+    values = [[p.conditions[i].values[0] for p in promises] for i in range(len(columns))]
+    mine = known.ids([pa.array(listed, kind) for listed, kind in zip(values, types, strict=True)])
+    greatest = np.full(known.count + 1, POINT_MIN, np.int64)
+    np.maximum.at(greatest, mine, np.array([bound(promise) for promise in promises], np.int64))
+    unknown = known.count
+    return np.asarray(greatest[np.minimum(known.ids(columns), unknown)])
+
+
+def met(condition: Condition, column: pa.Array) -> Mask:
+    """Which values meet a condition, as Spark SQL compares: a NULL meets `= NULL` alone, NaN is above all numbers."""
+    values = condition.values
+    if condition.op == "=" and values[0] is None:
+        return _mask(column.is_null())
+    floats = pa.types.is_floating(column.type)
+    if floats:
+        column = pc.add(column, pa.scalar(0.0, column.type))
+    if condition.op == "IN":
+        return _mask(pc.is_in(column, value_set=pa.array(values, column.type)))
+    least, *more = (pa.scalar(value, column.type) for value in values)
+    if condition.op == "BETWEEN":
+        return _mask(pc.and_(pc.greater_equal(column, least), pc.less_equal(column, more[0])))
+    found = _mask(_COMPARE[condition.op](column, least))
+    return found | _mask(pc.is_nan(column)) if floats and condition.op in (">", ">=") else found
+
+
+_COMPARE: dict[str, Callable[..., pa.Array]] = {
+    "=": pc.equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def _mask(found: pa.Array | pa.ChunkedArray) -> Mask:
+    if isinstance(found, pa.ChunkedArray):
+        found = found.combine_chunks()
+    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), dtype=bool)

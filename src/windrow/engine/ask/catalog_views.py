@@ -1,0 +1,289 @@
+"""SHOW, DESCRIBE and metrics: what the engine knows, as tables and plain values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from windrow.catalog.definitions import Punctuated
+from windrow.cql.intervals import format_interval
+from windrow.cql.statements import Policy
+from windrow.dataplane.sources.registry import DATAFRAME
+from windrow.engine.ask.sharing_view import sharing_table
+from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.errors import CatalogError
+from windrow.plan.nodes import Finalise
+from windrow.settings import SPECS, Settings
+from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis, StoredSynopsis
+from windrow.types import SqlType, point_text
+from windrow.windows import LandmarkWindow, PartitionedWindow, PerKeyFrontier, SlideByTuple, SlideOver
+
+if TYPE_CHECKING:
+    from windrow.engine.engine import Engine
+
+
+def show(engine: Engine, what: str) -> pa.Table:
+    """SHOW STREAMS | QUERIES | SHARING | TABLES | SETTINGS."""
+    kind = what.lower()
+    if kind == "streams":
+        found = (_stream_row(engine, s) for s in engine.manager.streams.values())
+        return _table([row for row in found if row is not None], _STREAM)
+    if kind == "queries":
+        answered = (_query_row(engine, s, q) for s, q in engine.manager.queries().values())
+        return _table([row for row in answered if row is not None], _QUERY)
+    if kind == "sharing":
+        return sharing_table(list(engine.manager.streams.values()), engine.settings)
+    if kind == "tables":
+        return _table([], ("name", "columns"))
+    rows = [
+        {"name": n, "value": str(engine.settings[n]), "default": str(s.default), "meaning": s.doc}
+        for n, s in SPECS.items()
+    ]
+    return _table(rows, ("name", "value", "default", "meaning"))
+
+
+_STREAM = (
+    "name",
+    "source",
+    "window_attribute",
+    "punctuation",
+    "frontier",
+    "admitted",
+    "late",
+    "dead_letters",
+    "queries",
+    "state",
+)
+_QUERY = (
+    "name",
+    "stream",
+    "window",
+    "windows_answered",
+    "answer_rows",
+    "overflows",
+    "latest_window_end",
+    "completeness",
+    "state",
+)
+
+
+def _table(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pa.Table:
+    columns = {name: [row[name] for row in rows] for name in names}
+    return pa.table({name: pa.array(values, None if rows else pa.string()) for name, values in columns.items()})
+
+
+def _stream_row(engine: Engine, stream: StreamState) -> dict[str, Any] | None:
+    """None where the stream was dropped since it was listed."""
+    row = engine.catalog.row("SELECT admitted, late, dead FROM streams WHERE id = ?", (stream.id,))
+    if row is None:
+        return None
+    return {
+        "name": stream.name,
+        "source": stream.definition.statement.source,
+        "window_attribute": stream.definition.attribute,
+        "punctuation": punctuation_text(stream),
+        "frontier": frontier_text(stream),
+        "admitted": row["admitted"],
+        "late": row["late"],
+        "dead_letters": row["dead"],
+        "queries": len(stream.queries),
+        "state": _stream_state(engine, stream),
+    }
+
+
+def _stream_state(engine: Engine, stream: StreamState) -> str:
+    if stream.definition.statement.source == DATAFRAME and stream.dataframe is None:
+        return "detached: call wr.stream with its DataFrame again"
+    if not stream.active:
+        return "idle: no query reads it"
+    return "running" if engine.is_running else "stopped"
+
+
+def punctuation_text(stream: StreamState) -> str:
+    """How each window attribute is punctuated; the column is named where there are several."""
+    several = len(stream.definition.punctuated) > 1
+    told = [(f"{p.column} " if several else "") + _policy_text(p) for p in stream.definition.punctuated]
+    return ", ".join(told) or "none"
+
+
+def _policy_text(p: Punctuated) -> str:
+    if p.policy is Policy.PER_KEY:
+        idle = "" if p.idle_after is None else f", idle after {length_text(p.idle_after, p.type)}"
+        return f"per {p.key}{idle}"
+    if p.policy is Policy.BY_SOURCE:
+        return "by source"
+    if p.slack_rows is not None:
+        return f"slack {p.slack_rows} rows"
+    return f"slack {length_text(p.slack, p.type)}" if p.slack else "ordered"
+
+
+def late_text(stream: StreamState, settings: Settings) -> str:
+    """What becomes of late tuples."""
+    definition = stream.definition
+    if definition.revises:
+        reach, p = definition.late_reach, definition.punctuated[0]
+        within = "" if reach is None else f" within {length_text(reach, p.type)} of the frontier"
+        return f"taken in, answers corrected{within}"
+    if settings.text("slack_meaning") == "generous":
+        return "taken into windows that are open, else dropped"
+    return "dropped"
+
+
+def length_text(points: int, kind: SqlType) -> str:
+    return format_interval(points) if kind.is_timestamp else str(points)
+
+
+def frontier_text(stream: StreamState) -> str | None:
+    """The frontier of each window attribute that has one; the column is named where there are several."""
+    told = []
+    for p in stream.definition.punctuated:
+        value = stream.frontiers[p.column].value
+        if value is not None:
+            name = f"{p.column} " if len(stream.definition.punctuated) > 1 else ""
+            told.append(name + point_text(value, p.type))
+    return ", ".join(told) or None
+
+
+def sub_streams(stream: StreamState) -> dict[str, dict[str | None, str]]:
+    """Where PUNCTUATE PER applies: the frontier of each live sub-stream, by column."""
+    found = {}
+    for p in stream.definition.punctuated:
+        frontier = stream.frontiers[p.column]
+        if isinstance(frontier, PerKeyFrontier):
+            found[p.column] = {key: point_text(point, p.type) for key, point in frontier.keys.items()}
+    return found
+
+
+def promised(stream: StreamState) -> dict[str, dict[str, str]]:
+    """Where punctuations were of a part of the stream: up to where each is complete, by column, the least first."""
+    found: dict[str, dict[str, str]] = {}
+    for promise in sorted(stream.promises, key=lambda promise: promise.bound):
+        kind = stream.definition.axes[promise.axis]
+        told = "for ever" if promise.is_for_ever else point_text(promise.bound, kind)
+        found.setdefault(promise.axis, {})[promise.text] = told
+    return found
+
+
+def completeness(query: QueryState) -> str:
+    """Which of a query's windows see all of their tuples."""
+    return completeness_from(query.plan, query.since)
+
+
+def completeness_from(plan: Finalise, since: int | None) -> str:
+    """The same of a query that sees tuples from a point on."""
+    window, kind = plan.window, plan.scan.attribute.type
+    if since is None:
+        return "every window is complete"
+    if isinstance(window, PartitionedWindow):
+        return f"the rows of each partition are counted from {point_text(since, kind)} on"
+    first = window.first_complete(since)
+    if first is None:
+        return f"every window is partial: it sees tuples from {point_text(since, kind)} on"
+    return f"windows that end before {point_text(first, kind)} are partial"
+
+
+def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[str, Any] | None:
+    """None where the query was dropped since it was listed."""
+    row = engine.catalog.row("SELECT answers, answer_rows, overflows FROM queries WHERE id = ?", (query.id,))
+    if row is None:
+        return None
+    kind = query.plan.scan.attribute.type
+    return {
+        "name": query.name,
+        "stream": stream.name,
+        "window": window_text(query.plan),
+        "windows_answered": row["answers"],
+        "answer_rows": row["answer_rows"],
+        "overflows": row["overflows"],
+        "latest_window_end": None if query.last_end is None else point_text(query.last_end, kind),
+        "completeness": completeness(query),
+        "state": "active" if query.error is None else f"suspended: {query.error}",
+    }
+
+
+def window_text(plan: Finalise) -> str:
+    """The window in words, without brackets."""
+    window, kind = plan.window, plan.scan.attribute.type
+    if isinstance(window, PartitionedWindow):
+        columns = ", ".join(key.sql for key in plan.input.keys[: plan.input.partition])
+        offset = f" OFFSET {window.offset}" if window.offset else ""
+        return f"ROWS {window.rows}{offset} SLIDE {window.slide} PARTITION BY {columns}"
+    if isinstance(window, SlideByTuple):
+        rank = f" SATTR rank({plan.scan.attribute.column})" if window.over is SlideOver.RANK else ""
+        rows = f"{window.every_n} ROW{'' if window.every_n == 1 else 'S'}"
+        return f"RANGE {length_text(window.range, kind)} SLIDE {rows}{rank}"
+    slide = length_text(window.slide, kind)
+    if isinstance(window, LandmarkWindow):
+        return (
+            f"UNBOUNDED SLIDE {slide}"
+            if window.since is None
+            else f"SINCE {point_text(window.since, kind)} SLIDE {slide}"
+        )
+    offset = f" OFFSET {length_text(window.offset, kind)}" if window.offset else ""
+    return (
+        f"{'ROWS' if plan.scan.attribute.is_rows else 'RANGE'} {length_text(window.range, kind)}{offset} SLIDE {slide}"
+    )
+
+
+def describe(engine: Engine, name: str) -> pa.Table:
+    """The columns of a stream, or of a query's answers."""
+    stream = engine.manager.streams.get(name.lower())
+    if stream is not None:
+        attribute = stream.definition.attribute
+        notes = {attribute: "window attribute, not punctuated"} if attribute else {}
+        notes |= {p.column: f"window attribute, {_policy_text(p)}" for p in stream.definition.punctuated}
+        rows = [{"column": n, "type": t.name, "note": notes.get(n)} for n, t in stream.definition.columns]
+        return _table(rows, ("column", "type", "note"))
+    try:
+        _, query = engine.manager.query(name)
+    except CatalogError:
+        raise CatalogError(
+            f"there is no stream or query '{name}'", remedy="SHOW STREAMS and SHOW QUERIES list them."
+        ) from None
+    kind = query.plan.scan.attribute.type.bound.name
+    rows = [
+        {"column": n, "type": t, "note": None}
+        for n, t in (("window_start", kind), ("window_end", kind), ("is_revision", "BOOLEAN"))
+    ]
+    rows += [{"column": o.name, "type": o.type.name, "note": None} for o in query.plan.outputs]
+    return _table(rows, ("column", "type", "note"))
+
+
+def group_count(state: SynopsisState) -> int:
+    """The groups of a synopsis, or where values are counted the values of each; in the Spark home the most that there
+    can be."""
+    synopsis = state.synopsis
+    return synopsis.most_groups if isinstance(synopsis, StoredSynopsis) else synopsis.groups.count - 1
+
+
+def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
+    """Counters since opening, totals, and sizes; the totals of a stream dropped since it was listed are gone."""
+    row = _stream_row(engine, stream) or {}
+    synopses = list(stream.synopses.values())
+    return {
+        **asdict(stream.metrics),
+        **{name: row.get(name) for name in ("admitted", "late", "dead_letters", "frontier")},
+        "dead_letter_reasons": engine.dead_letter_counts(stream),
+        "synopses": len(synopses),
+        "groups": sum(group_count(s) for s in synopses),
+        "sub_streams": sub_streams(stream),
+        "promised": promised(stream),
+        "closed_panes": sum(
+            int(s.synopsis.closed_panes.size) for s in synopses if not isinstance(s.synopsis, PartitionedSynopsis)
+        ),
+        "synopsis_bytes": sum(s.synopsis.nbytes for s in synopses),
+        "index_bytes": sum(
+            s.synopsis.indexer.nbytes for s in synopses if isinstance(s.synopsis, BasicIntervalSynopsis)
+        ),
+        "filter_bytes": sum(s.having.nbytes for s in synopses),
+    }
+
+
+def query_metrics(engine: Engine, query: QueryState) -> dict[str, Any]:
+    stream, _ = engine.manager.query(query.name)
+    row = _query_row(engine, stream, query)
+    if row is None:
+        raise CatalogError(f"there is no query '{query.name}'", remedy="It was dropped just now.")
+    return {**asdict(query.metrics), **{n: row[n] for n in ("windows_answered", "answer_rows", "overflows", "state")}}

@@ -1,0 +1,211 @@
+"""One-time questions over a window, answered from the synopsis of any standing query that has what they need.
+
+A synopsis fits if it is of the same stream and axis, has the same keys, keeps every accumulator that the question reads
+(rule SS1: different aggregates that need the same data per interval) or those that it is derived from (SS4), and a
+window of the length asked for lies on its cuts within its span. Of those that fit, the one with the latest window
+answers. Where none does, the error says what each lacks: which synopsis would have the window soon, and when; else
+which standing query would keep what it needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sqlglot import exp
+
+from windrow.cql.dialect import CQL, window_of
+from windrow.cql.intervals import UNITS_US
+from windrow.cql.tokens import place_of
+from windrow.cql.window_clause import Measure, WindowClause
+from windrow.engine.ask.lookups import Asked, Span, span_of
+from windrow.engine.state import StreamState, SynopsisState
+from windrow.errors import Place, SpanError, UnsupportedError
+from windrow.optimizer.derivations import Derivation, derivations_of, read_of
+from windrow.optimizer.synopsis_plans import DERIVE_ACCUMULATORS, FREQUENT, style_for
+from windrow.plan.accumulators import Accumulator
+from windrow.plan.nodes import Finalise, Key
+from windrow.settings import Settings
+from windrow.synopses import PartitionedSynopsis
+from windrow.types import POINT_MIN, point_text
+from windrow.windows import PartitionedWindow, SlidingWindow
+from windrow.windows.fitting import ceiling_cut, is_cut
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A synopsis that can answer a question, and the latest window that it can."""
+
+    state: SynopsisState
+    span: Span
+    start: int
+    end: int
+    derived: tuple[Derivation, ...] = ()
+
+    def asked(self, plan: Finalise) -> Asked:
+        return Asked(plan, np.array([self.start], np.int64), np.array([self.end], np.int64), self.derived)
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Why a synopsis cannot answer; `wait` tells when it can, where that is a matter of time."""
+
+    why: str
+    wait: str | None = None
+
+
+def fitting(stream: StreamState, plan: Finalise, select: exp.Expr, settings: Settings, text: str) -> Fit:
+    """The synopsis that answers a question; an error says what is missing, and when or by which standing query it would
+    be there.
+
+    The caller holds the stream's lock.
+    """
+    derives = DERIVE_ACCUMULATORS not in settings.text("disabled_rules").split(",")
+    found: list[Fit] = []
+    missing: list[tuple[SynopsisState, Misfit]] = []
+    for state in stream.synopses.values():
+        fit = _fit(stream, state, plan, derives)
+        if isinstance(fit, Fit):
+            found.append(fit)
+        else:
+            missing.append((state, fit))
+    if found:
+        return max(found, key=lambda fit: fit.end)
+    missing.sort(key=lambda one: one[1].wait is None)
+    told = "; ".join(f"{_titled(state)} {misfit.why}" for state, misfit in missing[:5])
+    told = told or f"no standing query reads '{stream.name}'"
+    wait = missing[0][1].wait if missing else None
+    raise UnsupportedError(
+        f"no synopsis can answer this: {told}",
+        place=_place(select, text),
+        remedy=wait or f"This standing query would keep what it needs: {provider(plan, select)}",
+    )
+
+
+def _titled(state: SynopsisState) -> str:
+    """A synopsis by its number, and the queries that it is kept for."""
+    names = [name for name, _ in state.plan.queries]
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return f"synopsis {state.plan.id}" + (f" (of {', '.join(names[:2])}{more})" if names else "")
+
+
+def _place(select: exp.Expr, text: str) -> Place | None:
+    """Where the stream and its window stand."""
+    table = select.args["from_"].this
+    clause, name = window_of(table), place_of(table.this, text)
+    if clause is None or clause.place is None or name is None or name.line != clause.place.line:
+        return name
+    return replace(name, length=clause.place.column + clause.place.length - name.column)
+
+
+def _fit(stream: StreamState, state: SynopsisState, plan: Finalise, derives: bool) -> Fit | Misfit:
+    """The latest window that a synopsis can answer; or why it cannot. Covers are looked for last: it takes longest."""
+    window = plan.window
+    assert isinstance(window, SlidingWindow)
+    why = next(_misfits(state, plan), None)
+    if why is not None:
+        return Misfit(why)
+    derived: tuple[Derivation, ...] = ()
+    if derives and state.plan.style[0] != FREQUENT:  # of lists, what is left out has gone
+        derived = derivations_of(plan.input, state.plan.accumulators, state.since, stream.definition.columns)
+    needed = read_of(plan.input, derived)
+    absent = [a for a in needed if a.id not in state.since]
+    if absent:
+        return Misfit(f"does not keep {', '.join(_named(a) for a in absent[:3])}")
+    since = [state.since[a.id] for a in needed]
+    try:
+        span = span_of(stream, state, plan.scan.attribute, since)
+    except SpanError as error:
+        return Misfit(f"has what it needs, but {error.message}", error.remedy)
+    try:
+        end = span.latest(window.range, window.offset)
+    except SpanError as error:
+        return _awaited(stream, state, span, window) or Misfit(f"does not fit: {error.message}")
+    return Fit(state, span, end - window.range, end, derived)
+
+
+MOST_STARTS = 64
+"""Cuts that are tried as the start of the first complete window."""
+
+
+def _awaited(stream: StreamState, state: SynopsisState, span: Span, window: SlidingWindow) -> Misfit | None:
+    """What a synopsis lacks that has not been kept for as long as the window is; None where time will not mend it."""
+    schedule, start = span.schedule, span.low
+    for _ in range(MOST_STARTS if start > POINT_MIN else 0):
+        start = ceiling_cut(schedule, start)
+        end = start + window.range
+        frontier = ceiling_cut(schedule, end + window.offset)
+        if is_cut(schedule, end) and frontier > span.high and _held_from(stream, state, frontier) <= start:
+            told = f"its first complete window of {span.length(window.range)} is {span.shown(start, end)}"
+            upto, now = (point_text(point, span.type) for point in (frontier, stream.ticked[state.plan.axis]))
+            return Misfit(
+                f"has what it needs from {point_text(span.low, span.type)} on: {told}",
+                f"Ask again when the stream is closed up to {upto}; now it is up to {now}.",
+            )
+        start += 1
+    return None
+
+
+def _held_from(stream: StreamState, state: SynopsisState, frontier: int) -> int:
+    """From where on cells will be kept when the frontier stands there."""
+    horizon = stream.horizon(state.plan.axis, frontier)
+    windows = [plan.window for _, plan in state.plan.queries]
+    held = [w.held_from(horizon) for w in windows if horizon is not None and not isinstance(w, PartitionedWindow)]
+    return min(held, default=POINT_MIN)
+
+
+def _misfits(state: SynopsisState, plan: Finalise) -> Iterator[str]:
+    """What keeps a synopsis from answering, other than what it accumulates and its span."""
+    if isinstance(state.synopsis, PartitionedSynopsis):
+        yield "counts rows per partition"
+    if state.plan.style[0] == "landmark":
+        yield "holds its past as a whole"
+    if not state.plan.queries:
+        yield "is no longer kept: its queries are suspended"
+    if state.plan.axis != plan.scan.attribute.column:
+        yield f"is on another axis than {plan.scan.attribute}"
+    yield from _other_cells(state, plan)
+    mine, kept = style_for(plan, state.plan.schedule), state.plan.style
+    if mine != kept and FREQUENT in (mine[0], kept[0]):
+        yield "keeps other top-k lists, or none"
+
+
+def _other_cells(state: SynopsisState, plan: Finalise) -> Iterator[str]:
+    """Another GROUP BY; or other columns whose values holistic aggregates count."""
+    aggregate = plan.input
+    if state.plan.group_keys != aggregate.keys:
+        yield f"is grouped by {_listed(state.plan.group_keys) or 'nothing'}"
+    elif state.plan.values != aggregate.values:
+        counted, asked = _listed(state.plan.values), _listed(aggregate.values)
+        has = f"counts the values of {counted}{' together' if len(state.plan.values) > 1 else ''}"
+        has = has if counted else "counts the values of no column"
+        yield f"{has}, and this " + (f"needs those of {asked}" if asked else "needs no such counts")
+
+
+def _listed(keys: Sequence[Key]) -> str:
+    return ", ".join(key.sql for key in keys)
+
+
+def _named(accumulator: Accumulator) -> str:
+    """An accumulator for people."""
+    what = accumulator.kind.value if accumulator.arg is None else f"{accumulator.kind.value} of {accumulator.arg}"
+    return f"the {what}" + (f" where {accumulator.condition}" if accumulator.condition else "")
+
+
+def provider(plan: Finalise, select: exp.Expr) -> str:
+    """A standing query whose synopsis would answer the question: as far back, and cut where it needs cuts."""
+    window = plan.window
+    assert isinstance(window, SlidingWindow)
+    edges = math.gcd(window.range, window.offset)
+    units = sorted(UNITS_US.values(), reverse=True) if plan.scan.attribute.type.is_timestamp else [1]
+    slide = next((unit for unit in units if unit < edges and edges % unit == 0), edges)
+    tree = select.copy()
+    table = tree.args["from_"].this
+    clause = window_of(table)
+    assert isinstance(clause, WindowClause) and clause.range is not None
+    unit = clause.range.unit
+    whole = Measure(window.range + window.offset, unit)
+    table.set("window", replace(clause, range=whole, offset=None, slide=Measure(slide, unit)))
+    return f"CREATE QUERY name AS {tree.sql(CQL)}"

@@ -1,0 +1,425 @@
+"""A micro-batch's way in: one Spark job, then one commit (DESIGN 3, 6).
+
+`deposit` is what `foreachBatch` calls; it is idempotent by batch id. Lateness is judged against the frontier
+at the end of the previous micro-batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from windrow.clock import Clock
+from windrow.crash import crash_point
+from windrow.dataplane.blocks import BlockStore
+from windrow.dataplane.blocks.store import BlockRow
+from windrow.dataplane.ingest import job as ingest
+from windrow.dataplane.ingest.job import Admission, Grouping, Reach
+from windrow.dataplane.ingest.observed import observed
+from windrow.dataplane.ingest.preaggregate import DeadLetter, Deposit, of_groups, of_rows
+from windrow.dataplane.jvm import Jvm
+from windrow.engine.intake.chooser import asked
+from windrow.engine.intake.punctuations import heard
+from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.store.homes import Homes, Written
+from windrow.engine.store.journal import Journal
+from windrow.engine.ticks.early import without_released
+from windrow.errors import ExecutionError
+from windrow.optimizer.derivations import read_of
+from windrow.optimizer.synopsis_plans import schedule_for
+from windrow.plan.accumulators import Accumulator
+from windrow.plan.nodes import ROW_NUM
+from windrow.settings import Settings
+from windrow.synopses import BasicIntervalSynopsis, Cells, PartitionedSynopsis, StoredSynopsis
+from windrow.synopses.cells.blocks import from_block, to_block
+from windrow.synopses.cells.groups import Groups
+from windrow.synopses.cells.merging import fold_cells
+from windrow.synopses.kinds.partitioned import Ranks
+from windrow.types import POINT_MIN
+from windrow.windows import PaneWindow, PartitionedWindow, SlidingWindow
+from windrow.windows.lateness import Lateness
+from windrow.windows.promises import Told
+
+log = logging.getLogger("windrow")
+
+
+class Depositor:
+    """Carries micro-batches into the synopses and onto disk."""
+
+    def __init__(self, journal: Journal, blocks: BlockStore, clock: Clock, homes: Homes, jvm: Jvm):
+        self._jvm = jvm
+        self._journal = journal
+        self._blocks = blocks
+        self._clock = clock
+        self._homes = homes
+
+    def deposit(
+        self,
+        stream: StreamState,
+        df: Any,
+        batch_id: int,
+        settings: Settings,
+        columnar: bool,
+        size: int | None = None,
+    ) -> bool:
+        """Take one micro-batch; False where it had been taken before a restart. `size`: its bytes, where they are known
+        and Spark does not know them."""
+        with stream.batch_lock:
+            if batch_id <= stream.last_batch:
+                return False
+            admission = self._admission(stream, settings)
+            groupings = stream.groupings()
+            started = time.monotonic()
+            try:
+                table, mode, estimate = self._run(stream, df, groupings, admission, settings, not columnar, size)
+            except Exception as error:
+                self._jvm.raise_if_lost(error)
+                groupings = self._suspend_guilty(stream, df, admission, error)
+                table, mode, estimate = self._run(stream, df, groupings, admission, settings, not columnar, size)
+            stream.metrics.job_s += time.monotonic() - started
+            with stream.lock:
+                started = time.monotonic()
+                groups = {g.synopsis: _groups_of(stream.synopses[g.synopsis]) for g in groupings}
+                reported = self._homes.reported(stream, table)
+                deposit = self._preaggregate(stream, table, mode, groupings, groups, admission)
+                deposit, told, malformed = heard(deposit, stream.definition)
+                if columnar and deposit.dead:
+                    deposit = self._with_records(stream, df, deposit, admission, settings)
+                before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
+                lateness = observed(table, stream.definition, groupings, mode, before, stream.lateness)
+                deposit = replace(deposit, dead=deposit.dead + malformed) if malformed else deposit
+                self._commit(stream, deposit, groups, reported, batch_id, admission, settings, lateness, told)
+                stored = sum(block.ref.rows for block in reported)
+                self._measure(stream, deposit.admitted, deposit.cell_count + stored, table, mode, estimate)
+                stream.metrics.apply_s += time.monotonic() - started
+            return True
+
+    def _admission(self, stream: StreamState, settings: Settings) -> Admission:
+        ahead = settings["max_future"]
+        latest = None if ahead == "off" else self._clock.now_us() + int(ahead)
+        bounds = tuple(
+            (p, stream.frontiers[p.column].value, latest if p.type.is_timestamp else None)
+            for p in stream.definition.punctuated
+        )
+        rows = stream.frontiers[ROW_NUM]
+        ended = (rows.promised or 0) > stream.numbered + 1
+        return Admission(bounds, stream.numbered, ended, _excused(stream, settings), tuple(stream.promises))
+
+    def _run(
+        self,
+        stream: StreamState,
+        df: Any,
+        groupings: list[Grouping],
+        admission: Admission,
+        settings: Settings,
+        carry_records: bool,
+        size: int | None,
+    ) -> tuple[pa.Table, str, int | None]:
+        """The micro-batch's table, where it is to be grouped, and Spark's estimate of what a gather brings."""
+        ranks = _ranks(stream, groupings)
+        sketched = any(g.is_sketched for g in groupings)
+        setting = asked(settings.text("preaggregate"), sum(one.nbytes for one in ranks.values()), sketched)
+        gather, estimate = None, None
+        if setting != "spark":
+            gather = ingest.gathered(df, stream.definition, groupings, admission, carry_records)
+            estimate = ingest.estimated_bytes(gather)
+            estimate = size if estimate is None else estimate
+        ordered = any(g.needs_order for g in groupings)
+        limit = settings.integer("gather_bytes")
+        partials = len(ingest.partial_columns(groupings))
+        storing = self._homes.storing(stream, groupings)
+        mode = stream.chooser.choose(setting, estimate, limit, len(groupings), ordered, partials, storing is not None)
+        if mode == "driver" and gather is not None:
+            rows = ingest.run(gather)
+            return rows if carry_records else ingest.judged(rows, stream.definition, admission), mode, estimate
+        with stream.lock:
+            counts = {synopsis: one.known() for synopsis, one in ranks.items()}
+        grouped = ingest.grouped(df, stream.definition, groupings, admission, carry_records, counts)
+        return ingest.run(grouped if storing is None else ingest.stored(grouped, storing)), "spark", estimate
+
+    def _suspend_guilty(self, stream: StreamState, df: Any, admission: Admission, error: Exception) -> list[Grouping]:
+        """Find the queries whose own expressions fail, and suspend them; raise if the stream itself fails."""
+        active = [] if stream.stopping.is_set() else stream.active
+        tried = [(query, self._trial(stream, df, query, admission)) for query in active]
+        guilty = [(query, why) for query, why in tried if why is not None]
+        if guilty:
+            self._jvm.raise_if_lost(error)
+        innocent = not guilty or stream.stopping.is_set()
+        if innocent or len(guilty) == len(active) and not self._readable(stream, df, admission):
+            raise ExecutionError(
+                f"a micro-batch of stream '{stream.name}' failed: {_reason(error)}",
+                remedy="Mend the source; the micro-batch is taken again when the stream restarts.",
+            ) from error
+        for query, why in guilty:
+            log.error("query '%s' is suspended: %s", query.name, why)
+            self._journal.suspend(stream, query, why)
+        return stream.groupings()
+
+    def _trial(self, stream: StreamState, df: Any, query: QueryState, admission: Admission) -> str | None:
+        """Why the query's own expressions fail on this micro-batch; None where they do not, or only once."""
+        aggregate = query.plan.input
+        alone = Grouping(
+            0,
+            aggregate.cell_keys,
+            schedule_for(aggregate.window),
+            None if aggregate.partition else aggregate.input.predicate,
+            self._read_by(stream, query),
+            query.axis,
+            aggregate.partition,
+        )
+        why = None
+        for _ in range(2):
+            try:
+                ingest.run(ingest.grouped(df, stream.definition, [alone], admission, False))
+                return None
+            except Exception as failure:
+                why = _reason(failure)
+        return why
+
+    def _read_by(self, stream: StreamState, query: QueryState) -> tuple[Accumulator, ...]:
+        """What is kept for a query: its own accumulators, or those that it derives them from."""
+        plans = (state.plan for state in stream.synopses.values() if query.name in state.plan.derived)
+        derived = next((plan.derived[query.name] for plan in plans), ())
+        return read_of(query.plan.input, derived)
+
+    def _readable(self, stream: StreamState, df: Any, admission: Admission) -> bool:
+        try:
+            ingest.run(ingest.dead_letters(df, stream.definition, admission, 1))
+        except Exception:
+            return False
+        return True
+
+    def _preaggregate(
+        self,
+        stream: StreamState,
+        table: pa.Table,
+        mode: str,
+        groupings: list[Grouping],
+        groups: Mapping[int, Groups],
+        admission: Admission,
+    ) -> Deposit:
+        known = [groups[g.synopsis] for g in groupings]
+        if mode != "driver":
+            stored = {g.synopsis for g in groupings if isinstance(stream.synopses[g.synopsis].synopsis, StoredSynopsis)}
+            return of_groups(table, stream.definition, groupings, known, stored)
+        return of_rows(table, stream.definition, groupings, known, admission, _ranks(stream, groupings))
+
+    def _with_records(
+        self, stream: StreamState, df: Any, deposit: Deposit, admission: Admission, settings: Settings
+    ) -> Deposit:
+        """Columnar sources: a second job fetches the records of the dead letters, up to the cap."""
+        cap = settings.integer("dead_letters_per_batch")
+        if cap == 0:
+            return deposit
+        rows = ingest.run(ingest.dead_letters(df, stream.definition, admission, cap)).to_pylist()
+        fetched = [DeadLetter(r["__reason"], r["__record"], r["__dead_t"], 1) for r in rows]
+        counts: dict[str, int] = {}
+        for letter in deposit.dead:
+            counts[letter.reason] = counts.get(letter.reason, 0) + letter.count
+        for letter in fetched:
+            counts[letter.reason] = counts.get(letter.reason, 0) - 1
+        rest = [DeadLetter(reason, None, None, n) for reason, n in counts.items() if n > 0]
+        return replace(deposit, dead=tuple(fetched + rest))
+
+    def _commit(
+        self,
+        stream: StreamState,
+        deposit: Deposit,
+        groups: Mapping[int, Groups],
+        reported: Sequence[Written],
+        batch_id: int,
+        admission: Admission,
+        settings: Settings,
+        lateness: dict[str, Lateness],
+        told: Told,
+    ) -> None:
+        parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
+        written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]
+        written += reported
+        crash_point("deposit-blocks-written")
+        frontiers = {
+            axis: frontier.after(deposit.seen[axis]) if axis in deposit.seen else frontier
+            for axis, frontier in stream.frontiers.items()
+        }
+        frontiers |= {axis: frontiers[axis].promise(upto) for axis, upto in told.frontiers.items()}
+        promises = stream.promises.after(told.promises, stream.ticked)
+        least = {**deposit.least, **{a: min(p, deposit.least.get(a, p)) for a, p in stream.least.items()}}
+        blocks = [(w.owner, w.ref, w.lo, w.hi) for w in written]
+        self._journal.deposit(
+            stream, batch_id, frontiers, least, deposit, blocks, admission, settings, lateness, promises
+        )
+        crash_point("deposit-committed")
+        stream.frontiers, stream.last_batch, stream.least = frontiers, batch_id, least
+        stream.lateness, stream.promises = lateness, promises
+        for part in parts:
+            part.apply(stream.definition.revises)
+        for block in written:
+            block.occupy()
+        self._tidy(stream, settings)
+
+    def _tidy(self, stream: StreamState, settings: Settings) -> None:
+        """Moves and compactions, some of them Spark jobs, on which no answer depends. The deposit is committed and its
+        ticks are due: what fails is tried again with the next micro-batch."""
+        for state in stream.synopses.values():
+            for step in (self._homes.settle_one, self._compact):
+                try:
+                    step(stream, state, settings)
+                except Exception as error:
+                    log.warning(
+                        "synopsis %d of stream '%s' stays as it is until the next micro-batch: %s",
+                        state.plan.id,
+                        stream.name,
+                        _reason(error),
+                    )
+
+    def _write(
+        self, stream: StreamState, part: _Part, groups: Mapping[int, Groups], admitted: int
+    ) -> Iterator[Written]:
+        """The blocks of what a micro-batch adds to one synopsis."""
+        state, mine = part.state, groups[part.state.plan.id]
+        for cells, late in ((part.cells, False), (part.late, stream.definition.revises)):
+            if not len(cells):
+                continue
+            if isinstance(state.synopsis, StoredSynopsis):
+                yield self._homes.write(state, state.synopsis, cells, mine, late)
+            else:
+                ref = self._blocks.write(state.late_owner if late else state.owner, to_block(cells, mine))
+                yield Written(state, ref, *_span(state, cells, stream.numbered, admitted), late=late)
+
+    def _compact(self, stream: StreamState, state: SynopsisState, settings: Settings) -> None:
+        """Keep the number of blocks of a synopsis bounded: fold the smaller half of them into one."""
+        limit = settings.integer("synopsis_blocks")
+        if isinstance(state.synopsis, StoredSynopsis):
+            self._homes.compact(stream, state, limit)
+            return
+        rows = self._blocks.named(state.owner)
+        if len(rows) <= limit:
+            return
+        if isinstance(state.synopsis, PartitionedSynopsis):
+            # What has been answered is told from what has not by the block that it is in.
+            ticked = stream.ticked.get(state.plan.axis, 0)
+            rows = [row for row in rows if row.hi is not None and row.hi < ticked]
+        small = sorted(rows, key=lambda row: row.rows)[: len(rows) // 2 + 1]
+        if len(small) > 1:
+            self._fold(stream, state, small)
+
+    def _fold(self, stream: StreamState, state: SynopsisState, small: list[BlockRow]) -> None:
+        accumulators, synopsis = state.plan.accumulators, state.synopsis
+        assert not isinstance(synopsis, StoredSynopsis)
+        parts = [from_block(self._blocks.read(row.path), accumulators, synopsis.groups) for row in small]
+        cells = without_released(stream, state, fold_cells(parts, state.kept_from))
+        if isinstance(synopsis, PartitionedSynopsis):
+            cells = synopsis.kept(cells)
+            span = (min(row.lo or 0 for row in small), max(row.hi or 0 for row in small))
+        else:
+            ticked = stream.ticked.get(state.plan.axis)
+            horizon = None if ticked is None else stream.horizon(state.plan.axis, ticked)
+            cells = state.collapsed(cells, horizon, stream.landmarks(state))
+            span = (int(cells.panes.min()), int(cells.panes.max())) if len(cells) else (0, 0)
+        ref = self._blocks.write(state.owner, to_block(cells, synopsis.groups)) if len(cells) else None
+        crash_point("compaction-written")
+        self._journal.compact(ref, [row.id for row in small], span)
+        stream.metrics.compactions += 1
+
+    def _measure(
+        self, stream: StreamState, admitted: int, cells: int, table: pa.Table, mode: str, estimate: int | None
+    ) -> None:
+        metrics = stream.metrics
+        metrics.batches += 1
+        metrics.rows += admitted
+        metrics.cells += cells
+        metrics.preaggregated_by[mode] += 1
+        metrics.last_preaggregate = mode
+        gathered = table.nbytes if mode == "driver" else None
+        stream.chooser = stream.chooser.after(admitted, cells, gathered, estimate)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a micro-batch adds to one synopsis: cells of open panes, and of panes that have been closed."""
+
+    state: SynopsisState
+    cells: Cells
+    late: Cells
+
+    def apply(self, revises: bool) -> None:
+        """Into the memory of the driver, if the synopsis is there."""
+        synopsis = self.state.synopsis
+        if isinstance(synopsis, StoredSynopsis):
+            return
+        synopsis.deposit(self.cells)
+        if isinstance(synopsis, BasicIntervalSynopsis):
+            (synopsis.deposit_late if revises else synopsis.merge)(self.late)
+
+
+def _part(stream: StreamState, state: SynopsisState, cells: Cells) -> _Part:
+    ticked = stream.ticked.get(state.plan.axis)
+    if isinstance(state.synopsis, PartitionedSynopsis) or ticked is None or not len(cells):
+        return _Part(state, cells, cells.where(slice(0, 0)))
+    is_late = cells.panes < state.closed_at(ticked)
+    if not is_late.any():
+        return _Part(state, cells, cells.where(slice(0, 0)))
+    late = cells.where(is_late if state.kept_from is None else is_late & (cells.panes >= state.kept_from))
+    return _Part(state, cells.where(~is_late), late)
+
+
+def _groups_of(state: SynopsisState) -> Groups:
+    """What gives ids to the groups of a micro-batch: the synopsis's own, or, in the Spark home, some for this time."""
+    synopsis = state.synopsis
+    return synopsis.new_groups() if isinstance(synopsis, StoredSynopsis) else synopsis.groups
+
+
+def _ranks(stream: StreamState, groupings: list[Grouping]) -> dict[int, Ranks]:
+    """The backward context of the partitioned windows, by synopsis."""
+    synopses = {g.synopsis: stream.synopses[g.synopsis].synopsis for g in groupings if g.partition}
+    return {number: one.ranks for number, one in synopses.items() if isinstance(one, PartitionedSynopsis)}
+
+
+def _excused(stream: StreamState, settings: Settings) -> tuple[tuple[Reach, ...], ...]:
+    """The late tuples that are admitted: LATE REVISE takes those within its reach; slack meant generously those
+    that a window still to be answered holds."""
+    definition = stream.definition
+    frontiers = {p.column: stream.frontiers[p.column].value for p in definition.punctuated}
+    if definition.revises:
+        reach = definition.late_reach
+        return (tuple(Reach(c, f - reach) for c, f in frontiers.items() if f is not None and reach is not None),)
+    if settings.text("slack_meaning") != "generous":
+        return ()
+    least: dict[tuple[str, tuple[int, int, int] | None], int] = {}
+    for query in stream.active:
+        window = query.plan.window
+        if query.axis == ROW_NUM or isinstance(window, PartitionedWindow):
+            return ((),)
+        f = frontiers[query.axis]
+        bound = max(
+            POINT_MIN if f is None else window.needed_from(f), POINT_MIN if query.since is None else query.since
+        )
+        held = (query.axis, _gaps(window))
+        least[held] = min(bound, least.get(held, bound))
+    return tuple((Reach(column, bound, within),) for (column, within), bound in least.items())
+
+
+def _gaps(window: PaneWindow) -> tuple[int, int, int] | None:
+    """Where extents begin, and how long they are, if some points are in none."""
+    if not isinstance(window, SlidingWindow) or window.slide <= window.range:
+        return None
+    return window.slide, window.extent(0)[0] % window.slide, window.range
+
+
+def _span(state: SynopsisState, cells: Cells, numbered: int, admitted: int) -> tuple[int, int]:
+    """What a block is known by: the panes it has; of a partitioned synopsis, the row numbers it has."""
+    if isinstance(state.synopsis, PartitionedSynopsis):
+        return numbered + 1, numbered + admitted
+    return int(cells.panes.min()), int(cells.panes.max())
+
+
+def _reason(error: BaseException) -> str:
+    """The first line that says something, without Java's package names."""
+    text = str(getattr(error, "getCondition", lambda: None)() or "")
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return first if not text or text in first else f"{text}: {first}"

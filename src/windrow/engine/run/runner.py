@@ -1,0 +1,215 @@
+"""Structured Streaming, one query per stream: run what is available, or keep running and restart what dies."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from windrow.dataplane.jvm import Jvm
+from windrow.engine.run.lifecycle import interrupted
+from windrow.engine.run.tick_loop import TickLoop
+from windrow.engine.state import StreamState
+from windrow.errors import ExecutionError, StateError, WindrowError
+from windrow.settings import Settings
+
+log = logging.getLogger("windrow")
+
+FULL_DISK = ("No space left on device", "Disk quota exceeded")
+FIRST_BACKOFF_S = 1.0
+POLL_S = 0.2
+
+
+class StreamRunner:
+    """The streaming query of one stream. `start_query(available_now)` starts it and gives Spark's handle."""
+
+    def __init__(
+        self,
+        stream: StreamState,
+        open_frame: Callable[[], Any],
+        process: Callable[[Any, int], None],
+        settings: Callable[[], Settings],
+        ticks: TickLoop,
+        jvm: Jvm,
+    ):
+        self.stream = stream
+        self._jvm = jvm
+        self._open_frame = open_frame
+        self._process = process
+        self._settings = settings
+        self._ticks = ticks
+        self._guard = threading.RLock()
+        self._handle: Any = None
+        self._failure: BaseException | None = None
+        self._backoff_s = FIRST_BACKOFF_S
+        self._retry_at_s = 0.0
+        self._failures_seen = 0
+        self._retick_at_s: float | None = None
+
+    def _batch(self, df: Any, batch_id: int) -> None:
+        try:
+            self._process(df, batch_id)
+            self._backoff_s = FIRST_BACKOFF_S
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _start(self, available_now: bool) -> Any:
+        self._failure = None
+        checkpoint = self.stream.directory / "checkpoint"
+        if self.stream.last_batch >= 0 and not checkpoint.exists():
+            # Spark would count its micro-batches from 0 again, and those up to the last one taken would be passed over.
+            raise StateError(
+                f"stream '{self.stream.name}' has taken micro-batches, and its checkpoint {checkpoint} is missing",
+                remedy="A stream is either deposited into or run: go on with deposit(). One that was run: restore the"
+                " state directory from a copy. Or DROP STREAM and create it anew.",
+            )
+        self.stream.stopping.clear()
+        partitions = self._settings().integer("shuffle_partitions")
+        frame = self._open_frame()
+        if partitions:
+            frame.sparkSession.conf.set("spark.sql.shuffle.partitions", partitions)
+        writer = frame.writeStream.foreachBatch(self._batch).queryName(f"windrow-{self.stream.name}-{self.stream.id}")
+        writer = writer.option("checkpointLocation", str(checkpoint))
+        if available_now:
+            return writer.trigger(availableNow=True).start()
+        interval_us = self._settings().integer("trigger_interval")
+        return writer.trigger(processingTime=f"{interval_us} microseconds").start()
+
+    def run_available(self, refuse_interrupted: Callable[[], None]) -> None:
+        """Process everything available now; raises what went wrong, or that it was stopped, with nothing lost."""
+        with self._guard:
+            refuse_interrupted()
+            handle = self._handle = self._start(True)
+        try:
+            while not handle.awaitTermination(POLL_S):
+                pass
+        except KeyboardInterrupt:
+            self.stop()
+            raise
+        except Exception as error:
+            if self.stream.stopping.is_set():
+                raise interrupted() from error
+            raise self._error(error) from error
+        finally:
+            with self._guard:
+                self._handle = None
+        if self.stream.stopping.is_set():
+            raise interrupted()
+
+    def _error(self, error: BaseException) -> WindrowError:
+        """What Spark's error is about: the exception of the micro-batch, where that is what ended the stream."""
+        if self._jvm.is_lost():
+            return self._jvm.error()
+        cause = self._failure or error
+        first = (str(cause).strip() or type(cause).__name__).splitlines()[0]
+        full = next((sign for sign in FULL_DISK for one in _chain(cause) if sign in str(one)), None)
+        if isinstance(cause, WindrowError) and (full is None or full in first):
+            return cause
+        if full is not None or isinstance(cause, OSError):
+            return StateError(
+                f"stream '{self.stream.name}' stopped: {full or first}",
+                remedy="Mend the disk of the state directory, or of Spark (spark.local.dir); nothing is lost.",
+            )
+        return ExecutionError(
+            f"stream '{self.stream.name}' stopped: {first}", remedy="Mend the cause and run again; nothing is lost."
+        )
+
+    def start(self) -> None:
+        with self._guard:
+            if self._handle is None or not self._handle.isActive:
+                self._handle = self._start(False)
+
+    def watch(self) -> None:
+        """Restart what died, a streaming query or a tick, after a pause that doubles up to the setting; where the JVM
+        has ended there is nothing to restart, and that is told once."""
+        with self._guard:
+            handle = self._handle
+            if handle is None:
+                return
+            try:
+                if handle.isActive:
+                    self._watch_ticks(time.monotonic())
+                else:
+                    self._watch_query(handle, time.monotonic())
+            except Exception:
+                if not self._jvm.is_lost():
+                    raise
+                self._handle, error = None, self._jvm.error()
+                self.stream.metrics.last_error = str(error)
+                log.error("stream '%s' has stopped: %s", self.stream.name, error)
+
+    def _longest_pause_s(self) -> float:
+        return self._settings().integer("restart_backoff") / 1e6
+
+    def _watch_query(self, handle: Any, now: float) -> None:
+        if self._retry_at_s == 0.0:
+            error = self._error(handle.exception() or RuntimeError("it ended"))
+            self.stream.metrics.last_error = str(error)
+            log.error("%s Restarting in %.0f s.", error, self._backoff_s)
+            self._retry_at_s = now + self._backoff_s
+            self._backoff_s = min(2 * self._backoff_s, self._longest_pause_s())
+        elif now >= self._retry_at_s:
+            self._retry_at_s = 0.0
+            self.stream.metrics.restarts += 1
+            try:
+                self._handle = self._start(False)
+            except Exception as error:
+                log.error("stream '%s' did not restart: %s", self.stream.name, error)
+
+    def _watch_ticks(self, now: float) -> None:
+        """A tick that failed is tried again by the next micro-batch; where none comes, by this."""
+        failures = self._ticks.failures(self.stream)
+        if failures != self._failures_seen:
+            self._failures_seen = failures
+            pause_s = min(FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 30), self._longest_pause_s())
+            self._retick_at_s = now + pause_s if failures else None
+        elif self._retick_at_s is not None and now >= self._retick_at_s:
+            self._retick_at_s = None
+            error = self._ticks.retry(self.stream)
+            self.stream.metrics.last_error = None if error is None else str(error)
+            log.error("stream '%s' answers again after: %s", self.stream.name, error)
+
+    def stop(self) -> None:
+        with self._guard:
+            handle, self._handle = self._handle, None
+            self._retry_at_s = 0.0
+            if handle is not None:
+                self.stream.stopping.set()
+        if handle is not None and not self._jvm.has_ended():
+            try:
+                handle.stop()
+            except Exception as error:
+                log.warning("stream '%s' did not stop cleanly: %s", self.stream.name, error)
+
+
+class Supervisor:
+    """Watches running streams from a thread of its own."""
+
+    def __init__(self, runners: Callable[[], list[StreamRunner]], heartbeat: Callable[[StreamState], None]):
+        self._runners = runners
+        self._heartbeat = heartbeat
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="windrow-supervisor", daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(POLL_S):
+            for runner in self._runners():
+                try:
+                    runner.watch()
+                    self._heartbeat(runner.stream)
+                except Exception:
+                    log.exception("stream '%s' could not be watched", runner.stream.name)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

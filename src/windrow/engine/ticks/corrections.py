@@ -1,0 +1,260 @@
+"""Corrections: what late tuples change in answers that were given (LATE REVISE).
+
+A window is corrected if it had been answered and a late pane falls into it. Its rows are looked up as they were, and
+once more with the late cells merged into them; what differs is delivered, '-' before '+'. Groups without a late tuple
+keep their states to the last bit, so they are never corrected by a rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from windrow.dataplane.answers.finishing import Finished
+from windrow.dataplane.answers.revisions import GIVEN, TAKEN, difference, with_ops
+from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.store.journal import Applied
+from windrow.engine.ticks.delivery import Delivered
+from windrow.plan.accumulators import Accumulator
+from windrow.plan.nodes import Finalise
+from windrow.settings import Settings
+from windrow.synopses import BasicIntervalSynopsis, Looked, Lookup, PartitionedSynopsis, StoredSynopsis
+from windrow.synopses.lookups import merged
+from windrow.types import POINT_MIN
+from windrow.windows import (
+    Extents,
+    PartitionedWindow,
+    Points,
+    SlideByTuple,
+    SlideOver,
+    SlidingWindow,
+    Window,
+    answered_upto,
+)
+
+Mask = npt.NDArray[np.bool_]
+Finish = Callable[[QueryState, Looked, Extents, SynopsisState], Finished | None]
+"""The answer rows of some windows; None where the query's own expressions fail."""
+
+Look = Callable[[Sequence["Affected"]], Iterator[tuple[Finished, Finished] | None]]
+"""The answer rows of windows as they were and as they are, of each query whose windows are given; None where its own
+expressions fail. Rows that are the same in both may be left out."""
+
+Totals = Callable[[SynopsisState, Accumulator, Points, bool], Points]
+"""A count of panes, of what is held apart or of the rest."""
+
+Numbers = Callable[[QueryState, int, int], dict[int, int]]
+"""How often windows were corrected, of those that end between two points."""
+
+
+@dataclass(frozen=True)
+class Affected:
+    """Windows of a query, due by now, that late cells may change; `before` and `after`: those that had been answered,
+    and those that are to be. By rank, windows come and go."""
+
+    query: QueryState
+    extents: Extents
+    before: Mask
+    after: Mask
+
+    def __len__(self) -> int:
+        return len(self.extents)
+
+    def part(self, some: slice) -> Affected:
+        return Affected(self.query, self.extents.part(some), self.before[some], self.after[some])
+
+
+class Corrector:
+    """Works out the corrections of one synopsis from what it holds apart. Which windows those are it tells from the
+    panes alone, whatever the home; by rank and by n rows also from counts (`totals`: those of the Spark home)."""
+
+    def __init__(self, stream: StreamState, state: SynopsisState, settings: Settings, totals: Totals):
+        synopsis = state.synopsis
+        assert not isinstance(synopsis, PartitionedSynopsis)
+        self._stream, self._state, self._stored_totals = stream, state, totals
+        self._counted: tuple[BasicIntervalSynopsis, BasicIntervalSynopsis] | None = None
+        self._old = synopsis.closed_panes
+        if isinstance(synopsis, StoredSynopsis):
+            self._late = synopsis.late_panes
+        else:
+            self._counted = (synopsis, synopsis.late_alone())
+            self._late = self._counted[1].closed_panes
+        self._ticked = stream.ticked[state.plan.axis]
+        self._emits = settings.text("empty_windows") == "emit"
+
+    def applied(self) -> Applied:
+        """What the commit must know."""
+        state, ranked = self._state, self._state.ranked
+        plan = state.plan.queries[0][1] if state.plan.queries else None
+        if plan is not None and _over(plan) is SlideOver.RANK:
+            ranked += int(self._totals(plan, self._late)[1].sum())
+        horizon = self._stream.horizon(state.plan.axis, self._ticked)
+        return Applied(state, ranked, None if horizon is None else state.closed_at(horizon))
+
+    def corrections(self, look: Look, numbers: Numbers, windows: int) -> Iterator[Delivered]:
+        """What to deliver, for every query that something changes for; at most so many windows are looked at at a
+        time."""
+        found: dict[str, list[_Changes]] = {}
+        asked = [self._affected(self._stream.queries[name], plan) for name, plan in self._state.plan.queries]
+        for some in _batches(asked, windows):
+            left = [one for one in some if one.query.error is None]
+            for one, looked in zip(left, look(left), strict=True):
+                if looked is not None:
+                    found.setdefault(one.query.name, []).append(_changes(one, *looked))
+        for name, parts in found.items():
+            query, changed = self._stream.queries[name], [part for part in parts if part.rows.num_rows]
+            if changed and query.error is None:
+                yield _delivered(query, changed, numbers)
+
+    def in_driver(self, finish: Finish) -> Look:
+        """How windows are looked at in the driver home."""
+        assert self._counted is not None
+        state, alone = self._state, self._counted[1]
+
+        def look(asked: Sequence[Affected]) -> Iterator[tuple[Finished, Finished] | None]:
+            for one in asked:
+                lookup = lookup_of(one.query, one.extents)
+                was = next(state.answer([lookup]))
+                now = merged(was, next(state.answer([lookup], alone)))
+                old, new = (finish(one.query, looked, one.extents, state) for looked in (was, now))
+                yield None if old is None or new is None else (old, new)
+
+        return look
+
+    # -- which windows -------------------------------------------------------------------------
+
+    def _affected(self, query: QueryState, plan: Finalise) -> Affected:
+        window = plan.window
+        assert not isinstance(window, PartitionedWindow)
+        since = POINT_MIN if query.since is None else query.since
+        old, late = (panes[np.searchsorted(panes, since) :] for panes in (self._old, self._late))
+        if isinstance(window, SlideByTuple):
+            return self._by_tuple(query, plan, window, old, late)
+        extents = window.due(late, query.closed_by, self._ticked)
+        held = np.searchsorted(old, extents.ends) > np.searchsorted(old, np.maximum(extents.starts, since))
+        first = self._first_answered(old, since) if self._emits and not plan.input.keys else None
+        if first is not None:
+            held = held | ((extents.ends > first) & (extents.ticks <= self._emptied_upto(window)))
+        return Affected(query, extents, np.asarray(held), np.ones(len(extents), bool))
+
+    def _emptied_upto(self, window: Window) -> int:
+        """Up to which frontier empty windows have been answered."""
+        ends = self._stream.ended.get(self._state.plan.axis, ())
+        return answered_upto(ends, window, self._ticked) if isinstance(window, SlidingWindow) else self._ticked
+
+    def _first_answered(self, old: Points, since: int) -> int | None:
+        """From where on empty windows have been answered too: from the first tuple there was, or where the query
+        began. The first may be one of those that are late."""
+        least = self._stream.least.get(self._state.plan.axis)
+        if least is None:
+            return None
+        pane = self._state.closed_at(least)
+        if pane in self._late and pane not in self._old:
+            return int(old[0]) if old.size else None
+        return max(least, since)
+
+    def _by_tuple(self, query: QueryState, plan: Finalise, window: SlideByTuple, old: Points, late: Points) -> Affected:
+        """Windows at values: a late value may be one of its own."""
+        values = np.union1d(old, late)
+        first = POINT_MIN if query.closed_by is None else query.closed_by
+        values = values[np.searchsorted(values, first) : np.searchsorted(values, self._ticked)]
+        touched = np.searchsorted(late, values, side="right") > np.searchsorted(late, values - (window.range - 1))
+        if window.over is SlideOver.VALUE:
+            before, after = np.isin(values, old), np.ones(values.size, bool)
+        else:
+            before, after = self._marked(plan, window, values)
+        affected = np.asarray((touched & (before | after)) | (before != after))
+        return Affected(query, window.extents(values[affected]), before[affected], after[affected])
+
+    def _marked(self, plan: Finalise, window: SlideByTuple, values: Points) -> tuple[Mask, Mask]:
+        """Which values were window ids, and are: an n-th row number, or an n-th rank, is among their tuples."""
+        counts, added = self._totals(plan, values)
+        before = self._state.ranked - int(counts.sum())
+        return window.marked(counts, before), window.marked(counts + added, before)
+
+    def _totals(self, plan: Finalise, values: Points) -> tuple[Points, Points]:
+        """The tuples of panes, without those that are late and of them alone."""
+        count = plan.input.counts[0]
+        if self._counted is None:
+            state, totals = self._state, self._stored_totals
+            return totals(state, count, values, False), totals(state, count, values, True)
+        held, alone = self._counted
+        return held.totals(count, values), alone.totals(count, values)
+
+
+def _batches(asked: Sequence[Affected], windows: int) -> Iterator[list[Affected]]:
+    """The windows in lists of at most so many; a query is in a list once."""
+    some: list[Affected] = []
+    for one in asked:
+        for first in range(0, len(one), windows):
+            part = one.part(slice(first, first + windows))
+            if some and sum(map(len, some)) + len(part) > windows:
+                yield some
+                some = []
+            some.append(part)
+    if some:
+        yield some
+
+
+def _changes(affected: Affected, old: Finished, new: Finished) -> _Changes:
+    """What differs between the answers as they were and as they are."""
+    old, new = _only(old, affected.before), _only(new, affected.after)
+    gone, come = difference(old.table, old.window, new.table, new.window)
+    rows = pa.concat_tables([old.table.take(gone), new.table.take(come)], promote_options="permissive")
+    window = np.concatenate([old.window[gone], new.window[come]])
+    taken = np.arange(window.size) < gone.size
+    fresh = np.flatnonzero(affected.after & ~affected.before)
+    order = np.lexsort((np.arange(window.size), ~taken, window))
+    ends = affected.query.plan.window.shown(affected.extents)[1]  # type: ignore[union-attr]
+    return _Changes(rows.take(order), window[order], taken[order], ends, fresh)
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """Rows taken back or given, of the windows that end there; `fresh` are the windows that had no answer."""
+
+    rows: pa.Table
+    window: Points
+    taken: Mask
+    ends: Points
+    fresh: Points
+
+
+def _over(plan: Finalise) -> SlideOver | None:
+    return plan.window.over if isinstance(plan.window, SlideByTuple) else None
+
+
+def _only(finished: Finished, wanted: Mask) -> Finished:
+    """Without the rows of windows that are not there."""
+    if wanted.all():
+        return finished
+    rows = np.flatnonzero(wanted[finished.window])
+    return Finished(finished.table.take(rows), finished.window[rows], finished.windows)
+
+
+def lookup_of(query: QueryState, extents: Extents) -> Lookup:
+    """What a query asks a synopsis about some of its windows."""
+    aggregate, since = query.plan.input, query.since
+    starts = extents.starts if since is None else extents.starts.clip(min=max(since, POINT_MIN))
+    return Lookup(query.name, starts, extents.ends, aggregate.presence, aggregate.accumulators, not aggregate.cell_keys)
+
+
+def _delivered(query: QueryState, parts: list[_Changes], numbers: Numbers) -> Delivered:
+    """The changes with each window's number: first answers are 0, corrections count on."""
+    ends = np.concatenate([part.ends for part in parts])
+    before = np.cumsum([0, *(part.ends.size for part in parts[:-1])])
+    window = np.concatenate([part.window + b for part, b in zip(parts, before, strict=True)])
+    fresh = np.concatenate([part.fresh + b for part, b in zip(parts, before, strict=True)])
+    taken = np.concatenate([part.taken for part in parts])
+    changed, at = np.unique(window, return_inverse=True)
+    known = numbers(query, int(ends[changed[0]]), int(ends[changed[-1]]))
+    is_fresh = np.isin(changed, fresh)
+    told = zip(ends[changed].tolist(), is_fresh.tolist(), strict=True)
+    revisions = np.array([known.get(end, -1 if new else 0) + 1 for end, new in told], np.int64)
+    ops = pa.array(np.where(taken, TAKEN, GIVEN))
+    table = with_ops(pa.concat_tables([part.rows for part in parts]), ops, revisions[at])
+    return Delivered(query, ends[changed], at, table, 0, revisions)

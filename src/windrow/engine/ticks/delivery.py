@@ -1,0 +1,269 @@
+"""Answers out: to sinks, subscribers and the retained answers, around the commit of a tick batch.
+
+Staging sinks stage before the commit and publish after it (exactly once); plain sinks and subscribers are
+called before it (at least once, with a key). A subscriber that raises is counted and does not stop the stream.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.crash import crash_point
+from windrow.dataplane.answers.finishing import answer_schema, plain
+from windrow.dataplane.answers.revisions import revised_schema
+from windrow.dataplane.blocks import BlockStore
+from windrow.dataplane.sinks import AnswerBatch, Sink
+from windrow.engine.state import QueryState, StreamState, Unpublished
+from windrow.engine.store.journal import AnswerPart, Applied, Expired, Journal, Left
+from windrow.settings import Settings
+from windrow.types import point_text, value_of
+from windrow.windows import LandmarkWindow, PartitionedWindow, Points
+
+log = logging.getLogger("windrow")
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """One query's answers to the windows with these ends; `window` is the index of the window each row is of.
+
+    `revisions`: the number of each window's correction (0: a first answer); None: all are first answers. `early`: they
+    are the rows of groups that promises closed, as many as had come; the windows themselves are answered later.
+    """
+
+    query: QueryState
+    ends: Points
+    window: Points
+    table: pa.Table
+    overflows: int
+    revisions: Points | None = None
+    early: int | None = None
+
+    @property
+    def first_answers(self) -> int:
+        if self.early is not None:
+            return 0
+        return int(self.ends.size if self.revisions is None else (self.revisions == 0).sum())
+
+    @property
+    def last_end(self) -> int | None:
+        """The end of the latest window that was answered; a correction is of an earlier one."""
+        if self.early is not None:
+            return self.query.last_end
+        last = int(self.ends[-1])
+        return last if self.query.last_end is None or self.revisions is None else max(last, self.query.last_end)
+
+    @property
+    def revised(self) -> tuple[tuple[int, int], ...]:
+        """(end, number) of the windows that were corrected."""
+        if self.revisions is None:
+            return ()
+        return tuple((e, r) for e, r in zip(self.ends.tolist(), self.revisions.tolist(), strict=True) if r)
+
+    def key_of(self, window: int) -> str:
+        """What tells this answer to a window from its corrections, and from rows of groups that came early."""
+        if self.early is not None:
+            return f"/early-{self.early}"
+        revision = 0 if self.revisions is None else int(self.revisions[window])
+        return f"/{revision}" if revision else ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one window, as a subscriber gets it. `key` names it across redeliveries."""
+
+    query: str
+    window_start: Any
+    window_end: Any
+    table: pa.Table
+    key: str
+
+
+class Delivery:
+    """Delivers and commits tick batches."""
+
+    def __init__(self, journal: Journal, blocks: BlockStore):
+        self._journal = journal
+        self._blocks = blocks
+
+    def commit(
+        self,
+        stream: StreamState,
+        axis: str,
+        upto: int | None,
+        delivered: Sequence[Delivered],
+        expired: Sequence[Expired],
+        settings: Settings,
+        applied: Sequence[Applied] = (),
+        left: Left | None = None,
+    ) -> None:
+        """One tick batch: sent or staged, committed, and then known in memory. `publish` must follow."""
+        staged = [self._send(stream, item) for item in delivered]
+        crash_point("tick-staged")
+        kept = [_retained(stream, item, settings.integer("retained_answers")) for item in delivered]
+        stored: list[tuple[int, int, int, int, int] | None] = [None] * len(delivered)
+        block = None
+        if any(table is not None for table in kept):
+            tables = [table for table in kept if table is not None]
+            block, places = self._blocks.write_many("answers", tables)
+            at = iter(places)
+            stored = [
+                None if t is None else (*next(at), *_facts(t, item)) for t, item in zip(kept, delivered, strict=True)
+            ]
+        crash_point("tick-blocks-written")
+        parts = [
+            AnswerPart(i.query, i.first_answers, i.table.num_rows, i.overflows, i.last_end, place, stage, i.revised)
+            for i, place, stage in zip(delivered, stored, staged, strict=True)
+        ]
+        outbox = iter(self._journal.tick(stream, axis, upto, parts, block, expired, settings, applied, left))
+        crash_point("tick-committed")
+        if upto is not None:
+            stream.ticked[axis] = upto
+        if left is not None:
+            stream.promises = left.promises
+            for query in left.settled:
+                query.fresh = False
+            for state, point in left.complete_from:
+                state.complete_from = point
+        stream.tick_seq += 1
+        stream.unpublished += [
+            Unpublished(i.query, entry, next(outbox))
+            for i, entry in zip(delivered, staged, strict=True)
+            if entry is not None
+        ]
+        for item in delivered:
+            item.query.last_end = item.last_end
+            item.query.metrics.windows += item.first_answers
+            item.query.metrics.rows += item.table.num_rows
+            item.query.metrics.last_delivery_s = time.time()
+
+    def _send(self, stream: StreamState, item: Delivered) -> str | None:
+        """Plain sinks and subscribers now; a staging sink stages. Returns what the commit must name."""
+        query = item.query
+        batch = AnswerBatch(query.name, item.table, f"{query.name}@{item.ends[0]}..{item.ends[-1]}{item.key_of(0)}")
+        for subscriber in query.batch_subscribers:
+            _call(query, subscriber, batch)
+        if query.subscribers:
+            for answer in split(item):
+                for subscriber in query.subscribers:
+                    _call(query, subscriber, answer)
+        sink = query.sink
+        if sink is None or item.table.num_rows == 0:
+            return None
+        if isinstance(sink, Sink):
+            sink.write(batch)
+            return None
+        return sink.stage(batch, stream.tick_seq)
+
+    def publish(self, stream: StreamState) -> None:
+        """Make committed stages visible. What a sink refuses now is published first thing in the next tick, or
+        by the next opening: a sink stages nothing more until then. A sink from Python that was not yet given again
+        after a restart keeps its stages waiting, and holds nothing up."""
+        if not stream.unpublished:
+            return
+        published: set[int] = set()
+        refused: Exception | None = None
+        for item in stream.unpublished:
+            sink = item.query.sink
+            try:
+                if sink is None:
+                    continue
+                if not isinstance(sink, Sink):
+                    sink.publish(item.entry)
+                published.add(item.outbox)
+            except Exception as error:
+                refused = refused or error
+        if published:
+            crash_point("tick-published")
+            self._journal.published(sorted(published))
+            stream.unpublished = [item for item in stream.unpublished if item.outbox not in published]
+        if refused is not None:
+            raise refused
+
+
+def sweep(query: QueryState) -> None:
+    """Remove the stages of a query whose answers no commit names any more."""
+    if query.sink is None or isinstance(query.sink, Sink):
+        return
+    try:
+        query.sink.sweep()
+    except Exception as error:
+        log.warning("stages of query '%s' are left behind: %s", query.name, error)
+
+
+def _call(query: QueryState, subscriber: Any, argument: Any) -> None:
+    try:
+        subscriber(argument)
+    except BaseException as error:  # also SystemExit: a subscriber does not stop the stream
+        query.metrics.callback_errors += 1
+        query.metrics.last_callback_error = f"{type(error).__name__}: {error}"
+        log.exception("a subscriber of query '%s' raised; the answer stays in q.answers()", query.name)
+
+
+def split(item: Delivered) -> list[Answer]:
+    """The table by window, windows without rows included."""
+    query, kind = item.query, item.query.plan.scan.attribute.type
+    first = np.searchsorted(item.window, np.arange(item.ends.size), side="left")
+    last = np.searchsorted(item.window, np.arange(item.ends.size), side="right")
+    whole = plain(item.table)
+    return [
+        Answer(
+            query.name,
+            None if (start := _start(query, int(end))) is None else value_of(start, kind),
+            value_of(int(end), kind),
+            whole.slice(int(first[i]), int(last[i] - first[i])),
+            f"{query.name}@{point_text(int(end), kind)}{item.key_of(i)}",
+        )
+        for i, end in enumerate(item.ends)
+    ]
+
+
+def _start(query: QueryState, end: int) -> int | None:
+    """The window_start that goes with a window_end."""
+    window = query.plan.window
+    if isinstance(window, LandmarkWindow):
+        return window.since
+    return end - (window.rows if isinstance(window, PartitionedWindow) else window.range)
+
+
+def _row_ends(table: pa.Table) -> Points:
+    column = table.column("window_end")
+    whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return np.asarray(whole.view(pa.int64()) if pa.types.is_timestamp(whole.type) else whole)
+
+
+def _retained(stream: StreamState, item: Delivered, keep: int) -> pa.Table | None:
+    """The last windows whose rows are within the bound, and at least the latest window with rows."""
+    table = item.table
+    if table.num_rows == 0:
+        return None
+    if table.num_rows > keep:
+        table = table.slice(_first_kept(table, keep))
+    return plain(table, delivered_schema(stream, item.query)).combine_chunks()
+
+
+def delivered_schema(stream: StreamState, query: QueryState) -> pa.Schema:
+    """The columns of a query's answers as they are delivered."""
+    schema = answer_schema(query.plan.outputs, query.plan.scan.attribute.type)
+    return revised_schema(schema) if stream.definition.revises else schema
+
+
+def _first_kept(table: pa.Table, keep: int) -> int:
+    """Where the first window begins of which, with all after it, at most `keep` rows are kept."""
+    row_ends = _row_ends(table)
+    cut = row_ends[row_ends.size - max(keep, 1)]
+    first = int(np.searchsorted(row_ends, cut, side="left"))
+    if row_ends.size - first > keep and cut != row_ends[-1]:
+        first = int(np.searchsorted(row_ends, cut, side="right"))
+    return first
+
+
+def _facts(table: pa.Table, item: Delivered) -> tuple[int, int, int]:
+    ends = _row_ends(table)
+    return table.num_rows, int(ends[0]), int(ends[-1])

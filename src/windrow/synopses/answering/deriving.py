@@ -1,0 +1,78 @@
+"""Derived accumulators as they are read (SS4): a lookup of what is kept, and its rows with what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from windrow.optimizer.derivations import Derivation
+from windrow.synopses.cells.cells import fold_of
+from windrow.synopses.cells.chunks import States
+from windrow.synopses.cells.folds import State
+from windrow.synopses.lookups import Ask, Looked, Lookup
+
+Derived = Mapping[str, Sequence[Derivation]]
+
+
+def answered(ask: Ask, lookups: Sequence[Lookup], derived: Derived) -> Iterator[Looked]:
+    """The rows of every lookup, of queries some of whose accumulators are derived."""
+    asked = [_of_kept(lookup, derived.get(lookup.query, ())) for lookup in lookups]
+    by_query = {lookup.query: lookup for lookup in lookups}
+    states = _DerivedStates()
+    for looked in ask(asked):
+        yield _completed(looked, by_query[looked.query], derived.get(looked.query, ()), states)
+
+
+class _DerivedStates:
+    """Queries that are looked up together derive the same from it once: they have the same rows, one after another."""
+
+    def __init__(self) -> None:
+        self._window: object = None
+        self._known: dict[Derivation, State] = {}
+
+    def of(self, looked: Looked, derivation: Derivation) -> State:
+        if looked.window is not self._window:
+            self._window, self._known = looked.window, {}
+        if derivation not in self._known:
+            self._known[derivation] = _derived(derivation, looked.states)
+        return self._known[derivation]
+
+
+def _of_kept(lookup: Lookup, derivations: Sequence[Derivation]) -> Lookup:
+    """The same windows, asked of the accumulators that are kept. A group may be there where one of those is positive
+    that its presence is added from."""
+    if not derivations:
+        return lookup
+    by = {d.accumulator: d for d in derivations}
+    wanted = dict.fromkeys((lookup.presence, *lookup.reads))
+    reads = dict.fromkeys(base for a in wanted for base in (by[a].bases if a in by else (a,)))
+    first, *others = by[lookup.presence].added if lookup.presence in by else (lookup.presence,)
+    return replace(lookup, presence=first, others=tuple(others), reads=tuple(reads))
+
+
+def _completed(looked: Looked, lookup: Lookup, derivations: Sequence[Derivation], known: _DerivedStates) -> Looked:
+    if not derivations:
+        return looked
+    by = {d.accumulator: d for d in derivations}
+    states: States = {}
+    for a in dict.fromkeys((lookup.presence, *lookup.reads)):
+        states[a] = known.of(looked, by[a]) if a in by else looked.states[a]
+    present = states[lookup.presence][0] > 0
+    if lookup.always or present.all():
+        return replace(looked, states=states)
+    rows = np.flatnonzero(present)
+    kept = {a: tuple(column[rows] for column in state) for a, state in states.items()}
+    return Looked(looked.query, looked.windows, looked.window[rows], looked.groups[rows], kept)
+
+
+def _derived(derivation: Derivation, states: States) -> State:
+    fold = fold_of(derivation.accumulator)
+    out = tuple(column.copy() for column in states[derivation.added[0]])
+    for base in derivation.added[1:]:
+        fold.merge_into(out, states[base])
+    for base in derivation.subtracted:
+        for target, column in zip(out, states[base], strict=True):
+            np.subtract(target, column, out=target)
+    return out

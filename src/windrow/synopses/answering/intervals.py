@@ -1,0 +1,163 @@
+"""Many intervals over cells at once: a dyadic tree in NumPy, asked for all of them level by level.
+
+The dyadic intervals are those of B-INT (004_65e36a58973a8297.txt, section 3.1.1), here over the cells in order of group
+and pane: node i of level k is the merged state of the cells [i·2ᵏ, (i+1)·2ᵏ). An interval is the disjoint union of at
+most two nodes a level, all of them inside it; so a fold need be neither invertible nor idempotent, sums of doubles
+lose nothing to what lies outside, and a node that spans two groups is in no group's interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from windrow.plan.accumulators import Accumulator
+from windrow.synopses.cells import distinct
+from windrow.synopses.cells.cells import fold_of
+from windrow.synopses.cells.chunks import Cells
+from windrow.synopses.cells.folds import Array, Fold, State
+from windrow.synopses.cells.groups import NOBODY, Ids
+from windrow.windows import Points
+
+AT_ONCE = 1 << 15
+"""Intervals that go up the tree together: few enough for what they need to stay in the processor's cache."""
+
+
+class FlatIntervals:
+    """Cells to be asked, each once. They are given in any order, and may repeat."""
+
+    def __init__(self, cells: Cells):
+        self._panes, rank = distinct.of_runs(cells.panes)
+        keys = cells.groups * self._panes.size + rank
+        if (keys[1:] <= keys[:-1]).any():
+            keys, cells = _folded(keys, cells)
+        self._keys = keys
+        self._groups = cells.groups
+        self._trees = {a: _Tree(fold_of(a), state) for a, state in cells.states.items()}
+
+    def __len__(self) -> int:
+        """How many cells there are, each once."""
+        return int(self._keys.size)
+
+    def answer(
+        self, groups: Ids, starts: Points, ends: Points, accumulators: Sequence[Accumulator]
+    ) -> dict[Accumulator, State]:
+        """For each i the merged states of the cells of groups[i] with starts[i] ≤ pane < ends[i].
+
+        The identity where there are none, and for an accumulator that the cells do not know.
+        """
+        out = {a: fold_of(a).identity(groups.size) for a in accumulators}
+        asked = [(self._trees[a], state) for a, state in out.items() if a in self._trees]
+        lows, highs = self._at(groups, starts), self._at(groups, ends)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for first in range(0, groups.size, AT_ONCE):
+                some = slice(first, first + AT_ONCE)
+                _climb([(tree, tuple(c[some] for c in state)) for tree, state in asked], lows[some], highs[some])
+        return out
+
+    def alive(self, starts: Points, ends: Points) -> tuple[Ids, Ids]:
+        """All (window index, group) such that the group has a cell in [starts[w], ends[w]), by window, then group.
+
+        Starts and ends ascend, so a cell is in a run of windows, and later cells of its group in later runs. Nobody
+        is no group. Cost follows the cells and the answer, never the windows times the groups.
+        """
+        first_of, last_of = np.searchsorted(ends, self._panes, "right"), np.searchsorted(starts, self._panes, "right")
+        somebody = int(np.searchsorted(self._groups, NOBODY, "right"))
+        rank = self._keys[somebody:] - self._groups[somebody:] * self._panes.size
+        first, last = first_of[rank], last_of[rank]
+        held = np.flatnonzero(first < last)
+        first, last, group = first[held], last[held], self._groups[somebody:][held]
+        if not held.size:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        begins = np.concatenate(([True], (group[1:] != group[:-1]) | (first[1:] > last[:-1])))
+        run_first, run_last = first[begins], last[np.append(begins[1:], True)]
+        return _by_window(run_first, run_last - run_first, group[begins], starts.size)
+
+    def _at(self, groups: Ids, points: Points) -> Ids:
+        """Where the cells of each group begin whose panes start at or above the point."""
+        heads, of_head = distinct.of_runs(points)
+        keys = groups * self._panes.size + np.searchsorted(self._panes, heads)[of_head]
+        return np.searchsorted(self._keys, keys)
+
+
+class _Tree:
+    """The levels of one accumulator's tree, each built when it is first asked for. Level 0 are the cells."""
+
+    def __init__(self, fold: Fold, state: State):
+        self._fold = fold
+        self._levels = [state]
+
+    def merge_into(self, into: State, at: Ids, level: int, nodes: Ids) -> None:
+        """into[at[i]] ← merge(into[at[i]], nodes[i] of the level); no index repeats."""
+        while len(self._levels) <= level:
+            self._levels.append(self._pairs(self._levels[-1]))
+        merged = [column[at] for column in into]
+        self._fold.merge_into(merged, [column[nodes] for column in self._levels[level]])
+        for target, column in zip(into, merged, strict=True):
+            target[at] = column
+
+    def _pairs(self, state: State) -> State:
+        """The level above. A node without a neighbour has no parent: it would reach beyond the cells."""
+        even = state[0].size // 2 * 2
+        merged = tuple(column[0:even:2].copy() for column in state)
+        self._fold.merge_into(merged, [column[1:even:2] for column in state])
+        return merged
+
+
+def _climb(asked: Sequence[tuple[_Tree, State]], low: Ids, high: Ids) -> None:
+    """Merge the nodes that make up [low, high) into the states, from the cells up.
+
+    At each level the interval gives up a first node that is a right child, and a last one that is a left child; what
+    remains is whole pairs, which are the nodes of the next level.
+    """
+    at = np.arange(low.size)
+    level = 0
+    while at.size:
+        live = low < high
+        if not live.all():
+            low, high, at = low[live], high[live], at[live]
+        for nodes, taken in ((low, _odd(low)), (high - 1, _odd(high))):
+            if taken.size:
+                for tree, state in asked:
+                    tree.merge_into(state, at[taken], level, nodes[taken])
+        low, high = (low + 1) >> 1, high >> 1
+        level += 1
+
+
+def _odd(indices: Ids) -> Array:
+    return np.flatnonzero(indices & 1)
+
+
+def _folded(keys: Ids, cells: Cells) -> tuple[Ids, Cells]:
+    """The cells in order of their keys, those with equal keys merged into one."""
+    order = np.argsort(keys, kind="stable")
+    keys, cells = keys[order], cells.where(order)
+    heads = np.concatenate(([True], keys[1:] != keys[:-1]))
+    if heads.all():
+        return keys, cells
+    cell_of, states = np.cumsum(heads) - 1, {}
+    for a, state in cells.states.items():
+        fold = fold_of(a)
+        states[a] = fold.identity(int(cell_of[-1]) + 1)
+        fold.scatter_into(states[a], cell_of, state)
+    return keys[heads], Cells(cells.panes[heads], cells.groups[heads], states)
+
+
+def _by_window(first: Ids, lengths: Ids, groups: Ids, windows: int) -> tuple[Ids, Ids]:
+    """Every pair of these runs of windows, which are disjoint within a group, in order of window, then group."""
+    offsets = np.arange(int(lengths.sum()), dtype=np.int64) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    window, group = np.repeat(first, lengths) + offsets, np.repeat(groups, lengths)
+    if groups[0] == groups[-1]:
+        return window, group
+    width = int(groups[-1]) + 1
+    packed = window * width + group
+    if windows * width <= 8 * packed.size:
+        marks: npt.NDArray[np.bool_] = np.zeros(windows * width, bool)
+        marks[packed] = True
+        packed = np.flatnonzero(marks)
+    else:
+        packed = np.sort(packed, kind="stable")  # which is quick on runs
+    window = packed // width
+    return window, packed - window * width

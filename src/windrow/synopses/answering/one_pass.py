@@ -1,0 +1,41 @@
+"""One pass over the panes, youngest first, that all due queries share (rule CS2 of 001_3bbbc8a20ffc7252.txt)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import numpy as np
+
+from windrow.synopses.cells.chunks import Chunk, ChunkView, Strand
+from windrow.synopses.cells.folds import State
+
+
+class Pass:
+    """One pass from the youngest pane down: the merged state of the panes between `reached` and the tick."""
+
+    def __init__(self, chunks: Sequence[Chunk], strands: Sequence[Strand], size: int):
+        self.strands = strands
+        self._chunks = chunks
+        self._views: dict[int, ChunkView] = {}
+        self._offsets = np.cumsum([0, *(chunk.panes.size for chunk in chunks)]).tolist()
+        self._size = size
+        self._reached = 0
+        self.state: list[State] = []
+
+    def begin(self, high: int) -> None:
+        """Start anew below pane index `high`."""
+        self.state = [strand.identity(self._size) for strand in self.strands]
+        self._reached = high
+
+    def extend(self, low: int) -> None:
+        """Extend the merged range down to pane index `low`."""
+        at = bisect_left(self._offsets, self._reached) - 1
+        while self._reached > low:
+            base = self._offsets[at]
+            first = max(low, base)
+            if at not in self._views:
+                self._views[at] = self._chunks[at].view(self.strands)
+            self._views[at].merge_into(self.state, first - base, self._reached - base)
+            self._reached = first
+            at -= 1

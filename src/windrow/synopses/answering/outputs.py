@@ -1,0 +1,119 @@
+"""The answers of one lookup on their way: a row per window over all groups, then only the groups that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from windrow.plan.accumulators import Accumulator
+from windrow.synopses.answering.pane_tables import Tables
+from windrow.synopses.cells.chunks import States, Strand
+from windrow.synopses.cells.folds import State
+from windrow.synopses.cells.groups import AnyIds, Ids
+from windrow.synopses.index.pane_index import Found
+from windrow.synopses.lookups import Looked, Lookup
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The members of one strand that a lookup reads (`which`: as an index), and where their rows go."""
+
+    strand: int
+    members: list[int]
+    which: slice | list[int]
+    rows: State
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What some lookups read: each accumulator's first equal (`same`), these side by side in strands, over so many
+    groups."""
+
+    same: Mapping[Accumulator, Accumulator]
+    strands: tuple[Strand, ...]
+    size: int
+
+    @cached_property
+    def _places(self) -> dict[Accumulator, tuple[int, int]]:
+        return {a: (s, i) for s, strand in enumerate(self.strands) for i, a in enumerate(strand.members)}
+
+    def read_by(self, lookup: Lookup) -> dict[int, list[int]]:
+        """Of the strands that a lookup reads, which members: found by what it reads, however many there are."""
+        found: dict[int, list[int]] = {}
+        for strand, member in sorted({self._places[self.same[a]] for a in (lookup.presence, *lookup.reads)}):
+            found.setdefault(strand, []).append(member)
+        return found
+
+
+class Slots:
+    """The window and the group of every slot of a lookup where all groups are there: made once, for the longest, and
+    not at all where no lookup is so."""
+
+    def __init__(self, windows: int, groups: int):
+        self._windows, self._groups = windows, groups
+
+    def of(self, windows: int) -> tuple[Ids, AnyIds]:
+        rows = windows * self._groups
+        window, group = self._all
+        return window[:rows], group[:rows]
+
+    @cached_property
+    def _all(self) -> tuple[Ids, AnyIds]:
+        groups = np.tile(np.arange(1, self._groups + 1, dtype=np.int32), self._windows)
+        return np.repeat(np.arange(self._windows), self._groups), groups
+
+
+class Output:
+    """The answers of one lookup as they are taken: a row per window over all groups but nobody; then masked."""
+
+    def __init__(self, lookup: Lookup, asked: Asked):
+        self._lookup = lookup
+        self._same, self._strands = asked.same, asked.strands
+        self._states: States = {}
+        self._parts: list[_Part] = []
+        for at, members in asked.read_by(lookup).items():
+            strand, size = asked.strands[at], asked.size
+            shape = (len(members), lookup.ends.size, size - 1)
+            rows = tuple(np.empty(shape, dtype) for dtype in strand.fold.dtypes)
+            self._states |= {strand.members[i]: tuple(c[j] for c in rows) for j, i in enumerate(members)}
+            whole = len(members) == len(strand.members)
+            self._parts.append(_Part(at, members, slice(None) if whole else members, rows))
+
+    def take(self, window: int, state: Sequence[State]) -> None:
+        """One window's row, of a state over all groups."""
+        for part in self._parts:
+            for row, column in zip(part.rows, state[part.strand], strict=True):
+                row[:, window] = column[part.which, 1:]
+
+    def take_all(self, tables: Tables, lows: Ids, highs: Ids) -> None:
+        """All windows at once, of panes by index."""
+        for part in self._parts:
+            for place, member in enumerate(part.members):
+                tables.take(part.strand, member, lows, highs, [row[place] for row in part.rows])
+
+    def take_found(self, found: Found) -> None:
+        """All windows at once, of an index."""
+        for part in self._parts:
+            for place, member in enumerate(part.members):
+                state = found.state(self._strands[part.strand].members[member], part.rows[0].shape[2])
+                for row, column in zip(part.rows, state, strict=True):
+                    row[place] = column
+
+    def rows(self, slots: Slots) -> Looked:
+        lookup = self._lookup
+        count = lookup.present({a: self._states[self._same[a]] for a in (lookup.presence, *lookup.others)})
+        windows, groups = count.shape
+        if lookup.always or count.all():
+            window, group = slots.of(windows)
+            states = {a: tuple(c.reshape(-1) for c in state) for a, state in self._states.items()}
+            return Looked(lookup.query, windows, window, group, self._read(states), groups)
+        at = np.flatnonzero(count)
+        window, group = np.divmod(at, groups)
+        states = {a: tuple(c.reshape(-1)[at] for c in state) for a, state in self._states.items()}
+        return Looked(lookup.query, windows, window, group + 1, self._read(states))
+
+    def _read(self, states: States) -> States:
+        return {a: states[self._same[a]] for a in dict.fromkeys((self._lookup.presence, *self._lookup.reads))}

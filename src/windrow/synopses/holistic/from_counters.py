@@ -1,0 +1,143 @@
+"""Holistic aggregates from frequency counters: COUNT DISTINCT, QUANTILE, MEDIAN and TOP_K, for many slots at once.
+
+A slot is a window of a group. The counters come from a roll-up (`roll_up.py`), in the order of slot and value. Tests
+hold the results equal to `reference/frequency_counts.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.plan.accumulators import AggregateCall
+from windrow.plan.calls import COUNT_DISTINCT
+from windrow.synopses.cells.groups import Ids
+from windrow.synopses.holistic.value_codes import coded
+from windrow.synopses.index.sequence import Longs
+from windrow.synopses.phi import Phi
+
+
+@dataclass(frozen=True)
+class Counters:
+    """How often a value occurs in a slot, each pair once, by rising slot and value; `codes` index `values`.
+
+    `totals`: the sums of a weight in the place of the counts; `least`: of FREQUENT_ITEMS, the sum of δᵢ over the panes
+    whose list has the value.
+    """
+
+    slots: int
+    slot: Ids
+    codes: Ids
+    counts: Longs
+    values: pa.Array
+    totals: pa.Array | None = None
+    least: Longs | None = None
+
+
+def holistic_result(call: AggregateCall, counters: Counters) -> pa.Array:
+    """The aggregate's column, a row per slot."""
+    if call.function == COUNT_DISTINCT:
+        return pa.array(np.bincount(counters.slot, minlength=counters.slots))
+    if call.function == "MEDIAN":
+        return _median(counters)
+    if call.function == "QUANTILE":
+        return _quantile(counters, Phi(Fraction(call.parameters[0])))
+    if call.function == "FREQUENT_ITEMS":
+        return _frequent(counters, int(call.parameters[0]))
+    return _top_k(counters, int(call.parameters[0]), call)
+
+
+class _Positions:
+    """The values of each slot that holds any, each as often as it occurs, in one line."""
+
+    def __init__(self, counters: Counters):
+        starts = run_starts(counters.slot)
+        self._codes = counters.codes
+        self._upto = np.cumsum(counters.counts)
+        self.slots = counters.slot[starts]
+        self.sizes = np.add.reduceat(counters.counts, starts) if starts.size else counters.counts
+        self._before = self._upto[starts] - counters.counts[starts]
+
+    def at(self, ranks: Longs) -> Ids:
+        """The code at a rank (from 1) of every such slot."""
+        return np.asarray(self._codes[np.searchsorted(self._upto, self._before + ranks)])
+
+
+def _quantile(counters: Counters, phi: Phi) -> pa.Array:
+    """The value at position max(1, ⌊φ·N⌋); NULL where there is none (DESIGN 5, Values)."""
+    positions = _Positions(counters)
+    codes = np.full(counters.slots, -1, np.int64)
+    codes[positions.slots] = positions.at(phi.rank(positions.sizes))
+    return counters.values.take(pa.array(codes, mask=codes < 0))
+
+
+def _median(counters: Counters) -> pa.Array:
+    """Spark's: the middle, or halfway between the two in the middle."""
+    positions = _Positions(counters)
+    low, high = (positions.at((positions.sizes + more) // 2) for more in (1, 2))
+    return halfway(counters.values, low, high, positions.slots, counters.slots)
+
+
+def halfway(values: pa.Array, low: Ids, high: Ids, at: Ids, slots: int) -> pa.Array:
+    """Halfway between two values, by their codes, at some of the slots; NULL at the others."""
+    # Not `safe`: an integer above 2^53 is rounded, as Spark rounds it, and no error.
+    numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    with np.errstate(invalid="ignore"):
+        between = np.where(low == high, numbers[low], 0.5 * numbers[low] + 0.5 * numbers[high])
+    out, found = np.zeros(slots), np.zeros(slots, bool)
+    out[at], found[at] = between, True
+    return pa.array(out, mask=~found)
+
+
+def _top_k(counters: Counters, k: int, call: AggregateCall) -> pa.Array:
+    """Arrays of (item, count), by count falling, or of (item, total), NULL last; ties by the item rising."""
+    names = [name for name, _ in call.result.element.fields]
+    measure = pa.array(counters.counts) if counters.totals is None else counters.totals
+    falling = -counters.counts if counters.totals is None else -coded(measure).codes
+    order = np.lexsort((counters.codes, falling, counters.slot))
+    order = order[place_in_run(counters.slot) < k]
+    items = counters.values.take(pa.array(counters.codes[order]))
+    entries = pa.StructArray.from_arrays([items, measure.take(pa.array(order))], names=names)
+    return list_array(entries, counters.slot[order], counters.slots)
+
+
+def _frequent(counters: Counters, k: int) -> pa.Array:
+    """δ, and the values counted more than δ times, which truly occur that often; by falling count, ties by the value.
+
+    A value may also have occurred δᵢ times in each pane whose list lacks it (001_3bbbc8a20ffc7252.txt, chapter 6).
+    """
+    least = counters.least
+    assert least is not None
+    threshold = np.zeros(counters.slots, np.int64)
+    np.add.at(threshold, counters.slot, least)
+    threshold //= k
+    kept = np.flatnonzero(counters.counts > threshold[counters.slot])
+    kept = kept[np.lexsort((counters.codes[kept], -counters.counts[kept], counters.slot[kept]))]
+    slot, counts = counters.slot[kept], counters.counts[kept]
+    items = counters.values.take(pa.array(counters.codes[kept]))
+    most = counts + threshold[slot] - least[kept]
+    entries = pa.StructArray.from_arrays([items, pa.array(counts), pa.array(most)], ["item", "count", "at_most"])
+    lists = list_array(entries, slot, counters.slots)
+    return pa.StructArray.from_arrays([pa.array(threshold), lists], ["threshold", "items"])
+
+
+def list_array(entries: pa.Array, slot: Ids, slots: int) -> pa.Array:
+    """A list per slot, of entries by rising slot."""
+    offsets = np.searchsorted(slot, np.arange(slots + 1)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), entries)
+
+
+def run_starts(ascending: Ids) -> Longs:
+    """Where each run of equal numbers starts."""
+    if not ascending.size:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(np.concatenate(([True], ascending[1:] != ascending[:-1])))
+
+
+def place_in_run(ascending: Ids) -> Longs:
+    """Each one's place in its run, from 0."""
+    starts = run_starts(ascending)
+    return np.arange(ascending.size) - np.repeat(starts, np.diff(np.append(starts, ascending.size)))

@@ -1,0 +1,176 @@
+"""When a basic interval synopsis keeps an index over its panes: as long as that pays, or as a setting says.
+
+What is asked is counted, smoothed (`Rates`), and the choice made anew with every probing and every closing of panes
+(`optimizer/choice.py`). An index is built once walking has cost as much more as building it will (else a single lookup
+would build one), and let go of when it no longer pays. Answers do not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from windrow.optimizer.choice import Estimate, Rates, Workload, candidates, choose, forced, gains
+from windrow.optimizer.shapes import SynopsisKind
+from windrow.plan.accumulators import Accumulator
+from windrow.synopses.answering.ways import Spans, Work
+from windrow.synopses.cells.cells import fold_of
+from windrow.synopses.cells.chunks import Chunk, panes_per_chunk
+from windrow.synopses.cells.groups import Ids
+from windrow.synopses.index.asked_widths import AskedWidths
+from windrow.synopses.index.pane_index import PaneIndex, can_be_indexed, columns_of
+
+Same = Callable[[Sequence[Accumulator]], Mapping[Accumulator, Accumulator]]
+"""Each accumulator's first equal."""
+
+
+@dataclass(frozen=True)
+class Indexing:
+    """What is asked for: a kind of synopsis, or by costs (None); and the most that all these
+    `indexers` may take together."""
+
+    kind: SynopsisKind | None = None
+    most_bytes: int = 512 << 20
+    indexers: tuple[Indexer, ...] = ()
+
+    @classmethod
+    def of(cls, text: str, most_bytes: int, indexers: tuple[Indexer, ...] = ()) -> Indexing:
+        """From the settings `synopsis` and `index_bytes`."""
+        return cls(None if text == "auto" else SynopsisKind(text), most_bytes, indexers)
+
+
+class Indexer:
+    """The index of one synopsis, or none, and what it goes by."""
+
+    def __init__(self) -> None:
+        self.asked = Indexing()
+        self.rates = Rates()
+        self.index: PaneIndex | None = None
+        self._columns = (0, 0)
+        self._widths = AskedWidths()
+
+    @property
+    def kind(self) -> SynopsisKind:
+        """What is there now."""
+        return SynopsisKind.BASIC_INTERVAL if self.index is None else self.index.kind
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether nothing that an index could hold has been asked for: there are no costs to compare."""
+        return self._columns == (0, 0)
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.index is None else self.index.nbytes
+
+    def stale(self) -> None:
+        """The cells have changed otherwise than by panes that closed or expired."""
+        self.index = None
+
+    def closed(self, chunks: Sequence[Chunk], panes: int, groups: int) -> None:
+        """Panes have closed, `panes` are there now: the index takes them, and is let go of where it does not pay."""
+        self.rates.close(sum(chunk.panes.size for chunk in chunks))
+        self._widths.close()
+        if self.index is None:
+            return
+        best = choose(self._load(panes, groups), self.kind, self._room) if self.asked.kind is None else None
+        if best is not None and best.kind is SynopsisKind.BASIC_INTERVAL:
+            self._let_go()
+        elif not self.index.append(chunks, groups):
+            self.stale()
+
+    def expired(self, panes: int) -> None:
+        if self.index is not None:
+            self.index.forget(panes)
+
+    def _let_go(self) -> None:
+        self.index, self.rates.saved = None, 0.0
+
+    def _load(self, panes: int, groups: int) -> Workload:
+        return self.rates.load(panes, groups, self._columns, panes_per_chunk(groups), self._intervals())
+
+    def _intervals(self) -> tuple[int, int]:
+        """Landmark intervals, for the widths that are asked for, that a pane adds, and all that there would be."""
+        partitions = self._widths.partitions
+        return sum(1 + one.rights for one in partitions), sum((1 + one.rights) * one.places for one in partitions)
+
+    @property
+    def _room(self) -> int:
+        """What the indexes of others leave."""
+        return max(0, self.asked.most_bytes - sum(one.nbytes for one in self.asked.indexers if one is not self))
+
+    def estimates(self, panes: int, groups: int) -> tuple[Workload, tuple[Estimate, ...]]:
+        """For EXPLAIN: what is expected, and what each kind would cost."""
+        load = self._load(panes, max(groups - 1, 1))
+        return load, candidates(load)
+
+    def consider(
+        self, work: Work, spans: Spans, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same
+    ) -> float | None:
+        """Before a probing: build what pays, let go of what does not. What the index takes; None where it cannot."""
+        if not all(can_be_indexed(fold_of(a)) for a in needed):
+            self.rates.walk()
+            return None
+        self._columns = columns_of(needed)
+        lows = np.concatenate([np.minimum(low, high) for low, high in spans])
+        highs = np.concatenate([high for _, high in spans])
+        if self._columns[1] and lows.size:
+            self._widths.ask(lows, highs, work.panes)
+        alone = self._alone(work)
+        if gains(alone):
+            self.rates.probe(work.windows, work.walked)
+        else:
+            self.rates.walk()
+        kind = self._wanted(work)
+        if kind is SynopsisKind.BASIC_INTERVAL:
+            if self.index is not None:
+                self._let_go()
+            return None
+        if self.index is not None and (self.index.kind is not kind or not self.index.has_room_for(work.groups)):
+            self.index = None
+        if self.index is not None and self.index.nbytes > self._room:
+            self._let_go()
+        if not self._has(needed, lows, highs) and self._pays(work, alone):
+            self._build(work, needed, chunks, same, kind)
+        if self.index is None or not self._has(needed, lows, highs):
+            return None
+        # Where a kind is asked for by name, it is used whatever it costs.
+        forced_by_name = self.asked.kind is not None
+        return 0.0 if forced_by_name else self.index.cost(needed, work.windows, work.longest, work.groups)
+
+    def _has(self, needed: Sequence[Accumulator], lows: Ids, highs: Ids) -> bool:
+        return self.index is not None and self.index.holds(needed) and self.index.serves(lows, highs)
+
+    def _wanted(self, work: Work) -> SynopsisKind:
+        load = self._load(work.panes, work.groups)
+        if self.asked.kind is not None:
+            return forced(self.asked.kind, load)
+        return choose(load, self.kind, self._room).kind
+
+    def _alone(self, work: Work) -> Workload:
+        """A probing by itself."""
+        at_once = panes_per_chunk(work.groups)
+        asked = work.windows, work.walked, 1.0
+        return Workload(work.panes, work.groups, *self._columns, *asked, at_once, *self._intervals())
+
+    def _pays(self, work: Work, alone: Workload) -> bool:
+        """Whether walking has cost as much more than an index as building one does."""
+        if self.asked.kind is not None:
+            return True
+        best = min(candidates(alone)[1:], key=lambda one: one.lookup)
+        self.rates.saved += max(0.0, work.least - best.lookup)
+        return self.rates.saved >= work.panes * best.update
+
+    def _build(
+        self, work: Work, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same, kind: SynopsisKind
+    ) -> None:
+        partitions = self._widths.partitions
+        index = self.index
+        if index is None or kind is SynopsisKind.LANDMARK and index.partitions != partitions:
+            index = PaneIndex(work.panes, work.groups, kind, partitions)
+        if index.bytes_with(dict.fromkeys(same(needed).values())) > self._room:
+            return
+        index.add(same(needed), chunks)
+        self.index, self.rates.saved = index, 0.0

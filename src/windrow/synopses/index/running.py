@@ -1,0 +1,79 @@
+"""R-INT, the running synopsis: subtractable aggregates in O(1) (004_65e36a58973a8297.txt, section 3.2, Figure 6).
+
+A running interval begins with the stream. Kept are f(1, r) for the last span + 1 values of r, in a ring:
+
+    UPDATE    f(1, m + 1) = f(1, m) + f(a)            LOOKUP    f[low, high) = f(1, high) − f(1, low)
+
+That is right only where a sum has an exact inverse. Integers have it, modulo 2⁶⁴: a running sum may wrap, and the
+difference is the window's own sum all the same. So COUNT, and SUM and AVG of integers and of decimals (in limbs)
+are served. Doubles are refused: their differences would keep the rounding of everything since the stream began, and
+one great value would stay for good, where DESIGN 5 (Values) wants 1e-9 of the window itself. They go to B-INT
+(`interval.py`), which only adds what is in the window.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from windrow.synopses.cells.folds import Array, Fold, State, UfuncFold
+from windrow.synopses.cells.groups import Ids
+from windrow.synopses.index.sequence import check_active, check_span, checked, power_of_two
+
+
+def is_subtractable(fold: Fold) -> bool:
+    """Whether g(X₂ − X₁) follows exactly from g(X₁) and g(X₂), X₁ ⊆ X₂: sums of integers do (004, section 3.2)."""
+    return isinstance(fold, UfuncFold) and fold.ufunc is np.add and all(d.kind == "i" for d in fold.dtypes)
+
+
+class RunningSynopsis:
+    """Running sums in a ring. `shape` is that of one cell: () for one value, (groups,) for all groups at once."""
+
+    kind = "running"
+
+    def __init__(self, fold: Fold, span: int, shape: tuple[int, ...] = ()):
+        if not is_subtractable(fold):
+            raise ValueError("only exact sums can be subtracted: use an interval synopsis")
+        self.span = check_span(span)
+        self.length = 0
+        self._mask = power_of_two(span + 1) - 1
+        self._sums = fold.identity((self._mask + 1, *shape))
+
+    @property
+    def first(self) -> int:
+        return max(self.length - self.span, 0)
+
+    @property
+    def size(self) -> int:
+        return sum(column.size for column in self._sums)
+
+    def update(self, cells: State) -> None:
+        """Append cells: columns of the fold, a row per cell."""
+        count = len(cells[0])
+        before, self.length = self.length, self.length + count
+        for sums, column in zip(self._sums, cells, strict=True):
+            running = np.add.accumulate(column, axis=0, dtype=sums.dtype)
+            running += sums[before & self._mask]
+            self._put(sums, running[-(self._mask + 1) :])
+
+    def _put(self, sums: Array, newest: Array) -> None:
+        """The newest sums at the end of the ring, which is at `length`."""
+        first = (self.length - len(newest) + 1) & self._mask
+        straight = min(len(newest), self._mask + 1 - first)
+        sums[first : first + straight] = newest[:straight]
+        sums[: len(newest) - straight] = newest[straight:]
+
+    def lookup(self, lows: Ids, highs: Ids) -> State:
+        low, high = checked(lows, highs, self.first, self.length)
+        first = low & self._mask
+        if low.size and (high == high[0]).all():  # windows of one instant: half the sums are one
+            end = int(high[0]) & self._mask
+            with np.errstate(over="ignore"):
+                return tuple(sums[end] - np.take(sums, first, axis=0) for sums in self._sums)
+        last = high & self._mask
+        return tuple(np.take(sums, last, axis=0) - np.take(sums, first, axis=0) for sums in self._sums)
+
+    def lookup_one(self, low: int, high: int) -> State:
+        check_active(low, high, self.first, self.length)
+        first, last = low & self._mask, high & self._mask
+        with np.errstate(over="ignore"):
+            return tuple(np.asarray(sums[last] - sums[first]) for sums in self._sums)

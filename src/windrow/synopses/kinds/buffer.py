@@ -1,0 +1,68 @@
+"""The plain alternative, for comparison: keep the tuples of every extent, and recompute each window from them.
+
+That is the buffering that the Window-ID approach does without (003_7281f3198fa2d2a0.txt, 8.2); `SET
+window_evaluation = 'buffer'` asks for it. A cell is a tuple (those with equal points and groups are one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from windrow.plan.accumulators import Accumulator
+from windrow.synopses.cells.cells import fold_of
+from windrow.synopses.cells.chunks import Cells, States
+from windrow.synopses.cells.folds import Fold, State
+from windrow.synopses.cells.merging import concatenate
+from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
+from windrow.synopses.lookups import Looked, Lookup
+
+
+class BufferSynopsis(BasicIntervalSynopsis):
+    """Tuples in the order of the window attribute; every window goes through its own."""
+
+    kind = "buffer"
+
+    def answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
+        cells = concatenate([chunk.cells() for chunk in self._chunks]) if self._chunks else None
+        if cells is not None:
+            cells = cells.where(np.argsort(cells.panes, kind="stable"))
+        for lookup in lookups:
+            yield self._answer_one(lookup, cells)
+
+    def _answer_one(self, lookup: Lookup, cells: Cells | None) -> Looked:
+        needed = list(dict.fromkeys((lookup.presence, *lookup.reads)))
+        size = max(self.groups.count, 2)
+        windows, groups, parts = [], [], []
+        for w, (start, end) in enumerate(zip(lookup.starts.tolist(), lookup.ends.tolist(), strict=True)):
+            held = None if cells is None else _between(cells, start, end)
+            states = {a: _recomputed(fold_of(a), a, held, size) for a in needed}
+            alive = np.flatnonzero(lookup.present(states)[1:]) + 1 if not lookup.always else np.ones(1, np.int64)
+            windows.append(np.full(alive.size, w, np.int64))
+            groups.append(alive)
+            parts.append({a: tuple(column[alive] for column in state) for a, state in states.items()})
+        joined: States = {
+            a: tuple(np.concatenate(columns) for columns in zip(*(part[a] for part in parts), strict=True))
+            for a in needed
+        }
+        return Looked(lookup.query, len(parts), np.concatenate(windows), np.concatenate(groups), joined)
+
+
+def _between(cells: Cells, start: int, end: int) -> Cells:
+    first, last = np.searchsorted(cells.panes, (start, end))
+    return cells.where(slice(int(first), int(last)))
+
+
+def _recomputed(fold: Fold, accumulator: Accumulator, held: Cells | None, size: int) -> State:
+    """The aggregate of an extent, tuple by tuple, for all groups; one group needs no scattering."""
+    state = None if held is None else held.states.get(accumulator)
+    if held is None or state is None or not len(held):
+        return fold.identity(size)
+    out = fold.identity(size)
+    if size == 2 and not (held.groups == 0).any():
+        for target, column in zip(out, fold.reduce(state), strict=True):
+            target[1] = column
+        return out
+    fold.scatter_into(out, held.groups, state)
+    return out

@@ -1,0 +1,227 @@
+"""The home of a synopsis: it does not change to and fro, the greatest number of groups stays known, and what fails
+after a commit is tried again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sqlglot import exp
+
+from windrow.catalog.definitions import StreamDef
+from windrow.catalog.store import Catalog
+from windrow.clock import SystemClock
+from windrow.cql.statements import ColumnDef, CreateStream
+from windrow.dataplane.blocks import BlockStore
+from windrow.dataplane.kernels import Told
+from windrow.dataplane.spark_home import SparkHome
+from windrow.engine.intake.deposits import Depositor
+from windrow.engine.state import StreamState, SynopsisState, frontiers_of
+from windrow.engine.store.homes import Homes, driver_bytes, stored_bytes
+from windrow.engine.store.journal import Expired, Journal
+from windrow.optimizer.synopsis_plans import SynopsisPlan, style_of
+from windrow.plan.aggregates import decompose
+from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
+from windrow.settings import Settings
+from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, StoredSynopsis, Weight
+from windrow.types import SqlType
+from windrow.windows import CutSchedule, SlidingWindow
+
+LIMIT = 64 << 10
+SETTINGS = Settings({}).with_text("driver_synopsis_bytes", "64 KB")
+GROUPS = 30
+
+
+class Tasks:
+    """In place of Spark: answers nothing, and finds as many groups as it is told."""
+
+    def __init__(self, root: Path):
+        self.root = str(root)
+        self.cores = 2
+        self.groups = 0
+        self.forgotten: list[str] = []
+
+    def buckets(self, keys: int) -> int:
+        return 4
+
+    def answer(self, stored: Any, name: str, queries: Any, asked: Any, rows: int) -> tuple[list[list[Any]], int]:
+        return [[] for _ in asked], self.groups
+
+    def forget(self, *names: str) -> None:
+        self.forgotten += names
+
+
+class Bench:
+    """A stream with one query by a key, over panes of 2."""
+
+    def __init__(self, root: Path, catalog: Catalog):
+        self.catalog, self.blocks, self.tasks = catalog, BlockStore(root, catalog), Tasks(root)
+        self.journal = Journal(catalog, self.blocks)
+        self.homes = Homes(self.journal, self.blocks, cast(SparkHome, self.tasks))
+        definition = StreamDef(
+            CreateStream("s", (ColumnDef("t", "BIGINT"),), "memory"), (("t", SqlType("BIGINT")),), "t", ()
+        )
+        self.stream = StreamState(1, definition, root, frontiers_of(definition))
+        window, call = SlidingWindow(4, 2), decompose("COUNT", None, None, None)
+        selection = Selection(Scan("s", Attribute("t", SqlType("BIGINT"))), None)
+        aggregate = WindowAggregate(selection, window, (Key("k", SqlType("STRING")),), (call,))
+        self.plan = Finalise(aggregate, (Output("n", exp.column("a0"), call.result),))
+        cuts = CutSchedule.of(window.cuts())
+        plan = SynopsisPlan(1, aggregate.keys, cuts, (("q", self.plan),), "t", style_of(window, cuts))
+        self.state = SynopsisState(plan, BasicIntervalSynopsis([pa.string()]), {}, None)
+        self.stream.synopses = {1: self.state}
+        with catalog.transaction() as tx:
+            tx.execute("INSERT INTO streams (name, id, statement) VALUES ('s', 1, '')")
+            self.journal.save_synopsis(self.stream, self.state)
+
+    def cells(self, synopsis: BasicIntervalSynopsis, keys: list[str], pane: int = 0) -> Cells:
+        groups = synopsis.groups.ids([pa.array(keys)])
+        ones = {a: (np.ones(len(keys), np.int64),) for a in self.state.plan.accumulators}
+        return Cells(np.full(len(keys), pane, np.int64), groups, ones)
+
+    def fill(self, length: int) -> None:
+        """Groups with keys of such a length."""
+        synopsis = self.state.synopsis
+        assert isinstance(synopsis, BasicIntervalSynopsis)
+        synopsis.deposit(self.cells(synopsis, [f"{i:0{length}d}" for i in range(GROUPS)]))
+
+    @property
+    def saved(self) -> Any:
+        return self.catalog.rows("SELECT * FROM synopses")[0]
+
+    @property
+    def home(self) -> StoredSynopsis:
+        assert isinstance(self.state.synopsis, StoredSynopsis)
+        return self.state.synopsis
+
+    def ask(self, groups: int, *, tick: bool) -> int:
+        """Groups that are known of after a job that found so many."""
+        self.tasks.groups = groups
+        starts, ends = np.array([0]), np.array([4])
+        aggregate = self.plan.input
+        if tick:
+            self.homes.answer(
+                self.state, [Lookup("q", starts, ends, aggregate.presence, aggregate.accumulators, False)]
+            )
+        else:
+            self.homes.lookup(self.state, Told(self.plan, ()), starts, ends)
+        return self.home.groups_seen
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with Catalog(tmp_path / "catalog.sqlite") as catalog:
+        yield Bench(tmp_path, catalog)
+
+
+def test_long_keys_are_weighed_in_the_spark_home_too(bench: Bench) -> None:
+    bench.fill(2000)
+    taken = driver_bytes(bench.state)
+    assert taken > LIMIT
+    for _ in range(4):
+        bench.homes.settle(bench.stream, SETTINGS)
+        assert bench.home.groups_seen == GROUPS
+    measured = stored_bytes(bench.state, GROUPS)
+    assert measured is not None and measured >= 0.99 * taken
+    bench.home.weight = Weight(0.0, 0.0)
+    by_columns = stored_bytes(bench.state, GROUPS)
+    assert by_columns is not None and by_columns < LIMIT / 4, "by its columns alone it would have gone back"
+
+
+def test_it_goes_back_when_few_cells_are_left(bench: Bench) -> None:
+    bench.fill(2000)
+    bench.homes.settle(bench.stream, SETTINGS)
+    few = BasicIntervalSynopsis([pa.string()])
+    left = bench.homes.write(bench.state, bench.home, bench.cells(few, ["a", "b"]), few.groups)
+    bench.journal.replace_blocks([(left.ref, left.lo, left.hi)], [b.id for b in bench.homes.blocks(bench.state)])
+    bench.homes.settle(bench.stream, SETTINGS)
+    assert isinstance(bench.state.synopsis, BasicIntervalSynopsis)
+    assert bench.tasks.forgotten == ["synopses/1", "synopses/1/lookup"]
+    assert [bench.saved[c] for c in ("buckets", "cell_bytes", "group_bytes", "groups_seen")] == [None] * 4
+
+
+def test_many_panes_that_leave_do_not_bring_all_groups_back(bench: Bench) -> None:
+    """What groups take besides their cells does not shrink with the number of panes."""
+    bench.state.synopsis = StoredSynopsis([pa.string()], 4, Weight(100.0, 2000.0), 1000)
+    assert (stored_bytes(bench.state, 1000) or 0) >= 2000.0 * 1000
+
+
+def test_the_weight_is_there_after_a_restart_and_without_one_it_stays(bench: Bench) -> None:
+    bench.fill(2000)
+    bench.homes.settle(bench.stream, SETTINGS)
+    weight, row = bench.home.weight, bench.saved
+    assert weight == Weight(row["cell_bytes"], row["group_bytes"]) and row["groups_seen"] == GROUPS
+    generous = Settings({}).with_text("driver_synopsis_bytes", "1 GB")
+    bench.homes.recover(bench.stream, bench.state, 4, None, None)
+    bench.homes.settle(bench.stream, generous)
+    assert bench.home.weight is None
+    bench.homes.recover(bench.stream, bench.state, 4, weight, GROUPS)
+    bench.homes.settle(bench.stream, generous)
+    assert isinstance(bench.state.synopsis, BasicIntervalSynopsis)
+
+
+def test_no_weight_is_less_than_nothing() -> None:
+    with pytest.raises(ValueError, match="less than nothing"):
+        Weight(1.0, -1.0)
+
+
+def test_the_most_groups_that_ticks_find_are_remembered(bench: Bench) -> None:
+    bench.fill(10)
+    bench.homes.to_spark(bench.stream, bench.state)
+    assert bench.ask(GROUPS + 5, tick=True) == GROUPS + 5
+    assert bench.ask(3, tick=True) == GROUPS + 5
+    assert bench.ask(3, tick=False) == bench.ask(900, tick=False) == GROUPS + 5
+    bench.journal.tick(bench.stream, "t", None, [], None, [Expired(bench.state, 0, 0)], SETTINGS)
+    assert bench.saved["groups_seen"] == GROUPS + 5
+
+
+def test_without_a_saved_number_the_blocks_of_a_micro_batch_add_up(bench: Bench) -> None:
+    bench.homes.to_spark(bench.stream, bench.state)
+    for keys in (["a", "b", "c"], ["d", "e"]):
+        share = BasicIntervalSynopsis([pa.string()])
+        block = bench.homes.write(bench.state, bench.home, bench.cells(share, keys), share.groups)
+        bench.journal.replace_blocks([(block.ref, block.lo, block.hi)], [])
+    bench.homes.recover(bench.stream, bench.state, 4, None, None)
+    assert bench.home.groups_seen == 5
+    bench.homes.recover(bench.stream, bench.state, 4, None, 7)
+    assert bench.home.groups_seen == 7
+
+
+def test_memory_moves_with_the_commit_whatever_fails_after_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(name: str) -> None:
+        if name == "home-moved":
+            raise RuntimeError("out of luck")
+
+    monkeypatch.setattr("windrow.engine.store.homes.crash_point", failing)
+    bench.fill(10)
+    with pytest.raises(RuntimeError, match="out of luck"):
+        bench.homes.to_spark(bench.stream, bench.state)
+    assert bench.home.buckets == bench.saved["buckets"] == 4
+
+
+def test_what_fails_after_the_commit_is_a_warning(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted: list[BaseException] = [RuntimeError("no executor"), KeyboardInterrupt()]
+
+    def failing(*_: Any) -> None:
+        if wanted:
+            raise wanted.pop(0)
+
+    compacted: list[int] = []
+    monkeypatch.setattr(bench.homes, "settle_one", failing)
+    no_jvm: Any = None  # it is asked where a job has failed
+    depositor = Depositor(bench.journal, bench.blocks, SystemClock(), bench.homes, no_jvm)
+    monkeypatch.setattr(depositor, "_compact", lambda stream, state, settings: compacted.append(state.plan.id))
+    with caplog.at_level(logging.WARNING, "windrow"):
+        depositor._tidy(bench.stream, SETTINGS)
+    assert "no executor" in caplog.text and compacted == [1]
+    with pytest.raises(KeyboardInterrupt):
+        depositor._tidy(bench.stream, SETTINGS)
+    depositor._tidy(bench.stream, SETTINGS)
+    assert compacted == [1, 1]
