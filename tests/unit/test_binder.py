@@ -384,7 +384,11 @@ ROWS = "SELECT COUNT(*) AS n FROM packets"
 def test_a_column_named_twice_is_one_of_the_partition() -> None:
     plan = bind(f"{ROWS} [ROWS 5 SLIDE 2 PARTITION BY src, Dst, SRC]")
     assert [key.sql for key in plan.input.keys] == ["`src`", "`Dst`"] and plan.input.partition == 2
-    assert not plan.input.is_grouped and bind(f"{ROWS} [ROWS 5 SLIDE 2 PARTITION BY src] GROUP BY src").input.is_grouped
+
+
+def test_a_partition_is_a_group() -> None:
+    text = f"{ROWS} [ROWS 5 SLIDE 2 PARTITION BY src]"
+    assert bind(f"{text} GROUP BY src") == bind(text)
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,7 @@ class _Binder:
             )
         scan = Selection(Scan(self._stream.name, bound.attribute), where)
         keys = tuple(Key(sql, kind) for sql, kind in zip(key_sql, key_types, strict=True))
-        is_grouped = self._select.args.get("group") is not None
-        aggregate = WindowAggregate(scan, bound.window, keys, tuple(self._calls.values()), len(partition), is_grouped)
+        aggregate = WindowAggregate(scan, bound.window, keys, tuple(self._calls.values()), len(partition))
         if aggregate.frequent is not None:
             self._check_frequent(aggregate)
         columns = internal_columns(aggregate)
