@@ -317,8 +317,8 @@ def test_an_unknown_stream_is_shown_at_its_name() -> None:
     [
         (f"SELECT SUM(DISTINCT length) AS n FROM packets {W}", "DISTINCT"),
         (f"SELECT DISTINCT src FROM packets {W} GROUP BY src", "DISTINCT"),
-        (f"SELECT src FROM packets {W}", "grouped"),
-        (f"SELECT 1 AS one FROM packets {W}", "add an aggregate or GROUP BY"),
+        (f"SELECT src FROM packets {W}", "[WR290] this version does not execute plain selections yet"),
+        (f"SELECT 1 AS one FROM packets {W}", "plain selections"),
         ("SELECT COUNT(*) AS n FROM packets [RANGE 1 MINUTE]", "without SLIDE"),
         ("SELECT COUNT(*) AS n FROM packets [ROWS 5]", "without SLIDE"),
         ("SELECT COUNT(*) AS n FROM packets [UNBOUNDED]", "without SLIDE"),
