@@ -377,7 +377,6 @@ class Ticker:
                     (extents.starts[some], extents.ends[some]),
                     aggregate.presence,
                     aggregate.accumulators,
-                    not aggregate.is_grouped,
                 )
                 shown = (extents.starts[some], extents.ends[some])
                 finished = self._finish(stream, query, looked, shown, state)
