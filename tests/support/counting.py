@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from windrow.reference.metering import Meter
-from windrow.synopses import collective_index, selection
-from windrow.synopses.having import runs
+from windrow.synopses.having import collective_index, runs
+from windrow.synopses.holistic import selection
 
 
 def count_comparisons(patch: pytest.MonkeyPatch, meter: Meter) -> None:
