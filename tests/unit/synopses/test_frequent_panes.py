@@ -34,7 +34,7 @@ tuples = st.lists(
 def aggregate_of(keys: tuple[Key, ...], k: int) -> WindowAggregate:
     calls = (decompose("FREQUENT_ITEMS", "x", STRING, None, (k,)), decompose("COUNT", None, None, None))
     return WindowAggregate(
-        Selection(Scan("s", Attribute("t", BIGINT)), None), SlidingWindow(3, 1), keys, calls, 0, bool(keys)
+        Selection(Scan("s", Attribute("t", BIGINT)), None), SlidingWindow(3, 1), keys, calls
     )
 
 

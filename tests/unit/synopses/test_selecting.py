@@ -65,7 +65,7 @@ TOP = decompose("TOP_K", "y", STRING, None, (2,))
 def aggregate_of(*names: str, keys: tuple[Key, ...] = (), more: tuple[AggregateCall, ...] = ()) -> WindowAggregate:
     scan = Selection(Scan("s", Attribute("t", BIGINT)), None)
     calls = (*(CALLS[n] for n in names), *more)
-    return WindowAggregate(scan, SlidingWindow(3, 1), keys, calls, 0, bool(keys))
+    return WindowAggregate(scan, SlidingWindow(3, 1), keys, calls)
 
 
 Tuple = tuple[int, Any, Any, Any, int, bool]
