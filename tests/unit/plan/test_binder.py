@@ -268,6 +268,7 @@ DECLARATIONS = [
     ("(ts TIMESTAMP, __x INT)", "TIMESTAMP BY ts", "__x", "Call it for example x."),
     ("(ts TIMESTAMP)", "TIMESTAMP BY ts PUNCTUATE ORDERED RETAIN 1 HOUR", "RETAIN", "Leave it out"),
     ("(ts TIMESTAMP)", "PUNCTUATE ORDERED", "PUNCTUATE", "Add TIMESTAMP BY column."),
+    ("(n INT)", "TIMESTAMP BY n PUNCTUATE ORDERED HEARTBEAT AFTER 5 SECONDS", "n", "wr.punctuate(stream, upto)"),
 ]
 
 

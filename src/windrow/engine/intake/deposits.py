@@ -41,7 +41,7 @@ from windrow.synopses.cells.groups import Groups
 from windrow.synopses.cells.merging import fold_cells
 from windrow.synopses.kinds.partitioned import Ranks
 from windrow.types import POINT_MIN
-from windrow.windows import PaneWindow, PartitionedWindow, SlidingWindow
+from windrow.windows import PaneWindow, PartitionedWindow, Silence, SlidingWindow
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Told
 
@@ -260,6 +260,9 @@ class Depositor:
         promises = stream.promises.after(told.promises, stream.ticked)
         least = {**deposit.least, **{a: min(p, deposit.least.get(a, p)) for a, p in stream.least.items()}}
         blocks = [(w.owner, w.ref, w.lo, w.hi) for w in written]
+        if deposit.admitted or deposit.dead or told != Told():
+            now_s = self._clock.monotonic_s()
+            stream.silences = {p.column: Silence(0, now_s) for p in stream.definition.heartbeats}
         self._journal.deposit(
             stream, batch_id, frontiers, least, deposit, blocks, admission, settings, lateness, promises
         )
