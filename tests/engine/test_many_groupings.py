@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 
 from engine.conftest import STREAM, Open
 from engine.helpers import answers, jobs, put, state_of
-from windrow.dataplane import ingest
+from windrow.dataplane.ingest import job as ingest
 from windrow.errors import ExecutionError
 
 pytestmark = pytest.mark.slow
