@@ -49,7 +49,7 @@ from windrow.engine.ticks.ticker import Ticker
 from windrow.errors import BindError, CatalogError, SourceError, StateError, UnsupportedError
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings, parse_value, spec_of
-from windrow.synopses import StoredSynopsis
+from windrow.synopses import Home
 from windrow.windows import PartitionedWindow, heartbeat
 from windrow.windows.promises import FARTHEST, Told, told_by
 
@@ -87,8 +87,8 @@ class Engine:
             raise
         self._clock = clock
         self._depositor = Depositor(self._journal, self.blocks, clock, self._homes, self.jvm)
-        self._ticker = Ticker(self._journal, Delivery(self._journal, self.blocks), self._homes)
-        self._lookups = Lookups(self._ticker.finisher, self._homes)
+        self._ticker = Ticker(self._journal, Delivery(self._journal, self.blocks))
+        self._lookups = Lookups(self._ticker.finisher)
         self._ticks = TickLoop(self._tick)
         # DuckDB complains at exit about a connection that a script which ends without close() leaves open.
         self._finalizer = weakref.finalize(self, self._ticker.close)
@@ -294,7 +294,7 @@ class Engine:
             if (greatest := stream.greatest(axis)) is not None:
                 points[axis] = greatest
                 windows = [q.plan.window for q in stream.active if q.axis == axis]
-                ends = [w.closing(greatest) for w in windows if not isinstance(w, PartitionedWindow)]
+                ends = [w.closing(greatest) for w in windows]
                 beyond = 2 if axis == ROW_NUM else 1
                 promises[axis] = max([greatest + beyond, *ends])
         if not any(q.axis == ROW_NUM for q in stream.active):
@@ -549,5 +549,5 @@ class Engine:
 def _give_back(stream: StreamState) -> None:
     """Where synopses are too large for the driver its memory is dear; else taking it anew costs more (a sixth of the
     time of 100 queries)."""
-    if any(isinstance(state.synopsis, StoredSynopsis) for state in list(stream.synopses.values())):
+    if any(state.synopsis.home is Home.SPARK for state in list(stream.synopses.values())):
         give_back()

@@ -11,19 +11,24 @@ from windrow.synopses.index.sequence import SequenceSynopsis, TupleWindow
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.kinds.buffer import BufferSynopsis
 from windrow.synopses.kinds.partitioned import PartitionedSynopsis, Ranks
-from windrow.synopses.kinds.stored import StoredSynopsis, Weight
+from windrow.synopses.kinds.stored import StoredSynopsis
 from windrow.synopses.lookups import Looked, Lookup
 from windrow.synopses.quantile import QuantileSynopsis
 from windrow.synopses.substream_filters import SubstreamFilter
+from windrow.synopses.synopsis import Ability, Asker, DueRequest, Home, Synopsis, Weight
 from windrow.synopses.time_based import TimeBased, TimeWindow
 
 __all__ = [
+    "Ability",
+    "Asker",
     "BasicIntervalSynopsis",
     "BufferSynopsis",
     "Cells",
+    "DueRequest",
     "ExtremesFilter",
     "FrequencySynopsis",
     "FrequentItemsSynopsis",
+    "Home",
     "IntervalSynopsis",
     "LandmarkSynopsis",
     "Looked",
@@ -36,6 +41,7 @@ __all__ = [
     "States",
     "StoredSynopsis",
     "SubstreamFilter",
+    "Synopsis",
     "TimeBased",
     "TimeWindow",
     "TupleWindow",
