@@ -169,13 +169,13 @@ def test_a_query_that_fails_in_a_task_is_suspended_alone(open_state: Open, monke
     wr.query("bad", "SELECT k, SUM(x) AS total FROM s [RANGE 2 SLIDE 2] GROUP BY k")
     put(wr, (0, "a", 1), (1, "b", 2))
     put(wr, (2, "a", 3))
-    told = wr._engine.opened.homes.answer
+    told = wr._engine.opened.homes.spark.answer
 
-    def failing(state: Any, lookups: Any) -> list[list[Answered]]:
-        found = told(state, lookups)
-        return [[Answered(1, None, 0, 1, "out of luck")] if one[0].query == 1 else one for one in found]
+    def failing(*asked: Any) -> tuple[list[list[Answered]], int]:
+        found, groups = told(*asked)
+        return [[Answered(1, None, 0, 1, "out of luck")] if one[0].query == 1 else one for one in found], groups
 
-    monkeypatch.setattr(wr._engine.opened.homes, "answer", failing)
+    monkeypatch.setattr(wr._engine.opened.homes.spark, "answer", failing)
     put(wr, (4, "a", 1), (6, "a", 1))
     monkeypatch.undo()
     put(wr, (8, "a", 1))

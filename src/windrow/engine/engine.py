@@ -36,7 +36,7 @@ class Engine:
 
     def __init__(self, state_dir: Path, spark: Any, master: str | None, given: Mapping[str, Any], clock: Clock):
         self.opened = opened = OpenState(state_dir, spark, master, given, clock)
-        self.ticker = Ticker(opened.journal, Delivery(opened.journal, opened.blocks), opened.homes)
+        self.ticker = Ticker(opened.journal, Delivery(opened.journal, opened.blocks))
         self.ticks = TickLoop(self._tick)
         self.inputs = Inputs(opened, self.ticks)
         self.time = StreamTime(opened, self.ticks, self.inputs)
@@ -46,7 +46,6 @@ class Engine:
             opened.journal,
             opened.blocks,
             opened.manager,
-            opened.homes,
             self.ticker.finisher,
             opened.spark,
             opened.jvm,

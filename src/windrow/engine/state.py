@@ -28,8 +28,7 @@ from windrow.optimizer.same_answers import as_asked
 from windrow.optimizer.shapes import Asked
 from windrow.optimizer.synopsis_plans import SynopsisPlan
 from windrow.plan.nodes import ROW_NUM, Finalise
-from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup, PartitionedSynopsis, StoredSynopsis
-from windrow.synopses.answering.deriving import Derived, answered
+from windrow.synopses import Asker, Cells, Looked, Lookup, Synopsis
 from windrow.synopses.cells.merging import collapsed_panes, fold_cells
 from windrow.windows import Ended, Frontier, Points, RowFrontier
 from windrow.windows.lateness import Lateness
@@ -87,7 +86,7 @@ class SynopsisState:
     """A synopsis, and what is committed of it."""
 
     progress: SynopsisProgress
-    synopsis: BasicIntervalSynopsis | PartitionedSynopsis | StoredSynopsis
+    synopsis: Synopsis
     having: HavingFilters = field(default_factory=HavingFilters)
     """SubStream Filters over its closed panes: a second view of them, never saved."""
     holistic: HolisticChoice = field(default_factory=HolisticChoice)
@@ -119,18 +118,11 @@ class SynopsisState:
         panes = collapsed_panes(cells.panes, self.closed_at(ticked), into)
         return fold_cells([Cells(panes, cells.groups, cells.states)], None)
 
-    def answer(
-        self,
-        lookups: Sequence[Lookup],
-        part: BasicIntervalSynopsis | None = None,
-        derived: Derived | None = None,
+    def ask(
+        self, lookups: Sequence[Lookup], once: Asker | None = None, part: Synopsis | None = None
     ) -> Iterator[Looked]:
-        """What its queries ask, of all that it holds, or of a part of it that has the same groups. `derived`: what is
-        not kept for who asks, by the name of the lookup, where that is not one of its queries."""
-        synopsis = self.synopsis if part is None else part
-        assert isinstance(synopsis, BasicIntervalSynopsis)
-        derived = self.plan.derived if derived is None else derived
-        return answered(synopsis.answer, lookups, derived) if derived else synopsis.answer(lookups)
+        """What its queries, or someone `once`, ask of all that it holds, or of a part that has the same groups."""
+        return (self.synopsis if part is None else part).ask(lookups, self.plan, once)
 
     def closed_at(self, frontier: int) -> int:
         """The start of the pane that the frontier stands in: those below it are closed."""
@@ -273,8 +265,7 @@ class StreamState:
     def greatest(self, axis: str) -> int | None:
         """The greatest point of an axis that has been deposited, or the start of its pane. A tuple that is late on
         another axis, and taken in, moves no frontier, and may lie above all that did."""
-        states = [state.synopsis for state in self.on_axis(axis)]
-        panes = [one.last_pane for one in states if not isinstance(one, PartitionedSynopsis)]
+        panes = [state.synopsis.last_pane for state in self.on_axis(axis)]
         known = [point for point in (self.frontiers[axis].greatest, *panes) if point is not None]
         return max(known, default=None)
 

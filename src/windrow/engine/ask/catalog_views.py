@@ -12,11 +12,10 @@ from windrow.cql.intervals import format_interval
 from windrow.cql.statements import Policy
 from windrow.dataplane.sources.registry import DATAFRAME
 from windrow.engine.ask.sharing_view import sharing_table
-from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.state import QueryState, StreamState
 from windrow.errors import CatalogError
 from windrow.plan.nodes import Finalise
 from windrow.settings import SPECS, Settings
-from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis, StoredSynopsis
 from windrow.types import SqlType, point_text
 from windrow.windows import LandmarkWindow, PartitionedWindow, PerKeyFrontier, SlideByTuple, SlideOver
 
@@ -256,13 +255,6 @@ def describe(engine: Engine, name: str) -> pa.Table:
     return _table(rows, ("column", "type", "note"))
 
 
-def group_count(state: SynopsisState) -> int:
-    """The groups of a synopsis, or where values are counted the values of each; in the Spark home the most that there
-    can be."""
-    synopsis = state.synopsis
-    return synopsis.most_groups if isinstance(synopsis, StoredSynopsis) else synopsis.groups.count - 1
-
-
 def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
     """Counters since opening, totals, and sizes; the totals of a stream dropped since it was listed are gone."""
     row = _stream_row(engine, stream) or {}
@@ -272,16 +264,12 @@ def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
         **{name: row.get(name) for name in ("admitted", "late", "dead_letters", "frontier")},
         "dead_letter_reasons": engine.reads.dead_letter_counts(stream),
         "synopses": len(synopses),
-        "groups": sum(group_count(s) for s in synopses),
+        "groups": sum(s.synopsis.group_count for s in synopses),
         "sub_streams": sub_streams(stream),
         "promised": promised(stream),
-        "closed_panes": sum(
-            int(s.synopsis.closed_panes.size) for s in synopses if not isinstance(s.synopsis, PartitionedSynopsis)
-        ),
+        "closed_panes": sum(int(s.synopsis.closed_panes.size) for s in synopses),
         "synopsis_bytes": sum(s.synopsis.nbytes for s in synopses),
-        "index_bytes": sum(
-            s.synopsis.indexer.nbytes for s in synopses if isinstance(s.synopsis, BasicIntervalSynopsis)
-        ),
+        "index_bytes": sum(s.synopsis.index_bytes for s in synopses),
         "filter_bytes": sum(s.having.nbytes for s in synopses),
     }
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from windrow.engine.state import StreamState
 from windrow.settings import Settings
-from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis
+from windrow.synopses import Ability, Synopsis
 from windrow.synopses.index.indexing import Indexing
 
 
 def apply_choice(stream: StreamState, settings: Settings) -> None:
     """Tell every synopsis which kind it is to be, and what its index may take: what the others leave then."""
     kind, most = settings.text("synopsis"), settings.integer("index_bytes")
-    held = [s.synopsis.indexer for s in stream.synopses.values() if isinstance(s.synopsis, BasicIntervalSynopsis)]
+    readable = [state.synopsis.readable for state in stream.synopses.values()]
+    held = [synopsis.indexer for synopsis in readable if synopsis is not None]
     for state in stream.synopses.values():
         state.holistic.asked = settings.text("holistic")
         if state.holistic.decisions:
@@ -21,10 +22,11 @@ def apply_choice(stream: StreamState, settings: Settings) -> None:
         indexer.asked = asked
 
 
-def choice_lines(synopsis: BasicIntervalSynopsis, settings: Settings) -> list[str]:
-    """The kind that is there, what it goes by, and what every kind would cost."""
-    if isinstance(synopsis, BufferSynopsis):
-        return []
+def choice_lines(shown: Synopsis, settings: Settings) -> list[str]:
+    """The kind that is there, what it goes by, and what every kind would cost; or why there is none."""
+    why, synopsis = shown.cannot(Ability.INDEX), shown.readable
+    if why is not None or synopsis is None:
+        return [f"        no index: {why}"]
     indexer, asked = synopsis.indexer, settings.text("synopsis")
     index = f", index of {indexer.nbytes:,} bytes" if indexer.index is not None else ""
     by = "by cost" if asked == "auto" else f"SET synopsis = '{asked}'"

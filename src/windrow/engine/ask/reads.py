@@ -20,7 +20,6 @@ from windrow.engine.ask.lookups import Lookups
 from windrow.engine.ask.snapshots import Fit, fitting
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.state import QueryState, StreamState
-from windrow.engine.store.homes import Homes
 from windrow.engine.store.journal import Journal
 from windrow.engine.ticks.delivery import delivered_schema
 from windrow.errors import StateError
@@ -38,7 +37,6 @@ class Reads:
         journal: Journal,
         blocks: BlockStore,
         manager: QueryManager,
-        homes: Homes,
         finisher: Finisher,
         spark: Any,
         jvm: Jvm,
@@ -49,7 +47,7 @@ class Reads:
         self._blocks = blocks
         self._manager = manager
         self._finisher = finisher
-        self._lookups = Lookups(finisher, homes)
+        self._lookups = Lookups(finisher)
         self._spark = spark
         self._jvm = jvm
         self._settings = settings

@@ -18,7 +18,7 @@ from windrow.engine.run.opening import OpenState
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
 from windrow.errors import SourceError, StateError
-from windrow.synopses import StoredSynopsis
+from windrow.synopses import Home
 
 DEPOSITED = "deposited"
 """A file in the directory of a stream that micro-batches are deposited into; Spark has no checkpoint of it."""
@@ -127,5 +127,5 @@ def is_deposited(stream: StreamState) -> bool:
 def give_back_memory(stream: StreamState) -> None:
     """Give freed memory back to the system where synopses are too large for the driver. Elsewhere taking it anew costs
     more: a sixth of the time of 100 queries."""
-    if any(isinstance(state.synopsis, StoredSynopsis) for state in list(stream.synopses.values())):
+    if any(state.synopsis.home is Home.SPARK for state in list(stream.synopses.values())):
         give_back()

@@ -19,8 +19,7 @@ from windrow.engine.store.synopsis_entries import schedule_of
 from windrow.engine.ticks.delivery import sweep
 from windrow.engine.ticks.early import release
 from windrow.optimizer.synopsis_plans import SynopsisPlan, style_of_all
-from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis, Weight
-from windrow.synopses.cells.blocks import from_block
+from windrow.synopses import Weight
 
 log = logging.getLogger("windrow")
 
@@ -87,22 +86,8 @@ class Recovery:
             self._manager.keep(stream, state)
 
     def _load(self, stream: StreamState, state: SynopsisState) -> None:
-        synopsis = state.synopsis
-        if isinstance(synopsis, BasicIntervalSynopsis):
-            load_cells(self._blocks, stream, state, synopsis)
-            release(stream, state)
-        elif isinstance(synopsis, PartitionedSynopsis):
-            self._load_partitions(stream, state, synopsis)
-
-    def _load_partitions(self, stream: StreamState, state: SynopsisState, synopsis: PartitionedSynopsis) -> None:
-        ticked = stream.ticked.get(state.plan.axis)
-        for block in sorted(self._blocks.named(state.owner), key=lambda block: block.hi or 0):
-            cells = from_block(self._blocks.read(block.path), state.plan.accumulators, synopsis.groups)
-            if ticked is not None and (block.hi or 0) < ticked:
-                synopsis.deposit(cells)
-                synopsis.mark_answered()
-            else:
-                synopsis.deposit(cells if state.kept_from is None else cells.where(cells.panes >= state.kept_from))
+        load_cells(self._blocks, stream, state, state.synopsis)
+        release(stream, state)
 
     def _sinks(self) -> None:
         """Publish what was committed and not yet published; then remove stages that no commit names.

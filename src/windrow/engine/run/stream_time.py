@@ -13,7 +13,7 @@ from windrow.engine.state import StreamState
 from windrow.engine.store.deposit_commits import PunctuationCommit
 from windrow.errors import BindError, UnsupportedError
 from windrow.plan.nodes import ROW_NUM
-from windrow.windows import PartitionedWindow, Silence, beat
+from windrow.windows import Silence, beat
 from windrow.windows import heartbeat as moved_on
 from windrow.windows.promises import FARTHEST, Told, told_by
 
@@ -130,7 +130,7 @@ class StreamTime:
             if (greatest := stream.greatest(axis)) is not None:
                 points[axis] = greatest
                 windows = [q.plan.window for q in stream.active if q.axis == axis]
-                ends = [w.closing(greatest) for w in windows if not isinstance(w, PartitionedWindow)]
+                ends = [w.closing(greatest) for w in windows]
                 beyond = 2 if axis == ROW_NUM else 1
                 promises[axis] = max([greatest + beyond, *ends])
         if not any(q.axis == ROW_NUM for q in stream.active):

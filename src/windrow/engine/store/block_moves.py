@@ -17,13 +17,6 @@ class BlockMoves:
         self._catalog = catalog
         self._blocks = blocks
 
-    def compact(self, ref: BlockRef | None, replaced: Sequence[int], span: tuple[int, int]) -> None:
-        with self._catalog.transaction():
-            if ref is not None:
-                self._blocks.add(ref, *span)
-            for block in replaced:
-                self._blocks.release(block)
-
     def replace_blocks(self, made: Sequence[tuple[BlockRef, int, int]], replaced: Sequence[int]) -> None:
         """Blocks that hold what others held; each with its first and last pane."""
         with self._catalog.transaction():
@@ -47,7 +40,7 @@ class BlockMoves:
         commit, whatever fails after it: else what is written next would be of the other home."""
         saved: tuple[float | None, ...] = (None,) * 4
         if home is not None:
-            weight = (None, None) if home.weight is None else (home.weight.cell, home.weight.group)
+            weight = (None, None) if home.left_with is None else (home.left_with.cell, home.left_with.group)
             saved = (home.buckets, *weight, home.groups_seen)
         with self._catalog.transaction() as tx:
             tx.on_commit(enter)

@@ -11,7 +11,6 @@ from windrow.engine.progress import QueryProgress, SynopsisProgress
 from windrow.engine.state import Committed, QueryState, StreamState, SynopsisState, Unpublished
 from windrow.engine.store.answers_kept import AnswersKept
 from windrow.engine.store.progress_rows import ProgressRows
-from windrow.synopses import StoredSynopsis
 from windrow.windows.promises import Promises
 
 
@@ -132,8 +131,7 @@ class TickCommits:
         )
 
     def _expire(self, gone: Expired) -> None:
-        tx, synopsis = self._catalog, gone.state.synopsis
-        seen = synopsis.groups_seen if isinstance(synopsis, StoredSynopsis) else None
+        tx, seen = self._catalog, gone.state.synopsis.groups_seen
         tx.execute(
             "UPDATE synopses SET kept_from = ?, ranked = ?, groups_seen = ? WHERE id = ?",
             (gone.below, gone.ranked, seen, gone.state.plan.id),

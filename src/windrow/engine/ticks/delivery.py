@@ -25,7 +25,7 @@ from windrow.engine.store.journal import Journal
 from windrow.engine.store.tick_commits import AnswerPart, Applied, Expired, Left, TickCommit
 from windrow.settings import Settings
 from windrow.types import point_text, value_of
-from windrow.windows import LandmarkWindow, PartitionedWindow, Points
+from windrow.windows import Points
 
 log = logging.getLogger("windrow")
 
@@ -203,21 +203,13 @@ def split(item: Delivered) -> list[Answer]:
     return [
         Answer(
             query.name,
-            None if (start := _start(query, int(end))) is None else value_of(start, kind),
+            None if (start := query.plan.window.start_of(int(end))) is None else value_of(start, kind),
             value_of(int(end), kind),
             whole.slice(int(first[i]), int(last[i] - first[i])),
             f"{query.name}@{point_text(int(end), kind)}{item.key_of(i)}",
         )
         for i, end in enumerate(item.ends)
     ]
-
-
-def _start(query: QueryState, end: int) -> int | None:
-    """The window_start that goes with a window_end."""
-    window = query.plan.window
-    if isinstance(window, LandmarkWindow):
-        return window.since
-    return end - (window.rows if isinstance(window, PartitionedWindow) else window.range)
 
 
 def _row_ends(table: pa.Table) -> Points:
