@@ -236,3 +236,21 @@ def test_what_stays_in_the_driver_says_why(open_state: Open) -> None:
     assert "home: Spark, blocks in 64 buckets" in revised.explain()
     wr.punctuate("s", 9, k="a")
     assert "home: driver (whatever its size: punctuations close groups early)" in sliding.explain()
+
+
+def test_explain_says_what_a_synopsis_cannot_do(open_state: Open) -> None:
+    wr = open_state(synopsis_home="spark")
+    wr.sql(STREAM)
+    bounded = "SELECT k, MEDIAN(x) AS m, SUM(x) AS total FROM s [RANGE 4 SLIDE 2] GROUP BY k HAVING SUM(x) > 1"
+    stored = wr.query("stored", bounded)
+    each = wr.query("each", "SELECT k, MEDIAN(x) AS m FROM s [ROWS 2 SLIDE 1 PARTITION BY k] GROUP BY k")
+    wr.sql("SET window_evaluation = 'buffer'")
+    buffered = wr.query("buffered", "SELECT k, SUM(x) AS total FROM s [RANGE 6 SLIDE 3] GROUP BY k HAVING SUM(x) > 1")
+    put(wr, (0, "a", 1), (1, "b", 2))
+    put(wr, (9, "a", 1))
+    in_tasks, by_row = "its cells are in the Spark home", "its windows count the rows of each partition"
+    told = stored.explain()
+    assert f"no index: {in_tasks}" in told and f"rolled up from counters ({in_tasks}" in told
+    assert f"no index: {by_row}" in each.explain() and f"rolled up from counters ({by_row})" in each.explain()
+    told, tuples = buffered.explain(), "its tuples are buffered"
+    assert all(f"{what}{tuples}" in told for what in ("whatever its size: ", "no index: ", "SubStream Filter: none, "))
