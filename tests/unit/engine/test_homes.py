@@ -24,7 +24,7 @@ from windrow.engine.intake.deposits import Depositor
 from windrow.engine.state import StreamState, SynopsisState, frontiers_of
 from windrow.engine.store.homes import Homes, driver_bytes, stored_bytes
 from windrow.engine.store.journal import Expired, Journal
-from windrow.optimizer.synopsis_plans import SynopsisPlan, style_of
+from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
 from windrow.settings import Settings

@@ -21,7 +21,7 @@ from windrow.engine.ask.holistic_choice import hindrance
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.homes import Homes
 from windrow.errors import ExecutionError, SpanError, UnsupportedError
-from windrow.optimizer.derivations import Derivation
+from windrow.optimizer.sharing.derivations import Derivation
 from windrow.plan.nodes import Attribute, Finalise
 from windrow.synopses import BasicIntervalSynopsis, Lookup, StoredSynopsis
 from windrow.synopses.holistic.selecting import selected

@@ -19,7 +19,7 @@ from windrow.engine.store.homes import Homes, load_cells
 from windrow.engine.store.journal import Journal, schedule_of
 from windrow.engine.ticks.delivery import sweep
 from windrow.engine.ticks.early import release
-from windrow.optimizer.synopsis_plans import SynopsisPlan, style_of_all
+from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of_all
 from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis, Weight
 from windrow.synopses.cells.blocks import from_block
 from windrow.windows.ended import restored_ends

@@ -40,7 +40,7 @@ from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.engine.store.journal import Journal
 from windrow.engine.ticks.early import release
-from windrow.optimizer.synopsis_plans import BUFFER, FREQUENT, LANDMARK, SynopsisPlan
+from windrow.optimizer.sharing.synopsis_plans import BUFFER, FREQUENT, LANDMARK, SynopsisPlan
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import WindowAggregate
 from windrow.settings import Settings

@@ -19,7 +19,7 @@ from windrow.dataplane.ingest.job import LATE, Admission
 from windrow.dataplane.ingest.preaggregate import DeadLetter, Deposit
 from windrow.dataplane.ingest.promised import bound_of_record, point_in_record
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.optimizer.derivations import Derivation
+from windrow.optimizer.sharing.derivations import Derivation
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.settings import Settings
 from windrow.synopses import StoredSynopsis
