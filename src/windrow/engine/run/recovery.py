@@ -22,6 +22,7 @@ from windrow.engine.ticks.early import release
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of_all
 from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis, Weight
 from windrow.synopses.cells.blocks import from_block
+from windrow.windows import Silence
 from windrow.windows.ended import restored_ends
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Promise, Promises
@@ -59,6 +60,7 @@ class Recovery:
             saved = json.loads(row["frontier"])
             stream.frontiers[axis] = stream.frontiers[axis].restored(saved)
             stream.ended[axis] = restored_ends(saved)
+            stream.silences[axis] = Silence(saved.get("silent", 0))
             if row["lateness"] is not None:
                 stream.lateness[axis] = Lateness.restored(json.loads(row["lateness"]))
             for held, value in ((stream.least, row["least"]), (stream.ticked, row["ticked"])):

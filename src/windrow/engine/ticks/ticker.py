@@ -34,8 +34,17 @@ from windrow.synopses import BasicIntervalSynopsis, Looked, PartitionedSynopsis,
 from windrow.synopses.holistic.selecting import selected
 from windrow.synopses.holistic.value_codes import outer_of
 from windrow.types import POINT_MIN
-from windrow.windows import Extents, PaneWindow, PartitionedWindow, Points, SlideByTuple, SlideOver, SlidingWindow
-from windrow.windows.ended import every_to_the_end
+from windrow.windows import (
+    Extents,
+    LandmarkWindow,
+    PaneWindow,
+    PartitionedWindow,
+    Points,
+    SlideByTuple,
+    SlideOver,
+    SlidingWindow,
+)
+from windrow.windows.ended import every_to_the_end, landmarks_to_the_end
 from windrow.windows.frontier import greater
 
 SLOTS_PER_SLICE = 4_000_000
@@ -214,6 +223,8 @@ class Ticker:
         plan, axis, panes = query.plan, state.plan.axis, state.synopsis.closed_panes
         window, ticked, least = _on_panes(plan), stream.ticked.get(axis), stream.least.get(axis)
         emits = settings.text("empty_windows") == "emit" and not plan.input.keys
+        if stream.ended.get(axis) and isinstance(window, LandmarkWindow):
+            return self._landmarks(stream, query, window, panes, least if emits else None, frontier)
         if emits and least is not None and not isinstance(window, SlideByTuple):
             first = least if query.since is None else max(least, query.since)
             if stream.ended.get(axis) and isinstance(window, SlidingWindow):
@@ -226,13 +237,29 @@ class Ticker:
             return extents.part(self._marked(state, plan, window, extents))
         return extents
 
+    def _landmarks(
+        self,
+        stream: StreamState,
+        query: QueryState,
+        window: LandmarkWindow,
+        panes: Points,
+        least: int | None,
+        frontier: int,
+    ) -> Extents:
+        """Landmark windows where the input has ended; `least`: from that point on the empty ones as well."""
+        axis, since = query.axis, POINT_MIN if query.since is None else query.since
+        seen = panes[np.searchsorted(panes, since) :]
+        held = seen[np.searchsorted(seen, window.start) :]
+        if least is None and not held.size:
+            return window.extents(np.empty(0, np.int64))
+        first = int(held[0]) if least is None else max(least, since)
+        ends, ticked = stream.ended[axis], stream.ticked.get(axis)
+        revised = seen if stream.definition.revises else seen[:0]
+        return landmarks_to_the_end(ends, window, revised, first, ticked, query.closed_by, frontier)
+
     def _marked(self, state: SynopsisState, plan: Finalise, window: SlideByTuple, extents: Extents) -> np.ndarray:
         """Which of the values are window ids: an n-th row number, or an n-th rank, is among their tuples."""
-        counts = self._totals(state, plan, extents.ends - 1)
-        if window.over is SlideOver.ROW:
-            return np.asarray(counts > 0)
-        ranks = state.ranked + np.cumsum(counts)
-        return np.asarray(ranks // window.every_n > (ranks - counts) // window.every_n)
+        return window.marked(self._totals(state, plan, extents.ends - 1), state.ranked)
 
     def _ranked(self, stream: StreamState, state: SynopsisState, upto: int) -> int:
         """How many tuples lie below a point, where windows go by rank."""
@@ -390,7 +417,6 @@ class Ticker:
                     (extents.starts[some], extents.ends[some]),
                     aggregate.presence,
                     aggregate.accumulators,
-                    not aggregate.is_grouped,
                 )
                 shown = (extents.starts[some], extents.ends[some])
                 finished = self._finish(stream, query, looked, shown, state)

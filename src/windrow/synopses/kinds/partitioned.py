@@ -121,10 +121,8 @@ class PartitionedSynopsis:
         extents: tuple[Points, Points],
         presence: Accumulator,
         reads: Sequence[Accumulator],
-        always: bool,
     ) -> Looked:
-        """The rows of these windows, in their order: each group of the partition that has a qualifying tuple, or
-        the partition's one group (`always`)."""
+        """The rows of these windows, in their order: one for each group of the partition with a qualifying tuple."""
         partition_of = self._partition_of()
         order = np.argsort(partition_of[1:], kind="stable") + 1
         first = np.searchsorted(partition_of[order], which, side="left")
@@ -135,11 +133,9 @@ class PartitionedSynopsis:
         flat = FlatIntervals(concatenate(self._cells))
         needed = list(dict.fromkeys((presence, *reads)))
         states = flat.answer(groups, starts[window], ends[window], needed)
-        if not always:
-            held = np.flatnonzero(states[presence][0])
-            window, groups = window[held], groups[held]
-            states = {a: tuple(column[held] for column in state) for a, state in states.items()}
-        return Looked(query, int(which.size), window, groups, states)
+        held = np.flatnonzero(states[presence][0])
+        states = {a: tuple(column[held] for column in state) for a, state in states.items()}
+        return Looked(query, int(which.size), window[held], groups[held], states)
 
     def expire(self) -> None:
         """Drop the cells that no window to come can hold; of each partition the newest stays."""
