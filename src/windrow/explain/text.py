@@ -14,14 +14,13 @@ from windrow.engine.ask.catalog_views import (
     sub_streams,
     window_text,
 )
-from windrow.engine.ask.holistic_choice import holistic_line
-from windrow.engine.ask.index_choice import choice_lines
 from windrow.engine.ask.sharing_view import Shared, apart
 from windrow.engine.intake.chooser import MOST_COUNT_BYTES, asked
 from windrow.engine.queries.placement import made, place
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.homes import must_stay
 from windrow.engine.ticks.early import answers_groups
+from windrow.explain.decisions import holistic_line, index_lines, way_lines
 from windrow.explain.having import filter_line, having_text
 from windrow.optimizer.synopsis_plans import FREQUENT, SynopsisPlan
 from windrow.plan.accumulators import AggregateCall
@@ -164,7 +163,7 @@ def _synopsis(
     lines += [f"        CS8: the answers of {told.answers_of}"] if told.answers_of is not None else []
     lines += _apart(stream, state.plan, settings)
     if isinstance(synopsis, BasicIntervalSynopsis):
-        lines += choice_lines(synopsis, settings)
+        lines += index_lines(synopsis, settings) + way_lines(synopsis)
         holistic = holistic_line(plan.input, state.holistic.decisions.get(name))
         lines += [] if holistic is None else [holistic]
     return filters + lines + ([_ranks(synopsis.ranks)] if isinstance(synopsis, PartitionedSynopsis) else [])

@@ -17,13 +17,13 @@ from windrow.cql.intervals import format_interval
 from windrow.dataplane.answers.finishing import Finisher, answer_schema, plain
 from windrow.dataplane.kernels import Told
 from windrow.engine.ask.holistic_choice import Asked as Holistic
-from windrow.engine.ask.holistic_choice import hindrance
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.homes import Homes
 from windrow.errors import ExecutionError, SpanError, UnsupportedError
 from windrow.optimizer.derivations import Derivation
 from windrow.plan.nodes import Attribute, Finalise
 from windrow.synopses import BasicIntervalSynopsis, Lookup, StoredSynopsis
+from windrow.synopses.answering.planner import why_not_selected
 from windrow.synopses.holistic.selecting import selected
 from windrow.synopses.holistic.value_codes import outer_of
 from windrow.types import POINT_MIN, SqlType, point_text
@@ -211,7 +211,7 @@ def _selects(state: SynopsisState, asked: Asked) -> bool:
     aggregate = asked.plan.input
     if not isinstance(state.synopsis, BasicIntervalSynopsis) or not aggregate.is_holistic or not asked.ends.size:
         return False
-    hindered = hindrance(aggregate, revises=False, derived=bool(asked.derived), promised=False)
+    hindered = why_not_selected(aggregate, revises=False, derived=bool(asked.derived), promised=False)
     (found,) = state.holistic.selects(
         state.synopsis, [Holistic(asked.query, aggregate, asked.starts, asked.ends, hindered)]
     )

@@ -18,7 +18,7 @@ from windrow.dataplane.answers.finishing import Edges, Finished, Finisher
 from windrow.dataplane.answers.revisions import first_answers
 from windrow.dataplane.kernels import Corrected
 from windrow.engine.ask.having import Narrowed
-from windrow.engine.ask.holistic_choice import Asked, hindrance
+from windrow.engine.ask.holistic_choice import Asked
 from windrow.engine.ask.index_choice import apply_choice
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.homes import Homes
@@ -31,6 +31,7 @@ from windrow.optimizer.same_answers import SHARE_ANSWERS
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, Looked, PartitionedSynopsis, StoredSynopsis
+from windrow.synopses.answering.planner import why_not_selected
 from windrow.synopses.holistic.selecting import selected
 from windrow.synopses.holistic.value_codes import outer_of
 from windrow.types import POINT_MIN
@@ -435,7 +436,7 @@ def _by_selection(stream: StreamState, state: SynopsisState, due: Sequence[Due])
     for i in holistic:
         query, lookup = due[i].query, lookup_of(due[i].query, due[i].extents)
         derived = bool(state.plan.derived.get(query.name))
-        hindered = hindrance(query.plan.input, stream.definition.revises, derived, bool(stream.promises))
+        hindered = why_not_selected(query.plan.input, stream.definition.revises, derived, bool(stream.promises))
         asked.append(Asked(query.name, query.plan.input, lookup.starts, lookup.ends, hindered))
     chosen = dict(zip(holistic, state.holistic.selects(state.synopsis, asked), strict=True))
     return [replace(item, by_selection=chosen.get(i, False)) for i, item in enumerate(due)]
