@@ -173,10 +173,8 @@ class Corrector:
     def _marked(self, plan: Finalise, window: SlideByTuple, values: Points) -> tuple[Mask, Mask]:
         """Which values were window ids, and are: an n-th row number, or an n-th rank, is among their tuples."""
         counts, added = self._totals(plan, values)
-        if window.over is SlideOver.ROW:
-            return np.asarray(counts > 0), np.asarray(counts + added > 0)
-        ranked = self._state.ranked
-        return _ranked(counts, ranked, window.every_n), _ranked(counts + added, ranked + added.sum(), window.every_n)
+        before = self._state.ranked - int(counts.sum())
+        return window.marked(counts, before), window.marked(counts + added, before)
 
     def _totals(self, plan: Finalise, values: Points) -> tuple[Points, Points]:
         """The tuples of panes, without those that are late and of them alone."""
@@ -228,12 +226,6 @@ class _Changes:
 
 def _over(plan: Finalise) -> SlideOver | None:
     return plan.window.over if isinstance(plan.window, SlideByTuple) else None
-
-
-def _ranked(counts: Points, below: int, every: int) -> Mask:
-    """Of values, the last of which has rank `below`: those with an n-th rank among their tuples."""
-    ranks = below - (np.cumsum(counts[::-1])[::-1] - counts)
-    return np.asarray(ranks // every > (ranks - counts) // every)
 
 
 def _only(finished: Finished, wanted: Mask) -> Finished:

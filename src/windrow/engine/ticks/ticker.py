@@ -229,11 +229,7 @@ class Ticker:
 
     def _marked(self, state: SynopsisState, plan: Finalise, window: SlideByTuple, extents: Extents) -> np.ndarray:
         """Which of the values are window ids: an n-th row number, or an n-th rank, is among their tuples."""
-        counts = self._totals(state, plan, extents.ends - 1)
-        if window.over is SlideOver.ROW:
-            return np.asarray(counts > 0)
-        ranks = state.ranked + np.cumsum(counts)
-        return np.asarray(ranks // window.every_n > (ranks - counts) // window.every_n)
+        return window.marked(self._totals(state, plan, extents.ends - 1), state.ranked)
 
     def _ranked(self, stream: StreamState, state: SynopsisState, upto: int) -> int:
         """How many tuples lie below a point, where windows go by rank."""

@@ -30,7 +30,7 @@ from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, Spots
 from windrow.synopses.holistic.value_codes import codes_of, codes_together, outer_of
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.lookups import Looked, Lookup
-from windrow.synopses.quantile import Phi
+from windrow.synopses.phi import Phi
 
 Asked = tuple[WindowAggregate, Lookup]
 
