@@ -41,14 +41,14 @@ def decide(synopsis: BasicIntervalSynopsis, asked: Sequence[Windows], setting: s
     if setting != "selection" and at_once is not None:
         return [rolled_up(at_once)] * count
     panes = synopsis.closed_panes
-    works = [_work(synopsis, panes, *one) for one in asked]
+    works = [selection_work(synopsis, panes, *one) for one in asked]
     if setting == "selection":
-        return [forced_selection(_together(synopsis, panes, list(zip(asked, works, strict=True))))] * count
+        return [forced_selection(asked_together(synopsis, panes, list(zip(asked, works, strict=True))))] * count
     gain = gaining(works)
-    return plan_selection(works, gain, _together(synopsis, panes, [(asked[i], work) for i, work in gain.items()]))
+    return plan_selection(works, gain, asked_together(synopsis, panes, [(asked[i], work) for i, work in gain.items()]))
 
 
-def _together(
+def asked_together(
     synopsis: BasicIntervalSynopsis, panes: Points, some: Sequence[tuple[Windows, SelectionWork]]
 ) -> SelectionTogether | None:
     """What these queries come to, with as many tuples as cells; with all their tuples, where that pays."""
@@ -75,7 +75,7 @@ def _together(
     return SelectionTogether(replace(sorting, tuples=max(tuples, cells)), works)
 
 
-def _work(
+def selection_work(
     synopsis: BasicIntervalSynopsis, panes: Points, aggregate: WindowAggregate, starts: Points, ends: Points
 ) -> SelectionWork:
     """What one query asks, if every cell has one tuple: there are no fewer."""
