@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -307,7 +308,7 @@ def fitted(rows: np.ndarray, times: np.ndarray) -> np.ndarray:
     return out
 
 
-def measure(part: str) -> None:
+def measure(part: str) -> dict[str, float]:
     table = costs.table()
     names = [name for name, cost in table.items() if cost.part == part]
     rows, times, expected = [], [], []
@@ -326,6 +327,7 @@ def measure(part: str) -> None:
     print(f"{'constant':20} {'table':>12} {'measured':>12}  what")
     for name, value in zip(names, found.tolist(), strict=True):
         print(f"{name:20} {float(table[name]):12,.6g} {value:12,.3g}  {table[name].unit}: {table[name].what}")
+    return dict(zip(names, found.tolist(), strict=True))
 
 
 def main() -> None:
@@ -334,8 +336,8 @@ def main() -> None:
     chosen = parser.parse_args().parts or list(PARTS)
     if unknown := [part for part in chosen if part not in PARTS]:
         parser.error(f"no part {unknown[0]}; there are {', '.join(PARTS)}")
-    for part in chosen:
-        measure(part)
+    measured = {name: value for part in chosen for name, value in measure(part).items()}
+    print(f"RESULT {json.dumps(measured)}")
 
 
 if __name__ == "__main__":
