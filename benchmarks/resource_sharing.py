@@ -36,9 +36,9 @@ from windrow.reference.substream_filters import Range, SubstreamFilter
 from windrow.reference.substreams import Substreams
 from windrow.synopses.cells.folds import GREATEST, adding
 from windrow.synopses.having.collective_index import Levels
+from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.index.interval import IntervalSynopsis
 from windrow.synopses.index.running import RunningSynopsis
-from windrow.synopses.phi import Phi
 
 SUM = adding(np.int64)
 MINUTE = 60_000  # stamps are milliseconds

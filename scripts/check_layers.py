@@ -51,6 +51,9 @@ SPARK_FREE = ("dataplane", "kernels")  # inside the Spark room, yet run without 
 MAX_LINES = 800
 Import = tuple[str, str | None]
 """A module, and what is taken from it: None if it is the module itself."""
+# Rooms that call the interface of synopses (`synopses/synopsis.py`) and never ask for the class.
+BY_INTERFACE = ("engine", "explain")
+SYNOPSIS = "Synopsis"
 
 
 def breaches(package_dir: Path) -> list[str]:
@@ -67,6 +70,7 @@ def breaches(package_dir: Path) -> list[str]:
             tree = ast.parse(text, filename=str(path))
             found += check_imports(relative, tree)
             trees[relative] = tree
+            found += check_interface(relative, tree)
             if path.name == "__init__.py":
                 found += check_only_reexports(relative, tree)
     return found + check_all_used(trees)
@@ -94,6 +98,32 @@ def check_imports(relative: Path, tree: ast.Module) -> list[str]:
         if problem:
             found.append(f"{relative}:{line}: imports {module}: {problem}")
     return found
+
+
+def check_interface(relative: Path, tree: ast.Module) -> list[str]:
+    """What a synopsis cannot do it says as data (`Synopsis.cannot`): nobody here tests for its class."""
+    if room_of(relative) not in BY_INTERFACE:
+        return []
+    return [
+        f"{relative}:{node.lineno}: tests for the class {name}: call the interface, or ask `cannot`"
+        for node in ast.walk(tree)
+        for name in tested_classes(node)
+        if name.endswith(SYNOPSIS)
+    ]
+
+
+def tested_classes(node: ast.AST) -> Iterator[str]:
+    """The classes that a node tests a value for: `isinstance`, `issubclass`, or a class pattern of `match`."""
+    tested: list[ast.AST] = []
+    if isinstance(node, ast.Call) and getattr(node.func, "id", None) in {"isinstance", "issubclass"}:
+        tested = list(node.args[1:])
+    elif isinstance(node, ast.MatchClass):
+        tested = [node.cls]
+    for part in (inner for one in tested for inner in ast.walk(one)):
+        if isinstance(part, ast.Name):
+            yield part.id
+        elif isinstance(part, ast.Attribute):
+            yield part.attr
 
 
 def room_of(relative: Path) -> str:

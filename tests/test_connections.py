@@ -42,7 +42,7 @@ def run(spark: Any, path: Path, table: pa.Table, punctuate: str, rows: int, quer
             wr.query(name, text)
         for first in range(0, table.num_rows, rows):
             wr.deposit("c", table.slice(first, rows))
-        wr._engine.end_input("c")
+        wr._engine.time.end_input("c")
         metrics = wr.metrics()["c"]
         answers = {name: Counter(map(tuple, rows_of(wr.queries[name].answers().arrow()))) for name in queries}
         return {"answers": answers, "late": metrics["late"], "admitted": metrics["admitted"]}

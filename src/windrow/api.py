@@ -89,11 +89,11 @@ class Windrow:
     @property
     def spark(self) -> Any:
         """The Spark session."""
-        return self._engine.spark
+        return self._engine.opened.spark
 
     @property
     def state_dir(self) -> Path:
-        return self._engine.state_dir
+        return self._engine.opened.state_dir
 
     def _opened(self) -> Engine:
         """The engine, as long as it is open."""
@@ -128,11 +128,11 @@ class Windrow:
         engine = self._opened()
         if isinstance(statement, CreateStream):
             is_known = statement.name.lower() in engine.manager.streams
-            engine.create_stream(statement)
+            engine.statements.create_stream(statement)
             left = " exists already and was left as it is" if is_known else ""
             return Result.message(f"stream {statement.name}{left}")
         if isinstance(statement, CreateQuery):
-            return Result.message(self._created(engine.create_query(statement, text)))
+            return Result.message(self._created(engine.statements.create_query(statement, text)))
         if isinstance(statement, Select):
             return Result(self._select(statement, text))
         if isinstance(statement, Drop):
@@ -146,7 +146,7 @@ class Windrow:
         if isinstance(statement, Explain):
             return Result.lines("plan", self._explain(statement, text))
         assert isinstance(statement, SetSetting)
-        engine.set(statement.name, statement.value)
+        engine.statements.set(statement.name, statement.value)
         return Result.message(f"{statement.name} = {statement.value}")
 
     def _created(self, query: QueryState) -> str:
@@ -158,7 +158,9 @@ class Windrow:
         if kind == "table":
             raise UnsupportedError("this version has no tables yet")
         try:
-            (self._engine.drop_stream if kind == "stream" else self._engine.drop_query)(statement.name)
+            (self._engine.statements.drop_stream if kind == "stream" else self._engine.statements.drop_query)(
+                statement.name
+            )
         except CatalogError as error:
             if statement.if_exists and error.message.startswith("there is no"):
                 return Result.message(f"no {kind} {statement.name}")
@@ -174,10 +176,10 @@ class Windrow:
             source = inner.select.find(exp.Table)
             window = None if source is None else window_of(source)
             if window is not None and window.slide is None and window.kind is not WindowKind.NOW:
-                return explain_snapshot(*self._engine.fitted(inner.select, text))
+                return explain_snapshot(*self._engine.reads.fitted(inner.select, text))
             inner = CreateQuery("query", inner.select)
         assert inner is not None
-        plan = self._engine.bind(inner, text)
+        plan = self._engine.statements.bind(inner, text)
         stream = self._engine.manager.stream(plan.scan.stream)
         return explain_query(inner.name, plan, stream, None, self._engine.settings)
 
@@ -190,7 +192,7 @@ class Windrow:
         if source is not None and (
             window_of(source) is not None or source.name.lower() in self._engine.manager.streams
         ):
-            return self._engine.snapshot(statement.select, text)
+            return self._engine.reads.snapshot(statement.select, text)
         if source is None or not isinstance(call, exp.Anonymous) or call.name.lower() != "dead_letters":
             raise UnsupportedError(
                 "this version's one-time queries read a window of a stream, or dead_letters('stream')",
@@ -199,9 +201,9 @@ class Windrow:
             )
         if len(call.expressions) != 1 or not call.expressions[0].is_string:
             raise ParseError("dead_letters takes the name of a stream", remedy="SELECT * FROM dead_letters('packets').")
-        table = self._engine.dead_letters(call.expressions[0].this)
+        table = self._engine.reads.dead_letters(call.expressions[0].this)
         source.set("this", exp.to_identifier("__dead_letters", quoted=True))
-        return self._engine.select(select.sql(dialect="spark"), {"__dead_letters": table})
+        return self._engine.reads.select(select.sql(dialect="spark"), {"__dead_letters": table})
 
     # -- streams and queries from Python -------------------------------------------------------
 
@@ -216,7 +218,7 @@ class Windrow:
             )
         policy = Punctuate(Policy.SLACK if measure else Policy.ORDERED, slack=measure)
         statement = CreateStream(name, columns, "dataframe", timestamp_by=timestamp, punctuate=(policy,))
-        engine.create_stream(statement, df)
+        engine.statements.create_stream(statement, df)
 
     def query(self, name: str, select: str, *, sink: Any = None) -> Query:
         """Register a standing query. `sink`: an object with write(batch), given again after a restart."""
@@ -226,7 +228,7 @@ class Windrow:
         statements = parse(text)
         if len(statements) != 1 or not isinstance(statements[0], CreateQuery):
             raise ParseError("query takes one SELECT")
-        return Query(self._engine, self._opened().create_query(statements[0], text, sink).name)
+        return Query(self._engine, self._opened().statements.create_query(statements[0], text, sink).name)
 
     def _lateness(self, name: str) -> str:
         stream = self._engine.manager.stream(name)
@@ -238,7 +240,7 @@ class Windrow:
 
     def feed(self, stream: str, rows: Any) -> int:
         """Give rows to a memory stream; returns how many, once they are on disk."""
-        return self._opened().feed(stream, rows)
+        return self._opened().inputs.feed(stream, rows)
 
     def punctuate(self, stream: str, upto: datetime | str | int, column: str | None = None, **pattern: Any) -> None:
         """Promise that no more tuples below `upto` come, on the stream's window attribute unless another is named.
@@ -255,37 +257,37 @@ class Windrow:
             raise CatalogError(f"no PUNCTUATE covers '{named}'", remedy="Create the stream with one.")
         point = _promised(upto, covered.column, covered.type)
         if not pattern:
-            self._engine.punctuate(stream, {covered.column: point})
+            self._engine.time.punctuate(stream, {covered.column: point})
             return
         below = Condition(covered.column, "<", (value_of(point, covered.type),))
-        self._engine.punctuate_pattern(stream, (*_conditions(definition, pattern), below))
+        self._engine.time.punctuate_pattern(stream, (*_conditions(definition, pattern), below))
 
     def deposit(self, stream: str, rows: Any, partitions: int | None = None) -> None:
         """Process rows as one micro-batch, without Structured Streaming; for tests."""
-        self._opened().deposit(stream, rows, partitions)
+        self._opened().inputs.deposit(stream, rows, partitions)
 
     def end_input(self, stream: str) -> None:
         """End a stream's input: all panes that hold a tuple close."""
-        self._opened().end_input(stream)
+        self._opened().time.end_input(stream)
 
     # -- running -------------------------------------------------------------------------------
 
     def run_available(self, close: bool = False) -> None:
         """Process everything available now, then return; `close` ends the input, and all panes close."""
-        self._opened().run_available(close)
+        self._opened().running.run_available(close)
 
     def start(self) -> None:
         """Keep running in the background until `stop`."""
-        self._opened().start()
+        self._opened().running.start()
 
     @property
     def is_running(self) -> bool:
         """Whether the streams run in the background: started, not stopped, and their Spark JVM is there."""
-        return self._engine.is_running
+        return self._engine.running.is_running
 
     def stop(self) -> None:
         """Stop what was started. Raises where the Spark JVM had ended, and the streams with it."""
-        self._engine.stop()
+        self._engine.running.stop()
 
     def close(self) -> None:
         """Stop, and release the state directory; a temporary one is removed."""
@@ -358,11 +360,11 @@ class Query:
     def answer(self) -> Result:
         """The answer to the latest window that was answered as a whole. A suspended query has none: `answers` has those
         that were given."""
-        return Result(self._engine.answer(self._active()))
+        return Result(self._engine.reads.answer(self._active()))
 
     def answers(self) -> Result:
         """All retained answers, in window order; groups that a punctuation closed early stand where they came."""
-        return Result(self._engine.answers(self._state()))
+        return Result(self._engine.reads.answers(self._state()))
 
     def lookup(self, window: str | timedelta | int, at: datetime | str | int | None = None) -> Result:
         """The answer over any suffix or historical window within the span that its synopsis keeps, as `answers` has it.
@@ -370,19 +372,19 @@ class Query:
         `window`: the length, as "7 minutes" or a timedelta; a number for integer attributes and rows. `at`: where the
         window ends; None: at the latest end that is closed and fits the synopsis's cuts.
         """
-        return Result(self._engine.lookup(self._active().name, window, at))
+        return Result(self._engine.reads.lookup(self._active().name, window, at))
 
     def lookups(self, windows: Any, at: Any = None) -> Result:
         """Many lookups at once: lists of lengths and of ends; a single one goes with all of the other. The rows of each
         window stand in the order asked."""
-        return Result(self._engine.lookup(self._active().name, windows, at))
+        return Result(self._engine.reads.lookup(self._active().name, windows, at))
 
     def revisions(self) -> Result:
         """All that was delivered and is retained, in order: `op` ('+' or '-') and `revision`, then the answers.
 
         Where the stream says LATE REVISE, corrections are among it; else every row is '+', 0.
         """
-        return Result(self._engine.revisions(self._state()))
+        return Result(self._engine.reads.revisions(self._state()))
 
     def subscribe(self, callback: Callable[[Any], None], *, batched: bool = False) -> None:
         """Call back for every window's answer, at least once; `batched`: once per tick batch."""

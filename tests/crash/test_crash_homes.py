@@ -67,7 +67,7 @@ def _blocks(root: Path, spark: Any) -> list[Any]:
 
     with windrow.open(root / "state", spark=spark, settings=SPARK) as wr:
         assert {row["home"] for row in wr.sql("SHOW SHARING").rows()} == {"Spark"}
-        return [row for row in wr._engine.blocks.named() if row.owner.startswith("synopses")]
+        return [row for row in wr._engine.opened.blocks.named() if row.owner.startswith("synopses")]
 
 
 @pytest.mark.matrix

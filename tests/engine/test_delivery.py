@@ -160,7 +160,7 @@ def test_a_failing_python_sink_is_asked_again_with_the_same_key(wr: Any) -> None
     with pytest.raises(OSError):
         put(wr, (1, "a", 1), (11, "a", 2))
     assert answers(wr, "q") == []
-    wr._engine._ticks.catch_up(state_of(wr))
+    wr._engine.ticks.catch_up(state_of(wr))
     assert sink.calls == ["q@10..10", "q@10..10"]
     assert answers(wr, "q") == [(-10, 10, "a", 1)]
 

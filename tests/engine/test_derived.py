@@ -149,7 +149,7 @@ def test_a_suspended_query_derives_nothing_any_more(wr: Any) -> None:
     ask(wr, "q3", SUMS.format("x = 1 OR x = 2"))
     stream, query = wr._engine.manager.query("q3")
     wr.sql("DROP QUERY q1")
-    wr._engine._journal.suspend(stream, query, "for the test")
+    wr._engine.opened.journal.suspend(stream, query, "for the test")
     assert not plan_of(wr).derived and {a.condition for a in plan_of(wr).accumulators} == {"`x` = 2"}
 
 

@@ -150,7 +150,7 @@ def test_windows_of_rows_and_windows_that_slide_by_tuple(wr: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("window", "told"), [("SINCE 0 SLIDE 10", "landmark"), ("ROWS 4 SLIDE 2 PARTITION BY k", "rows per partition")]
+    ("window", "told"), [("SINCE 0 SLIDE 10", "landmark"), ("ROWS 4 SLIDE 2 PARTITION BY k", "rows of each partition")]
 )
 def test_landmark_and_partitioned_windows_say_why_not(wr: Any, window: str, told: str) -> None:
     query = wr.query("q", f"SELECT k, COUNT(*) AS n FROM s [{window}] GROUP BY k")
@@ -181,7 +181,7 @@ def test_times_are_given_as_text_timedelta_and_datetime(open_state: Open) -> Non
 
 def test_suspended_queries_are_not_looked_up(wr: Any, q: Any) -> None:
     stream = state_of(wr)
-    wr._engine._journal.suspend(stream, stream.queries["q"], "a test")
+    wr._engine.opened.journal.suspend(stream, stream.queries["q"], "a test")
     with pytest.raises(QuerySuspendedError):
         q.lookup(10)
 

@@ -61,7 +61,7 @@ def test_a_missing_directory_is_said_at_once(open_state: Any, tmp_path: Path) ->
     for run in (wr.run_available, wr.start):
         with pytest.raises(SourceError, match="does not exist"):
             run()
-    assert not wr._engine.is_running
+    assert not wr._engine.running.is_running
     (tmp_path / "none").mkdir()
     wr.run_available()
 
@@ -180,7 +180,7 @@ def test_a_new_query_answers_no_window_that_had_closed(wr: Any, monkeypatch: pyt
     """However late the ticks are: here they are held back until the query is being created."""
     wr.sql(QUERY.replace("RANGE 10", "RANGE 30"))
     wr.deposit("s", [(1, "a", 1)])
-    deposit, ticks = Depositor.deposit, wr._engine._ticks
+    deposit, ticks = Depositor.deposit, wr._engine.ticks
     submit = ticks.submit
     monkeypatch.setattr(ticks, "submit", lambda stream: None)
     wr.deposit("s", [(11, "a", 1), (25, "a", 1)])
@@ -292,7 +292,7 @@ def test_a_stop_between_two_streams_ends_no_input(wr: Any, monkeypatch: pytest.M
     wr.sql(QUERY.replace("QUERY q", "QUERY p").replace("FROM s", "FROM r"))
     for name in "sr":
         wr.feed(name, [(1, "a", 1)])
-    drain, calls = wr._engine._ticks.drain, []
+    drain, calls = wr._engine.ticks.drain, []
 
     def stopping(stream: Any) -> None:
         drain(stream)
@@ -300,7 +300,7 @@ def test_a_stop_between_two_streams_ends_no_input(wr: Any, monkeypatch: pytest.M
         if len(calls) == 1:
             wr.stop()
 
-    monkeypatch.setattr(wr._engine._ticks, "drain", stopping)
+    monkeypatch.setattr(wr._engine.ticks, "drain", stopping)
     with pytest.raises(StateError, match="interrupted"):
         wr.run_available(close=True)
     assert (answers(wr, "q"), answers(wr, "p")) == ([], [])
@@ -355,11 +355,17 @@ def test_a_storm_of_calls_leaves_nothing_behind(wr: Any, open_state: Any) -> Non
     raised = in_threads(wr.start, wr.stop, wr.run_available, wr.start, wr.stop, feed, *[wr.close] * 3)
     assert all(error is None or isinstance(error, StateError) for error in raised), raised
     assert raised[-3:] == [None] * 3
-    assert not wr._engine._ticks._thread.is_alive()
+    assert not wr._engine.ticks._thread.is_alive()
     assert not any(thread.name == "windrow-supervisor" for thread in threading.enumerate())
     assert not wr.spark.streams.active
     files = list((wr.state_dir / "streams").rglob("*.parquet"))
-    for call in (wr.start, wr.run_available, feed, wr._engine.start, lambda: wr._engine.feed("s", [(1, "a", 1)])):
+    for call in (
+        wr.start,
+        wr.run_available,
+        feed,
+        wr._engine.running.start,
+        lambda: wr._engine.inputs.feed("s", [(1, "a", 1)]),
+    ):
         with pytest.raises(StateError, match="closed"):
             call()
     assert list((wr.state_dir / "streams").rglob("*.parquet")) == files
@@ -427,7 +433,7 @@ def test_a_full_disk_is_said_in_the_first_line(wr: Any, monkeypatch: pytest.Monk
 
 def test_a_full_disk_of_spark_s_is_said_too(wr: Any) -> None:
     wr.sql(QUERY)
-    runner = wr._engine._runner(state_of(wr))
+    runner = wr._engine.running._runner(state_of(wr))
     spark = RuntimeError(
         "[STREAM_FAILED] Query [id = 1, runId = 2] failed\njava.io.IOException: No space left on device"
     )
@@ -454,7 +460,7 @@ def test_a_silent_stream_is_moved_on_by_its_heartbeat(open_state: Any) -> None:
     wr.start()
     wait_until(lambda: wr.metrics()["beats"]["admitted"] == 1)
     assert query.answers().arrow().num_rows == 0
-    wr._engine._clock.advance(3)
+    wr._engine.opened.clock.advance(3)
     wait_until(lambda: query.answers().arrow().num_rows > 0)
     wr.stop()
     assert [row["n"] for row in query.answers().rows()] == [1]

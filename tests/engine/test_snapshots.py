@@ -198,7 +198,7 @@ def test_nothing_is_known_of_a_stream_that_is_not_there(asked: Any) -> None:
 
 
 def test_statements_of_one_time_questions_and_of_dropped_queries_do_not_stay(asked: Any) -> None:
-    finisher = asked._engine._ticker.finisher
+    finisher = asked._engine.ticker.finisher
     question = "SELECT k, SUM(x) * 2 AS d FROM s [RANGE 30] GROUP BY k HAVING COUNT(*) > {} AND SUM(x) + 1 > 2"
     for n in range(3):
         assert asked.sql(question.format(n)).rows()

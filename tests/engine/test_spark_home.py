@@ -91,7 +91,7 @@ def test_blocks_stay_few_and_expired_ones_go(open_state: Open) -> None:
     for at in range(60):
         put(wr, (at, f"k{at % 3}", at))
         most = max(most, blocks_of(wr, "synopses"))
-    assert 1 < most <= 8 * wr._engine._homes.spark.cores + 4
+    assert 1 < most <= 8 * wr._engine.opened.homes.spark.cores + 4
     assert wr.metrics()["s"]["compactions"] > 0
     assert sorted(answers(wr, "q")[-3:]) == [(19, 59, "k0", 13), (19, 59, "k1", 14), (19, 59, "k2", 13)]
 
@@ -102,7 +102,7 @@ def test_the_past_of_landmark_windows_is_folded_into_one_pane(open_state: Open) 
     for one in (wr, plain):
         one.sql(STREAM)
         one.query("so_far", "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [UNBOUNDED SLIDE 2] GROUP BY k")
-    limit = 8 * wr._engine._homes.spark.cores
+    limit = 8 * wr._engine.opened.homes.spark.cores
     for at in range(limit + 4):
         if at == 5:
             wr.query("later", "SELECT k, MAX(x) AS top FROM s [UNBOUNDED SLIDE 4] GROUP BY k")
@@ -115,7 +115,7 @@ def test_the_past_of_landmark_windows_is_folded_into_one_pane(open_state: Open) 
             put(one, (at, f"k{at % 3}", at), (at, "k9", at % 7))
     assert homes(wr) == [True] and told(wr) == told(plain)
     assert "; at most 4 groups; 2 closed panes;" in wr.queries["so_far"].explain()
-    rows = sum(row.rows for row in wr._engine.blocks.named() if row.owner.startswith("synopses"))
+    rows = sum(row.rows for row in wr._engine.opened.blocks.named() if row.owner.startswith("synopses"))
     assert rows <= 2 * 4 + 2 * 6
     wr.sql("SET synopsis_home = 'driver'")
     for one in (wr, plain):
@@ -138,9 +138,9 @@ def test_queries_join_and_leave_a_synopsis_of_the_spark_home(open_state: Open) -
     assert homes(wr) == [True]
     assert told(wr) == told(plain) and told(wr)["b"]
     wr.queries["b"].lookup(window=3)
-    assert len(wr._engine._homes.spark._told) == 2
+    assert len(wr._engine.opened.homes.spark._told) == 2
     wr.sql("DROP QUERY b")
-    assert blocks_of(wr, "synopses") == 0 and not wr._engine._homes.spark._told
+    assert blocks_of(wr, "synopses") == 0 and not wr._engine.opened.homes.spark._told
 
 
 def test_a_move_that_fails_is_tried_again_and_keeps_no_tick_back(
@@ -152,7 +152,7 @@ def test_a_move_that_fails_is_tried_again_and_keeps_no_tick_back(
     wr = open_state(synopsis_home="spark")
     wr.sql(STREAM)
     wr.query("q", "SELECT k, COUNT(*) AS n FROM s [RANGE 2 SLIDE 2] GROUP BY k")
-    monkeypatch.setattr(wr._engine._homes, "to_spark", failing)
+    monkeypatch.setattr(wr._engine.opened.homes, "to_spark", failing)
     put(wr, (0, "a", 1), (1, "b", 2), (2, "a", 3))
     assert homes(wr) == [False]
     assert sorted(row[1:] for row in answers(wr, "q")) == [(2, "a", 1), (2, "b", 1)]
@@ -169,13 +169,13 @@ def test_a_query_that_fails_in_a_task_is_suspended_alone(open_state: Open, monke
     wr.query("bad", "SELECT k, SUM(x) AS total FROM s [RANGE 2 SLIDE 2] GROUP BY k")
     put(wr, (0, "a", 1), (1, "b", 2))
     put(wr, (2, "a", 3))
-    told = wr._engine._homes.answer
+    told = wr._engine.opened.homes.spark.answer
 
-    def failing(state: Any, lookups: Any) -> list[list[Answered]]:
-        found = told(state, lookups)
-        return [[Answered(1, None, 0, 1, "out of luck")] if one[0].query == 1 else one for one in found]
+    def failing(*asked: Any) -> tuple[list[list[Answered]], int]:
+        found, groups = told(*asked)
+        return [[Answered(1, None, 0, 1, "out of luck")] if one[0].query == 1 else one for one in found], groups
 
-    monkeypatch.setattr(wr._engine._homes, "answer", failing)
+    monkeypatch.setattr(wr._engine.opened.homes.spark, "answer", failing)
     put(wr, (4, "a", 1), (6, "a", 1))
     monkeypatch.undo()
     put(wr, (8, "a", 1))
@@ -236,3 +236,21 @@ def test_what_stays_in_the_driver_says_why(open_state: Open) -> None:
     assert "home: Spark, blocks in 64 buckets" in revised.explain()
     wr.punctuate("s", 9, k="a")
     assert "home: driver (whatever its size: punctuations close groups early)" in sliding.explain()
+
+
+def test_explain_says_what_a_synopsis_cannot_do(open_state: Open) -> None:
+    wr = open_state(synopsis_home="spark")
+    wr.sql(STREAM)
+    bounded = "SELECT k, MEDIAN(x) AS m, SUM(x) AS total FROM s [RANGE 4 SLIDE 2] GROUP BY k HAVING SUM(x) > 1"
+    stored = wr.query("stored", bounded)
+    each = wr.query("each", "SELECT k, MEDIAN(x) AS m FROM s [ROWS 2 SLIDE 1 PARTITION BY k] GROUP BY k")
+    wr.sql("SET window_evaluation = 'buffer'")
+    buffered = wr.query("buffered", "SELECT k, SUM(x) AS total FROM s [RANGE 6 SLIDE 3] GROUP BY k HAVING SUM(x) > 1")
+    put(wr, (0, "a", 1), (1, "b", 2))
+    put(wr, (9, "a", 1))
+    in_tasks, by_row = "its cells are in the Spark home", "its windows count the rows of each partition"
+    told = stored.explain()
+    assert f"no index: {in_tasks}" in told and f"rolled up from counters ({in_tasks}" in told
+    assert f"no index: {by_row}" in each.explain() and f"rolled up from counters ({by_row})" in each.explain()
+    told, tuples = buffered.explain(), "its tuples are buffered"
+    assert all(f"{what}{tuples}" in told for what in ("whatever its size: ", "no index: ", "SubStream Filter: none, "))

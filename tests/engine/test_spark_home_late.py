@@ -106,7 +106,7 @@ def test_a_query_that_fails_in_a_correction_is_suspended_alone(
     wr.query("good", "SELECT k, COUNT(*) AS n FROM s [RANGE 2 SLIDE 2] GROUP BY k")
     wr.query("bad", "SELECT k, SUM(x) AS total FROM s [RANGE 2 SLIDE 2] GROUP BY k")
     put(wr, (0, "a", 1), (4, "b", 2))
-    told = wr._engine._homes.revise
+    told = wr._engine.opened.homes.spark.revise
 
     def failing(*asked: Any) -> list[list[Corrected]]:
         return [
@@ -114,7 +114,7 @@ def test_a_query_that_fails_in_a_correction_is_suspended_alone(
             for parts in told(*asked)
         ]
 
-    monkeypatch.setattr(wr._engine._homes, "revise", failing)
+    monkeypatch.setattr(wr._engine.opened.homes.spark, "revise", failing)
     put(wr, (1, "a", 1))
     monkeypatch.undo()
     put(wr, (0, "b", 1))

@@ -116,3 +116,19 @@ def test_command_exits_with_one_on_a_bad_tree(tmp_path: Path, capsys: pytest.Cap
     assert checker.main([str(tmp_path)]) == 1
     assert "src/windrow/cql/a.py:1: imports windrow.api" in capsys.readouterr().out
     assert checker.main([str(tmp_path / "nowhere")]) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "isinstance(a, BufferSynopsis)",
+        "isinstance(a, (int, windrow.synopses.StoredSynopsis))",
+        "isinstance(a, int | PartitionedSynopsis)",
+        "match a:\n    case BasicIntervalSynopsis():\n        pass",
+    ],
+)
+def test_engine_never_asks_for_the_class_of_a_synopsis(tmp_path: Path, text: str) -> None:
+    package = tree(tmp_path, {"engine/asks.py": text, "explain/asks.py": text, "synopses/may.py": text})
+    found = checker.breaches(package)
+    assert [breach.split(":")[0] for breach in found] == ["engine/asks.py", "explain/asks.py"]
+    assert all("call the interface" in breach for breach in found)

@@ -1,9 +1,12 @@
-"""A stream as it runs: its frontier, its queries and its synopses, in memory."""
+"""A stream as it runs: its progress, its queries and its synopses, in memory.
+
+`StreamState.install` alone replaces the progress of a stream, its synopses and its queries, after a commit.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,31 +15,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from windrow.catalog.definitions import Punctuated, StreamDef
-from windrow.cql.statements import CreateQuery, Policy
+from windrow.catalog.definitions import StreamDef
+from windrow.cql.statements import CreateQuery
 from windrow.dataplane.ingest.job import Grouping
 from windrow.dataplane.sinks import Sink, StagingSink
 from windrow.engine.ask.having import HavingFilters
 from windrow.engine.ask.holistic_choice import HolisticChoice
 from windrow.engine.intake.chooser import Chooser
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
+from windrow.engine.progress import QueryProgress, StreamProgress, SynopsisProgress
 from windrow.optimizer.same_answers import as_asked
 from windrow.optimizer.shapes import Asked
 from windrow.optimizer.synopsis_plans import SynopsisPlan
 from windrow.plan.nodes import ROW_NUM, Finalise
-from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup, PartitionedSynopsis, StoredSynopsis
-from windrow.synopses.answering.deriving import Derived, answered
+from windrow.synopses import Asker, Cells, Looked, Lookup, Synopsis
 from windrow.synopses.cells.merging import collapsed_panes, fold_cells
-from windrow.windows import (
-    Ended,
-    Frontier,
-    PerKeyFrontier,
-    Points,
-    RowFrontier,
-    RowSlackFrontier,
-    SlackFrontier,
-    SourceFrontier,
-)
+from windrow.windows import Ended, Frontier, Points, RowFrontier
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Promises
 
@@ -53,13 +47,9 @@ class QueryState:
     text: str
     plan: Finalise
     since: int | None
-    error: str | None = None
-    last_end: int | None = None
+    progress: QueryProgress = QueryProgress()
     closed_by: int | None = None
     """The frontier that it found when it was created: windows due by then are not its own."""
-
-    fresh: bool = False
-    """Whether it came when groups had been answered early, and has still to answer them itself."""
 
     synopsis: int = 0
     """The number of the synopsis that it uses."""
@@ -68,6 +58,18 @@ class QueryState:
     subscribers: list[Subscriber] = field(default_factory=list)
     batch_subscribers: list[Subscriber] = field(default_factory=list)
     metrics: QueryMetrics = field(default_factory=QueryMetrics)
+
+    @property
+    def error(self) -> str | None:
+        return self.progress.error
+
+    @property
+    def last_end(self) -> int | None:
+        return self.progress.last_end
+
+    @property
+    def fresh(self) -> bool:
+        return self.progress.fresh
 
     @property
     def axis(self) -> str:
@@ -81,19 +83,33 @@ class QueryState:
 
 @dataclass
 class SynopsisState:
-    """A synopsis and its durable side. `kept_from`: cells of panes below it are gone (None: none are)."""
+    """A synopsis, and what is committed of it."""
 
-    plan: SynopsisPlan
-    synopsis: BasicIntervalSynopsis | PartitionedSynopsis | StoredSynopsis
-    since: dict[str, int | None]
-    kept_from: int | None
-    ranked: int = 0
-    """Tuples in the panes that have left, where windows go by rank (SATTR rank)."""
-    complete_from: int | None = None
-    """Groups that were answered early have been let go of below it (None: none has)."""
+    progress: SynopsisProgress
+    synopsis: Synopsis
     having: HavingFilters = field(default_factory=HavingFilters)
     """SubStream Filters over its closed panes: a second view of them, never saved."""
     holistic: HolisticChoice = field(default_factory=HolisticChoice)
+
+    @property
+    def plan(self) -> SynopsisPlan:
+        return self.progress.plan
+
+    @property
+    def since(self) -> Mapping[str, int | None]:
+        return self.progress.since
+
+    @property
+    def kept_from(self) -> int | None:
+        return self.progress.kept_from
+
+    @property
+    def ranked(self) -> int:
+        return self.progress.ranked
+
+    @property
+    def complete_from(self) -> int | None:
+        return self.progress.complete_from
 
     def collapsed(self, cells: Cells, ticked: int | None, into: Points) -> Cells:
         """Of landmark windows: the cells with all that has been answered in a pane for each of some points, merged."""
@@ -102,18 +118,11 @@ class SynopsisState:
         panes = collapsed_panes(cells.panes, self.closed_at(ticked), into)
         return fold_cells([Cells(panes, cells.groups, cells.states)], None)
 
-    def answer(
-        self,
-        lookups: Sequence[Lookup],
-        part: BasicIntervalSynopsis | None = None,
-        derived: Derived | None = None,
+    def ask(
+        self, lookups: Sequence[Lookup], once: Asker | None = None, part: Synopsis | None = None
     ) -> Iterator[Looked]:
-        """What its queries ask, of all that it holds, or of a part of it that has the same groups. `derived`: what is
-        not kept for who asks, by the name of the lookup, where that is not one of its queries."""
-        synopsis = self.synopsis if part is None else part
-        assert isinstance(synopsis, BasicIntervalSynopsis)
-        derived = self.plan.derived if derived is None else derived
-        return answered(synopsis.answer, lookups, derived) if derived else synopsis.answer(lookups)
+        """What its queries, or someone `once`, ask of all that it holds, or of a part that has the same groups."""
+        return (self.synopsis if part is None else part).ask(lookups, self.plan, once)
 
     def closed_at(self, frontier: int) -> int:
         """The start of the pane that the frontier stands in: those below it are closed."""
@@ -151,10 +160,19 @@ class Unpublished:
     outbox: int
 
 
+@dataclass(frozen=True)
+class Committed:
+    """What holds after a commit: of a stream, and of those of its synopses and queries that the commit changed."""
+
+    progress: StreamProgress
+    unpublished: tuple[Unpublished, ...]
+    synopses: tuple[tuple[SynopsisState, SynopsisProgress], ...] = ()
+    queries: tuple[tuple[QueryState, QueryProgress], ...] = ()
+
+
 @dataclass
 class StreamState:
-    """Everything the engine knows about one stream. `frontiers`, `least` and `ticked` are by axis: the punctuated
-    columns, and the row numbers.
+    """Everything the engine knows about one stream.
 
     `batch_lock` is held for a whole micro-batch, so that queries come and go between micro-batches; `lock`
     guards the state itself, and is taken second: ticks, in a thread of their own, take only that. `stopping`
@@ -164,15 +182,8 @@ class StreamState:
     id: int
     definition: StreamDef
     directory: Path
-    frontiers: dict[str, Frontier]
-    last_batch: int = -1
-    least: dict[str, int] = field(default_factory=dict)
-    ticked: dict[str, int] = field(default_factory=dict)
-    lateness: dict[str, Lateness] = field(default_factory=dict)
-    promises: Promises = Promises()
-    ended: dict[str, tuple[Ended, ...]] = field(default_factory=dict)
-    """By axis: where the end of the input moved the frontier, those that still matter."""
-    tick_seq: int = 0
+    progress: StreamProgress
+    unpublished: tuple[Unpublished, ...] = ()
     queries: dict[str, QueryState] = field(default_factory=dict)
     synopses: dict[int, SynopsisState] = field(default_factory=dict)
     chooser: Chooser = field(default_factory=Chooser)
@@ -180,14 +191,56 @@ class StreamState:
     dataframe: Any = None
     heard_us: int = 0
     """The wall clock at the last micro-batch, or when the stream was started."""
-    unpublished: list[Unpublished] = field(default_factory=list)
+    silent_since: dict[str, float] = field(default_factory=dict)
+    """By axis: from when on silence counts beyond what is counted (HEARTBEAT AFTER), by the monotonic clock."""
     stopping: threading.Event = field(default_factory=threading.Event)
     lock: threading.RLock = field(default_factory=threading.RLock)
     batch_lock: threading.RLock = field(default_factory=threading.RLock)
 
+    def install(self, committed: Committed) -> None:
+        """Take over what was committed; with `lock` held, after the transaction."""
+        self.progress = committed.progress
+        self.unpublished = committed.unpublished
+        for state, kept in committed.synopses:
+            state.progress = kept
+        for query, reached in committed.queries:
+            query.progress = reached
+
     @property
     def name(self) -> str:
         return self.definition.name
+
+    @property
+    def frontiers(self) -> Mapping[str, Frontier]:
+        return self.progress.frontiers
+
+    @property
+    def last_batch(self) -> int:
+        return self.progress.last_batch
+
+    @property
+    def least(self) -> Mapping[str, int]:
+        return self.progress.least
+
+    @property
+    def ticked(self) -> Mapping[str, int]:
+        return self.progress.ticked
+
+    @property
+    def lateness(self) -> Mapping[str, Lateness]:
+        return self.progress.lateness
+
+    @property
+    def promises(self) -> Promises:
+        return self.progress.promises
+
+    @property
+    def ended(self) -> Mapping[str, tuple[Ended, ...]]:
+        return self.progress.ended
+
+    @property
+    def tick_seq(self) -> int:
+        return self.progress.tick_seq
 
     @property
     def numbered(self) -> int:
@@ -212,8 +265,7 @@ class StreamState:
     def greatest(self, axis: str) -> int | None:
         """The greatest point of an axis that has been deposited, or the start of its pane. A tuple that is late on
         another axis, and taken in, moves no frontier, and may lie above all that did."""
-        states = [state.synopsis for state in self.on_axis(axis)]
-        panes = [one.last_pane for one in states if not isinstance(one, PartitionedSynopsis)]
+        panes = [state.synopsis.last_pane for state in self.on_axis(axis)]
         known = [point for point in (self.frontiers[axis].greatest, *panes) if point is not None]
         return max(known, default=None)
 
@@ -226,19 +278,3 @@ class StreamState:
 
     def groupings(self) -> list[Grouping]:
         return [synopsis.grouping() for synopsis in self.synopses.values() if synopsis.plan.queries]
-
-
-def frontiers_of(definition: StreamDef) -> dict[str, Frontier]:
-    """The frontiers of a stream of which nothing has been seen yet."""
-    found: dict[str, Frontier] = {p.column: _frontier(p) for p in definition.punctuated}
-    return {**found, ROW_NUM: RowFrontier()}
-
-
-def _frontier(punctuated: Punctuated) -> Frontier:
-    if punctuated.policy is Policy.PER_KEY:
-        return PerKeyFrontier(punctuated.idle_after)
-    if punctuated.policy is Policy.BY_SOURCE:
-        return SourceFrontier()
-    if punctuated.slack_rows is not None:
-        return RowSlackFrontier(punctuated.slack_rows)
-    return SlackFrontier(punctuated.slack)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from windrow.optimizer.shapes import SynopsisKind
 from windrow.plan.nodes import WindowAggregate
 from windrow.settings import Settings
-from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis
+from windrow.synopses import Ability, Synopsis
 from windrow.synopses.answering.planner import FilterDecision, HolisticDecision, HolisticWay
 
 _SHORT = {HolisticWay.SELECTION: "selection", HolisticWay.ROLL_UP: "rolled up"}
 
 
-def index_lines(synopsis: BasicIntervalSynopsis, settings: Settings) -> list[str]:
-    """The kind that is there, what it goes by, and what every kind would cost."""
-    if isinstance(synopsis, BufferSynopsis):
-        return []
+def index_lines(shown: Synopsis, settings: Settings) -> list[str]:
+    """The kind that is there, what it goes by, and what every kind would cost; or why there is none."""
+    why, synopsis = shown.cannot(Ability.INDEX), shown.readable
+    if why is not None or synopsis is None:
+        return [f"        no index: {why}"]
     indexer, setting = synopsis.indexer, settings.text("synopsis")
     asked = None if setting == "auto" else SynopsisKind(setting)
     made = indexer.decision(synopsis.closed_panes.size, synopsis.groups.count, asked)
@@ -34,9 +35,9 @@ def index_lines(synopsis: BasicIntervalSynopsis, settings: Settings) -> list[str
     return [f"{told}{index} ({made.why}); per closed pane {expected}"]
 
 
-def way_lines(synopsis: BasicIntervalSynopsis) -> list[str]:
-    """How windows were last answered from the cells; nothing where none were."""
-    made = synopsis.last_way
+def way_lines(shown: Synopsis) -> list[str]:
+    """How windows were last answered from the cells in the driver; nothing where none were."""
+    made = None if shown.readable is None else shown.readable.last_way
     if made is None or made.sizes is None:
         return []
     costs = ", ".join(f"{way.value} {_time(ns)}" for way, ns in made.costs)

@@ -8,8 +8,8 @@ from windrow.engine.state import StreamState, SynopsisState
 from windrow.explain.decisions import filter_decided
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
+from windrow.synopses import Ability
 from windrow.synopses.answering.planner import HavingWay
-from windrow.synopses.kinds.stored import StoredSynopsis
 
 
 def filter_line(plan: Finalise, stream: StreamState, state: SynopsisState | None, settings: Settings) -> str | None:
@@ -54,8 +54,9 @@ def _filtered(plan: Finalise, stream: StreamState, state: SynopsisState | None, 
     fit = fit_of(plan, stream.definition.revises)
     if isinstance(fit, str):
         return fit
-    if state is not None and isinstance(state.synopsis, StoredSynopsis):
-        return "its cells are in the Spark home, where every group is looked up"
+    unable = None if state is None else state.synopsis.cannot(Ability.NARROW)
+    if unable is not None:
+        return unable
     if state is not None and not all(is_kept(state.plan, name, fit) for name, one in state.plan.queries if one is plan):
         return "what it bounds is derived from others' cells"
     return "switched off" if settings.text("substream_filters") == "off" else fit

@@ -7,7 +7,6 @@ from windrow.engine.ask.snapshots import Fit
 from windrow.engine.state import StreamState
 from windrow.explain.text import aggregate_lines, finalise_lines
 from windrow.plan.nodes import Finalise
-from windrow.synopses import StoredSynopsis
 from windrow.windows import SlidingWindow
 
 
@@ -19,9 +18,10 @@ def explain_snapshot(plan: Finalise, stream: StreamState, fit: Fit) -> str:
     text = f"{'ROWS' if plan.scan.attribute.is_rows else 'RANGE'} {length_text(window.range, kind)}{offset}"
     names = [name for name, _ in state.plan.queries]
     kept = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    home = "Spark" if isinstance(state.synopsis, StoredSynopsis) else "driver"
     lines = ["Snapshot query: one-time, from a synopsis", *finalise_lines(plan), *aggregate_lines(plan, text)]
-    lines.append(f"      Synopsis {state.plan.id}: {state.synopsis.kind}, home: {home}, kept for {kept}")
+    lines.append(
+        f"      Synopsis {state.plan.id}: {state.synopsis.kind}, home: {state.synopsis.home.value}, kept for {kept}"
+    )
     lines += [f"        SS4: {one}" for one in fit.derived]
     lines.append(f"        cuts {fit.span.cuts()}; {fit.span}")
     lines.append(f"        answers {fit.span.shown(fit.start, fit.end)}, the latest window that is closed and on cuts")

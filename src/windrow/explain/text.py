@@ -6,7 +6,6 @@ from windrow.cql.dialect import CQL
 from windrow.engine.ask.catalog_views import (
     completeness_from,
     frontier_text,
-    group_count,
     late_text,
     length_text,
     promised,
@@ -26,7 +25,8 @@ from windrow.optimizer.synopsis_plans import FREQUENT, SynopsisPlan
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.nodes import ROW_NUM, Finalise, WindowAggregate
 from windrow.settings import Settings, Size
-from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis, StoredSynopsis
+from windrow.synopses import Ability, Home
+from windrow.synopses.answering.planner import rolled_up
 from windrow.synopses.cells.sketches import SKETCHES, is_sketch
 from windrow.synopses.kinds.frequent_panes import FrequentSynopsis
 from windrow.synopses.kinds.partitioned import Ranks
@@ -147,26 +147,28 @@ def _synopsis(
     shared = f"shared with {told.others} other quer{'y' if told.others == 1 else 'ies'} ({rules})"
     shared = shared if told.others else "not shared"
     synopsis = state.synopsis
-    size = (
-        f"{synopsis.ranks.partitions.count - 1} partitions"
-        if isinstance(synopsis, PartitionedSynopsis)
-        else f"{synopsis.closed_panes.size} closed panes"
-    )
     kept = _many(len(state.plan.accumulators), "accumulator")
     lines = [
         f"      Synopsis {state.plan.id}: {_kind(state)}, home: {_home(stream, state)}, {shared}",
-        f"        cuts {_cuts(state.plan.schedule.current, kind)}; {kept}; {_held(state)}; {size}; "
-        f"{synopsis.nbytes:,} bytes{' in the driver' if isinstance(synopsis, StoredSynopsis) else ''}",
+        f"        cuts {_cuts(state.plan.schedule.current, kind)}; {kept}; {_held(state)}; {synopsis.content}; "
+        f"{synopsis.nbytes:,} bytes{' in the driver' if synopsis.home is Home.SPARK else ''}",
     ]
     by = ", ".join(one for one in told.rules if one in ("SS4", "CS7"))
     lines += [f"        {by}: {one}" for one in told.derived]
     lines += [f"        CS8: the answers of {told.answers_of}"] if told.answers_of is not None else []
     lines += _apart(stream, state.plan, settings)
-    if isinstance(synopsis, BasicIntervalSynopsis):
-        lines += index_lines(synopsis, settings) + way_lines(synopsis)
-        holistic = holistic_line(plan.input, state.holistic.decisions.get(name))
-        lines += [] if holistic is None else [holistic]
-    return filters + lines + ([_ranks(synopsis.ranks)] if isinstance(synopsis, PartitionedSynopsis) else [])
+    lines += index_lines(synopsis, settings) + way_lines(synopsis)
+    lines += _holistic(plan, state, name)
+    return filters + lines + ([] if synopsis.ranks is None else [_ranks(synopsis.ranks)])
+
+
+def _holistic(plan: Finalise, state: SynopsisState, name: str) -> list[str]:
+    """How holistic aggregates are answered: where the driver cannot read cells, one way is left."""
+    why = state.synopsis.cannot(Ability.READ)
+    decision = state.holistic.decisions.get(name)
+    decision = decision if why is None else rolled_up(why)
+    line = holistic_line(plan.input, decision)
+    return [] if line is None else [line]
 
 
 def _many(count: int, what: str) -> str:
@@ -175,9 +177,9 @@ def _many(count: int, what: str) -> str:
 
 def _held(state: SynopsisState) -> str:
     """How many groups there are, or can be: in the Spark home each bucket knows its own."""
-    count = group_count(state)
+    count = state.synopsis.group_count
     told = f"{count:,} values in groups" if state.plan.values else _many(count, "group")
-    return f"at most {told}" if isinstance(state.synopsis, StoredSynopsis) else told
+    return f"at most {told}" if state.synopsis.home is Home.SPARK else told
 
 
 def _apart(stream: StreamState, plan: SynopsisPlan, settings: Settings) -> list[str]:
@@ -193,11 +195,11 @@ def _kind(state: SynopsisState) -> str:
 
 def _home(stream: StreamState, state: SynopsisState) -> str:
     """Where a synopsis lives, and why it cannot go to Spark, if it cannot."""
-    if isinstance(state.synopsis, StoredSynopsis):
+    if state.synopsis.home is Home.SPARK:
         return f"Spark, blocks in {state.synopsis.buckets} buckets, one job for all its queries that are due"
     if not state.plan.queries:
         return "driver"
-    stays = must_stay(stream.definition, state.plan, bool(stream.promises))
+    stays = must_stay(stream.definition, state.synopsis, bool(stream.promises))
     return "driver" if stays is None else f"driver (whatever its size: {stays})"
 
 

@@ -35,13 +35,14 @@ class Accumulator:
     """One mergeable value per cell. `arg` and `condition` are Spark SQL over the stream's columns.
 
     Rows count where the condition is true and the argument is not null; `arg` None (COUNT only) takes
-    every row.
+    every row. `every_n`: the condition is that the row number is a multiple of it.
     """
 
     kind: Kind
     arg: str | None
     type: SqlType | None
     condition: str | None
+    every_n: int | None = None
 
     def __post_init__(self) -> None:
         if (self.arg is None) != (self.type is None):
@@ -53,7 +54,7 @@ class Accumulator:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Made anew in another process, where text has another hash."""
-        return Accumulator, (self.kind, self.arg, self.type, self.condition)
+        return Accumulator, (self.kind, self.arg, self.type, self.condition, self.every_n)
 
     def __hash__(self) -> int:
         return int(self._hash)  # type: ignore[attr-defined]

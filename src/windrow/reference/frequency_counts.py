@@ -16,9 +16,9 @@ import numpy as np
 
 from windrow.reference.metering import Meter
 from windrow.synopses.cells.groups import Ids
+from windrow.synopses.having.tables import TableIntervals
+from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.index.sequence import Longs, check_span
-from windrow.synopses.phi import Phi
-from windrow.synopses.tables import TableIntervals
 
 _BITS = 32
 

@@ -8,13 +8,18 @@ from windrow.synopses.index.sequence import TupleWindow
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.kinds.buffer import BufferSynopsis
 from windrow.synopses.kinds.partitioned import PartitionedSynopsis, Ranks
-from windrow.synopses.kinds.stored import StoredSynopsis, Weight
+from windrow.synopses.kinds.stored import StoredSynopsis
 from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.synopsis import Ability, Asker, DueRequest, Home, Synopsis, Weight
 
 __all__ = [
+    "Ability",
+    "Asker",
     "BasicIntervalSynopsis",
     "BufferSynopsis",
     "Cells",
+    "DueRequest",
+    "Home",
     "IntervalSynopsis",
     "LandmarkSynopsis",
     "Looked",
@@ -24,6 +29,7 @@ __all__ = [
     "RunningSynopsis",
     "States",
     "StoredSynopsis",
+    "Synopsis",
     "TupleWindow",
     "Weight",
 ]

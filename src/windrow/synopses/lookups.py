@@ -31,7 +31,8 @@ class Lookup:
 
     `presence` counts the query's qualifying tuples: a group has a row where it is positive. An
     ungrouped query (`always`) has a row for every window. A group also has one where one of the `others` is positive.
-    `only`: nothing but these is looked up.
+    `only`: nothing but these is looked up. `partitions`: of windows that count the rows of a partition, which one each
+    is of.
     """
 
     query: str
@@ -42,6 +43,7 @@ class Lookup:
     always: bool
     others: tuple[Accumulator, ...] = ()
     only: Pairs | None = None
+    partitions: Ids | None = None
 
     def present(self, states: Mapping[Accumulator, State]) -> Ids:
         """Positive where a slot has a row."""
@@ -52,11 +54,21 @@ class Lookup:
 
 
 @dataclass(frozen=True)
+class TaskRows:
+    """What tasks have made of a query's windows: the select list and HAVING are done, a table for each bucket. `error`:
+    how an expression of the query failed there."""
+
+    tables: tuple[pa.Table, ...] = ()
+    overflows: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True)
 class Looked:
     """The rows of one query, in window order: window index, group, and states.
 
     `each`: how many rows every window has, where all have as many. `columns`: results that are there already, in the
-    place of states.
+    place of states. `by_tasks`: answer rows that are there already, in the place of all.
     """
 
     query: str
@@ -66,6 +78,13 @@ class Looked:
     states: States
     each: int | None = None
     columns: Mapping[AggregateCall, pa.Array] | None = None
+    by_tasks: TaskRows | None = None
+
+    @classmethod
+    def of_tasks(cls, lookup: Lookup, rows: TaskRows) -> Looked:
+        """What tasks answer to a lookup."""
+        nothing = np.empty(0, np.int64)
+        return cls(lookup.query, int(lookup.ends.size), nothing, nothing, {}, by_tasks=rows)
 
     def where(self, wanted: Mask) -> Looked:
         """The rows that a mask marks."""

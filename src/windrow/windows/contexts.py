@@ -23,11 +23,15 @@ class Context(Enum):
 
 @dataclass(frozen=True)
 class Extents:
-    """Extents [start, end), and `ticks`: the frontier that each of them waits for. Ticks and ends ascend."""
+    """Extents [start, end), and `ticks`: the frontier that each of them waits for. Ticks and ends ascend.
+
+    `partitions`: where windows count the rows of a partition, the one that each is of; starts and ends are ranks then.
+    """
 
     starts: Points
     ends: Points
     ticks: Points
+    partitions: Points | None = None
 
     def __post_init__(self) -> None:
         if not self.starts.size == self.ends.size == self.ticks.size:
@@ -37,7 +41,8 @@ class Extents:
         return int(self.ends.size)
 
     def part(self, chosen: slice | npt.NDArray[np.bool_]) -> Extents:
-        return Extents(self.starts[chosen], self.ends[chosen], self.ticks[chosen])
+        partitions = None if self.partitions is None else self.partitions[chosen]
+        return Extents(self.starts[chosen], self.ends[chosen], self.ticks[chosen], partitions)
 
 
 class Numbered(Protocol):

@@ -81,3 +81,6 @@ class LandmarkWindow:
     def shown(self, extents: Extents) -> tuple[Points | None, Points]:
         """window_start (none where the window is unbounded) and window_end."""
         return (None if self.since is None else extents.starts), extents.ends
+
+    def start_of(self, end: int) -> int | None:
+        return self.since

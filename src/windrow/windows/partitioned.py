@@ -4,7 +4,8 @@ A window id is (i, p); with r the rank of a tuple in its partition, counted from
 
     extent((i, p)) = { t | t.PATTR = p, 1 + (i+1)·m − d − n ≤ r < 1 + (i+1)·m − d }
 
-Forward-context free: a tuple's rank needs only the count of the tuples of its partition that came before.
+Forward-context free: a tuple's rank needs only the count of the tuples of its partition that came before. The axis
+that frontiers move on is that of row numbers, on which no window of a partition has a place.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windrow.windows.contexts import Context, Points, ranges
+from windrow.types import POINT_MIN
+from windrow.windows.contexts import Context, Extents, Points, ranges
 from windrow.windows.cuts import Cuts
 from windrow.windows.sliding import SlidingWindow, Wids
 
@@ -45,7 +47,29 @@ class PartitionedWindow:
     def cuts(self) -> Cuts:
         return self.of_ranks.cuts()
 
-    def due(self, before: Points, after: Points) -> tuple[Points, Points]:
+    def closing(self, t: int) -> int:
+        """The frontier at which all windows that row t completes are answered."""
+        return t + 1
+
+    def needed_from(self, frontier: int) -> int:
+        """Any row may be among the last of its partition."""
+        return POINT_MIN
+
+    def held_from(self, frontier: int) -> int:
+        return POINT_MIN
+
+    def due(self, panes: Points, ticked: int | None, frontier: int) -> Extents:
+        """None: counts make windows due (`completed`), and panes of the axis do not."""
+        return self.of_ranks.extents(np.empty(0, np.int64))
+
+    def shown(self, extents: Extents) -> tuple[Points | None, Points]:
+        """window_start and window_end, as ranks."""
+        return extents.starts, extents.ends
+
+    def start_of(self, end: int) -> int | None:
+        return end - self.rows
+
+    def completed(self, before: Points, after: Points) -> tuple[Points, Points]:
         """(which, i): the windows that partitions complete when their counts grow from `before` to `after`.
 
         Every extent of a partition with a tuple in it; a frontier over ranks is the count and one.

@@ -105,3 +105,6 @@ class SlideByTuple:
         """window_start and window_end: the window holds start < t ≤ end."""
         ends = extents.ends - 1
         return ends - self.range, ends
+
+    def start_of(self, end: int) -> int | None:
+        return end - self.range

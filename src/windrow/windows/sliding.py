@@ -111,6 +111,10 @@ class SlidingWindow:
         """window_start and window_end."""
         return extents.starts, extents.ends
 
+    def start_of(self, end: int) -> int | None:
+        """The window_start that goes with a window_end; None: it has none."""
+        return end - self.range
+
 
 def due_windows(window: SlidingWindow, panes: Points, after: int, upto: int) -> Points:
     """The ids w, after < w ≤ upto, of the windows that hold one of the occupied panes, ascending.

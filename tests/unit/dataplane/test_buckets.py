@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +19,7 @@ from windrow.dataplane.kernels import Answered, Asked, Question, Stored, Told, a
 from windrow.dataplane.kernels.loading import Buckets, write_cells
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
-from windrow.synopses import Cells, StoredSynopsis
+from windrow.synopses import Cells, Looked, StoredSynopsis
 from windrow.synopses.cells.buckets import buckets_of
 from windrow.synopses.cells.groups import Groups
 from windrow.types import SqlType
@@ -138,8 +139,15 @@ def test_a_query_whose_expression_fails_says_so_and_the_others_answer(
     assert {(one.query, one.error) for one in told} == {(0, None), (1, "out of luck")}
 
 
+class Occupied(StoredSynopsis):
+    """What the driver keeps of a synopsis, without jobs."""
+
+    def ask(self, *asked: Any) -> Iterator[Looked]:
+        return iter(())
+
+
 def test_the_driver_knows_which_panes_are_occupied() -> None:
-    home = StoredSynopsis([pa.int64()], 4)
+    home = Occupied([pa.int64()], 4)
     assert home.last_pane is None and home.closed_panes.tolist() == []
     home.occupy(np.array([4, 2]))
     home.occupy(np.array([2, 6]))
@@ -147,5 +155,8 @@ def test_the_driver_knows_which_panes_are_occupied() -> None:
     assert home.closed_panes.tolist() == [2, 4] and home.last_pane == 6
     home.expire(3)
     assert home.closed_panes.tolist() == [4]
+    home.occupy(np.array([0, 4]))
+    home.occupy(np.array([0, 4]), late=True)
+    assert home.closed_panes.tolist() == home.late_panes.tolist() == [4], "what has expired is not taken in again"
     with pytest.raises(ValueError, match="bucket"):
-        StoredSynopsis([], 0)
+        Occupied([], 0)

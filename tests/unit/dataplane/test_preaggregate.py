@@ -19,7 +19,7 @@ from support.brute_force import EXACT, expected, same
 
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.statements import ColumnDef, CreateStream, Policy
-from windrow.dataplane.ingest.job import Grouping, gathered_names, set_ids
+from windrow.dataplane.ingest.job import Grouping, gathered_columns, set_ids
 from windrow.dataplane.ingest.preaggregate import DeadLetter, of_groups, of_rows
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.aggregates import decompose
@@ -82,8 +82,6 @@ records = st.builds(
 
 def value_of(sql: str, record: Record) -> Any:
     """An expression of a test's plan over a record, with SQL's nulls."""
-    if sql.startswith("coalesce(") and sql.endswith(", false)"):
-        return bool(value_of(sql[len("coalesce(") : -len(", false)")], record))
     both = re.fullmatch(r"\((.*?)\) (AND|OR) \((.*)\)", sql)
     if both:
         left, right = value_of(both[1], record), value_of(both[3], record)
@@ -169,9 +167,11 @@ def gathered_table(made: Sequence[Record], groupings: Sequence[Grouping]) -> pa.
         "__record": pa.array([None if r.reason is None else f"record {r.t}" for r in made], pa.string()),
         "__t0": pa.array([r.t for r in made], pa.int64()),
     }
-    for sql, name in gathered_names(groupings).items():
-        kind = COLUMNS[sql].arrow if sql in COLUMNS else pa.bool_()
+    names = gathered_columns(groupings)
+    for sql, name in (*names.values.items(), *names.conditions.items()):
         values = [None if r.reason else value_of(sql, r) for r in made]
+        kind = COLUMNS[sql].arrow if sql in names.values else pa.bool_()
+        values = values if sql in names.values else list(map(bool, values))
         columns[name] = pa.chunked_array([pa.array(values[:2], kind), pa.array(values[2:], kind)])
     return pa.table(columns)
 
@@ -350,6 +350,24 @@ def test_groups_keep_their_ids_from_one_micro_batch_to_the_next() -> None:
     )
     second = of_groups(grouped_table([Record(0, {**blank, "k": "b"})], plan), STREAM, plan, groups)
     assert first.cells[4].groups.tolist() == [1, 2] and second.cells[4].groups.tolist() == [2]
+
+
+def test_a_value_and_a_condition_of_the_same_text_are_two_columns() -> None:
+    count = Accumulator(Kind.COUNT, "f", SqlType("BOOLEAN"), "f")
+    columns = gathered_columns([Grouping(1, (), CutSchedule.of(Cuts.of([(1, 0)])), "f", (count,), "t")])
+    assert columns.select() == ["f AS __v0", "coalesce(f, false) AS __if0"]
+
+
+def test_every_nth_row_is_known_by_its_number_and_not_by_its_text() -> None:
+    literal = Accumulator(Kind.COUNT, None, None, "k = '__row'")
+    marked = Accumulator(Kind.COUNT, None, None, "pmod(__row, 2L) = 0", every_n=2)
+    cuts = CutSchedule.of(Cuts.of([(10, 0)]))
+    plain, numbered = Grouping(1, (), cuts, None, (literal,), "t"), Grouping(2, (), cuts, None, (marked,), "t")
+    assert not plain.needs_order and numbered.needs_order
+    assert list(gathered_columns([plain, numbered]).conditions) == ["k = '__row'"]
+    table = {"__reason": pa.nulls(3, pa.string()), "__t0": [1, 2, 3], "__if0": [True, False, True]}
+    deposit = of_rows(pa.table(table), STREAM, (plain,), [Groups([])])
+    assert deposit.cells[1].states[literal][0].tolist() == [2]
 
 
 def test_many_groups_and_far_panes_are_grouped_by_sorting() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.statements import ColumnDef, CreateStream, Policy
-from windrow.dataplane.ingest.job import Grouping, gathered_names, partial_columns, set_ids
+from windrow.dataplane.ingest.job import Grouping, gathered_columns, partial_columns, set_ids
 from windrow.dataplane.ingest.preaggregate import of_groups, of_rows
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.nodes import RANK_COLUMN, ROW_NUM, Key
@@ -51,7 +51,7 @@ PLAN = (grouping(3, 1), grouping(5, 2))
 def gathered_table(rows: list[Row]) -> pa.Table:
     columns = {"__reason": pa.nulls(len(rows), pa.string()), "__record": pa.nulls(len(rows), pa.string())}
     columns["__t0"] = pa.array([7] * len(rows), pa.int64())
-    names = gathered_names(PLAN)
+    names = gathered_columns(PLAN).values
     for i, key in enumerate(("k", "g")):
         columns[names[key]] = pa.array([row[i] for row in rows], pa.string())
     return pa.table(columns)

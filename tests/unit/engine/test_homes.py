@@ -18,17 +18,18 @@ from windrow.catalog.store import Catalog
 from windrow.clock import SystemClock
 from windrow.cql.statements import ColumnDef, CreateStream
 from windrow.dataplane.blocks import BlockStore
-from windrow.dataplane.kernels import Told
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.intake.deposits import Depositor
-from windrow.engine.state import StreamState, SynopsisState, frontiers_of
-from windrow.engine.store.homes import Homes, driver_bytes, stored_bytes
-from windrow.engine.store.journal import Expired, Journal
+from windrow.engine.progress import SynopsisProgress, start_of
+from windrow.engine.state import StreamState, SynopsisState
+from windrow.engine.store.homes import Homes, row_bytes
+from windrow.engine.store.journal import Journal
+from windrow.engine.store.tick_commits import Expired, TickCommit
 from windrow.optimizer.synopsis_plans import SynopsisPlan, style_of
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
 from windrow.settings import Settings
-from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, StoredSynopsis, Weight
+from windrow.synopses import Asker, BasicIntervalSynopsis, Cells, Lookup, StoredSynopsis, Weight
 from windrow.types import SqlType
 from windrow.windows import CutSchedule, SlidingWindow
 
@@ -66,18 +67,18 @@ class Bench:
         definition = StreamDef(
             CreateStream("s", (ColumnDef("t", "BIGINT"),), "memory"), (("t", SqlType("BIGINT")),), "t", ()
         )
-        self.stream = StreamState(1, definition, root, frontiers_of(definition))
+        self.stream = StreamState(1, definition, root, start_of(definition))
         window, call = SlidingWindow(4, 2), decompose("COUNT", None, None, None)
         selection = Selection(Scan("s", Attribute("t", SqlType("BIGINT"))), None)
         aggregate = WindowAggregate(selection, window, (Key("k", SqlType("STRING")),), (call,))
         self.plan = Finalise(aggregate, (Output("n", exp.column("a0"), call.result),))
         cuts = CutSchedule.of(window.cuts())
         plan = SynopsisPlan(1, aggregate.keys, cuts, (("q", self.plan),), "t", style_of(window, cuts))
-        self.state = SynopsisState(plan, BasicIntervalSynopsis([pa.string()]), {}, None)
+        self.state = SynopsisState(SynopsisProgress(plan, {}), BasicIntervalSynopsis([pa.string()]))
         self.stream.synopses = {1: self.state}
         with catalog.transaction() as tx:
             tx.execute("INSERT INTO streams (name, id, statement) VALUES ('s', 1, '')")
-            self.journal.save_synopsis(self.stream, self.state)
+            self.journal.synopses.save("s", self.state.progress)
 
     def cells(self, synopsis: BasicIntervalSynopsis, keys: list[str], pane: int = 0) -> Cells:
         groups = synopsis.groups.ids([pa.array(keys)])
@@ -104,13 +105,14 @@ class Bench:
         self.tasks.groups = groups
         starts, ends = np.array([0]), np.array([4])
         aggregate = self.plan.input
-        if tick:
-            self.homes.answer(
-                self.state, [Lookup("q", starts, ends, aggregate.presence, aggregate.accumulators, False)]
-            )
-        else:
-            self.homes.lookup(self.state, Told(self.plan, ()), starts, ends)
+        lookup = Lookup("q" if tick else "", starts, ends, aggregate.presence, aggregate.accumulators, False)
+        assert len(list(self.state.ask([lookup], None if tick else Asker(self.plan)))) == 1
         return self.home.groups_seen
+
+    def driver_bytes(self, cells: int | None = None) -> float | None:
+        """What the synopsis takes in the driver, or would with so many cells."""
+        self.state.synopsis.cells = cells
+        return self.state.synopsis.driver_bytes(row_bytes(self.state))
 
 
 @pytest.fixture
@@ -121,15 +123,15 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 def test_long_keys_are_weighed_in_the_spark_home_too(bench: Bench) -> None:
     bench.fill(2000)
-    taken = driver_bytes(bench.state)
-    assert taken > LIMIT
+    taken = bench.driver_bytes()
+    assert taken is not None and taken > LIMIT
     for _ in range(4):
         bench.homes.settle(bench.stream, SETTINGS)
         assert bench.home.groups_seen == GROUPS
-    measured = stored_bytes(bench.state, GROUPS)
+    measured = bench.driver_bytes(GROUPS)
     assert measured is not None and measured >= 0.99 * taken
-    bench.home.weight = Weight(0.0, 0.0)
-    by_columns = stored_bytes(bench.state, GROUPS)
+    bench.home.left_with = Weight(0.0, 0.0)
+    by_columns = bench.driver_bytes(GROUPS)
     assert by_columns is not None and by_columns < LIMIT / 4, "by its columns alone it would have gone back"
 
 
@@ -137,8 +139,8 @@ def test_it_goes_back_when_few_cells_are_left(bench: Bench) -> None:
     bench.fill(2000)
     bench.homes.settle(bench.stream, SETTINGS)
     few = BasicIntervalSynopsis([pa.string()])
-    left = bench.homes.write(bench.state, bench.home, bench.cells(few, ["a", "b"]), few.groups)
-    bench.journal.replace_blocks([(left.ref, left.lo, left.hi)], [b.id for b in bench.homes.blocks(bench.state)])
+    left = bench.homes.write(bench.state, bench.cells(few, ["a", "b"]), few.groups, (1, 2))
+    bench.journal.moves.replace_blocks([(left.ref, left.lo, left.hi)], [b.id for b in bench.homes.blocks(bench.state)])
     bench.homes.settle(bench.stream, SETTINGS)
     assert isinstance(bench.state.synopsis, BasicIntervalSynopsis)
     assert bench.tasks.forgotten == ["synopses/1", "synopses/1/lookup"]
@@ -147,19 +149,19 @@ def test_it_goes_back_when_few_cells_are_left(bench: Bench) -> None:
 
 def test_many_panes_that_leave_do_not_bring_all_groups_back(bench: Bench) -> None:
     """What groups take besides their cells does not shrink with the number of panes."""
-    bench.state.synopsis = StoredSynopsis([pa.string()], 4, Weight(100.0, 2000.0), 1000)
-    assert (stored_bytes(bench.state, 1000) or 0) >= 2000.0 * 1000
+    bench.homes.recover(bench.stream, bench.state, 4, Weight(100.0, 2000.0), 1000)
+    assert (bench.driver_bytes(1000) or 0) >= 2000.0 * 1000
 
 
 def test_the_weight_is_there_after_a_restart_and_without_one_it_stays(bench: Bench) -> None:
     bench.fill(2000)
     bench.homes.settle(bench.stream, SETTINGS)
-    weight, row = bench.home.weight, bench.saved
+    weight, row = bench.home.left_with, bench.saved
     assert weight == Weight(row["cell_bytes"], row["group_bytes"]) and row["groups_seen"] == GROUPS
     generous = Settings({}).with_text("driver_synopsis_bytes", "1 GB")
     bench.homes.recover(bench.stream, bench.state, 4, None, None)
     bench.homes.settle(bench.stream, generous)
-    assert bench.home.weight is None
+    assert bench.home.left_with is None
     bench.homes.recover(bench.stream, bench.state, 4, weight, GROUPS)
     bench.homes.settle(bench.stream, generous)
     assert isinstance(bench.state.synopsis, BasicIntervalSynopsis)
@@ -176,7 +178,7 @@ def test_the_most_groups_that_ticks_find_are_remembered(bench: Bench) -> None:
     assert bench.ask(GROUPS + 5, tick=True) == GROUPS + 5
     assert bench.ask(3, tick=True) == GROUPS + 5
     assert bench.ask(3, tick=False) == bench.ask(900, tick=False) == GROUPS + 5
-    bench.journal.tick(bench.stream, "t", None, [], None, [Expired(bench.state, 0, 0)], SETTINGS)
+    bench.journal.ticks.tick(bench.stream, TickCommit("t", None, expired=[Expired(bench.state, 0, 0)]))
     assert bench.saved["groups_seen"] == GROUPS + 5
 
 
@@ -184,8 +186,8 @@ def test_without_a_saved_number_the_blocks_of_a_micro_batch_add_up(bench: Bench)
     bench.homes.to_spark(bench.stream, bench.state)
     for keys in (["a", "b", "c"], ["d", "e"]):
         share = BasicIntervalSynopsis([pa.string()])
-        block = bench.homes.write(bench.state, bench.home, bench.cells(share, keys), share.groups)
-        bench.journal.replace_blocks([(block.ref, block.lo, block.hi)], [])
+        block = bench.homes.write(bench.state, bench.cells(share, keys), share.groups, (1, len(keys)))
+        bench.journal.moves.replace_blocks([(block.ref, block.lo, block.hi)], [])
     bench.homes.recover(bench.stream, bench.state, 4, None, None)
     assert bench.home.groups_seen == 5
     bench.homes.recover(bench.stream, bench.state, 4, None, 7)
@@ -217,7 +219,9 @@ def test_what_fails_after_the_commit_is_a_warning(
     monkeypatch.setattr(bench.homes, "settle_one", failing)
     no_jvm: Any = None  # it is asked where a job has failed
     depositor = Depositor(bench.journal, bench.blocks, SystemClock(), bench.homes, no_jvm)
-    monkeypatch.setattr(depositor, "_compact", lambda stream, state, settings: compacted.append(state.plan.id))
+    monkeypatch.setattr(
+        depositor._compactor, "compact", lambda stream, state, settings: compacted.append(state.plan.id)
+    )
     with caplog.at_level(logging.WARNING, "windrow"):
         depositor._tidy(bench.stream, SETTINGS)
     assert "no executor" in caplog.text and compacted == [1]

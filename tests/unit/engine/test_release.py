@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from unit.synopses.test_late_cells import KEYS, answered, cells_of, lookup, rows_of
 
-from windrow.engine.ticks.corrections import merged
 from windrow.synopses import BasicIntervalSynopsis
+from windrow.synopses.lookups import merged
 from windrow.types import POINT_MIN
 
 

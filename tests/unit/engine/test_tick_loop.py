@@ -11,8 +11,9 @@ import pytest
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.statements import ColumnDef, CreateStream
+from windrow.engine.progress import start_of
 from windrow.engine.run.tick_loop import TickLoop
-from windrow.engine.state import StreamState, frontiers_of
+from windrow.engine.state import StreamState
 from windrow.errors import StateError
 from windrow.types import SqlType
 
@@ -22,7 +23,7 @@ SOON_S = 10.0
 def stream(number: int) -> StreamState:
     statement = CreateStream(f"s{number}", (ColumnDef("t", "BIGINT"),), "memory")
     definition = StreamDef(statement, (("t", SqlType("BIGINT")),), "t", ())
-    return StreamState(number, definition, Path("nowhere"), frontiers_of(definition))
+    return StreamState(number, definition, Path("nowhere"), start_of(definition))
 
 
 class Ticks:

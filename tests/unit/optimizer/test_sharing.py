@@ -15,7 +15,8 @@ from windrow.catalog.definitions import StreamDef
 from windrow.cql import parse_one
 from windrow.cql.statements import ColumnDef, CreateQuery, CreateStream
 from windrow.engine.ask.catalog_views import completeness
-from windrow.engine.state import QueryState, StreamState, SynopsisState, frontiers_of
+from windrow.engine.progress import QueryProgress, SynopsisProgress, start_of
+from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.optimizer.synopsis_plans import SynopsisPlan, choose_synopsis, style_of, wanted_cuts
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.aggregates import decompose
@@ -160,13 +161,14 @@ def test_a_query_that_was_there_first_is_complete_from_the_start() -> None:
 def test_a_suspended_query_is_not_active_and_an_unused_synopsis_is_not_grouped() -> None:
     statement = CreateStream("packets", (ColumnDef("ts", "TIMESTAMP"),), "memory")
     definition = StreamDef(statement, (("ts", SqlType("TIMESTAMP")),), "ts", ())
-    stream = StreamState(1, definition, Path("nowhere"), frontiers_of(definition))
+    stream = StreamState(1, definition, Path("nowhere"), start_of(definition))
     fine, broken = running(None), running(None)
-    broken.error = "it failed"
+    broken.progress = QueryProgress(error="it failed")
     stream.queries = {"fine": fine, "broken": broken}
     assert stream.active == [fine] and stream.name == "packets"
-    used = SynopsisState(synopsis(1, plan(60 * S, S)), BasicIntervalSynopsis([pa.string()]), {}, None)
-    unused = SynopsisState(replace(used.plan, id=2, queries=()), BasicIntervalSynopsis([pa.string()]), {}, None)
+    used = SynopsisState(SynopsisProgress(synopsis(1, plan(60 * S, S)), {}), BasicIntervalSynopsis([pa.string()]))
+    alone = SynopsisProgress(replace(used.plan, id=2, queries=()), {})
+    unused = SynopsisState(alone, BasicIntervalSynopsis([pa.string()]))
     stream.synopses = {1: used, 2: unused}
     assert [g.synopsis for g in stream.groupings()] == [1]
     assert used.grouping().accumulators == used.plan.accumulators and used.owner == "synopses/1"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from windrow.reference.frequency_counts import Frequencies, FrequencySynopsis
 from windrow.reference.frequent_items import FrequentItems, FrequentItemsSynopsis, TopList, panes_of_rows
 from windrow.reference.metering import Meter
-from windrow.synopses.phi import Phi
-from windrow.synopses.tables import TableIntervals
+from windrow.synopses.having.tables import TableIntervals
+from windrow.synopses.holistic.phi import Phi
 
 PHIS = [Phi.of(phi) for phi in (0.01, 0.29, 0.5, 1)]
 

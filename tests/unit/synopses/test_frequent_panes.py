@@ -33,9 +33,7 @@ tuples = st.lists(
 
 def aggregate_of(keys: tuple[Key, ...], k: int) -> WindowAggregate:
     calls = (decompose("FREQUENT_ITEMS", "x", STRING, None, (k,)), decompose("COUNT", None, None, None))
-    return WindowAggregate(
-        Selection(Scan("s", Attribute("t", BIGINT)), None), SlidingWindow(3, 1), keys, calls, 0, bool(keys)
-    )
+    return WindowAggregate(Selection(Scan("s", Attribute("t", BIGINT)), None), SlidingWindow(3, 1), keys, calls)
 
 
 def deposit(synopsis: FrequentSynopsis, aggregate: WindowAggregate, rows: list[Any]) -> None:

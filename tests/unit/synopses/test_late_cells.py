@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from windrow.engine.ticks.corrections import merged
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup
 from windrow.synopses.cells.cells import fold_of
+from windrow.synopses.lookups import merged
 from windrow.types import SqlType
 
 COUNT = Accumulator(Kind.COUNT, None, None, None)
@@ -55,8 +55,8 @@ def test_merged_late_cells_are_as_if_they_had_come_in_time(seed: int) -> None:
     kept = [chunk.cells() for chunk in one._chunks]
     asked = lookup([-5, 0, span // 3, span // 2], [1, span // 4 + 1, span // 2 + 1, span])
     before = answered(one, asked)
-    one.deposit_late(cells_of(one, late[: len(late) // 2]))
-    one.deposit_late(cells_of(one, late[len(late) // 2 :]))
+    one.hold_late(cells_of(one, late[: len(late) // 2]))
+    one.hold_late(cells_of(one, late[len(late) // 2 :]))
     foretold = rows_of(one, merged(before, answered(one.late_alone(), asked)))
     assert rows_of(one, answered(one, asked)) == rows_of(one, before), "what is held apart is not seen"
     one.merge_late()
@@ -86,6 +86,6 @@ def test_states_without_a_late_tuple_stay_as_they_are_to_the_last_bit() -> None:
 
 def test_late_cells_of_nothing_else_make_the_first_chunk() -> None:
     synopsis = BasicIntervalSynopsis([pa.string()])
-    synopsis.deposit_late(cells_of(synopsis, [(7, "a", 1), (3, "b", 2)]))
+    synopsis.hold_late(cells_of(synopsis, [(7, "a", 1), (3, "b", 2)]))
     synopsis.merge_late()
     assert synopsis.closed_panes.tolist() == [3, 7]

@@ -17,9 +17,9 @@ from windrow.reference.greedy_selection import greedy, select_one
 from windrow.reference.metering import Meter
 from windrow.reference.quantile_intervals import QuantileSynopsis
 from windrow.synopses.cells.ordering import decode_doubles, encode_doubles
+from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.holistic.selection import select
 from windrow.synopses.index.sequence import TupleWindow
-from windrow.synopses.phi import Phi
 
 PHIS = [Phi.of(phi) for phi in (0.001, "0.25", 0.29, 0.5, 0.9, 1)]
 LEAST, MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max

@@ -28,6 +28,7 @@ from windrow.synopses.answering.planner import HolisticWay, why_not_selected
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.ordering import encode_doubles
 from windrow.synopses.holistic import selecting
+from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.holistic.roll_up import Rows, rows_of
 from windrow.synopses.holistic.selecting import selected
 from windrow.synopses.holistic.selection_sizes import decide
@@ -35,7 +36,6 @@ from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, Spots
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.kinds.buffer import BufferSynopsis
 from windrow.synopses.lookups import Lookup
-from windrow.synopses.phi import Phi
 from windrow.types import SqlType
 from windrow.windows import SlidingWindow
 
@@ -66,7 +66,7 @@ TOP = decompose("TOP_K", "y", STRING, None, (2,))
 def aggregate_of(*names: str, keys: tuple[Key, ...] = (), more: tuple[AggregateCall, ...] = ()) -> WindowAggregate:
     scan = Selection(Scan("s", Attribute("t", BIGINT)), None)
     calls = (*(CALLS[n] for n in names), *more)
-    return WindowAggregate(scan, SlidingWindow(3, 1), keys, calls, 0, bool(keys))
+    return WindowAggregate(scan, SlidingWindow(3, 1), keys, calls)
 
 
 Tuple = tuple[int, Any, Any, Any, int, bool]

@@ -137,7 +137,7 @@ class Pair:
         roles = roles_of(call for query in self.queries for call in query.calls)
         roles |= {query.presence: ("n", query.condition) for query in self.queries}
         nobody = [False for _ in rows]
-        self.synopsis.deposit_late(cells_of(rows, roles, self.type, self.synopsis.groups, self.key_types, nobody))
+        self.synopsis.hold_late(cells_of(rows, roles, self.type, self.synopsis.groups, self.key_types, nobody))
         self.synopsis.merge_late()
         self.rows += rows
 

@@ -148,8 +148,8 @@ def test_partitions_complete_their_windows_as_they_grow(
 ) -> None:
     before = np.array([b for b, _ in grown], np.int64)
     after = before + np.array([d for _, d in grown], np.int64)
-    first, second = window.due(np.zeros_like(before), before), window.due(before, after)
-    both = window.due(np.zeros_like(before), after)
+    first, second = window.completed(np.zeros_like(before), before), window.completed(before, after)
+    both = window.completed(np.zeros_like(before), after)
     assert set(zip(*(a.tolist() for a in first), strict=True)) | set(
         zip(*(a.tolist() for a in second), strict=True)
     ) == set(zip(*(a.tolist() for a in both), strict=True))

@@ -22,6 +22,7 @@ from windrow.synopses import Looked
 from windrow.synopses.cells.groups import Groups
 from windrow.synopses.having.bound_tests import BoundTest, bound_tests
 from windrow.synopses.holistic.roll_up import Rows, rows_of
+from windrow.synopses.lookups import TaskRows
 from windrow.synopses.results.values import overflows
 from windrow.types import SqlType
 from windrow.windows import Points
@@ -50,6 +51,10 @@ class Finished:
     window: Points
     windows: int
     overflows: int = 0
+
+
+class TaskError(Exception):
+    """An expression of a query failed in a task."""
 
 
 class Finisher:
@@ -83,6 +88,8 @@ class Finisher:
 
     def finish(self, plan: Finalise, looked: Looked, starts: Points | None, ends: Points, groups: Groups) -> Finished:
         """The answers of one query: window_start, window_end, is_revision, then the select list."""
+        if looked.by_tasks is not None:
+            return self._of_tasks(plan, looked.by_tasks, (starts, ends), looked.windows)
         unfit = _unfit(plan, looked)
         looked, plan = self._tested(plan, looked)
         rows = rows_of(plan.input, looked, groups)
@@ -101,6 +108,11 @@ class Finisher:
             window, outputs = _evaluated(plan, self._evaluate(plan, sql, _looked(window, columns)))
         found = _finished(plan, window, each, outputs, (starts, ends), looked.windows)
         return replace(found, overflows=rows.overflows(plan.input.aggregates) if unfit is None else unfit)
+
+    def _of_tasks(self, plan: Finalise, found: TaskRows, edges: Edges, windows: int) -> Finished:
+        if found.error is not None:
+            raise TaskError(found.error)
+        return replace(self.joined(plan, found.tables, edges, windows), overflows=found.overflows)
 
     def _tested(self, plan: Finalise, looked: Looked) -> tuple[Looked, Finalise]:
         """The rows that keep the bounds of HAVING on integers, and what is left of the query."""

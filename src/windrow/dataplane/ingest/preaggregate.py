@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,17 +15,18 @@ from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.dataplane.ingest.arrival import numbers
 from windrow.dataplane.ingest.job import (
     Admission,
+    GatheredColumns,
     Grouping,
-    gathered_names,
+    cell_columns,
+    gathered_columns,
     late_masks,
     progress_columns,
     set_ids,
 )
-from windrow.dataplane.kernels import CellColumns
 from windrow.plan.accumulators import Accumulator
-from windrow.plan.nodes import RANK_COLUMN, ROW_COLUMN, ROW_NUM
+from windrow.plan.nodes import RANK_COLUMN, ROW_NUM
 from windrow.synopses.cells import distinct
-from windrow.synopses.cells.cells import fold_of, partial_sql, state_of_rows
+from windrow.synopses.cells.cells import fold_of, state_of_rows
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups
 from windrow.synopses.kinds.partitioned import Ranks
@@ -79,11 +79,11 @@ def of_groups(
         for row in _rows(table, is_dead & first, ("__reason", "__record", "__dead_t", "__n"))
     )
     alive_first = table.filter(pa.array(~is_dead & first))
-    cells = {}
+    cells, columns = {}, cell_columns(groupings, len(progress))
     for g, grouping in enumerate(groupings):
         if grouping.synopsis not in written:
             mine = alive_first if g == 0 else table.filter(pa.array(~is_dead & (which == ids[g])))
-            cells[grouping.synopsis] = cell_columns(groupings, g, len(progress)).cells(mine, groups[g])
+            cells[grouping.synopsis] = columns[g].cells(mine, groups[g])
     told = {
         name: alive_first if which is None else table.filter(pa.array(~is_dead & (which == ids[len(groupings) + i])))
         for i, (name, _) in enumerate(progress)
@@ -96,19 +96,6 @@ def of_groups(
         greatest = pc.max(alive_first.column(f"__greatest__t{i}")).as_py()
         seen[p.column] = _seen_of_groups(p, greatest, told.get(f"__seen{i}"), i)
     return Deposit(cells, dead, admitted, least, seen)
-
-
-def cell_columns(groupings: Sequence[Grouping], g: int, progress: int) -> CellColumns:
-    """Which columns of a table made by `ingest.grouped` are those of the g-th grouping."""
-    grouping, ids = groupings[g], set_ids(groupings, progress)
-    partials = zip(grouping.accumulators, grouping.partials(g), strict=True)
-    return CellColumns(
-        None if len(ids) <= 1 else ids[g],
-        f"__pane{g}",
-        None if grouping.qualifies is None else f"__q{g}",
-        tuple(f"__k{g}_{i}" for i in range(len(grouping.keys))),
-        tuple((a, tuple(f"{name}_{i}" for i in range(len(partial_sql(a))))) for a, (name, _) in partials),
-    )
 
 
 def _seen_of_groups(p: Punctuated, greatest: int | None, told: pa.Table | None, i: int) -> Seen:
@@ -159,7 +146,7 @@ def of_rows(
     points = {p.column: _column(table, f"__t{i}").to_numpy() for i, p in enumerate(stream.punctuated)}
     if any(g.needs_order for g in groupings):
         points[ROW_NUM] = numbers(table) + admission.rows_before
-    names = gathered_names(groupings)
+    names = gathered_columns(groupings)
     cells = {
         grouping.synopsis: _RowGrouping(table, points, grouping, names).cells(
             groups[g], (ranks or {}).get(grouping.synopsis)
@@ -191,27 +178,29 @@ def _seen_of_rows(p: Punctuated, points: Points, table: pa.Table, i: int, late: 
 class _RowGrouping:
     """Gathered rows, grouped by (pane, group) for one synopsis."""
 
-    def __init__(self, table: pa.Table, points: Mapping[str, Points], grouping: Grouping, names: dict[str, str]):
+    def __init__(self, table: pa.Table, points: Mapping[str, Points], grouping: Grouping, names: GatheredColumns):
         self._table = table
         self._points = points[grouping.axis]
         self._rows = points.get(ROW_NUM)
         self._grouping = grouping
         self._names = names
 
-    def _named(self, sql: str) -> pa.Array:
-        return _column(self._table, self._names[sql])
+    def _value(self, sql: str) -> pa.Array:
+        return _column(self._table, self._names.values[sql])
 
     def _condition(self, sql: str | None) -> Mask | None:
-        if sql is None:
-            return None
-        if ROW_COLUMN in sql:
-            assert self._rows is not None
-            return np.asarray(self._rows % _modulus(sql) == 0)
-        return _mask(self._named(f"coalesce({sql}, false)"))
+        return None if sql is None else _mask(_column(self._table, self._names.conditions[sql]))
+
+    def _counting(self, a: Accumulator) -> Mask | None:
+        """The rows that count by the accumulator's condition; None: all do."""
+        if a.every_n is None:
+            return self._condition(a.condition)
+        assert self._rows is not None
+        return np.asarray(self._rows % a.every_n == 0)
 
     def cells(self, groups: Groups, ranks: Ranks | None) -> Cells:
         grouping = self._grouping
-        keys = [self._named(key.sql) for key in grouping.keys]
+        keys = [self._value(key.sql) for key in grouping.keys]
         if ranks is not None:
             self._points = ranks.number(keys[: grouping.partition], self._points)
         panes, pane_of = distinct.of_runs(grouping.schedule.pane_starts(self._points))
@@ -224,8 +213,8 @@ class _RowGrouping:
         return Cells(panes[slots // width], slots % width, states)
 
     def _state(self, a: Accumulator, cell_of: npt.NDArray[np.int64], size: int) -> tuple[npt.NDArray[np.generic], ...]:
-        mask = self._condition(a.condition)
-        values = None if a.arg is None else pa.array(self._points) if a.arg == RANK_COLUMN else self._named(a.arg)
+        mask = self._counting(a)
+        values = None if a.arg is None else pa.array(self._points) if a.arg == RANK_COLUMN else self._value(a.arg)
         if values is not None and values.null_count:
             valid = _mask(pc.is_valid(values))
             mask = valid if mask is None else mask & valid
@@ -236,13 +225,6 @@ class _RowGrouping:
         out = fold.identity(size)
         fold.scatter_into(out, cell_of, state_of_rows(a, values, cell_of.size))
         return out
-
-
-def _modulus(sql: str) -> int:
-    """n of the condition that every n-th row number meets."""
-    found = re.fullmatch(rf"pmod\({ROW_COLUMN}, (\d+)L\) = 0", sql)
-    assert found is not None
-    return int(found[1])
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:

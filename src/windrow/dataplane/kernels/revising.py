@@ -95,7 +95,7 @@ def _revise(
     synopsis = revision.stored.synopsis()
     low, high = revision.bounds
     for cells in cells_between(late, bucket, synopsis.groups, low, high):
-        synopsis.deposit_late(cells)
+        synopsis.hold_late(cells)
     left = [one for one in revision.revised if synopsis.has_late or _needs_all(queries[one.asked.query], one)]
     if not left:
         return

@@ -1,1 +1,1 @@
-"""Questions to a running engine: lookups, snapshot queries, SHOW, DESCRIBE and metrics."""
+"""Questions to a running engine: answers, lookups, snapshot queries, dead letters, SHOW, DESCRIBE and metrics."""

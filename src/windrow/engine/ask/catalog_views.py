@@ -12,11 +12,10 @@ from windrow.cql.intervals import format_interval
 from windrow.cql.statements import Policy
 from windrow.dataplane.sources.registry import DATAFRAME
 from windrow.engine.ask.sharing_view import sharing_table
-from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.state import QueryState, StreamState
 from windrow.errors import CatalogError
 from windrow.plan.nodes import Finalise
 from windrow.settings import SPECS, Settings
-from windrow.synopses import BasicIntervalSynopsis, PartitionedSynopsis, StoredSynopsis
 from windrow.types import SqlType, point_text
 from windrow.windows import LandmarkWindow, PartitionedWindow, PerKeyFrontier, SlideByTuple, SlideOver
 
@@ -76,7 +75,7 @@ def _table(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pa.Table:
 
 def _stream_row(engine: Engine, stream: StreamState) -> dict[str, Any] | None:
     """None where the stream was dropped since it was listed."""
-    row = engine.catalog.row("SELECT admitted, late, dead FROM streams WHERE id = ?", (stream.id,))
+    row = engine.opened.journal.entries.stream_totals(stream.id)
     if row is None:
         return None
     return {
@@ -98,7 +97,7 @@ def _stream_state(engine: Engine, stream: StreamState) -> str:
         return "detached: call wr.stream with its DataFrame again"
     if not stream.active:
         return "idle: no query reads it"
-    return "running" if engine.is_running else "stopped"
+    return "running" if engine.running.is_running else "stopped"
 
 
 def punctuation_text(stream: StreamState) -> str:
@@ -109,6 +108,11 @@ def punctuation_text(stream: StreamState) -> str:
 
 
 def _policy_text(p: Punctuated) -> str:
+    heartbeat = "" if p.heartbeat is None else f", heartbeat after {format_interval(p.heartbeat)}"
+    return _order_text(p) + heartbeat
+
+
+def _order_text(p: Punctuated) -> str:
     if p.policy is Policy.PER_KEY:
         idle = "" if p.idle_after is None else f", idle after {length_text(p.idle_after, p.type)}"
         return f"per {p.key}{idle}"
@@ -186,7 +190,7 @@ def completeness_from(plan: Finalise, since: int | None) -> str:
 
 def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[str, Any] | None:
     """None where the query was dropped since it was listed."""
-    row = engine.catalog.row("SELECT answers, answer_rows, overflows FROM queries WHERE id = ?", (query.id,))
+    row = engine.opened.journal.entries.query_totals(query.id)
     if row is None:
         return None
     kind = query.plan.scan.attribute.type
@@ -251,13 +255,6 @@ def describe(engine: Engine, name: str) -> pa.Table:
     return _table(rows, ("column", "type", "note"))
 
 
-def group_count(state: SynopsisState) -> int:
-    """The groups of a synopsis, or where values are counted the values of each; in the Spark home the most that there
-    can be."""
-    synopsis = state.synopsis
-    return synopsis.most_groups if isinstance(synopsis, StoredSynopsis) else synopsis.groups.count - 1
-
-
 def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
     """Counters since opening, totals, and sizes; the totals of a stream dropped since it was listed are gone."""
     row = _stream_row(engine, stream) or {}
@@ -265,18 +262,14 @@ def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
     return {
         **asdict(stream.metrics),
         **{name: row.get(name) for name in ("admitted", "late", "dead_letters", "frontier")},
-        "dead_letter_reasons": engine.dead_letter_counts(stream),
+        "dead_letter_reasons": engine.reads.dead_letter_counts(stream),
         "synopses": len(synopses),
-        "groups": sum(group_count(s) for s in synopses),
+        "groups": sum(s.synopsis.group_count for s in synopses),
         "sub_streams": sub_streams(stream),
         "promised": promised(stream),
-        "closed_panes": sum(
-            int(s.synopsis.closed_panes.size) for s in synopses if not isinstance(s.synopsis, PartitionedSynopsis)
-        ),
+        "closed_panes": sum(int(s.synopsis.closed_panes.size) for s in synopses),
         "synopsis_bytes": sum(s.synopsis.nbytes for s in synopses),
-        "index_bytes": sum(
-            s.synopsis.indexer.nbytes for s in synopses if isinstance(s.synopsis, BasicIntervalSynopsis)
-        ),
+        "index_bytes": sum(s.synopsis.index_bytes for s in synopses),
         "filter_bytes": sum(s.having.nbytes for s in synopses),
     }
 

@@ -20,7 +20,7 @@ from windrow.plan.accumulators import Accumulator
 from windrow.plan.having import Bound, bounds_of, without
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
-from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, Looked, Lookup
+from windrow.synopses import Ability, BasicIntervalSynopsis, Looked, Lookup, Synopsis
 from windrow.synopses.answering.filter_costs import FilterWork
 from windrow.synopses.answering.pane_tables import can_be_tabled
 from windrow.synopses.answering.planner import FilterDecision, HavingWay, plan_filter
@@ -106,7 +106,7 @@ class HavingFilters:
     def clear(self) -> None:
         """There are no cells here any more to be filtered."""
         self.filters.keep(())
-        self.decisions = {}
+        self.decisions, self._fits = {}, {}
         self.unasked.clear()
 
     def fit(self, plan: Finalise, revises: bool) -> Fit | str:
@@ -118,16 +118,19 @@ class HavingFilters:
     def narrowed(
         self,
         shared: SynopsisPlan,
-        synopsis: BasicIntervalSynopsis,
+        shown: Synopsis,
         due: Sequence[tuple[Lookup, Finalise]],
         settings: Settings,
         revises: bool,
     ) -> Narrowed:
         """The due lookups, those that a filter serves narrowed to the groups that may pass."""
-        lookups = [lookup for lookup, _ in due]
+        lookups, synopsis = [lookup for lookup, _ in due], shown.readable
+        if synopsis is None:
+            self.clear()
+            return Narrowed(lookups)
         self._forget(shared, settings)
         fits = {}
-        if settings.text("substream_filters") != "off" and not isinstance(synopsis, BufferSynopsis):
+        if settings.text("substream_filters") != "off" and synopsis.cannot(Ability.NARROW) is None:
             found = {i: self.fit(plan, revises) for i, (_, plan) in enumerate(due)}
             fits = {i: fit for i, fit in found.items() if isinstance(fit, Fit) and lookups[i].ends.size}
             fits = {i: fit for i, fit in fits.items() if is_kept(shared, lookups[i].query, fit)}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from windrow.engine.state import StreamState
 from windrow.settings import Settings
-from windrow.synopses import BasicIntervalSynopsis
 from windrow.synopses.answering.indexing import Indexing
 
 
 def apply_choice(stream: StreamState, settings: Settings) -> None:
     """Tell every synopsis which kind it is to be, and what its index may take: what the others leave then."""
     kind, most = settings.text("synopsis"), settings.integer("index_bytes")
-    held = [s.synopsis.indexer for s in stream.synopses.values() if isinstance(s.synopsis, BasicIntervalSynopsis)]
+    readable = [state.synopsis.readable for state in stream.synopses.values()]
+    held = [synopsis.indexer for synopsis in readable if synopsis is not None]
     for state in stream.synopses.values():
         state.holistic.asked = settings.text("holistic")
         if state.holistic.decisions:

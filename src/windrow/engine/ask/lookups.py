@@ -15,19 +15,16 @@ import pyarrow as pa
 
 from windrow.cql.intervals import format_interval
 from windrow.dataplane.answers.finishing import Finisher, answer_schema, plain
-from windrow.dataplane.kernels import Told
 from windrow.engine.ask.holistic_choice import Asked as Holistic
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.engine.store.homes import Homes
 from windrow.errors import ExecutionError, SpanError, UnsupportedError
 from windrow.optimizer.derivations import Derivation
 from windrow.plan.nodes import Attribute, Finalise
-from windrow.synopses import BasicIntervalSynopsis, Lookup, StoredSynopsis
+from windrow.synopses import Ability, Asker, Lookup
 from windrow.synopses.answering.planner import why_not_selected
 from windrow.synopses.holistic.selecting import selected
-from windrow.synopses.holistic.value_codes import outer_of
 from windrow.types import POINT_MIN, SqlType, point_text
-from windrow.windows import CutSchedule, LandmarkWindow, PartitionedWindow, Points, SlideByTuple
+from windrow.windows import CutSchedule, LandmarkWindow, Points, SlideByTuple
 from windrow.windows.fitting import is_cut, latest_end, near
 
 SLOTS_AT_ONCE = 4_000_000
@@ -133,9 +130,8 @@ class Asked:
 class Lookups:
     """Answers lookups, of one stream at a time. The caller holds the stream's lock: it sees every tick committed."""
 
-    def __init__(self, finisher: Finisher, homes: Homes):
+    def __init__(self, finisher: Finisher):
         self._finisher = finisher
-        self._spark = homes
 
     def lookup(
         self, stream: StreamState, query: QueryState, lengths: Sequence[int], ats: Sequence[int | None]
@@ -151,18 +147,18 @@ class Lookups:
 
     def _home(self, stream: StreamState, query: QueryState) -> SynopsisState:
         """The synopsis that a query uses."""
-        window = query.plan.window
-        if isinstance(window, PartitionedWindow):
+        state = stream.synopses.get(query.synopsis)
+        why = None if state is None else state.synopsis.cannot(Ability.LOOK_UP)
+        if why is not None:
             raise UnsupportedError(
-                f"query '{query.name}' counts rows per partition: windows of other lengths cannot be looked up",
+                f"windows of other lengths cannot be looked up of query '{query.name}': {why}",
                 remedy="Create a query with the window that you need, or GROUP BY over a window of time.",
             )
-        if isinstance(window, LandmarkWindow):
+        if isinstance(query.plan.window, LandmarkWindow):
             raise UnsupportedError(
                 f"query '{query.name}' has a landmark window, whose past is held as a whole",
                 remedy="answer() has the whole; for suffixes create a query with a RANGE.",
             )
-        state = stream.synopses.get(query.synopsis)
         if state is not None and query.error is None:
             return state
         raise SpanError(f"query '{query.name}' has no synopsis", remedy="It was dropped or suspended just now.")
@@ -171,7 +167,8 @@ class Lookups:
         """The answers to windows that were checked, in the order asked."""
         schema = answer_schema(asked.plan.outputs, asked.plan.scan.attribute.type)
         by_selection = _selects(state, asked)
-        step = max(1, SLOTS_AT_ONCE // max(1, _slots(state, asked, by_selection)))
+        slots = state.synopsis.slots(keys=len(asked.plan.input.keys) if by_selection else None)
+        step = max(1, SLOTS_AT_ONCE // max(1, slots))
         some = [asked.part(slice(i, i + step)) for i in range(0, asked.ends.size, step)]
         parts = [self._part(state, part, by_selection) for part in some]
         if len(parts) == 1:
@@ -179,51 +176,30 @@ class Lookups:
         return pa.concat_tables([schema.empty_table(), *(plain(part, schema) for part in parts)])
 
     def _part(self, state: SynopsisState, asked: Asked, by_selection: bool) -> pa.Table:
-        if isinstance(state.synopsis, StoredSynopsis):
-            return self._stored_part(state, asked)
-        plan, aggregate = asked.plan, asked.plan.input
+        plan, aggregate, cells = asked.plan, asked.plan.input, state.synopsis.readable
         lookup = Lookup(
             "", asked.starts, asked.ends, aggregate.presence, aggregate.accumulators, not aggregate.cell_keys
         )
-        if by_selection:
-            assert isinstance(state.synopsis, BasicIntervalSynopsis)
-            (looked,) = selected(state.synopsis, [(aggregate, lookup)])
+        if by_selection and cells is not None:
+            (looked,) = selected(cells, [(aggregate, lookup)])
         else:
-            (looked,) = state.answer([lookup], derived={lookup.query: asked.derived} if asked.derived else {})
+            (looked,) = state.ask([lookup], Asker(plan, asked.derived))
         try:
             return self._finisher.finish(plan, looked, *_shown(asked), state.synopsis.groups).table
         except Exception as error:
             raise ExecutionError(f"the lookup failed: {str(error).splitlines()[0]}") from error
-
-    def _stored_part(self, state: SynopsisState, asked: Asked) -> pa.Table:
-        """In the Spark home: one job."""
-        parts = self._spark.lookup(state, Told(asked.plan, asked.derived), asked.starts, asked.ends)
-        error = next((part.error for part in parts if part.error is not None), None)
-        if error is not None:
-            raise ExecutionError(f"the lookup failed: {error}")
-        rows = [part.rows for part in parts if part.rows is not None]
-        return self._finisher.joined(asked.plan, rows, _shown(asked), asked.ends.size).table
 
 
 def _selects(state: SynopsisState, asked: Asked) -> bool:
     """Whether holistic aggregates are selected from sorted base intervals: no answer given here is ever corrected, and
     all groups are closed."""
     aggregate = asked.plan.input
-    if not isinstance(state.synopsis, BasicIntervalSynopsis) or not aggregate.is_holistic or not asked.ends.size:
+    cells = state.synopsis.readable
+    if cells is None or not aggregate.is_holistic or not asked.ends.size:
         return False
     hindered = why_not_selected(aggregate, revises=False, derived=bool(asked.derived), promised=False)
-    (found,) = state.holistic.selects(
-        state.synopsis, [Holistic(asked.query, aggregate, asked.starts, asked.ends, hindered)]
-    )
+    (found,) = state.holistic.selects(cells, [Holistic(asked.query, aggregate, asked.starts, asked.ends, hindered)])
     return found
-
-
-def _slots(state: SynopsisState, asked: Asked, by_selection: bool) -> int:
-    """About how many rows a window takes while it is answered."""
-    synopsis = state.synopsis
-    if isinstance(synopsis, StoredSynopsis):
-        return synopsis.groups_seen
-    return outer_of(synopsis.groups, len(asked.plan.input.keys)).count if by_selection else synopsis.groups.count
 
 
 def _shown(asked: Asked) -> tuple[Points, Points]:

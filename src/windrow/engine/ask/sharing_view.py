@@ -23,7 +23,6 @@ from windrow.optimizer.synopsis_plans import SHARE_SYNOPSES, SynopsisPlan, why_a
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
-from windrow.synopses import StoredSynopsis
 from windrow.windows import LandmarkWindow, PartitionedWindow
 
 BASIC = SynopsisKind.BASIC_INTERVAL
@@ -175,7 +174,7 @@ def sharing_table(streams: Sequence[StreamState], settings: Settings) -> pa.Tabl
             shared = Shared(stream, plan, settings)
             told |= {name: shared.of(name) for name, _ in plan.queries}
             reasons[plan.id] = apart(stream, plan, settings)
-            homes[plan.id] = "Spark" if isinstance(state.synopsis, StoredSynopsis) else "driver"
+            homes[plan.id] = state.synopsis.home.value
         for name in stream.queries:
             one = told.get(name, Sharing(None, 0, (), (), None))  # suspended: it takes no part
             derived = "; ".join(map(str, one.derived)) or None

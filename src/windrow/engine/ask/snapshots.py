@@ -28,9 +28,9 @@ from windrow.optimizer.synopsis_plans import DERIVE_ACCUMULATORS, FREQUENT, styl
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise, Key
 from windrow.settings import Settings
-from windrow.synopses import PartitionedSynopsis
+from windrow.synopses import Ability
 from windrow.types import POINT_MIN, point_text
-from windrow.windows import PartitionedWindow, SlidingWindow
+from windrow.windows import SlidingWindow
 from windrow.windows.fitting import ceiling_cut, is_cut
 
 
@@ -152,14 +152,14 @@ def _held_from(stream: StreamState, state: SynopsisState, frontier: int) -> int:
     """From where on cells will be kept when the frontier stands there."""
     horizon = stream.horizon(state.plan.axis, frontier)
     windows = [plan.window for _, plan in state.plan.queries]
-    held = [w.held_from(horizon) for w in windows if horizon is not None and not isinstance(w, PartitionedWindow)]
-    return min(held, default=POINT_MIN)
+    return POINT_MIN if horizon is None else min((w.held_from(horizon) for w in windows), default=POINT_MIN)
 
 
 def _misfits(state: SynopsisState, plan: Finalise) -> Iterator[str]:
     """What keeps a synopsis from answering, other than what it accumulates and its span."""
-    if isinstance(state.synopsis, PartitionedSynopsis):
-        yield "counts rows per partition"
+    unable = state.synopsis.cannot(Ability.LOOK_UP)
+    if unable is not None:
+        yield f"cannot be looked up: {unable}"
     if state.plan.style[0] == "landmark":
         yield "holds its past as a whole"
     if not state.plan.queries:

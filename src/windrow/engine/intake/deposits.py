@@ -17,31 +17,29 @@ import pyarrow as pa
 from windrow.clock import Clock
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockStore
-from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.ingest import job as ingest
 from windrow.dataplane.ingest.job import Admission, Grouping, Reach
 from windrow.dataplane.ingest.observed import observed
 from windrow.dataplane.ingest.preaggregate import DeadLetter, Deposit, of_groups, of_rows
 from windrow.dataplane.jvm import Jvm
 from windrow.engine.intake.chooser import asked
+from windrow.engine.intake.compaction import Compactor
 from windrow.engine.intake.punctuations import heard
 from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.store.deposit_commits import DepositCommit
 from windrow.engine.store.homes import Homes, Written
 from windrow.engine.store.journal import Journal
-from windrow.engine.ticks.early import without_released
 from windrow.errors import ExecutionError
 from windrow.optimizer.derivations import read_of
 from windrow.optimizer.synopsis_plans import schedule_for
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import ROW_NUM
 from windrow.settings import Settings
-from windrow.synopses import BasicIntervalSynopsis, Cells, PartitionedSynopsis, StoredSynopsis
-from windrow.synopses.cells.blocks import from_block, to_block
+from windrow.synopses import Cells, Home
 from windrow.synopses.cells.groups import Groups
-from windrow.synopses.cells.merging import fold_cells
 from windrow.synopses.kinds.partitioned import Ranks
 from windrow.types import POINT_MIN
-from windrow.windows import PaneWindow, PartitionedWindow, SlidingWindow
+from windrow.windows import SlidingWindow, Window
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Told
 
@@ -57,6 +55,7 @@ class Depositor:
         self._blocks = blocks
         self._clock = clock
         self._homes = homes
+        self._compactor = Compactor(journal, blocks, homes.spark)
 
     def deposit(
         self,
@@ -84,7 +83,7 @@ class Depositor:
             stream.metrics.job_s += time.monotonic() - started
             with stream.lock:
                 started = time.monotonic()
-                groups = {g.synopsis: _groups_of(stream.synopses[g.synopsis]) for g in groupings}
+                groups = {g.synopsis: stream.synopses[g.synopsis].synopsis.batch_groups() for g in groupings}
                 reported = self._homes.reported(stream, table)
                 deposit = self._preaggregate(stream, table, mode, groupings, groups, admission)
                 deposit, told, malformed = heard(deposit, stream.definition)
@@ -151,14 +150,24 @@ class Depositor:
             self._jvm.raise_if_lost(error)
         innocent = not guilty or stream.stopping.is_set()
         if innocent or len(guilty) == len(active) and not self._readable(stream, df, admission):
-            raise ExecutionError(
-                f"a micro-batch of stream '{stream.name}' failed: {_reason(error)}",
-                remedy="Mend the source; the micro-batch is taken again when the stream restarts.",
-            ) from error
+            raise self._failed(stream, df, admission, error) from error
         for query, why in guilty:
             log.error("query '%s' is suspended: %s", query.name, why)
             self._journal.suspend(stream, query, why)
         return stream.groupings()
+
+    def _failed(self, stream: StreamState, df: Any, admission: Admission, error: Exception) -> ExecutionError:
+        """What to tell of a micro-batch that no single query makes fail."""
+        if not ingest.is_refused(error) or not self._readable(stream, df, admission):
+            return ExecutionError(
+                f"a micro-batch of stream '{stream.name}' failed: {_reason(error)}",
+                remedy="Mend the source; the micro-batch is taken again when the stream restarts.",
+            )
+        return ExecutionError(
+            f"Spark refuses the job that serves all queries of stream '{stream.name}': {_reason(error)}",
+            remedy="The source is not to blame. Drop queries of this stream, or SET preaggregate = 'driver' with a "
+            "larger gather_bytes; the micro-batch is taken again when the stream restarts.",
+        )
 
     def _trial(self, stream: StreamState, df: Any, query: QueryState, admission: Admission) -> str | None:
         """Why the query's own expressions fail on this micro-batch; None where they do not, or only once."""
@@ -205,7 +214,7 @@ class Depositor:
     ) -> Deposit:
         known = [groups[g.synopsis] for g in groupings]
         if mode != "driver":
-            stored = {g.synopsis for g in groupings if isinstance(stream.synopses[g.synopsis].synopsis, StoredSynopsis)}
+            stored = {g.synopsis for g in groupings if stream.synopses[g.synopsis].synopsis.home is Home.SPARK}
             return of_groups(table, stream.definition, groupings, known, stored)
         return of_rows(table, stream.definition, groupings, known, admission, _ranks(stream, groupings))
 
@@ -240,25 +249,18 @@ class Depositor:
     ) -> None:
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
         written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]
-        written += reported
         crash_point("deposit-blocks-written")
-        frontiers = {
-            axis: frontier.after(deposit.seen[axis]) if axis in deposit.seen else frontier
-            for axis, frontier in stream.frontiers.items()
-        }
-        frontiers |= {axis: frontiers[axis].promise(upto) for axis, upto in told.frontiers.items()}
-        promises = stream.promises.after(told.promises, stream.ticked)
-        least = {**deposit.least, **{a: min(p, deposit.least.get(a, p)) for a, p in stream.least.items()}}
-        blocks = [(w.owner, w.ref, w.lo, w.hi) for w in written]
-        self._journal.deposit(
-            stream, batch_id, frontiers, least, deposit, blocks, admission, settings, lateness, promises
-        )
+        blocks = tuple((w.owner, w.ref, w.lo, w.hi) for w in (*written, *reported))
+        commit = DepositCommit(batch_id, deposit, told, lateness, blocks, admission, settings)
+        committed = self._journal.deposits.deposit(stream, commit)
         crash_point("deposit-committed")
-        stream.frontiers, stream.last_batch, stream.least = frontiers, batch_id, least
-        stream.lateness, stream.promises = lateness, promises
+        stream.install(committed)
+        if commit.has_arrived:
+            now_s = self._clock.monotonic_s()
+            stream.silent_since = {p.column: now_s for p in stream.definition.heartbeats}
         for part in parts:
             part.apply(stream.definition.revises)
-        for block in written:
+        for block in reported:
             block.occupy()
         self._tidy(stream, settings)
 
@@ -266,7 +268,7 @@ class Depositor:
         """Moves and compactions, some of them Spark jobs, on which no answer depends. The deposit is committed and its
         ticks are due: what fails is tried again with the next micro-batch."""
         for state in stream.synopses.values():
-            for step in (self._homes.settle_one, self._compact):
+            for step in (self._homes.settle_one, self._compactor.compact):
                 try:
                     step(stream, state, settings)
                 except Exception as error:
@@ -281,50 +283,10 @@ class Depositor:
         self, stream: StreamState, part: _Part, groups: Mapping[int, Groups], admitted: int
     ) -> Iterator[Written]:
         """The blocks of what a micro-batch adds to one synopsis."""
-        state, mine = part.state, groups[part.state.plan.id]
+        mine, rows = groups[part.state.plan.id], (stream.numbered + 1, stream.numbered + admitted)
         for cells, late in ((part.cells, False), (part.late, stream.definition.revises)):
-            if not len(cells):
-                continue
-            if isinstance(state.synopsis, StoredSynopsis):
-                yield self._homes.write(state, state.synopsis, cells, mine, late)
-            else:
-                ref = self._blocks.write(state.late_owner if late else state.owner, to_block(cells, mine))
-                yield Written(state, ref, *_span(state, cells, stream.numbered, admitted), late=late)
-
-    def _compact(self, stream: StreamState, state: SynopsisState, settings: Settings) -> None:
-        """Keep the number of blocks of a synopsis bounded: fold the smaller half of them into one."""
-        limit = settings.integer("synopsis_blocks")
-        if isinstance(state.synopsis, StoredSynopsis):
-            self._homes.compact(stream, state, limit)
-            return
-        rows = self._blocks.named(state.owner)
-        if len(rows) <= limit:
-            return
-        if isinstance(state.synopsis, PartitionedSynopsis):
-            # What has been answered is told from what has not by the block that it is in.
-            ticked = stream.ticked.get(state.plan.axis, 0)
-            rows = [row for row in rows if row.hi is not None and row.hi < ticked]
-        small = sorted(rows, key=lambda row: row.rows)[: len(rows) // 2 + 1]
-        if len(small) > 1:
-            self._fold(stream, state, small)
-
-    def _fold(self, stream: StreamState, state: SynopsisState, small: list[BlockRow]) -> None:
-        accumulators, synopsis = state.plan.accumulators, state.synopsis
-        assert not isinstance(synopsis, StoredSynopsis)
-        parts = [from_block(self._blocks.read(row.path), accumulators, synopsis.groups) for row in small]
-        cells = without_released(stream, state, fold_cells(parts, state.kept_from))
-        if isinstance(synopsis, PartitionedSynopsis):
-            cells = synopsis.kept(cells)
-            span = (min(row.lo or 0 for row in small), max(row.hi or 0 for row in small))
-        else:
-            ticked = stream.ticked.get(state.plan.axis)
-            horizon = None if ticked is None else stream.horizon(state.plan.axis, ticked)
-            cells = state.collapsed(cells, horizon, stream.landmarks(state))
-            span = (int(cells.panes.min()), int(cells.panes.max())) if len(cells) else (0, 0)
-        ref = self._blocks.write(state.owner, to_block(cells, synopsis.groups)) if len(cells) else None
-        crash_point("compaction-written")
-        self._journal.compact(ref, [row.id for row in small], span)
-        stream.metrics.compactions += 1
+            if len(cells):
+                yield self._homes.write(part.state, cells, mine, rows, late)
 
     def _measure(
         self, stream: StreamState, admitted: int, cells: int, table: pa.Table, mode: str, estimate: int | None
@@ -348,36 +310,27 @@ class _Part:
     late: Cells
 
     def apply(self, revises: bool) -> None:
-        """Into the memory of the driver, if the synopsis is there."""
+        """Once it is committed: into the synopsis."""
         synopsis = self.state.synopsis
-        if isinstance(synopsis, StoredSynopsis):
-            return
         synopsis.deposit(self.cells)
-        if isinstance(synopsis, BasicIntervalSynopsis):
-            (synopsis.deposit_late if revises else synopsis.merge)(self.late)
+        (synopsis.hold_late if revises else synopsis.merge)(self.late)
 
 
 def _part(stream: StreamState, state: SynopsisState, cells: Cells) -> _Part:
-    ticked = stream.ticked.get(state.plan.axis)
-    if isinstance(state.synopsis, PartitionedSynopsis) or ticked is None or not len(cells):
-        return _Part(state, cells, cells.where(slice(0, 0)))
-    is_late = cells.panes < state.closed_at(ticked)
+    ticked, nothing = stream.ticked.get(state.plan.axis), cells.where(slice(0, 0))
+    if ticked is None or not len(cells):
+        return _Part(state, cells, nothing)
+    is_late = state.synopsis.is_late(cells, state.closed_at(ticked))
     if not is_late.any():
-        return _Part(state, cells, cells.where(slice(0, 0)))
+        return _Part(state, cells, nothing)
     late = cells.where(is_late if state.kept_from is None else is_late & (cells.panes >= state.kept_from))
     return _Part(state, cells.where(~is_late), late)
 
 
-def _groups_of(state: SynopsisState) -> Groups:
-    """What gives ids to the groups of a micro-batch: the synopsis's own, or, in the Spark home, some for this time."""
-    synopsis = state.synopsis
-    return synopsis.new_groups() if isinstance(synopsis, StoredSynopsis) else synopsis.groups
-
-
 def _ranks(stream: StreamState, groupings: list[Grouping]) -> dict[int, Ranks]:
     """The backward context of the partitioned windows, by synopsis."""
-    synopses = {g.synopsis: stream.synopses[g.synopsis].synopsis for g in groupings if g.partition}
-    return {number: one.ranks for number, one in synopses.items() if isinstance(one, PartitionedSynopsis)}
+    found = ((g.synopsis, stream.synopses[g.synopsis].synopsis.ranks) for g in groupings)
+    return {number: ranks for number, ranks in found if ranks is not None}
 
 
 def _excused(stream: StreamState, settings: Settings) -> tuple[tuple[Reach, ...], ...]:
@@ -393,7 +346,7 @@ def _excused(stream: StreamState, settings: Settings) -> tuple[tuple[Reach, ...]
     least: dict[tuple[str, tuple[int, int, int] | None], int] = {}
     for query in stream.active:
         window = query.plan.window
-        if query.axis == ROW_NUM or isinstance(window, PartitionedWindow):
+        if query.axis == ROW_NUM:
             return ((),)
         f = frontiers[query.axis]
         bound = max(
@@ -404,18 +357,11 @@ def _excused(stream: StreamState, settings: Settings) -> tuple[tuple[Reach, ...]
     return tuple((Reach(column, bound, within),) for (column, within), bound in least.items())
 
 
-def _gaps(window: PaneWindow) -> tuple[int, int, int] | None:
+def _gaps(window: Window) -> tuple[int, int, int] | None:
     """Where extents begin, and how long they are, if some points are in none."""
     if not isinstance(window, SlidingWindow) or window.slide <= window.range:
         return None
     return window.slide, window.extent(0)[0] % window.slide, window.range
-
-
-def _span(state: SynopsisState, cells: Cells, numbered: int, admitted: int) -> tuple[int, int]:
-    """What a block is known by: the panes it has; of a partitioned synopsis, the row numbers it has."""
-    if isinstance(state.synopsis, PartitionedSynopsis):
-        return numbered + 1, numbered + admitted
-    return int(cells.panes.min()), int(cells.panes.max())
 
 
 def _reason(error: BaseException) -> str:

@@ -44,7 +44,7 @@ class Placement:
         state, chosen = self.joined, self.joined.plan
         grown = chosen.grown(name, plan, self.schedule, self.derived)
         needed = dict.fromkeys((a.id for a in read_of(plan.input, self.derived)), self.start)
-        return replace(state, plan=grown, since={**needed, **state.since})
+        return replace(state, progress=replace(state.progress, plan=grown, since={**needed, **state.since}))
 
 
 def place(stream: StreamState, plan: Finalise, settings: Settings) -> Placement:

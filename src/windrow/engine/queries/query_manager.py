@@ -13,21 +13,22 @@ from typing import Any
 from sqlglot import exp
 
 from windrow.catalog.definitions import StreamDef, define_stream
-from windrow.catalog.store import Catalog
 from windrow.cql.printer import to_text
 from windrow.cql.statements import CreateQuery, CreateStream, Emit
 from windrow.dataplane.answers.revisions import OP, REVISION
 from windrow.dataplane.sinks import check_given, check_path, open_sink, target_of
 from windrow.dataplane.sources.registry import source_of
+from windrow.engine.progress import QueryProgress, StreamProgress, SynopsisProgress, start_of
 from windrow.engine.queries.placement import Placement, made, place
-from windrow.engine.state import QueryState, StreamState, SynopsisState, frontiers_of
+from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.store.catalog_entries import DropCommit, QueryCommit
 from windrow.engine.store.homes import Homes
 from windrow.engine.store.journal import Journal
 from windrow.engine.ticks.delivery import sweep
 from windrow.errors import BindError, CatalogError, Place, UnsupportedError
 from windrow.optimizer.synopsis_plans import BUFFER, Style, wanted_cuts
 from windrow.plan.binder import TypesOf, bind_query, bind_snapshot
-from windrow.plan.nodes import ROW_NUM, Finalise
+from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, PartitionedSynopsis
 from windrow.synopses.kinds.frequent_panes import FrequentSynopsis
@@ -41,8 +42,7 @@ class QueryManager:
     is never changed, only replaced, so whoever reads one sees it whole without a lock.
     """
 
-    def __init__(self, catalog: Catalog, journal: Journal, types_of: TypesOf, state_dir: Path, homes: Homes):
-        self._catalog = catalog
+    def __init__(self, journal: Journal, types_of: TypesOf, state_dir: Path, homes: Homes):
         self._journal = journal
         self._types_of = types_of
         self._state_dir = state_dir
@@ -76,6 +76,10 @@ class QueryManager:
         stream.queries = {**stream.queries, query.name: query}
         self._named[query.name.lower()] = stream, query
 
+    def keep(self, stream: StreamState, state: SynopsisState) -> None:
+        """The synopsis is one of the stream's from now on, in the place of the one with its number."""
+        stream.synopses = {**stream.synopses, state.plan.id: state}
+
     def _unknown(self, kind: str, name: str, known: Iterable[str], place: Place | None = None) -> CatalogError:
         names = sorted(known)
         near = difflib.get_close_matches(name.lower(), [n.lower() for n in names], n=1)
@@ -95,18 +99,16 @@ class QueryManager:
             definition = define_stream(replace(statement, if_not_exists=False))
             if dataframe is None:
                 source_of(definition)
-            with self._catalog.transaction() as tx:
-                number = self._journal.next_id("stream")
-                tx.execute(
-                    "INSERT INTO streams (name, id, statement) VALUES (?, ?, ?)",
-                    (definition.name, number, to_text(definition.statement)),
-                )
-            return self.attach(number, definition, dataframe)
+            number = self._journal.entries.next_id("stream")
+            self._journal.entries.add_stream(number, definition)
+            return self.attach(number, definition, start_of(definition), dataframe)
 
-    def attach(self, number: int, definition: StreamDef, dataframe: Any = None) -> StreamState:
-        """A stream state in memory; its progress is filled in by recovery."""
+    def attach(
+        self, number: int, definition: StreamDef, progress: StreamProgress, dataframe: Any = None
+    ) -> StreamState:
+        """A stream in memory that the catalog knows, as far as it has come."""
         directory = self._state_dir / "streams" / str(number)
-        state = StreamState(number, definition, directory, frontiers_of(definition), dataframe=dataframe)
+        state = StreamState(number, definition, directory, progress, dataframe=dataframe)
         self.streams = {**self.streams, definition.name.lower(): state}
         return state
 
@@ -115,8 +117,7 @@ class QueryManager:
             if stream.queries:
                 names = ", ".join(stream.queries)
                 raise CatalogError(f"stream '{stream.name}' is read by: {names}", remedy="Drop these queries first.")
-            with self._catalog.transaction() as tx:
-                tx.execute("DELETE FROM streams WHERE id = ?", (stream.id,))
+            self._journal.entries.drop_stream(stream.id)
             self.streams = {name: other for name, other in self.streams.items() if other is not stream}
             shutil.rmtree(stream.directory, ignore_errors=True)
 
@@ -221,67 +222,46 @@ class QueryManager:
         settings: Settings,
         sink: Any,
     ) -> QueryState:
-        with self._catalog.transaction() as tx:
-            ticked = self._caught_up(stream, plan.scan.attribute.column)
-            closed_by = ticked.get(plan.scan.attribute.column)
-            state, placement = self._place(stream, statement.name, plan, settings)
-            since = placement.since
-            fresh = bool(stream.promises.on(plan.scan.attribute.column)) if stream.promises else False
-            before = stream.synopses.get(state.plan.id)
-            if before is None or (before.plan.schedule, before.since) != (state.plan.schedule, state.since):
-                self._journal.save_synopsis(stream, state)
-            number = self._journal.next_id("query")
-            tx.execute(
-                "INSERT INTO queries (name, id, statement, stream, synopsis, since, closed_by, fresh)"
-                " VALUES (?,?,?,?,?,?,?,?)",
-                (statement.name, number, to_text(statement), stream.name, state.plan.id, since, closed_by, fresh),
-            )
-            self._journal.save_derivations(number, placement.derived)
-        query = QueryState(number, statement.name, statement, text, plan, since, closed_by=closed_by, fresh=fresh)
+        axis = plan.scan.attribute.column
+        progress = stream.progress if stream.on_axis(axis) else stream.progress.resumed(axis)
+        placement = place(stream, plan, settings)
+        state = self._synopsis(statement.name, plan, placement)
         if sink is None and statement.sink is not None:
             sink = open_sink(statement.name, statement.sink)
-        query.sink, query.synopsis = sink, state.plan.id
-        stream.ticked = ticked
-        stream.synopses = {**stream.synopses, state.plan.id: state}
+        query = QueryState(
+            self._journal.entries.next_id("query"),
+            statement.name,
+            statement,
+            text,
+            plan,
+            placement.since,
+            QueryProgress(fresh=bool(stream.promises.on(axis))),
+            progress.ticked.get(axis),
+            state.plan.id,
+            sink,
+        )
+        commit = QueryCommit(query, state, placement.derived, progress)
+        stream.install(self._journal.entries.add_query(stream, commit))
+        self.keep(stream, state)
         self.adopt(stream, query)
         return query
 
-    def _caught_up(self, stream: StreamState, axis: str) -> dict[str, int]:
-        """Inside a transaction: how far ticks have gone. Where an axis had no query they had stopped, and go on from
-        the frontier."""
-        frontier = stream.frontiers[axis].value
-        if axis == ROW_NUM or frontier is None or stream.on_axis(axis):
-            return stream.ticked
-        self._journal.save_ticked(stream, axis, frontier)
-        return {**stream.ticked, axis: frontier}
-
-    def _place(
-        self, stream: StreamState, name: str, plan: Finalise, settings: Settings
-    ) -> tuple[SynopsisState, Placement]:
+    def _synopsis(self, name: str, plan: Finalise, placement: Placement) -> SynopsisState:
         """The synopsis of a new query, with it."""
-        placement = place(stream, plan, settings)
         if placement.joined is not None:
-            return placement.joining(name, plan), placement
-        own = made(self._journal.next_id("synopsis"), name, plan, placement)
+            return placement.joining(name, plan)
+        own = made(self._journal.entries.next_id("synopsis"), name, plan, placement)
         kept: dict[str, int | None] = dict.fromkeys((a.id for a in plan.input.accumulators), placement.start)
-        return SynopsisState(own, synopsis_for(plan, own.style), kept, placement.since), placement
+        return SynopsisState(SynopsisProgress(own, kept, placement.since), synopsis_for(plan, own.style))
 
     def drop_query(self, stream: StreamState, query: QueryState) -> None:
         with self.changing, stream.batch_lock, stream.lock:
-            with self._catalog.transaction():
-                self._journal.drop_query(query)
-                left: dict[int, SynopsisState] = {}
-                for number, old in stream.synopses.items():
-                    state = self._without(stream, old, query)
-                    if self._journal.is_used(state):
-                        left[number] = state
-                        if state is not old:
-                            self._journal.save_synopsis(stream, state)
-                    else:
-                        self._journal.drop_synopsis(state)
-            gone = [state for number, state in stream.synopses.items() if number not in left]
+            others = {other.synopsis for other in stream.queries.values() if other is not query}
+            left = {n: self._without(stream, state, query) for n, state in stream.synopses.items() if n in others}
+            changed = [state for n, state in left.items() if state is not stream.synopses[n]]
+            gone = [state for n, state in stream.synopses.items() if n not in left]
+            stream.install(self._journal.entries.drop_query(stream, DropCommit(query, changed, gone)))
             stream.synopses = left
-            stream.unpublished = [item for item in stream.unpublished if item.query is not query]
             stream.queries = {name: other for name, other in stream.queries.items() if other is not query}
             del self._named[query.name.lower()]
             sweep(query)
@@ -296,9 +276,7 @@ class QueryManager:
         cuts = wanted_cuts(plan for _, plan in left.queries)
         greatest = stream.greatest(state.plan.axis)
         schedule = state.plan.schedule if cuts is None else state.plan.schedule.moved(cuts, greatest)
-        plan = replace(left, schedule=schedule)
-        wanted = {a.id for a in plan.accumulators}
-        return replace(state, plan=plan, since={a: s for a, s in state.since.items() if a in wanted})
+        return replace(state, progress=state.progress.planned(replace(left, schedule=schedule)))
 
 
 def _check_frequent(plan: Finalise, settings: Settings) -> None:

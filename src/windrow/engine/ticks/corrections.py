@@ -17,17 +17,15 @@ import pyarrow as pa
 from windrow.dataplane.answers.finishing import Finished
 from windrow.dataplane.answers.revisions import GIVEN, TAKEN, difference, with_ops
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.engine.store.journal import Applied
+from windrow.engine.store.tick_commits import Applied
 from windrow.engine.ticks.delivery import Delivered
-from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
-from windrow.synopses import BasicIntervalSynopsis, Looked, Lookup, PartitionedSynopsis, StoredSynopsis
-from windrow.synopses.lookups import merged
+from windrow.synopses import Looked, Lookup
 from windrow.types import POINT_MIN
 from windrow.windows import (
     Extents,
-    PartitionedWindow,
+    LandmarkWindow,
     Points,
     SlideByTuple,
     SlideOver,
@@ -35,17 +33,11 @@ from windrow.windows import (
     Window,
     answered_upto,
 )
+from windrow.windows.ended import landmarks_upto
 
 Mask = npt.NDArray[np.bool_]
 Finish = Callable[[QueryState, Looked, Extents, SynopsisState], Finished | None]
 """The answer rows of some windows; None where the query's own expressions fail."""
-
-Look = Callable[[Sequence["Affected"]], Iterator[tuple[Finished, Finished] | None]]
-"""The answer rows of windows as they were and as they are, of each query whose windows are given; None where its own
-expressions fail. Rows that are the same in both may be left out."""
-
-Totals = Callable[[SynopsisState, Accumulator, Points, bool], Points]
-"""A count of panes, of what is held apart or of the rest."""
 
 Numbers = Callable[[QueryState, int, int], dict[int, int]]
 """How often windows were corrected, of those that end between two points."""
@@ -70,19 +62,11 @@ class Affected:
 
 class Corrector:
     """Works out the corrections of one synopsis from what it holds apart. Which windows those are it tells from the
-    panes alone, whatever the home; by rank and by n rows also from counts (`totals`: those of the Spark home)."""
+    panes; by rank and by n rows also from counts."""
 
-    def __init__(self, stream: StreamState, state: SynopsisState, settings: Settings, totals: Totals):
-        synopsis = state.synopsis
-        assert not isinstance(synopsis, PartitionedSynopsis)
-        self._stream, self._state, self._stored_totals = stream, state, totals
-        self._counted: tuple[BasicIntervalSynopsis, BasicIntervalSynopsis] | None = None
-        self._old = synopsis.closed_panes
-        if isinstance(synopsis, StoredSynopsis):
-            self._late = synopsis.late_panes
-        else:
-            self._counted = (synopsis, synopsis.late_alone())
-            self._late = self._counted[1].closed_panes
+    def __init__(self, stream: StreamState, state: SynopsisState, settings: Settings):
+        self._stream, self._state = stream, state
+        self._old, self._late = state.synopsis.closed_panes, state.synopsis.late_panes
         self._ticked = stream.ticked[state.plan.axis]
         self._emits = settings.text("empty_windows") == "emit"
 
@@ -95,56 +79,58 @@ class Corrector:
         horizon = self._stream.horizon(state.plan.axis, self._ticked)
         return Applied(state, ranked, None if horizon is None else state.closed_at(horizon))
 
-    def corrections(self, look: Look, numbers: Numbers, windows: int) -> Iterator[Delivered]:
+    def corrections(self, finish: Finish, numbers: Numbers, windows: int) -> Iterator[Delivered]:
         """What to deliver, for every query that something changes for; at most so many windows are looked at at a
         time."""
         found: dict[str, list[_Changes]] = {}
         asked = [self._affected(self._stream.queries[name], plan) for name, plan in self._state.plan.queries]
         for some in _batches(asked, windows):
             left = [one for one in some if one.query.error is None]
-            for one, looked in zip(left, look(left), strict=True):
-                if looked is not None:
-                    found.setdefault(one.query.name, []).append(_changes(one, *looked))
+            for one, (was, now) in zip(left, self._looked(left), strict=True):
+                old = finish(one.query, was, one.extents, self._state)
+                new = None if old is None else finish(one.query, now, one.extents, self._state)
+                if old is not None and new is not None:
+                    found.setdefault(one.query.name, []).append(_changes(one, old, new))
         for name, parts in found.items():
             query, changed = self._stream.queries[name], [part for part in parts if part.rows.num_rows]
             if changed and query.error is None:
                 yield _delivered(query, changed, numbers)
 
-    def in_driver(self, finish: Finish) -> Look:
-        """How windows are looked at in the driver home."""
-        assert self._counted is not None
-        state, alone = self._state, self._counted[1]
-
-        def look(asked: Sequence[Affected]) -> Iterator[tuple[Finished, Finished] | None]:
-            for one in asked:
-                lookup = lookup_of(one.query, one.extents)
-                was = next(state.answer([lookup]))
-                now = merged(was, next(state.answer([lookup], alone)))
-                old, new = (finish(one.query, looked, one.extents, state) for looked in (was, now))
-                yield None if old is None or new is None else (old, new)
-
-        return look
+    def _looked(self, asked: Sequence[Affected]) -> Iterator[tuple[Looked, Looked]]:
+        """The rows of windows as they were and as they are, of each query."""
+        lookups = [lookup_of(one.query, one.extents) for one in asked]
+        there = [(one.before, one.after) for one in asked]
+        return self._state.synopsis.revise(lookups, there, self._state.plan)
 
     # -- which windows -------------------------------------------------------------------------
 
     def _affected(self, query: QueryState, plan: Finalise) -> Affected:
         window = plan.window
-        assert not isinstance(window, PartitionedWindow)
         since = POINT_MIN if query.since is None else query.since
         old, late = (panes[np.searchsorted(panes, since) :] for panes in (self._old, self._late))
         if isinstance(window, SlideByTuple):
             return self._by_tuple(query, plan, window, old, late)
-        extents = window.due(late, query.closed_by, self._ticked)
+        extents = window.due(late, query.closed_by, self._answered_upto(window, np.union1d(old, late)))
         held = np.searchsorted(old, extents.ends) > np.searchsorted(old, np.maximum(extents.starts, since))
+        upto = self._answered_upto(window, old)
+        held = held & (extents.ticks <= upto)
         first = self._first_answered(old, since) if self._emits and not plan.input.keys else None
         if first is not None:
-            held = held | ((extents.ends > first) & (extents.ticks <= self._emptied_upto(window)))
+            emptied = self._emptied_upto(window) if isinstance(window, SlidingWindow) else upto
+            held = held | ((extents.ends > first) & (extents.ticks <= emptied))
         return Affected(query, extents, np.asarray(held), np.ones(len(extents), bool))
 
-    def _emptied_upto(self, window: Window) -> int:
-        """Up to which frontier empty windows have been answered."""
+    def _answered_upto(self, window: Window, panes: Points) -> int:
+        """Up to which frontier windows that hold a tuple of these panes are answered: landmark windows wait where the
+        input has ended."""
         ends = self._stream.ended.get(self._state.plan.axis, ())
-        return answered_upto(ends, window, self._ticked) if isinstance(window, SlidingWindow) else self._ticked
+        if not ends or not isinstance(window, LandmarkWindow):
+            return self._ticked
+        return landmarks_upto(ends, window, panes, self._ticked)
+
+    def _emptied_upto(self, window: SlidingWindow) -> int:
+        """Up to which frontier empty windows have been answered."""
+        return answered_upto(self._stream.ended.get(self._state.plan.axis, ()), window, self._ticked)
 
     def _first_answered(self, old: Points, since: int) -> int | None:
         """From where on empty windows have been answered too: from the first tuple there was, or where the query
@@ -178,12 +164,8 @@ class Corrector:
 
     def _totals(self, plan: Finalise, values: Points) -> tuple[Points, Points]:
         """The tuples of panes, without those that are late and of them alone."""
-        count = plan.input.counts[0]
-        if self._counted is None:
-            state, totals = self._state, self._stored_totals
-            return totals(state, count, values, False), totals(state, count, values, True)
-        held, alone = self._counted
-        return held.totals(count, values), alone.totals(count, values)
+        count, synopsis = plan.input.counts[0], self._state.synopsis
+        return synopsis.totals(count, values), synopsis.totals(count, values, late=True)
 
 
 def _batches(asked: Sequence[Affected], windows: int) -> Iterator[list[Affected]]:
@@ -209,7 +191,7 @@ def _changes(affected: Affected, old: Finished, new: Finished) -> _Changes:
     taken = np.arange(window.size) < gone.size
     fresh = np.flatnonzero(affected.after & ~affected.before)
     order = np.lexsort((np.arange(window.size), ~taken, window))
-    ends = affected.query.plan.window.shown(affected.extents)[1]  # type: ignore[union-attr]
+    ends = affected.query.plan.window.shown(affected.extents)[1]
     return _Changes(rows.take(order), window[order], taken[order], ends, fresh)
 
 
@@ -240,7 +222,16 @@ def lookup_of(query: QueryState, extents: Extents) -> Lookup:
     """What a query asks a synopsis about some of its windows."""
     aggregate, since = query.plan.input, query.since
     starts = extents.starts if since is None else extents.starts.clip(min=max(since, POINT_MIN))
-    return Lookup(query.name, starts, extents.ends, aggregate.presence, aggregate.accumulators, not aggregate.cell_keys)
+    always = not aggregate.cell_keys
+    return Lookup(
+        query.name,
+        starts,
+        extents.ends,
+        aggregate.presence,
+        aggregate.accumulators,
+        always,
+        partitions=extents.partitions,
+    )
 
 
 def _delivered(query: QueryState, parts: list[_Changes], numbers: Numbers) -> Delivered:

@@ -20,11 +20,12 @@ from windrow.dataplane.answers.finishing import answer_schema, plain
 from windrow.dataplane.answers.revisions import revised_schema
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.sinks import AnswerBatch, Sink
-from windrow.engine.state import QueryState, StreamState, Unpublished
-from windrow.engine.store.journal import AnswerPart, Applied, Expired, Journal, Left
+from windrow.engine.state import QueryState, StreamState
+from windrow.engine.store.journal import Journal
+from windrow.engine.store.tick_commits import AnswerPart, Applied, Expired, Left, TickCommit
 from windrow.settings import Settings
 from windrow.types import point_text, value_of
-from windrow.windows import LandmarkWindow, PartitionedWindow, Points
+from windrow.windows import Points
 
 log = logging.getLogger("windrow")
 
@@ -121,24 +122,12 @@ class Delivery:
             AnswerPart(i.query, i.first_answers, i.table.num_rows, i.overflows, i.last_end, place, stage, i.revised)
             for i, place, stage in zip(delivered, stored, staged, strict=True)
         ]
-        outbox = iter(self._journal.tick(stream, axis, upto, parts, block, expired, settings, applied, left))
+        keep = settings.integer("retained_answers")
+        commit = TickCommit(axis, upto, parts, block, expired, applied, left, keep)
+        committed = self._journal.ticks.tick(stream, commit)
         crash_point("tick-committed")
-        if upto is not None:
-            stream.ticked[axis] = upto
-        if left is not None:
-            stream.promises = left.promises
-            for query in left.settled:
-                query.fresh = False
-            for state, point in left.complete_from:
-                state.complete_from = point
-        stream.tick_seq += 1
-        stream.unpublished += [
-            Unpublished(i.query, entry, next(outbox))
-            for i, entry in zip(delivered, staged, strict=True)
-            if entry is not None
-        ]
+        stream.install(committed)
         for item in delivered:
-            item.query.last_end = item.last_end
             item.query.metrics.windows += item.first_answers
             item.query.metrics.rows += item.table.num_rows
             item.query.metrics.last_delivery_s = time.time()
@@ -181,8 +170,7 @@ class Delivery:
                 refused = refused or error
         if published:
             crash_point("tick-published")
-            self._journal.published(sorted(published))
-            stream.unpublished = [item for item in stream.unpublished if item.outbox not in published]
+            stream.install(self._journal.ticks.published(stream, published))
         if refused is not None:
             raise refused
 
@@ -215,21 +203,13 @@ def split(item: Delivered) -> list[Answer]:
     return [
         Answer(
             query.name,
-            None if (start := _start(query, int(end))) is None else value_of(start, kind),
+            None if (start := query.plan.window.start_of(int(end))) is None else value_of(start, kind),
             value_of(int(end), kind),
             whole.slice(int(first[i]), int(last[i] - first[i])),
             f"{query.name}@{point_text(int(end), kind)}{item.key_of(i)}",
         )
         for i, end in enumerate(item.ends)
     ]
-
-
-def _start(query: QueryState, end: int) -> int | None:
-    """The window_start that goes with a window_end."""
-    window = query.plan.window
-    if isinstance(window, LandmarkWindow):
-        return window.since
-    return end - (window.rows if isinstance(window, PartitionedWindow) else window.range)
 
 
 def _row_ends(table: pa.Table) -> Points:

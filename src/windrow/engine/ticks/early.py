@@ -21,13 +21,14 @@ from windrow.dataplane.ingest.promised import bounds_of
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.ticks.corrections import Finish, lookup_of
 from windrow.engine.ticks.delivery import Delivered
+from windrow.optimizer.synopsis_plans import LANDMARK
 from windrow.plan.nodes import Finalise
-from windrow.synopses import BasicIntervalSynopsis, Looked, StoredSynopsis
+from windrow.synopses import Ability, Looked, Synopsis
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.releasing import released
 from windrow.synopses.lookups import merged
 from windrow.types import POINT_MIN
-from windrow.windows import Extents, LandmarkWindow, PaneWindow, PartitionedWindow, Points, SlideByTuple, greater
+from windrow.windows import Extents, LandmarkWindow, PartitionedWindow, Points, SlideByTuple, greater
 from windrow.windows.promises import Promise
 
 Mask = npt.NDArray[np.bool_]
@@ -45,7 +46,7 @@ def closing(stream: StreamState, state: SynopsisState) -> list[Promise]:
     None of landmark windows: a promise with a far bound, or without one, would give them answers without an end.
     """
     promises = stream.promises.on(state.plan.axis)
-    if not promises or not isinstance(state.synopsis, BasicIntervalSynopsis) or state.plan.style[0] == "landmark":
+    if not promises or state.synopsis.cannot(Ability.EARLY) is not None or state.plan.style[0] == LANDMARK:
         return []
     plain = set(_key_columns(stream, state)) - set(stream.definition.axes)
     return [promise for promise in promises if promise.conditions and plain.issuperset(promise.columns)]
@@ -73,7 +74,7 @@ class GroupBounds:
 def group_bounds(stream: StreamState, state: SynopsisState) -> GroupBounds | None:
     """None where no promise closes a group of the synopsis."""
     promises = closing(stream, state)
-    if not promises or isinstance(state.synopsis, StoredSynopsis):
+    if not promises:
         return None
     count = state.synopsis.groups.count
     columns = state.synopsis.groups.key_columns(np.arange(count))
@@ -99,7 +100,6 @@ class EarlyAnswers:
     """What the promises of an axis have answered now, of one synopsis."""
 
     def __init__(self, stream: StreamState, state: SynopsisState, bounds: GroupBounds):
-        assert isinstance(state.synopsis, BasicIntervalSynopsis)
         self._stream, self._state, self._bounds = stream, state, bounds
         self._synopsis = state.synopsis
         self._ticked = stream.ticked.get(state.plan.axis, POINT_MIN)
@@ -125,24 +125,24 @@ class EarlyAnswers:
             if parts and query.error is None:
                 yield _together(query, parts, self._stream.promises.heard)
 
-    def _extents(self, query: QueryState, alone: BasicIntervalSynopsis, above: int, upto: int) -> Extents:
+    def _extents(self, query: QueryState, alone: Synopsis, above: int, upto: int) -> Extents:
         """The windows that hold a tuple and wait for a frontier between two points."""
         panes = np.union1d(self._synopsis.closed_panes, alone.closed_panes)
         if query.since is not None:
             panes = panes[np.searchsorted(panes, query.since) :]
-        return _window(query.plan).due(panes, None if above == POINT_MIN else above, upto)
+        return query.plan.window.due(panes, None if above == POINT_MIN else above, upto)
 
     def _rows(
-        self, query: QueryState, extents: Extents, alone: BasicIntervalSynopsis, below: Points, finish: Finish
+        self, query: QueryState, extents: Extents, alone: Synopsis, below: Points, finish: Finish
     ) -> Iterator[_Part]:
         lookup = lookup_of(query, extents)
-        looked = merged(next(self._state.answer([lookup])), next(self._state.answer([lookup], alone)))
+        looked = merged(next(self._state.ask([lookup])), next(self._state.ask([lookup], part=alone)))
         ticks = extents.ticks[looked.window]
         looked = looked.where((ticks > below[looked.groups]) & (ticks <= self._bounds.promised[looked.groups]))
         finished = finish(query, looked, extents, self._state) if query.error is None else None
         if finished is not None and finished.table.num_rows:
             present, at = np.unique(finished.window, return_inverse=True)
-            yield _Part(_window(query.plan).shown(extents)[1][present], at, finished.table, finished.overflows)
+            yield _Part(query.plan.window.shown(extents)[1][present], at, finished.table, finished.overflows)
 
 
 @dataclass(frozen=True)
@@ -167,11 +167,6 @@ def _together(query: QueryState, parts: Sequence[_Part], heard: int) -> Delivere
     )
 
 
-def _window(plan: Finalise) -> PaneWindow:
-    assert not isinstance(plan.window, PartitionedWindow)
-    return plan.window
-
-
 # -- what is let go of -----------------------------------------------------------------------------
 
 
@@ -189,8 +184,8 @@ def _needed(stream: StreamState, state: SynopsisState, waiting: Sequence[Finalis
         upto = max(given, ticked)
         if upto == POINT_MIN or (waiting and ticked == POINT_MIN):
             return POINT_MIN
-        points = [_window(plan).needed_from(upto) for plan in others]
-        points += [_window(plan).needed_from(ticked) for plan in waiting]
+        points = [plan.window.needed_from(upto) for plan in others]
+        points += [plan.window.needed_from(ticked) for plan in waiting]
         return max(POINT_MIN, min([state.closed_at(upto), *points]))
 
     return needed
@@ -222,7 +217,7 @@ def release(stream: StreamState, state: SynopsisState) -> None:
     """Let go of cells that no window to come needs, of groups that have been answered early; none that a query which
     comes later would count on (`complete_from`)."""
     needed = _needed_by_group(stream, state)
-    if needed is not None and isinstance(state.synopsis, BasicIntervalSynopsis):
+    if needed is not None:
         state.synopsis.release(needed)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.arrays import ranges
+from windrow.synopses.cells.arrays import ranges
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Chunk, States, widened
 from windrow.synopses.cells.folds import State

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.synopses.cells.groups import Ids
+from windrow.synopses.having.tables import TableIntervals
 from windrow.synopses.index.sequence import Longs
-from windrow.synopses.tables import TableIntervals
 from windrow.windows import Points
 
 

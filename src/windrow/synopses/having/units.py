@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windrow.synopses.arrays import grown
+from windrow.synopses.cells.arrays import grown
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.having.collective_index import Levels
 from windrow.synopses.having.filter_tests import FilterTest

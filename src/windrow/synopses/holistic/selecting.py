@@ -26,11 +26,11 @@ from windrow.synopses.answering.costs import MOST_SORTED_BYTES
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.holistic.from_counters import halfway, run_starts
+from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, Spots
 from windrow.synopses.holistic.value_codes import codes_of, codes_together, outer_of
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.lookups import Looked, Lookup
-from windrow.synopses.phi import Phi
 
 Asked = tuple[WindowAggregate, Lookup]
 

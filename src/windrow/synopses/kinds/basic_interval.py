@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from windrow.optimizer.synopsis_plans import SynopsisPlan
 from windrow.plan.accumulators import Accumulator, Kind
+from windrow.synopses.answering.deriving import answered
 from windrow.synopses.answering.gathering import ClosedCells, closed_cells, gathered
 from windrow.synopses.answering.indexing import Indexer
 from windrow.synopses.answering.intervals import FlatIntervals
@@ -28,7 +29,9 @@ from windrow.synopses.cells.groups import Groups
 from windrow.synopses.cells.merging import collapsed_panes, concatenate, fold_cells
 from windrow.synopses.cells.releasing import released
 from windrow.synopses.cells.sketches import held_bytes
-from windrow.synopses.lookups import Looked, Lookup, asked_once
+from windrow.synopses.holistic.value_codes import outer_of
+from windrow.synopses.lookups import Looked, Lookup, asked_once, merged
+from windrow.synopses.synopsis import Asker, Mask, Synopsis
 from windrow.windows import Points
 
 FEW_GROUPS = 1024
@@ -42,7 +45,7 @@ MOST_PENDING = 16
 """Deposits into open panes that are held apart before they are folded."""
 
 
-class BasicIntervalSynopsis:
+class BasicIntervalSynopsis(Synopsis):
     """Cells of closed panes in chunks; cells of open panes pending until a tick closes them."""
 
     kind = "basic interval"
@@ -52,6 +55,7 @@ class BasicIntervalSynopsis:
         self._pending: list[Cells] = []
         self._chunks: list[Chunk] = []
         self._late: list[Cells] = []
+        self._late_alone: BasicIntervalSynopsis | None = None
         self.indexer = Indexer()
         self.last_way: WayDecision | None = None
         """How windows were last answered, for EXPLAIN."""
@@ -73,22 +77,30 @@ class BasicIntervalSynopsis:
         pending = sum(held_bytes(c) for cells in held for s in cells.states.values() for c in s)
         return pending + sum(chunk.nbytes for chunk in self._chunks)
 
+    @property
+    def index_bytes(self) -> int:
+        return self.indexer.nbytes
+
+    @property
+    def readable(self) -> BasicIntervalSynopsis:
+        return self
+
+    def slots(self, reduced: bool = False, keys: int | None = None) -> int:
+        return self.groups.count if keys is None else outer_of(self.groups, keys).count
+
     def parts(self) -> Iterator[Cells]:
-        """All its cells but the late ones that are held apart, in parts; a cell of an open pane may come in several."""
         for chunk in self._chunks:
             yield chunk.cells()
         yield from self._pending
 
     @property
     def closed_panes(self) -> Points:
-        """The starts of the occupied closed panes, ascending."""
         if not self._chunks:
             return np.empty(0, np.int64)
         return np.concatenate([chunk.panes for chunk in self._chunks])
 
     @property
     def last_pane(self) -> int | None:
-        """The start of the youngest occupied pane, be it open."""
         held = [int(cells.panes.max()) for cells in (*self._pending, *self._late)]
         held += [int(chunk.panes[-1]) for chunk in self._chunks[-1:]]
         return max(held, default=None)
@@ -100,7 +112,6 @@ class BasicIntervalSynopsis:
         return cells.where((cells.panes >= low) & (cells.panes < high))
 
     def deposit(self, cells: Cells) -> None:
-        """Take new cells of open panes."""
         if len(cells):
             self._pending.append(cells)
             self._fold_pending()
@@ -119,10 +130,10 @@ class BasicIntervalSynopsis:
             size += len(self._pending[first])
         self._pending[first:] = [fold_cells(self._pending[first:], None)]
 
-    def deposit_late(self, cells: Cells) -> None:
-        """Take cells of closed panes, held apart until `merge_late`: the answers that they correct have been given."""
+    def hold_late(self, cells: Cells) -> None:
         if len(cells):
             self._late.append(cells)
+            self._late_alone = None
 
     @property
     def has_late(self) -> bool:
@@ -130,15 +141,19 @@ class BasicIntervalSynopsis:
 
     @property
     def late_parts(self) -> Sequence[Cells]:
-        """What is held apart."""
         return tuple(self._late)
 
-    def late_alone(self) -> BasicIntervalSynopsis:
-        """A synopsis of nothing but what is held apart, with the same groups."""
-        return self._alone(self._late)
+    @property
+    def late_panes(self) -> Points:
+        return self.late_alone().closed_panes
 
-    def open_alone(self, wanted: npt.NDArray[np.bool_]) -> BasicIntervalSynopsis:
-        """A synopsis of nothing but the open panes' cells of some groups, which count as closed there."""
+    def late_alone(self) -> BasicIntervalSynopsis:
+        """What is held apart by itself, with the same groups."""
+        if self._late_alone is None:
+            self._late_alone = self._alone(self._late)
+        return self._late_alone
+
+    def open_alone(self, wanted: Mask) -> BasicIntervalSynopsis:
         return self._alone([cells.where(wanted[cells.groups]) for cells in self._pending])
 
     def _alone(self, parts: Sequence[Cells]) -> BasicIntervalSynopsis:
@@ -149,8 +164,7 @@ class BasicIntervalSynopsis:
         return alone
 
     def release(self, needed: Points) -> None:
-        """Let go of cells below the point from which on their group is needed, by group id; of closed panes only where
-        that is half of a chunk's, for it is built anew."""
+        """Of closed panes only where that is half of a chunk's, for it is built anew."""
         self._pending = [released(cells, needed) for cells in self._pending]
         for at, chunk in enumerate(self._chunks):
             if not (int(chunk.panes[0]) < needed[chunk.groups]).any():
@@ -164,13 +178,12 @@ class BasicIntervalSynopsis:
         self._compact_groups()
 
     def merge_late(self) -> None:
-        """Take what is held apart into the closed panes."""
-        late, self._late = self._late, []
+        late, self._late, self._late_alone = self._late, [], None
         if late:
             self.merge(concatenate(late))
 
     def merge(self, cells: Cells) -> None:
-        """Take cells of closed panes: the chunks whose panes they fall among are built anew."""
+        """The chunks whose panes they fall among are built anew."""
         if not len(cells):
             return
         self.indexer.stale()
@@ -226,6 +239,18 @@ class BasicIntervalSynopsis:
             if older.panes.size > younger.panes.size or older.panes.size + younger.panes.size > most:
                 return
             self._chunks[-2:] = build_chunks(concatenate([older.cells(), younger.cells()]))
+
+    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[Looked]:
+        derived = plan.derived if once is None else {"": once.derived} if once.derived else {}
+        return answered(self.answer, lookups, derived) if derived else self.answer(lookups)
+
+    def revise(
+        self, lookups: Sequence[Lookup], there: Sequence[tuple[Mask, Mask]], plan: SynopsisPlan
+    ) -> Iterator[tuple[Looked, Looked]]:
+        late = self.late_alone()
+        for lookup in lookups:
+            was = next(self.ask([lookup], plan))
+            yield was, merged(was, next(late.ask([lookup], plan)))
 
     def answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
         """The rows of every lookup, in window order per query (rule CS2).
@@ -353,11 +378,12 @@ class BasicIntervalSynopsis:
                 count += int(np.diff(np.searchsorted(chunk.cell_pane, (low, high)))[0])
         return count
 
-    def totals(self, accumulator: Accumulator, panes: Points) -> Points:
-        """A count of these closed panes, all groups and nobody together."""
+    def totals(self, count: Accumulator, panes: Points, late: bool = False) -> Points:
+        if late:
+            return self.late_alone().totals(count, panes)
         out = np.zeros(panes.size, np.int64)
         for chunk in self._chunks:
-            state = chunk.states.get(accumulator)
+            state = chunk.states.get(count)
             at = np.searchsorted(panes, chunk.panes)
             known = (at < panes.size) & (panes[np.minimum(at, panes.size - 1)] == chunk.panes) if panes.size else at < 0
             if state is None or not known.any():
@@ -370,8 +396,6 @@ class BasicIntervalSynopsis:
         return out
 
     def collapse(self, below: int, into: Points) -> None:
-        """Make the panes up to a point one pane from each of the points `into` on (ascending): landmark windows never
-        look into them again."""
         old = [chunk for chunk in self._chunks if chunk.panes[0] < below]
         if not old or (len(old) == 1 and np.isin(old[0].panes, into).all()):
             return
@@ -383,7 +407,7 @@ class BasicIntervalSynopsis:
         self._chunks = [*build_chunks(Cells(panes, cells.groups, cells.states)), *kept]
 
     def expire(self, below: int) -> None:
-        """Drop chunks whose panes all start below the point; renumber when most groups have gone."""
+        """Chunks go whole; groups are renumbered when most have gone."""
         kept = [chunk for chunk in self._chunks if chunk.panes[-1] >= below]
         if len(kept) == len(self._chunks):
             return
@@ -409,6 +433,7 @@ class BasicIntervalSynopsis:
             chunk.renumber(new_ids)
         self._pending = [Cells(c.panes, new_ids[c.groups], c.states) for c in self._pending]
         self._late = [Cells(c.panes, new_ids[c.groups], c.states) for c in self._late]
+        self._late_alone = None
 
 
 def _read(lookups: Sequence[Lookup]) -> list[Accumulator]:

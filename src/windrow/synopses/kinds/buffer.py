@@ -7,6 +7,7 @@ window_evaluation = 'buffer'` asks for it. A cell is a tuple (those with equal p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,12 +18,16 @@ from windrow.synopses.cells.folds import Fold, State
 from windrow.synopses.cells.merging import concatenate
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.synopsis import Ability
+
+_BUFFERED = "its tuples are buffered"
 
 
 class BufferSynopsis(BasicIntervalSynopsis):
     """Tuples in the order of the window attribute; every window goes through its own."""
 
     kind = "buffer"
+    _cannot: ClassVar = dict.fromkeys((Ability.MOVE, Ability.NARROW, Ability.INDEX), _BUFFERED)
 
     def answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
         cells = concatenate([chunk.cells() for chunk in self._chunks]) if self._chunks else None

@@ -7,19 +7,26 @@ cell never leaves), so what is durable is the cells and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from windrow.optimizer.synopsis_plans import SynopsisPlan
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.answering.intervals import FlatIntervals
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups, Ids
 from windrow.synopses.cells.merging import concatenate, fold_cells
 from windrow.synopses.cells.sketches import held_bytes
-from windrow.synopses.lookups import Looked
-from windrow.windows import PartitionedWindow, Points, ranges
+from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.synopsis import Ability, Asker, DueRequest, Mask, Synopsis
+from windrow.windows import Extents, PartitionedWindow, Points, ranges
+
+SLOTS_AT_ONCE = 4_000_000
+"""(window, group) slots looked up at once: bounds memory."""
 
 
 class Ranks:
@@ -65,14 +72,15 @@ class Ranks:
         np.maximum.at(self.counts, ids, ranks)
 
 
-class PartitionedSynopsis:
-    """Cells of one partitioned query: answered as counts grow."""
+class PartitionedSynopsis(Synopsis):
+    """Cells of one partitioned query: answered as counts grow. Its blocks are known by the rows that they are of."""
 
     kind = "partitioned"
+    _cannot: ClassVar = dict.fromkeys(Ability, "its windows count the rows of each partition")
 
     def __init__(self, key_types: Sequence[pa.DataType], partition: int, window: PartitionedWindow, rank: Accumulator):
         self.groups = Groups(key_types)
-        self.ranks = Ranks(Groups(key_types[:partition]))
+        self._ranks = Ranks(Groups(key_types[:partition]))
         self._width = partition
         self._window = window
         self._rank = rank
@@ -82,6 +90,18 @@ class PartitionedSynopsis:
     @property
     def nbytes(self) -> int:
         return sum(held_bytes(column) for cells in self._cells for state in cells.states.values() for column in state)
+
+    @property
+    def ranks(self) -> Ranks:
+        return self._ranks
+
+    @property
+    def content(self) -> str:
+        return f"{self.ranks.partitions.count - 1} partitions"
+
+    def slots(self, reduced: bool = False, keys: int | None = None) -> int:
+        """Windows have the groups of one partition."""
+        return self.groups.count // max(1, self.ranks.counts.size - 1)
 
     def _partition_of(self) -> Ids:
         """The partition of each group; group 0 is nobody, of partition 0."""
@@ -95,55 +115,73 @@ class PartitionedSynopsis:
             self._cells.append(cells)
             self.ranks.raise_to(self._partition_of()[cells.groups], cells.states[self._rank][0])
 
-    def mark_answered(self) -> None:
-        """Everything deposited so far has been answered."""
-        self._answered = self.ranks.counts.copy()
+    merge = deposit
+    hold_late = deposit
 
-    def due(self, ended: bool) -> tuple[Ids, Points]:
-        """(partition, window index) of the windows that are complete; at the end of the input, of all that hold a
-        tuple. Windows of a partition ascend."""
+    def is_late(self, cells: Cells, closed: int) -> Mask:
+        """Ranks go on from those that have come: none is."""
+        return np.zeros(len(cells), bool)
+
+    def span(self, cells: Cells, rows: tuple[int, int]) -> tuple[int, int]:
+        return rows
+
+    def may_fold(self, last: int | None, ticked: int | None) -> bool:
+        """What has been answered is told from what has not by the block that it is in."""
+        return last is not None and last < (0 if ticked is None else ticked)
+
+    def restore(self, cells: Cells, answered: bool) -> None:
+        self.deposit(cells)
+        if answered and len(cells):
+            before = self._answered_so_far()
+            np.maximum.at(before, self._partition_of()[cells.groups], cells.states[self._rank][0])
+            self._answered = before
+
+    def _answered_so_far(self) -> Points:
+        """Of each partition, up to which rank it has been answered."""
         before = np.zeros_like(self.ranks.counts)
         before[: self._answered.size] = self._answered
-        which, wids = self._window.due(before, self.ranks.counts)
-        if ended:
-            rest, more = self._window.rest(self.ranks.counts)
-            held = self.ranks.counts[rest] > 0
-            which, wids = np.concatenate([which, rest[held]]), np.concatenate([wids, more[held]])
-            order = np.lexsort((wids, which))
-            which, wids = which[order], wids[order]
-        keep = self.ranks.counts[which] > 0
-        return which[keep], wids[keep]
+        return before
 
-    def answer(
-        self,
-        query: str,
-        which: Ids,
-        extents: tuple[Points, Points],
-        presence: Accumulator,
-        reads: Sequence[Accumulator],
-        always: bool,
-    ) -> Looked:
-        """The rows of these windows, in their order: each group of the partition that has a qualifying tuple, or
-        the partition's one group (`always`)."""
+    def due(self, asked: DueRequest) -> Extents:
+        """The windows that are complete; at the end of the input, all that hold a tuple. All wait for the frontier of
+        the row numbers: partitions are answered at the end of a tick batch."""
+        counts = self.ranks.counts
+        which, wids = self._window.completed(self._answered_so_far(), counts)
+        if asked.ended:
+            rest, more = self._window.rest(counts)
+            which, wids = np.concatenate([which, rest]), np.concatenate([wids, more])
+        keep = counts[which] > 0
+        which, wids = which[keep], wids[keep]
+        order = np.lexsort((which, wids))
+        extents = self._window.of_ranks.extents(wids[order])
+        return replace(extents, ticks=np.full(order.size, asked.frontier, np.int64), partitions=which[order])
+
+    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[Looked]:
+        step = max(1, SLOTS_AT_ONCE // max(1, self.slots()))
+        for lookup in lookups:
+            assert lookup.partitions is not None
+            for first in range(0, lookup.ends.size, step):
+                some = slice(first, first + step)
+                yield self._answer(lookup, lookup.partitions[some], lookup.starts[some], lookup.ends[some])
+
+    def _answer(self, lookup: Lookup, which: Ids, starts: Points, ends: Points) -> Looked:
+        """The rows of these windows, in their order: one for each group of the partition with a qualifying tuple."""
         partition_of = self._partition_of()
         order = np.argsort(partition_of[1:], kind="stable") + 1
         first = np.searchsorted(partition_of[order], which, side="left")
         last = np.searchsorted(partition_of[order], which, side="right") - 1
         window, at = ranges(first, last)
         groups = order[at]
-        starts, ends = extents
         flat = FlatIntervals(concatenate(self._cells))
-        needed = list(dict.fromkeys((presence, *reads)))
+        needed = list(dict.fromkeys((lookup.presence, *lookup.reads)))
         states = flat.answer(groups, starts[window], ends[window], needed)
-        if not always:
-            held = np.flatnonzero(states[presence][0])
-            window, groups = window[held], groups[held]
-            states = {a: tuple(column[held] for column in state) for a, state in states.items()}
-        return Looked(query, int(which.size), window, groups, states)
+        held = np.flatnonzero(states[lookup.presence][0])
+        states = {a: tuple(column[held] for column in state) for a, state in states.items()}
+        return Looked(lookup.query, int(which.size), window[held], groups[held], states)
 
-    def expire(self) -> None:
+    def answered(self) -> None:
         """Drop the cells that no window to come can hold; of each partition the newest stays."""
-        self.mark_answered()
+        self._answered = self.ranks.counts.copy()
         if self._cells:
             kept = self.kept(fold_cells(self._cells, None))
             self._cells = [kept]

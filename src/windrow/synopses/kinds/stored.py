@@ -4,67 +4,77 @@ how many buckets its blocks are cut. Its cells and groups are in the blocks alon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups
 from windrow.synopses.cells.merging import collapsed_panes
+from windrow.synopses.synopsis import WORKING_ROWS, Ability, Home, Synopsis, Weight
 from windrow.types import POINT_MIN
 from windrow.windows import Points
 
-
-@dataclass(frozen=True)
-class Weight:
-    """What a cell and a group took in the driver, in bytes, when the synopsis left there: long keys, sketches and other
-    objects show in no number of columns."""
-
-    cell: float
-    group: float
-
-    def __post_init__(self) -> None:
-        if self.cell < 0 or self.group < 0:
-            raise ValueError("no cell and no group takes less than nothing")
+_IN_TASKS = "its cells are in the Spark home, where every group is looked up"
 
 
-class StoredSynopsis:
+class StoredSynopsis(Synopsis):
     """Occupied panes; `groups_seen` is the most groups that it has been found to have at a time, which windows to come
-    may have again; `weight` None where it was not measured."""
+    may have again. `left_with`: what cells and groups took in the driver when it left there; None where that was not
+    measured."""
 
     kind = "basic interval"
+    home = Home.SPARK
+    _cannot: ClassVar = dict.fromkeys((Ability.EARLY, Ability.READ, Ability.NARROW, Ability.INDEX), _IN_TASKS)
 
     def __init__(self, key_types: Sequence[pa.DataType], buckets: int, weight: Weight | None = None, groups: int = 0):
         if buckets < 1:
             raise ValueError("a synopsis in the Spark home has at least one bucket")
         self.key_types = tuple(key_types)
-        self.buckets = buckets
-        self.weight = weight
-        self.groups_seen = groups
+        self.groups = Groups(self.key_types)
+        self._buckets = buckets
+        self.left_with = weight
+        self._groups_seen = groups
+        self.kept_from: int | None = None
         self._panes = np.empty(0, np.int64)
         self._late = np.empty(0, np.int64)
         self._closed = POINT_MIN
-        self.cells: int | None = None
-        """In all blocks between micro-batches, as far as that is known."""
 
     @property
     def nbytes(self) -> int:
-        """What the driver holds of it."""
         return int(self._panes.nbytes + self._late.nbytes)
 
     @property
-    def slots(self) -> int:
-        """About how many answer rows a window takes in a task, which has a bucket at a time, or a few."""
-        return 1 + self.groups_seen // max(1, self.buckets // 4)
+    def buckets(self) -> int:
+        return self._buckets
+
+    @property
+    def groups_seen(self) -> int:
+        return self._groups_seen
+
+    @property
+    def group_count(self) -> int:
+        """No more than cells."""
+        return self._groups_seen if self.cells is None else min(self._groups_seen, self.cells)
+
+    def slots(self, reduced: bool = False, keys: int | None = None) -> int:
+        """A task has a bucket at a time, or a few."""
+        return 1 + self._groups_seen // (max(1, self._buckets // 4) if reduced else 1)
+
+    def driver_bytes(self, row: int) -> float | None:
+        """By what it took there, so that it does not leave again at once; there are no more groups than cells."""
+        if self.left_with is None or self.cells is None:
+            return None
+        cell, group = max(self.left_with.cell, row), max(self.left_with.group, WORKING_ROWS * row)
+        return cell * self.cells + group * min(self._groups_seen, self.cells)
 
     @property
     def closed_panes(self) -> Points:
-        """The starts of the occupied closed panes, ascending."""
         return self._panes[: int(np.searchsorted(self._panes, self._closed))]
 
     @property
     def last_pane(self) -> int | None:
-        """The start of the youngest occupied pane, be it open."""
         return max((int(panes[-1]) for panes in (self._panes, self._late) if panes.size), default=None)
 
     @property
@@ -73,45 +83,44 @@ class StoredSynopsis:
 
     @property
     def late_panes(self) -> Points:
-        """The starts of the closed panes for which cells are held apart, ascending."""
         return self._late[: int(np.searchsorted(self._late, self._closed))]
 
     def saw(self, groups: int) -> None:
         """A job over all its due windows has found so many groups: windows to come may have as many."""
-        self.groups_seen = max(self.groups_seen, groups)
+        self._groups_seen = max(self._groups_seen, groups)
 
-    @property
-    def most_groups(self) -> int:
-        """How many groups there can be now: no more than cells."""
-        return self.groups_seen if self.cells is None else min(self.groups_seen, self.cells)
-
-    def new_groups(self) -> Groups:
-        """Groups for the cells of one micro-batch: none is remembered."""
+    def batch_groups(self) -> Groups:
+        """None is remembered."""
         return Groups(self.key_types)
 
-    def occupy(self, panes: Points) -> None:
-        """A block with cells of these panes has been committed."""
-        self._panes = np.union1d(self._panes, panes)
+    def deposit(self, cells: Cells) -> None:
+        self.occupy(np.unique(cells.panes))
 
-    def hold_late(self, panes: Points) -> None:
-        """The same of a block that is held apart until `merge_late`: it has cells of closed panes, and the answers that
-        they correct have been given. It may have some of open panes besides, which nobody has looked at yet."""
-        self._late = np.union1d(self._late, panes)
+    def merge(self, cells: Cells) -> None:
+        self.occupy(np.unique(cells.panes))
+
+    def hold_late(self, cells: Cells) -> None:
+        self.occupy(np.unique(cells.panes), late=True)
+
+    def occupy(self, panes: Points, late: bool = False) -> None:
+        """A block that is held apart may have cells of open panes besides, which nobody has looked at yet."""
+        kept = panes if self.kept_from is None else panes[panes >= self.kept_from]
+        if late:
+            self._late = np.union1d(self._late, kept)
+        else:
+            self._panes = np.union1d(self._panes, kept)
 
     def merge_late(self) -> None:
-        """What was held apart is taken in."""
-        self.occupy(self._late)
+        self._panes = np.union1d(self._panes, self._late)
         self._late = np.empty(0, np.int64)
 
     def close(self, upto: int) -> None:
-        """Panes that start below `upto` (a cut) are closed."""
         self._closed = max(self._closed, upto)
 
     def collapse(self, below: int, into: Points) -> None:
-        """The panes up to a point count as one from each of the points `into` on (ascending), as landmark windows look
-        at them; so they do in the blocks once those are folded."""
+        """In the blocks they are one once those are folded."""
         self._panes = np.unique(collapsed_panes(self._panes, below, into))
 
     def expire(self, below: int) -> None:
-        """Panes that start below the point are gone."""
+        self.kept_from = below
         self._panes = self._panes[int(np.searchsorted(self._panes, below)) :]

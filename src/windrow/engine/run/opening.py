@@ -1,0 +1,70 @@
+"""A state directory, opened: the lock taken, the catalog read, Spark started, the streams as they were committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from windrow.catalog.lock import StateLock
+from windrow.catalog.store import Catalog
+from windrow.clock import Clock
+from windrow.dataplane.blocks import BlockStore
+from windrow.dataplane.jvm import Jvm
+from windrow.dataplane.session import Analyser, close_session, open_session
+from windrow.dataplane.spark_home import SparkHome
+from windrow.engine.queries.query_manager import QueryManager
+from windrow.engine.run.lifecycle import Lifecycle
+from windrow.engine.run.recovery import Recovery
+from windrow.engine.store.homes import Homes
+from windrow.engine.store.journal import Journal
+from windrow.settings import Settings, parse_value
+
+
+class OpenState:
+    """Owns the lock, the catalog, the blocks, the Spark session, the settings, and the streams with their queries.
+
+    The other parts of the engine share it. `settings` is replaced by SET alone.
+    """
+
+    def __init__(self, state_dir: Path, spark: Any, master: str | None, given: Mapping[str, Any], clock: Clock):
+        for name, value in given.items():
+            parse_value(name, str(value))
+        self.state_dir = state_dir
+        self.clock = clock
+        self.lifecycle = Lifecycle()
+        with ExitStack() as undo:
+            lock = StateLock(state_dir)
+            lock.acquire()
+            undo.callback(lock.release)
+            self.catalog = Catalog(state_dir / "catalog.sqlite")
+            undo.callback(self.catalog.close)
+            self.blocks = BlockStore(state_dir, self.catalog)
+            self.journal = Journal(self.catalog, self.blocks)
+            self.settings = self._settings(given)
+            self.spark = open_session(spark, master, self.settings)
+            undo.callback(close_session, self.spark)
+            self.jvm = Jvm(self.spark)
+            lock.record_jvm(self.jvm.pid)
+            self.homes = Homes(self.journal, self.blocks, SparkHome(self.spark, state_dir))
+            self.manager = QueryManager(self.journal, Analyser(self.spark), state_dir, self.homes)
+            with self.jvm.watched():
+                Recovery(self.blocks, self.journal, self.manager, self.homes).recover()
+            undo.pop_all()
+        self._lock = lock
+
+    def _settings(self, given: Mapping[str, Any]) -> Settings:
+        """The stored settings, and over them those given at the opening."""
+        stored = self.journal.entries.settings()
+        settings = Settings({name: parse_value(name, text) for name, text in stored.items()})
+        for name, value in given.items():
+            settings = settings.with_text(name, str(value))
+        return settings
+
+    def close(self) -> None:
+        """Let go of the catalog, the session and the lock, whatever fails."""
+        with ExitStack() as last_first:
+            last_first.callback(self._lock.release)
+            last_first.callback(close_session, self.spark)
+            last_first.callback(self.catalog.close)

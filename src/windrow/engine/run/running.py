@@ -1,0 +1,175 @@
+"""The streams running: what is available now, or in the background until they are stopped."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from windrow.dataplane.sources import open_source
+from windrow.dataplane.sources.registry import DATAFRAME, source_of
+from windrow.engine.run.inputs import Inputs, is_deposited
+from windrow.engine.run.lifecycle import Phase
+from windrow.engine.run.opening import OpenState
+from windrow.engine.run.runner import StreamRunner, Supervisor
+from windrow.engine.run.stream_time import StreamTime
+from windrow.engine.run.tick_loop import TickLoop
+from windrow.engine.state import StreamState
+
+log = logging.getLogger("windrow")
+
+
+class RunningStreams:
+    """Owns the runner of each stream, and the supervisor that restarts what dies."""
+
+    def __init__(self, opened: OpenState, ticks: TickLoop, inputs: Inputs, time: StreamTime):
+        self._opened = opened
+        self._ticks = ticks
+        self._inputs = inputs
+        self._time = time
+        self._runners: dict[int, StreamRunner] = {}
+        self._supervisor: Supervisor | None = None
+
+    def _runner(self, stream: StreamState) -> StreamRunner:
+        runner = self._runners.get(stream.id)
+        if runner is None:
+            columnar = stream.dataframe is None and source_of(stream.definition).columnar(stream.definition)
+            runner = self._runners[stream.id] = StreamRunner(
+                stream,
+                lambda: self._frame(stream),
+                lambda df, batch_id: self._inputs.process(stream, df, batch_id, columnar),
+                lambda: self._opened.settings,
+                self._ticks,
+                self._opened.jvm,
+            )
+        return runner
+
+    def _frame(self, stream: StreamState) -> Any:
+        if stream.dataframe is not None:
+            return stream.dataframe
+        self._inputs.fed(stream)
+        return open_source(self._opened.spark, stream.definition, self._opened.settings, stream.directory / "spool")
+
+    def _runnable(self) -> list[StreamState]:
+        """Streams that some query reads, whose source is at hand and has to be read."""
+        return [stream for stream in self._at_hand() if not is_deposited(stream)]
+
+    def _at_hand(self) -> list[StreamState]:
+        """Streams that some query reads and whose source is at hand."""
+        out = []
+        for stream in self._opened.manager.streams.values():
+            detached = stream.definition.statement.source == DATAFRAME and stream.dataframe is None
+            if stream.active and not detached:
+                out.append(stream)
+        return out
+
+    def run_available(self, close: bool) -> None:
+        """Read everything that is there; only when all of it was read does the input end, if it is to."""
+        self._ticks.refuse_inside("run the streams")
+        self._refuse_lost()
+        with self._opened.lifecycle.running_available() as refuse_interrupted, self._opened.jvm.watched():
+            self._opened.jvm.raise_if_lost()
+            streams = self._at_hand()
+            for stream in streams:
+                refuse_interrupted()
+                self._ticks.retry(stream)
+                if not is_deposited(stream):
+                    self._run_available(stream, refuse_interrupted)
+                self._ticks.drain(stream)
+            for stream in streams if close else []:
+                self._time.end_input(stream.name)
+
+    def _run_available(self, stream: StreamState, refuse_interrupted: Callable[[], None]) -> None:
+        """A run for the rows between two punctuations each."""
+        runner = self._runner(stream)
+        runner.run_available(refuse_interrupted)
+        while self._time.apply_fed(stream) and self._inputs.has_unread(stream):
+            refuse_interrupted()
+            runner.run_available(refuse_interrupted)
+
+    def start_runners(self) -> None:
+        for stream in self._runnable():
+            self._runner(stream).start()
+
+    def start(self) -> None:
+        self._ticks.refuse_inside("start the streams")
+        with self._opened.lifecycle.lock, self._opened.jvm.watched():
+            self._refuse_lost()
+            if not self._opened.lifecycle.may_start():
+                return
+            self._opened.jvm.raise_if_lost()
+            try:
+                for stream in self._runnable():
+                    stream.heard_us = self._opened.clock.now_us()
+                    self._ticks.retry(stream)
+                self.start_runners()
+            except BaseException:
+                self._halt()
+                raise
+            self._supervisor = Supervisor(lambda: list(self._runners.values()), self._watch_time)
+            self._opened.lifecycle.started()
+
+    def _watch_time(self, stream: StreamState) -> None:
+        """What moves a running stream's frontiers between micro-batches."""
+        if not self._opened.jvm.has_ended():
+            self._time.apply_fed(stream)
+            self._time.heartbeat(stream)
+            if stream.definition.heartbeats:
+                self._beat(stream)
+
+    def _beat(self, stream: StreamState) -> None:
+        runner = self._runners.get(stream.id)
+        is_silent = runner is not None and runner.is_silent() and not self._inputs.has_unread(stream)
+        self._time.beat(stream, is_silent)
+
+    def _refuse_lost(self) -> None:
+        """Streams that were started have stopped where the JVM has ended: nothing runs, and nothing can."""
+        self._opened.lifecycle.refuse_closed()
+        if self._opened.lifecycle.phase is Phase.STARTED and self._opened.jvm.has_ended():
+            raise self._opened.jvm.error()
+
+    def stop(self) -> None:
+        """Stop the streams; the answers to what was deposited are out, or the log says why not. Raises where they had
+        stopped already, as their JVM ended."""
+        self._ticks.refuse_inside("stop the streams")
+        was_lost = self._opened.lifecycle.phase is Phase.STARTED and self._opened.jvm.has_ended()
+        self.stop_all()
+        if was_lost:
+            raise self._opened.jvm.error()
+
+    def stop_all(self) -> None:
+        self._halt()
+        for stream in self._opened.manager.streams.values():
+            try:
+                self._ticks.drain(stream)
+            except Exception as error:
+                log.error("stream '%s' was stopped with answers due: %s", stream.name, error)
+
+    def _halt(self) -> None:
+        """No stream runs any more, neither started nor for what is available."""
+        with self._opened.lifecycle.lock:
+            self._opened.lifecycle.interrupt()
+            if self._supervisor is not None:
+                self._supervisor.stop()
+                self._supervisor = None
+            for runner in list(self._runners.values()):
+                runner.stop()
+            self._opened.lifecycle.stopped()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether streams run that were started; none does where the JVM has ended."""
+        return self._opened.lifecycle.phase is Phase.STARTED and not self._opened.jvm.has_ended()
+
+    def start_new(self) -> None:
+        """Start streams that a new query reads, if streams run in the background."""
+        with self._opened.lifecycle.lock:
+            if self.is_running:
+                self.start_runners()
+
+    def forget(self, stream: StreamState) -> None:
+        """Stop the runner of a stream that was dropped."""
+        with self._opened.lifecycle.lock:
+            runner = self._runners.pop(stream.id, None)
+            if runner is not None:
+                runner.stop()

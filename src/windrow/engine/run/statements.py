@@ -1,0 +1,103 @@
+"""Statements that change the catalog: settings, streams and queries come and go."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from windrow.cql.statements import CreateQuery, CreateStream
+from windrow.dataplane.answers.finishing import Finisher
+from windrow.engine.run.inputs import Inputs
+from windrow.engine.run.opening import OpenState
+from windrow.engine.run.running import RunningStreams
+from windrow.engine.run.tick_loop import TickLoop
+from windrow.engine.state import QueryState, StreamState
+from windrow.errors import CatalogError
+from windrow.plan.nodes import Finalise
+from windrow.settings import spec_of
+
+log = logging.getLogger("windrow")
+
+
+class Statements:
+    """Carries statements out one at a time, and tells the inputs and the running streams of what they changed."""
+
+    def __init__(self, opened: OpenState, ticks: TickLoop, inputs: Inputs, running: RunningStreams, finisher: Finisher):
+        self._opened = opened
+        self._ticks = ticks
+        self._inputs = inputs
+        self._running = running
+        self._finisher = finisher
+
+    def set(self, name: str, text: str) -> None:
+        with self._changing():
+            settings = self._opened.settings.with_text(name, text)
+            self._opened.manager.check_settings(settings)
+            self._opened.journal.entries.save_setting(spec_of(name).name, text)
+            self._opened.settings = settings
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Settings, streams and queries change one at a time, and not once the engine closes."""
+        with self._opened.manager.changing, self._opened.jvm.watched():
+            self._opened.lifecycle.refuse_closed()
+            yield
+
+    def create_stream(self, statement: CreateStream, dataframe: Any = None) -> StreamState:
+        self._ticks.refuse_inside("create a stream")
+        with self._changing():
+            known = self._opened.manager.streams.get(statement.name.lower())
+            if dataframe is not None and known is not None:
+                return self._reattach(known, statement, dataframe)
+            return self._opened.manager.create_stream(statement, dataframe)
+
+    def _reattach(self, known: StreamState, statement: CreateStream, dataframe: Any) -> StreamState:
+        """After a restart, a DataFrame is given again under its stream's name; it must be of the same shape."""
+        if known.definition.statement != statement:
+            raise CatalogError(
+                f"stream '{statement.name}' exists with other columns or clauses",
+                remedy="DROP STREAM it first, or give the same ones.",
+            )
+        known.dataframe = dataframe
+        return known
+
+    def drop_stream(self, name: str) -> None:
+        self._ticks.refuse_inside("drop a stream")
+        with self._changing():
+            stream = self._opened.manager.stream(name)
+            self._opened.manager.drop_stream(stream)
+        self._inputs.forget(stream)
+        self._running.forget(stream)
+
+    def create_query(self, statement: CreateQuery, text: str, sink: Any = None) -> QueryState:
+        self._ticks.refuse_inside("create a query")
+        with self._changing():
+            settings, catch_up = self._opened.settings, self._ticks.catch_up
+            query = self._opened.manager.create_query(statement, text, settings, catch_up, sink)
+        self._running.start_new()
+        return query
+
+    def bind(self, statement: CreateQuery, text: str) -> Finalise:
+        """The plan of a query that is not created."""
+        with self._opened.jvm.watched():
+            return self._opened.manager.bind(statement, text)
+
+    def drop_query(self, name: str) -> None:
+        """What is due is still answered, if it can be: a query may be dropped because its sink fails."""
+        self._ticks.refuse_inside("drop a query")
+        with self._changing():
+            stream, query = self._opened.manager.query(name)
+            with stream.batch_lock:
+                try:
+                    self._ticks.catch_up(stream)
+                except Exception as error:
+                    log.warning(
+                        "query '%s' is dropped while stream '%s' has answers due that could not be given: %s",
+                        query.name,
+                        stream.name,
+                        error,
+                    )
+                self._opened.manager.drop_query(stream, query)
+                self._finisher.forget(query.plan)

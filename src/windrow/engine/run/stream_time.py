@@ -1,0 +1,139 @@
+"""What moves the time of a stream besides its tuples: punctuations, heartbeats, and the end of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from windrow.cql.patterns import BadPatternError, Pattern
+from windrow.engine.intake.punctuations import text_of, told_in
+from windrow.engine.run.inputs import Inputs
+from windrow.engine.run.opening import OpenState
+from windrow.engine.run.tick_loop import TickLoop
+from windrow.engine.state import StreamState
+from windrow.engine.store.deposit_commits import PunctuationCommit
+from windrow.errors import BindError, UnsupportedError
+from windrow.plan.nodes import ROW_NUM
+from windrow.windows import Silence, beat
+from windrow.windows import heartbeat as moved_on
+from windrow.windows.promises import FARTHEST, Told, told_by
+
+
+class StreamTime:
+    """Commits what moves frontiers between micro-batches, and has the ticks follow."""
+
+    def __init__(self, opened: OpenState, ticks: TickLoop, inputs: Inputs):
+        self._opened = opened
+        self._ticks = ticks
+        self._inputs = inputs
+
+    # -- punctuations --------------------------------------------------------------------------
+
+    def punctuate(self, name: str, promises: Mapping[str, int]) -> None:
+        """No more tuples below these points of the stream's axes."""
+        for axis, upto in promises.items():
+            if abs(upto) > FARTHEST:
+                raise BindError(
+                    f"a promise up to {upto} on '{axis}' is beyond 10^18",
+                    remedy="Give the point that the stream has really reached.",
+                )
+        self._punctuate(name, Told(promises))
+
+    def punctuate_pattern(self, name: str, pattern: Pattern) -> None:
+        """No more tuples that meet a pattern."""
+        definition = self._opened.manager.stream(name).definition
+        if definition.revises:
+            raise UnsupportedError(
+                f"stream '{name}' says LATE REVISE: its punctuations are on the window attribute alone",
+                remedy="Promise it of the whole stream, or create the stream with LATE DROP.",
+            )
+        try:
+            told = told_by(pattern, definition.axes)
+        except BadPatternError as error:
+            raise BindError(str(error), remedy="Give the point that the stream has really reached.") from None
+        self._punctuate(name, told)
+
+    def _punctuate(self, name: str, told: Told) -> None:
+        """Apply punctuations, or keep them behind the fed rows that wait."""
+        self._ticks.refuse_inside("punctuate")
+        stream = self._opened.manager.stream(name)
+        spool, now_ms = self._inputs.fed(stream), self._opened.clock.now_us() // 1000
+        if spool is None or not spool.punctuate(text_of(told), now_ms, stream.last_batch):
+            self._commit(name, PunctuationCommit(told))
+
+    def apply_fed(self, stream: StreamState) -> bool:
+        """Apply the punctuations before which all fed rows have been taken; whether there were any. A crash may have
+        one applied again, which changes nothing."""
+        spool, applied = self._inputs.fed(stream), False
+        while spool is not None and (text := spool.next_punctuation(stream.last_batch)) is not None:
+            self._commit(stream.name, PunctuationCommit(told_in(text, stream.definition)), spool.pass_punctuation)
+            applied = True
+        return applied
+
+    def _commit(self, name: str, commit: PunctuationCommit, applied: Callable[[], None] = lambda: None) -> None:
+        """`applied` is called after the commit."""
+        self._ticks.refuse_inside("punctuate")
+        stream = self._opened.manager.stream(name)
+        with self._opened.jvm.watched():
+            if stream.promises:
+                self._ticks.catch_up(stream)
+            with stream.batch_lock, stream.lock:
+                self._opened.homes.settle(stream, self._opened.settings, bool(commit.told.promises))
+                stream.install(self._opened.journal.deposits.punctuate(stream, commit))
+            applied()
+            self._ticks.catch_up(stream)
+
+    # -- silence -------------------------------------------------------------------------------
+
+    def beat(self, stream: StreamState, is_silent: bool) -> None:
+        """Have a silent stream go on by the wall clock, between micro-batches (HEARTBEAT AFTER)."""
+        with stream.batch_lock:
+            now_s, moved, silences = self._opened.clock.monotonic_s(), {}, {}
+            for p in stream.definition.heartbeats:
+                assert p.heartbeat is not None
+                if not is_silent:
+                    stream.silent_since[p.column] = now_s
+                    continue
+                known = Silence(stream.progress.silent.get(p.column, 0), stream.silent_since.get(p.column, 0.0))
+                silence = known.in_steps(now_s, p.heartbeat)
+                upto = beat(stream.frontiers[p.column], p.slack, silence)
+                if upto is not None and upto <= FARTHEST:
+                    moved[p.column], silences[p.column] = upto, silence
+            if moved:
+                stream.metrics.heartbeats += 1
+                counted = {axis: silence.counted for axis, silence in silences.items()}
+                since = {axis: silence.since_s for axis, silence in silences.items()}
+                commit = PunctuationCommit(Told(moved), silent=counted)
+                self._commit(stream.name, commit, lambda: stream.silent_since.update(since))
+
+    def heartbeat(self, stream: StreamState) -> None:
+        """Move a silent stream on, between micro-batches (setting `heartbeat`)."""
+        silence, now = self._opened.settings["heartbeat"], self._opened.clock.now_us()
+        if silence == "off":
+            return
+        promises = {}
+        with stream.batch_lock:
+            for p in stream.definition.punctuated:
+                value = stream.frontiers[p.column].value
+                upto = moved_on(now, stream.heard_us, int(silence), value) if p.type.is_timestamp else None
+                if upto is not None:
+                    promises[p.column] = upto
+            if promises:
+                self._commit(stream.name, PunctuationCommit(Told(promises)))
+
+    # -- the end of the input ------------------------------------------------------------------
+
+    def end_input(self, name: str) -> None:
+        """Close every pane that holds a tuple, in every window it is in."""
+        stream = self._opened.manager.stream(name)
+        promises, points = {}, {}
+        for axis in stream.frontiers:
+            if (greatest := stream.greatest(axis)) is not None:
+                points[axis] = greatest
+                windows = [q.plan.window for q in stream.active if q.axis == axis]
+                ends = [w.closing(greatest) for w in windows]
+                beyond = 2 if axis == ROW_NUM else 1
+                promises[axis] = max([greatest + beyond, *ends])
+        if not any(q.axis == ROW_NUM for q in stream.active):
+            promises.pop(ROW_NUM, None)
+        if promises:
+            self._commit(name, PunctuationCommit(Told(promises), points))

@@ -1,0 +1,162 @@
+"""Settings, streams and queries in the catalog: commits that add, drop and suspend them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from sqlite3 import Row
+
+from windrow.catalog.definitions import StreamDef
+from windrow.catalog.store import Catalog
+from windrow.cql.printer import to_text
+from windrow.engine.progress import StreamProgress, SynopsisProgress
+from windrow.engine.state import Committed, QueryState, StreamState, SynopsisState
+from windrow.engine.store.answers_kept import AnswersKept
+from windrow.engine.store.progress_rows import ProgressRows
+from windrow.engine.store.synopsis_entries import SynopsisEntries
+from windrow.optimizer.derivations import Derivation
+
+
+@dataclass(frozen=True)
+class QueryCommit:
+    """A new query, with its synopsis as it is with the query, and the stream's progress from now on."""
+
+    query: QueryState
+    synopsis: SynopsisState
+    derived: tuple[Derivation, ...]
+    progress: StreamProgress
+
+
+@dataclass(frozen=True)
+class DropCommit:
+    """A query that goes: the synopses that are changed, and those that go with it."""
+
+    query: QueryState
+    changed: Sequence[SynopsisState]
+    gone: Sequence[SynopsisState]
+
+
+@dataclass(frozen=True)
+class SuspendCommit:
+    """A query that takes no part from now on, and why."""
+
+    query: QueryState
+    why: str
+
+
+class CatalogEntries:
+    """Reads and writes the tables `settings`, `counters`, `streams` and `queries`."""
+
+    def __init__(self, catalog: Catalog, rows: ProgressRows, answers: AnswersKept, synopses: SynopsisEntries):
+        self._catalog = catalog
+        self._rows = rows
+        self._answers = answers
+        self._synopses = synopses
+
+    # -- numbers -------------------------------------------------------------------------------
+
+    def next_id(self, name: str) -> int:
+        """A number never given before, for streams, synopses and queries; the commit that uses it takes it."""
+        return int(self._catalog.value("SELECT value FROM counters WHERE name = ?", (name,)) or 0) + 1
+
+    def _take(self, name: str, number: int) -> None:
+        self._catalog.execute(
+            "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", (name, number)
+        )
+
+    # -- settings ------------------------------------------------------------------------------
+
+    def settings(self) -> dict[str, str]:
+        """The settings that were set, as text."""
+        return {row["name"]: row["value"] for row in self._catalog.rows("SELECT name, value FROM settings")}
+
+    def save_setting(self, name: str, text: str) -> None:
+        with self._catalog.transaction() as tx:
+            tx.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, text))
+
+    # -- streams -------------------------------------------------------------------------------
+
+    def add_stream(self, number: int, definition: StreamDef) -> None:
+        with self._catalog.transaction() as tx:
+            self._take("stream", number)
+            tx.execute(
+                "INSERT INTO streams (name, id, statement) VALUES (?, ?, ?)",
+                (definition.name, number, to_text(definition.statement)),
+            )
+
+    def drop_stream(self, number: int) -> None:
+        with self._catalog.transaction() as tx:
+            tx.execute("DELETE FROM streams WHERE id = ?", (number,))
+
+    def streams(self) -> list[tuple[int, str]]:
+        """The number and the statement of every stream."""
+        return [(row["id"], row["statement"]) for row in self._catalog.rows("SELECT * FROM streams ORDER BY id")]
+
+    def stream_totals(self, number: int) -> Row | None:
+        """How many tuples were admitted, late and dead; None: there is no such stream."""
+        return self._catalog.row("SELECT admitted, late, dead FROM streams WHERE id = ?", (number,))
+
+    # -- queries -------------------------------------------------------------------------------
+
+    def add_query(self, stream: StreamState, commit: QueryCommit) -> Committed:
+        """Save a new query, and its synopsis if that is new or changed."""
+        query, after = commit.query, commit.synopsis.progress
+        known = stream.synopses.get(query.synopsis)
+        with self._catalog.transaction() as tx:
+            self._rows.save(stream.name, stream.progress, commit.progress)
+            if known is None:
+                self._take("synopsis", query.synopsis)
+            if known is None or (known.plan.schedule, known.since) != (after.plan.schedule, after.since):
+                self._synopses.save(stream.name, after)
+            self._take("query", query.id)
+            tx.execute(
+                "INSERT INTO queries (name, id, statement, stream, synopsis, since, closed_by, fresh)"
+                " VALUES (?,?,?,?,?,?,?,?)",
+                (
+                    query.name,
+                    query.id,
+                    to_text(query.statement),
+                    stream.name,
+                    query.synopsis,
+                    query.since,
+                    query.closed_by,
+                    query.fresh,
+                ),
+            )
+            self._synopses.save_derivations(query.id, commit.derived)
+        return Committed(commit.progress, stream.unpublished)
+
+    def drop_query(self, stream: StreamState, commit: DropCommit) -> Committed:
+        """Forget a query, with its answers, and what only it needed."""
+        query = commit.query
+        with self._catalog.transaction() as tx:
+            self._answers.drop(query.id)
+            for table, column in (("outbox", "query"), ("revisions", "query"), ("queries", "id")):
+                tx.execute(f"DELETE FROM {table} WHERE {column} = ?", (query.id,))
+            for state in commit.changed:
+                self._synopses.save(stream.name, state.progress)
+            for state in commit.gone:
+                self._synopses.drop(state)
+        return Committed(stream.progress, tuple(item for item in stream.unpublished if item.query is not query))
+
+    def suspend(self, stream: StreamState, commit: SuspendCommit) -> Committed:
+        """From now on the query takes no part; what only it needed is not kept, and is known not to be."""
+        query, changed = commit.query, list[tuple[SynopsisState, SynopsisProgress]]()
+        for state in stream.synopses.values():
+            left = state.progress.without(query.name)
+            if left is not state.progress:
+                changed.append((state, left))
+        with self._catalog.transaction() as tx:
+            tx.execute("UPDATE queries SET error = ? WHERE id = ?", (commit.why, query.id))
+            for _, left in changed:
+                self._synopses.save(stream.name, left)
+        suspended = replace(query.progress, error=commit.why)
+        return Committed(stream.progress, stream.unpublished, tuple(changed), ((query, suspended),))
+
+    def queries(self, stream: str) -> list[Row]:
+        """The queries of a stream."""
+        return self._catalog.rows("SELECT * FROM queries WHERE stream = ? ORDER BY id", (stream,))
+
+    def query_totals(self, number: int) -> Row | None:
+        """How many windows were answered, with how many rows and overflows; None: there is no such query."""
+        return self._catalog.row("SELECT answers, answer_rows, overflows FROM queries WHERE id = ?", (number,))

@@ -1,0 +1,82 @@
+"""Dead letters in the catalog: the latest are kept, all are counted by reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from sqlite3 import Row
+
+from windrow.catalog.definitions import StreamDef
+from windrow.catalog.store import Catalog
+from windrow.dataplane.ingest.job import LATE, Admission
+from windrow.dataplane.ingest.preaggregate import DeadLetter
+from windrow.dataplane.ingest.promised import bound_of_record, point_in_record
+from windrow.settings import Settings
+from windrow.windows import greater
+
+
+class DeadLetters:
+    """Reads and writes the tables `dead_letters` and `dead_letter_counts`."""
+
+    def __init__(self, catalog: Catalog):
+        self._catalog = catalog
+
+    def add(
+        self, stream: StreamDef, batch_id: int, dead: Sequence[DeadLetter], admission: Admission, settings: Settings
+    ) -> None:
+        """Inside a transaction: the dead letters of a micro-batch, the first of them with their records."""
+        tx, cap = self._catalog, settings.integer("dead_letters_per_batch")
+        letters = sorted(dead, key=lambda d: (d.record is None, d.point or 0, d.reason, d.record or ""))
+        kept = 0
+        for letter in letters:
+            tx.execute(
+                "INSERT INTO dead_letter_counts VALUES (?, ?, ?)"
+                " ON CONFLICT (stream, reason) DO UPDATE SET count = count + excluded.count",
+                (stream.name, letter.reason, letter.count),
+            )
+            if kept >= cap or letter.record is None:
+                continue
+            late_by = _late_by(letter, admission, stream)
+            tx.execute(
+                "INSERT INTO dead_letters (stream, batch, reason, record, point, late_by, count)"
+                " VALUES (?,?,?,?,?,?,?)",
+                (stream.name, batch_id, letter.reason, letter.record, letter.point, late_by, letter.count),
+            )
+            kept += 1
+        tx.execute(
+            "DELETE FROM dead_letters WHERE stream = ? AND id <="
+            " (SELECT id FROM dead_letters WHERE stream = ? ORDER BY id DESC LIMIT 1 OFFSET ?)",
+            (stream.name, stream.name, settings.integer("retained_dead_letters")),
+        )
+
+    def kept(self, stream: str) -> list[Row]:
+        """Those that are kept, in order."""
+        return self._catalog.rows(
+            "SELECT batch, reason, record, point, late_by, count FROM dead_letters WHERE stream = ? ORDER BY id",
+            (stream,),
+        )
+
+    def counts(self, stream: str) -> dict[str, int]:
+        """All that there were, by reason."""
+        rows = self._catalog.rows("SELECT reason, count FROM dead_letter_counts WHERE stream = ?", (stream,))
+        return {row["reason"]: row["count"] for row in rows}
+
+
+def _late_by(letter: DeadLetter, admission: Admission, stream: StreamDef) -> int | None:
+    """How far below the frontier of the first window attribute a late tuple was, or below what was promised of it."""
+    if letter.reason != LATE or letter.point is None or not admission.bounds:
+        return None
+    punctuated, frontier, _ = admission.bounds[0]
+    promises = [promise for promise in admission.promises if promise.axis == punctuated.column]
+    if promises and letter.record is not None:
+        frontier = greater(frontier, bound_of_record(promises, letter.record, dict(stream.columns)))
+    late_by = None if frontier is None else max(0, frontier - letter.point)
+    return late_by or _late_on_another(letter, admission) or late_by
+
+
+def _late_on_another(letter: DeadLetter, admission: Admission) -> int | None:
+    """The same of the first of the other window attributes that it was late on."""
+    for punctuated, frontier, _ in admission.bounds[1:] if letter.record is not None else ():
+        point = point_in_record(letter.record or "", punctuated)
+        if point is not None and frontier is not None and point < frontier:
+            return frontier - point
+    return None

@@ -1,0 +1,82 @@
+"""Commits of what comes into a stream: a micro-batch, or a punctuation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from windrow.catalog.store import Catalog
+from windrow.dataplane.blocks import BlockRef, BlockStore
+from windrow.dataplane.ingest.job import LATE, Admission
+from windrow.dataplane.ingest.preaggregate import Deposit
+from windrow.engine.state import Committed, StreamState
+from windrow.engine.store.dead_letters import DeadLetters
+from windrow.engine.store.progress_rows import ProgressRows
+from windrow.settings import Settings
+from windrow.windows.lateness import Lateness
+from windrow.windows.promises import Told
+
+
+@dataclass(frozen=True)
+class DepositCommit:
+    """A micro-batch: what it adds, what its punctuations told, and its blocks (owner, block, first and last pane)."""
+
+    batch_id: int
+    deposit: Deposit
+    told: Told
+    lateness: Mapping[str, Lateness]
+    blocks: tuple[tuple[str, BlockRef, int, int], ...]
+    admission: Admission
+    settings: Settings
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether the source sent anything."""
+        return bool(self.deposit.admitted or self.deposit.dead or self.told != Told())
+
+
+@dataclass(frozen=True)
+class PunctuationCommit:
+    """Punctuations by hand, the end of the input (then `greatest` are the greatest points, by axis) or heartbeats (then
+    `silent` is the silence that they have counted, by axis)."""
+
+    told: Told
+    greatest: Mapping[str, int] | None = None
+    silent: Mapping[str, int] | None = None
+
+
+class DepositCommits:
+    """Commits micro-batches and punctuations, each in one transaction; gives what holds after it."""
+
+    def __init__(self, catalog: Catalog, blocks: BlockStore, rows: ProgressRows, dead_letters: DeadLetters):
+        self._catalog = catalog
+        self._blocks = blocks
+        self._rows = rows
+        self._dead_letters = dead_letters
+
+    def deposit(self, stream: StreamState, commit: DepositCommit) -> Committed:
+        """Name the blocks of a micro-batch, and move the stream's progress."""
+        new, before = commit.deposit, stream.progress
+        after = before.after_deposit(
+            commit.batch_id, new.seen, new.least, commit.told, commit.lateness, commit.has_arrived
+        )
+        late = sum(d.count for d in new.dead if d.reason == LATE)
+        dead = sum(d.count for d in new.dead)
+        with self._catalog.transaction() as tx:
+            for owner, ref, lo, hi in commit.blocks:
+                self._blocks.add(ref, lo, hi, owner=owner)
+            tx.execute(
+                "UPDATE streams SET admitted = admitted + ?, late = late + ?, dead = dead + ? WHERE name = ?",
+                (new.admitted, late, dead, stream.name),
+            )
+            self._rows.save(stream.name, before, after)
+            if new.dead:
+                self._dead_letters.add(stream.definition, commit.batch_id, new.dead, commit.admission, commit.settings)
+        return Committed(after, stream.unpublished)
+
+    def punctuate(self, stream: StreamState, commit: PunctuationCommit) -> Committed:
+        """Move the stream's frontiers and promises."""
+        after = stream.progress.after_punctuation(commit.told, commit.greatest, commit.silent)
+        with self._catalog.transaction():
+            self._rows.save(stream.name, stream.progress, after)
+        return Committed(after, stream.unpublished)
