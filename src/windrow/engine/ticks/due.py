@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from windrow.dataplane.answers.finishing import Edges
-from windrow.engine.ask.holistic_choice import Asked, hindrance
+from windrow.engine.ask.holistic_choice import Asked
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.ticks.corrections import lookup_of
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
 from windrow.synopses import DueRequest
+from windrow.synopses.answering.planner import why_not_selected
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, LandmarkWindow, Points, SlideByTuple, SlideOver, SlidingWindow, Window
 from windrow.windows.ended import every_to_the_end, landmarks_to_the_end
@@ -135,7 +136,7 @@ def _by_selection(stream: StreamState, state: SynopsisState, due: list[Due]) -> 
     for i in holistic:
         query, lookup = due[i].query, lookup_of(due[i].query, due[i].extents)
         derived = bool(state.plan.derived.get(query.name))
-        hindered = hindrance(query.plan.input, stream.definition.revises, derived, bool(stream.promises))
+        hindered = why_not_selected(query.plan.input, stream.definition.revises, derived, bool(stream.promises))
         asked.append(Asked(query.name, query.plan.input, lookup.starts, lookup.ends, hindered))
     chosen = dict(zip(holistic, state.holistic.selects(cells, asked), strict=True))
     return [replace(item, by_selection=chosen.get(i, False)) for i, item in enumerate(due)]
