@@ -9,6 +9,9 @@ B-INT (MAX) and B-INT-QNT (QUANTILE) by N_max, in batches of 10,000. Figure 11: 
 N_max = 100,000, suffix and historical windows. Figure 12: CI-COUNT with R-INT beside R-INT alone for each substream,
 one update and one lookup in turn, windows of 15 minutes to 3 hours, thresholds that 3–5% of the substreams pass; trades
 are synthetic, of rates that differ as much as those of stocks. Then the same by the number of substreams.
+
+R-INT, B-INT and the collective index are the engine's own (`windrow.synopses`). B-INT-QNT, the filter over elements and
+R-INT for each substream are reference classes (`windrow.reference`), which the engine does not run: the output marks them.
 """
 
 from __future__ import annotations
@@ -27,17 +30,21 @@ import numpy as np
 from baselines import MaterialiseAll, MaterialiseNone, PSoupTree
 from plots import line_chart
 
+from windrow.plan.having import Comparison
+from windrow.reference.quantile_intervals import QuantileSynopsis
+from windrow.reference.substream_filters import Range, SubstreamFilter
+from windrow.reference.substreams import Substreams
 from windrow.synopses.cells.folds import GREATEST, adding
 from windrow.synopses.having.collective_index import Levels
+from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.index.interval import IntervalSynopsis
 from windrow.synopses.index.running import RunningSynopsis
-from windrow.synopses.quantile import Phi, QuantileSynopsis
-from windrow.synopses.substream_filters import Comparison, Range, SubstreamFilter
-from windrow.synopses.substreams import Substreams
 
 SUM = adding(np.int64)
 MINUTE = 60_000  # stamps are milliseconds
 REACH = 180 * MINUTE
+QUANTILE_NOTE = "B-INT-QNT is a reference class (windrow.reference): the engine selects from sorted panes"
+FILTER_NOTE = "both are reference classes (windrow.reference): the engine filters cells of panes"
 
 
 def rate(work: Callable[[], int], seconds: float, stretches: int = 5) -> float:
@@ -341,14 +348,16 @@ def main() -> None:
         result["materialise_all_wins_at"] = wins(lines, "materialise all")
         result["materialise_none_wins_at"] = wins(lines, "materialise none")
     if 10 in args.figures:
-        print("\nFigure 10: million updates a second by N_max, batches of 10,000\n" + heading(ASW))
+        print(f"\nFigure 10: million updates a second by N_max, batches of 10,000\n{QUANTILE_NOTE}\n" + heading(ASW))
         lines = figure_10(args.seconds)
         chart(args.plots / "figure_10_updates.svg", "Figure 10", "N_max", "updates a second", lines)
         result["figure_10"] = lines
         for name, line in lines.items():
             result[f"{plain(name)}_updates_per_s"] = line[-1][1]
     if 11 in args.figures:
-        print("\nFigure 11: million lookups a second by window width, N_max = 100,000\n" + heading(ASW))
+        print(
+            f"\nFigure 11: million lookups a second by window width, N_max = 100,000\n{QUANTILE_NOTE}\n" + heading(ASW)
+        )
         lines, single = figure_11(args.seconds)
         chart(args.plots / "figure_11_lookups.svg", "Figure 11", "window width", "lookups a second", lines)
         result["figure_11"] = lines
@@ -357,7 +366,9 @@ def main() -> None:
             result[f"{plain(name)}_single_lookup_us"] = single[name]
         print("single lookups, µs: " + ", ".join(f"{name} {us:.1f}" for name, us in single.items()))
     if 12 in args.figures:
-        print("\nFigure 12: CI-COUNT with R-INT by p, 5000 substreams; then by the number of substreams")
+        print(
+            f"\nFigure 12: CI-COUNT with R-INT by p, 5000 substreams; then by the number of substreams\n{FILTER_NOTE}"
+        )
         row = substream_rates(5000, 200, [1, 2, 4, 8, 16, 32], args.seconds)
         lines = {
             "CI-COUNT with R-INT": [(p, r["inputs_per_s"]) for p, r in row["p"].items()],

@@ -1,7 +1,8 @@
 """Keeps the source tree in its layers: which room may import which, and what a file may be.
 
 `python scripts/check_layers.py [root]` prints one line per breach and exits with 1 if there is any.
-The rules are those of the design's source tree; a new room is given its place in LAYERS.
+The rules are those of the design's source tree; a new room is given its place in LAYERS. Also, the product uses each of
+its modules: one that only tests import belongs in `reference/`, or nowhere.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("api",),
     ("__init__",),  # the package itself: `import windrow`
     ("oracle",),
+    ("reference",),
     ("testing",),
     ("server",),
     ("console",),
@@ -39,6 +41,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
 # Rooms that may import these and nothing else of the package.
 ONLY = {"oracle": {"cql", *BASE}}
+# Rooms that nothing else of the package imports: tests and benchmarks do.
+FOR_TESTS = {"reference"}
+# What users, tests and the interpreter start from. A room stands for all its modules.
+ENTRANCES = {"__init__", "__main__", "cli", "testing", "oracle"}
 SPARK = "pyspark"
 SPARK_ROOM = "dataplane"
 SPARK_FREE = ("dataplane", "kernels")  # inside the Spark room, yet run without a driver
@@ -46,11 +52,14 @@ MAX_LINES = 800
 # Rooms that call the interface of synopses (`synopses/synopsis.py`) and never ask for the class.
 BY_INTERFACE = ("engine", "explain")
 SYNOPSIS = "Synopsis"
+Import = tuple[str, str | None]
+"""A module, and what is taken from it: None if it is the module itself."""
 
 
 def breaches(package_dir: Path) -> list[str]:
     """Every breach of the rules under a package directory, as `file:line: what is wrong`."""
     found: list[str] = []
+    trees: dict[Path, ast.Module] = {}
     for path in sorted(package_dir.rglob("*")):
         if path.suffix not in {".py", ".sql"}:
             continue
@@ -61,9 +70,10 @@ def breaches(package_dir: Path) -> list[str]:
             tree = ast.parse(text, filename=str(path))
             found += check_imports(relative, tree)
             found += check_interface(relative, tree)
+            trees[relative] = tree
             if path.name == "__init__.py":
                 found += check_only_reexports(relative, tree)
-    return found
+    return found + check_all_used(trees)
 
 
 def check_length(relative: Path, text: str) -> list[str]:
@@ -137,6 +147,8 @@ def room_problem(room: str, target: str) -> str | None:
         return None
     if room in ONLY and target not in ONLY[room]:
         return f"{room} imports only {', '.join(sorted(ONLY[room]))}"
+    if target in FOR_TESTS:
+        return f"only tests and benchmarks import {target}"
     if RANK[target] > RANK[room]:
         return f"{target} comes after {room} in the layers"
     return None
@@ -175,6 +187,60 @@ def dynamic_import(node: ast.Call) -> Iterator[tuple[int, str]]:
         first = node.args[0]
         if isinstance(first, ast.Constant) and isinstance(first.value, str):
             yield node.lineno, first.value
+
+
+def check_all_used(trees: dict[Path, ast.Module]) -> list[str]:
+    """Every module can be reached by imports from an entrance.
+
+    What is reached from FOR_TESTS alone is not used by the product, nor is what an `__init__.py` passes on to nobody.
+    """
+    if Path("__init__.py") not in trees:
+        return []
+    modules = {dotted(relative): relative for relative in trees}
+    imports = {relative: list(imported_names(relative, tree)) for relative, tree in trees.items()}
+    reached: set[Path] = set()
+    ahead = [relative for relative in trees if room_of(relative) in ENTRANCES]
+    while ahead:
+        relative = ahead.pop()
+        if relative not in reached:
+            reached.add(relative)
+            for module, name in imports[relative]:
+                ahead += files_of(module, name, modules, imports)
+    return [
+        f"{relative}:1: no module of {PACKAGE} uses it; what only tests use belongs in {', '.join(sorted(FOR_TESTS))}"
+        for relative in sorted(trees)
+        if relative not in reached and relative.name != "__init__.py" and room_of(relative) not in FOR_TESTS
+    ]
+
+
+def dotted(relative: Path) -> str:
+    """The module that a file is; a folder's `__init__.py` is the folder."""
+    parts = relative.with_suffix("").parts
+    return ".".join((PACKAGE, *(parts[:-1] if parts[-1] == "__init__" else parts)))
+
+
+def imported_names(relative: Path, tree: ast.Module) -> Iterator[Import]:
+    """(module, name) of every `from module import name`, (module, None) of every other import."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((absolute_module(relative, node), alias.name) for alias in node.names)
+        elif isinstance(node, ast.Call):
+            yield from ((module, None) for _, module in dynamic_import(node))
+
+
+def files_of(module: str, name: str | None, modules: dict[str, Path], imports: dict[Path, list[Import]]) -> list[Path]:
+    """The files that an import leads to: through an `__init__.py` to the file that it has the name from."""
+    if name is not None and f"{module}.{name}" in modules:
+        return files_of(f"{module}.{name}", None, modules, imports)
+    if module not in modules:
+        return []
+    relative = modules[module]
+    if relative.name != "__init__.py" or relative == Path("__init__.py"):
+        return [relative]
+    passed_on = [one for one in imports[relative] if name in (None, one[1])]
+    return [path for source, part in passed_on for path in files_of(source, part, modules, imports)]
 
 
 def check_only_reexports(relative: Path, tree: ast.Module) -> list[str]:

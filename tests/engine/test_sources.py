@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,34 @@ def test_micro_batches_given_directly_and_streaming_do_not_mix(wr: Any) -> None:
     wr.run_available()
     with pytest.raises(StateError, match="Structured Streaming"):
         put(wr, (2, "a", 1), stream="r")
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_run_passes_over_streams_that_are_deposited_into(open_state: Any, wr: Any, restart: bool) -> None:
+    wr.sql(QUERY)
+    wr.sql(STREAM.replace("STREAM s", "STREAM r"))
+    wr.sql(QUERY.replace("QUERY q", "QUERY r").replace("FROM s", "FROM r"))
+    put(wr, (1, "a", 1))
+    if restart:
+        wr.close()
+        wr = open_state()
+    wr.feed("r", [(1, "a", 1), (12, "a", 1)])
+    wr.run_available()
+    assert (len(answers(wr, "q")), len(answers(wr, "r"))) == (0, 1)
+    wr.start()
+    wr.stop()
+    put(wr, (2, "a", 1))
+    wr.run_available(close=True)
+    assert (len(answers(wr, "q")), len(answers(wr, "r"))) == (1, 2), "the input of both has ended"
+
+
+def test_a_lost_checkpoint_is_not_taken_for_deposits(wr: Any) -> None:
+    wr.sql(QUERY)
+    wr.feed("s", [(1, "a", 1)])
+    wr.run_available()
+    shutil.rmtree(wr.state_dir / "streams" / "1" / "checkpoint")
+    with pytest.raises(StateError, match="checkpoint"):
+        wr.run_available()
 
 
 def test_a_streaming_data_frame_is_a_stream(open_state: Any, spark: Any, tmp_path: Path) -> None:

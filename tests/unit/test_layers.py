@@ -46,10 +46,12 @@ def test_good_tree_passes(tmp_path: Path) -> None:
             "errors.py": "import sqlglot\n",
             "settings.py": "from windrow.errors import SettingError\n",
             "cql/statements.py": "from . import window_clause\nfrom ..errors import ParseError\n",
-            "api.py": "from windrow import cql, errors\nimport windrow.dataplane.session\n",
+            "api.py": "from windrow import cql, errors, settings\nimport windrow.dataplane.session\n",
             "oracle/evaluate.py": "from windrow.cql.statements import X\nfrom windrow import clock\n",
-            "dataplane/session.py": "from pyspark.sql import SparkSession\n",
-            "dataplane/kernels/join.py": "import duckdb\n",
+            "dataplane/session.py": "from pyspark.sql import SparkSession\nfrom windrow.dataplane.kernels import join\n",
+            "dataplane/kernels/__init__.py": "from windrow.dataplane.kernels.joins import join\n",
+            "dataplane/kernels/joins.py": "import duckdb\n",
+            "reference/nested_loops.py": "from windrow.dataplane.kernels import join\n",
             "cli.py": "from windrow import api\nimport windrow\nfrom windrow.oracle import evaluate\n",
             "catalog/migrations/0001.sql": "SELECT 1;\n",
         },
@@ -75,6 +77,8 @@ def test_good_tree_passes(tmp_path: Path) -> None:
         ("dataplane/kernels/a.py", "import pyspark\n", "dataplane/kernels stays free of pyspark"),
         ("oracle/a.py", "from windrow.windows import extent\n", "oracle imports only"),
         ("oracle/a.py", "from windrow import engine\n", "oracle imports only"),
+        ("cli.py", "from windrow.reference.bins import Bins\n", "only tests and benchmarks import reference"),
+        ("testing.py", "from windrow import reference\n", "only tests and benchmarks import reference"),
         ("attic/a.py", "", "room 'attic' has no place in LAYERS"),
         ("cql/__init__.py", '"""Doc."""\n\nLIMIT = 3\n', "cql/__init__.py:3: __init__.py only re-exports"),
         ("__init__.py", "def open():\n    pass\n", "__init__.py:1: __init__.py only re-exports"),
@@ -86,6 +90,25 @@ def test_bad_tree_is_reported(tmp_path: Path, name: str, text: str, expected: st
     found = checker.breaches(tree(tmp_path, {name: text}))
     assert len(found) == 1
     assert expected in found[0]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"plan/__init__.py": "from windrow.plan.nodes import Node\n"},
+        {
+            "plan/__init__.py": "from windrow.plan.nodes import Node\n",
+            "reference/a.py": "from windrow.plan import Node\n",
+        },
+        {"cql/a.py": "import windrow.errors\n", "plan/nodes.py": "import windrow.cql.a\n"},
+    ],
+    ids=["alone", "passed on to nobody", "for reference only", "another unused one"],
+)
+def test_a_module_that_the_product_does_not_use_is_reported(tmp_path: Path, files: dict[str, str]) -> None:
+    package = {"__init__.py": "from windrow.errors import E\n", "errors.py": "", "plan/nodes.py": "", **files}
+    found = checker.breaches(tree(tmp_path, package))
+    assert "plan/nodes.py:1: no module of windrow uses it; what only tests use belongs in reference" in found
 
 
 def test_command_exits_with_one_on_a_bad_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from windrow.cql.statements import CreateStream, Late, Policy, Punctuate
 from windrow.cql.tokens import nearest
@@ -21,7 +21,8 @@ Columns = tuple[tuple[str, SqlType], ...]
 class Punctuated:
     """A window attribute, and how the stream's progress on it is known.
 
-    `slack` is in points of the attribute, `slack_rows` in rows; `key` and `idle_after` are those of PER.
+    `slack` is in points of the attribute, `slack_rows` in rows; `key` and `idle_after` are those of PER. `heartbeat`:
+    the silence, in microseconds, after which the frontier goes on by the wall clock.
     """
 
     column: str
@@ -31,6 +32,7 @@ class Punctuated:
     slack_rows: int | None = None
     key: str | None = None
     idle_after: int | None = None
+    heartbeat: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ class StreamDef:
     def axes(self) -> dict[str, SqlType]:
         """The punctuated columns with their types."""
         return {p.column: p.type for p in self.punctuated}
+
+    @property
+    def heartbeats(self) -> list[Punctuated]:
+        """The punctuated columns with HEARTBEAT AFTER."""
+        return [p for p in self.punctuated if p.heartbeat is not None]
 
     @property
     def revises(self) -> bool:
@@ -156,6 +163,10 @@ def _punctuated(columns: Columns, attribute: str | None, clause: Punctuate) -> P
     column = _window_attribute(columns, clause.column, "PUNCTUATE ON") if clause.column else attribute
     assert column is not None
     kind = dict(columns)[column]
+    return replace(_policy(columns, column, kind, clause), heartbeat=_heartbeat(column, kind, clause.heartbeat))
+
+
+def _policy(columns: Columns, column: str, kind: SqlType, clause: Punctuate) -> Punctuated:
     made = Punctuated(column, kind, clause.policy)
     if clause.policy is Policy.PER_KEY:
         assert clause.key is not None
@@ -166,6 +177,15 @@ def _punctuated(columns: Columns, attribute: str | None, clause: Punctuate) -> P
     if clause.slack.unit is Unit.ROWS:
         return Punctuated(column, kind, clause.policy, slack_rows=clause.slack.amount)
     return Punctuated(column, kind, clause.policy, slack=_length(column, kind, clause.slack, "SLACK"))
+
+
+def _heartbeat(column: str, kind: SqlType, measure: Measure | None) -> int | None:
+    if measure is not None and not kind.is_timestamp:
+        raise BindError(
+            f"HEARTBEAT AFTER goes by the wall clock, and '{column}' is {kind}, not a time",
+            remedy="Leave HEARTBEAT AFTER out; wr.punctuate(stream, upto) closes windows of a silent stream.",
+        )
+    return None if measure is None else measure.amount
 
 
 def _length(column: str, kind: SqlType, measure: Measure, what: str) -> int:

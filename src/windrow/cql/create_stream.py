@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from sqlglot.tokenizer_core import TokenType
@@ -11,7 +12,7 @@ from windrow.cql.column_types import parse_type
 from windrow.cql.statements import ColumnDef, CreateStream, Late, Options, Policy, Punctuate
 from windrow.cql.tokens import Cursor
 from windrow.cql.window_clause import Measure
-from windrow.cql.window_syntax import parse_measure
+from windrow.cql.window_syntax import parse_measure, parse_time, unknown_unit
 
 _STARTS = ("FROM", "TIMESTAMP BY", "SEQUENCE BY", "TICK", "PUNCTUATE", "LATE", "RETAIN")
 _POLICIES = ("ORDERED", "WITH", "SLACK", "PER", "BY", "ON")
@@ -26,7 +27,8 @@ def parse_create_stream(cursor: Cursor, name: str, if_not_exists: bool) -> Creat
         start = cursor.index
         keyword = next((words for words in _STARTS if cursor.take(*words.split())), None)
         if keyword is None:
-            raise cursor.unexpected("a clause of CREATE STREAM or the end of the statement", _STARTS)
+            wrong_unit = unknown_unit(cursor, _STARTS)
+            raise wrong_unit or cursor.unexpected("a clause of CREATE STREAM or the end of the statement", _STARTS)
         if keyword == "PUNCTUATE":
             punctuate.append(_punctuate(cursor))
             continue
@@ -147,6 +149,14 @@ _CLAUSES: dict[str, Callable[[Cursor], dict[str, Any]]] = {
 
 
 def _punctuate(cursor: Cursor) -> Punctuate:
+    clause = _policy(cursor)
+    if not cursor.take("HEARTBEAT"):
+        return clause
+    cursor.expect("AFTER")
+    return replace(clause, heartbeat=parse_time(cursor, "HEARTBEAT AFTER"))
+
+
+def _policy(cursor: Cursor) -> Punctuate:
     column = cursor.name("a column after PUNCTUATE ON") if cursor.take("ON") else None
     if cursor.take("ORDERED"):
         return Punctuate(Policy.ORDERED, column)

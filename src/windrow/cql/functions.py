@@ -96,7 +96,7 @@ _REASONS: dict[str, frozenset[str]] = {
         "EXPLODE EXPLODE_OUTER INLINE INLINE_OUTER JSON_TUPLE POSEXPLODE POSEXPLODE_OUTER STACK"
     ),
     "window functions are not part of the language; a window stands behind the stream's name": _words(
-        "CUME_DIST DENSE_RANK LAG LEAD NTH_VALUE NTILE PERCENT_RANK RANK ROW_NUMBER SESSION_WINDOW WINDOW WINDOW_TIME"
+        "CUME_DIST DENSE_RANK LAG LEAD NTH_VALUE NTILE PERCENT_RANK RANK ROW_NUMBER WINDOW_TIME"
     ),
     "functions that take a function are not allowed": _words(
         "AGGREGATE ARRAY_SORT EXISTS FILTER FORALL MAP_FILTER MAP_ZIP_WITH REDUCE TRANSFORM "
@@ -117,6 +117,10 @@ _REASONS: dict[str, frozenset[str]] = {
 _REASON_OF = {name: reason for reason, names in _REASONS.items() for name in names}
 
 _TO_AGGREGATE = f"Aggregates are {', '.join(sorted(AGGREGATES | OWN_AGGREGATES))}, each with FILTER (WHERE …)."
+_TO_RANK = (
+    "LIMIT n is of the whole window. For the first n of each group write TOP_K(x, n), or TOP_K(x, n, weight), "
+    "with GROUP BY."
+)
 _TO_WINDOW = "Write the window in FROM: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE]."
 _TO_LEAVE_OUT = "Leave it out; docs/cql.md lists what this version executes."
 _TO_FIND = "The functions that are allowed are listed in docs/cql.md, under Functions."
@@ -280,10 +284,11 @@ def _check_arguments(node: exp.Expr, place: Place | None) -> None:
     for key, value in node.args.items():
         if key not in supported and value not in (None, False, []):
             what = _KEY_NAMES.get(key, key.strip("_").upper().replace("_", " "))
+            remedy = _KEY_REMEDIES.get(key, _TO_LEAVE_OUT)
+            if isinstance(node, exp.Limit) and key == "expressions":
+                what, remedy = "LIMIT n BY …", _TO_RANK
             raise UnsupportedError(
-                f"{what} is not supported by this version",
-                place=_first_place(value, place),
-                remedy=_KEY_REMEDIES.get(key, _TO_LEAVE_OUT),
+                f"{what} is not supported by this version", place=_first_place(value, place), remedy=remedy
             )
 
 

@@ -42,6 +42,11 @@ _LATER = {
     "DSTREAM": ("DSTREAM is not supported by this version", _TO_WRITE),
     "RSTREAM": ("RSTREAM is not supported by this version", _TO_WRITE),
 }
+_EMITS = (
+    "EMIT EVERY WINDOW, the default, gives each window's answer once, when it closes (EMIT FINAL of other systems). "
+    "There are no answers before that (EMIT CHANGES); LATE REVISE on the stream corrects them afterwards. "
+    "EMIT LATEST comes later."
+)
 _SHOWN = ("STREAMS", "QUERIES", "SHARING", "TABLES", "SETTINGS")
 _KINDS = ("STREAM", "QUERY", "TABLE")
 _MAX_PRIORITY = 1_000_000
@@ -161,7 +166,7 @@ def _emit(cursor: Cursor) -> Emit:
     if cursor.take("EVERY"):
         cursor.expect("WINDOW")
         return Emit.EVERY_WINDOW
-    raise cursor.unexpected("EVERY WINDOW or LATEST after EMIT", ["EVERY", "LATEST"])
+    raise cursor.unexpected("EVERY WINDOW or LATEST after EMIT", ["EVERY", "LATEST"], _EMITS)
 
 
 def _priority(cursor: Cursor) -> int:
@@ -202,10 +207,16 @@ def _is_tail(cursor: Cursor) -> bool:
     word, following = cursor.word(), cursor.word(1)
     return (
         (word == "INTO" and bool(following))
-        or (word == "EMIT" and following in ("EVERY", "LATEST"))
+        or (word == "EMIT" and _follows_emit(cursor))
         or (word == "PRIORITY" and _is_integer(cursor))
         or (word == "EXPIRE" and following == "AFTER")
     )
+
+
+def _follows_emit(cursor: Cursor) -> bool:
+    """What follows EMIT here, or in ksqlDB and RisingWave: elsewhere `emit` is a name."""
+    following = cursor.word(1)
+    return following in ("EVERY", "LATEST", "FINAL", "CHANGES") or (following == "ON" and cursor.word(2) == "WINDOW")
 
 
 def _is_integer(cursor: Cursor) -> bool:

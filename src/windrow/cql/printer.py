@@ -69,6 +69,11 @@ def _create_stream(stream: CreateStream) -> str:
 
 
 def _punctuate(clause: Punctuate) -> str:
+    heartbeat = f" HEARTBEAT AFTER {measure_text(clause.heartbeat)}" if clause.heartbeat is not None else ""
+    return _policy(clause) + heartbeat
+
+
+def _policy(clause: Punctuate) -> str:
     on = f" ON {quote_name(clause.column)}" if clause.column is not None else ""
     if clause.policy is Policy.ORDERED:
         return f"PUNCTUATE{on} ORDERED"

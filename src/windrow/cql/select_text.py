@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from windrow.cql.dialect import CQL
 from windrow.cql.tokens import Cursor, nearest, place_at, tokenize
-from windrow.errors import ParseError, Place, UnsupportedError, WindrowError
+from windrow.errors import FunctionError, ParseError, Place, UnsupportedError, WindrowError
 
 MAX_NESTING = 40
 """Parentheses within parentheses: sqlglot's parser is recursive, and so are Spark's and DuckDB's."""
@@ -34,6 +34,26 @@ _TO_CLOSE = {
     "(": "Write ) where it ends.",
     "[": "Write ] where the window ends, as in [RANGE 10 MINUTES SLIDE 1 MINUTE].",
 }
+_BEHIND = "A window stands behind the stream's name"
+_TUMBLING = f"{_BEHIND}, as in FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]."
+_HOPPING = f"{_BEHIND}, as in FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS]."
+_CUMULATING = f"Its nearest kin is [SINCE '2026-01-01' SLIDE 1 HOUR]: all since then, every hour. {_BEHIND}."
+_NO_SESSIONS = f"This version has no session windows. {_BEHIND}, as in FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]."
+_ENDS = "Every answer has window_start and window_end: leave this out."
+_OTHERS_WINDOWS = {
+    "WINDOW": f"{_TUMBLING} Windows with a shorter SLIDE overlap.",
+    "SESSION_WINDOW": _NO_SESSIONS,
+    "TUMBLE": _TUMBLING,
+    "HOP": _HOPPING,
+    "CUMULATE": _CUMULATING,
+    "SESSION": _NO_SESSIONS,
+    **{f"{kind}_{end}": _ENDS for kind in ("TUMBLE", "HOP", "SESSION") for end in ("START", "END", "ROWTIME")},
+    "WINDOW TUMBLING": f"{_TUMBLING} A GRACE PERIOD is PUNCTUATE WITH SLACK of CREATE STREAM.",
+    "WINDOW HOPPING": f"{_HOPPING} A GRACE PERIOD is PUNCTUATE WITH SLACK of CREATE STREAM.",
+    "WINDOW SESSION": _NO_SESSIONS,
+}
+"""How Spark, Flink and ksqlDB write windows, and what to write instead."""
+
 _MISSING = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]*\.(\w+)'>")
 
 
@@ -45,6 +65,7 @@ def parse_select(cursor: Cursor, until: int) -> exp.Select:
     if len(tokens) > MAX_TOKENS:
         raise cursor.error(f"the query is too long: more than {MAX_TOKENS:,} words and symbols")
     _check_brackets(tokens, cursor.text)
+    _check_windows(tokens, cursor.text)
     place = place_at(cursor.text, tokens[0].start, tokens[0].end + 1)
     try:
         tree = _read(tokens, cursor.text)
@@ -144,6 +165,25 @@ def _check_brackets(tokens: list[Token], text: str) -> None:
         )
 
 
+def _check_windows(tokens: list[Token], text: str) -> None:
+    """Windows as other systems write them: told before sqlglot stumbles over their arguments."""
+    cursor = Cursor(tokens, text)
+    for index, token in enumerate(tokens):
+        if token.token_type != TokenType.L_PAREN:
+            continue
+        words = [cursor.word(index - 1)]
+        if cursor.word(index - 2) == "WINDOW":
+            words = ["WINDOW", *words]
+        name = " ".join(words)
+        if name in _OTHERS_WINDOWS:
+            place = place_at(text, tokens[index - len(words)].start, tokens[index - 1].end + 1)
+            raise FunctionError(
+                f"{name}{' ' * (len(words) - 1)}(…) is not how Windrow writes a window",
+                place=place,
+                remedy=f"{_OTHERS_WINDOWS[name]} See docs/coming_from.md.",
+            )
+
+
 def _check_size(tree: exp.Expr, place: Place) -> None:
     """Bounds the depth, so that no later step (printing, planning, Spark, DuckDB) overflows a stack."""
     depth, level = 0, [tree]
@@ -203,6 +243,6 @@ def _suggestion(tokens: list[Token], index: int, text: str) -> str | None:
         if not 0 <= candidate < len(tokens):
             continue
         word = cursor.word(candidate)
-        if word and word not in _KEYWORDS and (guess := nearest(word, _KEYWORDS, 0.75)):
+        if word and not set(word.split()) <= set(_KEYWORDS) and (guess := nearest(word, _KEYWORDS, 0.75)):
             return f"Did you mean {guess}?"
     return None

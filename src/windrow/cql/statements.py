@@ -37,6 +37,8 @@ class Punctuate:
     slack: Measure | None = None
     key: str | None = None
     idle_after: Measure | None = None
+    heartbeat: Measure | None = None
+    """HEARTBEAT AFTER: the silence after which the frontier goes on by the wall clock."""
 
 
 class Late(Enum):

@@ -6,7 +6,7 @@ Also measures (`10 MINUTES`, `100 ROWS`, `1000`), which other clauses share.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import TokenType
 from windrow.cql.intervals import (
     MAX_AMOUNT,
     UNIT_WORDS,
+    UNITS_US,
     format_interval,
     to_microseconds,
     unit_remedy,
@@ -29,6 +30,10 @@ _KINDS = ("RANGE", "ROWS", "SINCE", "UNBOUNDED", "NOW")
 _CLAUSES = ("SLIDE", "OFFSET", "ORIGIN", "WATTR", "RATTR", "SATTR", "PATTR", "PARTITION BY", "INTERNAL")
 _FOLLOWERS = frozenset([*_CLAUSES, *_KINDS, "PARTITION"])
 _UNITS = frozenset([*UNIT_WORDS, "ROW", "ROWS"])
+UNITS_REMEDY = (
+    f"Units of time are {', '.join(unit + 'S' for unit in UNITS_US)}; ROWS counts rows; "
+    "a length of an integer column has no unit."
+)
 _EXAMPLE = "For example [RANGE 10 MINUTES SLIDE 1 MINUTE]; on an integer column [RANGE 1000 SLIDE 100]."
 _JOINED = re.compile(r"([0-9]+(?:\.[0-9]*)?)([A-Za-z]+)", re.ASCII)
 
@@ -51,6 +56,16 @@ def parse_measure(
     if measure.amount == 0 and not zero:
         raise ParseError(f"{what} is greater than zero", place=place, remedy=example)
     return measure
+
+
+def unknown_unit(cursor: Cursor, known: Iterable[str]) -> ParseError | None:
+    """The error of a word that stands where a unit may, right behind a number, and is like none of the `known`."""
+    before, word = cursor.peek(-1), cursor.peek()
+    if before is None or word is None or before.token_type != TokenType.NUMBER or not cursor.word():
+        return None
+    if nearest(cursor.word(), known):
+        return None
+    return cursor.error(f"'{cursor.source(word)[:40]}' is not a unit", remedy=UNITS_REMEDY)
 
 
 def _plural(unit: str) -> str:
@@ -121,7 +136,9 @@ def parse_window(cursor: Cursor) -> WindowClause:
         start = cursor.index
         keyword = next((words for words in _CLAUSES if cursor.take(*words.split())), None)
         if keyword is None:
-            raise cursor.unexpected("']' or a window option", [*_CLAUSES, *_UNITS], f"Options: {', '.join(_CLAUSES)}.")
+            raise unknown_unit(cursor, [*_CLAUSES, *_UNITS]) or cursor.unexpected(
+                "']' or a window option", [*_CLAUSES, *_UNITS], f"Options: {', '.join(_CLAUSES)}."
+            )
         keyword = "PATTR" if keyword == "PARTITION BY" else keyword
         if keyword in seen:
             raise cursor.error(f"{keyword} is given twice", ahead=start - cursor.index, remedy="Keep one of them.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,13 @@ from windrow.dataplane.sources.registry import DATAFRAME, source_of
 from windrow.dataplane.sources.rows import to_table
 from windrow.dataplane.sources.spool import Spool
 from windrow.dataplane.spark_home import SparkHome
+from windrow.durable import sync
 from windrow.engine.ask.index_choice import apply_choice
 from windrow.engine.ask.lookup_args import pairs_of
 from windrow.engine.ask.lookups import Lookups
 from windrow.engine.ask.snapshots import Fit, fitting
 from windrow.engine.intake.deposits import Depositor
+from windrow.engine.intake.punctuations import text_of, told_in
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.run.lifecycle import Lifecycle, Phase
 from windrow.engine.run.recovery import Recovery
@@ -50,10 +52,13 @@ from windrow.errors import BindError, CatalogError, SourceError, StateError, Uns
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings, parse_value, spec_of
 from windrow.synopses import Home
-from windrow.windows import PartitionedWindow, heartbeat
+from windrow.windows import PartitionedWindow, Silence, beat, heartbeat
 from windrow.windows.promises import FARTHEST, Told, told_by
 
 log = logging.getLogger("windrow")
+
+DEPOSITED = "deposited"
+"""A file in the directory of a stream that micro-batches are deposited into; Spark has no checkpoint of it."""
 
 
 class Engine:
@@ -197,12 +202,20 @@ class Engine:
                 f"stream '{stream.name}' reads from {stream.definition.statement.source}",
                 remedy="feed is for streams FROM memory.",
             )
+        return self._spool(stream).write(rows, self._clock.now_us() // 1000)
+
+    def _spool(self, stream: StreamState) -> Spool:
         with self._feeding:
             self._lifecycle.refuse_closed()
             spool = self._spools.get(stream.id)
             if spool is None:
                 spool = self._spools[stream.id] = Spool(stream.definition, stream.directory / "spool")
-        return spool.write(rows, self._clock.now_us() // 1000)
+            return spool
+
+    def _fed(self, stream: StreamState) -> Spool | None:
+        """The spool of a memory stream that was ever fed."""
+        is_fed = stream.definition.statement.source.lower() == "memory" and (stream.directory / "spool").exists()
+        return self._spool(stream) if is_fed else None
 
     def deposit(self, name: str, rows: Any, partitions: int | None = None) -> None:
         """One micro-batch given directly, without Structured Streaming: what most tests drive."""
@@ -216,6 +229,7 @@ class Engine:
             with stream.batch_lock:
                 self._lifecycle.refuse_closed()
                 self.jvm.raise_if_lost()
+                _mark_deposited(stream)
                 df = frame_of(self.spark, table, partitions)
                 self._process(stream, df, stream.last_batch + 1, True, table.nbytes)
             self._ticks.drain(stream)
@@ -244,7 +258,7 @@ class Engine:
                     f"a promise up to {upto} on '{axis}' is beyond 10^18",
                     remedy="Give the point that the stream has really reached.",
                 )
-        self._promise(name, Told(promises))
+        self._punctuate(name, Told(promises))
 
     def punctuate_pattern(self, name: str, pattern: Pattern) -> None:
         """No more tuples that meet a pattern."""
@@ -255,12 +269,42 @@ class Engine:
                 remedy="Promise it of the whole stream, or create the stream with LATE DROP.",
             )
         try:
-            self._promise(name, told_by(pattern, definition.axes))
+            told = told_by(pattern, definition.axes)
         except BadPatternError as error:
             raise BindError(str(error), remedy="Give the point that the stream has really reached.") from None
+        self._punctuate(name, told)
 
-    def _promise(self, name: str, told: Told, greatest: Mapping[str, int] | None = None) -> None:
-        """`greatest`: at the end of the input, the greatest points by axis."""
+    def _punctuate(self, name: str, told: Told) -> None:
+        """Apply punctuations, or keep them behind the fed rows that wait."""
+        self._ticks.refuse_inside("punctuate")
+        stream = self.manager.stream(name)
+        spool = self._fed(stream)
+        if spool is None or not spool.punctuate(text_of(told), self._clock.now_us() // 1000, stream.last_batch):
+            self._promise(name, told)
+
+    def _has_unread(self, stream: StreamState) -> bool:
+        spool = self._fed(stream)
+        return spool is not None and spool.has_unread(stream.last_batch)
+
+    def _apply_fed(self, stream: StreamState) -> bool:
+        """Apply the punctuations before which all fed rows have been taken; whether there were any. A crash may have
+        one applied again, which changes nothing."""
+        spool, applied = self._fed(stream), False
+        while spool is not None and (text := spool.next_punctuation(stream.last_batch)) is not None:
+            self._promise(stream.name, told_in(text, stream.definition), applied=spool.pass_punctuation)
+            applied = True
+        return applied
+
+    def _promise(
+        self,
+        name: str,
+        told: Told,
+        greatest: Mapping[str, int] | None = None,
+        silences: Mapping[str, Silence] | None = None,
+        applied: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`greatest`: at the end of the input, the greatest points by axis. `silences`: what heartbeats have counted.
+        `applied` is called after the commit."""
         self._ticks.refuse_inside("punctuate")
         stream = self.manager.stream(name)
         with self.jvm.watched():
@@ -268,13 +312,42 @@ class Engine:
                 self._ticks.catch_up(stream)
             with stream.batch_lock, stream.lock:
                 self._homes.settle(stream, self.settings, bool(told.promises))
-                self._journal.promise(stream, told, greatest)
+                self._journal.promise(stream, told, greatest, silences)
+            applied()
             self._ticks.catch_up(stream)
+
+    def _watch_time(self, stream: StreamState) -> None:
+        """What moves a running stream's frontiers between micro-batches."""
+        if not self.jvm.has_ended():
+            self._apply_fed(stream)
+            self._heartbeat(stream)
+            if stream.definition.heartbeats:
+                self._beat(stream)
+
+    def _beat(self, stream: StreamState) -> None:
+        """Have a silent stream go on by the wall clock, between micro-batches (HEARTBEAT AFTER)."""
+        runner = self._runners.get(stream.id)
+        is_silent = runner is not None and runner.is_silent() and not self._has_unread(stream)
+        with stream.batch_lock:
+            now_s, moved, counted = self._clock.monotonic_s(), {}, {}
+            for p in stream.definition.heartbeats:
+                assert p.heartbeat is not None
+                silence = stream.silences.get(p.column, Silence())
+                if not is_silent:
+                    stream.silences[p.column] = silence.paused(now_s)
+                    continue
+                silence = silence.in_steps(now_s, p.heartbeat)
+                upto = beat(stream.frontiers[p.column], p.slack, silence)
+                if upto is not None and upto <= FARTHEST:
+                    moved[p.column], counted[p.column] = upto, silence
+            if moved:
+                stream.metrics.heartbeats += 1
+                self._promise(stream.name, Told(moved), silences=counted)
 
     def _heartbeat(self, stream: StreamState) -> None:
         """Move a silent stream on, between micro-batches (setting `heartbeat`)."""
         silence, now = self.settings["heartbeat"], self._clock.now_us()
-        if silence == "off" or self.jvm.has_ended():
+        if silence == "off":
             return
         promises = {}
         with stream.batch_lock:
@@ -284,7 +357,7 @@ class Engine:
                 if upto is not None:
                     promises[p.column] = upto
             if promises:
-                self.punctuate(stream.name, promises)
+                self._promise(stream.name, Told(promises))
 
     def end_input(self, name: str) -> None:
         """Close every pane that holds a tuple, in every window it is in."""
@@ -321,9 +394,14 @@ class Engine:
     def _frame(self, stream: StreamState) -> Any:
         if stream.dataframe is not None:
             return stream.dataframe
+        self._fed(stream)
         return open_source(self.spark, stream.definition, self.settings, stream.directory / "spool")
 
     def _runnable(self) -> list[StreamState]:
+        """Streams that some query reads, whose source is at hand and has to be read."""
+        return [stream for stream in self._at_hand() if not _is_deposited(stream)]
+
+    def _at_hand(self) -> list[StreamState]:
         """Streams that some query reads and whose source is at hand."""
         out = []
         for stream in self.manager.streams.values():
@@ -338,14 +416,23 @@ class Engine:
         self._refuse_lost()
         with self._lifecycle.running_available() as refuse_interrupted, self.jvm.watched():
             self.jvm.raise_if_lost()
-            streams = self._runnable()
+            streams = self._at_hand()
             for stream in streams:
                 refuse_interrupted()
                 self._ticks.retry(stream)
-                self._runner(stream).run_available(refuse_interrupted)
+                if not _is_deposited(stream):
+                    self._run_available(stream, refuse_interrupted)
                 self._ticks.drain(stream)
             for stream in streams if close else []:
                 self.end_input(stream.name)
+
+    def _run_available(self, stream: StreamState, refuse_interrupted: Callable[[], None]) -> None:
+        """A run for the rows between two punctuations each."""
+        runner = self._runner(stream)
+        runner.run_available(refuse_interrupted)
+        while self._apply_fed(stream) and self._has_unread(stream):
+            refuse_interrupted()
+            runner.run_available(refuse_interrupted)
 
     def _start_streams(self) -> None:
         for stream in self._runnable():
@@ -366,7 +453,7 @@ class Engine:
             except BaseException:
                 self._halt()
                 raise
-            self._supervisor = Supervisor(lambda: list(self._runners.values()), self._heartbeat)
+            self._supervisor = Supervisor(lambda: list(self._runners.values()), self._watch_time)
             self._lifecycle.started()
 
     def _refuse_lost(self) -> None:
@@ -544,6 +631,23 @@ class Engine:
     def select(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
         with self.jvm.watched():
             return query_frame(self.spark, sql, tables)
+
+
+def _mark_deposited(stream: StreamState) -> None:
+    """Record that the stream is deposited into: a missing checkpoint is then no loss."""
+    mark = stream.directory / DEPOSITED
+    if not mark.exists():
+        stream.directory.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+        sync(stream.directory)
+
+
+def _is_deposited(stream: StreamState) -> bool:
+    """Whether the stream is deposited into and has nothing to read. With fed rows it is refused when run."""
+    directory = stream.directory
+    if stream.last_batch < 0 or not (directory / DEPOSITED).exists() or (directory / "checkpoint").exists():
+        return False
+    return not any((directory / "spool").glob("*feed-*"))
 
 
 def _give_back(stream: StreamState) -> None:

@@ -18,6 +18,7 @@ class StreamMetrics:
     tick_batches: int = 0
     compactions: int = 0
     restarts: int = 0
+    heartbeats: int = 0
     last_error: str | None = None
     preaggregated_by: dict[str, int] = field(default_factory=lambda: {"spark": 0, "driver": 0})
     last_preaggregate: str | None = None

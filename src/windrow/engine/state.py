@@ -33,6 +33,7 @@ from windrow.windows import (
     Points,
     RowFrontier,
     RowSlackFrontier,
+    Silence,
     SlackFrontier,
     SourceFrontier,
 )
@@ -172,6 +173,8 @@ class StreamState:
     dataframe: Any = None
     heard_us: int = 0
     """The wall clock at the last micro-batch, or when the stream was started."""
+    silences: dict[str, Silence] = field(default_factory=dict)
+    """By axis: how long nothing has arrived while the stream ran (HEARTBEAT AFTER)."""
     unpublished: list[Unpublished] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
     lock: threading.RLock = field(default_factory=threading.RLock)

@@ -107,7 +107,7 @@ class Oracle:
             raise UnsupportedError("the oracle evaluates windowed queries")
         window = window_shape(clause, stream.statement)
         types = types_of(stream.statement)
-        parts = spark_sql.take_apart(statement.select, {name.lower() for name in types})
+        parts = spark_sql.take_apart(statement.select, {name.lower() for name in types}, bool(window.partition))
         state = self._replay(table.name)
         plain = Asker(window, None, None, len(stream.history))
         points = [one.point for one in counted(plain, state, types)]

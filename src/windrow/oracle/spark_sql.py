@@ -4,7 +4,7 @@ Every row that counts is joined with every look at a window that holds it (`look
 and by the query's own keys: the definition, with no panes, no partial aggregates and no incremental state. What
 differs from the text the user wrote is only this:
 
-- without GROUP BY the WHERE clause moves into the FILTER of each aggregate, so a window that holds
+- without GROUP BY and PARTITION BY the WHERE clause moves into the FILTER of each aggregate, so a window that holds
   tuples has its one row even where none of them qualifies;
 - SUM of integers is added up as DECIMAL and is NULL where the total does not fit a BIGINT: Spark's own
   wraps, and `try_sum` gives NULL or not by the order in which it adds;
@@ -81,8 +81,11 @@ def table_of(select: exp.Expr) -> exp.Table:
     return tables[0]
 
 
-def take_apart(select: exp.Expr, columns: set[str]) -> Parts:
-    """`columns`: the stream's, in lower case; in GROUP BY they come before aliases, elsewhere aliases do."""
+def take_apart(select: exp.Expr, columns: set[str], is_partitioned: bool = False) -> Parts:
+    """`columns`: the stream's, in lower case; in GROUP BY they come before aliases, elsewhere aliases do.
+
+    A partition is a group: a query over a partitioned window is grouped, also without GROUP BY.
+    """
     table = table_of(select)
     items = tuple(item.unalias().copy() for item in select.expressions)
     aliases = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
@@ -96,7 +99,7 @@ def take_apart(select: exp.Expr, columns: set[str]) -> Parts:
         items=items,
         where=_this(select.args.get("where")),
         keys=keys,
-        grouped=group is not None,
+        grouped=is_partitioned or group is not None,
         having=_resolve(having.this, aliases) if having else None,
         order=tuple(_ordered(item, items, aliases) for item in (order.expressions if order else ())),
         limit=int(limit.expression.name) if limit else None,

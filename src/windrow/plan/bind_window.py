@@ -84,7 +84,7 @@ class _Binding:
         self._refuse_later_forms()
         if clause.kind is WindowKind.ROWS:
             return self._rows()
-        self._refuse(clause.pattr, "PARTITION BY", "[ROWS n SLIDE m PARTITION BY …]: over time, GROUP BY says the same")
+        self._refuse_partition()
         if clause.slide is None or clause.slide.unit is Unit.ROWS:
             return self._by_tuple()
         self._refuse(clause.rattr or clause.sattr, "RATTR and SATTR", "SLIDE n ROWS")
@@ -113,6 +113,18 @@ class _Binding:
                     place=clause.place,
                     remedy=_example(self._stream, self._one_time),
                 )
+
+    def _refuse_partition(self) -> None:
+        clause = self._clause
+        if clause.pattr:
+            columns = ", ".join(clause.pattr)
+            same = f"Leave it out and write GROUP BY {columns}, which says the same here."
+            if clause.slide is not None and clause.slide.unit is Unit.ROWS:
+                same = (
+                    f"Leave it out. GROUP BY {columns} is something else: windows end at tuples of any group, "
+                    "and each group in a window has a row."
+                )
+            raise self._error("PARTITION BY goes with [ROWS n SLIDE m PARTITION BY …]", same)
 
     def _refuse(self, given: object, what: str, goes_with: str) -> None:
         if given:

@@ -71,6 +71,7 @@ class _Binder:
         self._stream = stream_of(table.name, self._place(table.this))
         self._names = {name.lower(): name for name, _ in self._stream.columns}
         self._qualifiers = {(table.alias or table.name).lower()}
+        self._refuse_selection(window_of(table))
         self._bound = bind_window(window_of(table), self._stream)
         self._calls: dict[str, AggregateCall] = {}
 
@@ -96,6 +97,22 @@ class _Binder:
             raise UnsupportedError("this version reads one stream per query", place=self._place(source.this))
         return select.copy()
 
+    def _refuse_selection(self, window: WindowClause | None) -> None:
+        """Tuples as they are, without a group and without an aggregate."""
+        clauses = [self._select.args.get(name) for name in ("group", "having", "order")]
+        trees = [*self._select.expressions, *clauses[1:]]
+        is_grouped = clauses[0] is not None or (window is not None and window.pattr)
+        if is_grouped or any(tree.find(exp.AggFunc) for tree in trees if tree is not None):
+            return
+        for item in self._select.expressions:
+            self._resolve(self._item(item)[1])
+        raise UnsupportedError(
+            "this version does not execute plain selections yet: a query has an aggregate, GROUP BY, or both",
+            place=self._place(self._select.expressions[0]),
+            remedy="For example SELECT COUNT(*) AS n FROM …; or GROUP BY all that is selected: a row for each "
+            "different combination in the window.",
+        )
+
     def bind(self) -> Finalise:
         bound = self._bound
         items = [self._item(node) for node in self._select.expressions]
@@ -115,16 +132,9 @@ class _Binder:
         outputs = [(name, self._final(tree, key_sql, where, "the select list")) for name, tree in items]
         having = self._having(aliases, key_sql, where)
         order = self._order(items, aliases, key_sql, where)
-        if not key_sql and not self._calls:
-            raise UnsupportedError(
-                "this version's standing queries are aggregates: add an aggregate or GROUP BY",
-                place=self._place(self._select),
-                remedy="For example SELECT COUNT(*) AS n FROM …",
-            )
         scan = Selection(Scan(self._stream.name, bound.attribute), where)
         keys = tuple(Key(sql, kind) for sql, kind in zip(key_sql, key_types, strict=True))
-        is_grouped = self._select.args.get("group") is not None
-        aggregate = WindowAggregate(scan, bound.window, keys, tuple(self._calls.values()), len(partition), is_grouped)
+        aggregate = WindowAggregate(scan, bound.window, keys, tuple(self._calls.values()), len(partition))
         if aggregate.frequent is not None:
             self._check_frequent(aggregate)
         columns = internal_columns(aggregate)
@@ -179,7 +189,7 @@ class _Binder:
 
     def _item(self, node: exp.Expr) -> tuple[str, exp.Expr]:
         if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
-            raise BindError(
+            raise UnsupportedError(
                 "SELECT * over a window: queries of tuples are not there yet, only aggregates",
                 place=self._place(node),
                 remedy="List what is grouped by and aggregated, such as k, COUNT(*), with GROUP BY k.",
@@ -190,7 +200,7 @@ class _Binder:
             raise BindError(
                 f"'{name}' is a column that every answer has",
                 place=self._place(node),
-                remedy="Choose another alias.",
+                remedy="Leave it out." if isinstance(node, exp.Column) else "Choose another alias.",
             )
         return name, tree
 
@@ -297,6 +307,12 @@ class _Binder:
 
     def _unknown(self, name: str, place: Place | None, aliases: Collection[str] = ()) -> BindError:
         """`aliases`: those of the select list, where they may stand."""
+        if name.lower() in RESERVED_OUTPUTS:
+            return BindError(
+                f"'{name}' is a column of the answer, not of the stream",
+                place=place,
+                remedy="Leave it out: every row says which window it is of, and GROUP BY is within each window.",
+            )
         offered = {alias.lower(): alias for alias in aliases} | self._names
         near = nearest(name.lower(), offered)
         hint = f"Did you mean '{offered[near]}'? " if near else ""

@@ -64,9 +64,8 @@ class Selection:
 class WindowAggregate:
     """Group-by and aggregates over each extent of the window.
 
-    A partitioned window makes its partition the first keys: `partition` of them; then `is_grouped` says whether there
-    is a GROUP BY, be it by the same columns. A group without a qualifying tuple has no row; without GROUP BY every
-    window has exactly one.
+    A partitioned window makes its partition the first keys: `partition` of them. A group without a qualifying tuple
+    has no row; without keys every window has exactly one row.
     """
 
     input: Selection
@@ -74,7 +73,6 @@ class WindowAggregate:
     keys: tuple[Key, ...]
     aggregates: tuple[AggregateCall, ...]
     partition: int = 0
-    is_grouped: bool = False
 
     def __post_init__(self) -> None:
         if (self.partition > 0) != isinstance(self.window, PartitionedWindow) or self.partition > len(self.keys):

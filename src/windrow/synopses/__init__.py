@@ -1,22 +1,16 @@
 """Pre-aggregated state shared by queries: cells, folds and the synopses made of them."""
 
 from windrow.synopses.cells.chunks import Cells, States
-from windrow.synopses.extremes import ExtremesFilter
-from windrow.synopses.frequency import FrequencySynopsis
-from windrow.synopses.frequent import FrequentItemsSynopsis
 from windrow.synopses.index.interval import IntervalSynopsis
 from windrow.synopses.index.landmark import LandmarkSynopsis
 from windrow.synopses.index.running import RunningSynopsis
-from windrow.synopses.index.sequence import SequenceSynopsis, TupleWindow
+from windrow.synopses.index.sequence import TupleWindow
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.kinds.buffer import BufferSynopsis
 from windrow.synopses.kinds.partitioned import PartitionedSynopsis, Ranks
 from windrow.synopses.kinds.stored import StoredSynopsis
 from windrow.synopses.lookups import Looked, Lookup
-from windrow.synopses.quantile import QuantileSynopsis
-from windrow.synopses.substream_filters import SubstreamFilter
 from windrow.synopses.synopsis import Ability, Asker, DueRequest, Home, Synopsis, Weight
-from windrow.synopses.time_based import TimeBased, TimeWindow
 
 __all__ = [
     "Ability",
@@ -25,25 +19,17 @@ __all__ = [
     "BufferSynopsis",
     "Cells",
     "DueRequest",
-    "ExtremesFilter",
-    "FrequencySynopsis",
-    "FrequentItemsSynopsis",
     "Home",
     "IntervalSynopsis",
     "LandmarkSynopsis",
     "Looked",
     "Lookup",
     "PartitionedSynopsis",
-    "QuantileSynopsis",
     "Ranks",
     "RunningSynopsis",
-    "SequenceSynopsis",
     "States",
     "StoredSynopsis",
-    "SubstreamFilter",
     "Synopsis",
-    "TimeBased",
-    "TimeWindow",
     "TupleWindow",
     "Weight",
 ]

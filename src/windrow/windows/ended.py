@@ -1,9 +1,9 @@
-"""The end of the input, and how far it has empty windows answered.
+"""The end of the input, and how far it has windows answered that no tuple bounds: empty ones and landmark windows.
 
 It promises so much that every window of every query closes that holds a tuple. That is more than most queries ask for:
-one with short windows would answer empty ones (`empty_windows = 'emit'`) for as long as another's are. So it has empty
-windows answered as far as the frontier had come by itself, and as the query's own windows hold a tuple; the others are
-answered when the stream goes on after all.
+empty windows (`empty_windows = 'emit'`) and landmark windows would go on for as long as another query's windows do. So
+empty windows are answered as far as the frontier had come by itself, and as the query's own windows hold a tuple;
+landmark windows up to the first end above the greatest point. The others come when the stream goes on after all.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from windrow.types import POINT_MIN
 from windrow.windows.contexts import Extents, Points
+from windrow.windows.landmark import LandmarkWindow
 from windrow.windows.sliding import SlidingWindow
 
 
@@ -32,12 +33,20 @@ class Ended:
             raise ValueError("the end of the input moves the frontier on")
 
 
-def answered_upto(ends: Sequence[Ended], window: SlidingWindow, frontier: int) -> int:
-    """The frontier by which empty windows are answered when the real one stands there. `ends`: ascending."""
+def answered_upto(ends: Sequence[Ended], window: SlidingWindow | LandmarkWindow, frontier: int) -> int:
+    """The frontier by which such windows are answered when the real one stands there. `ends`: ascending."""
     for end in ends:
         if frontier <= end.upto:
             return min(frontier, max(end.before, window.closing(end.greatest)))
     return frontier
+
+
+def landmarks_upto(ends: Sequence[Ended], window: LandmarkWindow, panes: Points, frontier: int) -> int:
+    """The same of landmark windows: late tuples (`panes` has the start of theirs) may lie above what was the greatest
+    point at the end of the input."""
+    last = int(np.searchsorted(panes, frontier)) - 1
+    reached = answered_upto(ends, window, frontier)
+    return reached if last < 0 else max(reached, min(frontier, window.closing(int(panes[last]))))
 
 
 def after_end(
@@ -70,6 +79,24 @@ def every_to_the_end(
         return extents
     given = window.due(panes, after, ticked).ends
     extents = extents.part(~np.isin(extents.ends, given))
+    return replace(extents, ticks=np.maximum(extents.ticks, ticked + 1))
+
+
+def landmarks_to_the_end(
+    ends: Sequence[Ended],
+    window: LandmarkWindow,
+    panes: Points,
+    first: int,
+    ticked: int | None,
+    closed_by: int | None,
+    frontier: int,
+) -> Extents:
+    """The same of landmark windows."""
+    upto = landmarks_upto(ends, window, panes, frontier)
+    if ticked is None:
+        return window.every(first, None, upto)
+    after = max(landmarks_upto(ends, window, panes, ticked), POINT_MIN if closed_by is None else closed_by)
+    extents = window.every(first, after, upto)
     return replace(extents, ticks=np.maximum(extents.ticks, ticked + 1))
 
 

@@ -218,6 +218,39 @@ class RowFrontier:
         return RowFrontier(saved["count"], saved["promised"])
 
 
+@dataclass(frozen=True)
+class Silence:
+    """How long nothing has arrived (HEARTBEAT AFTER): `counted` microseconds by the moment `since_s`, and all since."""
+
+    counted: int = 0
+    since_s: float = 0.0
+
+    def lasted(self, now_s: float) -> int:
+        """In microseconds."""
+        return self.counted + int((now_s - self.since_s) * 1e6)
+
+    def in_steps(self, now_s: float, step: int) -> Silence:
+        """The same silence, with as many whole steps counted as it has lasted."""
+        lasted = self.lasted(now_s)
+        counted = lasted // step * step
+        return Silence(counted, now_s - (lasted - counted) / 1e6)
+
+    def paused(self, now_s: float) -> Silence:
+        """Nobody has listened since it was last counted: it goes on from now."""
+        return Silence(self.counted, now_s)
+
+
+def beat(frontier: Frontier, slack: int, silence: Silence) -> int | None:
+    """Where a heartbeat moves a frontier: the greatest point goes on as the silence lasts. None: it moves nowhere.
+
+    Where no tuple ever came there is no point to go on from.
+    """
+    if frontier.greatest is None or not silence.counted:
+        return None
+    upto = frontier.greatest + silence.counted - slack
+    return upto if frontier.value is None or upto > frontier.value else None
+
+
 def heartbeat(now: int, heard: int, silence: int, value: int | None) -> int | None:
     """Where a stream that has been silent is moved to: `silence` behind the clock, in whole seconds, or nowhere.
 

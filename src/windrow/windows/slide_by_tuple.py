@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+import numpy.typing as npt
 
 from windrow.windows.contexts import Context, Extents, Points
 from windrow.windows.cuts import Cuts
@@ -82,11 +83,21 @@ class SlideByTuple:
         """A pane per value."""
         return Cuts.of({(1, 0)})
 
+    def marked(self, counts: Points, before: int) -> npt.NDArray[np.bool_]:
+        """Which of some values, ascending and without gaps, are window ids, by the tuples counted at each of them.
+
+        Over ranks all tuples count, and `before` is how many lie below these values; over rows only every n-th counts.
+        """
+        if self.over is SlideOver.ROW:
+            return np.asarray(counts > 0)
+        ranks = before + np.cumsum(counts)
+        return np.asarray(ranks // self.every_n > (ranks - counts) // self.every_n)
+
     def extents(self, values: Points) -> Extents:
         return Extents(values - (self.range - 1), values + 1, values + 1)
 
     def due(self, panes: Points, ticked: int | None, frontier: int) -> Extents:
-        """A window per occupied pane; the caller leaves out those that no n-th tuple marks."""
+        """A window per occupied pane; the caller leaves out those that are not `marked`."""
         first = 0 if ticked is None else int(np.searchsorted(panes, ticked))
         return self.extents(panes[first : int(np.searchsorted(panes, frontier))])
 

@@ -41,7 +41,7 @@ def test_create_stream_with_every_clause() -> None:
           PUNCTUATE WITH SLACK 5 SECONDS
           PUNCTUATE ON seq ORDERED
           PUNCTUATE ON n WITH SLACK 100 ROWS
-          PUNCTUATE PER src IDLE AFTER 1 MINUTE
+          PUNCTUATE PER src IDLE AFTER 1 MINUTE HEARTBEAT AFTER 500 MS
           PUNCTUATE BY SOURCE
           RETAIN 1 HOUR
         """
@@ -63,7 +63,7 @@ def test_create_stream_with_every_clause() -> None:
             Punctuate(Policy.SLACK, slack=seconds(5)),
             Punctuate(Policy.ORDERED, "seq"),
             Punctuate(Policy.SLACK, "n", slack=Measure(100, Unit.ROWS)),
-            Punctuate(Policy.PER_KEY, key="src", idle_after=seconds(60)),
+            Punctuate(Policy.PER_KEY, key="src", idle_after=seconds(60), heartbeat=Measure(500_000, Unit.TIME)),
             Punctuate(Policy.BY_SOURCE),
         ),
         late=Late.REVISE,
@@ -209,6 +209,11 @@ ERRORS = [
     ("CREATE STREAM s (a INT PRIMARY KEY) FROM memory", 1, 24, "expected"),
     ("CREATE STREAM s (a INT)", 1, 24, "has no source"),
     ("CREATE STREAM s (a INT) FROM memory TICK 0 SECONDS", 1, 42, "greater than zero"),
+    ("CREATE STREAM s FROM memory PUNCTUATE ORDERED HEARTBEAT AFTER 0 SECONDS", 1, 63, "greater than zero"),
+    ("CREATE STREAM s FROM memory PUNCTUATE ORDERED HEARTBEAT AFTER -1 SECOND", 1, 63, "not negative"),
+    ("CREATE STREAM s FROM memory PUNCTUATE ORDERED HEARTBEAT AFTER 1 MONTH", 1, 63, "no fixed length"),
+    ("CREATE STREAM s FROM memory PUNCTUATE BY SOURCE HEARTBEAT AFTER 30", 1, 65, "a length of time"),
+    ("CREATE STREAM s FROM memory PUNCTUATE WITH SLACK 5 HEARTBEAT 30 SECONDS", 1, 62, "AFTER"),
     ("CREATE STREAM s (a INT) FROM memory LATE DORP", 1, 42, "Did you mean DROP?"),
     ("CREATE STREAM s (a INT) FROM memory TICK 1 SECOND TICK 1 SECOND", 1, 51, "given twice"),
     ("CREATE STREAM s (a INT) FROM memory FROM memory", 1, 37, "given twice"),

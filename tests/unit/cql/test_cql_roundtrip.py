@@ -144,10 +144,11 @@ options = st.lists(
 kinds = st.sampled_from(["memory", "files", "console", "parquet", "jsonl", "my_sink"])
 types = st.sampled_from(["BOOLEAN", "BIGINT", "DECIMAL(10,2)", "STRING", "TIMESTAMP", "TIMESTAMP_NTZ", "DOUBLE"])
 punctuations = st.one_of(
-    st.builds(Punctuate, st.just(Policy.ORDERED), st.none() | names),
+    st.builds(Punctuate, st.just(Policy.ORDERED), st.none() | names, heartbeat=st.none() | times),
     st.builds(Punctuate, st.just(Policy.BY_SOURCE), st.none() | names),
     st.builds(Punctuate, st.just(Policy.SLACK), st.none() | names, slack=measures),
     st.builds(Punctuate, st.just(Policy.PER_KEY), st.none() | names, key=names, idle_after=st.none() | times),
+    st.builds(Punctuate, st.just(Policy.PER_KEY), key=names, idle_after=st.none() | times, heartbeat=times),
 )
 
 

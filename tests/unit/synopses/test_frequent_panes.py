@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from windrow.plan.accumulators import Key
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import Attribute, Scan, Selection, WindowAggregate
+from windrow.reference.frequent_items import FrequentItemsSynopsis
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.holistic.roll_up import rows_of
@@ -32,9 +33,7 @@ tuples = st.lists(
 
 def aggregate_of(keys: tuple[Key, ...], k: int) -> WindowAggregate:
     calls = (decompose("FREQUENT_ITEMS", "x", STRING, None, (k,)), decompose("COUNT", None, None, None))
-    return WindowAggregate(
-        Selection(Scan("s", Attribute("t", BIGINT)), None), SlidingWindow(3, 1), keys, calls, 0, bool(keys)
-    )
+    return WindowAggregate(Selection(Scan("s", Attribute("t", BIGINT)), None), SlidingWindow(3, 1), keys, calls)
 
 
 def deposit(synopsis: FrequentSynopsis, aggregate: WindowAggregate, rows: list[Any]) -> None:
@@ -94,6 +93,33 @@ def test_lists_are_those_of_the_definition_and_no_item_is_reported_wrongly(
         for entry in answer["items"]:
             assert delta < entry["count"] <= true[entry["item"]] <= entry["at_most"]
         assert rolled.result(aggregate.aggregates[1])[i].as_py() == len(some)
+
+
+@settings(deadline=None)
+@given(tuples, st.integers(1, 3), st.lists(st.tuples(st.integers(0, PANES), st.integers(0, PANES)), max_size=4))
+def test_pruned_panes_give_what_algorithm_6_gives(rows: list[Any], k: int, windows: list[tuple[int, int]]) -> None:
+    """Golab's dissertation, Algorithm 6, for each group by itself; an item's id is its place in the order of items."""
+    aggregate = aggregate_of((Key("k", STRING),), k)
+    synopsis = FrequentSynopsis([pa.string()] * 2, aggregate)
+    deposit(synopsis, aggregate, rows)
+    synopsis.close(PANES)
+    references = {}
+    for key in {row[1] for row in rows}:
+        references[key] = FrequentItemsSynopsis(k, PANES)
+        for pane in range(PANES):
+            items = [ord(x) for p, group, x in rows if (p, group) == (pane, key) and x is not None]
+            references[key].update([np.array(items, np.int64)])
+    for low, high in [(0, PANES), *((min(w), max(w)) for w in windows)]:
+        lookup = Lookup("q", np.array([low]), np.array([high]), aggregate.presence, aggregate.accumulators, False)
+        (looked,) = synopsis.answer([lookup])
+        rolled = rows_of(aggregate, looked, synopsis.groups)
+        keys = synopsis.groups.key_columns(rolled.cells, 1)[0].to_pylist()
+        assert set(keys) == {key for pane, key, _ in rows if low <= pane < high}
+        for key, answer in zip(keys, rolled.result(aggregate.aggregates[0]).to_pylist(), strict=True):
+            right = references[key].lookup_one(low, high)
+            assert answer["threshold"] == right.delta
+            listed = zip(right.items.tolist(), right.counts.tolist(), right.most.tolist(), strict=True)
+            assert [(ord(e["item"]), e["count"], e["at_most"]) for e in answer["items"]] == list(listed)
 
 
 def test_a_closed_pane_keeps_the_list_and_one_cell_for_the_rest() -> None:

@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.aggregates import decompose
 from windrow.plan.having import Bound, Comparison
+from windrow.reference.substream_extremes import ExtremesFilter
+from windrow.reference.substream_filters import Range, SubstreamFilter
 from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup
 from windrow.synopses.cells import chunks
 from windrow.synopses.having import pane_filters, units
@@ -178,6 +182,92 @@ def test_a_filter_names_everyone_who_passes_whatever_becomes_of_the_cells(
             asked_of["few"] += len(named)
             asked_of["all"] += len(whole)
     assert asked_of["few"] < asked_of["all"]
+
+
+elements = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 5), st.integers(1, 9)), min_size=1, max_size=60)
+"""The pane, the key and the value of each tuple."""
+
+
+class OverElements:
+    """The reference filters, with a tuple for an element: Arasu and Widom, VLDB 2004, section 4, and extremes."""
+
+    def __init__(self, levels: Levels, reach: int):
+        self.counts, self.sums = SubstreamFilter(levels, reach), SubstreamFilter(levels, reach, summed=True)
+        self.most, self.least = ExtremesFilter(reach), ExtremesFilter(reach)
+
+    def update(self, keys: Any, stamps: Any, values: Any) -> None:
+        self.counts.update(keys, stamps)
+        self.sums.update(keys, stamps, values)
+        self.most.update(keys, stamps, values)
+        self.least.update(keys, stamps, ~values)
+
+    def passing(self, bound: Bound, since: int, exact: bool) -> list[int]:
+        value, comparison = int(bound.value), bound.comparison
+        if bound.call in (STAR, SUM):
+            filter_ = self.counts if bound.call is STAR else self.sums
+            return filter_.lookup(Range(comparison, value), since, exact).keys.tolist()
+        at_most = value if comparison in (Comparison.AT_MOST, Comparison.MORE) else value - 1
+        if bound.call is MAX:
+            found = self.most.at_least if comparison.is_lower else self.most.below
+            return found(at_most + 1, since).tolist()
+        found = self.least.below if comparison.is_lower else self.least.at_least
+        return found(~at_most, since).tolist()
+
+
+def deposit(synopsis: BasicIntervalSynopsis, panes: Any, keys: Any, values: Any) -> None:
+    """A cell for each tuple, which the synopsis folds."""
+    ones = np.ones(panes.size, np.int64)
+    columns = {STAR.part("n"): ones, COUNT.part("n"): ones, SUM.part("s"): values}
+    columns |= {MAX.part("v"): values, MIN.part("v"): values}
+    states = {a: (column,) for a, column in columns.items()}
+    synopsis.deposit(Cells(panes, synopsis.groups.ids([pa.array(keys)]), states))
+
+
+def keys_of(
+    synopsis: BasicIntervalSynopsis, bound: Bound, pairs: Pairs, start: int, end: int, exact: bool
+) -> list[int]:
+    """The keys that a filter named for the one window; if exact, those that pass when they are looked up."""
+    groups = pairs.groups
+    if exact:
+        lookup = Lookup("q", ints(start), ints(end), PRESENCE, READS, False, only=pairs)
+        found = rows(synopsis, lookup)
+        groups = ints(*(g for (_, g), row in found.items() if holds(bound, row[CALLS.index(bound.call)])))
+    return sorted(synopsis.groups.key_columns(groups, 1)[0].to_pylist())
+
+
+@pytest.mark.parametrize("exact", [True, False], ids=["exact", "approximate"])
+@pytest.mark.parametrize("call", [STAR, SUM, MAX, MIN], ids=lambda call: call.function)
+@settings(deadline=None, max_examples=25)
+@given(
+    tuples=elements,
+    ends=st.sets(st.integers(1, 12), min_size=1, max_size=4),
+    widths=st.sets(st.integers(1, 12), min_size=1, max_size=3),
+    values=st.sets(st.integers(0, 30), min_size=1, max_size=3),
+    p=st.sampled_from([1, 2, 4]),
+)
+def test_filters_over_panes_give_what_those_over_elements_give(
+    call: Any, exact: bool, tuples: Any, ends: set[int], widths: set[int], values: set[int], p: int
+) -> None:
+    synopsis, filters, reach = BasicIntervalSynopsis([pa.int64()]), PaneFilters(), 12 * WIDTH
+    reference = OverElements(Levels(p), reach)
+    bounds = [Bound(call, comparison, Decimal(v), None) for comparison in Comparison for v in values]  # type: ignore[arg-type]
+    tests = [(bound, test) for bound in bounds if (test := filter_test(bound, PRESENCE)) is not None]
+    below = 0
+    for last in sorted(ends):
+        fresh = sorted(t for t in tuples if below <= t[0] < last)
+        below, end = last, WIDTH * last
+        if fresh:
+            panes, keys, numbers = (ints(*column) for column in zip(*fresh, strict=True))
+            deposit(synopsis, WIDTH * panes, keys, numbers)
+            reference.update(keys, WIDTH * panes, numbers)
+        synopsis.close(end)
+        for width in widths:
+            start = end - WIDTH * width
+            asked = [Asked(test, ints(start), ints(end), reach, exact) for _, test in tests]
+            for (bound, _), pairs in zip(tests, filters.candidates(synopsis, asked, Levels(p)), strict=True):
+                assert pairs is not None
+                found = keys_of(synopsis, bound, pairs, start, end, exact)
+                assert found == reference.passing(bound, start - 1, exact), (bound.text, start, end)
 
 
 def fed(values: list[int], call: Any, state: Any) -> tuple[BasicIntervalSynopsis, Any]:

@@ -54,9 +54,7 @@ rows = st.lists(
 
 def aggregate_of(keys: tuple[Key, ...], calls: dict[str, AggregateCall]) -> WindowAggregate:
     window = SlidingWindow(range=1, slide=1)
-    return WindowAggregate(
-        Selection(Scan("s", Attribute("t", BIGINT)), None), window, keys, tuple(calls.values()), 0, bool(keys)
-    )
+    return WindowAggregate(Selection(Scan("s", Attribute("t", BIGINT)), None), window, keys, tuple(calls.values()))
 
 
 def looked_of(aggregate: WindowAggregate, tuples: list[Any]) -> tuple[Looked, Groups]:

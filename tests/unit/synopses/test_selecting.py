@@ -15,13 +15,19 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.counting import count_comparisons
 
 from windrow.plan.accumulators import AggregateCall, Key
 from windrow.plan.aggregates import decompose
 from windrow.plan.calls import COUNT_DISTINCT
 from windrow.plan.nodes import Attribute, Scan, Selection, WindowAggregate
+from windrow.reference.frequency_counts import Frequencies, FrequencySynopsis
+from windrow.reference.metering import Meter
+from windrow.reference.quantile_intervals import QuantileSynopsis
 from windrow.synopses.cells.chunks import Cells
+from windrow.synopses.cells.ordering import encode_doubles
 from windrow.synopses.holistic import selecting
+from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.holistic.roll_up import Rows, rows_of
 from windrow.synopses.holistic.selecting import selected
 from windrow.synopses.holistic.selection_choice import HolisticWay, decide, unfit_for_selection
@@ -29,7 +35,6 @@ from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, Spots
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.kinds.buffer import BufferSynopsis
 from windrow.synopses.lookups import Lookup
-from windrow.synopses.metering import Meter
 from windrow.types import SqlType
 from windrow.windows import SlidingWindow
 
@@ -53,9 +58,14 @@ CALLS: dict[str, AggregateCall] = {
 }
 
 
-def aggregate_of(*names: str, keys: tuple[Key, ...] = ()) -> WindowAggregate:
+TOP = decompose("TOP_K", "y", STRING, None, (2,))
+"""Rolled up only: selection does not give it."""
+
+
+def aggregate_of(*names: str, keys: tuple[Key, ...] = (), more: tuple[AggregateCall, ...] = ()) -> WindowAggregate:
     scan = Selection(Scan("s", Attribute("t", BIGINT)), None)
-    return WindowAggregate(scan, SlidingWindow(3, 1), keys, tuple(CALLS[n] for n in names), 0, bool(keys))
+    calls = (*(CALLS[n] for n in names), *more)
+    return WindowAggregate(scan, SlidingWindow(3, 1), keys, calls)
 
 
 Tuple = tuple[int, Any, Any, Any, int, bool]
@@ -169,6 +179,75 @@ def test_selection_equals_brute_force_at_every_step(
                 parts.setdefault((w, *map(plain, key)), []).append(row)
         wanted = {slot: [plain(by_definition(name, mine)) for name in names] for slot, mine in parts.items()}
         assert found == wanted
+
+
+@settings(deadline=None, max_examples=60)
+@given(rows=tuples.filter(bool), width=st.integers(1, 25))
+def test_selection_gives_what_the_quantile_synopsis_gives(rows: list[Tuple], width: int) -> None:
+    """B-INT-QNT (Arasu and Widom, VLDB 2004, section 3.3) over the tuples of one group, one cell each, in pane order."""
+    names = [f"q{phi}" for phi in PHIS]
+    aggregate, rows = aggregate_of(*names, keys=(K,)), sorted(rows, key=lambda row: row[0])
+    synopsis = BasicIntervalSynopsis([pa.string(), pa.float64()])
+    synopsis.deposit(cells_of(synopsis, aggregate, rows))
+    synopsis.close(25)
+    ends = np.arange(0, 25 + width)
+    (looked,) = selected(synopsis, [(aggregate, asked_of(aggregate, "q", ends - width, ends))])
+    found = table(aggregate, rows_of(aggregate, looked, synopsis.groups), synopsis)
+    assert found
+    for key in {row[1] for row in rows}:
+        mine = [row for row in rows if row[1] == key]
+        reference = QuantileSynopsis(len(mine), [Phi.of(phi) for phi in PHIS])
+        present = np.array([row[2] is not None for row in mine], np.int64)
+        reference.update((encode_doubles(np.array([row[2] or 0.0 for row in mine])), present))
+        low, high = (np.searchsorted([row[0] for row in mine], edge) for edge in (ends - width, ends))
+        answers = reference.lookup(low, high)
+        for w in np.flatnonzero(high > low).tolist():
+            codes = [None if x is None else code_of(x) for x in found.pop((w, key))]
+            assert codes == (answers.codes[w].tolist() if answers.counts[w] else [None] * len(PHIS))
+    assert not found
+
+
+def code_of(value: Any) -> int:
+    return int(encode_doubles(np.array([math.nan if value == "NaN" else value]))[0])
+
+
+@pytest.mark.parametrize("way", HolisticWay)
+@settings(deadline=None, max_examples=60)
+@given(rows=tuples.filter(bool), width=st.integers(1, 25))
+def test_both_ways_give_what_frequency_counters_give(rows: list[Tuple], width: int, way: HolisticWay) -> None:
+    """COUNT(DISTINCT) and QUANTILE from an interval synopsis of counters (Golab's dissertation, section 8.3.1)."""
+    more = (TOP,) if way is HolisticWay.ROLL_UP else ()
+    aggregate = aggregate_of("texts", "text", keys=(K,), more=more)
+    synopsis = BasicIntervalSynopsis([pa.string(), pa.string()])
+    synopsis.deposit(cells_of(synopsis, aggregate, rows))
+    synopsis.close(25)
+    ends = np.arange(0, 25)
+    lookup = asked_of(aggregate, "q", ends - width, ends)
+    by_selection = way is HolisticWay.SELECTION
+    (looked,) = selected(synopsis, [(aggregate, lookup)]) if by_selection else synopsis.answer([lookup])
+    found = table(aggregate, rows_of(aggregate, looked, synopsis.groups), synopsis)
+    texts = sorted((text for text in TEXTS if text is not None), key=str.encode)
+    for key in {row[1] for row in rows}:
+        every, some = FrequencySynopsis(25), FrequencySynopsis(25)
+        for pane in range(25):
+            held = [row for row in rows if row[:2] == (pane, key) and row[3] is not None]
+            every.update([counted([texts.index(row[3]) for row in held])])
+            some.update([counted([texts.index(row[3]) for row in held if row[5]])])
+        for w in (w for w in range(25) if (w, key) in found):
+            counters, kept = every.lookup_one(max(w - width, 0), w), some.lookup_one(max(w - width, 0), w)
+            right: list[Any] = [*kept.count_distinct()[1].tolist(), 0][:1]
+            right += [*(texts[v] for v in counters.quantile(Phi.of("0.5"))[1].tolist()), None][:1]
+            if more:
+                _, best, counts = counters.top_k(2)
+                pairs = zip(best.tolist(), counts.tolist(), strict=True)
+                right.append([{"item": texts[v], "count": n} for v, n in pairs])
+            assert found.pop((w, key)) == right
+    assert not found
+
+
+def counted(values: list[int]) -> Frequencies:
+    """The counters of one pane of one group."""
+    return Frequencies.of(np.zeros(len(values), np.int64), np.array(values, np.int64))
 
 
 @settings(deadline=None, max_examples=40)
@@ -289,15 +368,14 @@ def test_what_cannot_be_selected() -> None:
     assert made.way is HolisticWay.ROLL_UP
 
 
-def test_sorting_costs_a_level_for_each_doubling_of_the_window() -> None:
-    """Figure 1 of 004: an element is sorted once for every level of base intervals; a selection takes p arrays."""
-    size = 4096
+def test_sorting_costs_a_level_for_each_doubling_of_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arasu and Widom, VLDB 2004, Figure 1: an element is sorted once a level; a selection takes p arrays."""
+    size, meter = 4096, Meter()
+    count_comparisons(monkeypatch, meter)
     elements = Elements(*(np.zeros(size, np.int64), np.arange(size), np.arange(size)[::-1], np.ones(size, np.int64)))
     for widest, levels in ((1, 1), (63, 6), (64, 7), (4096, 13)):
-        meter = Meter()
-        made = SortedPanes(elements, 1, size, widest, meter)
-        assert meter.read() == (levels - 1) * size
-        meter = made._meter = Meter()
+        made = SortedPanes(elements, 1, size, widest)
+        assert made._sorted.shape == (levels, size)
         spots = Spots(np.array([size - widest]), np.array([size]), np.zeros(1, np.int64), np.zeros(1, np.int64))
         assert made.at_ranks(spots, np.array([1])).tolist() == [0]
-        assert meter.read() <= 2 * levels * (levels + 1) * (3 * levels + 3)
+        assert 0 < meter.read() <= 2 * levels * (levels + 1) * (3 * levels + 3)

@@ -1,4 +1,5 @@
-"""Slide-by-tuple bins: the figures of 003 section 6 step by step, and the definition by brute force."""
+"""Slide-by-tuple bins: the figures of Li et al., SIGMOD 2005, section 6, step by step, and the definition by brute force; and
+the engine's own windows beside them."""
 
 from __future__ import annotations
 
@@ -6,11 +7,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.windows.bins import Aggregate, SlideByTupleBins
+from windrow.plan.accumulators import Accumulator, Kind
+from windrow.reference.slide_by_tuple_bins import Aggregate, SlideByTupleBins
+from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup
+from windrow.types import SqlType
+from windrow.windows import Extents, SlideByTuple, SlideOver
 
 COUNT = Aggregate[Any, int](0, lambda n, _: n + 1)
 SUM = Aggregate[int, int](0, lambda total, value: total + value)
@@ -212,3 +218,50 @@ def test_every_punctuation_gives_what_the_definition_gives(
         complete = [(w, pa) for w, pa in by_definition(rows, range_, slide, over, of) if below <= w < p]
         assert bins.process_punctuation(p) == complete
         assert sum(wid < p for wid in (*bins.S, *bins.E)) <= 1, "what no later bin needs is purged"
+
+
+# -- the engine ------------------------------------------------------------------------------------------------
+
+PRESENT = Accumulator(Kind.COUNT, None, None, None)
+TOTAL = Accumulator(Kind.SUM_INT, "x", SqlType("INT"), None)
+NTH = Accumulator(Kind.COUNT, None, None, "nth")
+
+
+@pytest.mark.parametrize("over", [SlideOver.ROW, SlideOver.RANK], ids=lambda over: over.value)
+@settings(max_examples=150, deadline=None)
+@given(steps=steps, range_=st.integers(1, 15), slide=st.integers(1, 4), origin=st.integers(-20, 20))
+def test_the_engines_panes_give_what_bins_give(
+    over: SlideOver, steps: Any, range_: int, slide: int, origin: int
+) -> None:
+    """A pane per value in a synopsis, windows that are due and marked, against Figure 6, punctuation by punctuation."""
+    bins = SlideByTupleBins(range_, AVG, slide, "row" if over is SlideOver.ROW else "rank")
+    window = SlideByTuple(range_, slide, over if slide > 1 else SlideOver.VALUE)
+    synopsis, ticked, ranked, row = BasicIntervalSynopsis([]), None, 0, 0
+    p: float = origin
+    bins.process_punctuation(p)
+    for tuples, advance in [*steps, ([], 1000)]:
+        for ahead, value in tuples:
+            row += 1
+            bins.process_tuple(int(p) + ahead, value)
+            states = {PRESENT: 1, TOTAL: value, NTH: int(row % slide == 0)}
+            columns = {a: (np.array([state], np.int64),) for a, state in states.items()}
+            synopsis.deposit(Cells(np.array([int(p) + ahead]), synopsis.groups.ids([], np.zeros(1, bool)), columns))
+        p = max(p, p + advance)
+        synopsis.close(int(p))
+        extents = window.due(synopsis.closed_panes, ticked, int(p))
+        if slide > 1:
+            counts = synopsis.totals(NTH if over is SlideOver.ROW else PRESENT, extents.ends - 1)
+            extents, ranked = extents.part(window.marked(counts, ranked)), ranked + int(counts.sum())
+        ticked = int(p)
+        assert answers(synopsis, extents) == bins.process_punctuation(p)
+
+
+def answers(synopsis: BasicIntervalSynopsis, extents: Extents) -> list[tuple[int, tuple[int, int]]]:
+    """The window id, the sum and the count of each."""
+    if not len(extents):
+        return []
+    lookup = Lookup("q", extents.starts, extents.ends, PRESENT, (PRESENT, TOTAL), False)
+    (looked,) = synopsis.answer([lookup])
+    sums, counts = (looked.states[a][0].tolist() for a in (TOTAL, PRESENT))
+    wids = (extents.ends[looked.window] - 1).tolist()
+    return list(zip(wids, zip(sums, counts, strict=True), strict=True))

@@ -14,8 +14,10 @@ from windrow.windows import (
     RowFrontier,
     RowSlackFrontier,
     Seen,
+    Silence,
     SlackFrontier,
     SourceFrontier,
+    beat,
     heartbeat,
 )
 
@@ -158,3 +160,26 @@ def test_a_heartbeat_follows_the_clock_at_a_distance_once_a_stream_is_silent() -
     assert heartbeat(100 * second + 7, 95 * second, 5 * second, 10) == 95 * second, "in whole seconds"
     assert heartbeat(100 * second, 90 * second, 5 * second, 95 * second) is None, "it is there already"
     assert heartbeat(100 * second, 90 * second, 5 * second, None) is None, "nothing was ever seen"
+
+
+def test_silence_is_counted_in_whole_steps_and_not_while_nobody_listens() -> None:
+    silence = Silence(0, 10.0)
+    assert silence.in_steps(12.9, 1_000_000).counted == 2_000_000
+    assert silence.in_steps(12.9, 1_000_000).in_steps(13.0, 1_000_000).counted == 3_000_000
+    assert silence.in_steps(10.9, 1_000_000).counted == 0
+    stopped = silence.in_steps(12.5, 1_000_000)
+    assert stopped.paused(1000.0).in_steps(1001.0, 1_000_000).counted == 3_000_000
+
+
+def test_a_heartbeat_lets_the_greatest_point_go_on() -> None:
+    silence, nothing = Silence(30), Silence(0)
+    seen = Seen(100, (100, 90), {"a": 100, "b": 50})
+    assert beat(SlackFrontier(20).after(seen), 20, silence) == 110
+    assert beat(SlackFrontier(20).after(seen), 20, nothing) is None, "it has only just become silent"
+    assert beat(SlackFrontier(20).after(seen).promise(110), 20, silence) is None, "it is there already"
+    assert beat(SlackFrontier(20), 20, silence) is None, "there is no point to go on from"
+    assert beat(SlackFrontier(20).promise(5), 20, silence) is None, "a punctuation is no tuple"
+    assert beat(RowSlackFrontier(1).after(seen), 0, silence) == 130
+    assert beat(PerKeyFrontier(None).after(seen), 0, silence) == 130, "from the greatest of all sub-streams"
+    assert beat(SourceFrontier().after(seen), 0, silence) == 130
+    assert beat(SourceFrontier().after(seen).promise(200), 0, silence) is None

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
@@ -22,9 +23,10 @@ from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.names import quote_name
 from windrow.cql.statements import Policy
 from windrow.dataplane.ingest import arrival
+from windrow.dataplane.ingest.packing import copies, packing_of
 from windrow.dataplane.ingest.promised import bounds_of, broken_sql, columns_of
 from windrow.dataplane.ingest.ranks import Ranking, nothing_known, rank_column, ranked
-from windrow.dataplane.kernels import WROTE, Storing, store_cells
+from windrow.dataplane.kernels import WROTE, CellColumns, Storing, store_cells
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import RANK_COLUMN, ROW_COLUMN, ROW_NUM, Key
 from windrow.synopses.cells.cells import partial_sql
@@ -39,6 +41,12 @@ BAD = "__bad"
 _MALFORMED, _PUNCTUATION = "__malformed", "__punctuation"
 _PROMISED = "__promised"
 """In gathered rows: the columns that promises have conditions on."""
+
+_DEAD = ("__reason", "__record", "__dead_t")
+"""Every grouping set groups by these too: a row for each distinct dead letter."""
+
+MOST_GROUPING_COLUMNS = 64
+"""What Spark's GROUPING SETS take, and the bits of grouping_id()."""
 
 POINT_BOUND = 10**18 - 1
 """Points beyond ±10^18 (the year 33658) are dead letters: pane arithmetic would leave int64."""
@@ -375,37 +383,87 @@ def grouped(
     """
     tagged = _tagged(df, stream, admission, carry_records)
     tagged = _ordered(df, tagged, stream, groupings, admission.rows_before, counts or {})
-    dead = ["__reason", "__record", "__dead_t"]
-    columns: list[str] = []
-    sets: list[list[str]] = []
-    for g, grouping in enumerate(groupings):
-        mine = [(f"__pane{g}", _alive(None, grouping.schedule.sql(_axis_column(stream, grouping, g))))]
-        if grouping.qualifies is not None:
-            mine.append((f"__q{g}", _alive(None, f"coalesce({grouping.qualifies}, false)")))
-        mine += [(f"__k{g}_{i}", _alive(grouping.qualifies, key.sql)) for i, key in enumerate(grouping.keys)]
-        columns += [f"{sql} AS {name}" for name, sql in mine]
-        sets.append([name for name, _ in mine])
-    for name, sql in progress_columns(stream, admission):
-        columns.append(f"{_alive(None, sql)} AS {name}")
-        sets.append([name])
-    rows = tagged.selectExpr("*", *columns)
     extras = [F.count(F.lit(1)).alias("__n"), *_seen(stream, admission)]
+    progress = [(name, _alive(None, sql)) for name, sql in progress_columns(stream, admission)]
+    if is_packed(groupings, len(progress)):
+        return _grouped_packed(tagged, stream, groupings, progress, extras)
+    sets = [_set_columns(stream, grouping, g, _own_columns(groupings, g, None)) for g, grouping in enumerate(groupings)]
+    sets += [{name: sql} for name, sql in progress]
+    rows = tagged.selectExpr("*", *(f"{sql} AS {name}" for one in sets for name, sql in one.items()))
     if len(sets) > 1 and any(grouping.is_sketched for grouping in groupings):
-        return _grouped_each(rows, dead, sets, groupings, extras)
+        return _grouped_each(rows, sets, groupings, extras)
     partials = [F.expr(sql).alias(name) for name, sql in partial_columns(groupings)]
     if len(sets) <= 1:
-        return rows.groupBy(*dead, *(sets[0] if sets else [])).agg(*extras, *partials)
+        return rows.groupBy(*_DEAD, *(sets[0] if sets else [])).agg(*extras, *partials)
     everything = [name for one in sets for name in one]
-    wanted = [[F.col(c) for c in dead + one] for one in sets]
-    return rows.groupingSets(wanted, *[F.col(c) for c in dead + everything]).agg(
+    wanted = [[F.col(c) for c in [*_DEAD, *one]] for one in sets]
+    return rows.groupingSets(wanted, *[F.col(c) for c in [*_DEAD, *everything]]).agg(
         *extras, F.grouping_id().alias("__set"), *partials
     )
 
 
+def _set_columns(stream: StreamDef, grouping: Grouping, g: int, names: CellColumns) -> dict[str, str]:
+    """What the g-th grouping groups by, as expressions by column name."""
+    mine = {names.pane: _alive(None, grouping.schedule.sql(_axis_column(stream, grouping, g)))}
+    if names.qualifies is not None:
+        mine[names.qualifies] = _alive(None, f"coalesce({grouping.qualifies}, false)")
+    keys = zip(names.keys, grouping.keys, strict=True)
+    return mine | {name: _alive(grouping.qualifies, key.sql) for name, key in keys}
+
+
+def cell_columns(groupings: Sequence[Grouping], progress: int) -> Sequence[CellColumns]:
+    """Which columns of a table made by `grouped` are those of each grouping."""
+    if is_packed(groupings, progress):
+        return packing_of(groupings).cells
+    ids = set_ids(groupings, progress)
+    return [_own_columns(groupings, g, None if len(ids) <= 1 else ids[g]) for g in range(len(groupings))]
+
+
+def _own_columns(groupings: Sequence[Grouping], g: int, set_id: int | None) -> CellColumns:
+    grouping = groupings[g]
+    partials = zip(grouping.accumulators, grouping.partials(g), strict=True)
+    return CellColumns(
+        set_id,
+        f"__pane{g}",
+        None if grouping.qualifies is None else f"__q{g}",
+        tuple(f"__k{g}_{i}" for i in range(len(grouping.keys))),
+        tuple((a, tuple(f"{name}_{i}" for i in range(len(partial_sql(a))))) for a, (name, _) in partials),
+    )
+
+
+def is_packed(groupings: Sequence[Grouping], progress: int = 0) -> bool:
+    """Whether there are more columns to group by than GROUPING SETS take."""
+    return len(_DEAD) + sum(_widths(groupings, progress)) > MOST_GROUPING_COLUMNS
+
+
+def _widths(groupings: Sequence[Grouping], progress: int) -> list[int]:
+    return [1 + (g.qualifies is not None) + len(g.keys) for g in groupings] + [1] * progress
+
+
+def _grouped_packed(
+    rows: DataFrame,
+    stream: StreamDef,
+    groupings: Sequence[Grouping],
+    progress: Sequence[tuple[str, str]],
+    extras: list[Any],
+) -> DataFrame:
+    """What grouping sets give, for any number of columns (`packing`)."""
+    packing = packing_of(groupings)
+    sets = [
+        _set_columns(stream, grouping, g, packing.cells[g]) | packing.arguments[g]
+        for g, grouping in enumerate(groupings)
+    ]
+    sets += [{name: sql} for name, sql in progress]
+    seen = {f"__seen{i}": "BIGINT" if p.key is None else "STRING" for i, p in enumerate(stream.punctuated)}
+    keys = packing.keys | {name: seen[name] for name, _ in progress}
+    partials = [F.expr(sql).alias(name) for name, sql in packing.aggregates]
+    copied = copies(rows, sets, keys | packing.values)
+    return copied.groupBy(*_DEAD, "__set", *keys).agg(*extras, *partials)
+
+
 def _grouped_each(
     rows: DataFrame,
-    dead: Sequence[str],
-    sets: Sequence[Sequence[str]],
+    sets: Sequence[Mapping[str, str]],
     groupings: Sequence[Grouping],
     extras: list[Any],
 ) -> DataFrame:
@@ -413,14 +471,14 @@ def _grouped_each(
     know which set they are in, and would make every sketch for all (measured on two busy cores, three sketches in one
     of three synopses, 400,000 rows: 7.4 s and 19 MB; so 2.7 s and 2 MB)."""
     ids = set_ids(groupings, len(sets) - len(groupings))
-    copies = rows.selectExpr("*", f"explode(array({', '.join(f'{i}L' for i in ids)})) AS __set")
+    numbered = rows.selectExpr("*", f"explode(array({', '.join(f'{i}L' for i in ids)})) AS __set")
     keys = [
         F.expr(f"CASE WHEN __set = {i}L THEN {name} END").alias(name)
         for i, one in zip(ids, sets, strict=True)
         for name in one
     ]
     partials = [F.expr(sql).alias(name) for name, sql in partial_columns(groupings, ids)]
-    return copies.groupBy(*dead, "__set", *keys).agg(*extras, *partials)
+    return numbered.groupBy(*_DEAD, "__set", *keys).agg(*extras, *partials)
 
 
 def stored(grouped: DataFrame, storing: Storing) -> DataFrame:
@@ -463,10 +521,10 @@ def progress_columns(stream: StreamDef, admission: Admission | None = None) -> l
 
 def set_ids(groupings: Sequence[Grouping], progress: int = 0) -> list[int]:
     """The `__set` of each grouping set, those of `progress` columns last. grouping_id() has a bit per key column, 1
-    where the column is not in its set; with sketches (`_grouped_each`) the sets are counted."""
-    if any(grouping.is_sketched for grouping in groupings):
+    where the column is not in its set; with sketches (`_grouped_each`) or too many columns the sets are counted."""
+    if is_packed(groupings, progress) or any(grouping.is_sketched for grouping in groupings):
         return list(range(len(groupings) + progress))
-    widths = [1 + (g.qualifies is not None) + len(g.keys) for g in groupings] + [1] * progress
+    widths = _widths(groupings, progress)
     total, out, before = sum(widths), [], 0
     for width in widths:
         mine = ((1 << width) - 1) << (total - before - width)
@@ -545,6 +603,11 @@ def estimated_bytes(df: DataFrame) -> int | None:
     """Spark's own estimate of a plan's output; None where it does not know."""
     size = int(str(df._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return size if size < 1 << 60 else None
+
+
+def is_refused(error: Exception) -> bool:
+    """Whether Spark refused to plan a job, rather than failed to run it."""
+    return isinstance(error, AnalysisException | ParseException)
 
 
 def run(df: DataFrame) -> pa.Table:

@@ -17,16 +17,16 @@ from windrow.dataplane.ingest.arrival import numbers
 from windrow.dataplane.ingest.job import (
     Admission,
     Grouping,
+    cell_columns,
     gathered_names,
     late_masks,
     progress_columns,
     set_ids,
 )
-from windrow.dataplane.kernels import CellColumns
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import RANK_COLUMN, ROW_COLUMN, ROW_NUM
 from windrow.synopses.cells import distinct
-from windrow.synopses.cells.cells import fold_of, partial_sql, state_of_rows
+from windrow.synopses.cells.cells import fold_of, state_of_rows
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups
 from windrow.synopses.kinds.partitioned import Ranks
@@ -79,11 +79,11 @@ def of_groups(
         for row in _rows(table, is_dead & first, ("__reason", "__record", "__dead_t", "__n"))
     )
     alive_first = table.filter(pa.array(~is_dead & first))
-    cells = {}
+    cells, columns = {}, cell_columns(groupings, len(progress))
     for g, grouping in enumerate(groupings):
         if grouping.synopsis not in written:
             mine = alive_first if g == 0 else table.filter(pa.array(~is_dead & (which == ids[g])))
-            cells[grouping.synopsis] = cell_columns(groupings, g, len(progress)).cells(mine, groups[g])
+            cells[grouping.synopsis] = columns[g].cells(mine, groups[g])
     told = {
         name: alive_first if which is None else table.filter(pa.array(~is_dead & (which == ids[len(groupings) + i])))
         for i, (name, _) in enumerate(progress)
@@ -96,19 +96,6 @@ def of_groups(
         greatest = pc.max(alive_first.column(f"__greatest__t{i}")).as_py()
         seen[p.column] = _seen_of_groups(p, greatest, told.get(f"__seen{i}"), i)
     return Deposit(cells, dead, admitted, least, seen)
-
-
-def cell_columns(groupings: Sequence[Grouping], g: int, progress: int) -> CellColumns:
-    """Which columns of a table made by `ingest.grouped` are those of the g-th grouping."""
-    grouping, ids = groupings[g], set_ids(groupings, progress)
-    partials = zip(grouping.accumulators, grouping.partials(g), strict=True)
-    return CellColumns(
-        None if len(ids) <= 1 else ids[g],
-        f"__pane{g}",
-        None if grouping.qualifies is None else f"__q{g}",
-        tuple(f"__k{g}_{i}" for i in range(len(grouping.keys))),
-        tuple((a, tuple(f"{name}_{i}" for i in range(len(partial_sql(a))))) for a, (name, _) in partials),
-    )
 
 
 def _seen_of_groups(p: Punctuated, greatest: int | None, told: pa.Table | None, i: int) -> Seen:

@@ -2,18 +2,23 @@
 
 `feed` returns once its rows are on disk, so nothing that was taken is lost in a crash. A record that does
 not fit the schema is spooled as text in `__bad` and becomes a dead letter; the others go on.
+
+A punctuation that is given while fed rows wait takes its place behind them, as a file too. Spark ignores files whose
+names begin with `_`: it sees neither the punctuation nor the rows that are fed behind it, which are held back until the
+punctuation has been applied. So no micro-batch has rows from both sides of a punctuation.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
 import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,7 +30,9 @@ from windrow.durable import sync
 from windrow.errors import SourceError, StateError
 from windrow.settings import Settings
 
-_NAME = re.compile(r"feed-(\d{15})-[0-9a-f]{8}\.parquet")
+_NAME = re.compile(r"_?(?:feed|punctuation)-(\d{15})-[0-9a-f]{8}\.(?:parquet|json)")
+_FED, _HELD, _PUNCTUATION = "feed-", "_feed-", "_punctuation-"
+"""How the names of files begin: rows that Spark may read, rows held back, punctuations. A moment follows."""
 
 
 def check(stream: StreamDef) -> None:
@@ -45,7 +52,7 @@ def open_spool(spark: SparkSession, stream: StreamDef, settings: Settings, spool
 
 
 class Spool:
-    """Writes a stream's fed rows, one numbered file per `feed`."""
+    """Writes a stream's fed rows, one numbered file per `feed`, and the punctuations between them."""
 
     def __init__(self, stream: StreamDef, directory: Path):
         self._stream = stream
@@ -53,9 +60,11 @@ class Spool:
         self._lock = threading.RLock()
         self._closed = False
         directory.mkdir(parents=True, exist_ok=True)
-        for leftover in directory.glob(".feed-*.tmp"):
+        for leftover in directory.glob(".*-*.tmp"):
             leftover.unlink()
         self._last_ms = max((int(m[1]) for m in map(_NAME.fullmatch, os.listdir(directory)) if m), default=0)
+        self._punctuations = self._names(_PUNCTUATION)
+        self._release()
 
     def write(self, rows: Any, now_ms: int) -> int:
         """Spool rows durably; returns how many. Files are taken in the order of `feed`."""
@@ -63,34 +72,117 @@ class Spool:
         if table.num_rows == 0:
             return 0
         with self._lock:
-            if self._closed:
-                raise StateError(
-                    f"stream '{self._stream.name}' takes no more rows: it was dropped, or the state directory closed",
-                    remedy="Open the state directory again; nothing was taken.",
-                )
-            self._write(table, now_ms)
+            self._refuse_closed()
+            begins = _HELD if self._punctuations else _FED
+            self._write(begins, ".parquet", lambda path: pq.write_table(table, path), now_ms)
         return int(table.num_rows)
+
+    def punctuate(self, text: str, now_ms: int, last_batch: int) -> bool:
+        """Keep a punctuation behind the rows that wait; False where none waits, and it is not kept. `last_batch`: the
+        last micro-batch that was taken."""
+        with self._lock:
+            self._refuse_closed()
+            if not self._punctuations and not self._has_unread(last_batch):
+                return False
+            name = self._write(_PUNCTUATION, ".json", lambda path: path.write_text(text, encoding="utf-8"), now_ms)
+            self._punctuations.append(name)
+            return True
+
+    def next_punctuation(self, last_batch: int) -> str | None:
+        """The first punctuation that waits, if all rows before it have been taken."""
+        with self._lock:
+            if self._closed or not self._punctuations or self._has_unread(last_batch):
+                return None
+            return (self._directory / self._punctuations[0]).read_text(encoding="utf-8")
+
+    def pass_punctuation(self) -> None:
+        """The first punctuation has been applied: rows up to the next one may be read."""
+        with self._lock:
+            (self._directory / self._punctuations.pop(0)).unlink(missing_ok=True)
+            self._release()
+
+    def has_unread(self, last_batch: int) -> bool:
+        """Whether rows, or punctuations, wait."""
+        with self._lock:
+            return bool(self._punctuations) or self._has_unread(last_batch)
 
     def close(self) -> None:
         """Take no more; what is being written is on disk when this returns."""
         with self._lock:
             self._closed = True
 
-    def _write(self, table: pa.Table, now_ms: int) -> None:
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StateError(
+                f"stream '{self._stream.name}' takes no more rows: it was dropped, or the state directory closed",
+                remedy="Open the state directory again; nothing was taken.",
+            )
+
+    def _names(self, begins: str) -> list[str]:
+        """The files of a kind, in the order of `feed`."""
+        return sorted(name for name in os.listdir(self._directory) if name.startswith(begins))
+
+    def _release(self) -> None:
+        """Let Spark see the rows before the first punctuation."""
+        upto = self._punctuations[0].removeprefix(_PUNCTUATION) if self._punctuations else None
+        for name in self._names(_HELD):
+            place = name.removeprefix(_HELD)
+            if upto is None or place < upto:
+                os.replace(self._directory / name, self._directory / (_FED + place))
+        sync(self._directory)
+
+    def _has_unread(self, last_batch: int) -> bool:
+        """Whether Spark sees a file that no micro-batch up to the last one has taken."""
+        left = set(self._names(_FED))
+        for name in _taken(self._directory.parent / "checkpoint", last_batch) if left else ():
+            left.discard(name)
+            if not left:
+                break
+        return bool(left)
+
+    def _write(self, begins: str, ends: str, write: Callable[[Path], object], now_ms: int) -> str:
         # Spark takes files by modification time, which must move on while any waits, and knows those it has
         # read by name, for ever: a name must be new even where the clock was put back.
         self._last_ms = moment = max(now_ms, self._last_ms + 1)
-        name = f"feed-{moment:015d}-{uuid.uuid4().hex[:8]}"
-        final, staged = self._directory / f"{name}.parquet", self._directory / f".{name}.tmp"
+        place = f"{moment:015d}-{uuid.uuid4().hex[:8]}"
+        name, staged = f"{begins}{place}{ends}", self._directory / f".feed-{place}.tmp"
         try:
-            pq.write_table(table, staged)
+            write(staged)
             os.utime(staged, ns=(moment * 1_000_000, moment * 1_000_000))
             sync(staged)
-            os.replace(staged, final)
+            os.replace(staged, self._directory / name)
             sync(self._directory)
         except OSError as error:
             staged.unlink(missing_ok=True)
+            what = "punctuation" if begins == _PUNCTUATION else "fed rows"
             raise StateError(
-                f"the fed rows could not be spooled: {error.strerror}",
+                f"the {what} could not be spooled: {error.strerror}",
                 remedy="Free space under the state directory; nothing was taken.",
             ) from error
+        return name
+
+
+def _taken(checkpoint: Path, last_batch: int) -> Iterator[str]:
+    """The names of the files that Spark's micro-batches up to this one have read, about the latest first.
+
+    A file that was taken stays in the spool until Spark tidies up, so only its own logs can tell: `offsets` has how far
+    the source was in each micro-batch, `sources` the files up to there.
+    """
+    offset = checkpoint / "offsets" / str(last_batch)
+    if last_batch < 0 or not offset.exists():
+        return
+    upto = json.loads(offset.read_text(encoding="utf-8").splitlines()[-1])["logOffset"]
+    logs = [path for path in (checkpoint / "sources" / "0").iterdir() if path.name.split(".")[0].isdigit()]
+    for log in sorted(logs, key=lambda path: int(path.name.split(".")[0]), reverse=True):
+        for line in _lines(log):
+            entry = json.loads(line)
+            if entry["batchId"] <= upto:
+                yield entry["path"].rpartition("/")[2]
+
+
+def _lines(log: Path) -> list[str]:
+    """The entries of a log; none where Spark has deleted it since: a compacted one has them."""
+    try:
+        return log.read_text(encoding="utf-8").splitlines()[1:]
+    except FileNotFoundError:
+        return []

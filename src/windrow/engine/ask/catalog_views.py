@@ -108,6 +108,11 @@ def punctuation_text(stream: StreamState) -> str:
 
 
 def _policy_text(p: Punctuated) -> str:
+    heartbeat = "" if p.heartbeat is None else f", heartbeat after {format_interval(p.heartbeat)}"
+    return _order_text(p) + heartbeat
+
+
+def _order_text(p: Punctuated) -> str:
     if p.policy is Policy.PER_KEY:
         idle = "" if p.idle_after is None else f", idle after {length_text(p.idle_after, p.type)}"
         return f"per {p.key}{idle}"

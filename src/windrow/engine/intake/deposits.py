@@ -38,7 +38,7 @@ from windrow.synopses import Cells, Home
 from windrow.synopses.cells.groups import Groups
 from windrow.synopses.kinds.partitioned import Ranks
 from windrow.types import POINT_MIN
-from windrow.windows import SlidingWindow, Window
+from windrow.windows import Silence, SlidingWindow, Window
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Told
 
@@ -149,14 +149,24 @@ class Depositor:
             self._jvm.raise_if_lost(error)
         innocent = not guilty or stream.stopping.is_set()
         if innocent or len(guilty) == len(active) and not self._readable(stream, df, admission):
-            raise ExecutionError(
-                f"a micro-batch of stream '{stream.name}' failed: {_reason(error)}",
-                remedy="Mend the source; the micro-batch is taken again when the stream restarts.",
-            ) from error
+            raise self._failed(stream, df, admission, error) from error
         for query, why in guilty:
             log.error("query '%s' is suspended: %s", query.name, why)
             self._journal.suspend(stream, query, why)
         return stream.groupings()
+
+    def _failed(self, stream: StreamState, df: Any, admission: Admission, error: Exception) -> ExecutionError:
+        """What to tell of a micro-batch that no single query makes fail."""
+        if not ingest.is_refused(error) or not self._readable(stream, df, admission):
+            return ExecutionError(
+                f"a micro-batch of stream '{stream.name}' failed: {_reason(error)}",
+                remedy="Mend the source; the micro-batch is taken again when the stream restarts.",
+            )
+        return ExecutionError(
+            f"Spark refuses the job that serves all queries of stream '{stream.name}': {_reason(error)}",
+            remedy="The source is not to blame. Drop queries of this stream, or SET preaggregate = 'driver' with a "
+            "larger gather_bytes; the micro-batch is taken again when the stream restarts.",
+        )
 
     def _trial(self, stream: StreamState, df: Any, query: QueryState, admission: Admission) -> str | None:
         """Why the query's own expressions fail on this micro-batch; None where they do not, or only once."""
@@ -247,6 +257,9 @@ class Depositor:
         promises = stream.promises.after(told.promises, stream.ticked)
         least = {**deposit.least, **{a: min(p, deposit.least.get(a, p)) for a, p in stream.least.items()}}
         blocks = [(w.owner, w.ref, w.lo, w.hi) for w in (*written, *reported)]
+        if deposit.admitted or deposit.dead or told != Told():
+            now_s = self._clock.monotonic_s()
+            stream.silences = {p.column: Silence(0, now_s) for p in stream.definition.heartbeats}
         self._journal.deposit(
             stream, batch_id, frontiers, least, deposit, blocks, admission, settings, lateness, promises
         )

@@ -1,15 +1,16 @@
-"""Punctuations that the source sent (PUNCTUATE BY SOURCE): the patterns of a micro-batch, read."""
+"""Punctuations as text: patterns that the source sent (PUNCTUATE BY SOURCE), and those that wait behind fed rows."""
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
 
 from windrow.catalog.definitions import StreamDef
-from windrow.cql.patterns import OF_A_PART, BadPatternError, parse_pattern
+from windrow.cql.patterns import OF_A_PART, BadPatternError, parse_pattern, pattern_text
 from windrow.dataplane.ingest.job import MALFORMED_PUNCTUATION, PUNCTUATION
 from windrow.dataplane.ingest.preaggregate import DeadLetter, Deposit
-from windrow.windows.promises import Told, all_told, told_by
+from windrow.windows.promises import Promise, Told, all_told, told_by
 
 log = logging.getLogger("windrow")
 
@@ -31,3 +32,16 @@ def heard(deposit: Deposit, stream: StreamDef) -> tuple[Deposit, Told, tuple[Dea
             malformed.append(replace(letter, reason=f"{MALFORMED_PUNCTUATION}: {error.reason}"))
     others = tuple(letter for letter in deposit.dead if letter.reason != PUNCTUATION)
     return replace(deposit, dead=others), all_told(told), tuple(malformed)
+
+
+def text_of(told: Told) -> str:
+    """What punctuations say, as it waits in the spool."""
+    promises = [[one.axis, pattern_text(one.conditions), one.bound] for one in told.promises]
+    return json.dumps({"frontiers": dict(told.frontiers), "promises": promises})
+
+
+def told_in(text: str, stream: StreamDef) -> Told:
+    """The same, read back."""
+    saved, types = json.loads(text), dict(stream.columns)
+    promises = ((axis, parse_pattern(conditions, types), bound) for axis, conditions, bound in saved["promises"])
+    return Told(saved["frontiers"], tuple(Promise(*one) for one in promises))

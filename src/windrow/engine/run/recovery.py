@@ -21,6 +21,7 @@ from windrow.engine.ticks.delivery import sweep
 from windrow.engine.ticks.early import release
 from windrow.optimizer.synopsis_plans import SynopsisPlan, style_of_all
 from windrow.synopses import Weight
+from windrow.windows import Silence
 from windrow.windows.ended import restored_ends
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Promise, Promises
@@ -58,6 +59,7 @@ class Recovery:
             saved = json.loads(row["frontier"])
             stream.frontiers[axis] = stream.frontiers[axis].restored(saved)
             stream.ended[axis] = restored_ends(saved)
+            stream.silences[axis] = Silence(saved.get("silent", 0))
             if row["lateness"] is not None:
                 stream.lateness[axis] = Lateness.restored(json.loads(row["lateness"]))
             for held, value in ((stream.least, row["least"]), (stream.ticked, row["ticked"])):

@@ -47,6 +47,7 @@ class StreamRunner:
         self._retry_at_s = 0.0
         self._failures_seen = 0
         self._retick_at_s: float | None = None
+        self._has_looked = False
 
     def _batch(self, df: Any, batch_id: int) -> None:
         try:
@@ -57,7 +58,7 @@ class StreamRunner:
             raise
 
     def _start(self, available_now: bool) -> Any:
-        self._failure = None
+        self._failure, self._has_looked = None, False
         checkpoint = self.stream.directory / "checkpoint"
         if self.stream.last_batch >= 0 and not checkpoint.exists():
             # Spark would count its micro-batches from 0 again, and those up to the last one taken would be passed over.
@@ -121,6 +122,16 @@ class StreamRunner:
         with self._guard:
             if self._handle is None or not self._handle.isActive:
                 self._handle = self._start(False)
+
+    def is_silent(self) -> bool:
+        """Whether the streaming query runs, and found nothing new when it last looked. Not yet when it is first seen to
+        have looked: before that much may have been waiting, and silence counts from there."""
+        with self._guard:
+            if self._handle is None or not self._handle.isActive:
+                return False
+            status, has_looked = self._handle.status, self._has_looked
+            self._has_looked = has_looked or status["message"].startswith("Waiting for")
+            return has_looked and not status["isDataAvailable"]
 
     def watch(self) -> None:
         """Restart what died, a streaming query or a tick, after a pause that doubles up to the setting; where the JVM

@@ -18,8 +18,7 @@ from windrow.cql.statements import Policy
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore, panes_in
 from windrow.dataplane.blocks.store import BlockRow
-from windrow.dataplane.ingest.job import Grouping, progress_columns
-from windrow.dataplane.ingest.preaggregate import cell_columns
+from windrow.dataplane.ingest.job import Grouping, cell_columns, progress_columns
 from windrow.dataplane.kernels import WROTE, Reported, Storing, Target, write_cells
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.state import StreamState, SynopsisState
@@ -196,14 +195,13 @@ class Homes:
 
     def storing(self, stream: StreamState, groupings: Sequence[Grouping]) -> Storing | None:
         """What the tasks of a micro-batch write themselves; None: nothing."""
-        targets, progress = [], len(progress_columns(stream.definition))
+        targets, columns = [], cell_columns(groupings, len(progress_columns(stream.definition)))
         for g, grouping in enumerate(groupings):
             state = stream.synopses[grouping.synopsis]
             buckets = state.synopsis.buckets
             if buckets is not None:
-                columns = cell_columns(groupings, g, progress)
                 where = (state.key_types, state.bucketed_by, buckets)
-                targets.append(Target(grouping.synopsis, state.owner, columns, *where))
+                targets.append(Target(grouping.synopsis, state.owner, columns[g], *where))
         tops = tuple(stream.frontiers[p.column].greatest for p in stream.definition.punctuated)
         return Storing(self.spark.root, tuple(targets), tops) if targets else None
 

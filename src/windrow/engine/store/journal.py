@@ -24,7 +24,7 @@ from windrow.plan.accumulators import Accumulator, Kind
 from windrow.settings import Settings
 from windrow.synopses import StoredSynopsis
 from windrow.types import SqlType
-from windrow.windows import Cuts, CutSchedule, Ended, Frontier, greater
+from windrow.windows import Cuts, CutSchedule, Ended, Frontier, Silence, greater
 from windrow.windows.ended import after_end, saved_ends
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Promises, Told
@@ -117,7 +117,7 @@ class Journal:
                 " WHERE name = ?",
                 (batch_id, deposit.admitted, late, dead, stream.name),
             )
-            self._save_axes(stream, frontiers, least, stream.ended)
+            self._save_axes(stream, frontiers, least, stream.ended, stream.silences)
             self._save_promises(stream, promises)
             tx.executemany(
                 "UPDATE axes SET lateness = ? WHERE stream = ? AND axis = ?",
@@ -132,6 +132,7 @@ class Journal:
         frontiers: Mapping[str, Frontier],
         least: Mapping[str, int],
         ended: Mapping[str, tuple[Ended, ...]],
+        silences: Mapping[str, Silence],
     ) -> None:
         """Inside a transaction: the progress of those axes that have moved."""
         for axis, frontier in frontiers.items():
@@ -142,7 +143,7 @@ class Journal:
                     (
                         stream.name,
                         axis,
-                        json.dumps({**frontier.saved(), **saved_ends(ended.get(axis, ()))}),
+                        json.dumps({**frontier.saved(), **saved_ends(ended.get(axis, ())), **_silent(silences, axis)}),
                         least.get(axis),
                     ),
                 )
@@ -403,8 +404,15 @@ class Journal:
         with self._catalog.transaction() as tx:
             tx.executemany("DELETE FROM outbox WHERE id = ?", [(i,) for i in outbox])
 
-    def promise(self, stream: StreamState, told: Told, greatest: Mapping[str, int] | None = None) -> None:
-        """Punctuations by hand, or the end of input: then `greatest` are the greatest points, by axis."""
+    def promise(
+        self,
+        stream: StreamState,
+        told: Told,
+        greatest: Mapping[str, int] | None = None,
+        silences: Mapping[str, Silence] | None = None,
+    ) -> None:
+        """Punctuations by hand, the end of the input (then `greatest` are the greatest points, by axis) or heartbeats
+        (then `silences` are what they have counted, by axis)."""
         moved = {axis: stream.frontiers[axis].promise(upto) for axis, upto in told.frontiers.items()}
         frontiers = {**stream.frontiers, **moved}
         promises = stream.promises.after(told.promises, stream.ticked)
@@ -412,10 +420,11 @@ class Journal:
         for axis, point in (greatest or {}).items():
             before, upto, ticked = stream.frontiers[axis].value, frontiers[axis].value, stream.ticked.get(axis)
             ended[axis] = after_end(ended.get(axis, ()), before, point, upto, ticked)
+        kept = {**stream.silences, **(silences or {})}
         with self._catalog.transaction():
-            self._save_axes(stream, frontiers, stream.least, ended)
+            self._save_axes(stream, frontiers, stream.least, ended, kept)
             self._save_promises(stream, promises)
-        stream.frontiers, stream.promises, stream.ended = frontiers, promises, ended
+        stream.frontiers, stream.promises, stream.ended, stream.silences = frontiers, promises, ended, kept
 
     # -- the catalog ---------------------------------------------------------------------------
 
@@ -532,6 +541,12 @@ def _late_on_another(letter: DeadLetter, admission: Admission) -> int | None:
         if point is not None and frontier is not None and point < frontier:
             return frontier - point
     return None
+
+
+def _silent(silences: Mapping[str, Silence], axis: str) -> dict[str, int]:
+    """How much silence heartbeats have counted on an axis, where they have any."""
+    counted = silences[axis].counted if axis in silences else 0
+    return {"silent": counted} if counted else {}
 
 
 def _saved(accumulator: Accumulator) -> list[str | None]:

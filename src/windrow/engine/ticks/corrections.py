@@ -25,6 +25,7 @@ from windrow.synopses import Looked, Lookup
 from windrow.types import POINT_MIN
 from windrow.windows import (
     Extents,
+    LandmarkWindow,
     Points,
     SlideByTuple,
     SlideOver,
@@ -32,6 +33,7 @@ from windrow.windows import (
     Window,
     answered_upto,
 )
+from windrow.windows.ended import landmarks_upto
 
 Mask = npt.NDArray[np.bool_]
 Finish = Callable[[QueryState, Looked, Extents, SynopsisState], Finished | None]
@@ -108,17 +110,27 @@ class Corrector:
         old, late = (panes[np.searchsorted(panes, since) :] for panes in (self._old, self._late))
         if isinstance(window, SlideByTuple):
             return self._by_tuple(query, plan, window, old, late)
-        extents = window.due(late, query.closed_by, self._ticked)
+        extents = window.due(late, query.closed_by, self._answered_upto(window, np.union1d(old, late)))
         held = np.searchsorted(old, extents.ends) > np.searchsorted(old, np.maximum(extents.starts, since))
+        upto = self._answered_upto(window, old)
+        held = held & (extents.ticks <= upto)
         first = self._first_answered(old, since) if self._emits and not plan.input.keys else None
         if first is not None:
-            held = held | ((extents.ends > first) & (extents.ticks <= self._emptied_upto(window)))
+            emptied = self._emptied_upto(window) if isinstance(window, SlidingWindow) else upto
+            held = held | ((extents.ends > first) & (extents.ticks <= emptied))
         return Affected(query, extents, np.asarray(held), np.ones(len(extents), bool))
 
-    def _emptied_upto(self, window: Window) -> int:
-        """Up to which frontier empty windows have been answered."""
+    def _answered_upto(self, window: Window, panes: Points) -> int:
+        """Up to which frontier windows that hold a tuple of these panes are answered: landmark windows wait where the
+        input has ended."""
         ends = self._stream.ended.get(self._state.plan.axis, ())
-        return answered_upto(ends, window, self._ticked) if isinstance(window, SlidingWindow) else self._ticked
+        if not ends or not isinstance(window, LandmarkWindow):
+            return self._ticked
+        return landmarks_upto(ends, window, panes, self._ticked)
+
+    def _emptied_upto(self, window: SlidingWindow) -> int:
+        """Up to which frontier empty windows have been answered."""
+        return answered_upto(self._stream.ended.get(self._state.plan.axis, ()), window, self._ticked)
 
     def _first_answered(self, old: Points, since: int) -> int | None:
         """From where on empty windows have been answered too: from the first tuple there was, or where the query
@@ -147,10 +159,8 @@ class Corrector:
     def _marked(self, plan: Finalise, window: SlideByTuple, values: Points) -> tuple[Mask, Mask]:
         """Which values were window ids, and are: an n-th row number, or an n-th rank, is among their tuples."""
         counts, added = self._totals(plan, values)
-        if window.over is SlideOver.ROW:
-            return np.asarray(counts > 0), np.asarray(counts + added > 0)
-        ranked = self._state.ranked
-        return _ranked(counts, ranked, window.every_n), _ranked(counts + added, ranked + added.sum(), window.every_n)
+        before = self._state.ranked - int(counts.sum())
+        return window.marked(counts, before), window.marked(counts + added, before)
 
     def _totals(self, plan: Finalise, values: Points) -> tuple[Points, Points]:
         """The tuples of panes, without those that are late and of them alone."""
@@ -200,12 +210,6 @@ def _over(plan: Finalise) -> SlideOver | None:
     return plan.window.over if isinstance(plan.window, SlideByTuple) else None
 
 
-def _ranked(counts: Points, below: int, every: int) -> Mask:
-    """Of values, the last of which has rank `below`: those with an n-th rank among their tuples."""
-    ranks = below - (np.cumsum(counts[::-1])[::-1] - counts)
-    return np.asarray(ranks // every > (ranks - counts) // every)
-
-
 def _only(finished: Finished, wanted: Mask) -> Finished:
     """Without the rows of windows that are not there."""
     if wanted.all():
@@ -218,16 +222,8 @@ def lookup_of(query: QueryState, extents: Extents) -> Lookup:
     """What a query asks a synopsis about some of its windows."""
     aggregate, since = query.plan.input, query.since
     starts = extents.starts if since is None else extents.starts.clip(min=max(since, POINT_MIN))
-    always = not (aggregate.is_grouped if aggregate.partition else aggregate.cell_keys)
-    return Lookup(
-        query.name,
-        starts,
-        extents.ends,
-        aggregate.presence,
-        aggregate.accumulators,
-        always,
-        partitions=extents.partitions,
-    )
+    always, read = not aggregate.cell_keys, (aggregate.presence, aggregate.accumulators)
+    return Lookup(query.name, starts, extents.ends, *read, always, partitions=extents.partitions)
 
 
 def _delivered(query: QueryState, parts: list[_Changes], numbers: Numbers) -> Delivered:

@@ -16,7 +16,7 @@ from windrow.settings import Settings
 from windrow.synopses import DueRequest
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, LandmarkWindow, Points, SlideByTuple, SlideOver, SlidingWindow, Window
-from windrow.windows.ended import every_to_the_end
+from windrow.windows.ended import every_to_the_end, landmarks_to_the_end
 
 SLOTS_PER_SLICE = 4_000_000
 """(window, group) slots answered per commit: bounds memory, about 100 MB for three aggregates."""
@@ -66,6 +66,8 @@ def _extents(
     plan, axis, window = query.plan, state.plan.axis, query.plan.window
     ticked, least = stream.ticked.get(axis), stream.least.get(axis)
     emits = settings.text("empty_windows") == "emit" and not plan.input.keys
+    if stream.ended.get(axis) and isinstance(window, LandmarkWindow):
+        return _landmarks(stream, state, query, window, least if emits else None, frontier)
     if emits and least is not None and isinstance(window, SlidingWindow | LandmarkWindow):
         first = least if query.since is None else max(least, query.since)
         if stream.ended.get(axis) and isinstance(window, SlidingWindow):
@@ -80,13 +82,29 @@ def _extents(
     return extents
 
 
+def _landmarks(
+    stream: StreamState,
+    state: SynopsisState,
+    query: QueryState,
+    window: LandmarkWindow,
+    least: int | None,
+    frontier: int,
+) -> Extents:
+    """Landmark windows where the input has ended; `least`: from that point on the empty ones as well."""
+    panes, axis, since = state.synopsis.closed_panes, query.axis, POINT_MIN if query.since is None else query.since
+    seen = panes[np.searchsorted(panes, since) :]
+    held = seen[np.searchsorted(seen, window.start) :]
+    if least is None and not held.size:
+        return window.extents(np.empty(0, np.int64))
+    first = int(held[0]) if least is None else max(least, since)
+    ends, ticked = stream.ended[axis], stream.ticked.get(axis)
+    revised = seen if stream.definition.revises else seen[:0]
+    return landmarks_to_the_end(ends, window, revised, first, ticked, query.closed_by, frontier)
+
+
 def _marked(state: SynopsisState, plan: Finalise, window: SlideByTuple, extents: Extents) -> np.ndarray:
     """Which of the values are window ids: an n-th row number, or an n-th rank, is among their tuples."""
-    counts = _tuples(state, plan, extents.ends - 1)
-    if window.over is SlideOver.ROW:
-        return np.asarray(counts > 0)
-    ranks = state.ranked + np.cumsum(counts)
-    return np.asarray(ranks // window.every_n > (ranks - counts) // window.every_n)
+    return window.marked(_tuples(state, plan, extents.ends - 1), state.ranked)
 
 
 def _tuples(state: SynopsisState, plan: Finalise, panes: Points) -> Points:

@@ -25,11 +25,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from windrow.synopses.cells.arrays import grown
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.having.runs import Entries, Runs, joined
 from windrow.synopses.index.sequence import Longs, Mask
-from windrow.synopses.metering import Meter
-from windrow.synopses.substreams import grown
 from windrow.windows import Points
 
 
@@ -84,11 +83,10 @@ class CollectiveIndex:
 
     kind = "collective index"
 
-    def __init__(self, levels: Levels, reach: int, meter: Meter | None = None):
+    def __init__(self, levels: Levels, reach: int):
         if reach < 1:
             raise ValueError(f"windows reach back at least one stamp, not {reach}")
         self.levels, self.reach = levels, reach
-        self._meter = meter
         self._newest = np.iinfo(np.int64).min // 2
         self.keys = 0
         self._lengths: Longs = np.zeros(0, np.int64)
@@ -97,10 +95,6 @@ class CollectiveIndex:
     @property
     def size(self) -> int:
         return self.keys + sum(size.size for size in self._sizes)
-
-    def update_cost(self) -> float:
-        """Entries written per element, amortised."""
-        return 2.0
 
     def update(self, keys: Ids, stamps: Points, weights: Longs | None = None) -> None:
         """Append elements in the order of their stamps; a weight is a positive integer (CI-SUM)."""
@@ -223,7 +217,7 @@ class _Size:
     def index(self) -> Runs:
         """The search index over the stamps of this size, made when it is first asked for."""
         if self._runs is None:
-            self._runs = Runs(self._alive, self._index._meter)
+            self._runs = Runs(self._alive)
             self._runs.add(self._entries())
         return self._runs
 
@@ -249,8 +243,6 @@ class _Size:
         self._stamps = grown(self._stamps, self._used)
         place = entries.quotients % self._index.levels.p
         self._stamps[self._rows[entries.keys], place] = entries.stamps
-        if self._index._meter:
-            self._index._meter.add(entries.stamps.size)
         if self._runs is not None:
             self._runs.add(entries)
 
@@ -259,8 +251,6 @@ class _Size:
             self.store(Entries(np.array([stamp]), np.array([key]), np.array([quotient])))
             return
         self._stamps[self._rows[key], quotient % self._index.levels.p] = stamp
-        if self._index._meter:
-            self._index._meter.add(1)
         if self._runs is not None:
             self._runs.add_one(stamp, key, quotient)
 

@@ -1,4 +1,4 @@
-"""MAX(x) > v and MIN(x) < v over the cells of closed panes: `extremes.py` with panes for its cells.
+"""MAX(x) > v and MIN(x) < v over the cells of closed panes: `reference/substream_extremes.py` with panes for cells.
 
 Of each pane, and of each base interval of panes (`tables.py`), the groups by their greatest code, greatest first. A
 window is O(log P) of these, and of each exactly the groups that pass are read, from its front.
@@ -7,14 +7,37 @@ window is O(log P) of these, and of each exactly the groups that pass are read, 
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 
 import numpy as np
 
 from windrow.synopses.cells.groups import Ids
-from windrow.synopses.extremes import Greatest
+from windrow.synopses.having.tables import TableIntervals
 from windrow.synopses.index.sequence import Longs
-from windrow.synopses.tables import TableIntervals
 from windrow.windows import Points
+
+
+@dataclass(frozen=True)
+class Greatest:
+    """The greatest code of each key, greatest first: `falling` is the codes' complement, so it ascends."""
+
+    falling: Longs
+    keys: Longs
+
+    @classmethod
+    def of(cls, falling: Longs, keys: Longs) -> Greatest:
+        order = np.lexsort((falling, keys))
+        first = order[np.flatnonzero(np.diff(keys[order], prepend=-1))]
+        again = np.argsort(falling[first], kind="stable")
+        return cls(falling[first][again], keys[first][again])
+
+    def merged(self, other: Greatest) -> Greatest:
+        both = np.concatenate((self.falling, other.falling)), np.concatenate((self.keys, other.keys))
+        return Greatest.of(*both)
+
+    def at_least(self, code: int) -> Longs:
+        """The keys with a code that is not below."""
+        return self.keys[: int(np.searchsorted(self.falling, ~code, "right"))]
 
 
 class PaneExtremes:

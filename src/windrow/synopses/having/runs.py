@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from windrow.synopses.index.sequence import Longs, Mask
-from windrow.synopses.metering import Meter
 
 WAITING = 256
 
@@ -40,8 +39,8 @@ def joined(parts: list[Entries]) -> Entries:
 class Runs:
     """Entries by stamp. `alive` tells which entries still count."""
 
-    def __init__(self, alive: Alive, meter: Meter | None = None):
-        self._alive, self._meter = alive, meter
+    def __init__(self, alive: Alive):
+        self._alive = alive
         self._runs: list[Entries] = []
         self._waiting = Entries(*(np.zeros(WAITING, np.int64) for _ in range(3)))
         self._count = 0
@@ -78,8 +77,6 @@ class Runs:
     def _sorted(self, entries: Entries) -> Entries:
         """By stamp, without the dead; two runs one after the other are merged by a sort that knows runs."""
         entries = entries.where(self._alive(entries))
-        if self._meter:
-            self._meter.add(entries.stamps.size)
         return entries.where(np.argsort(entries.stamps, kind="stable"))
 
     def newer(self, since: int) -> Entries:
@@ -88,6 +85,4 @@ class Runs:
         found = [waiting.where(waiting.stamps > since)]
         for run in self._runs:
             found.append(run.where(slice(int(np.searchsorted(run.stamps, since, "right")), None)))
-        if self._meter:
-            self._meter.add(self._count + len(self._runs) + sum(part.stamps.size for part in found[1:]))
         return joined(found)

@@ -1,7 +1,7 @@
 """Holistic aggregates from frequency counters: COUNT DISTINCT, QUANTILE, MEDIAN and TOP_K, for many slots at once.
 
-A slot is a window of a group. The algorithms are those of `frequency.py`, over the counters that a roll-up
-(`roll_up.py`) brings in the order of slot and value.
+A slot is a window of a group. The counters come from a roll-up (`roll_up.py`), in the order of slot and value. Tests
+hold the results equal to `reference/frequency_counts.py`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pyarrow as pa
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.calls import COUNT_DISTINCT
 from windrow.synopses.cells.groups import Ids
+from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.holistic.value_codes import coded
 from windrow.synopses.index.sequence import Longs
-from windrow.synopses.quantile import Phi
 
 
 @dataclass(frozen=True)

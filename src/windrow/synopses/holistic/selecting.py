@@ -25,11 +25,11 @@ from windrow.plan.nodes import WindowAggregate
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.holistic.from_counters import halfway, run_starts
+from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, Spots
 from windrow.synopses.holistic.value_codes import codes_of, codes_together, outer_of
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.lookups import Looked, Lookup
-from windrow.synopses.quantile import Phi
 
 SELECTED = ("MEDIAN", "QUANTILE", COUNT_DISTINCT)
 """What base intervals can tell; TOP_K takes the counters of all values."""

@@ -19,7 +19,6 @@ import numpy as np
 from windrow.synopses.cells.groups import AnyIds, Ids
 from windrow.synopses.holistic.selection import count_below, select
 from windrow.synopses.index.sequence import Longs
-from windrow.synopses.metering import Meter
 
 AT_ONCE = 1 << 14
 """Sorted arrays searched together: few enough for what they need to stay in the processor's cache."""
@@ -52,8 +51,8 @@ class Spots:
 class SortedPanes:
     """Elements of `panes` panes of `groups` groups; windows are at most `widest` panes."""
 
-    def __init__(self, elements: Elements, groups: int, panes: int, widest: int, meter: Meter | None = None):
-        self._panes, self._meter = panes, meter
+    def __init__(self, elements: Elements, groups: int, panes: int, widest: int):
+        self._panes = panes
         self._levels = max(1, min(widest, panes).bit_length())
         slot = elements.groups * panes + elements.panes
         held = np.bincount(slot, elements.counts, groups * panes).astype(np.int64)
@@ -81,8 +80,6 @@ class SortedPanes:
             packed = (group * self._panes + (pane >> level)) << bits | out[level - 1]
             packed.sort(kind="stable")  # which merges the sorted halves
             out[level] = packed & (1 << bits) - 1
-            if self._meter:
-                self._meter.add(packed.size)
         return out
 
     def count(self, spots: Spots) -> Longs:
@@ -96,7 +93,7 @@ class SortedPanes:
         out = np.empty(ranks.size, np.int64)
         flat = self._sorted.ravel()
         for some, begins, ends in self._arrays(spots):
-            out[some] = select(flat, begins, ends, ranks[some], self._meter)
+            out[some] = select(flat, begins, ends, ranks[some])
         return out
 
     def below(self, spots: Spots, bounds: Longs) -> Longs:
@@ -104,7 +101,7 @@ class SortedPanes:
         out = np.empty(spots.window.size, np.int64)
         flat = self._sorted.ravel()
         for some, begins, ends in self._arrays(spots):
-            out[some] = count_below(flat, begins, ends, bounds[spots.window[some]], self._meter)
+            out[some] = count_below(flat, begins, ends, bounds[spots.window[some]])
         return out
 
     def _arrays(self, spots: Spots) -> Iterator[tuple[slice, Longs, Longs]]:

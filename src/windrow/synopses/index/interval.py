@@ -21,7 +21,6 @@ import numpy as np
 from windrow.synopses.cells.folds import Fold, State, UfuncFold
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.index.sequence import Longs, check_active, check_span, checked, power_of_two
-from windrow.synopses.metering import Meter, metered
 
 AT_ONCE = 1 << 12
 """Values looked up together: few enough for what they need to stay in the processor's cache."""
@@ -40,26 +39,20 @@ class IntervalSynopsis:
 
     kind = "interval"
 
-    def __init__(self, fold: Fold, span: int, shape: tuple[int, ...] = (), meter: Meter | None = None):
+    def __init__(self, fold: Fold, span: int, shape: tuple[int, ...] = ()):
         self.span = check_span(span)
-        self.length = self._since = 0
-        self._fold, self._shape = metered(fold, meter), shape
+        self.length = 0
+        self._fold, self._shape = fold, shape
         self._slots = power_of_two(span + 1)
         self._tree = fold.identity((2 * self._slots, *shape))
 
     @property
     def first(self) -> int:
-        return max(self.length - self.span, self._since)
+        return max(self.length - self.span, 0)
 
     @property
     def size(self) -> int:
         return sum(column.size for column in self._tree)
-
-    def update_cost(self) -> float:
-        return 1.0
-
-    def lookup_cost(self, width: int) -> float:
-        return 2.0 * max(width, 1).bit_length() + 1
 
     def update(self, cells: State) -> None:
         """Append cells: columns of the fold, a row per cell."""
@@ -155,16 +148,6 @@ class IntervalSynopsis:
         merged = self._fold.reduce([tree[at] for tree in self._tree])
         # Without the dtype NumPy makes a string a fixed-width one, which loses trailing NULs.
         return tuple(np.asarray(value, dtype) for value, dtype in zip(merged, self._fold.dtypes, strict=True))
-
-    def extend(self, span: int) -> None:
-        """Keep more from now on (001_3bbbc8a20ffc7252.txt, section 8.2); what was forgotten stays so."""
-        self._since, at = self.first, np.arange(self.first, self.length) & (self._slots - 1)
-        held = tuple(tree[at + self._slots] for tree in self._tree)
-        self.span = max(span, self.span)
-        self._slots = power_of_two(self.span + 1)
-        self._tree = self._fold.identity((2 * self._slots, *self._shape))
-        self.length = self._since
-        self.update(held)
 
 
 def base_intervals(low: int, high: int, slots: int) -> Iterator[int]:

@@ -24,7 +24,6 @@ from windrow.synopses.cells.folds import Fold, State
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.index.scans import running_merges
 from windrow.synopses.index.sequence import Longs, Mask, TupleWindow, check_active, checked
-from windrow.synopses.metering import Meter, metered
 
 
 @dataclass(frozen=True)
@@ -77,19 +76,13 @@ class LandmarkSynopsis:
 
     kind = "landmark"
 
-    def __init__(
-        self,
-        fold: Fold,
-        partitions: tuple[Partition, ...],
-        shape: tuple[int, ...] = (),
-        meter: Meter | None = None,
-    ):
+    def __init__(self, fold: Fold, partitions: tuple[Partition, ...], shape: tuple[int, ...] = ()):
         self.partitions = partitions
         if not self.partitions:
             raise ValueError("a landmark synopsis is made for windows, and there are none")
         self.span = max(p.span for p in self.partitions)
         self.length = 0
-        self._fold, self._shape = metered(fold, meter), shape
+        self._fold, self._shape = fold, shape
         self._parts = [_Landmarks(self._fold, p, shape) for p in self.partitions]
 
     @property
@@ -99,12 +92,6 @@ class LandmarkSynopsis:
     @property
     def size(self) -> int:
         return sum(part.size for part in self._parts)
-
-    def update_cost(self) -> float:
-        return float(sum(1 + p.rights for p in self.partitions))
-
-    def lookup_cost(self, width: int) -> float:
-        return 2.0
 
     def update(self, cells: State) -> None:
         """Append cells: columns of the fold, a row per cell."""

@@ -6,9 +6,9 @@ A running interval begins with the stream. Kept are f(1, r) for the last span + 
 
 That is right only where a sum has an exact inverse. Integers have it, modulo 2⁶⁴: a running sum may wrap, and the
 difference is the window's own sum all the same. So COUNT, and SUM and AVG of integers and of decimals (in limbs)
-are served, and VARIANCE of integers as Σx and Σx² (`powers.py`). Doubles are refused: their differences would keep
-the rounding of everything since the stream began, and one great value would stay for good, where DESIGN 5 (Values)
-wants 1e-9 of the window itself. They go to B-INT (`interval.py`), which only adds what is in the window.
+are served. Doubles are refused: their differences would keep the rounding of everything since the stream began, and
+one great value would stay for good, where DESIGN 5 (Values) wants 1e-9 of the window itself. They go to B-INT
+(`interval.py`), which only adds what is in the window.
 """
 
 from __future__ import annotations
@@ -17,15 +17,11 @@ import numpy as np
 
 from windrow.synopses.cells.folds import Array, Fold, State, UfuncFold
 from windrow.synopses.cells.groups import Ids
-from windrow.synopses.index.algebraic import Together
 from windrow.synopses.index.sequence import check_active, check_span, checked, power_of_two
-from windrow.synopses.metering import Meter
 
 
 def is_subtractable(fold: Fold) -> bool:
     """Whether g(X₂ − X₁) follows exactly from g(X₁) and g(X₂), X₁ ⊆ X₂: sums of integers do (004, section 3.2)."""
-    if isinstance(fold, Together):
-        return all(is_subtractable(part) for part in fold.parts)
     return isinstance(fold, UfuncFold) and fold.ufunc is np.add and all(d.kind == "i" for d in fold.dtypes)
 
 
@@ -34,34 +30,25 @@ class RunningSynopsis:
 
     kind = "running"
 
-    def __init__(self, fold: Fold, span: int, shape: tuple[int, ...] = (), meter: Meter | None = None):
+    def __init__(self, fold: Fold, span: int, shape: tuple[int, ...] = ()):
         if not is_subtractable(fold):
             raise ValueError("only exact sums can be subtracted: use an interval synopsis")
         self.span = check_span(span)
-        self.length = self._since = 0
-        self._fold, self._shape, self._meter = fold, shape, meter
+        self.length = 0
         self._mask = power_of_two(span + 1) - 1
         self._sums = fold.identity((self._mask + 1, *shape))
 
     @property
     def first(self) -> int:
-        return max(self.length - self.span, self._since)
+        return max(self.length - self.span, 0)
 
     @property
     def size(self) -> int:
         return sum(column.size for column in self._sums)
 
-    def update_cost(self) -> float:
-        return 1.0
-
-    def lookup_cost(self, width: int) -> float:
-        return 1.0
-
     def update(self, cells: State) -> None:
         """Append cells: columns of the fold, a row per cell."""
         count = len(cells[0])
-        if self._meter:
-            self._meter.add(count)
         before, self.length = self.length, self.length + count
         for sums, column in zip(self._sums, cells, strict=True):
             running = np.add.accumulate(column, axis=0, dtype=sums.dtype)
@@ -77,8 +64,6 @@ class RunningSynopsis:
 
     def lookup(self, lows: Ids, highs: Ids) -> State:
         low, high = checked(lows, highs, self.first, self.length)
-        if self._meter:
-            self._meter.add(low.size)
         first = low & self._mask
         if low.size and (high == high[0]).all():  # windows of one instant: half the sums are one
             end = int(high[0]) & self._mask
@@ -89,18 +74,6 @@ class RunningSynopsis:
 
     def lookup_one(self, low: int, high: int) -> State:
         check_active(low, high, self.first, self.length)
-        if self._meter:
-            self._meter.add(1)
         first, last = low & self._mask, high & self._mask
         with np.errstate(over="ignore"):
             return tuple(np.asarray(sums[last] - sums[first]) for sums in self._sums)
-
-    def extend(self, span: int) -> None:
-        """Keep more from now on (001_3bbbc8a20ffc7252.txt, section 8.2); what was forgotten stays so."""
-        self._since = self.first
-        held = [sums[np.arange(self._since, self.length + 1) & self._mask] for sums in self._sums]
-        self.span = max(span, self.span)
-        self._mask = power_of_two(self.span + 1) - 1
-        self._sums = self._fold.identity((self._mask + 1, *self._shape))
-        for sums, newest in zip(self._sums, held, strict=True):
-            self._put(sums, newest)

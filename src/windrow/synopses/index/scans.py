@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windrow.synopses.cells.folds import Array, Fold, State, UfuncFold
-from windrow.synopses.index.algebraic import Together
 
 
 def running_merges(fold: Fold, state: Sequence[Array]) -> State:
     """Along the first axis; the state given is left as it is."""
-    if isinstance(fold, Together):
-        parts = zip(fold.parts, fold.split(state), strict=True)
-        return tuple(column for part, columns in parts for column in running_merges(part, columns))
     if isinstance(fold, UfuncFold):
         return tuple(fold.ufunc.accumulate(column, axis=0) for column in state)
     return _by_pairs(fold, state)

@@ -11,64 +11,14 @@ looked up.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from windrow.synopses.cells.groups import Ids
 
-CellsT = TypeVar("CellsT", contravariant=True)
-AnswerT = TypeVar("AnswerT", covariant=True)
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
-@runtime_checkable
-class SequenceSynopsis(Protocol[CellsT, AnswerT]):
-    """State shared by all windows over one sequence of cells: UPDATE and LOOKUP of 004, section 3, many at a time.
-
-    Costs are in operations (merges, subtractions, comparisons), size in values kept: what a planner compares.
-    """
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def length(self) -> int:
-        """How many cells there have been: m."""
-        ...
-
-    @property
-    def span(self) -> int:
-        """How many of the last cells are kept: N_max."""
-        ...
-
-    @property
-    def first(self) -> int:
-        """The oldest active cell: m − N_max, or the first one there was."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """How many values are kept."""
-        ...
-
-    def update(self, cells: CellsT) -> None:
-        """Append cells, oldest first; what is no longer active is forgotten."""
-        ...
-
-    def lookup(self, lows: Ids, highs: Ids) -> AnswerT:
-        """The answers over [lows[i], highs[i]), all at once. ValueError where an interval is not active."""
-        ...
-
-    def update_cost(self) -> float:
-        """Operations per cell, amortised."""
-        ...
-
-    def lookup_cost(self, width: int) -> float:
-        """Operations of one lookup of so many cells, at most."""
-        ...
 
 
 @dataclass(frozen=True)

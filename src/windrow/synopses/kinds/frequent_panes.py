@@ -3,7 +3,7 @@
 Of each closed pane and group only the k most frequent values keep their cells; the rest are merged into the group's
 cell of NULL, which no list has, so all other accumulators stay what they were. A cell of a full list also keeps δᵢ, the
 least count of that list; counts and δᵢ are additive over panes, and Σδᵢ of a window is a k-th of what all its cells
-have (`frequent.py` has the algorithm by itself).
+have (`reference/frequent_items.py` has the algorithm by itself).
 
 Blocks on disk hold the cells as they were deposited, and a pane closes once, as a whole: after a restart the same panes
 have the same lists.

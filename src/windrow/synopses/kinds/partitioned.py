@@ -165,8 +165,7 @@ class PartitionedSynopsis(Synopsis):
                 yield self._answer(lookup, lookup.partitions[some], lookup.starts[some], lookup.ends[some])
 
     def _answer(self, lookup: Lookup, which: Ids, starts: Points, ends: Points) -> Looked:
-        """The rows of these windows, in their order: each group of the partition that has a qualifying tuple, or
-        the partition's one group (`always`)."""
+        """The rows of these windows, in their order: one for each group of the partition with a qualifying tuple."""
         partition_of = self._partition_of()
         order = np.argsort(partition_of[1:], kind="stable") + 1
         first = np.searchsorted(partition_of[order], which, side="left")
@@ -176,11 +175,9 @@ class PartitionedSynopsis(Synopsis):
         flat = FlatIntervals(concatenate(self._cells))
         needed = list(dict.fromkeys((lookup.presence, *lookup.reads)))
         states = flat.answer(groups, starts[window], ends[window], needed)
-        if not lookup.always:
-            held = np.flatnonzero(states[lookup.presence][0])
-            window, groups = window[held], groups[held]
-            states = {a: tuple(column[held] for column in state) for a, state in states.items()}
-        return Looked(lookup.query, int(which.size), window, groups, states)
+        held = np.flatnonzero(states[lookup.presence][0])
+        states = {a: tuple(column[held] for column in state) for a, state in states.items()}
+        return Looked(lookup.query, int(which.size), window[held], groups[held], states)
 
     def answered(self) -> None:
         """Drop the cells that no window to come can hold; of each partition the newest stays."""

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from windrow.synopses.index.sequence import check_active
-from windrow.synopses.metering import Meter
 
 T = TypeVar("T")
 
@@ -19,8 +18,8 @@ T = TypeVar("T")
 class TableIntervals(Generic[T]):
     """Tables of the cells [first, length), and of the base intervals within them."""
 
-    def __init__(self, merge: Callable[[T, T], T], meter: Meter | None = None):
-        self._merge, self._meter = merge, meter
+    def __init__(self, merge: Callable[[T, T], T]):
+        self._merge = merge
         self._levels: list[dict[int, T]] = [{}]
         self.first = self.length = 0
 
@@ -36,8 +35,6 @@ class TableIntervals(Generic[T]):
         while node & 1 and (node - 1) in self._levels[level]:
             lower = self._levels[level]
             merged = self._merge(lower[node - 1], lower[node])
-            if self._meter:
-                self._meter.add(1)
             level, node = level + 1, node >> 1
             if level == len(self._levels):
                 self._levels.append({})

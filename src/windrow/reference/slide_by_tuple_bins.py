@@ -1,4 +1,4 @@
-"""Slide-by-tuple windows in one pass over disordered tuples (003_7281f3198fa2d2a0.txt, section 6, Figures 4–6).
+"""Slide-by-tuple windows in one pass over disordered tuples (Li et al., SIGMOD 2005, section 6, Figures 4–6).
 
     windows(T) = { w | t ∈ T, w = t.RATTR }        extent(w) = { u ∈ T | w − RANGE < u.RATTR ≤ w }
 

@@ -1,7 +1,7 @@
-"""R-INT for every substream at once: the elements of each key within reach, with their running sums.
+"""R-INT for every substream at once (Arasu and Widom, VLDB 2004, section 4): the simple strategy for SubStream Filters.
 
-004_65e36a58973a8297.txt, section 4: the simple strategy for SubStream Filters, and what makes the answers of a
-collective index exact. A key has a ring of its own in one pool: element n, counted from 0, in slot n mod room. A ring
+Kept are the elements of each key within reach, with their running sums. They also make the answers of a collective
+index exact. A key has a ring of its own in one pool: element n, counted from 0, in slot n mod room. A ring
 that is full first lets go of what has expired, and then moves to one twice as large.
 
     SUM(S_k[T, 0]) at τ = total_k − before_k[n],    n the first element with stamp > τ − T, found by bisection
@@ -13,28 +13,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from windrow.synopses.cells.folds import Array
+from windrow.reference.metering import Meter
+from windrow.synopses.cells.arrays import grown, ranges
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.index.sequence import Longs, Mask
-from windrow.synopses.metering import Meter
 from windrow.windows import Points
 
 _LEAST_ROOM = 4
-
-
-def grown(array: Array, size: int, fill: int = 0) -> Array:
-    """The array with room for `size`: itself, or a copy at least twice as large."""
-    if size <= len(array):
-        return array
-    larger = np.full((max(size, 2 * len(array)), *array.shape[1:]), fill, array.dtype)
-    larger[: len(array)] = array
-    return larger
-
-
-def ranges(starts: Longs, sizes: Longs) -> Longs:
-    """starts[0], starts[0] + 1, …, for sizes[0] of them, then those of starts[1], and so on."""
-    offsets = np.arange(int(sizes.sum()), dtype=np.int64) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.asarray(np.repeat(starts, sizes) + offsets)
 
 
 class Substreams:

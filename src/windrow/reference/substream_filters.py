@@ -1,9 +1,10 @@
-"""SubStream Filters: GROUP BY k HAVING COUNT(*) > v, or SUM(x) > v over positive x, for any v and window at once.
+"""SubStream Filters over elements (Arasu and Widom, VLDB 2004, section 4).
 
-004_65e36a58973a8297.txt, section 4. A collective index names the keys that may pass (a superset of those that do), and
-the substreams themselves, asked for these keys only, tell which do: exact answers (the default). Asked for approximate
-ones, the index answers alone, and a key passes that meets the relaxed range: more than v·(1 − ε), or less than
-v / (1 − ε). All comparisons are of integers, so ≥ v is > v − 1 and ≤ v is < v + 1.
+GROUP BY k HAVING COUNT(*) > v, or SUM(x) > v over positive x, for any v and window at once. A collective index names
+the keys that may pass (a superset of those that do), and the substreams themselves, asked for these keys only, tell
+which do: exact answers (the default). Asked for approximate ones, the index answers alone, and a key passes that meets
+the relaxed range: more than v·(1 − ε), or less than v / (1 − ε). All comparisons are of integers, so ≥ v is > v − 1 and
+≤ v is < v + 1.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.plan.having import Comparison
+from windrow.reference.metering import Meter
+from windrow.reference.substreams import Substreams
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.having.collective_index import CollectiveIndex, Levels
 from windrow.synopses.index.sequence import Longs, Mask
-from windrow.synopses.metering import Meter
-from windrow.synopses.substreams import Substreams
 from windrow.windows import Points
 
 
@@ -54,7 +55,7 @@ class SubstreamFilter:
     """COUNT over the substreams, or with `summed` SUM of positive integers; suffix windows within reach."""
 
     def __init__(self, levels: Levels, reach: int, summed: bool = False, meter: Meter | None = None):
-        self.index = CollectiveIndex(levels, reach, meter)
+        self.index = CollectiveIndex(levels, reach)
         self.substreams = Substreams(reach, meter)
         self.summed = summed
 

@@ -1,11 +1,11 @@
-"""Frequency counts over base intervals of panes: exact COUNT DISTINCT, TOP_K and QUANTILE over group totals.
+"""Frequency counters over base intervals of panes: exact COUNT DISTINCT, TOP_K and QUANTILE over group totals.
 
-001_3bbbc8a20ffc7252.txt, sections 2.3.4 and 8.3.1: an interval synopsis whose intervals hold frequency counters. A
-cell is one pane: how often, or with what total weight, each value of each group occurred. The counters of a window are
-added up once, and every aggregate of any parameter is read from the sum (rule CS1).
+Golab's dissertation, sections 2.3.4 and 8.3.1: an interval synopsis whose intervals hold frequency counters. A cell is
+one pane: how often, or with what total weight, each value of each group occurred. The counters of a window are added up
+once, and every aggregate of any parameter is read from the sum (rule CS1).
 
-Groups and values are dense ids (`groups.py`), packed into one key. Where the order of values matters, to break ties
-(DESIGN 5) and for quantiles, `order[id]` is the rank of a value; ids themselves are ranks if it is left out.
+Groups and values are dense ids (`synopses/groups.py`), packed into one key. Where the order of values matters, to break
+ties and for quantiles, `order[id]` is the rank of a value; ids themselves are ranks if it is left out.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from windrow.reference.metering import Meter
 from windrow.synopses.cells.groups import Ids
+from windrow.synopses.having.tables import TableIntervals
+from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.index.sequence import Longs, check_span
-from windrow.synopses.metering import Meter
-from windrow.synopses.quantile import Phi
-from windrow.synopses.tables import TableIntervals
 
 _BITS = 32
 
@@ -83,9 +83,6 @@ class Frequencies:
     def _rank(self, order: Longs | None) -> Longs:
         return self.values if order is None else order[self.values]
 
-    def merged(self, other: Frequencies) -> Frequencies:
-        return added([self, other])
-
 
 def added(parts: list[Frequencies]) -> Frequencies:
     """The sums of several tables of counters."""
@@ -123,7 +120,7 @@ class FrequencySynopsis:
 
     def __init__(self, span: int, meter: Meter | None = None):
         self.span = check_span(span)
-        self._tree = TableIntervals(Frequencies.merged, meter)
+        self._tree = TableIntervals(self._merged)
         self._meter = meter
 
     @property
@@ -138,11 +135,10 @@ class FrequencySynopsis:
     def size(self) -> int:
         return 2 * sum(table.packed.size for table in self._tree.tables())
 
-    def update_cost(self) -> float:
-        return 1.0
-
-    def lookup_cost(self, width: int) -> float:
-        return 2.0 * max(width, 1).bit_length()
+    def _merged(self, left: Frequencies, right: Frequencies) -> Frequencies:
+        if self._meter:
+            self._meter.add(1)
+        return added([left, right])
 
     def update(self, cells: list[Frequencies]) -> None:
         """Append panes, oldest first."""
@@ -158,7 +154,3 @@ class FrequencySynopsis:
         if self._meter:
             self._meter.add(len(parts))
         return added(parts)
-
-    def extend(self, span: int) -> None:
-        """Keep more from now on; what was forgotten stays so."""
-        self.span = max(span, self.span)

@@ -1,4 +1,4 @@
-"""FREQUENT_ITEMS: Algorithm 6 of 001_3bbbc8a20ffc7252.txt, chapter 6. Top-k lists per pane, never a false positive.
+"""FREQUENT_ITEMS by top-k lists per pane (Golab's dissertation, Algorithm 6): never a false positive.
 
 Of each pane only its k most frequent items are kept, with their counts. Let δᵢ be the count of the k-th of pane i, 0
 if the pane has fewer items, and δ = Σ δᵢ over a window's panes: no item outside all the lists occurs more than δ
@@ -81,12 +81,6 @@ class FrequentItemsSynopsis:
     def size(self) -> int:
         """Item and count pairs, in lists and counters."""
         return 2 * sum(part.items.size for part in self._lists) + 3 * len(self._counters)
-
-    def update_cost(self) -> float:
-        return 4.0 * self.k
-
-    def lookup_cost(self, width: int) -> float:
-        return float(self.k * width)
 
     def update(self, cells: list[Ids]) -> None:
         """Append panes, each as the items of its tuples."""

@@ -1,8 +1,4 @@
-"""Several folds as one: the synopsis function g of an algebraic aggregate (004_65e36a58973a8297.txt, section 2).
-
-AVG is computed from (SUM, COUNT), a sum of doubles from the finite sum and the counts of NaN and ±∞. A synopsis over
-`Together` keeps all the parts of a cell side by side, and finds a window's intervals once for all of them.
-"""
+"""Several folds as one, so that a test can compare all accumulators of a type in one synopsis."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ import numpy as np
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import States
-from windrow.synopses.cells.folds import Array, Fold, State
+from windrow.synopses.cells.folds import Array, Fold, State, UfuncFold, adding
 
 
 @dataclass(frozen=True)
@@ -51,6 +47,11 @@ class Together:
     def scatter_into(self, into: Sequence[Array], at: Array, state: Sequence[Array]) -> None:
         for part, target, columns in zip(self.parts, self.split(into), self.split(state), strict=True):
             part.scatter_into(target, at, columns)
+
+
+def added_up(accumulators: Sequence[Accumulator]) -> UfuncFold:
+    """The same for sums of integers, which a running synopsis can subtract."""
+    return adding(np.int64, len(fold_of_all(accumulators).dtypes))
 
 
 def fold_of_all(accumulators: Sequence[Accumulator]) -> Together:

@@ -1,14 +1,15 @@
-"""B-INT-QNT, the quantile synopsis: exact quantiles over base intervals kept sorted.
+"""B-INT-QNT, the quantile synopsis: exact quantiles over sorted base intervals.
 
-004_65e36a58973a8297.txt, section 3.3. Every base interval (`interval.py`) has its elements in order: level ℓ is a ring
-of C cells in which each run of 2^ℓ is sorted, so an element is in log₂ C of them. A lookup expresses its interval as
-p base intervals and selects from p sorted arrays the element at position max(1, ⌊φ·N⌋) (DESIGN 5, Values).
+Arasu and Widom, VLDB 2004, section 3.3. Every base interval (`synopses/interval.py`) has its elements in order: level ℓ
+is a ring of C cells in which each run of 2^ℓ is sorted, so an element is in log₂ C of them. A lookup expresses its
+interval as p base intervals and selects from p sorted arrays the element at position max(1, ⌊φ·N⌋).
 
     UPDATE    O(log N_max), amortised
     LOOKUP    O(p · log p · log q), p arrays of at most q elements, p = O(log W)
 
-Values are order-preserving int64 codes (`ordering.py`); a cell may be absent (a null), and then counts for nothing.
-Different queries may ask for different φ: each is one more selection from the same arrays.
+Values are order-preserving int64 codes (`synopses/ordering.py`); an absent cell (a null) counts for nothing. Different
+queries may ask for different φ: each is one more selection from the same arrays. The engine does the same over panes
+of many groups (`synopses/sorted_panes.py`).
 """
 
 from __future__ import annotations
@@ -19,42 +20,20 @@ from fractions import Fraction
 
 import numpy as np
 
+from windrow.reference.greedy_selection import select_one
+from windrow.reference.metering import Meter
 from windrow.synopses.cells.folds import State, adding
 from windrow.synopses.cells.groups import Ids
-from windrow.synopses.holistic.selection import select, select_one
+from windrow.synopses.holistic.phi import Phi
+from windrow.synopses.holistic.selection import select
 from windrow.synopses.index.running import RunningSynopsis
 from windrow.synopses.index.sequence import Longs, check_active, check_span, checked, power_of_two
-from windrow.synopses.metering import Meter
 
 AT_ONCE = 1 << 14
 """Sorted arrays searched together: few enough for what they need to stay in the processor's cache."""
 
 ABSENT = np.iinfo(np.int64).max
 _COUNT = adding(np.int64)
-
-
-@dataclass(frozen=True)
-class Phi:
-    """A quantile's parameter, 0 ≤ φ ≤ 1, as the decimal fraction it was written as: ⌊0.29 · 100⌋ is 29."""
-
-    fraction: Fraction
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.fraction <= 1:
-            raise ValueError(f"a quantile has 0 ≤ φ ≤ 1, not {self.fraction}")
-        if self.fraction.denominator > 10**9:
-            raise ValueError(f"a quantile has at most nine digits, unlike {self.fraction}")
-
-    @classmethod
-    def of(cls, value: float | str) -> Phi:
-        return cls(Fraction(str(value)))
-
-    def rank_of(self, count: int) -> int:
-        return max(count * self.fraction.numerator // self.fraction.denominator, 1)
-
-    def rank(self, counts: Longs) -> Longs:
-        """max(1, ⌊φ·N⌋)."""
-        return np.maximum(counts * self.fraction.numerator // self.fraction.denominator, 1)
 
 
 @dataclass(frozen=True)
@@ -73,7 +52,7 @@ class QuantileSynopsis:
     def __init__(self, span: int, phis: Sequence[Phi] = (Phi(Fraction(1, 2)),), meter: Meter | None = None):
         self.span = check_span(span)
         self.phis = tuple(phis)
-        self.length = self._since = 0
+        self.length = 0
         self._meter = meter
         self._some_absent = False
         self._present = RunningSynopsis(_COUNT, span)
@@ -85,19 +64,11 @@ class QuantileSynopsis:
 
     @property
     def first(self) -> int:
-        return max(self.length - self.span, self._since)
+        return max(self.length - self.span, 0)
 
     @property
     def size(self) -> int:
         return self._sorted.size + self._present.size
-
-    def update_cost(self) -> float:
-        return float(self._slots.bit_length())
-
-    def lookup_cost(self, width: int) -> float:
-        """p·log p·log q for each φ."""
-        arrays, steps = 2 * max(width, 1).bit_length(), max(width, 1).bit_length()
-        return float(arrays * arrays.bit_length() * steps * len(self.phis))
 
     def update(self, cells: State) -> None:
         """Append cells: a column of codes, and where some are absent a second column, 1 or 0 for present or not."""
@@ -148,7 +119,7 @@ class QuantileSynopsis:
         for start in range(0, held.size, step):
             some = held[start : start + step]
             begins, ends = self._arrays(low[some], high[some], levels)
-            out[some] = select(self._sorted.ravel(), begins, ends, ranks[some], self._meter)
+            out[some] = select(self._sorted.ravel(), begins, ends, ranks[some])
         return out
 
     def _arrays(self, low: Longs, high: Longs, levels: int) -> tuple[Longs, Longs]:
@@ -185,15 +156,6 @@ class QuantileSynopsis:
                 found.append(self._sorted[level, at : at + (1 << level)])
             low, high, level = (low + 1) >> 1, high >> 1, level + 1
         return found
-
-    def extend(self, span: int) -> None:
-        """Keep more from now on (001_3bbbc8a20ffc7252.txt, section 8.2); what was forgotten stays so."""
-        self._since = self.first
-        held = _get(self._sorted[0], self._since, self.length)
-        self._present.extend(span)
-        self.span = max(span, self.span)
-        self._make()
-        self._sort(self._since, held)
 
 
 def _put(ring: Longs, start: int, values: Longs) -> None:

@@ -1,9 +1,9 @@
-"""MAX(x) > v and MIN(x) < v over substreams: a design of our own, which 004_65e36a58973a8297.txt leaves to a report.
+"""MAX(x) > v and MIN(x) < v over the elements of substreams, which Arasu and Widom (VLDB 2004, section 4) leave open.
 
 A key's MAX over S_k[T, 0] exceeds v iff one of its elements newer than τ − T does. Elements are gathered in cells of
-some hundreds, in order of stamps. A base interval of cells (`tables.py`) keeps of each key only its greatest element,
-greatest first. A suffix window is the few elements of the cell that it cuts, O(log N) base intervals, and the cell
-that is not full yet; of each base interval exactly the keys that pass are read, from its front:
+some hundreds, in order of stamps. A base interval of cells (`synopses/tables.py`) keeps of each key only its greatest
+element, greatest first. A suffix window is the few elements of the cell that it cuts, O(log N) base intervals, and the
+cell that is not full yet; of each base interval exactly the keys that pass are read, from its front:
 
     UPDATE    O(log² N), amortised        LOOKUP    O(log² N + |K_o|·log N)        answers are exact
 
@@ -18,36 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from windrow.reference.metering import Meter
 from windrow.synopses.cells.groups import Ids
+from windrow.synopses.having.pane_extremes import Greatest
+from windrow.synopses.having.tables import TableIntervals
 from windrow.synopses.index.sequence import Longs
-from windrow.synopses.metering import Meter
-from windrow.synopses.tables import TableIntervals
 from windrow.windows import Points
 
 CELL = 512
-
-
-@dataclass(frozen=True)
-class Greatest:
-    """The greatest code of each key, greatest first: `falling` is the codes' complement, so it ascends."""
-
-    falling: Longs
-    keys: Longs
-
-    @classmethod
-    def of(cls, falling: Longs, keys: Longs) -> Greatest:
-        order = np.lexsort((falling, keys))
-        first = order[np.flatnonzero(np.diff(keys[order], prepend=-1))]
-        again = np.argsort(falling[first], kind="stable")
-        return cls(falling[first][again], keys[first][again])
-
-    def merged(self, other: Greatest) -> Greatest:
-        both = np.concatenate((self.falling, other.falling)), np.concatenate((self.keys, other.keys))
-        return Greatest.of(*both)
-
-    def at_least(self, code: int) -> Longs:
-        """The keys with a code that is not below."""
-        return self.keys[: int(np.searchsorted(self.falling, ~code, "right"))]
 
 
 @dataclass(frozen=True)
@@ -63,7 +41,7 @@ class _Elements:
 
 
 class ExtremesFilter:
-    """Which substreams have a code of at least v in a suffix window; codes are order-preserving (`ordering.py`).
+    """Which substreams have a code of at least v in a suffix window; codes preserve order (`synopses/ordering.py`).
 
     For MIN give the complement ~code of every code, and ask for ~v: complements are in the opposite order.
     """

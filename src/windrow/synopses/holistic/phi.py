@@ -1,0 +1,34 @@
+"""φ, the parameter of QUANTILE, and the position in a sorted window that it stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from windrow.synopses.index.sequence import Longs
+
+
+@dataclass(frozen=True)
+class Phi:
+    """A quantile's parameter, 0 ≤ φ ≤ 1, as the decimal fraction it was written as: ⌊0.29 · 100⌋ is 29."""
+
+    fraction: Fraction
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.fraction <= 1:
+            raise ValueError(f"a quantile has 0 ≤ φ ≤ 1, not {self.fraction}")
+        if self.fraction.denominator > 10**9:
+            raise ValueError(f"a quantile has at most nine digits, unlike {self.fraction}")
+
+    @classmethod
+    def of(cls, value: float | str) -> Phi:
+        return cls(Fraction(str(value)))
+
+    def rank_of(self, count: int) -> int:
+        return max(count * self.fraction.numerator // self.fraction.denominator, 1)
+
+    def rank(self, counts: Longs) -> Longs:
+        """max(1, ⌊φ·N⌋)."""
+        return np.maximum(counts * self.fraction.numerator // self.fraction.denominator, 1)
