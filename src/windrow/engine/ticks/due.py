@@ -68,8 +68,7 @@ def _extents(
     ticked, least = stream.ticked.get(axis), stream.least.get(axis)
     emits = settings.text("empty_windows") == "emit" and not plan.input.keys
     if stream.ended.get(axis) and isinstance(window, LandmarkWindow):
-        panes = state.synopsis.closed_panes
-        return _landmarks(stream, query, window, panes, least if emits else None, frontier)
+        return _landmarks(stream, state, query, window, least if emits else None, frontier)
     if emits and least is not None and isinstance(window, SlidingWindow | LandmarkWindow):
         first = least if query.since is None else max(least, query.since)
         if stream.ended.get(axis) and isinstance(window, SlidingWindow):
@@ -86,14 +85,14 @@ def _extents(
 
 def _landmarks(
     stream: StreamState,
+    state: SynopsisState,
     query: QueryState,
     window: LandmarkWindow,
-    panes: Points,
     least: int | None,
     frontier: int,
 ) -> Extents:
     """Landmark windows where the input has ended; `least`: from that point on the empty ones as well."""
-    axis, since = query.axis, POINT_MIN if query.since is None else query.since
+    panes, axis, since = state.synopsis.closed_panes, query.axis, POINT_MIN if query.since is None else query.since
     seen = panes[np.searchsorted(panes, since) :]
     held = seen[np.searchsorted(seen, window.start) :]
     if least is None and not held.size:
