@@ -22,6 +22,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
+BESIDE_DOCS = (
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md"),
+    *("src/windrow/README.md", "tests/README.md", "tests/cql/README.md"),
+)
 CODE = Path(__file__).resolve().parent.parent / "src"
 WIDTH = "100"
 REMEDY = "run `python scripts/check_docs.py --write`"
@@ -46,8 +50,7 @@ class NotInStepError(Exception):
 
 def pages(root: Path) -> list[Path]:
     """The pages of the documentation, in a stable order."""
-    top = [root / "README.md", root / "CHANGELOG.md"]
-    return [*(page for page in top if page.exists()), *sorted((root / "docs").rglob("*.md"))]
+    return [*(root / name for name in BESIDE_DOCS if (root / name).exists()), *sorted((root / "docs").rglob("*.md"))]
 
 
 def read(page: Path) -> str:
