@@ -37,7 +37,7 @@ def bind_window(clause: WindowClause | None, stream: StreamDef) -> BoundWindow:
 
 
 def bind_snapshot_window(clause: WindowClause | None, stream: StreamDef) -> BoundWindow:
-    """The window of a snapshot query, which has a length and an OFFSET but no SLIDE: only the latest one is answered."""
+    """The window of a snapshot query: it has a length and an OFFSET but no SLIDE, as only the latest is answered."""
     if clause is None:
         message = f"'{stream.name}' is a stream: a question needs a window on it"
         raise BindError(message, remedy=_example(stream, one_time=True))
