@@ -1,7 +1,8 @@
-"""Aggregates that Spark SQL has not, by their definition: in Spark SQL over all values, or in Python over all tuples.
+"""Aggregates that Spark SQL lacks, by their definition: in Spark SQL over all values, or in Python over all tuples.
 
-QUANTILE is an element of the sorted values; MEDIAN is Spark's. Approximate ones are taken exactly, which they are on
-the few values of a test. TOP_K and FREQUENT_ITEMS collect every tuple of a window, and are counted here.
+QUANTILE is an element of the sorted values; MEDIAN is Spark's. Approximate aggregates are computed exactly, as the
+engine's are exact too on the few values of a test. TOP_K and FREQUENT_ITEMS collect every tuple of a window in Spark
+and count them in Python.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def is_collected(item: exp.Expr) -> bool:
 
 
 def numbers_of(aggregate: exp.Expr) -> list[str]:
-    """Those arguments of a call that must be numbers: what MEDIAN is of, and the weight of TOP_K."""
+    """The arguments of a call that must be numbers: that of MEDIAN, and the weight of TOP_K."""
     call = _call(aggregate)
     if call is None or call.this not in ("MEDIAN", "TOP_K"):
         return []
@@ -64,7 +65,7 @@ def spark_text(whole: exp.Expr) -> str:
 
 
 def finisher(item: exp.Expr, shape: Any) -> Callable[[list[dict[str, Any]]], Any] | None:
-    """What makes the value of what a select item collected; None where Spark has made it."""
+    """The function from what a select item collected to its value; None if Spark computes the value."""
     call = _call(item)
     if call is None or call.this not in COLLECTED:
         return None
@@ -87,7 +88,7 @@ def _top_k(tuples: Iterable[Mapping[str, Any]], k: int, is_weighted: bool) -> li
 
 
 def _frequent(tuples: Iterable[Mapping[str, Any]], k: int, shape: Any) -> dict[str, Any]:
-    """Algorithm 6 of 001_3bbbc8a20ffc7252.txt: top-k lists of the sub-windows that the edges of all windows cut."""
+    """Golab's dissertation, Algorithm 6, over the top-k lists of the panes that the edges of all windows cut."""
     if not isinstance(shape, Sliding):
         raise UnsupportedError("the oracle counts frequent items of sliding windows")
     edges = (shape.origin - shape.offset, shape.origin - shape.offset - shape.range)
@@ -122,7 +123,7 @@ def _order(value: Any) -> Any:
 
 
 def _total(weights: list[Any]) -> Any:
-    """SUM: NULL where there is nothing to add, or where integers or decimals do not fit."""
+    """SUM: NULL if there is no value, or if the total of integers or decimals does not fit its type."""
     known = [weight for weight in weights if weight is not None]
     if not known:
         return None
