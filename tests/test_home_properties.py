@@ -49,7 +49,7 @@ def test_synopses_that_move(seed: int, spark: Any, tmp_path: Path) -> None:
     rng, at = Random(4000 + seed), 0
     story = Moving(rng, spark, tmp_path / "state")
     try:
-        if not story.wr._engine.manager.stream("s").definition.revises:  # LATE REVISE excludes generous slack
+        if not story.wr._engine.manager.stream("s").definition.revises:  # LATE REVISE overrides slack_meaning
             meaning = rng.choice(["consistent", "generous"])
             story.wr.sql(f"SET slack_meaning = '{meaning}'")
             story.oracle.sql(f"SET slack_meaning = '{meaning}'")

@@ -128,7 +128,7 @@ class Windrow:
         if isinstance(statement, CreateStream):
             is_known = statement.name.lower() in engine.manager.streams
             engine.statements.create_stream(statement)
-            left = " exists already and was left as it is" if is_known else ""
+            left = " exists already and was not changed" if is_known else ""
             return Result.message(f"stream {statement.name}{left}")
         if isinstance(statement, CreateQuery):
             return Result.message(self._created(engine.statements.create_query(statement, text)))
@@ -351,7 +351,7 @@ class Query:
         if state.error is not None:
             raise QuerySuspendedError(
                 f"query '{state.name}' is suspended, and answers no more windows: {state.error}",
-                remedy="DROP it and create it anew; answers() has the answers that it gave.",
+                remedy="DROP it and create it again; answers() still returns its earlier answers.",
             )
         return state
 

@@ -71,10 +71,10 @@ class Jvm:
         code = None if self._process is None else self._process.poll()
         remedy = (
             "Nothing that was committed is lost: close() and open the state directory again. That starts a new JVM"
-            " (where the Spark session is your own: give a new one), which goes on where this one stopped."
+            " (if you passed your own Spark session, pass a new one) and continues after the last commit."
         )
         if code in OUT_OF_MEMORY:
-            remedy += " Raise the setting driver_memory, or give it smaller micro-batches."
+            remedy += " Raise the setting driver_memory, or use smaller micro-batches."
         return SparkEndedError(f"the Spark JVM (process {self.pid}) has ended{_reason(code)}", remedy=remedy)
 
     def raise_if_lost(self, error: BaseException | None = None) -> None:

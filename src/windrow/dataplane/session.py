@@ -40,8 +40,8 @@ _REQUIRED = {
     ),
     "spark.sql.parser.escapedStringLiterals": ("false", "A backslash in a text escapes what follows it."),
     "spark.sql.timestampType": ("TIMESTAMP_LTZ", "TIMESTAMP is a moment, not a wall clock's time."),
-    "spark.sql.decimalOperations.allowPrecisionLoss": ("true", "Answers have the types of decimal arithmetic so."),
-    "spark.sql.legacy.literal.pickMinimumPrecision": ("true", "Answers have the types of decimal arithmetic so."),
+    "spark.sql.decimalOperations.allowPrecisionLoss": ("true", "The types of decimal answers depend on it."),
+    "spark.sql.legacy.literal.pickMinimumPrecision": ("true", "The types of decimal answers depend on it."),
 }
 # Hadoop's FileContext starts a process (readlink, chmod) some thirty times per micro-batch to write three small files,
 # which takes 130 ms. This manager takes 45 ms. Its rename does not fail if the target exists; the lock on the state
@@ -132,7 +132,7 @@ def close_session(spark: SparkSession) -> None:
                 spark.stop()
             except Exception as error:
                 # A signal to the whole process group may end the JVM first; then there is nothing left to stop.
-                log.warning("the Spark session was gone before it was stopped: %s", _first_line(error))
+                log.warning("the Spark session had ended before it was stopped: %s", _first_line(error))
             if SparkContext._gateway is not None:
                 # Drop the functions given to foreachBatch: they hold engines, and the JVM would hold them for ever.
                 SparkContext._gateway.gateway_property.pool.clear()
@@ -231,7 +231,7 @@ def _configured(spark: Any, name: str) -> str:
     except Exception as error:
         raise SessionError(
             f"this Spark session does not answer: {_first_line(error)}",
-            remedy="Its JVM may have ended: give a new one.",
+            remedy="Its JVM may have ended. Pass a new session.",
         ) from error
 
 

@@ -228,7 +228,7 @@ def test_unwritable_path_at_stage(tmp_path: Path, make: Any, read: Any) -> None:
         (errno.EDQUOT, "Free space"),
         (errno.EACCES, "write access"),
         (errno.EROFS, "write access"),
-        (errno.EIO, "Mend the path"),
+        (errno.EIO, "Repair the path"),
     ],
 )
 def test_remedies(number: int, remedy: str) -> None:

@@ -342,4 +342,4 @@ def _remove(file: Path) -> None:
     try:
         file.unlink(missing_ok=True)
     except OSError as error:
-        _LOG.warning("the block %s is left to the next start: %s", file, error)
+        _LOG.warning("the block %s could not be deleted; the next start tries again: %s", file, error)

@@ -58,7 +58,7 @@ class CellColumns:
 
 @dataclass(frozen=True)
 class Target:
-    """A synopsis whose cells tasks write."""
+    """A synopsis for which tasks write blocks of cells."""
 
     synopsis: int
     owner: str

@@ -31,7 +31,7 @@ def reporting(query: str, path: Path, kept: bool = True) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = _REMEDIES.get(error.errno or 0, "Mend the path, or name another.")
+        remedy = _REMEDIES.get(error.errno or 0, "Repair the path, or name another.")
         raise SinkError(
             f"query '{query}' cannot write to {path}: {error.strerror or error}",
             remedy=f"{remedy} The answers are kept and written then." if kept else remedy,

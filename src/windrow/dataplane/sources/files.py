@@ -35,7 +35,7 @@ def check(stream: StreamDef) -> None:
         )
     if options["format"].lower() not in FORMATS:
         raise SourceError(
-            f"format '{options['format']}' is not one that files come in",
+            f"format '{options['format']}' is unknown",
             remedy=f"One of {', '.join(FORMATS)}.",
         )
     for name, value in options.items():
@@ -63,7 +63,7 @@ def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool
     if "://" not in path and not any(c in path for c in "*?[{") and not Path(path).exists():
         raise SourceError(
             f"stream '{stream.name}' reads {path}, which does not exist",
-            remedy="Create the directory, or mend the path.",
+            remedy="Create the directory, or correct the path.",
         )
     if "://" not in path and Path(path).is_file():
         raise SourceError(

@@ -116,7 +116,7 @@ class Spool:
         if self._closed:
             raise StateError(
                 f"stream '{self._stream.name}' takes no more rows: it was dropped, or the state directory closed",
-                remedy="Open the state directory again; nothing was taken.",
+                remedy="Open the state directory again; no row was stored.",
             )
 
     def _names(self, begins: str) -> list[str]:
@@ -158,7 +158,7 @@ class Spool:
             what = "punctuation" if begins == _PUNCTUATION else "fed rows"
             raise StateError(
                 f"the {what} could not be spooled: {error.strerror}",
-                remedy="Free space under the state directory; nothing was taken.",
+                remedy="Free space under the state directory; nothing was stored.",
             ) from error
         return name
 
