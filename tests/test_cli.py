@@ -71,12 +71,12 @@ def test_unknown_options(script: Callable[[str], Path]) -> None:
     assert cli("experiments").exit_code == 2
 
 
-def test_run_without_its_script(tmp_path: Path) -> None:
+def test_run_of_a_missing_script(tmp_path: Path) -> None:
     assert cli("run", tmp_path / "none.cql").exit_code == 2
 
 
 @pytest.mark.parametrize("query", ["missing.cql", "my missing.cql", "somewhere/missing"])
-def test_explain_without_its_script(query: str) -> None:
+def test_explain_of_a_missing_script(query: str) -> None:
     done = cli("explain", query)
     assert (done.exit_code, "does not exist" in done.stderr) == (2, True)
 

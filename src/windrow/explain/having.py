@@ -1,4 +1,4 @@
-"""EXPLAIN of HAVING: whether a SubStream Filter selects candidates, how many queries share it, and its estimated cost."""
+"""EXPLAIN of HAVING: whether a SubStream Filter selects candidates, how many share it, and its estimated cost."""
 
 from __future__ import annotations
 

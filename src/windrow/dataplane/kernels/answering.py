@@ -37,7 +37,7 @@ ANSWER_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Asked:
-    """The due windows of a query; windows from before its creation are cut accordingly."""
+    """The due windows of a query; starts are not before the point from which it counts tuples."""
 
     query: int
     starts: Points
