@@ -140,10 +140,10 @@ def _numbers(batches: Batches) -> list[int]:
     return [number for batch in batches for number in batch.column(0).to_pylist()]
 
 
-def _same(some: Queries, others: Queries) -> bool:
-    if len(some) != len(others):
+def _same(queries: Queries, others: Queries) -> bool:
+    if len(queries) != len(others):
         return False
-    return all(a.plan is b.plan and a.derived == b.derived for a, b in zip(some, others, strict=True))
+    return all(a.plan is b.plan and a.derived == b.derived for a, b in zip(queries, others, strict=True))
 
 
 def _written(text: str) -> tuple[BlockRef, int, int]:

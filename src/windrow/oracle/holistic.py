@@ -71,17 +71,17 @@ def finisher(item: exp.Expr, shape: Any) -> Callable[[list[dict[str, Any]]], Any
         return None
     k, is_weighted = int(call.expressions[1].name), len(call.expressions) > 2
     if call.this == "FREQUENT_ITEMS":
-        return lambda tuples: _frequent([one for one in tuples if one["item"] is not None], k, shape)
-    return lambda tuples: _top_k([one for one in tuples if one["item"] is not None], k, is_weighted)
+        return lambda tuples: _frequent([row for row in tuples if row["item"] is not None], k, shape)
+    return lambda tuples: _top_k([row for row in tuples if row["item"] is not None], k, is_weighted)
 
 
 def _top_k(tuples: Iterable[Mapping[str, Any]], k: int, is_weighted: bool) -> list[dict[str, Any]]:
     """The k items with the greatest totals, NULL totals last, ties by the item."""
     weights: dict[Any, tuple[Any, list[Any]]] = {}
-    for one in tuples:
-        weights.setdefault(_identity(one["item"]), (one["item"], []))[1].append(one["weight"])
+    for row in tuples:
+        weights.setdefault(_identity(row["item"]), (row["item"], []))[1].append(row["weight"])
     name = "total" if is_weighted else "count"
-    entries = [{"item": item, name: _total(some)} for item, some in weights.values()]
+    entries = [{"item": item, name: _total(values)} for item, values in weights.values()]
     entries.sort(key=lambda entry: _order(entry["item"]))
     entries.sort(key=lambda entry: (entry[name] is not None, _order(entry[name])), reverse=True)
     return entries[:k]
@@ -93,16 +93,16 @@ def _frequent(tuples: Iterable[Mapping[str, Any]], k: int, shape: Any) -> dict[s
         raise UnsupportedError("the oracle counts frequent items of sliding windows")
     edges = (shape.origin - shape.offset, shape.origin - shape.offset - shape.range)
     panes: dict[Any, list[Mapping[str, Any]]] = {}
-    for one in tuples:
-        panes.setdefault(tuple((one["point"] - edge) // shape.slide for edge in edges), []).append(one)
-    lists = [_top_k(mine, k, False) for mine in panes.values()]
+    for row in tuples:
+        panes.setdefault(tuple((row["point"] - edge) // shape.slide for edge in edges), []).append(row)
+    lists = [_top_k(rows, k, False) for rows in panes.values()]
     least = [listed[-1]["count"] if len(listed) == k else 0 for listed in lists]
     threshold, found = sum(least), dict[Any, dict[str, Any]]()
-    for listed, mine in zip(lists, least, strict=True):
+    for listed, lowest in zip(lists, least, strict=True):
         for entry in listed:
             item = found.setdefault(_identity(entry["item"]), {"item": entry["item"], "count": 0, "at_most": threshold})
             item["count"] += entry["count"]
-            item["at_most"] += entry["count"] - mine
+            item["at_most"] += entry["count"] - lowest
     frequent = [item for item in found.values() if item["count"] > threshold]
     frequent.sort(key=lambda item: _order(item["item"]))
     frequent.sort(key=lambda item: -item["count"])

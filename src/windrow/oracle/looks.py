@@ -175,8 +175,8 @@ class Looks:
             return [1 + instant.count for instant in instants]
         plain = [NEVER if (f := instant.frontiers[window.column]) is None else f for instant in instants]
         promises = closing(self.asker, self.state, self.types)
-        mine = [promises[i] for i in _closed_by(tuples[0].arrival, promises, window.column)]
-        return [max([f, *(bound for promise, bound in mine if promise.event <= i)]) for i, f in enumerate(plain)]
+        closers = [promises[i] for i in _closed_by(tuples[0].arrival, promises, window.column)]
+        return [max([f, *(bound for promise, bound in closers if promise.event <= i)]) for i, f in enumerate(plain)]
 
     def _lives(self, tuples: list[Counted], reached: list[int]) -> dict[Extent, _Life]:
         """The windows of the part that hold a tuple, each with the event that began it and those that revised it."""

@@ -224,7 +224,7 @@ class Oracle:
             done = (value if f is None else f(value) for f, value in zip(finish, row, strict=False))
             rows.setdefault(number, []).append(tuple(done))
         if not parts.numbered:
-            rows = {number: sorted(mine, key=sort_key) for number, mine in rows.items()}
+            rows = {number: sorted(unsorted, key=sort_key) for number, unsorted in rows.items()}
         return [Seen(one[0], self._bounds(held, one[0]), rows.get(i, [])) for i, one in enumerate(looks)]
 
     def _bounds(self, held: _Query, look: Look) -> tuple[Any, Any]:

@@ -68,18 +68,18 @@ class Pattern:
     conditions: tuple[Condition, ...]
 
     def met_by(self, row: Mapping[str, Any]) -> bool:
-        return all(one.met_by(row[one.column]) for one in self.conditions)
+        return all(condition.met_by(row[condition.column]) for condition in self.conditions)
 
     def besides(self, column: str) -> tuple[Condition, ...]:
         """The conditions on columns other than `column`."""
-        return tuple(one for one in self.conditions if one.column != column)
+        return tuple(condition for condition in self.conditions if condition.column != column)
 
     def upper(self, column: str, kind: SqlType) -> int:
         """A point above every value of `column` that meets the pattern."""
         found = [ALWAYS]
-        for one in self.conditions:
-            if one.column == column and one.op not in (">", ">=") and None not in one.values:
-                found.append(max(point_of(v, kind) for v in one.values) + (one.op != "<"))
+        for condition in self.conditions:
+            if condition.column == column and condition.op not in (">", ">=") and None not in condition.values:
+                found.append(max(point_of(v, kind) for v in condition.values) + (condition.op != "<"))
         return min(found)
 
     def bound(self, column: str, kind: SqlType) -> int | None:
@@ -88,12 +88,12 @@ class Pattern:
 
         None: the pattern restricts the attribute from below, so it closes no window.
         """
-        mine = [one for one in self.conditions if one.column == column]
-        if not mine:
+        on_column = [condition for condition in self.conditions if condition.column == column]
+        if not on_column:
             return ALWAYS
-        if any(one.op not in ("<", "<=") for one in mine):
+        if any(condition.op not in ("<", "<=") for condition in on_column):
             return None
-        bound = min(point_of(one.values[0], kind) + (one.op == "<=") for one in mine)
+        bound = min(point_of(condition.values[0], kind) + (condition.op == "<=") for condition in on_column)
         if abs(bound) > FARTHEST:
             raise BadPattern(f"{bound} is beyond 10^18")
         return bound

@@ -155,10 +155,10 @@ def _points(column: pa.ChunkedArray) -> Points:
     return np.asarray(whole.cast(pa.int64()).to_numpy(zero_copy_only=False))
 
 
-def _paired(some: Points, others: Points) -> Mask:
-    """Which of `some` have a partner of their own among `others`; both may have repeats."""
-    most = int(max(some.size, others.size, 1))
-    return np.isin(some * most + _occurrence(some), others * most + _occurrence(others))
+def _paired(codes: Points, others: Points) -> Mask:
+    """Which of `codes` have a partner of their own among `others`; both may have repeats."""
+    most = int(max(codes.size, others.size, 1))
+    return np.isin(codes * most + _occurrence(codes), others * most + _occurrence(others))
 
 
 def _occurrence(codes: Points) -> Points:

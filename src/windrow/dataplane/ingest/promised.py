@@ -155,9 +155,9 @@ def _looked_up(promises: Sequence[Promise], columns: Sequence[pa.Array], bound: 
     types = [column.type for column in columns]
     known = Groups(types)
     values = [[p.conditions[i].values[0] for p in promises] for i in range(len(columns))]
-    mine = known.ids([pa.array(listed, kind) for listed, kind in zip(values, types, strict=True)])
+    ids_of_promises = known.ids([pa.array(listed, kind) for listed, kind in zip(values, types, strict=True)])
     greatest = np.full(known.count + 1, POINT_MIN, np.int64)
-    np.maximum.at(greatest, mine, np.array([bound(promise) for promise in promises], np.int64))
+    np.maximum.at(greatest, ids_of_promises, np.array([bound(promise) for promise in promises], np.int64))
     unknown = known.count
     return np.asarray(greatest[np.minimum(known.ids(columns), unknown)])
 

@@ -106,11 +106,11 @@ def store_cells(storing: Storing, batches: Iterable[pa.RecordBatch]) -> Iterator
     writer = BlockWriter(Path(storing.root))
     left, out = np.ones(table.num_rows, bool), []
     for target in storing.targets:
-        mine = target.columns.rows(table)
-        if mine.any():
-            cells = table.filter(pa.array(mine))
+        is_cell = target.columns.rows(table)
+        if is_cell.any():
+            cells = table.filter(pa.array(is_cell))
             out.append(_summary(cells, storing.tops, _written(writer, target, cells).text()))
-            left &= ~mine
+            left &= ~is_cell
     rest = table if left.all() else table.filter(pa.array(left))
     out.append(rest.append_column(WROTE, pa.nulls(rest.num_rows, pa.string())))
     for part in out:

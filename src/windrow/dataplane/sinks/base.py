@@ -51,7 +51,7 @@ class StagingSink(Protocol):
 def check_given(sink: Any) -> None:
     """Raise BindError if an object passed as sink= is no sink."""
     calls = (("write",), ("stage", "publish", "sweep"))
-    if isinstance(sink, type) or not any(all(callable(getattr(sink, c, None)) for c in some) for some in calls):
+    if isinstance(sink, type) or not any(all(callable(getattr(sink, name, None)) for name in names) for names in calls):
         what = f"the class {sink.__name__}" if isinstance(sink, type) else f"of type {type(sink).__name__}"
         raise BindError(
             f"sink= takes an object with a method write(batch); this is {what}",
