@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.statements import CreateQuery
-from windrow.dataplane.ingest.job import Grouping
+from windrow.dataplane.ingest.grouping import Grouping
 from windrow.dataplane.sinks import Sink, StagingSink
 from windrow.engine.ask.having import HavingFilters
 from windrow.engine.ask.holistic_choice import HolisticChoice

@@ -18,7 +18,8 @@ from windrow.cql.statements import Policy
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore, panes_in
 from windrow.dataplane.blocks.store import BlockRow
-from windrow.dataplane.ingest.job import Grouping, cell_columns, progress_columns
+from windrow.dataplane.ingest.grouping import Grouping, progress_columns
+from windrow.dataplane.ingest.grouping_sets import cell_columns
 from windrow.dataplane.kernels import WROTE, Reported, Storing, Target, write_cells
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.state import StreamState, SynopsisState
