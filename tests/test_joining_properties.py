@@ -11,7 +11,7 @@ import pytest
 from support.matrix import is_full
 from test_by_source_properties import Story, batch
 
-from windrow.settings import RULES
+from windrow.settings import SHARING_RULES
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +95,7 @@ class Sharing(Joining):
     )
 
     def settings(self) -> dict[str, Any]:
-        off = self._rng.choice(["", "", "", "derive_accumulators", ",".join(RULES)])
+        off = self._rng.choice(["", "", "SS4", self._rng.choice(SHARING_RULES), ",".join(SHARING_RULES)])
         return {"disabled_rules": off}
 
     def condition(self) -> str:

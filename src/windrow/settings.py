@@ -18,8 +18,11 @@ from windrow.errors import SettingError
 
 Value = str | int | bool
 
-RULES = ("share_synopses", "derive_accumulators", "share_answers")
-"""The optimizer's rules that `disabled_rules` may name."""
+SHARING_RULES = ("SS1", "SS2", "SS3", "SS4", "CS1", "CS2", "CS3", "CS4", "CS5", "CS6", "CS7", "CS8")
+"""The rules that `disabled_rules` may name."""
+
+_FORMER_RULES = {"SHARE_SYNOPSES": "SS1", "DERIVE_ACCUMULATORS": "SS4", "SHARE_ANSWERS": "CS8"}
+"""Names that state directories may still hold."""
 
 LEAST_DRIVER_MEMORY = 512 << 20
 
@@ -120,10 +123,11 @@ def _interval_or_off(text: str) -> Value:
 
 
 def _rules(text: str) -> Value:
-    names = sorted({part.strip().lower() for part in text.split(",") if part.strip()})
-    if not set(names) <= set(RULES):
-        raise ValueError("names separated by commas, of: " + ", ".join(RULES))
-    return ",".join(names)
+    given = {part.strip().upper() for part in text.split(",") if part.strip()}
+    names = {_FORMER_RULES.get(name, name) for name in given}
+    if not names <= set(SHARING_RULES):
+        raise ValueError("names separated by commas, of: " + ", ".join(SHARING_RULES))
+    return ", ".join(name for name in SHARING_RULES if name in names)
 
 
 def _fraction(text: str) -> Value:
@@ -304,8 +308,9 @@ _TABLE = (
     SettingSpec(
         "disabled_rules",
         "",
-        "Optimizer rules that are switched off, separated by commas. Answers stay the same. "
-        f"The rules: {', '.join(f'`{rule}`' for rule in RULES)}.",
+        "Sharing rules that are switched off, separated by commas. Answers stay the same. SS rules decide where "
+        "queries created from now on are placed, CS rules what is computed together from the next micro-batch on. "
+        f"The rules: {', '.join(f'`{rule}`' for rule in SHARING_RULES)}.",
         _rules,
     ),
     SettingSpec(
@@ -356,3 +361,8 @@ class Settings:
 
     def text(self, name: str) -> str:
         return str(self[name])
+
+    @property
+    def rules_off(self) -> frozenset[str]:
+        """The sharing rules that are switched off."""
+        return frozenset(self.text("disabled_rules").replace(",", " ").split())

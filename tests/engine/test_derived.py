@@ -122,7 +122,7 @@ def test_a_maximum_of_overlapping_parts(wr: Any) -> None:
 
 
 def test_the_rule_can_be_switched_off_and_doubles_are_not_subtracted(open_state: Any) -> None:
-    wr = open_state(disabled_rules="derive_accumulators")
+    wr = open_state(disabled_rules="SS4")
     wr.sql(STREAM)
     ask(wr, "q1", SUMS.format("x = 1"))
     ask(wr, "q2", SUMS.format("x = 2"))

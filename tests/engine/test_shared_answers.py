@@ -65,7 +65,7 @@ def story(wr: Any) -> dict[str, list[Any]]:
 def test_answers_are_the_same_and_finished_once(open_state: Any, finished: Counter[int]) -> None:
     shared, mine = story(open_state("shared")), Counter(finished)
     finished.clear()
-    alone = story(open_state("alone", disabled_rules="share_answers"))
+    alone = story(open_state("alone", disabled_rules="CS8"))
     assert shared == alone and all(shared.values())
     assert 0 < mine[15] < finished[15] / 2, "only while the fine one was away"
     assert mine[5] < finished[5] and mine[10] < finished[10]
@@ -101,7 +101,7 @@ def test_the_other_one_is_suspended(open_state: Any, finished: Counter[int], mon
 def test_overflows_are_counted_for_each(open_state: Any) -> None:
     total = "SELECT SUM(t * 4611686018427387904L) AS s FROM s {}"
     found = []
-    for rules in ("", "share_answers"):
+    for rules in ("", "CS8"):
         wr = open_state(f"state-{rules}", disabled_rules=rules)
         wr.sql(STREAM)
         ask(wr, "fine", 5, select=total)
@@ -114,7 +114,7 @@ def test_overflows_are_counted_for_each(open_state: Any) -> None:
 
 def test_late_revise_corrects_both(open_state: Any) -> None:
     found = []
-    for rules in ("", "share_answers"):
+    for rules in ("", "CS8"):
         wr = open_state(f"state-{rules}", disabled_rules=rules)
         wr.sql(STREAM.replace("ORDERED", "WITH SLACK 5 LATE REVISE"))
         ask(wr, "fine", 5)

@@ -42,7 +42,7 @@ def test_show_sharing(wr: Any) -> None:
     told = rows["either"]["derived"].split("; ")
     assert told[0] == "count(*): added from (x = 1), (x = 2)" and told[-1] == "sum(x): added from (x = 1), (x = 2)"
     assert {row["home"] for row in rows.values()} == {"driver"}
-    wr.sql("SET disabled_rules = 'share_answers'")
+    wr.sql("SET disabled_rules = 'CS8'")
     assert {row["answers_of"] for row in wr.sql("SHOW SHARING").rows()} == {None}
 
 
@@ -83,7 +83,7 @@ def test_show_sharing_and_explain_say_why_queries_do_not_share(wr: Any) -> None:
     assert f"apart from synopsis {rows['base']}" in wr.queries["base"].explain()
     new = str(wr.sql("EXPLAIN SELECT k, QUANTILE(t, 0.5) AS m FROM s [RANGE 20 SLIDE 10] GROUP BY k"))
     assert "of its own" in new and "apart from synopsis 1, 2, 3, 5, 7: other columns whose values" in new
-    wr.sql("SET disabled_rules = 'share_synopses'")
+    wr.sql("SET disabled_rules = 'SS1'")
     wr.sql(f"CREATE QUERY again AS {APART['base']}")
     wr.sql("SET disabled_rules = ''")
     rows = {row["name"]: row["apart_from"] for row in wr.sql("SHOW SHARING").rows()}
@@ -98,7 +98,7 @@ def test_a_query_alone_is_apart_from_nobody(wr: Any) -> None:
 
 
 def test_explain_tells_what_a_new_query_would_share(open_state: Any) -> None:
-    wr = open_state(disabled_rules="share_synopses")
+    wr = open_state(disabled_rules="SS1")
     wr.sql(STREAM)
     wr.sql(f"CREATE QUERY either AS {QUERIES['either']}")
     assert "of its own" in str(wr.sql(f"EXPLAIN {QUERIES['tcp']}"))

@@ -146,7 +146,7 @@ def test_nothing_is_derived_where_that_rule_is_off(asked: Any, monkeypatch: pyte
     put(asked, *[(t, "a", t % 3) for t in range(96, 200)])
     question = "SELECT COUNT(*) AS n FROM s [RANGE 10] WHERE x = 1 OR x = 2"
     assert looked(asked.sql(question)) == [(180, 190, sum(t % 3 > 0 for t in range(180, 190)))]
-    asked.sql("SET disabled_rules = 'derive_accumulators'")
+    asked.sql("SET disabled_rules = 'SS4'")
     with pytest.raises(UnsupportedError, match="does not keep the count"):
         asked.sql(question)
     asked.sql("SET disabled_rules = ''")

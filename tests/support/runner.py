@@ -217,9 +217,9 @@ def reason_of(row: Any) -> str:
 
 def rule_names() -> list[str]:
     """The rules that `disabled_rules` can switch off."""
-    from windrow.settings import RULES
+    from windrow.settings import SHARING_RULES
 
-    return list(RULES)
+    return list(SHARING_RULES)
 
 
 class Run:

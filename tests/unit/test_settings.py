@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from windrow.errors import SettingError
-from windrow.optimizer.same_answers import SHARE_ANSWERS
-from windrow.optimizer.synopsis_plans import DERIVE_ACCUMULATORS, SHARE_SYNOPSES
-from windrow.settings import RULES, SPECS, Settings, parse_value, spec_of
+from windrow.optimizer.sharing.rules import RULES
+from windrow.settings import SHARING_RULES, SPECS, Settings, parse_value, spec_of
 
 DAY_US = 86_400_000_000
 
@@ -36,7 +35,8 @@ def test_defaults_are_values_that_the_setting_takes(name: str) -> None:
         ("trigger_interval", "250 milliseconds", 250_000),
         ("retained_answers", "1_000", 1000),
         ("cut_factor", "1", 1),
-        ("disabled_rules", " Share_Synopses ,", "share_synopses"),
+        ("disabled_rules", " cs8 , SS4,", "SS4, CS8"),
+        ("disabled_rules", "share_synopses,derive_accumulators,share_answers", "SS1, SS4, CS8"),
         ("driver_memory", "512 MB", 512 << 20),
         ("disabled_rules", "", ""),
     ],
@@ -61,7 +61,7 @@ def test_texts_and_their_values(name: str, text: str, value: object) -> None:
         ("cut_factor", "1.5", "from 1 to"),
         ("synopsis_blocks", "3", "from 4 to"),
         ("driver_memory", "511 MB", "not below 512 MB"),
-        ("disabled_rules", "share_synopses,nosuch", "share_synopses"),
+        ("disabled_rules", "SS1, CS9", "SS1, SS2, SS3, SS4, CS1, CS2, CS3, CS4, CS5, CS6, CS7, CS8"),
     ],
 )
 def test_values_that_make_no_sense_are_refused_with_what_would(name: str, text: str, takes: str) -> None:
@@ -93,8 +93,10 @@ def test_a_value_is_shown_as_set_takes_it(name: str, text: str, shown: str) -> N
     assert parse_value(name, shown) == value
 
 
-def test_the_rules_are_the_optimizer_s() -> None:
-    assert RULES == (SHARE_SYNOPSES, DERIVE_ACCUMULATORS, SHARE_ANSWERS)
+def test_disabled_rules_names_the_rules_of_the_table() -> None:
+    assert set(SHARING_RULES) == {one.name for one in RULES} and len(SHARING_RULES) == len(RULES)
+    assert Settings().rules_off == frozenset()
+    assert Settings().with_text("disabled_rules", "CS8,SS4").rules_off == {"SS4", "CS8"}
 
 
 def test_an_unknown_setting_gets_a_near_one() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.statements import Policy
-from windrow.optimizer.synopsis_plans import SynopsisPlan
+from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.plan.nodes import ROW_NUM
 from windrow.windows import (
     Ended,

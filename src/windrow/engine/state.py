@@ -24,9 +24,9 @@ from windrow.engine.ask.holistic_choice import HolisticChoice
 from windrow.engine.intake.chooser import Chooser
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
 from windrow.engine.progress import QueryProgress, StreamProgress, SynopsisProgress
-from windrow.optimizer.same_answers import as_asked
-from windrow.optimizer.shapes import Asked
-from windrow.optimizer.synopsis_plans import SynopsisPlan
+from windrow.optimizer.sharing.periods import PeriodicAnswers, periodic_answers
+from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
+from windrow.optimizer.sharing.uses import SynopsisUse
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.synopses import Asker, Cells, Looked, Lookup, Synopsis
 from windrow.synopses.cells.merging import collapsed_panes, fold_cells
@@ -76,9 +76,9 @@ class QueryState:
         return self.plan.scan.attribute.column
 
     @cached_property
-    def asked(self) -> Asked | None:
+    def periodic(self) -> PeriodicAnswers | None:
         """What makes its answers those of another query (CS8)."""
-        return as_asked(self.plan)
+        return periodic_answers(self.plan)
 
 
 @dataclass
@@ -275,6 +275,14 @@ class StreamState:
     @property
     def active(self) -> list[QueryState]:
         return [query for query in self.queries.values() if query.error is None]
+
+    def use_of(self, plan: SynopsisPlan, since: Mapping[str, int | None], cut_factor: int) -> SynopsisUse:
+        """One of its synopses as the sharing rules see it."""
+        return SynopsisUse(plan, since, self.definition.columns, cut_factor, bool(self.promises), self._periodic)
+
+    def _periodic(self, name: str, plan: Finalise) -> PeriodicAnswers | None:
+        known = self.queries.get(name)
+        return periodic_answers(plan) if known is None else known.periodic
 
     def groupings(self) -> list[Grouping]:
         return [synopsis.grouping() for synopsis in self.synopses.values() if synopsis.plan.queries]

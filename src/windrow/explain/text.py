@@ -15,14 +15,15 @@ from windrow.engine.ask.catalog_views import (
 )
 from windrow.engine.ask.holistic_choice import holistic_line
 from windrow.engine.ask.index_choice import choice_lines
-from windrow.engine.ask.sharing_view import Shared, apart
+from windrow.engine.ask.sharing_view import apart, sharing_of
 from windrow.engine.intake.chooser import MOST_COUNT_BYTES, asked
 from windrow.engine.queries.placement import made, place
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.homes import must_stay
 from windrow.engine.ticks.early import answers_groups
 from windrow.explain.having import filter_line, having_text
-from windrow.optimizer.synopsis_plans import FREQUENT, SynopsisPlan
+from windrow.optimizer.sharing.synopsis_plans import FREQUENT, SynopsisPlan
+from windrow.optimizer.sharing.uses import NEW
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.nodes import ROW_NUM, Finalise, WindowAggregate
 from windrow.settings import Settings, Size
@@ -123,10 +124,6 @@ def _called(call: AggregateCall) -> str:
     return f"{call.function}{constants} ({call.result})"
 
 
-NEW = ""
-"""The name of a query that is not there yet."""
-
-
 def _synopsis(
     plan: Finalise, stream: StreamState, query: QueryState | None, settings: Settings, kind: SqlType
 ) -> list[str]:
@@ -143,7 +140,7 @@ def _synopsis(
         kind_of = kind_of if plan.input.frequent is None else FrequentSynopsis.kind
         own = f"      Synopsis {kind_of}, of its own, cuts {_cuts(plan.window.cuts(), kind)}"
         return [*filters, own, *_apart(stream, made(0, name, plan, place(stream, plan, settings)), settings)]
-    told = Shared(stream, state.plan, settings).of(name)
+    told = sharing_of(name, stream.use_of(state.plan, state.since, settings.integer("cut_factor")), settings)
     rules = ", ".join(one for one in told.rules if one not in ("SS4", "CS7", "CS8"))
     shared = f"shared with {told.others} other quer{'y' if told.others == 1 else 'ies'} ({rules})"
     shared = shared if told.others else "not shared"

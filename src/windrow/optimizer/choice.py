@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from windrow.optimizer.shapes import SynopsisKind
+from windrow.optimizer.synopsis_kinds import SynopsisKind
 
 CALL_NS, SLOT_NS = 12_000.0, 1.2
 """A merge along a walk: some NumPy calls, whatever the number of groups, and each value of a group."""

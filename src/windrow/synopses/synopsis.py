@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from windrow.optimizer.derivations import Derivation
-from windrow.optimizer.synopsis_plans import SynopsisPlan
+from windrow.optimizer.sharing.derivations import Derivation
+from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
 from windrow.synopses.cells.chunks import Cells

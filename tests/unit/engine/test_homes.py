@@ -25,7 +25,7 @@ from windrow.engine.state import StreamState, SynopsisState
 from windrow.engine.store.homes import Homes, row_bytes
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.tick_commits import Expired, TickCommit
-from windrow.optimizer.synopsis_plans import SynopsisPlan, style_of
+from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
 from windrow.settings import Settings

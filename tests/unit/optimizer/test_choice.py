@@ -22,7 +22,7 @@ from windrow.optimizer.choice import (
     landmark,
     running,
 )
-from windrow.optimizer.shapes import SynopsisKind
+from windrow.optimizer.synopsis_kinds import SynopsisKind
 
 BASIC, INTERVAL, RUNNING = SynopsisKind.BASIC_INTERVAL, SynopsisKind.INTERVAL, SynopsisKind.RUNNING
 LANDMARK = SynopsisKind.LANDMARK

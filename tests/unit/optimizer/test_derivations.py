@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from windrow.optimizer.derivations import Derivation, derivations_of, derive, only_signs
+from windrow.optimizer.sharing.derivations import Derivation, derivations_of, derive, only_signs
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import Attribute, Key, Scan, Selection, WindowAggregate

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.optimizer.predicates import FALSE, MOST_TERMS, TRUE, Comparison, Opaque, Predicate, implied, predicate_of
+from windrow.optimizer.sharing.predicates import (
+    FALSE,
+    MOST_TERMS,
+    TRUE,
+    Comparison,
+    Opaque,
+    Predicate,
+    implied,
+    predicate_of,
+)
 from windrow.types import SqlType
 
 COLUMNS = (

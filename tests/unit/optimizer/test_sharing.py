@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,9 @@ from windrow.cql.statements import ColumnDef, CreateQuery, CreateStream
 from windrow.engine.ask.catalog_views import completeness
 from windrow.engine.progress import QueryProgress, SynopsisProgress, start_of
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.optimizer.synopsis_plans import SynopsisPlan, choose_synopsis, style_of, wanted_cuts
+from windrow.optimizer.sharing.rules import choose_synopsis
+from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of, wanted_cuts
+from windrow.optimizer.sharing.uses import NEW, Applicant, SynopsisUse
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import (
@@ -63,41 +66,58 @@ def synopsis(number: int, *plans: Finalise) -> SynopsisPlan:
     )
 
 
+def joined(new: Finalise, present: Sequence[SynopsisPlan], cut_factor: int = 4, off: str = "") -> SynopsisPlan | None:
+    """The synopsis that a new query joins, by the rules."""
+    uses = [SynopsisUse(one, {}, (), cut_factor) for one in present]
+    chosen = choose_synopsis(Applicant(NEW, new), uses, off.split())
+    return None if chosen is None else chosen.plan
+
+
 def test_same_grouping_shares_whatever_range_slide_and_predicate() -> None:
     present = synopsis(1, plan(60 * S, S))
     for other in (plan(30 * S, 10 * S), plan(99 * S, 7 * S), plan(60 * S, S, where="length > 0", function="MAX")):
-        assert choose_synopsis(other, [present], 4) is present
+        assert joined(other, [present], 4) is present
 
 
 def test_another_grouping_needs_a_synopsis_of_its_own() -> None:
     present = synopsis(1, plan(60 * S, S))
     for keys in ((), (DST,), (SRC, DST), (Key("src", INT),)):
-        assert choose_synopsis(plan(60 * S, S, keys), [present], 4) is None
-    assert choose_synopsis(plan(60 * S, S), [], 4) is None
+        assert joined(plan(60 * S, S, keys), [present], 4) is None
+    assert joined(plan(60 * S, S), [], 4) is None
 
 
 def test_the_order_of_keys_is_part_of_a_grouping() -> None:
     present = synopsis(1, plan(60 * S, S, (SRC, DST)))
-    assert choose_synopsis(plan(60 * S, S, (DST, SRC)), [present], 4) is None
+    assert joined(plan(60 * S, S, (DST, SRC)), [present], 4) is None
 
 
 def test_333_milliseconds_keep_apart_from_a_second_and_share_among_themselves() -> None:
     seconds, odd = synopsis(1, plan(60 * S, S)), synopsis(2, plan(333 * MS, 333 * MS))
-    assert choose_synopsis(plan(3 * 333 * MS, 333 * MS), [seconds, odd], 4) is odd
-    assert choose_synopsis(plan(10 * S, S), [odd, seconds], 4) is seconds
+    assert joined(plan(3 * 333 * MS, 333 * MS), [seconds, odd], 4) is odd
+    assert joined(plan(10 * S, S), [odd, seconds], 4) is seconds
 
 
 def test_the_cut_factor_sends_a_much_finer_query_away() -> None:
     present = synopsis(1, plan(600 * S, 60 * S))
     finer = plan(10 * S, S)
-    assert choose_synopsis(finer, [present], 4) is None
-    assert choose_synopsis(finer, [present], 60) is present
+    assert joined(finer, [present], 4) is None
+    assert joined(finer, [present], 60) is present
 
 
 def test_the_first_synopsis_that_will_do_is_joined() -> None:
     first, second = synopsis(1, plan(60 * S, 2 * S)), synopsis(2, plan(60 * S, S))
-    assert choose_synopsis(plan(10 * S, S), [first, second], 4) is first
-    assert choose_synopsis(plan(10 * S, S), [second, first], 4) is second
+    assert joined(plan(10 * S, S), [first, second], 4) is first
+    assert joined(plan(10 * S, S), [second, first], 4) is second
+
+
+def test_a_rule_that_is_off_keeps_a_query_away() -> None:
+    sums, greatest = synopsis(1, plan(60 * S, S)), synopsis(2, plan(60 * S, S, function="MAX"))
+    average = plan(60 * S, S, function="AVG")
+    assert joined(average, [sums]) is sums and joined(average, [sums, greatest], off="SS1") is None
+    assert joined(average, [sums, greatest], off="SS2") is greatest, "where it divides nothing of others"
+    assert joined(plan(30 * S, S), [sums], off="SS2") is sums, "it has no AVG"
+    for off in ("SS3", "SS4", "CS1 CS2 CS3 CS4 CS5 CS6 CS7 CS8"):
+        assert joined(average, [sums], off=off) is sums
 
 
 def test_wanted_cuts_hold_every_window_edge() -> None:

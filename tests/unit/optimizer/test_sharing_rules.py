@@ -1,13 +1,13 @@
-"""The twelve rules of 001_3bbbc8a20ffc7252.txt, 8.3 and 8.4, each on its example in the text."""
+"""The twelve rules of Golab's dissertation, sections 8.3 and 8.4, each on its example in the text."""
 
 from __future__ import annotations
 
-import itertools
 import random
 
 import pytest
+from sqlglot import exp
 
-from windrow.optimizer.covers import (
+from windrow.optimizer.sharing.covers import (
     Candidate,
     is_cover,
     is_disjoint_cover,
@@ -15,102 +15,122 @@ from windrow.optimizer.covers import (
     is_supercover,
     relevant,
 )
-from windrow.optimizer.predicates import TRUE, Predicate, predicate_of
-from windrow.optimizer.shapes import Asked, Shape, SynopsisKind
-from windrow.optimizer.sharing import SHARING_RULES, relevant_shapes, rule
+from windrow.optimizer.sharing.periods import PeriodicAnswers, leaders
+from windrow.optimizer.sharing.predicates import Predicate, predicate_of
+from windrow.optimizer.sharing.rules import RULES, computed_together, may_join, rule, verdict_of
+from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of, wanted_cuts
+from windrow.optimizer.sharing.uses import NEW, Applicant, SynopsisUse
+from windrow.optimizer.sharing.verdicts import Verdict
+from windrow.optimizer.synopsis_kinds import SynopsisKind
+from windrow.plan.aggregates import decompose
+from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
 from windrow.types import SqlType
+from windrow.windows import CutSchedule, SlidingWindow
 
 COLUMNS = (("protocol", SqlType("STRING")), ("user", SqlType("STRING")), ("length", SqlType("INT")))
-SUM, COUNT, MAX = "sum(length)", "count(length)", "max(length)"
 S = 60
+RUNNING, INTERVAL, BASIC = SynopsisKind.RUNNING, SynopsisKind.INTERVAL, SynopsisKind.BASIC_INTERVAL
+IS_TCP, IS_UDP, IS_USER = "`protocol` = 'TCP'", "`protocol` = 'UDP'", "`user` = 'U'"
 
 
 def p(text: str) -> Predicate:
     return predicate_of(text, COLUMNS)
 
 
-TCP, UDP, USER = p("`protocol` = 'TCP'"), p("`protocol` = 'UDP'"), p("`user` = 'U'")
-EITHER = p("`protocol` = 'TCP' OR `protocol` = 'UDP'")
-TCP_OR_USER = p("`user` = 'U' OR `protocol` = 'TCP'")
+TCP, UDP, USER = p(IS_TCP), p(IS_UDP), p(IS_USER)
+EITHER = p(f"{IS_TCP} OR {IS_UDP}")
+TCP_OR_USER = p(f"{IS_USER} OR {IS_TCP}")
 
 
-def shape(kind: SynopsisKind, data: str = SUM, predicate: Predicate = TRUE, b: int = 8, g: int = 0) -> Shape:
-    return Shape(kind, S, b, frozenset(data.split()), g, predicate)
+def query(function: str, n: int = 4, where: str | None = None, slide: int = 1, key: str = "`src`") -> Finalise:
+    """An aggregate over windows of n intervals."""
+    scan = Selection(Scan("packets", Attribute("ts", SqlType("TIMESTAMP"))), where)
+    call = decompose(function, "`length`", SqlType("INT"), where)
+    window = SlidingWindow(n * S, slide * S)
+    aggregate = WindowAggregate(scan, window, (Key(key, SqlType("STRING")),), (call,))
+    return Finalise(aggregate, (Output("a", exp.column("a0"), call.result),))
 
 
-def asked(data: str, *windows: int, predicate: Predicate = TRUE, **more: bool) -> Asked:
-    return Asked(frozenset(data.split()), tuple(n * S for n in windows), predicate, **more)  # type: ignore[arg-type]
+def used_by(*plans: Finalise, kind: SynopsisKind = BASIC, answers_early: bool = False) -> SynopsisUse:
+    """A synopsis that has always been kept for q0, q1, …"""
+    cuts = wanted_cuts(plans)
+    assert cuts is not None
+    schedule = CutSchedule.of(cuts)
+    named = tuple((f"q{i}", one) for i, one in enumerate(plans))
+    plan = SynopsisPlan(1, plans[0].input.keys, schedule, named, "ts", style_of(plans[0].window, schedule))
+    since = dict.fromkeys((a.id for a in plan.accumulators), None)
+    return SynopsisUse(plan, since, COLUMNS, 4, answers_early, kind=kind)
 
 
-RUNNING, INTERVAL, BASIC = SynopsisKind.RUNNING, SynopsisKind.INTERVAL, SynopsisKind.BASIC_INTERVAL
-BIJ, IJ, RJ = SynopsisKind.BIJ, SynopsisKind.IJ, SynopsisKind.RJ
+def new(plan: Finalise) -> Applicant:
+    return Applicant(NEW, plan)
+
+
+def says(name: str, plan: Finalise, use: SynopsisUse) -> Verdict:
+    """What a rule says of a new query."""
+    return rule(name).decide(new(plan), use)
 
 
 def test_the_table_is_that_of_the_text() -> None:
     names = ["SS1", "CS1", "CS2", "SS2", "CS3", "SS3", "CS4", "CS5", "SS4", "CS6", "CS7", "CS8"]
-    assert [one.name for one in SHARING_RULES] == names
-    assert {one.section for one in SHARING_RULES if one.name in ("SS3", "CS4", "CS5")} == {"8.3.2"}
-    assert rule("SS3").applies == {BIJ, IJ, RJ} == rule("CS4").applies | rule("CS5").applies
+    assert [one.name for one in RULES] == names
+    assert [one.decide.__name__ for one in RULES] == [name.lower() for name in names]
+    assert {one.section for one in RULES if one.name in ("SS3", "CS4", "CS5")} == {"8.3.2"}
+    assert all(one.text.endswith((".", ".)")) for one in RULES)
 
 
-@pytest.mark.parametrize("kind", [RUNNING, INTERVAL, BASIC])
-def test_ss1_windows_of_up_to_b_intervals(kind: SynopsisKind) -> None:
-    holds = rule("SS1").holds
-    assert holds([shape(kind)], [asked(SUM, 1), asked(SUM, 7), asked(SUM, 8)])
-    assert not holds([shape(kind)], [asked(SUM, 9)])
-    assert not holds([shape(kind)], [Asked(frozenset({SUM}), (S // 2,))])
-    assert not holds([shape(kind)], [asked(MAX, 2)])
-    assert not holds([shape(kind)], [asked(SUM, 2, predicate=TCP)])
+@pytest.mark.parametrize("name", [one.name for one in RULES])
+def test_each_rule_says_yes_or_no_with_a_reason_and_no_where_it_is_off(name: str) -> None:
+    use, one = used_by(query("SUM"), query("AVG")), new(query("MAX"))
+    verdict = verdict_of(name, one, use)
+    assert verdict.holds == (not verdict.reason)
+    assert verdict_of(name, one, use, {name}) == Verdict(f"the rule {name} is disabled")
 
 
-def test_cs1_count_distinct_and_top_k_on_one_window_cs2_on_any() -> None:
-    """Both need the frequency counters of the interval; a running or interval synopsis is probed once for one length."""
-    distinct, top = asked("counters(src)", 5), asked("counters(src)", 5)
+def test_ss1_windows_of_any_length_on_the_same_cells() -> None:
+    use = used_by(query("SUM", 8))
+    assert all(says("SS1", query(function, n), use).holds for function in ("SUM", "MAX") for n in (1, 7, 8, 9))
+    assert says("SS1", query("SUM", 4, where=IS_TCP), use).holds
+    assert says("SS1", query("SUM", key="`dst`"), use) == Verdict("another GROUP BY")
+    alone = Applicant("q0", use.plan.queries[0][1], is_user=True)
+    assert rule("SS1").decide(alone, use) == Verdict("no other query uses the synopsis")
+
+
+def test_with_ss1_or_ss2_off_a_query_stays_away() -> None:
+    use, average = used_by(query("SUM")), new(query("AVG", 6))
+    assert may_join(average, use).holds and may_join(average, use, {"SS4", "CS2"}).holds
+    assert may_join(average, use, {"SS1"}).reason == "the rule SS1 is disabled"
+    assert may_join(average, use, {"SS2"}).reason == "the rule SS2 is disabled"
+    assert may_join(new(query("AVG", key="`dst`")), use, {"SS1", "SS2"}).reason == "another GROUP BY"
+
+
+def test_cs1_one_window_length_cs2_any() -> None:
+    """A running or interval synopsis is probed once for one length, a basic interval synopsis once for all."""
     for kind in (RUNNING, INTERVAL):
-        counters = shape(kind, "counters(src)")
-        assert rule("CS1").holds([counters], [distinct, top])
-        assert not rule("CS1").holds([counters], [distinct, asked("counters(src)", 6)])
-        assert not rule("CS2").holds([counters], [distinct, top])
-    basic = shape(BASIC, "counters(src)")
-    assert rule("CS2").holds([basic], [distinct, asked("counters(src)", 6)])
-    assert not rule("CS1").holds([basic], [distinct, top])
+        use = used_by(query("COUNT", 5), kind=kind)
+        assert says("CS1", query("SUM", 5), use).holds
+        assert says("CS1", query("SUM", 6), use) == Verdict("no other query has a window of this length")
+        assert says("CS2", query("SUM", 5), use) == Verdict("the synopsis is not a basic interval synopsis")
+    use = used_by(query("COUNT", 5))
+    assert says("CS2", query("SUM", 6), use).holds
+    assert says("CS1", query("SUM", 5), use) == Verdict("the synopsis is a basic interval synopsis")
+    assert rule("CS2").decide(use.user("q0"), use) == Verdict("no other query uses the synopsis")
 
 
 def test_ss2_and_cs3_avg_from_sum_and_count() -> None:
-    sums, counts = shape(RUNNING, SUM, b=8), shape(RUNNING, COUNT, b=6)
-    average = asked(f"{SUM} {COUNT}", 6)
-    assert rule("SS2").holds([sums, counts], [average])
-    assert not rule("SS2").holds([sums, counts], [asked(f"{SUM} {COUNT}", 7)]), "n ≤ b1, b2"
-    shifted = Shape(RUNNING, S, 8, frozenset({COUNT}), phase=S // 2)
-    assert not rule("SS2").holds([sums, shifted], [average]), "not updated at the same times"
-    assert not rule("SS2").holds([sums, Shape(RUNNING, 2 * S, 8, frozenset({COUNT}))], [average])
-    assert rule("CS3").holds([sums, counts], [asked(SUM, 6), asked(COUNT, 6), average])
-    assert not rule("CS3").holds([sums, counts], [asked(SUM, 5), asked(COUNT, 6), average])
-    assert not rule("CS3").holds([sums, counts], [asked(SUM, 6), average])
+    use, average = used_by(query("SUM", 6), query("COUNT", 6)), query("AVG", 6)
+    assert says("SS2", average, use).holds and says("CS3", average, use).holds
+    assert says("SS2", query("AVG", 7), use).holds and not says("CS3", query("AVG", 7), use).holds
+    assert not says("SS2", average, used_by(query("COUNT", 6))).holds, "no sum"
+    assert not says("SS2", query("AVG", 6, where=IS_TCP), use).holds, "of other tuples"
+    assert says("SS2", query("SUM", 6), use) == Verdict("the query has no AVG")
+    alone = used_by(average, query("MAX", 6))
+    assert not rule("SS2").decide(alone.user("q0"), alone).holds, "its own sum and count"
 
 
-@pytest.mark.parametrize("kind", [BIJ, IJ, RJ])
-def test_ss3_joins_of_windows(kind: SynopsisKind) -> None:
-    """b = 8: a (7s, 7s)-join is read from any; a (7s, 8s)-join only where the oldest intervals are generalized."""
-    holds = rule("SS3").holds
-    plain, generalized = shape(kind), shape(kind, g=2)
-    assert all(holds([plain], [asked(SUM, n, n)]) for n in range(1, 9))
-    assert not holds([plain], [asked(SUM, 7, 8)]) and not holds([plain], [asked(SUM, 9, 9)])
-    found = {pair for pair in itertools.product(range(1, 10), repeat=2) if holds([generalized], [asked(SUM, *pair)])}
-    same = {(n, n) for n in range(1, 9)}
-    assert found == same | set(itertools.product((6, 7, 8), repeat=2))
-    assert not rule("SS1").holds([generalized], [asked(SUM, 7, 7)]) and not holds([generalized], [asked(SUM, 7)])
-
-
-def test_cs4_and_cs5_joins_computed_together() -> None:
-    for kind in (IJ, RJ):
-        assert rule("CS4").holds([shape(kind, g=2)], [asked(SUM, 7, 8), asked(SUM, 7, 8)])
-        assert not rule("CS4").holds([shape(kind, g=2)], [asked(SUM, 7, 8), asked(SUM, 8, 7)])
-        assert not rule("CS5").holds([shape(kind, g=2)], [asked(SUM, 7, 8)])
-    assert rule("CS5").holds([shape(BIJ, g=2)], [asked(SUM, 7, 8), asked(SUM, 8, 7), asked(SUM, 3, 3)])
-    assert not rule("CS5").holds([shape(BIJ, g=1)], [asked(SUM, 6, 8)])
-    with pytest.raises(ValueError, match="g is from 0"):
-        shape(BIJ, g=8)
+def test_no_query_joins_windows() -> None:
+    use = used_by(query("SUM"))
+    assert {says(name, query("SUM"), use).reason for name in ("SS3", "CS4", "CS5")} == {"no query joins windows"}
 
 
 def test_the_definitions_on_q1_to_q6() -> None:
@@ -123,54 +143,69 @@ def test_the_definitions_on_q1_to_q6() -> None:
 
 
 def test_ss4_q3_adds_q1_and_q2() -> None:
-    q1, q2 = shape(BASIC, SUM, TCP), shape(BASIC, SUM, UDP)
-    q3 = asked(SUM, 4, predicate=EITHER)
-    found = relevant_shapes([q1, q2], q3)
-    assert found is not None and set(found.added) == {q1, q2} and not found.subtracted
-    assert rule("SS4").holds([q1, q2], [q3])
-    assert not rule("SS4").holds([q1], [q3]), "a subcover is not enough"
-    assert not rule("SS4").holds([q1, shape(BASIC, SUM, UDP, b=3)], [q3]), "one is too short"
+    q1, q2, q3 = (query("SUM", where=one) for one in (IS_TCP, IS_UDP, f"{IS_TCP} OR {IS_UDP}"))
+    use, asks = used_by(q1, q2), new(q3)
+    assert rule("SS4").decide(asks, use).holds
+    assert all(len(one.added) == 2 and not one.subtracted for one in use.derived(asks))
+    assert use.derived(asks) is use.derived(asks), "searched for once"
+    assert "do not cover" in says("SS4", q3, used_by(q1)).reason, "a subcover is not enough"
 
 
 def test_ss4_q1_is_q3_less_q2_where_sums_are_subtracted() -> None:
-    q3, q2 = shape(BASIC, SUM, EITHER), shape(BASIC, SUM, UDP)
-    found = relevant_shapes([q3, q2], asked(SUM, 4, predicate=TCP, is_subtractable=True))
-    assert found is not None and found.added == (q3,) and found.subtracted == (q2,)
-    assert relevant_shapes([q3, q2], asked(SUM, 4, predicate=TCP)) is None
-    assert relevant_shapes([q3], asked(SUM, 4, predicate=TCP, is_subtractable=True)) is None
+    q1, q2, q3 = (query("SUM", where=one) for one in (IS_TCP, IS_UDP, f"{IS_TCP} OR {IS_UDP}"))
+    use, asks = used_by(q3, q2), new(q1)
+    assert rule("SS4").decide(asks, use).holds
+    assert {(len(one.added), len(one.subtracted)) for one in use.derived(asks)} == {(1, 1)}
+    assert not says("SS4", q1, used_by(q3)).holds
 
 
 def test_ss4_q6_is_the_maximum_of_q4_and_q5() -> None:
-    q4, q5 = shape(BASIC, MAX, TCP), shape(BASIC, MAX, USER)
-    assert rule("SS4").holds([q4, q5], [asked(MAX, 4, predicate=TCP_OR_USER, is_sensitive=False)])
-    assert not rule("SS4").holds([q4, q5], [asked(MAX, 4, predicate=TCP_OR_USER)]), "overlap would be counted twice"
+    parts, both = (IS_TCP, IS_USER), f"{IS_TCP} OR {IS_USER}"
+    assert says("SS4", query("MAX", where=both), used_by(*(query("MAX", where=one) for one in parts))).holds
+    overlapping = used_by(*(query("SUM", where=one) for one in parts))
+    sums = {one.accumulator for one in overlapping.derived(new(query("SUM", where=both))) if not one.is_sign}
+    assert not sums, "overlap would be counted twice"
 
 
 def test_cs6_needs_the_same_windows_cs7_does_not() -> None:
     """Q4 and Q5 over 10s, Q6 over 8s: with basic intervals the maximum over 8s is saved along the way (8.4)."""
-    queries = [
-        asked(MAX, 10, predicate=TCP, is_sensitive=False),
-        asked(MAX, 10, predicate=USER, is_sensitive=False),
-        asked(MAX, 8, predicate=TCP_OR_USER, is_sensitive=False),
-    ]
+    parts = [query("MAX", 10, where=one) for one in (IS_TCP, IS_USER)]
+    shorter, alike = (query("MAX", n, where=f"{IS_TCP} OR {IS_USER}") for n in (8, 10))
     for kind in (RUNNING, INTERVAL):
-        shapes = [shape(kind, MAX, one, b=10) for one in (TCP, USER)]
-        assert not rule("CS6").holds(shapes, queries)
-        assert rule("CS6").holds(shapes, [*queries[:2], asked(MAX, 10, predicate=TCP_OR_USER, is_sensitive=False)])
-        assert not rule("CS7").holds(shapes, queries)
-    shapes = [shape(BASIC, MAX, one, b=10) for one in (TCP, USER)]
-    assert rule("CS7").holds(shapes, queries) and not rule("CS6").holds(shapes, queries)
+        use = used_by(*parts, kind=kind)
+        assert not says("CS6", shorter, use).holds and says("CS6", alike, use).holds
+        assert not says("CS7", alike, use).holds
+    use = used_by(*parts)
+    assert says("CS7", shorter, use).holds and not says("CS6", alike, use).holds
 
 
 def test_cs8_a_longer_period_shares_the_answers() -> None:
-    def query(slide: int, phase: int = 0, text: str = "SELECT", window: int = 10) -> Asked:
-        return Asked(frozenset({SUM}), (window,), slide=slide, phase=phase, text=text)
+    fine, coarse = query("SUM", 10, slide=2), query("SUM", 10, slide=6)
+    assert says("CS8", coarse, used_by(fine)).holds and not says("CS8", fine, used_by(coarse)).holds
+    use = used_by(query("SUM", 10, slide=5), fine, coarse)
+    assert use.leader(use.user("q2")) == "q1" == use.leader(new(coarse))
+    assert not says("CS8", query("SUM", 20, slide=6), used_by(fine)).holds
+    assert not says("CS8", query("MAX", 10, slide=6), used_by(fine)).holds
+    assert "answered early" in says("CS8", coarse, used_by(fine, answers_early=True)).reason
 
-    holds = rule("CS8").holds
-    assert holds([], [query(2), query(6)]) and holds([], [query(5), query(2), query(4)])
-    assert not holds([], [query(6), query(2)]) and not holds([], [query(4), query(6)])
-    assert not holds([], [query(2), query(6, phase=1)]) and holds([], [query(2, phase=4), query(6, phase=2)])
-    assert not holds([], [query(2), query(6, text="another")]) and not holds([], [query(2), query(6, window=20)])
+
+def test_leaders_by_period_and_phase() -> None:
+    def led(*periods: tuple[int, int]) -> list[int | None]:
+        return leaders([PeriodicAnswers("SELECT", slide, phase) for slide, phase in periods])
+
+    assert led((2, 0), (6, 0)) == [None, 0] and led((5, 0), (2, 0), (4, 0)) == [None, None, 1]
+    assert led((4, 0), (6, 0)) == [None, None]
+    assert led((2, 0), (6, 1)) == [None, None] and led((2, 4), (6, 2)) == [None, 0]
+    assert leaders([PeriodicAnswers("a", 2), None, PeriodicAnswers("b", 4)]) == [None, None, None]
+
+
+def test_queries_are_computed_by_themselves_that_go_by_a_rule_which_is_off() -> None:
+    use = used_by(query("SUM", 4), query("AVG", 4), query("AVG", 8), query("MAX", 4))
+    names = ["q0", "q1", "q2", "q3"]
+    for off in ((), ("SS1", "SS4", "CS8"), ("CS1",), ("CS7",)):
+        assert computed_together(names, use, off) == [[0, 1, 2, 3]]
+    assert computed_together(names, use, {"CS3"}) == [[0, 2, 3], [1]]
+    assert computed_together(names, use, {"CS2"}) == [[0], [1], [2], [3]]
 
 
 def test_relevant_sets_hold_the_right_tuples() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from windrow.optimizer.synopsis_plans import SynopsisPlan
+from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses import (
     Ability,

@@ -28,7 +28,7 @@ from support.brute_force import (
     values_of,
 )
 
-from windrow.optimizer.shapes import OVER_WINDOWS, SynopsisKind
+from windrow.optimizer.synopsis_kinds import SynopsisKind
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.aggregates import decompose
 from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup
@@ -250,7 +250,7 @@ def test_the_kind_of_synopsis_may_change_at_any_time(few_groups: int, type_: Sql
             Query("some", PASSES, chosen_calls(type_, PASSES)[:3]),
         ]
         pair = Pair(type_, KEYS if keyed else (), queries)
-        kinds = [None, *sorted(OVER_WINDOWS, key=lambda kind: kind.value), SynopsisKind.LANDMARK]
+        kinds = [None, *sorted(SynopsisKind, key=lambda kind: kind.value), SynopsisKind.LANDMARK]
         for _ in range(data.draw(st.integers(2, 7))):
             pair.deposit(data.draw(rows(type_, keyed, pair.closed)))
             pair.close(pair.closed + WIDTH * data.draw(st.integers(0, 4)))

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.kernels.loading import Buckets, Stored
-from windrow.optimizer.derivations import Derivation, read_of
+from windrow.optimizer.sharing.derivations import Derivation, read_of
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
 from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup

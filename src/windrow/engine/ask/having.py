@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from sqlglot import exp
 
-from windrow.optimizer.synopsis_plans import SynopsisPlan
+from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.having import Bound, bounds_of, without
 from windrow.plan.nodes import Finalise

@@ -19,7 +19,7 @@ from windrow.engine.ask.holistic_choice import Asked as Holistic
 from windrow.engine.ask.holistic_choice import hindrance
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError, SpanError, UnsupportedError
-from windrow.optimizer.derivations import Derivation
+from windrow.optimizer.sharing.derivations import Derivation
 from windrow.plan.nodes import Attribute, Finalise
 from windrow.synopses import Ability, Asker, Lookup
 from windrow.synopses.holistic.selecting import selected

@@ -23,8 +23,8 @@ from windrow.cql.window_clause import Measure, WindowClause
 from windrow.engine.ask.lookups import Asked, Span, span_of
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.errors import Place, SpanError, UnsupportedError
-from windrow.optimizer.derivations import Derivation, derivations_of, read_of
-from windrow.optimizer.synopsis_plans import DERIVE_ACCUMULATORS, FREQUENT, style_for
+from windrow.optimizer.sharing.derivations import Derivation, derivations_of, read_of
+from windrow.optimizer.sharing.synopsis_plans import FREQUENT, style_for
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise, Key
 from windrow.settings import Settings
@@ -62,7 +62,7 @@ def fitting(stream: StreamState, plan: Finalise, select: exp.Expr, settings: Set
 
     The caller holds the stream's lock.
     """
-    derives = DERIVE_ACCUMULATORS not in settings.text("disabled_rules").split(",")
+    derives = "SS4" not in settings.rules_off
     found: list[Fit] = []
     missing: list[tuple[SynopsisState, Misfit]] = []
     for state in stream.synopses.values():

@@ -11,7 +11,7 @@ from windrow.engine.state import StreamState, SynopsisState
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.spark_synopsis import stored_of
 from windrow.engine.ticks.early import without_released
-from windrow.optimizer.synopsis_plans import LANDMARK
+from windrow.optimizer.sharing.synopsis_plans import LANDMARK
 from windrow.settings import Settings
 from windrow.synopses import Home
 from windrow.synopses.cells.blocks import from_block, to_block

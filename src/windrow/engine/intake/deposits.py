@@ -34,8 +34,8 @@ from windrow.engine.store.deposit_commits import DepositCommit
 from windrow.engine.store.homes import Homes, Written
 from windrow.engine.store.journal import Journal
 from windrow.errors import ExecutionError
-from windrow.optimizer.derivations import read_of
-from windrow.optimizer.synopsis_plans import schedule_for
+from windrow.optimizer.sharing.derivations import read_of
+from windrow.optimizer.sharing.synopsis_plans import schedule_for
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import ROW_NUM
 from windrow.settings import Settings

@@ -9,17 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from windrow.engine.state import StreamState, SynopsisState
-from windrow.optimizer.derivations import Derivation, derivations_of, read_of
-from windrow.optimizer.synopsis_plans import (
-    BUFFER,
-    DERIVE_ACCUMULATORS,
-    SHARE_SYNOPSES,
-    Style,
-    SynopsisPlan,
-    choose_synopsis,
-    schedule_for,
-    style_for,
-)
+from windrow.optimizer.sharing.derivations import Derivation, read_of
+from windrow.optimizer.sharing.rules import choose_synopsis, verdict_of
+from windrow.optimizer.sharing.synopsis_plans import BUFFER, Style, SynopsisPlan, schedule_for, style_for
+from windrow.optimizer.sharing.uses import NEW, Applicant
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 from windrow.types import POINT_MIN
@@ -48,23 +41,19 @@ class Placement:
 
 
 def place(stream: StreamState, plan: Finalise, settings: Settings) -> Placement:
-    """The place of a new query."""
-    axis = plan.scan.attribute.column
-    greatest, disabled = stream.greatest(axis), settings.text("disabled_rules").split(",")
+    """The place of a new query, by the table of sharing rules."""
+    greatest, off = stream.greatest(plan.scan.attribute.column), settings.rules_off
     by_cuts = isinstance(plan.window, (PartitionedWindow, SlideByTuple)) or plan.input.frequent is not None
     buffered = settings.text("window_evaluation") == "buffer" and not by_cuts
-    chosen = None
-    if not buffered and SHARE_SYNOPSES not in disabled:
-        # A synopsis all of whose queries are suspended has not been kept since.
-        plans = [state.plan for state in stream.synopses.values() if state.plan.queries]
-        chosen = choose_synopsis(plan, plans, settings.integer("cut_factor"))
+    if buffered:
+        return _alone(plan, greatest, buffered)
+    query, cut_factor = Applicant(NEW, plan), settings.integer("cut_factor")
+    uses = (stream.use_of(state.plan, state.since, cut_factor) for state in stream.synopses.values())
+    chosen = choose_synopsis(query, uses, off)
     if chosen is None:
         return _alone(plan, greatest, buffered)
-    state = stream.synopses[chosen.id]
-    derived: tuple[Derivation, ...] = ()
-    if DERIVE_ACCUMULATORS not in disabled:
-        derived = derivations_of(plan.input, chosen.accumulators, state.since, stream.definition.columns)
-    return _joined(plan, state, greatest, derived)
+    derived = chosen.derived(query) if verdict_of("SS4", query, chosen, off).holds else ()
+    return _joined(plan, stream.synopses[chosen.plan.id], greatest, derived)
 
 
 def _alone(plan: Finalise, greatest: int | None, buffered: bool) -> Placement:

@@ -26,7 +26,7 @@ from windrow.engine.store.homes import Homes
 from windrow.engine.store.journal import Journal
 from windrow.engine.ticks.delivery import sweep
 from windrow.errors import BindError, CatalogError, Place, UnsupportedError
-from windrow.optimizer.synopsis_plans import BUFFER, Style, wanted_cuts
+from windrow.optimizer.sharing.synopsis_plans import BUFFER, Style, wanted_cuts
 from windrow.plan.binder import TypesOf, bind_query, bind_snapshot
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings

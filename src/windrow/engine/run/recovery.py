@@ -18,7 +18,7 @@ from windrow.engine.store.journal import Journal
 from windrow.engine.store.synopsis_entries import schedule_of
 from windrow.engine.ticks.delivery import sweep
 from windrow.engine.ticks.early import release
-from windrow.optimizer.synopsis_plans import SynopsisPlan, style_of_all
+from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of_all
 from windrow.synopses import Weight
 
 log = logging.getLogger("windrow")

@@ -14,7 +14,7 @@ from windrow.engine.state import Committed, QueryState, StreamState, SynopsisSta
 from windrow.engine.store.answers_kept import AnswersKept
 from windrow.engine.store.progress_rows import ProgressRows
 from windrow.engine.store.synopsis_entries import SynopsisEntries
-from windrow.optimizer.derivations import Derivation
+from windrow.optimizer.sharing.derivations import Derivation
 
 
 @dataclass(frozen=True)

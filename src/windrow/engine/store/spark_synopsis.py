@@ -11,7 +11,7 @@ from windrow.dataplane.blocks import BlockStore, counts_in
 from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.kernels import Answered, Asked, Corrected, Revised, Revision, Stored, Told
 from windrow.dataplane.spark_home import SparkHome
-from windrow.optimizer.synopsis_plans import FREQUENT, SynopsisPlan
+from windrow.optimizer.sharing.synopsis_plans import FREQUENT, SynopsisPlan
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import WindowAggregate
 from windrow.synopses import Asker, Looked, Lookup, StoredSynopsis, Weight

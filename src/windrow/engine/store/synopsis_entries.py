@@ -10,7 +10,7 @@ from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockStore
 from windrow.engine.progress import SynopsisProgress
 from windrow.engine.state import QueryState, SynopsisState
-from windrow.optimizer.derivations import Derivation
+from windrow.optimizer.sharing.derivations import Derivation
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.types import SqlType
 from windrow.windows import Cuts, CutSchedule

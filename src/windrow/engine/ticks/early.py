@@ -21,7 +21,7 @@ from windrow.dataplane.ingest.promised import bounds_of
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.ticks.corrections import Finish, lookup_of
 from windrow.engine.ticks.delivery import Delivered
-from windrow.optimizer.synopsis_plans import LANDMARK
+from windrow.optimizer.sharing.synopsis_plans import LANDMARK
 from windrow.plan.nodes import Finalise
 from windrow.synopses import Ability, Looked, Synopsis
 from windrow.synopses.cells.chunks import Cells

@@ -5,7 +5,7 @@ from __future__ import annotations
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.engine.store.tick_commits import Expired
 from windrow.engine.ticks.due import ranked_below
-from windrow.optimizer.synopsis_plans import LANDMARK
+from windrow.optimizer.sharing.synopsis_plans import LANDMARK
 from windrow.synopses import Ability
 from windrow.windows.frontier import greater
 

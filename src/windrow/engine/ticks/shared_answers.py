@@ -9,7 +9,7 @@ import numpy as np
 
 from windrow.engine.state import QueryState
 from windrow.engine.ticks.delivery import Delivered
-from windrow.optimizer.same_answers import leaders
+from windrow.optimizer.sharing.periods import leaders
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, Points
 
@@ -33,7 +33,8 @@ def answered_once(due: Sequence[Asking], answer: Callable[[list[int]], list[Deli
     """The answers to all windows, in the order of the queries. `answer` works out those of some, by index; it leaves a
     query out where that fails. A query whose windows another has all answered takes its rows; where the other has been
     suspended, or has overflows to count, it is asked itself."""
-    followed = {i: leader for i, leader in enumerate(leaders([one.query.asked for one in due])) if leader is not None}
+    leading = leaders([one.query.periodic for one in due])
+    followed = {i: leader for i, leader in enumerate(leading) if leader is not None}
     places = {i: found for i, leader in followed.items() if (found := _places(due[leader], due[i])) is not None}
     delivered = _by_index(due, answer, [i for i in range(len(due)) if i not in places])
     taken: dict[int, Delivered] = {}

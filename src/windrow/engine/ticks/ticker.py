@@ -26,7 +26,7 @@ from windrow.engine.ticks.due import SLOTS_PER_SLICE, Due, due_on, slices
 from windrow.engine.ticks.early import EarlyAnswers, complete_from, group_bounds, left_to_answer, release
 from windrow.engine.ticks.expiry import collapse, expire, expired
 from windrow.engine.ticks.shared_answers import Asking, answered_once
-from windrow.optimizer.same_answers import SHARE_ANSWERS
+from windrow.optimizer.sharing.rules import computed_together
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 from windrow.synopses import Looked
@@ -149,11 +149,20 @@ class Ticker:
         self, stream: StreamState, state: SynopsisState, due: Sequence[Due], settings: Settings
     ) -> list[Delivered]:
         """Rule CS8, where no group was answered early: that depends on when a query came."""
+        off = settings.rules_off
 
-        def answer(due: Sequence[Due]) -> list[Delivered]:
+        def answer_group(due: Sequence[Due]) -> list[Delivered]:
             return self._answer(stream, state, due, settings)
 
-        if stream.promises or SHARE_ANSWERS in settings.text("disabled_rules").split(","):
+        def answer(due: Sequence[Due]) -> list[Delivered]:
+            if not off:
+                return answer_group(due)
+            use = stream.use_of(state.plan, state.since, settings.integer("cut_factor"))
+            groups = computed_together([item.query.name for item in due], use, off)
+            found = {one.query.name: one for group in groups for one in answer_group([due[i] for i in group])}
+            return [found[item.query.name] for item in due if item.query.name in found]
+
+        if stream.promises or "CS8" in off:
             return answer(due)
         asking = [Asking(item.query, item.extents, item.shown()[1]) for item in due]
         return answered_once(asking, lambda some: answer([due[i] for i in some]))

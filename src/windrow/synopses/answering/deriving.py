@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from windrow.optimizer.derivations import Derivation
+from windrow.optimizer.sharing.derivations import Derivation
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import States
 from windrow.synopses.cells.folds import State

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.optimizer.choice import Estimate, Rates, Workload, candidates, choose, forced, gains
-from windrow.optimizer.shapes import SynopsisKind
+from windrow.optimizer.synopsis_kinds import SynopsisKind
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.answering.ways import Spans, Work
 from windrow.synopses.cells.cells import fold_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windrow.optimizer.shapes import SynopsisKind
+from windrow.optimizer.synopsis_kinds import SynopsisKind
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Chunk, Strand, strands_of

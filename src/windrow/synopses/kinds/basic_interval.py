@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from windrow.optimizer.synopsis_plans import SynopsisPlan
+from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses.answering.deriving import answered
 from windrow.synopses.answering.gathering import ClosedCells, closed_cells, gathered

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from windrow.optimizer.synopsis_plans import SynopsisPlan
+from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.answering.intervals import FlatIntervals
 from windrow.synopses.cells.chunks import Cells

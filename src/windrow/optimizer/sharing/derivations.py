@@ -1,4 +1,4 @@
-"""Accumulators that a synopsis need not keep, because kept ones cover them (SS4: 001_3bbbc8a20ffc7252.txt, 8.3.3).
+"""Accumulators that a synopsis need not keep, because kept ones cover them (SS4: Golab's dissertation, section 8.3.3).
 
 An accumulator with its condition is what the text calls a synopsis with a predicate. One that a new query needs is
 *derived* when it is read: added or maxed from a cover, or left over when a cover of the rest is taken off a
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from windrow.optimizer.covers import Candidate, relevant
-from windrow.optimizer.predicates import Columns, reader_of
+from windrow.optimizer.sharing.covers import Candidate, relevant
+from windrow.optimizer.sharing.predicates import Columns, reader_of
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.nodes import WindowAggregate
 from windrow.types import POINT_MIN

@@ -1,4 +1,4 @@
-"""Covers (001_3bbbc8a20ffc7252.txt, 8.3.3): which synopses together hold the tuples of a query, by their predicates.
+"""Covers (Golab's dissertation, section 8.3.3): which synopses together hold a query's tuples, by their predicates.
 
 A set of synopses *covers* a query whose terms are those of its predicates together; a *subcover* has some of them, a
 *supercover* more. The cover is *disjoint* where no tuple is in two of its synopses. (The text also asks it of the
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Generic, TypeVar
 
-from windrow.optimizer.predicates import Predicate, Term, term_text
+from windrow.optimizer.sharing.predicates import Predicate, Term, term_text
 
 T = TypeVar("T")
 

@@ -1,9 +1,7 @@
-"""Which synopsis a query joins, by the rules of 001_3bbbc8a20ffc7252.txt, 8.3 (all of them: `sharing.py`).
+"""The plan of a synopsis: whose it is, what it keeps, and which needs of queries it meets.
 
-SS1 A synopsis may be used by queries computing the same aggregate, or different aggregates that need the
-    same data per interval, over different window lengths. Here: same stream and grouping; predicates are
-    conditions of the accumulators, so queries that differ in WHERE share the scan and the cells' groups.
-CS2 All queries accessing the same basic interval synopsis are computed together.
+Queries of the same stream and grouping may use one synopsis. Predicates are conditions of the accumulators, so queries
+that differ in WHERE share the scan and the groups of cells.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from windrow.optimizer.derivations import Derivation, read_of
+from windrow.optimizer.sharing.derivations import Derivation, read_of
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise, Key
 from windrow.windows import (
@@ -26,8 +24,6 @@ from windrow.windows import (
     why_not_share,
 )
 
-SHARE_SYNOPSES = "share_synopses"
-DERIVE_ACCUMULATORS = "derive_accumulators"
 Style = tuple[str, int]
 BUFFER: Style = ("buffer", 0)
 FREQUENT = "frequent"
@@ -149,7 +145,7 @@ def wanted_cuts(plans: Iterable[Finalise]) -> Cuts | None:
 
 @dataclass(frozen=True)
 class Need:
-    """What a query needs of a synopsis, or what one has: who needs the same may share it, if the cuts allow."""
+    """What a query needs of a synopsis, or what a synopsis has: with the same need they go together, if the cuts do."""
 
     axis: str
     keys: tuple[Key, ...]
@@ -173,7 +169,7 @@ _ALONE = {
 
 
 def why_apart(need: Need, other: SynopsisPlan, cut_factor: int) -> str | None:
-    """Why who needs this does not use a synopsis, in words; None where it may (SS1)."""
+    """Why a query with this need cannot join the synopsis, in words; None where it can (SS1)."""
     mine, theirs = need.keys[: len(need.keys) - len(need.values)], other.group_keys
     if other.axis != need.axis:
         return "another window attribute"
@@ -187,9 +183,3 @@ def why_apart(need: Need, other: SynopsisPlan, cut_factor: int) -> str | None:
     if other.style != need.style:
         return "another landmark" if other.style[0] == need.style[0] else "another kind of window"
     return why_not_share(other.schedule.current, need.cuts, cut_factor)
-
-
-def choose_synopsis(plan: Finalise, candidates: Sequence[SynopsisPlan], cut_factor: int) -> SynopsisPlan | None:
-    """The synopsis that a new query joins (SS1), or None where it needs one of its own."""
-    need = need_of(plan)
-    return next((one for one in candidates if why_apart(need, one, cut_factor) is None), None)

@@ -1,4 +1,4 @@
-"""Predicates in disjunctive normal form (001_3bbbc8a20ffc7252.txt, 8.3.3): what conditions of queries have in common.
+"""Predicates in disjunctive normal form (Golab's dissertation, section 8.3.3): what conditions have in common.
 
 A predicate lets a tuple pass where it is TRUE: FALSE and NULL are the same here, and only laws that hold in
 three-valued logic are used (`p OR NOT p` is not TRUE where p is NULL). It is a set of *terms*, any of which lets a

@@ -1,0 +1,15 @@
+"""The rule for queries that differ in their period alone (Golab's dissertation, section 8.4)."""
+
+from __future__ import annotations
+
+from windrow.optimizer.sharing.uses import Applicant, SynopsisUse
+from windrow.optimizer.sharing.verdicts import YES, Verdict, no
+
+_EARLY = no("groups are answered early, and which depends on when a query came")
+_NO_LEADER = no("no other query has all its answers")
+
+
+def cs8(query: Applicant, use: SynopsisUse) -> Verdict:
+    if use.answers_early:
+        return _EARLY
+    return _NO_LEADER if use.leader(query) is None else YES
