@@ -26,7 +26,7 @@ from windrow.dataplane.ingest.grouping_sets import deposit_of_groups
 from windrow.dataplane.ingest.job import MicroBatch
 from windrow.dataplane.ingest.observed import observed
 from windrow.dataplane.jvm import Jvm
-from windrow.engine.intake.chooser import asked
+from windrow.engine.choices.chooser import asked
 from windrow.engine.intake.compaction import Compactor
 from windrow.engine.intake.punctuations import heard
 from windrow.engine.state import QueryState, StreamState, SynopsisState

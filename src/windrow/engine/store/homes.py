@@ -23,15 +23,15 @@ from windrow.dataplane.ingest.grouping_sets import cell_columns
 from windrow.dataplane.kernels import WROTE, Reported, Storing, Target, write_cells
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.state import StreamState, SynopsisState
+from windrow.engine.store.closed_groups import release
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.spark_synopsis import SparkStore, SparkSynopsis, frequent_of
-from windrow.engine.ticks.early import release
 from windrow.settings import Settings
 from windrow.synopses import Ability, Cells, Home, Synopsis, Weight
 from windrow.synopses.cells.blocks import from_block, to_block
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.groups import Groups
-from windrow.synopses.kinds.frequent_panes import synopsis_of
+from windrow.synopses.holistic.frequent_panes import synopsis_of
 from windrow.types import POINT_MIN
 from windrow.windows import Points
 

@@ -15,15 +15,16 @@ import pyarrow as pa
 
 from windrow.dataplane.answers.finishing import Edges, Finished, Finisher
 from windrow.dataplane.answers.revisions import first_answers
-from windrow.engine.ask.having import Narrowed
-from windrow.engine.ask.index_choice import apply_choice
+from windrow.engine.choices.having import Narrowed
+from windrow.engine.choices.index_choice import apply_choice
 from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.store.closed_groups import complete_from, group_bounds, release
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.tick_commits import Left
 from windrow.engine.ticks.corrections import Corrector, Finish, lookup_of
 from windrow.engine.ticks.delivery import Delivered, Delivery
 from windrow.engine.ticks.due import SLOTS_PER_SLICE, Due, due_on, slices
-from windrow.engine.ticks.early import EarlyAnswers, complete_from, group_bounds, left_to_answer, release
+from windrow.engine.ticks.early import EarlyAnswers, left_to_answer
 from windrow.engine.ticks.expiry import collapse, expire, expired
 from windrow.engine.ticks.shared_answers import Asking, answered_once
 from windrow.optimizer.sharing.rules import computed_together

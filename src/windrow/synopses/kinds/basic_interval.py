@@ -29,7 +29,7 @@ from windrow.synopses.cells.groups import Groups
 from windrow.synopses.cells.merging import collapsed_panes, concatenate, fold_cells
 from windrow.synopses.cells.releasing import released
 from windrow.synopses.cells.sketches import held_bytes
-from windrow.synopses.holistic.value_codes import outer_of
+from windrow.synopses.cells.value_codes import outer_of
 from windrow.synopses.lookups import Looked, Lookup, asked_once, merged
 from windrow.synopses.synopsis import Asker, Mask, Synopsis
 from windrow.windows import Points
