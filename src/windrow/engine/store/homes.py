@@ -21,6 +21,7 @@ from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.ingest.grouping import Grouping, progress_columns
 from windrow.dataplane.ingest.grouping_sets import cell_columns
 from windrow.dataplane.kernels import WROTE, Reported, Storing, Target, write_cells
+from windrow.dataplane.memory import give_back
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.engine.store.closed_groups import release
@@ -262,3 +263,10 @@ def load_cells(blocks: BlockStore, stream: StreamState, state: SynopsisState, sy
             synopsis.restore(cells, ticked is not None and (block.hi or 0) < ticked)
     if ticked is not None:
         synopsis.close(closed)
+
+
+def give_back_memory(stream: StreamState) -> None:
+    """Give freed memory back to the system where synopses are too large for the driver. Elsewhere taking it anew costs
+    more: a sixth of the time of 100 queries."""
+    if any(state.synopsis.home is Home.SPARK for state in list(stream.synopses.values())):
+        give_back()
