@@ -19,7 +19,7 @@ from windrow.dataplane.answers.revisions import bag_difference
 from windrow.dataplane.kernels.answering import Asked, Told, cells_between, lookup_of, packed, unpacked, wanted_by
 from windrow.dataplane.kernels.loading import Buckets, Stored
 from windrow.synopses import BasicIntervalSynopsis, Looked
-from windrow.synopses.answering.deriving import answered
+from windrow.synopses.answering.deriving import kept_lookups, with_derived
 from windrow.synopses.lookups import merged
 from windrow.types import POINT_MAX
 
@@ -121,8 +121,9 @@ def _part(
 ) -> Corrected:
     query, lookup = revised.asked.query, lookup_of(told.plan, revised.asked)
     derived = {lookup.query: told.derived}
-    was = next(answered(synopsis.answer, [lookup], derived))
-    now = merged(was, next(answered(alone.answer, [lookup], derived)))
+    kept = kept_lookups([lookup], derived)
+    was = next(with_derived(synopsis.answer(kept), [lookup], derived))
+    now = merged(was, next(with_derived(alone.answer(kept), [lookup], derived)))
 
     def rows(looked: Looked, there: Mask) -> pa.Table:
         table, _ = finisher.part(told.plan, looked, synopsis.groups)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,29 +29,19 @@ class Asking:
         return self.extents.starts if since is None else self.extents.starts.clip(min=max(since, POINT_MIN))
 
 
-def answered_once(due: Sequence[Asking], answer: Callable[[list[int]], list[Delivered]]) -> list[Delivered]:
-    """The answers to all windows, in the order of the queries. `answer` works out those of some, by index; it leaves a
-    query out where that fails. A query whose windows another has all answered takes its rows; where the other has been
-    suspended, or has overflows to count, it is asked itself."""
-    leading = leaders([one.query.periodic for one in due])
-    followed = {i: leader for i, leader in enumerate(leading) if leader is not None}
-    places = {i: found for i, leader in followed.items() if (found := _places(due[leader], due[i])) is not None}
-    delivered = _by_index(due, answer, [i for i in range(len(due)) if i not in places])
-    taken: dict[int, Delivered] = {}
-    for i, place in places.items():
-        whole = delivered.get(followed[i])
-        if whole is not None and not whole.overflows:
-            taken[i] = _taken(whole, due[i], place)
-    left = [i for i in places if i not in taken]
-    delivered |= taken | (_by_index(due, answer, left) if left else {})
-    return [delivered[i] for i in sorted(delivered)]
+@dataclass(frozen=True)
+class Following:
+    """A query that takes its rows from another, the leader, by index; `places`: its windows among the leader's."""
+
+    leader: int
+    places: Points
 
 
-def _by_index(
-    due: Sequence[Asking], answer: Callable[[list[int]], list[Delivered]], wanted: list[int]
-) -> dict[int, Delivered]:
-    index = {due[i].query.name: i for i in wanted}
-    return {index[item.query.name]: item for item in answer(wanted)}
+def followers(due: Sequence[Asking]) -> dict[int, Following]:
+    """By index, the queries whose windows another query answers as well."""
+    leading = enumerate(leaders([one.query.periodic for one in due]))
+    found = ((i, leader, _places(due[leader], due[i])) for i, leader in leading if leader is not None)
+    return {i: Following(leader, places) for i, leader, places in found if places is not None}
 
 
 def _places(leader: Asking, mine: Asking) -> Points | None:
@@ -63,8 +53,11 @@ def _places(leader: Asking, mine: Asking) -> Points | None:
     return at if alike.all() else None
 
 
-def _taken(whole: Delivered, mine: Asking, place: Points) -> Delivered:
-    """The rows of some windows."""
+def taken_rows(whole: Delivered | None, mine: Asking, place: Points) -> Delivered | None:
+    """A follower's rows out of its leader's; None where the leader was suspended or has overflows to count: then the
+    follower is answered by itself."""
+    if whole is None or whole.overflows:
+        return None
     if place.size == whole.ends.size:
         return Delivered(mine.query, mine.ends, whole.window, whole.table, 0)
     number = np.full(whole.ends.size, -1, np.int64)
