@@ -18,7 +18,7 @@ from windrow.engine.progress import start_of
 from windrow.engine.state import StreamState
 from windrow.engine.store.deposit_commits import DepositCommit, PunctuationCommit
 from windrow.engine.store.journal import Journal
-from windrow.engine.store.tick_commits import Left, TickCommit
+from windrow.engine.store.tick_commits import PromiseUpdate, TickCommit
 from windrow.plan.nodes import ROW_NUM
 from windrow.settings import Settings
 from windrow.windows import Ended, Seen
@@ -56,7 +56,7 @@ def test_what_is_saved_is_what_is_installed(bench: Bench) -> None:
     stream, journal = bench.stream, bench.journal
     bench.deposit(0, 3, 10, Told(promises=(Promise("t", (), ALWAYS),)))
     bench.deposit(1, 1, 20)
-    commit = TickCommit("t", 18, left=Left(stream.promises.answered("t")))
+    commit = TickCommit("t", 18, left=PromiseUpdate(stream.promises.answered("t")))
     stream.install(journal.ticks.tick(stream, commit))
     stream.install(journal.deposits.punctuate(stream, PunctuationCommit(Told({"t": 40}), {"t": 20})))
     progress = stream.progress

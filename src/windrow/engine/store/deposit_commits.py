@@ -9,7 +9,7 @@ from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.dataplane.ingest.job import LATE, Admission
 from windrow.dataplane.ingest.preaggregate import Deposit
-from windrow.engine.state import Committed, StreamState
+from windrow.engine.state import CommittedState, StreamState
 from windrow.engine.store.dead_letters import DeadLetters
 from windrow.engine.store.progress_rows import ProgressRows
 from windrow.settings import Settings
@@ -54,7 +54,7 @@ class DepositCommits:
         self._rows = rows
         self._dead_letters = dead_letters
 
-    def deposit(self, stream: StreamState, commit: DepositCommit) -> Committed:
+    def deposit(self, stream: StreamState, commit: DepositCommit) -> CommittedState:
         """Name the blocks of a micro-batch, and move the stream's progress."""
         new, before = commit.deposit, stream.progress
         after = before.after_deposit(
@@ -72,11 +72,11 @@ class DepositCommits:
             self._rows.save(stream.name, before, after)
             if new.dead:
                 self._dead_letters.add(stream.definition, commit.batch_id, new.dead, commit.admission, commit.settings)
-        return Committed(after, stream.unpublished)
+        return CommittedState(after, stream.unpublished)
 
-    def punctuate(self, stream: StreamState, commit: PunctuationCommit) -> Committed:
+    def punctuate(self, stream: StreamState, commit: PunctuationCommit) -> CommittedState:
         """Move the stream's frontiers and promises."""
         after = stream.progress.after_punctuation(commit.told, commit.greatest, commit.silent)
         with self._catalog.transaction():
             self._rows.save(stream.name, stream.progress, after)
-        return Committed(after, stream.unpublished)
+        return CommittedState(after, stream.unpublished)

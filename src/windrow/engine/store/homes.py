@@ -41,7 +41,7 @@ BACK_BELOW = 4
 
 
 @dataclass(frozen=True)
-class Written:
+class PendingBlock:
     """A block that a commit is to name: the panes between which it lies, and which those are where it is known.
 
     `late`: it is held apart, since it has cells of closed panes and the answers that they correct have been given.
@@ -179,19 +179,19 @@ class Homes:
 
     def write(
         self, state: SynopsisState, cells: Cells, groups: Groups, rows: tuple[int, int], late: bool = False
-    ) -> Written:
+    ) -> PendingBlock:
         """Cells of these rows as a block of the home that the synopsis is in."""
         if state.synopsis.buckets is not None:
             return self._write_bucketed(state, cells, groups, state.synopsis.buckets, late)
         ref = self._blocks.write(state.late_owner if late else state.owner, to_block(cells, groups))
-        return Written(state, ref, *state.synopsis.span(cells, rows), late=late)
+        return PendingBlock(state, ref, *state.synopsis.span(cells, rows), late=late)
 
     def _write_bucketed(
         self, state: SynopsisState, cells: Cells, groups: Groups, buckets: int, late: bool = False
-    ) -> Written:
+    ) -> PendingBlock:
         owner = state.late_owner if late else state.owner
         ref, panes = write_cells(self._blocks.writer, owner, cells, groups, state.bucketed_by, buckets)
-        return Written(state, ref, int(panes[0]), int(panes[-1]), panes, late)
+        return PendingBlock(state, ref, int(panes[0]), int(panes[-1]), panes, late)
 
     def storing(self, stream: StreamState, groupings: Sequence[Grouping]) -> StoreRequest | None:
         """What the tasks of a micro-batch write themselves; None: nothing."""
@@ -205,7 +205,7 @@ class Homes:
         tops = tuple(stream.frontiers[p.column].greatest for p in stream.definition.punctuated)
         return StoreRequest(self.spark.root, tuple(targets), tops) if targets else None
 
-    def reported(self, stream: StreamState, table: pa.Table) -> list[Written]:
+    def reported(self, stream: StreamState, table: pa.Table) -> list[PendingBlock]:
         """The blocks that tasks report in a micro-batch's table. Where answers are revised, one that has a cell of a
         closed pane is held apart as a whole: what it has of open panes is needed by the next tick that closes one, and
         that takes it in first."""
@@ -215,7 +215,7 @@ class Homes:
         for one in [BlockReport.of(text) for text in table.column(WROTE).drop_null().to_pylist()]:
             state, panes = stream.synopses[one.synopsis], panes_in(self._blocks.root / one.ref.path)
             late = stream.definition.revises and _has_closed(stream, state, panes)
-            out.append(Written(state, one.ref, one.lo, one.hi, panes, late))
+            out.append(PendingBlock(state, one.ref, one.lo, one.hi, panes, late))
         return out
 
     def blocks(self, state: SynopsisState) -> list[BlockRow]:
