@@ -41,7 +41,7 @@ from windrow.synopses.kinds.partitioned import Ranks
 from windrow.types import POINT_MIN
 from windrow.windows import SlidingWindow, Window
 from windrow.windows.lateness import Lateness
-from windrow.windows.promises import Told
+from windrow.windows.promises import Announcement
 
 log = logging.getLogger("windrow")
 
@@ -245,7 +245,7 @@ class Depositor:
         admission: Admission,
         settings: Settings,
         lateness: dict[str, Lateness],
-        told: Told,
+        told: Announcement,
     ) -> None:
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
         written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]

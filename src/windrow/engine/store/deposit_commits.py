@@ -14,7 +14,7 @@ from windrow.engine.store.dead_letters import DeadLetters
 from windrow.engine.store.progress_rows import ProgressRows
 from windrow.settings import Settings
 from windrow.windows.lateness import Lateness
-from windrow.windows.promises import Told
+from windrow.windows.promises import Announcement
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class DepositCommit:
 
     batch_id: int
     deposit: Deposit
-    told: Told
+    told: Announcement
     lateness: Mapping[str, Lateness]
     blocks: tuple[tuple[str, BlockRef, int, int], ...]
     admission: Admission
@@ -32,7 +32,7 @@ class DepositCommit:
     @property
     def has_arrived(self) -> bool:
         """Whether the source sent anything."""
-        return bool(self.deposit.admitted or self.deposit.dead or self.told != Told())
+        return bool(self.deposit.admitted or self.deposit.dead or self.told != Announcement())
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PunctuationCommit:
     """Punctuations by hand, the end of the input (then `greatest` are the greatest points, by axis) or heartbeats (then
     `silent` is the silence that they have counted, by axis)."""
 
-    told: Told
+    told: Announcement
     greatest: Mapping[str, int] | None = None
     silent: Mapping[str, int] | None = None
 
