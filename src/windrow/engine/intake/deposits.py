@@ -1,7 +1,7 @@
-"""A micro-batch's way in: one Spark job, then one commit (DESIGN 3, 6).
+"""Takes a micro-batch in: one Spark job, then one commit.
 
-`deposit` is what `foreachBatch` calls; it is idempotent by batch id. Lateness is judged against the frontier
-at the end of the previous micro-batch.
+`foreachBatch` calls `deposit`, which is idempotent by batch id. A tuple is late if it is below the frontier at the end
+of the previous micro-batch.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ log = logging.getLogger("windrow")
 
 
 class Depositor:
-    """Carries micro-batches into the synopses and onto disk."""
+    """Adds micro-batches to the synopses, on disk and in memory."""
 
     def __init__(self, journal: Journal, blocks: BlockStore, clock: Clock, homes: Homes, jvm: Jvm):
         self._jvm = jvm
@@ -66,8 +66,8 @@ class Depositor:
         columnar: bool,
         size: int | None = None,
     ) -> bool:
-        """Take one micro-batch; False where it had been taken before a restart. `size`: its bytes, where they are known
-        and Spark does not know them."""
+        """Take in one micro-batch; return False if it was taken in before a restart. `size` is its size in bytes, used
+        where Spark has no estimate."""
         with stream.batch_lock:
             if batch_id <= stream.last_batch:
                 return False
@@ -119,7 +119,7 @@ class Depositor:
         carry_records: bool,
         size: int | None,
     ) -> tuple[pa.Table, str, int | None]:
-        """The micro-batch's table, where it is to be grouped, and Spark's estimate of what a gather brings."""
+        """The table of the micro-batch, where it was grouped, and the estimated bytes of a gather."""
         ranks = _ranks(stream, groupings)
         sketched = any(g.is_sketched for g in groupings)
         setting = asked(settings.text("preaggregate"), sum(one.nbytes for one in ranks.values()), sketched)
@@ -142,7 +142,8 @@ class Depositor:
         return ingest.run(grouped if storing is None else ingest.stored(grouped, storing)), "spark", estimate
 
     def _suspend_guilty(self, stream: StreamState, df: Any, admission: Admission, error: Exception) -> list[Grouping]:
-        """Find the queries whose own expressions fail, and suspend them; raise if the stream itself fails."""
+        """Suspend the queries whose own expressions fail, and return the groupings of the others. Raise if the stream
+        itself fails."""
         active = [] if stream.stopping.is_set() else stream.active
         tried = [(query, self._trial(stream, df, query, admission)) for query in active]
         guilty = [(query, why) for query, why in tried if why is not None]
@@ -157,7 +158,7 @@ class Depositor:
         return stream.groupings()
 
     def _failed(self, stream: StreamState, df: Any, admission: Admission, error: Exception) -> ExecutionError:
-        """What to tell of a micro-batch that no single query makes fail."""
+        """The error of a micro-batch that fails although each query alone succeeds."""
         if not ingest.is_refused(error) or not self._readable(stream, df, admission):
             return ExecutionError(
                 f"a micro-batch of stream '{stream.name}' failed: {_reason(error)}",
@@ -170,7 +171,7 @@ class Depositor:
         )
 
     def _trial(self, stream: StreamState, df: Any, query: QueryState, admission: Admission) -> str | None:
-        """Why the query's own expressions fail on this micro-batch; None where they do not, or only once."""
+        """Why the query's own expressions fail on this micro-batch; None if they do not fail twice in a row."""
         aggregate = query.plan.input
         alone = Grouping(
             0,
@@ -191,7 +192,7 @@ class Depositor:
         return why
 
     def _read_by(self, stream: StreamState, query: QueryState) -> tuple[Accumulator, ...]:
-        """What is kept for a query: its own accumulators, or those that it derives them from."""
+        """The accumulators kept for a query: its own, or those that it derives them from."""
         plans = (state.plan for state in stream.synopses.values() if query.name in state.plan.derived)
         derived = next((plan.derived[query.name] for plan in plans), ())
         return read_of(query.plan.input, derived)
@@ -221,7 +222,7 @@ class Depositor:
     def _with_records(
         self, stream: StreamState, df: Any, deposit: Deposit, admission: Admission, settings: Settings
     ) -> Deposit:
-        """Columnar sources: a second job fetches the records of the dead letters, up to the cap."""
+        """For columnar sources, fetch the records of the dead letters by a second job, up to the cap."""
         cap = settings.integer("dead_letters_per_batch")
         if cap == 0:
             return deposit
@@ -265,8 +266,8 @@ class Depositor:
         self._tidy(stream, settings)
 
     def _tidy(self, stream: StreamState, settings: Settings) -> None:
-        """Moves and compactions, some of them Spark jobs, on which no answer depends. The deposit is committed and its
-        ticks are due: what fails is tried again with the next micro-batch."""
+        """Move and compact synopses; no answer depends on it. The deposit is committed already, so a failure is logged
+        and tried again with the next micro-batch."""
         for state in stream.synopses.values():
             for step in (self._homes.settle_one, self._compactor.compact):
                 try:
@@ -282,7 +283,7 @@ class Depositor:
     def _write(
         self, stream: StreamState, part: _Part, groups: Mapping[int, Groups], admitted: int
     ) -> Iterator[PendingBlock]:
-        """The blocks of what a micro-batch adds to one synopsis."""
+        """Write the blocks of one synopsis."""
         mine, rows = groups[part.state.plan.id], (stream.numbered + 1, stream.numbered + admitted)
         for cells, late in ((part.cells, False), (part.late, stream.definition.revises)):
             if len(cells):
@@ -303,14 +304,14 @@ class Depositor:
 
 @dataclass(frozen=True)
 class _Part:
-    """What a micro-batch adds to one synopsis: cells of open panes, and of panes that have been closed."""
+    """The cells that a micro-batch adds to one synopsis: of open panes, and of closed panes (`late`)."""
 
     state: SynopsisState
     cells: Cells
     late: Cells
 
     def apply(self, revises: bool) -> None:
-        """Once it is committed: into the synopsis."""
+        """Add the cells to the synopsis in memory, after the commit."""
         synopsis = self.state.synopsis
         synopsis.deposit(self.cells)
         (synopsis.hold_late if revises else synopsis.merge)(self.late)
@@ -328,14 +329,14 @@ def _part(stream: StreamState, state: SynopsisState, cells: Cells) -> _Part:
 
 
 def _ranks(stream: StreamState, groupings: list[Grouping]) -> dict[int, Ranks]:
-    """The backward context of the partitioned windows, by synopsis."""
+    """The tuple counts of partitions (the backward context of partitioned windows), by synopsis."""
     found = ((g.synopsis, stream.synopses[g.synopsis].synopsis.ranks) for g in groupings)
     return {number: ranks for number, ranks in found if ranks is not None}
 
 
 def _excused(stream: StreamState, settings: Settings) -> tuple[tuple[Reach, ...], ...]:
-    """The late tuples that are admitted: LATE REVISE takes those within its reach; slack meant generously those
-    that a window still to be answered holds."""
+    """Which late tuples are admitted. LATE REVISE admits those within its reach, slack_meaning = 'generous' those in a
+    window that is not answered yet."""
     definition = stream.definition
     frontiers = {p.column: stream.frontiers[p.column].value for p in definition.punctuated}
     if definition.revises:
@@ -358,14 +359,14 @@ def _excused(stream: StreamState, settings: Settings) -> tuple[tuple[Reach, ...]
 
 
 def _gaps(window: Window) -> tuple[int, int, int] | None:
-    """Where extents begin, and how long they are, if some points are in none."""
+    """The slide, phase and range of a window if some points lie in no extent (SLIDE > RANGE); else None."""
     if not isinstance(window, SlidingWindow) or window.slide <= window.range:
         return None
     return window.slide, window.extent(0)[0] % window.slide, window.range
 
 
 def _reason(error: BaseException) -> str:
-    """The first line that says something, without Java's package names."""
+    """The first line of an error, with Spark's error condition."""
     text = str(getattr(error, "getCondition", lambda: None)() or "")
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     return first if not text or text in first else f"{text}: {first}"

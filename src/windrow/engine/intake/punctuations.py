@@ -1,4 +1,4 @@
-"""Punctuations as text: patterns that the source sent (PUNCTUATE BY SOURCE), and those that wait behind fed rows."""
+"""Punctuations as text: patterns from the source (PUNCTUATE BY SOURCE), and those that wait in the spool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("windrow")
 
 
 def heard(deposit: Deposit, stream: StreamDef) -> tuple[Deposit, Announcement, tuple[DeadLetter, ...]]:
-    """The deposit without its punctuations, what these say, and those that say nothing that can be understood."""
+    """The deposit without its punctuations, what they announce, and those that are malformed."""
     if stream.punctuation is None:
         return deposit, Announcement(), ()
     found = [letter for letter in deposit.dead if letter.reason == PUNCTUATION]
@@ -35,13 +35,13 @@ def heard(deposit: Deposit, stream: StreamDef) -> tuple[Deposit, Announcement, t
 
 
 def text_of(told: Announcement) -> str:
-    """What punctuations say, as it waits in the spool."""
+    """An announcement as text for the spool."""
     promises = [[one.axis, pattern_text(one.conditions), one.bound] for one in told.promises]
     return json.dumps({"frontiers": dict(told.frontiers), "promises": promises})
 
 
 def told_in(text: str, stream: StreamDef) -> Announcement:
-    """The same, read back."""
+    """The announcement in a text of `text_of`."""
     saved, types = json.loads(text), dict(stream.columns)
     promises = ((axis, parse_pattern(conditions, types), bound) for axis, conditions, bound in saved["promises"])
     return Announcement(saved["frontiers"], tuple(Promise(*one) for one in promises))

@@ -1,4 +1,4 @@
-"""What moves the time of a stream besides its tuples: punctuations, heartbeats, and the end of the input."""
+"""Moves the frontiers of a stream by punctuations, heartbeats, and the end of the input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from windrow.windows.promises import FARTHEST, Announcement, told_by
 
 
 class StreamTime:
-    """Commits what moves frontiers between micro-batches, and has the ticks follow."""
+    """Commits changes of frontiers between micro-batches, and runs the ticks."""
 
     def __init__(self, opened: OpenState, ticks: TickLoop, inputs: Inputs):
         self._opened = opened
@@ -29,7 +29,7 @@ class StreamTime:
     # -- punctuations --------------------------------------------------------------------------
 
     def punctuate(self, name: str, promises: Mapping[str, int]) -> None:
-        """No more tuples below these points of the stream's axes."""
+        """Promise that no more tuples come below these points, by axis."""
         for axis, upto in promises.items():
             if abs(upto) > FARTHEST:
                 raise BindError(
@@ -39,7 +39,7 @@ class StreamTime:
         self._punctuate(name, Announcement(promises))
 
     def punctuate_pattern(self, name: str, pattern: Pattern) -> None:
-        """No more tuples that meet a pattern."""
+        """Promise that no more tuples come that match a pattern."""
         definition = self._opened.manager.stream(name).definition
         if definition.revises:
             raise UnsupportedError(
@@ -53,7 +53,7 @@ class StreamTime:
         self._punctuate(name, told)
 
     def _punctuate(self, name: str, told: Announcement) -> None:
-        """Apply punctuations, or keep them behind the fed rows that wait."""
+        """Apply punctuations, or queue them behind the fed rows that are not read yet."""
         self._ticks.refuse_inside("punctuate")
         stream = self._opened.manager.stream(name)
         spool, now_ms = self._inputs.fed(stream), self._opened.clock.now_us() // 1000
@@ -61,8 +61,8 @@ class StreamTime:
             self._commit(name, PunctuationCommit(told))
 
     def apply_fed(self, stream: StreamState) -> bool:
-        """Apply the punctuations before which all fed rows have been taken; whether there were any. A crash may have
-        one applied again, which changes nothing."""
+        """Apply the queued punctuations whose preceding rows have all been read; return whether there were any. After a
+        crash one may be applied again, which changes nothing."""
         spool, applied = self._inputs.fed(stream), False
         while spool is not None and (text := spool.next_punctuation(stream.last_batch)) is not None:
             self._commit(stream.name, PunctuationCommit(told_in(text, stream.definition)), spool.pass_punctuation)
@@ -70,7 +70,7 @@ class StreamTime:
         return applied
 
     def _commit(self, name: str, commit: PunctuationCommit, applied: Callable[[], None] = lambda: None) -> None:
-        """`applied` is called after the commit."""
+        """Commit and run the ticks; `applied` is called after the commit."""
         self._ticks.refuse_inside("punctuate")
         stream = self._opened.manager.stream(name)
         with self._opened.jvm.watched():
@@ -85,7 +85,7 @@ class StreamTime:
     # -- silence -------------------------------------------------------------------------------
 
     def beat(self, stream: StreamState, is_silent: bool) -> None:
-        """Have a silent stream go on by the wall clock, between micro-batches (HEARTBEAT AFTER)."""
+        """Advance the frontier of a silent stream with the clock, between micro-batches (HEARTBEAT AFTER)."""
         with stream.batch_lock:
             now_s, moved, silences = self._opened.clock.monotonic_s(), {}, {}
             for p in stream.definition.heartbeats:
@@ -106,7 +106,7 @@ class StreamTime:
                 self._commit(stream.name, commit, lambda: stream.silent_since.update(since))
 
     def heartbeat(self, stream: StreamState) -> None:
-        """Move a silent stream on, between micro-batches (setting `heartbeat`)."""
+        """Advance the frontier of a silent stream between micro-batches (setting `heartbeat`)."""
         silence, now = self._opened.settings["heartbeat"], self._opened.clock.now_us()
         if silence == "off":
             return
@@ -123,7 +123,7 @@ class StreamTime:
     # -- the end of the input ------------------------------------------------------------------
 
     def end_input(self, name: str) -> None:
-        """Close every pane that holds a tuple, in every window it is in."""
+        """Advance the frontiers so that every window that holds a tuple is answered."""
         stream = self._opened.manager.stream(name)
         promises, points = {}, {}
         for axis in stream.frontiers:
