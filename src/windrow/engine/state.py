@@ -121,7 +121,8 @@ class SynopsisState:
     def ask(
         self, lookups: Sequence[Lookup], once: Asker | None = None, part: Synopsis | None = None
     ) -> Iterator[Looked]:
-        """Answer lookups of its queries, or of the asker `once`, from all cells or from a `part` with the same groups."""
+        """Answer lookups of its queries, or of the asker `once`, from all cells or from a `part` with the same
+        groups."""
         return (self.synopsis if part is None else part).ask(lookups, self.plan, once)
 
     def closed_at(self, frontier: int) -> int:

@@ -125,8 +125,8 @@ class StreamRunner:
                 self._handle = self._start(False)
 
     def is_silent(self) -> bool:
-        """Whether the streaming query runs and found no data at its last trigger. False at the first call after its first
-        trigger: silence counts from then on, since data may have been waiting before."""
+        """Whether the streaming query runs and found no data at its last trigger. False at the first call after its
+        first trigger: silence counts from then on, since data may have been waiting before."""
         with self._guard:
             if self._handle is None or not self._handle.isActive:
                 return False

@@ -1,4 +1,4 @@
-"""Commits of what comes into a stream: a micro-batch, or a punctuation."""
+"""Commits of micro-batches and of punctuations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from windrow.windows.promises import Announcement
 
 @dataclass(frozen=True)
 class DepositCommit:
-    """A micro-batch: what it adds, what its punctuations told, and its blocks (owner, block, first and last pane)."""
+    """A micro-batch: its deposit, its punctuations, and its blocks (owner, block, first and last pane)."""
 
     batch_id: int
     deposit: Deposit
@@ -31,14 +31,14 @@ class DepositCommit:
 
     @property
     def has_arrived(self) -> bool:
-        """Whether the source sent anything."""
+        """Whether the source sent anything: tuples, dead letters or punctuations."""
         return bool(self.deposit.admitted or self.deposit.dead or self.told != Announcement())
 
 
 @dataclass(frozen=True)
 class PunctuationCommit:
-    """Punctuations by hand, the end of the input (then `greatest` are the greatest points, by axis) or heartbeats (then
-    `silent` is the silence that they have counted, by axis)."""
+    """Punctuations by hand, the end of the input (`greatest`: the greatest points, by axis) or heartbeats (`silent`:
+    the silence counted, by axis)."""
 
     told: Announcement
     greatest: Mapping[str, int] | None = None
@@ -46,7 +46,7 @@ class PunctuationCommit:
 
 
 class DepositCommits:
-    """Commits micro-batches and punctuations, each in one transaction; gives what holds after it."""
+    """Commits micro-batches and punctuations, each in one transaction."""
 
     def __init__(self, catalog: Catalog, blocks: BlockStore, rows: ProgressRows, dead_letters: DeadLetters):
         self._catalog = catalog
@@ -55,7 +55,7 @@ class DepositCommits:
         self._dead_letters = dead_letters
 
     def deposit(self, stream: StreamState, commit: DepositCommit) -> CommittedState:
-        """Name the blocks of a micro-batch, and move the stream's progress."""
+        """Commit the blocks of a micro-batch and the progress of the stream."""
         new, before = commit.deposit, stream.progress
         after = before.after_deposit(
             commit.batch_id, new.seen, new.least, commit.told, commit.lateness, commit.has_arrived
@@ -75,7 +75,7 @@ class DepositCommits:
         return CommittedState(after, stream.unpublished)
 
     def punctuate(self, stream: StreamState, commit: PunctuationCommit) -> CommittedState:
-        """Move the stream's frontiers and promises."""
+        """Commit the frontiers and promises of the stream."""
         after = stream.progress.after_punctuation(commit.told, commit.greatest, commit.silent)
         with self._catalog.transaction():
             self._rows.save(stream.name, stream.progress, after)

@@ -1,11 +1,11 @@
-"""Groups that a punctuation closes before their windows are due: answered early, not repeated, and let go of.
+"""Early answers: groups that a punctuation closes before their windows are due.
 
-A promise (`k = 'a', ts < v`) closes the groups it speaks of in every query that has all its columns as plain keys: each
-such group has a frontier of its own, v where that is above the stream's. Its rows of the windows due by v are answered
-at once (003_7281f3198fa2d2a0.txt, section 2); when the windows themselves are due, rows that were given are left out.
+A promise (`k = 'a', ts < v`) closes the groups it matches in every query that has all its columns as plain keys. Each
+such group has its own frontier: v, if that is above the stream's. Its rows of the windows due by v are answered at once
+(Li et al., SIGMOD 2005, section 2), left out when the windows themselves are due, and then released.
 
-Windows that count rows or slide by tuples, landmark windows, which have no last one, queries with LIMIT and those with
-FREQUENT_ITEMS, which takes in whole panes, wait for the whole window.
+Some queries wait for the whole window: those whose windows count rows or slide by tuples, landmark windows (they have
+no last one), LIMIT, and FREQUENT_ITEMS (it takes in whole panes).
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ Mask = npt.NDArray[np.bool_]
 
 
 def answers_groups(plan: Finalise) -> bool:
-    """Whether a query's rows of a group stand by themselves, so that they can be answered before the others."""
+    """Whether a query can answer one group before the others."""
     waits = isinstance(plan.window, PartitionedWindow | SlideByTuple | LandmarkWindow) or plan.limit is not None
     return bool(plan.input.keys) and not waits and plan.input.frequent is None
 
 
 def closing(stream: StreamState, state: SynopsisState) -> list[Promise]:
-    """The promises that close groups of a synopsis: all their columns are plain keys, and no window attributes.
+    """The promises that close groups of a synopsis: all their columns are plain keys and not window attributes.
 
-    None of landmark windows: a promise with a far bound, or without one, would give them answers without an end.
+    Landmark windows have none: a promise with a far bound, or without one, would give endless answers.
     """
     promises = stream.promises.on(state.plan.axis)
     if not promises or state.synopsis.cannot(Ability.EARLY) is not None or state.plan.style[0] == LANDMARK:
@@ -53,26 +53,26 @@ def closing(stream: StreamState, state: SynopsisState) -> list[Promise]:
 
 
 def _key_columns(stream: StreamState, state: SynopsisState) -> dict[str, int]:
-    """Which key a column is, of those that are keys as they stand."""
+    """The index of each column that is a plain key."""
     names = {"`" + name.replace("`", "``") + "`": name for name, _ in stream.definition.columns}
     return {names[key.sql]: i for i, key in enumerate(state.plan.group_keys) if key.sql in names}
 
 
 @dataclass(frozen=True)
 class GroupBounds:
-    """Of every group of a synopsis, by id: up to which point it is complete, and up to which it has been answered by
-    promises (POINT_MIN: by none)."""
+    """For every group of a synopsis, by id: the point up to which promises make it complete, and the point up to which
+    it has been answered early (POINT_MIN: none)."""
 
     promised: Points
     given: Points
 
     def given_to(self, query: QueryState) -> Points:
-        """What has been answered for a query: nothing yet, where it came later."""
+        """The points up to which groups have been answered early for a query; none for a query created later."""
         return np.full(self.given.size, POINT_MIN, np.int64) if query.fresh else self.given
 
 
 def group_bounds(stream: StreamState, state: SynopsisState) -> GroupBounds | None:
-    """None where no promise closes a group of the synopsis."""
+    """The bounds of the groups of a synopsis; None if no promise closes one."""
     promises = closing(stream, state)
     if not promises:
         return None
@@ -90,14 +90,14 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 
 def left_to_answer(bounds: GroupBounds, query: QueryState, looked: Looked, ticks: Points) -> Looked:
-    """A due query's rows without those that were given early; `ticks` are those of the windows looked at."""
+    """The rows of a due query without those given early; `ticks` are those of the windows looked up."""
     if not answers_groups(query.plan):
         return looked
     return looked.where(ticks[looked.window] > bounds.given_to(query)[looked.groups])
 
 
 class EarlyAnswers:
-    """What the promises of an axis have answered now, of one synopsis."""
+    """Answers the closed groups of one synopsis."""
 
     def __init__(self, stream: StreamState, state: SynopsisState, bounds: GroupBounds):
         self._stream, self._state, self._bounds = stream, state, bounds
@@ -105,7 +105,7 @@ class EarlyAnswers:
         self._ticked = stream.ticked.get(state.plan.axis, POINT_MIN)
 
     def delivered(self, finish: Finish, slots: int) -> Iterator[QueryAnswers]:
-        """Every query's rows of the groups that are complete, at most `slots` answer rows looked up at a time."""
+        """The rows of the newly complete groups, by query; at most `slots` answer rows are looked up at a time."""
         step = max(1, slots // max(1, self._synopsis.groups.count))
         for name, plan in self._state.plan.queries:
             query = self._stream.queries[name]
@@ -126,7 +126,7 @@ class EarlyAnswers:
                 yield _together(query, parts, self._stream.promises.heard)
 
     def _extents(self, query: QueryState, alone: Synopsis, above: int, upto: int) -> Extents:
-        """The windows that hold a tuple and wait for a frontier between two points."""
+        """The windows with a tuple that are due at a frontier in (above, upto]."""
         panes = np.union1d(self._synopsis.closed_panes, alone.closed_panes)
         if query.since is not None:
             panes = panes[np.searchsorted(panes, query.since) :]
@@ -147,7 +147,7 @@ class EarlyAnswers:
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows of windows with these ends; `window` is the index of the window that each is of."""
+    """Rows of windows with these ends; `window` is the index of each row's window."""
 
     ends: Points
     window: Points
@@ -167,11 +167,12 @@ def _together(query: QueryState, parts: Sequence[_Part], heard: int) -> QueryAns
     )
 
 
-# -- what is let go of -----------------------------------------------------------------------------
+# -- releasing cells -------------------------------------------------------------------------------
 
 
 def needed_from(stream: StreamState, state: SynopsisState) -> Callable[[int], int]:
-    """From which point on a group's cells are needed, by how far it has been answered early."""
+    """A function from the point up to which a group has been answered early to the point from which its cells are
+    still needed."""
     waiting = [plan for name, plan in state.plan.queries if not answers_groups(plan) or stream.queries[name].fresh]
     return _needed(stream, state, waiting)
 
@@ -192,8 +193,8 @@ def _needed(stream: StreamState, state: SynopsisState, waiting: Sequence[Finalis
 
 
 def complete_from(stream: StreamState, state: SynopsisState) -> int | None:
-    """The point from which on the cells of all groups are there once those that promises close have been answered;
-    None: all are. A query that comes later sees nothing below it."""
+    """The point from which the cells of all groups are kept after the closed groups have been answered; None: all cells
+    are kept. A query created later sees nothing below it."""
     bounds = [promise.bound for promise in closing(stream, state)]
     if not bounds:
         return state.complete_from
@@ -214,14 +215,14 @@ def _needed_by_group(stream: StreamState, state: SynopsisState) -> Points | None
 
 
 def release(stream: StreamState, state: SynopsisState) -> None:
-    """Let go of cells that no window to come needs, of groups that have been answered early; none that a query which
-    comes later would count on (`complete_from`)."""
+    """Release cells of early-answered groups that no later window needs, but none from `complete_from` on, which later
+    queries count on."""
     needed = _needed_by_group(stream, state)
     if needed is not None:
         state.synopsis.release(needed)
 
 
 def without_released(stream: StreamState, state: SynopsisState, cells: Cells) -> Cells:
-    """Cells as they are worth keeping on disk."""
+    """The cells without those that `release` drops, for writing to disk."""
     needed = _needed_by_group(stream, state)
     return cells if needed is None else released(cells, needed)

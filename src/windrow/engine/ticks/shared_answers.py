@@ -1,4 +1,4 @@
-"""Answers taken from another query's (CS8): finished once, for all queries that are the same but for their period."""
+"""Answers shared between queries that differ only in their period (CS8): they are finished once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from windrow.windows import Extents, Points
 
 @dataclass(frozen=True)
 class AnswerRequest:
-    """The windows that a query is due to answer, and the ends that they are shown with."""
+    """The due windows of a query, and the ends they are shown with."""
 
     query: QueryState
     extents: Extents
@@ -24,7 +24,7 @@ class AnswerRequest:
 
     @property
     def starts(self) -> Points:
-        """From where on it sees tuples of each window."""
+        """The point from which the query sees tuples of each window."""
         since = self.query.since
         return self.extents.starts if since is None else self.extents.starts.clip(min=max(since, POINT_MIN))
 
@@ -32,9 +32,9 @@ class AnswerRequest:
 def answered_once(
     due: Sequence[AnswerRequest], answer: Callable[[list[int]], list[QueryAnswers]]
 ) -> list[QueryAnswers]:
-    """The answers to all windows, in the order of the queries. `answer` works out those of some, by index; it leaves a
-    query out where that fails. A query whose windows another has all answered takes its rows; where the other has been
-    suspended, or has overflows to count, it is asked itself."""
+    """The answers to all due windows, in the order of the queries. `answer` computes the answers of the queries with
+    the given indices, and omits a query that fails. A query whose windows another query has all answered takes its
+    rows; if that query failed or has overflows to count, its own answers are computed."""
     leading = leaders([one.query.periodic for one in due])
     followed = {i: leader for i, leader in enumerate(leading) if leader is not None}
     places = {i: found for i, leader in followed.items() if (found := _places(due[leader], due[i])) is not None}
@@ -57,7 +57,7 @@ def _by_index(
 
 
 def _places(leader: AnswerRequest, mine: AnswerRequest) -> Points | None:
-    """Where a query's windows stand among another's; None where not all are there, or seen from the same point on."""
+    """The indices of a query's windows among the leader's; None if one is missing or starts at another point."""
     at = np.searchsorted(leader.ends, mine.ends)
     if not at.size or int(at[-1]) >= leader.ends.size:
         return None
@@ -66,7 +66,7 @@ def _places(leader: AnswerRequest, mine: AnswerRequest) -> Points | None:
 
 
 def _taken(whole: QueryAnswers, mine: AnswerRequest, place: Points) -> QueryAnswers:
-    """The rows of some windows."""
+    """The rows of the windows at `place`, as answers of another query."""
     if place.size == whole.ends.size:
         return QueryAnswers(mine.query, mine.ends, whole.window, whole.table, 0)
     number = np.full(whole.ends.size, -1, np.int64)

@@ -1,8 +1,7 @@
-"""Ticks: all the windows that a frontier has passed, answered together per synopsis, delivered and committed.
+"""Ticks: they answer all windows that a frontier has passed, together per synopsis, then deliver and commit.
 
-A stream has an axis per punctuated column and one of row numbers; each ticks by its own frontier. A tick batch
-is everything due on an axis, in slices of bounded size; each slice is one commit. Which windows are in which
-slice changes nothing about the answers.
+A stream has one axis per punctuated column and one of row numbers; each ticks by its own frontier. A tick batch is
+everything due on an axis, in slices of bounded size; each slice is one commit. Answers do not depend on the slices.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from windrow.synopses.holistic.selecting import selected
 from windrow.windows import Extents, Points
 
 ANSWER_BLOCKS = 4
-"""Small blocks of answers before they are folded, as a multiple of the setting `synopsis_blocks`."""
+"""Small blocks of answers before they are merged, as a multiple of the setting `synopsis_blocks`."""
 
 
 class Ticker:
-    """Applies ticks to one stream at a time."""
+    """Applies ticks to a stream."""
 
     def __init__(self, journal: Journal, delivery: Delivery):
         self._journal = journal
@@ -49,7 +48,7 @@ class Ticker:
         self.finisher.close()
 
     def tick(self, stream: StreamState, settings: Settings) -> int:
-        """Answer everything due; returns how many windows were answered."""
+        """Answer everything due; return the number of answered windows."""
         with stream.lock:
             self._delivery.publish(stream)
             apply_choice(stream, settings)
@@ -58,7 +57,7 @@ class Ticker:
     def _tick_axis(self, stream: StreamState, axis: str, settings: Settings) -> int:
         frontier, ticked = stream.frontiers[axis].value, stream.ticked.get(axis)
         answered = self._correct(stream, axis, settings)
-        # Where no query is, the first that comes goes on from the frontier (`QueryManager`).
+        # An axis without queries does not tick; its first query resumes at the frontier (`StreamProgress.resumed`).
         idle = not stream.on_axis(axis)
         if frontier is not None and (ticked is None or frontier > ticked) and not idle:
             answered += self._tick_to(stream, axis, frontier, settings)
@@ -78,7 +77,7 @@ class Ticker:
         return answered
 
     def _end_batch(self, stream: StreamState, started: float, settings: Settings) -> None:
-        """After a tick batch; blocks of answers are kept few."""
+        """Compact the blocks of answers, and count the tick batch."""
         self._journal.answers.compact(
             ANSWER_BLOCKS * settings.integer("synopsis_blocks"), settings.integer("retained_answers")
         )
@@ -86,7 +85,7 @@ class Ticker:
         stream.metrics.tick_batches += 1
 
     def _correct(self, stream: StreamState, axis: str, settings: Settings) -> int:
-        """Take late cells in, and correct the answers that they change: a commit of its own, before what is due."""
+        """Merge late cells and correct the answers that they change, in a commit of its own before due windows."""
         late = [state for state in stream.on_axis(axis) if state.synopsis.has_late]
         if not late:
             return 0
@@ -103,7 +102,7 @@ class Ticker:
         return sum(item.first_answers for item in delivered)
 
     def _answer_early(self, stream: StreamState, axis: str, settings: Settings) -> None:
-        """Answer the groups that promises have closed: a commit of its own, after what is due."""
+        """Answer the groups that promises have closed, in a commit of its own after due windows."""
         fresh = tuple(query for query in stream.active if query.fresh and query.axis == axis)
         if not fresh and not stream.promises.waiting(axis):
             return
@@ -148,7 +147,8 @@ class Ticker:
     def _answer_once(
         self, stream: StreamState, state: SynopsisState, due: Sequence[DueWindows], settings: Settings
     ) -> list[QueryAnswers]:
-        """Rule CS8, where no group was answered early: that depends on when a query came."""
+        """Answer due windows with rule CS8, unless groups are answered early, which depends on when a query was
+        created."""
         off = settings.rules_off
 
         def answer_group(due: Sequence[DueWindows]) -> list[QueryAnswers]:
@@ -212,7 +212,7 @@ class Ticker:
         state: SynopsisState,
         plan: Finalise | None = None,
     ) -> Finished | None:
-        """The answer rows, by the query's own plan or another; None where its expression fails: it is suspended."""
+        """The answer rows, by `plan` or the query's own. If an expression fails, suspend the query and return None."""
         try:
             return self.finisher.finish(plan or query.plan, looked, *shown, state.synopsis.groups)
         except Exception as error:
@@ -221,7 +221,7 @@ class Ticker:
 
 
 def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: Narrowed) -> Iterator[Looked]:
-    """What the due queries ask of a synopsis, each the cheaper way."""
+    """The looked-up windows of the due queries, each by the cheaper way."""
     yield from narrowed.looked
     yield from state.ask(narrowed.lookups)
     chosen = [(item.query.plan.input, lookup_of(item.query, item.extents)) for item in due if item.by_selection]
@@ -230,7 +230,7 @@ def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: Narrowed)
 
 
 def _delivered(stream: StreamState, query: QueryState, ends: Points, parts: Sequence[Finished]) -> QueryAnswers:
-    """The parts of an answer one after another, the windows of each counted on from those before."""
+    """The concatenated parts of an answer, with window indices counted through."""
     table, window = parts[0].table, parts[0].window
     if len(parts) > 1:
         before = np.cumsum([0, *(part.windows for part in parts)])
