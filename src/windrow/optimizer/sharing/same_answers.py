@@ -1,4 +1,4 @@
-"""The rule for queries that differ in their period alone (Golab's dissertation, section 8.4)."""
+"""The rule for queries that differ only in their period (Golab's dissertation, section 8.4)."""
 
 from __future__ import annotations
 
