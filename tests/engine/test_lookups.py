@@ -73,7 +73,7 @@ def test_thousands_of_lookups_are_cut_into_parts(q: Any, monkeypatch: pytest.Mon
 def test_an_edge_inside_a_pane_is_refused_and_windows_near_it_are_named(q: Any) -> None:
     with pytest.raises(SpanError, match="has an edge inside a pane: the synopsis has cuts every 10") as told:
         q.lookup(27)
-    assert told.value.remedy == "Near it fit: [60, 90) (30), [70, 90) (20)."
+    assert told.value.remedy == "Windows near it that fit: [60, 90) (30), [70, 90) (20)."
     with pytest.raises(SpanError, match="edge inside a pane") as told:
         q.lookup(20, at=83)
     assert told.value.remedy is not None and "[60, 80) (20)" in told.value.remedy
@@ -91,12 +91,12 @@ def test_out_of_the_span_is_refused_and_the_span_is_stated(q: Any) -> None:
     with pytest.raises(SpanError, match=r"begins before what is kept") as told:
         q.lookup(10, at=-1000)
     assert told.value.remedy is not None
-    assert told.value.remedy.startswith("What is kept reaches 60 back from 90: ask for an end above 30, or create")
+    assert told.value.remedy.startswith("Windows are kept 60 back from 90: ask for an end above 30, or create")
 
 
 def test_nothing_closed_is_nothing_to_look_up(wr: Any) -> None:
     query = wr.query("q", "SELECT COUNT(*) AS n FROM s [RANGE 60 SLIDE 10]")
-    with pytest.raises(SpanError, match="nothing of stream 's' is closed yet"):
+    with pytest.raises(SpanError, match="stream 's' has no closed window"):
         query.lookup(10)
 
 
@@ -170,7 +170,7 @@ def test_times_are_given_as_text_timedelta_and_datetime(open_state: Open) -> Non
     for at in (noon + timedelta(minutes=13), "2026-03-01 12:13:00", datetime(2026, 3, 1, 12, 13)):
         assert query.lookup(timedelta(minutes=7), at).rows() == latest.rows()
     for wrong in (7, "7 months", "seven", -1, None, 1.5, timedelta(0), True):
-        with pytest.raises(BindError, match="is no length of a window"):
+        with pytest.raises(BindError, match="is not a window length"):
             query.lookup(wrong)
     for wrong in (7, "noon", 1.5):
         with pytest.raises(BindError, match="is no point of ts"):

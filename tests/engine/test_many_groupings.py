@@ -128,4 +128,4 @@ def test_a_job_that_spark_refuses_is_not_blamed_on_the_source(wr: Any, monkeypat
     wr.sql("SET preaggregate = 'spark'")
     with pytest.raises(ExecutionError, match="TOO_MUCH") as told:
         put(wr, *ROWS)
-    assert "refuses the job" in str(told.value) and "Mend the source" not in str(told.value)
+    assert "refuses the job" in str(told.value) and "Fix the source" not in str(told.value)

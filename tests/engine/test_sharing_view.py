@@ -87,7 +87,7 @@ def test_show_sharing_and_explain_say_why_queries_do_not_share(wr: Any) -> None:
     wr.sql(f"CREATE QUERY again AS {APART['base']}")
     wr.sql("SET disabled_rules = ''")
     rows = {row["name"]: row["apart_from"] for row in wr.sql("SHOW SHARING").rows()}
-    assert "9: queries or settings were others when it came" in rows["base"]
+    assert "9: queries or settings were different when it was created" in rows["base"]
 
 
 def test_a_query_alone_is_apart_from_nobody(wr: Any) -> None:

@@ -128,9 +128,9 @@ def test_asked_again_after_the_query_that_was_proposed_it_says_from_when_on(aske
 
 def test_before_anything_is_closed_it_says_that(wr: Any) -> None:
     wr.sql("CREATE QUERY q AS SELECT SUM(x) AS s FROM s [RANGE 10 SLIDE 1]")
-    with pytest.raises(UnsupportedError, match="has what it needs, but nothing of stream 's' is closed") as told:
+    with pytest.raises(UnsupportedError, match="has what it needs, but stream 's' has no closed window") as told:
         wr.sql("SELECT SUM(x) AS s FROM s [RANGE 10]")
-    assert told.value.remedy == "Lookups are of closed windows: feed rows, or punctuate."
+    assert told.value.remedy == "Lookups read closed windows: feed rows, or punctuate."
 
 
 def test_a_window_longer_than_ever_will_be_kept_is_not_awaited(asked: Any) -> None:

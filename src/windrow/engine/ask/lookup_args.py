@@ -30,7 +30,7 @@ def length_of(window: object, attribute: Attribute) -> int:
         takes = (
             'a length such as "7 minutes" or a timedelta' if is_time else f"a whole number from 1 to {MOST_POINTS:,}"
         )
-        raise BindError(f"{window!r} is no length of a window on {attribute}", remedy=f"Give {takes}.")
+        raise BindError(f"{window!r} is not a window length on {attribute}", remedy=f"Give {takes}.")
     return length
 
 

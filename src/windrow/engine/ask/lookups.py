@@ -66,7 +66,7 @@ class Span:
         nearby = ", ".join(f"{self.shown(s, e)} ({self.length(e - s)})" for s, e in fits[:2])
         return SpanError(
             f"{self.shown(start, end)} has an edge inside a pane: the synopsis has cuts {self.cuts()}",
-            remedy=f"Near it fit: {nearby}." if nearby else f"None near it fits; {self}.",
+            remedy=f"Windows near it that fit: {nearby}." if nearby else f"No window near it fits; {self}.",
         )
 
     def _before(self, message: str, end: int) -> SpanError:
@@ -77,7 +77,7 @@ class Span:
             ask = f"Ask for at most {self.length(end - self.low)} with that end"
         else:
             back = f"{self.length(self.high - self.low)} back from {point_text(self.high, self.type)}"
-            ask = f"What is kept reaches {back}: ask for an end above {point_text(self.low, self.type)}"
+            ask = f"Windows are kept {back}: ask for an end above {point_text(self.low, self.type)}"
         return SpanError(message, remedy=f"{ask}, or create a query with a longer window: its synopsis keeps more.")
 
     def cuts(self) -> str:
@@ -94,7 +94,7 @@ class Span:
 
     def __str__(self) -> str:
         if self.low >= self.high:
-            return f"what is kept begins at {point_text(self.low, self.type)}, and nothing of it is closed yet"
+            return f"windows from {point_text(self.low, self.type)} on are kept, and none is closed yet"
         low = "the beginning" if self.low == POINT_MIN else point_text(self.low, self.type)
         return f"windows from {low} to {point_text(self.high, self.type)} can be looked up"
 
@@ -104,8 +104,8 @@ def span_of(stream: StreamState, state: SynopsisState, attribute: Attribute, sin
     ticked = stream.ticked.get(state.plan.axis)
     if ticked is None:
         raise SpanError(
-            f"nothing of stream '{stream.name}' is closed yet on {attribute}",
-            remedy="Lookups are of closed windows: feed rows, or punctuate.",
+            f"stream '{stream.name}' has no closed window on {attribute} yet",
+            remedy="Lookups read closed windows: feed rows, or punctuate.",
         )
     known = [point for point in (state.kept_from, state.complete_from, *since) if point is not None]
     return Span(state.plan.schedule, max(known, default=POINT_MIN), state.closed_at(ticked), attribute.type)
@@ -150,13 +150,13 @@ class Lookups:
         why = None if state is None else state.synopsis.cannot(Ability.LOOK_UP)
         if why is not None:
             raise UnsupportedError(
-                f"windows of other lengths cannot be looked up of query '{query.name}': {why}",
+                f"query '{query.name}' cannot look up windows of other lengths: {why}",
                 remedy="Create a query with the window that you need, or GROUP BY over a window of time.",
             )
         if isinstance(query.plan.window, LandmarkWindow):
             raise UnsupportedError(
-                f"query '{query.name}' has a landmark window, whose past is held as a whole",
-                remedy="answer() has the whole; for suffixes create a query with a RANGE.",
+                f"query '{query.name}' has a landmark window, whose past is merged",
+                remedy="answer() returns the whole window; for suffixes create a query with a RANGE.",
             )
         if state is not None and query.error is None:
             return state

@@ -44,7 +44,7 @@ def sharing_of(name: str, use: SynopsisUse, settings: Settings) -> Sharing:
 MOST_COMPARED = 100
 """The most other synopses that a synopsis is compared with."""
 
-SINCE_CHANGED = "queries or settings were others when it came"
+SINCE_CHANGED = "queries or settings were different when it was created"
 
 
 def apart(stream: StreamState, plan: SynopsisPlan, settings: Settings) -> str | None:

@@ -160,7 +160,7 @@ def _misfits(state: SynopsisState, plan: Finalise) -> Iterator[str]:
     if unable is not None:
         yield f"cannot be looked up: {unable}"
     if state.plan.style[0] == "landmark":
-        yield "holds its past as a whole"
+        yield "has merged its past, for landmark windows"
     if not state.plan.queries:
         yield "is no longer kept: its queries are suspended"
     if state.plan.axis != plan.scan.attribute.column:

@@ -162,12 +162,12 @@ class Depositor:
         if not ingest.is_refused(error) or not self._readable(stream, df, admission):
             return ExecutionError(
                 f"a micro-batch of stream '{stream.name}' failed: {_reason(error)}",
-                remedy="Mend the source; the micro-batch is taken again when the stream restarts.",
+                remedy="Fix the source; the micro-batch is processed again when the stream restarts.",
             )
         return ExecutionError(
             f"Spark refuses the job that serves all queries of stream '{stream.name}': {_reason(error)}",
             remedy="The source is not to blame. Drop queries of this stream, or SET preaggregate = 'driver' with a "
-            "larger gather_bytes; the micro-batch is taken again when the stream restarts.",
+            "larger gather_bytes; the micro-batch is processed again when the stream restarts.",
         )
 
     def _trial(self, stream: StreamState, df: Any, query: QueryState, admission: Admission) -> str | None:

@@ -28,7 +28,7 @@ def heard(deposit: Deposit, stream: StreamDef) -> tuple[Deposit, Announcement, t
                 raise BadPatternError(OF_A_PART, "rows that were answered early could not be corrected")
             told.append(said)
         except BadPatternError as error:
-            log.warning("stream '%s': %r is no punctuation: %s", stream.name, letter.record, error)
+            log.warning("stream '%s': %r is not a punctuation: %s", stream.name, letter.record, error)
             malformed.append(replace(letter, reason=f"{MALFORMED_PUNCTUATION}: {error.reason}"))
     others = tuple(letter for letter in deposit.dead if letter.reason != PUNCTUATION)
     return replace(deposit, dead=others), all_told(told), tuple(malformed)

@@ -136,7 +136,7 @@ class QueryManager:
             (statement.expire_after is not None, "EXPIRE AFTER"),
         ):
             if present:
-                raise UnsupportedError(f"this version does not carry out {what} yet", remedy="Leave it out.")
+                raise UnsupportedError(f"this version does not execute {what} yet", remedy="Leave it out.")
         if statement.sink is not None:
             open_sink(statement.name, statement.sink)
         plan = bind_query(statement.select, text, self.definition, self._types_of)
@@ -144,8 +144,8 @@ class QueryManager:
         taken = [o.name for o in plan.outputs if revises and o.name.lower() in (OP, REVISION)]
         if taken:
             raise BindError(
-                f"'{taken[0]}' is a column that answers over a stream with LATE REVISE have anyway",
-                remedy="Give this one another name: AS …",
+                f"'{taken[0]}' is a column of every answer over a stream with LATE REVISE",
+                remedy="Give this column another name: AS …",
             )
         return plan
 

@@ -63,9 +63,9 @@ class StreamRunner:
         if self.stream.last_batch >= 0 and not checkpoint.exists():
             # Spark would number its micro-batches from 0 again, and those up to `last_batch` would be skipped.
             raise StateError(
-                f"stream '{self.stream.name}' has taken micro-batches, and its checkpoint {checkpoint} is missing",
-                remedy="A stream is either deposited into or run: go on with deposit(). One that was run: restore the"
-                " state directory from a copy. Or DROP STREAM and create it anew.",
+                f"stream '{self.stream.name}' has micro-batches, but its checkpoint {checkpoint} is missing",
+                remedy="If it was filled by deposit(), continue with deposit(). If it was run, restore the state"
+                " directory from a copy. Or DROP STREAM and create it again.",
             )
         self.stream.stopping.clear()
         partitions = self._settings().integer("shuffle_partitions")
@@ -113,10 +113,10 @@ class StreamRunner:
         if full is not None or isinstance(cause, OSError):
             return StateError(
                 f"stream '{self.stream.name}' stopped: {full or first}",
-                remedy="Mend the disk of the state directory, or of Spark (spark.local.dir); nothing is lost.",
+                remedy="Fix the disk of the state directory, or of Spark (spark.local.dir); nothing is lost.",
             )
         return ExecutionError(
-            f"stream '{self.stream.name}' stopped: {first}", remedy="Mend the cause and run again; nothing is lost."
+            f"stream '{self.stream.name}' stopped: {first}", remedy="Fix the cause and run again; nothing is lost."
         )
 
     def start(self) -> None:

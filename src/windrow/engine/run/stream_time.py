@@ -33,7 +33,7 @@ class StreamTime:
         for axis, upto in promises.items():
             if abs(upto) > FARTHEST:
                 raise BindError(
-                    f"a promise up to {upto} on '{axis}' is beyond 10^18",
+                    f"the punctuation {upto} on '{axis}' is beyond 10^18",
                     remedy="Give the point that the stream has really reached.",
                 )
         self._punctuate(name, Announcement(promises))
@@ -43,8 +43,8 @@ class StreamTime:
         definition = self._opened.manager.stream(name).definition
         if definition.revises:
             raise UnsupportedError(
-                f"stream '{name}' says LATE REVISE: its punctuations are on the window attribute alone",
-                remedy="Promise it of the whole stream, or create the stream with LATE DROP.",
+                f"stream '{name}' has LATE REVISE, so it can be punctuated on the window attribute only",
+                remedy="Punctuate the whole stream, or create the stream with LATE DROP.",
             )
         try:
             told = told_by(pattern, definition.axes)

@@ -48,7 +48,7 @@ RULES: tuple[SharingRule, ...] = (
     SharingRule(
         "SS2",
         "8.3.1",
-        "Sums and counts that are updated at the same times serve AVG. (The text has it of running synopses.)",
+        "Sums and counts that are updated at the same times serve AVG. (In the dissertation, of running synopses.)",
         ss2,
     ),
     SharingRule("CS3", "8.3.1", "SUM, COUNT and AVG over one window length are computed together: AVG divides.", cs3),
@@ -69,24 +69,23 @@ RULES: tuple[SharingRule, ...] = (
     SharingRule(
         "SS4",
         "8.3.3",
-        "A query uses a set of relevant synopses: a cover of its predicate, or a supercover of which the rest is "
-        "taken off.",
+        "A query uses a set of relevant synopses: a cover of its predicate, or a supercover minus the surplus.",
         ss4,
     ),
     SharingRule(
         "CS6",
         "8.3.3",
-        "If these are running or interval synopses, the query is computed together with those that they were kept for "
-        "if their windows have one length.",
+        "If the relevant synopses are running or interval synopses, the query is computed together with their other "
+        "users if all windows have one length.",
         cs6,
     ),
     SharingRule(
         "CS7",
         "8.3.3",
-        "If these are basic interval synopses, the query is computed together with those that they were kept for.",
+        "If the relevant synopses are basic interval synopses, the query is computed together with their other users.",
         cs7,
     ),
-    SharingRule("CS8", "8.4", "A query that differs from another in a longer period alone shares its answers.", cs8),
+    SharingRule("CS8", "8.4", "A query that differs from another only in a longer period shares its answers.", cs8),
 )
 
 _BY_NAME = {one.name: one for one in RULES}

@@ -161,9 +161,9 @@ def need_of(plan: Finalise) -> Need:
 
 
 _ALONE = {
-    PartitionedWindow.__name__: "partitions are counted for each query, from when it came",
-    "rank": "ranks are counted for each query, from when it came",
-    FREQUENT: "the lists of FREQUENT_ITEMS are those of one query's cuts",
+    PartitionedWindow.__name__: "partitions are counted per query, from its creation on",
+    "rank": "ranks are counted per query, from its creation on",
+    FREQUENT: "the lists of FREQUENT_ITEMS belong to the cuts of one query",
     BUFFER[0]: "buffered tuples (window_evaluation)",
 }
 """The styles that are not shared, and why."""
