@@ -1,4 +1,4 @@
-"""Progress is a value: a commit gives the next one, saves what changed, and leaves memory alone until it is installed."""
+"""Progress is a value: a commit saves the changes and returns the next value; memory changes when it is installed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield Bench(tmp_path, catalog)
 
 
-def test_what_is_saved_is_what_is_installed(bench: Bench) -> None:
+def test_saved_progress_equals_installed_progress(bench: Bench) -> None:
     stream, journal = bench.stream, bench.journal
     bench.deposit(0, 3, 10, Announcement(promises=(Promise("t", (), ALWAYS),)))
     bench.deposit(1, 1, 20)
@@ -78,13 +78,13 @@ def test_a_commit_changes_nothing_in_memory(bench: Bench) -> None:
     assert bench.stream.frontiers["t"].value == 7
 
 
-def test_ticks_resume_at_the_frontier_when_an_axis_gets_a_query(bench: Bench) -> None:
+def test_ticks_resume_at_the_frontier(bench: Bench) -> None:
     assert bench.stream.progress.resumed("t") is bench.stream.progress
     bench.deposit(0, 3, 10)
     assert bench.stream.progress.resumed("t").ticked == {"t": 8}
     assert bench.stream.progress.resumed(ROW_NUM).ticked == {}
 
 
-def test_a_tick_counts_where_no_window_was_due(bench: Bench) -> None:
+def test_tick_without_due_windows_counts(bench: Bench) -> None:
     after = bench.stream.progress.after_tick("t", None, Promises())
     assert (after.ticked, after.tick_seq) == ({}, 1)
