@@ -46,7 +46,7 @@ class StreamProgress:
         batch_id: int,
         seen: Mapping[str, Seen],
         least: Mapping[str, int],
-        told: Announcement,
+        announced: Announcement,
         lateness: Mapping[str, Lateness],
         has_arrived: bool,
     ) -> StreamProgress:
@@ -54,25 +54,28 @@ class StreamProgress:
         frontiers = {axis: f.after(seen[axis]) if axis in seen else f for axis, f in self.frontiers.items()}
         return replace(
             self,
-            frontiers=_promised(frontiers, told),
+            frontiers=_promised(frontiers, announced),
             last_batch=batch_id,
             least={**least, **{axis: min(point, least.get(axis, point)) for axis, point in self.least.items()}},
             lateness=lateness,
-            promises=self.promises.after(told.promises, self.ticked),
+            promises=self.promises.after(announced.promises, self.ticked),
             silent={} if has_arrived else self.silent,
         )
 
     def after_punctuation(
-        self, told: Announcement, greatest: Mapping[str, int] | None = None, silent: Mapping[str, int] | None = None
+        self,
+        announced: Announcement,
+        greatest: Mapping[str, int] | None = None,
+        silent: Mapping[str, int] | None = None,
     ) -> StreamProgress:
         """The progress after punctuations by hand, the end of the input (`greatest`: the greatest points, by axis) or
         heartbeats (`silent`: the silence counted, by axis)."""
-        frontiers = _promised(self.frontiers, told)
+        frontiers = _promised(self.frontiers, announced)
         ended = dict(self.ended)
         for axis, point in (greatest or {}).items():
             before, upto = self.frontiers[axis].value, frontiers[axis].value
             ended[axis] = after_end(ended.get(axis, ()), before, point, upto, self.ticked.get(axis))
-        promises = self.promises.after(told.promises, self.ticked)
+        promises = self.promises.after(announced.promises, self.ticked)
         counted = {**self.silent, **(silent or {})}
         return replace(self, frontiers=frontiers, promises=promises, ended=ended, silent=counted)
 
@@ -147,5 +150,5 @@ def _frontier(punctuated: Punctuated) -> Frontier:
     return SlackFrontier(punctuated.slack)
 
 
-def _promised(frontiers: Mapping[str, Frontier], told: Announcement) -> dict[str, Frontier]:
-    return {**frontiers, **{axis: frontiers[axis].promise(upto) for axis, upto in told.frontiers.items()}}
+def _promised(frontiers: Mapping[str, Frontier], announced: Announcement) -> dict[str, Frontier]:
+    return {**frontiers, **{axis: frontiers[axis].promise(upto) for axis, upto in announced.frontiers.items()}}

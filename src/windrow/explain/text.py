@@ -16,7 +16,7 @@ from windrow.engine.ask.catalog_views import (
 from windrow.engine.ask.holistic_choice import holistic_line
 from windrow.engine.ask.index_choice import choice_lines
 from windrow.engine.ask.sharing_view import apart, sharing_of
-from windrow.engine.intake.chooser import MOST_COUNT_BYTES, asked
+from windrow.engine.intake.chooser import MOST_COUNT_BYTES, possible_setting
 from windrow.engine.queries.placement import made, place
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.homes import must_stay
@@ -203,7 +203,7 @@ def _home(stream: StreamState, state: SynopsisState) -> str:
 
 def _ranks(ranks: Ranks) -> str:
     """How tuples are ranked: the counts so far go to Spark where it groups, unless they are too many."""
-    too_many = asked("spark", ranks.nbytes) != "spark"
+    too_many = possible_setting("spark", ranks.nbytes) != "spark"
     where = (
         f"in the driver: above {Size(MOST_COUNT_BYTES)}" if too_many else "by Spark where it groups, else in the driver"
     )

@@ -79,7 +79,7 @@ class Announcement:
     promises: tuple[Promise, ...] = ()
 
 
-def told_by(pattern: Pattern, axes: Mapping[str, SqlType]) -> Announcement:
+def announced_by(pattern: Pattern, axes: Mapping[str, SqlType]) -> Announcement:
     """What a pattern says about the window attributes `axes`; raises BadPatternError where a bound is out of range."""
     attributes = [axis for axis in axes if any(one.column == axis for one in pattern)]
     others = tuple(one for one in pattern if one.column not in axes)
@@ -96,7 +96,7 @@ def told_by(pattern: Pattern, axes: Mapping[str, SqlType]) -> Announcement:
     )
 
 
-def all_told(parts: Iterable[Announcement]) -> Announcement:
+def united(parts: Iterable[Announcement]) -> Announcement:
     """Several patterns together, in their order."""
     frontiers: dict[str, int] = {}
     promises: list[Promise] = []
@@ -163,16 +163,16 @@ class Promises:
     def on(self, axis: str) -> list[Promise]:
         return [promise for promise in self if promise.axis == axis]
 
-    def after(self, told: Sequence[Promise], ticked: Mapping[str, int]) -> Promises:
+    def after(self, announced: Sequence[Promise], ticked: Mapping[str, int]) -> Promises:
         """With what has been told; `ticked` is how far each axis has been answered."""
         held = dict(self.held)
-        for promise in told:
+        for promise in announced:
             known = held.get(promise.key)
             reached = ticked.get(promise.axis)
             if (known is None or promise.bound > known.bound) and (reached is None or promise.bound > reached):
                 given = None if known is None else known.given
                 held[promise.key] = replace(promise, given=given)
-        return Promises(held, self.heard + len(told)) if told else self
+        return Promises(held, self.heard + len(announced)) if announced else self
 
     def overtaken(self, axis: str, ticked: int) -> Promises:
         """Without those that an axis has been answered beyond."""

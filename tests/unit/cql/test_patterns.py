@@ -15,7 +15,7 @@ from windrow.cql.patterns import BadPatternError, equals, parse_pattern, pattern
 from windrow.dataplane.ingest.promised import bound_of_record, bounds_of, broken_sql
 from windrow.oracle import patterns as oracle
 from windrow.types import SqlType
-from windrow.windows.promises import ALWAYS, Promise, Promises, all_told, told_by
+from windrow.windows.promises import ALWAYS, Promise, Promises, announced_by, united
 
 TYPES = {
     "n": SqlType("BIGINT"),
@@ -77,7 +77,7 @@ def test_a_pattern_reads_back(text: str, back: str) -> None:
 )
 def test_what_is_no_pattern_says_why(text: str, reason: str) -> None:
     with pytest.raises(BadPatternError, match=f"^{reason}"):
-        told_by(parse_pattern(text, TYPES), N)
+        announced_by(parse_pattern(text, TYPES), N)
 
 
 @pytest.mark.parametrize("value", [True, "x", 1.5, float("nan")])
@@ -88,7 +88,7 @@ def test_a_value_by_hand_must_fit(value: Any) -> None:
 
 
 def told(text: str, axes: dict[str, SqlType] = N) -> Any:
-    return told_by(parse_pattern(text, TYPES), axes)
+    return announced_by(parse_pattern(text, TYPES), axes)
 
 
 def test_what_patterns_come_to() -> None:
@@ -119,7 +119,7 @@ def test_of_equal_conditions_the_greatest_bound_is_kept_and_what_is_overtaken_go
 
 
 def test_values_of_a_column_with_one_bound_are_one_list_in_sql() -> None:
-    promises = all_told(told(f"k = '{k}', n < 10") for k in "abc").promises + told("k = 'x', d = 1, n < 3").promises
+    promises = united(told(f"k = '{k}', n < 10") for k in "abc").promises + told("k = 'x', d = 1, n < 3").promises
     found = broken_sql(promises, TYPES, lambda axis, v: f"{axis} < {v}")
     assert found == ["(n < 3 AND d = CAST('1.0' AS DOUBLE) AND k = 'x')", "(n < 10 AND k IN ('a', 'b', 'c'))"]
 
@@ -134,7 +134,7 @@ def test_what_a_pattern_cannot_say_is_refused_and_what_a_record_cannot_tell_is_n
 
 
 def test_values_with_many_bounds_are_looked_up_in_a_map() -> None:
-    promises = all_told(told(f"k = 'k{i}', n < {i}") for i in range(40)).promises + told("k = 'z'").promises
+    promises = united(told(f"k = 'k{i}', n < {i}") for i in range(40)).promises + told("k = 'z'").promises
     found = broken_sql(promises, TYPES, lambda axis, v: f"{axis} < {v}")
     assert found[0] == "(k IN ('z'))"
     assert len(found) == 2 and "map_from_arrays" in found[1] and "'k39'" in found[1] and "39L" in found[1]

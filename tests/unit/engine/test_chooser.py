@@ -14,7 +14,7 @@ from windrow.engine.intake.chooser import (
     SMALL_ROWS,
     UNKNOWN_SWELL,
     Chooser,
-    asked,
+    possible_setting,
 )
 
 some = settings(max_examples=80, deadline=None)
@@ -130,10 +130,12 @@ def test_choice_without_an_estimate() -> None:
 
 @pytest.mark.parametrize("setting", ["auto", "spark", "driver"])
 def test_many_partition_counts(setting: str) -> None:
-    assert asked(setting, MOST_COUNT_BYTES) == setting
-    assert asked(setting, MOST_COUNT_BYTES + 1) == "driver"
+    assert possible_setting(setting, MOST_COUNT_BYTES) == setting
+    assert possible_setting(setting, MOST_COUNT_BYTES + 1) == "driver"
 
 
 def test_sketches_are_made_by_spark() -> None:
-    assert [asked(setting, 1 << 30, sketched=True) for setting in ("auto", "driver", "spark")] == ["spark"] * 3
-    assert asked("driver", 0) == "driver"
+    assert [possible_setting(setting, 1 << 30, sketched=True) for setting in ("auto", "driver", "spark")] == [
+        "spark"
+    ] * 3
+    assert possible_setting("driver", 0) == "driver"

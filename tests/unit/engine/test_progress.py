@@ -37,12 +37,12 @@ class Bench:
         self.journal.entries.add_stream(self.journal.entries.next_id("stream"), self.definition)
         self.stream = StreamState(1, self.definition, root, start_of(self.definition))
 
-    def deposit(self, batch_id: int, least: int, greatest: int, told: Announcement | None = None) -> None:
+    def deposit(self, batch_id: int, least: int, greatest: int, announced: Announcement | None = None) -> None:
         seen = {"t": Seen(greatest), ROW_NUM: Seen(rows=2)}
         deposit = Deposit({}, (), 2, {"t": least}, seen)
         lateness = {"t": self.stream.lateness.get("t", Lateness())}
         admission = Admission((), 0)
-        commit = DepositCommit(batch_id, deposit, told or Announcement(), lateness, (), admission, Settings({}))
+        commit = DepositCommit(batch_id, deposit, announced or Announcement(), lateness, (), admission, Settings({}))
         self.stream.install(self.journal.deposits.deposit(self.stream, commit))
 
 

@@ -162,52 +162,52 @@ class Lookups:
             return state
         raise SpanError(f"query '{query.name}' has no synopsis", remedy="It was dropped or suspended just now.")
 
-    def answer(self, state: SynopsisState, asked: LookupRequest) -> pa.Table:
+    def answer(self, state: SynopsisState, request: LookupRequest) -> pa.Table:
         """The answers to windows that were checked, in their order."""
-        schema = answer_schema(asked.plan.outputs, asked.plan.scan.attribute.type)
-        by_selection = _selects(state, asked)
-        slots = state.synopsis.slots(keys=len(asked.plan.input.keys) if by_selection else None)
+        schema = answer_schema(request.plan.outputs, request.plan.scan.attribute.type)
+        by_selection = _selects(state, request)
+        slots = state.synopsis.slots(keys=len(request.plan.input.keys) if by_selection else None)
         step = max(1, SLOTS_AT_ONCE // max(1, slots))
-        requests = [asked.part(slice(i, i + step)) for i in range(0, asked.ends.size, step)]
+        requests = [request.part(slice(i, i + step)) for i in range(0, request.ends.size, step)]
         parts = [self._part(state, request, by_selection) for request in requests]
         if len(parts) == 1:
             return plain(parts[0], schema)
         return pa.concat_tables([schema.empty_table(), *(plain(part, schema) for part in parts)])
 
-    def _part(self, state: SynopsisState, asked: LookupRequest, by_selection: bool) -> pa.Table:
-        plan, aggregate, cells = asked.plan, asked.plan.input, state.synopsis.readable
+    def _part(self, state: SynopsisState, request: LookupRequest, by_selection: bool) -> pa.Table:
+        plan, aggregate, cells = request.plan, request.plan.input, state.synopsis.readable
         lookup = Lookup(
-            "", asked.starts, asked.ends, aggregate.presence, aggregate.accumulators, not aggregate.cell_keys
+            "", request.starts, request.ends, aggregate.presence, aggregate.accumulators, not aggregate.cell_keys
         )
         if by_selection and cells is not None:
             (looked,) = selected(cells, [(aggregate, lookup)])
         else:
-            (looked,) = state.ask([lookup], Asker(plan, asked.derived))
+            (looked,) = state.ask([lookup], Asker(plan, request.derived))
         try:
-            return self._finisher.finish(plan, looked, *_shown(asked), state.synopsis.groups).table
+            return self._finisher.finish(plan, looked, *_shown(request), state.synopsis.groups).table
         except Exception as error:
             raise ExecutionError(f"the lookup failed: {str(error).splitlines()[0]}") from error
 
 
-def _selects(state: SynopsisState, asked: LookupRequest) -> bool:
+def _selects(state: SynopsisState, request: LookupRequest) -> bool:
     """Whether holistic aggregates are selected from sorted base intervals. Answers to lookups are never corrected, and
     all groups are closed, so neither hinders it."""
-    aggregate = asked.plan.input
+    aggregate = request.plan.input
     cells = state.synopsis.readable
-    if cells is None or not aggregate.is_holistic or not asked.ends.size:
+    if cells is None or not aggregate.is_holistic or not request.ends.size:
         return False
-    hindered = hindrance(aggregate, revises=False, derived=bool(asked.derived), promised=False)
+    hindered = hindrance(aggregate, revises=False, derived=bool(request.derived), promised=False)
     (found,) = state.holistic.selects(
-        cells, [HolisticRequest(asked.query, aggregate, asked.starts, asked.ends, hindered)]
+        cells, [HolisticRequest(request.query, aggregate, request.starts, request.ends, hindered)]
     )
     return found
 
 
-def _shown(asked: LookupRequest) -> tuple[Points, Points]:
+def _shown(request: LookupRequest) -> tuple[Points, Points]:
     """window_start and window_end. A window that slides by tuple holds start < t ≤ end."""
-    if isinstance(asked.plan.window, SlideByTuple):
-        return asked.starts - 1, asked.ends - 1
-    return asked.starts, asked.ends
+    if isinstance(request.plan.window, SlideByTuple):
+        return request.starts - 1, request.ends - 1
+    return request.starts, request.ends
 
 
 def _windows(span: Span, lengths: Sequence[int], ats: Sequence[int | None]) -> tuple[Points, Points]:

@@ -115,7 +115,7 @@ class Reads:
             apply_choice(stream, self._settings())
             fit = fitting(stream, plan, select, self._settings(), text)
             try:
-                return self._lookups.answer(fit.state, fit.asked(plan))
+                return self._lookups.answer(fit.state, fit.request(plan))
             finally:
                 self._finisher.forget(plan)
 

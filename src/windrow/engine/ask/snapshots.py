@@ -43,7 +43,7 @@ class SnapshotFit:
     end: int
     derived: tuple[Derivation, ...] = ()
 
-    def asked(self, plan: Finalise) -> LookupRequest:
+    def request(self, plan: Finalise) -> LookupRequest:
         return LookupRequest(plan, np.array([self.start], np.int64), np.array([self.end], np.int64), self.derived)
 
 
@@ -177,10 +177,10 @@ def _other_cells(state: SynopsisState, plan: Finalise) -> Iterator[str]:
     if state.plan.group_keys != aggregate.keys:
         yield f"is grouped by {_listed(state.plan.group_keys) or 'nothing'}"
     elif state.plan.values != aggregate.values:
-        counted, asked = _listed(state.plan.values), _listed(aggregate.values)
+        counted, needed = _listed(state.plan.values), _listed(aggregate.values)
         has = f"counts the values of {counted}{' together' if len(state.plan.values) > 1 else ''}"
         has = has if counted else "counts the values of no column"
-        yield f"{has}, and this " + (f"needs those of {asked}" if asked else "needs no such counts")
+        yield f"{has}, and this " + (f"needs those of {needed}" if needed else "needs no such counts")
 
 
 def _listed(keys: Sequence[Key]) -> str:

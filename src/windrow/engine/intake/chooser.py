@@ -30,7 +30,7 @@ MOST_COUNT_BYTES = 4 << 20
 micro-batch (measured on two very busy cores: sending and sorting them takes 1 s for 2 MB, 4 s for 11 MB)."""
 
 
-def asked(setting: str, count_bytes: int, sketched: bool = False) -> str:
+def possible_setting(setting: str, count_bytes: int, sketched: bool = False) -> str:
     """The setting `preaggregate` as far as it can be followed: only Spark makes sketches, and only the driver ranks
     tuples in very many partitions."""
     if sketched:

@@ -22,7 +22,7 @@ from windrow.dataplane.ingest.job import Admission, Grouping, Reach
 from windrow.dataplane.ingest.observed import observed
 from windrow.dataplane.ingest.preaggregate import DeadLetter, Deposit, of_groups, of_rows
 from windrow.dataplane.jvm import Jvm
-from windrow.engine.intake.chooser import asked
+from windrow.engine.intake.chooser import possible_setting
 from windrow.engine.intake.compaction import Compactor
 from windrow.engine.intake.punctuations import heard
 from windrow.engine.state import QueryState, StreamState, SynopsisState
@@ -86,13 +86,13 @@ class Depositor:
                 groups = {g.synopsis: stream.synopses[g.synopsis].synopsis.batch_groups() for g in groupings}
                 reported = self._homes.reported(stream, table)
                 deposit = self._preaggregate(stream, table, mode, groupings, groups, admission)
-                deposit, told, malformed = heard(deposit, stream.definition)
+                deposit, announced, malformed = heard(deposit, stream.definition)
                 if columnar and deposit.dead:
                     deposit = self._with_records(stream, df, deposit, admission, settings)
                 before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
                 lateness = observed(table, stream.definition, groupings, mode, before, stream.lateness)
                 deposit = replace(deposit, dead=deposit.dead + malformed) if malformed else deposit
-                self._commit(stream, deposit, groups, reported, batch_id, admission, settings, lateness, told)
+                self._commit(stream, deposit, groups, reported, batch_id, admission, settings, lateness, announced)
                 stored = sum(block.ref.rows for block in reported)
                 self._measure(stream, deposit.admitted, deposit.cell_count + stored, table, mode, estimate)
                 stream.metrics.apply_s += time.monotonic() - started
@@ -122,7 +122,7 @@ class Depositor:
         """The table of the micro-batch, where it was grouped, and the estimated bytes of a gather."""
         ranks = _ranks(stream, groupings)
         sketched = any(g.is_sketched for g in groupings)
-        setting = asked(settings.text("preaggregate"), sum(one.nbytes for one in ranks.values()), sketched)
+        setting = possible_setting(settings.text("preaggregate"), sum(one.nbytes for one in ranks.values()), sketched)
         gather, estimate = None, None
         if setting != "spark":
             gather = ingest.gathered(df, stream.definition, groupings, admission, carry_records)
@@ -246,13 +246,13 @@ class Depositor:
         admission: Admission,
         settings: Settings,
         lateness: dict[str, Lateness],
-        told: Announcement,
+        announced: Announcement,
     ) -> None:
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
         written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]
         crash_point("deposit-blocks-written")
         blocks = tuple((w.owner, w.ref, w.lo, w.hi) for w in (*written, *reported))
-        commit = DepositCommit(batch_id, deposit, told, lateness, blocks, admission, settings)
+        commit = DepositCommit(batch_id, deposit, announced, lateness, blocks, admission, settings)
         committed = self._journal.deposits.deposit(stream, commit)
         crash_point("deposit-committed")
         stream.install(committed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from windrow.cql.patterns import BadPatternError, Pattern
-from windrow.engine.intake.punctuations import text_of, told_in
+from windrow.engine.intake.punctuations import announcement_in, text_of
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.tick_loop import TickLoop
@@ -15,7 +15,7 @@ from windrow.errors import BindError, UnsupportedError
 from windrow.plan.nodes import ROW_NUM
 from windrow.windows import Silence, beat
 from windrow.windows import heartbeat as moved_on
-from windrow.windows.promises import FARTHEST, Announcement, told_by
+from windrow.windows.promises import FARTHEST, Announcement, announced_by
 
 
 class StreamTime:
@@ -47,25 +47,27 @@ class StreamTime:
                 remedy="Punctuate the whole stream, or create the stream with LATE DROP.",
             )
         try:
-            told = told_by(pattern, definition.axes)
+            announced = announced_by(pattern, definition.axes)
         except BadPatternError as error:
             raise BindError(str(error), remedy="Give the point that the stream has really reached.") from None
-        self._punctuate(name, told)
+        self._punctuate(name, announced)
 
-    def _punctuate(self, name: str, told: Announcement) -> None:
+    def _punctuate(self, name: str, announced: Announcement) -> None:
         """Apply punctuations, or queue them behind the fed rows that are not read yet."""
         self._ticks.refuse_inside("punctuate")
         stream = self._opened.manager.stream(name)
         spool, now_ms = self._inputs.fed(stream), self._opened.clock.now_us() // 1000
-        if spool is None or not spool.punctuate(text_of(told), now_ms, stream.last_batch):
-            self._commit(name, PunctuationCommit(told))
+        if spool is None or not spool.punctuate(text_of(announced), now_ms, stream.last_batch):
+            self._commit(name, PunctuationCommit(announced))
 
     def apply_fed(self, stream: StreamState) -> bool:
         """Apply the queued punctuations whose preceding rows have all been read; return whether there were any. After a
         crash one may be applied again, which changes nothing."""
         spool, applied = self._inputs.fed(stream), False
         while spool is not None and (text := spool.next_punctuation(stream.last_batch)) is not None:
-            self._commit(stream.name, PunctuationCommit(told_in(text, stream.definition)), spool.pass_punctuation)
+            self._commit(
+                stream.name, PunctuationCommit(announcement_in(text, stream.definition)), spool.pass_punctuation
+            )
             applied = True
         return applied
 
@@ -77,7 +79,7 @@ class StreamTime:
             if stream.promises:
                 self._ticks.catch_up(stream)
             with stream.batch_lock, stream.lock:
-                self._opened.homes.settle(stream, self._opened.settings, bool(commit.told.promises))
+                self._opened.homes.settle(stream, self._opened.settings, bool(commit.announced.promises))
                 stream.install(self._opened.journal.deposits.punctuate(stream, commit))
             applied()
             self._ticks.catch_up(stream)

@@ -23,7 +23,7 @@ class DepositCommit:
 
     batch_id: int
     deposit: Deposit
-    told: Announcement
+    announced: Announcement
     lateness: Mapping[str, Lateness]
     blocks: tuple[tuple[str, BlockRef, int, int], ...]
     admission: Admission
@@ -32,7 +32,7 @@ class DepositCommit:
     @property
     def has_arrived(self) -> bool:
         """Whether the source sent anything: tuples, dead letters or punctuations."""
-        return bool(self.deposit.admitted or self.deposit.dead or self.told != Announcement())
+        return bool(self.deposit.admitted or self.deposit.dead or self.announced != Announcement())
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PunctuationCommit:
     """Punctuations by hand, the end of the input (`greatest`: the greatest points, by axis) or heartbeats (`silent`:
     the silence counted, by axis)."""
 
-    told: Announcement
+    announced: Announcement
     greatest: Mapping[str, int] | None = None
     silent: Mapping[str, int] | None = None
 
@@ -58,7 +58,7 @@ class DepositCommits:
         """Commit the blocks of a micro-batch and the progress of the stream."""
         new, before = commit.deposit, stream.progress
         after = before.after_deposit(
-            commit.batch_id, new.seen, new.least, commit.told, commit.lateness, commit.has_arrived
+            commit.batch_id, new.seen, new.least, commit.announced, commit.lateness, commit.has_arrived
         )
         late = sum(d.count for d in new.dead if d.reason == LATE)
         dead = sum(d.count for d in new.dead)
@@ -76,7 +76,7 @@ class DepositCommits:
 
     def punctuate(self, stream: StreamState, commit: PunctuationCommit) -> CommittedState:
         """Commit the frontiers and promises of the stream."""
-        after = stream.progress.after_punctuation(commit.told, commit.greatest, commit.silent)
+        after = stream.progress.after_punctuation(commit.announced, commit.greatest, commit.silent)
         with self._catalog.transaction():
             self._rows.save(stream.name, stream.progress, after)
         return CommittedState(after, stream.unpublished)

@@ -64,13 +64,13 @@ class SparkSynopsis(StoredSynopsis):
             return
         store = self.store
         if once is None:
-            name, told, asked = store.owner, _told(plan), _asked(plan, lookups)
+            name, tasks, requests = store.owner, _tasks(plan), _requests(plan, lookups)
         else:
-            name, told = store.once, (QueryTask(once.plan, once.derived),)
-            asked = [WindowRequest(0, one.starts, one.ends) for one in lookups]
-        blocks = store.between(store.owner, *_bounds(asked))
+            name, tasks = store.once, (QueryTask(once.plan, once.derived),)
+            requests = [WindowRequest(0, one.starts, one.ends) for one in lookups]
+        blocks = store.between(store.owner, *_bounds(requests))
         rows = sum(block.rows for block in blocks)
-        found, groups = store.spark.answer(self.stored(plan, blocks), name, told, asked, rows)
+        found, groups = store.spark.answer(self.stored(plan, blocks), name, tasks, requests, rows)
         if once is None:
             self.saw(groups)
         for lookup, parts in zip(lookups, found, strict=True):
@@ -82,11 +82,11 @@ class SparkSynopsis(StoredSynopsis):
         if not lookups:
             return
         store = self.store
-        revised = [RevisedWindows(one, *masks) for one, masks in zip(_asked(plan, lookups), there, strict=True)]
+        revised = [RevisedWindows(one, *masks) for one, masks in zip(_requests(plan, lookups), there, strict=True)]
         bounds = _bounds([one.asked for one in revised])
         held, late = (store.between(owner, *bounds) for owner in (store.owner, store.late_owner))
         revision = Revision(self.stored(plan, held), self.stored(plan, late), tuple(revised))
-        found = store.spark.revise(revision, store.owner, _told(plan), sum(block.rows for block in held))
+        found = store.spark.revise(revision, store.owner, _tasks(plan), sum(block.rows for block in held))
         for lookup, parts in zip(lookups, found, strict=True):
             was, now = _revised_rows(parts)
             yield Looked.of_tasks(lookup, was), Looked.of_tasks(lookup, now)
@@ -119,18 +119,18 @@ def frequent_of(plan: SynopsisPlan) -> WindowAggregate | None:
     return plan.queries[0][1].input if plan.style[0] == FREQUENT and plan.queries else None
 
 
-def _told(plan: SynopsisPlan) -> tuple[QueryTask, ...]:
+def _tasks(plan: SynopsisPlan) -> tuple[QueryTask, ...]:
     return tuple(QueryTask(query, plan.derived.get(name, ())) for name, query in plan.queries)
 
 
-def _asked(plan: SynopsisPlan, lookups: Sequence[Lookup]) -> list[WindowRequest]:
+def _requests(plan: SynopsisPlan, lookups: Sequence[Lookup]) -> list[WindowRequest]:
     """The lookups with the index of each query in the broadcast list."""
     numbers = {name: i for i, (name, _) in enumerate(plan.queries)}
     return [WindowRequest(numbers[one.query], one.starts, one.ends) for one in lookups]
 
 
-def _bounds(asked: Sequence[WindowRequest]) -> tuple[int, int]:
-    return min(int(one.starts.min()) for one in asked), max(int(one.ends.max()) for one in asked)
+def _bounds(requests: Sequence[WindowRequest]) -> tuple[int, int]:
+    return min(int(one.starts.min()) for one in requests), max(int(one.ends.max()) for one in requests)
 
 
 def _rows(parts: Sequence[BucketAnswer]) -> TaskRows:

@@ -56,8 +56,8 @@ class AffectedWindows:
     def __len__(self) -> int:
         return len(self.extents)
 
-    def part(self, some: slice) -> AffectedWindows:
-        return AffectedWindows(self.query, self.extents.part(some), self.before[some], self.after[some])
+    def part(self, rows: slice) -> AffectedWindows:
+        return AffectedWindows(self.query, self.extents.part(rows), self.before[rows], self.after[rows])
 
 
 class Corrector:
@@ -82,9 +82,9 @@ class Corrector:
     def corrections(self, finish: Finish, numbers: Numbers, windows: int) -> Iterator[QueryAnswers]:
         """The corrections of every query whose answers change; at most `windows` windows are looked up at a time."""
         found: dict[str, list[_Changes]] = {}
-        asked = [self._affected(self._stream.queries[name], plan) for name, plan in self._state.plan.queries]
-        for some in _batches(asked, windows):
-            left = [one for one in some if one.query.error is None]
+        affected = [self._affected(self._stream.queries[name], plan) for name, plan in self._state.plan.queries]
+        for batch in _batches(affected, windows):
+            left = [one for one in batch if one.query.error is None]
             for one, (was, now) in zip(left, self._looked(left), strict=True):
                 old = finish(one.query, was, one.extents, self._state)
                 new = None if old is None else finish(one.query, now, one.extents, self._state)
@@ -95,10 +95,10 @@ class Corrector:
             if changed and query.error is None:
                 yield _delivered(query, changed, numbers)
 
-    def _looked(self, asked: Sequence[AffectedWindows]) -> Iterator[tuple[Looked, Looked]]:
+    def _looked(self, affected: Sequence[AffectedWindows]) -> Iterator[tuple[Looked, Looked]]:
         """The rows of each query's windows, without the late cells and with them."""
-        lookups = [lookup_of(one.query, one.extents) for one in asked]
-        there = [(one.before, one.after) for one in asked]
+        lookups = [lookup_of(one.query, one.extents) for one in affected]
+        there = [(one.before, one.after) for one in affected]
         return self._state.synopsis.revise(lookups, there, self._state.plan)
 
     # -- which windows -------------------------------------------------------------------------
@@ -169,18 +169,18 @@ class Corrector:
         return synopsis.totals(count, values), synopsis.totals(count, values, late=True)
 
 
-def _batches(asked: Sequence[AffectedWindows], windows: int) -> Iterator[list[AffectedWindows]]:
+def _batches(affected: Sequence[AffectedWindows], windows: int) -> Iterator[list[AffectedWindows]]:
     """The windows in lists of at most `windows`; a query occurs at most once in a list."""
-    some: list[AffectedWindows] = []
-    for one in asked:
+    batch: list[AffectedWindows] = []
+    for one in affected:
         for first in range(0, len(one), windows):
             part = one.part(slice(first, first + windows))
-            if some and sum(map(len, some)) + len(part) > windows:
-                yield some
-                some = []
-            some.append(part)
-    if some:
-        yield some
+            if batch and sum(map(len, batch)) + len(part) > windows:
+                yield batch
+                batch = []
+            batch.append(part)
+    if batch:
+        yield batch
 
 
 def _changes(affected: AffectedWindows, old: Finished, new: Finished) -> _Changes:

@@ -133,13 +133,13 @@ def _by_selection(stream: StreamState, state: SynopsisState, due: list[DueWindow
     cells = state.synopsis.readable
     if cells is None or not holistic:
         return due
-    asked = []
+    requests = []
     for i in holistic:
         query, lookup = due[i].query, lookup_of(due[i].query, due[i].extents)
         derived = bool(state.plan.derived.get(query.name))
         hindered = hindrance(query.plan.input, stream.definition.revises, derived, bool(stream.promises))
-        asked.append(HolisticRequest(query.name, query.plan.input, lookup.starts, lookup.ends, hindered))
-    chosen = dict(zip(holistic, state.holistic.selects(cells, asked), strict=True))
+        requests.append(HolisticRequest(query.name, query.plan.input, lookup.starts, lookup.ends, hindered))
+    chosen = dict(zip(holistic, state.holistic.selects(cells, requests), strict=True))
     return [replace(item, by_selection=chosen.get(i, False)) for i, item in enumerate(due)]
 
 
