@@ -10,7 +10,7 @@ from windrow.optimizer.sharing.uses import Applicant, SynopsisUse
 from windrow.optimizer.sharing.verdicts import YES, Verdict, no
 from windrow.optimizer.synopsis_kinds import SynopsisKind
 
-_NO_COVER = no("the conditions of other queries cover none of its own")
+_NO_COVER = no("the conditions of other queries do not cover its own")
 
 
 def ss4(query: Applicant, use: SynopsisUse) -> Verdict:
