@@ -1,4 +1,4 @@
-"""More groupings than Spark's GROUPING SETS take: grouped by Spark or by the driver, in one job, the answers agree."""
+"""More groupings than Spark's GROUPING SETS allow: Spark and the driver give the same answers, in one job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LATER = [(t, "abc"[t % 3], t % 5) for t in range(60, 70)]
 
 
 def key_of(g: int) -> tuple[str, Callable[[Any], Any]]:
-    """One of 100 grouping expressions: half of them integers, half strings; as SQL and in Python."""
+    """One of 100 grouping expressions, half integers and half strings, in SQL and in Python."""
     e = g % EXPRESSIONS
     if e % 2:
         return f"(x + {e}) % {3 + e % 5}", lambda row: None if row[2] is None else (row[2] + e) % (3 + e % 5)
@@ -30,7 +30,7 @@ def key_of(g: int) -> tuple[str, Callable[[Any], Any]]:
 
 
 def length_of(g: int) -> int:
-    """The first 100 queries have windows of 20, the others of 30: expressions recur, groupings do not."""
+    """The first 100 queries have windows of 20, the others of 30, so expressions recur but groupings do not."""
     return 20 if g < EXPRESSIONS else 30
 
 
@@ -98,8 +98,8 @@ def test_sketches_beside_many_groupings(open_state: Open) -> None:
             assert distinct == len(xs)
 
 
-def test_many_groupings_with_ranks_dead_letters_and_keyed_progress(open_state: Open) -> None:
-    """What a job carries beside plain cells: the same with and without Spark's group-by."""
+def test_groupings_with_ranks_dead_letters_and_keys(open_state: Open) -> None:
+    """Ranks, dead letters and per-key progress are the same with and without Spark's group-by."""
     told = []
     for mode in ("spark", "driver"):
         wr = open_state(mode, preaggregate=mode)
@@ -116,7 +116,7 @@ def test_many_groupings_with_ranks_dead_letters_and_keyed_progress(open_state: O
     assert told[0][0]["ranked"]
 
 
-def test_a_job_that_spark_refuses_is_not_blamed_on_the_source(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_refused_by_spark(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wr.query("q", query_of(1))
     grouped = ingest.grouped
 
@@ -129,4 +129,4 @@ def test_a_job_that_spark_refuses_is_not_blamed_on_the_source(wr: Any, monkeypat
     wr.sql("SET preaggregate = 'spark'")
     with pytest.raises(ExecutionError, match="TOO_MUCH") as told:
         put(wr, *ROWS)
-    assert "refuses the job" in str(told.value) and "Mend the source" not in str(told.value)
+    assert "refuses the job" in str(told.value) and "Fix the source" not in str(told.value)

@@ -1,4 +1,4 @@
-"""The engine: the parts of an open state directory, put together."""
+"""The engine: it connects the parts of an open state directory."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from windrow.settings import Settings
 
 
 class Engine:
-    """Carries out what the API asks.
+    """Carries out the calls of the API.
 
-    `opened` owns the lock, the catalog, the blocks, the Spark session, the settings and the streams;
-    `inputs` the rows that come into them, `time` what else moves them on: punctuations, the end of the input;
-    `running` the streams that run, `statements` what changes the catalog, `reads` what is asked of it.
+    `opened` owns the lock, the catalog, the blocks, the Spark session, the settings and the streams.
+    `inputs` takes rows; `time` applies punctuations, heartbeats and the end of the input.
+    `running` runs streams, `statements` changes the catalog, `reads` reads answers.
     The engine itself owns the ticks, and closes everything in order.
     """
 
@@ -51,7 +51,7 @@ class Engine:
             lambda: opened.settings,
             opened.lifecycle.refuse_closed,
         )
-        # DuckDB complains at exit about a connection that a script which ends without close() leaves open.
+        # A script may end without close(); DuckDB complains at exit about a connection that is still open.
         self._finalizer = weakref.finalize(self, self.ticker.close)
 
     @property
@@ -71,7 +71,7 @@ class Engine:
         return self.opened.jvm
 
     def close(self) -> None:
-        """Stop, and let go of everything, whatever fails; a second call returns when the first is done."""
+        """Stop, and release everything even if a step fails. A second call returns when the first is done."""
         lifecycle = self.opened.lifecycle
         self.ticks.refuse_inside("close the state directory")
         if not lifecycle.begin_closing():
@@ -85,7 +85,7 @@ class Engine:
             self.running.stop_all()
 
     def _await_others(self) -> None:
-        """Wait for calls of other threads that were under way when closing began; later ones are refused."""
+        """Wait for the calls of other threads that began before closing; later calls are refused."""
         self.inputs.close()
         with self.manager.changing:
             for stream in self.manager.streams.values():

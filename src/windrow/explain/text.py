@@ -14,7 +14,7 @@ from windrow.engine.ask.catalog_views import (
     window_text,
 )
 from windrow.engine.ask.sharing_view import apart, sharing_of
-from windrow.engine.choices.chooser import MOST_COUNT_BYTES, asked
+from windrow.engine.choices.chooser import MOST_COUNT_BYTES, possible_setting
 from windrow.engine.queries.placement import made, place
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.closed_groups import answers_groups
@@ -202,7 +202,7 @@ def _home(stream: StreamState, state: SynopsisState) -> str:
 
 def _ranks(ranks: Ranks) -> str:
     """The line on how tuples are ranked: Spark gets the counts so far if it groups, unless they are too large."""
-    too_many = asked("spark", ranks.nbytes) != "spark"
+    too_many = possible_setting("spark", ranks.nbytes) != "spark"
     where = (
         f"in the driver: above {Size(MOST_COUNT_BYTES)}" if too_many else "by Spark where it groups, else in the driver"
     )

@@ -62,7 +62,7 @@ PlaceOf = Callable[[exp.Expr | None], Place | None]
 
 
 @dataclass(frozen=True)
-class Written:
+class ParsedCall:
     """An aggregate call as written at `node`.
 
     `arguments` are all that are not constants: the value, then a weight or the other columns of COUNT(DISTINCT …).
@@ -99,7 +99,7 @@ SIGNATURES = {
 }
 
 
-def written_call(node: exp.Expr) -> Written | None:
+def written_call(node: exp.Expr) -> ParsedCall | None:
     """The aggregate call at a node, with its FILTER; None if the node is not an aggregate."""
     condition = None
     if isinstance(node, exp.Filter):
@@ -107,15 +107,15 @@ def written_call(node: exp.Expr) -> Written | None:
     if isinstance(node, OwnAggregate):
         constants = len(SIGNATURES[node.this].constants)
         first, rest = node.expressions[:1], node.expressions[1:]
-        return Written(node.this, node, (*first, *rest[constants:]), tuple(rest[:constants]), condition)
+        return ParsedCall(node.this, node, (*first, *rest[constants:]), tuple(rest[:constants]), condition)
     function = _ALGEBRAIC.get(type(node))
     if function is None:
         return None
     arg = node.this
     if isinstance(arg, exp.Distinct):
-        return Written(COUNT_DISTINCT, node, tuple(arg.expressions), (), condition)
+        return ParsedCall(COUNT_DISTINCT, node, tuple(arg.expressions), (), condition)
     counts_all = arg is None or isinstance(arg, exp.Star) or (function == "COUNT" and isinstance(arg, exp.Literal))
-    return Written(function, node, () if counts_all else (arg,), (), condition)
+    return ParsedCall(function, node, () if counts_all else (arg,), (), condition)
 
 
 def check_call(node: exp.Expr, place_of: PlaceOf) -> None:
@@ -134,7 +134,7 @@ def check_call(node: exp.Expr, place_of: PlaceOf) -> None:
         )
 
 
-def parameters_of(call: Written, place_of: PlaceOf) -> tuple[Parameter, ...]:
+def parameters_of(call: ParsedCall, place_of: PlaceOf) -> tuple[Parameter, ...]:
     """The values of a call's constants; raises BindError for one that is not a constant or out of range."""
     kinds = SIGNATURES[call.function].constants if call.constants else ()
     return tuple(_READ[kind](call.function, node, place_of) for kind, node in zip(kinds, call.constants, strict=True))

@@ -72,34 +72,40 @@ class Promise:
 
 
 @dataclass(frozen=True)
-class Told:
+class Announcement:
     """What patterns promise: the new frontier of each axis, and promises."""
 
     frontiers: Mapping[str, int] = field(default_factory=dict)
     promises: tuple[Promise, ...] = ()
 
 
-def told_by(pattern: Pattern, axes: Mapping[str, SqlType]) -> Told:
+def announced_by(pattern: Pattern, axes: Mapping[str, SqlType]) -> Announcement:
     """What a pattern promises about the window attributes `axes`; raises BadPatternError if a bound is out of range."""
     attributes = [axis for axis in axes if any(condition.column == axis for condition in pattern)]
     others = tuple(condition for condition in pattern if condition.column not in axes)
     if not attributes:
-        return Told(promises=tuple(promise for axis in axes for promise in _expanded(Promise(axis, others, ALWAYS))))
+        return Announcement(
+            promises=tuple(promise for axis in axes for promise in _expanded(Promise(axis, others, ALWAYS)))
+        )
     first = attributes[0]
     bound = _bound([c for c in pattern if c.column == first], axes[first])
     if len(attributes) != 1 or bound is None:
-        return Told(promises=(_exclusion(pattern, first, bound, axes),))
-    return Told(promises=tuple(_expanded(Promise(first, others, bound)))) if others else Told({first: bound})
+        return Announcement(promises=(_exclusion(pattern, first, bound, axes),))
+    return (
+        Announcement(promises=tuple(_expanded(Promise(first, others, bound))))
+        if others
+        else Announcement({first: bound})
+    )
 
 
-def all_told(parts: Iterable[Told]) -> Told:
+def united(parts: Iterable[Announcement]) -> Announcement:
     """The sum of several patterns, in their order."""
     frontiers: dict[str, int] = {}
     promises: list[Promise] = []
     for part in parts:
         frontiers |= {axis: max(upto, frontiers.get(axis, upto)) for axis, upto in part.frontiers.items()}
         promises += part.promises
-    return Told(frontiers, tuple(promises))
+    return Announcement(frontiers, tuple(promises))
 
 
 def _exclusion(pattern: Pattern, axis: str, bound: int | None, axes: Mapping[str, SqlType]) -> Promise:
@@ -161,16 +167,16 @@ class Promises:
     def on(self, axis: str) -> list[Promise]:
         return [promise for promise in self if promise.axis == axis]
 
-    def after(self, told: Sequence[Promise], ticked: Mapping[str, int]) -> Promises:
+    def after(self, announced: Sequence[Promise], ticked: Mapping[str, int]) -> Promises:
         """With these new promises; `ticked` is the point up to which each axis has been answered."""
         held = dict(self.held)
-        for promise in told:
+        for promise in announced:
             known = held.get(promise.key)
             reached = ticked.get(promise.axis)
             if (known is None or promise.bound > known.bound) and (reached is None or promise.bound > reached):
                 given = None if known is None else known.given
                 held[promise.key] = replace(promise, given=given)
-        return Promises(held, self.heard + len(told)) if told else self
+        return Promises(held, self.heard + len(announced)) if announced else self
 
     def overtaken(self, axis: str, ticked: int) -> Promises:
         """Without promises on this axis up to `ticked`, where everything has been answered."""

@@ -15,7 +15,7 @@ from windrow.cql.patterns import BadPatternError, equals, parse_pattern, pattern
 from windrow.dataplane.ingest.promised import bound_of_record, bounds_of, broken_sql
 from windrow.oracle import patterns as oracle
 from windrow.types import SqlType
-from windrow.windows.promises import ALWAYS, Promise, Promises, all_told, told_by
+from windrow.windows.promises import ALWAYS, Promise, Promises, announced_by, united
 
 TYPES = {
     "n": SqlType("BIGINT"),
@@ -77,7 +77,7 @@ def test_pattern_text(text: str, back: str) -> None:
 )
 def test_bad_patterns(text: str, reason: str) -> None:
     with pytest.raises(BadPatternError, match=f"^{reason}"):
-        told_by(parse_pattern(text, TYPES), N)
+        announced_by(parse_pattern(text, TYPES), N)
 
 
 @pytest.mark.parametrize("value", [True, "x", 1.5, float("nan")])
@@ -88,7 +88,7 @@ def test_bad_value(value: Any) -> None:
 
 
 def told(text: str, axes: dict[str, SqlType] = N) -> Any:
-    return told_by(parse_pattern(text, TYPES), axes)
+    return announced_by(parse_pattern(text, TYPES), axes)
 
 
 def test_promises_of_patterns() -> None:
@@ -119,7 +119,7 @@ def test_promises_kept() -> None:
 
 
 def test_sql_of_equal_bounds() -> None:
-    promises = all_told(told(f"k = '{k}', n < 10") for k in "abc").promises + told("k = 'x', d = 1, n < 3").promises
+    promises = united(told(f"k = '{k}', n < 10") for k in "abc").promises + told("k = 'x', d = 1, n < 3").promises
     found = broken_sql(promises, TYPES, lambda axis, v: f"{axis} < {v}")
     assert found == ["(n < 3 AND d = CAST('1.0' AS DOUBLE) AND k = 'x')", "(n < 10 AND k IN ('a', 'b', 'c'))"]
 
@@ -134,7 +134,7 @@ def test_binary_and_wide_decimal_values() -> None:
 
 
 def test_sql_of_many_bounds() -> None:
-    promises = all_told(told(f"k = 'k{i}', n < {i}") for i in range(40)).promises + told("k = 'z'").promises
+    promises = united(told(f"k = 'k{i}', n < {i}") for i in range(40)).promises + told("k = 'z'").promises
     found = broken_sql(promises, TYPES, lambda axis, v: f"{axis} < {v}")
     assert found[0] == "(k IN ('z'))"
     assert len(found) == 2 and "map_from_arrays" in found[1] and "'k39'" in found[1] and "39L" in found[1]

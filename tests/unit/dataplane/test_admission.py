@@ -20,7 +20,7 @@ from windrow.dataplane.ingest.admission import POINT_BOUND, Admission, Reach
 from windrow.dataplane.ingest.job import MicroBatch
 from windrow.dataplane.ingest.promised import columns_of
 from windrow.types import SqlType
-from windrow.windows.promises import Promise, Promises, all_told, told_by
+from windrow.windows.promises import Promise, Promises, announced_by, united
 
 some = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -64,10 +64,12 @@ def promises_of(written: list[tuple[str, str, int]], many: bool) -> tuple[Promis
     told = []
     for first, rest, v in written:
         value = f"'{EPOCH + timedelta(microseconds=v)}'" if "ts" in rest else v
-        told.append(told_by(parse_pattern(first + rest.format(v=value), TYPES), AXES))
+        told.append(announced_by(parse_pattern(first + rest.format(v=value), TYPES), AXES))
     bounds = {chr(ord("a") + i): i - 10 for i in range(20)} | {"": POINT_BOUND, "z": POINT_BOUND + 1}
-    listed = [told_by(parse_pattern(f"k = '{k}', n < {v}", TYPES), AXES) for k, v in bounds.items()] if many else []
-    return tuple(Promises().after(all_told([*told, *listed]).promises, {}))
+    listed = (
+        [announced_by(parse_pattern(f"k = '{k}', n < {v}", TYPES), AXES) for k, v in bounds.items()] if many else []
+    )
+    return tuple(Promises().after(united([*told, *listed]).promises, {}))
 
 
 def admission_of(

@@ -1,4 +1,4 @@
-"""Predicates in disjunctive normal form: canonical, and never wrong about what a tuple passes, NULLs included."""
+"""Predicates in disjunctive normal form: canonical, and sound for every tuple, including NULLs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from windrow.optimizer.sharing.predicates import (
     FALSE,
     MOST_TERMS,
     TRUE,
-    Comparison,
-    Opaque,
+    ColumnComparison,
+    OpaqueCondition,
     Predicate,
     implied,
     predicate_of,
@@ -60,7 +60,7 @@ def test_equal_up_to_order_and_writing(one: str, other: str) -> None:
     assert p(one) == p(other)
 
 
-def test_the_ends() -> None:
+def test_true_and_false() -> None:
     assert p(None) == TRUE == p("TRUE")
     assert p("FALSE") == FALSE == p("NULL") == p("`a` = 1 AND `a` = 2") == p("NOT NULL")
     assert p("`a` = 1 OR `a` <> 1") != TRUE, "a NULL passes neither"
@@ -83,14 +83,14 @@ def test_the_ends() -> None:
         "`b`",
     ],
 )
-def test_what_cannot_be_compared_is_opaque(text: str) -> None:
+def test_opaque_conditions(text: str) -> None:
     (term,) = p(text).terms
-    assert all(isinstance(atom, Opaque) for atom in term)
+    assert all(isinstance(atom, OpaqueCondition) for atom in term)
 
 
 def test_constants_are_of_the_columns_type() -> None:
-    assert p("`m` > -1.5") == Predicate.of([[Comparison("m", ">", Decimal("-1.5"))]])
-    assert p("`d` = 0.1") == Predicate.of([[Comparison("d", "=", 0.1)]])
+    assert p("`m` > -1.5") == Predicate.of([[ColumnComparison("m", ">", Decimal("-1.5"))]])
+    assert p("`d` = 0.1") == Predicate.of([[ColumnComparison("d", "=", 0.1)]])
     assert p("`d` = 0.1") == p("`d` = 0.10000000000000000001"), "one double"
     assert p("`d` = 0.0") == p("`d` = -0.0")
 
@@ -131,11 +131,11 @@ def test_not_known_to_be_disjoint(one: str, other: str) -> None:
     assert not p(one).excludes(p(other))
 
 
-def test_a_predicate_that_grows_too_large_is_one_opaque_term() -> None:
+def test_too_large_predicate_is_opaque() -> None:
     grown = " AND ".join(f"(`a` = {i} OR `s` = '{i}')" for i in range(12))
-    assert p(grown) == Predicate.of([[Opaque(grown)]])
+    assert p(grown) == Predicate.of([[OpaqueCondition(grown)]])
     many = " OR ".join(f"`a` = {i}" for i in range(MOST_TERMS + 1))
-    assert p(many) == Predicate.of([[Opaque(many)]])
+    assert p(many) == Predicate.of([[OpaqueCondition(many)]])
 
 
 # -- against SQL itself ----------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def passing(condition: str) -> set[Any]:
 
 def as_sql(predicate: Predicate) -> str:
     def atom(one: Any) -> str:
-        if isinstance(one, Opaque):
+        if isinstance(one, OpaqueCondition):
             return f"(NOT ({one.sql}))" if one.negated else f"({one.sql})"
         value = one.value
         shown = "" if value is None else f"'{value.decode()}'" if isinstance(value, bytes) else str(value)

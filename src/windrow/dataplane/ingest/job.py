@@ -20,7 +20,7 @@ from windrow.dataplane.ingest.admission import PUNCTUATION, Admission, judged, t
 from windrow.dataplane.ingest.gathering import gathered
 from windrow.dataplane.ingest.grouping import Grouping
 from windrow.dataplane.ingest.grouping_sets import grouped
-from windrow.dataplane.kernels import WROTE, Storing, store_cells
+from windrow.dataplane.kernels import WROTE, StoreRequest, store_cells
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class MicroBatch:
         return table if self.carry_records else judged(table, self.stream, self.admission)
 
     def grouped(
-        self, groupings: Sequence[Grouping], counts: Mapping[int, pa.Table], storing: Storing | None = None
+        self, groupings: Sequence[Grouping], counts: Mapping[int, pa.Table], storing: StoreRequest | None = None
     ) -> DataFrame:
         """The job that groups. `counts`: what each partition of a partitioned window has had, by synopsis.
 
@@ -57,7 +57,7 @@ class MicroBatch:
         return rows.selectExpr("__reason", "__record", "__dead_t").limit(cap)
 
 
-def _stored(job: DataFrame, storing: Storing) -> DataFrame:
+def _stored(job: DataFrame, storing: StoreRequest) -> DataFrame:
     def kernel(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return store_cells(storing, batches)
 

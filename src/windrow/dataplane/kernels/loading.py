@@ -24,7 +24,7 @@ from windrow.windows import Points
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredCells:
     """The cells of a synopsis: its blocks, below a root that every task can read, and their layout.
 
     The first `bucketed_by` keys determine the bucket of a cell. Cells of panes below `kept_from` have expired.
@@ -48,7 +48,7 @@ class Stored:
 class Buckets:
     """The blocks of a synopsis, opened once for all buckets that a task reads."""
 
-    def __init__(self, stored: Stored, accumulators: Sequence[Accumulator]):
+    def __init__(self, stored: StoredCells, accumulators: Sequence[Accumulator]):
         self._stored = stored
         self._accumulators = tuple(accumulators)
         states = [f"{a.id}_{i}" for a in accumulators for i in range(len(fold_of(a).dtypes))]

@@ -1,4 +1,4 @@
-"""Opening a state directory: the catalog read back, synopses rebuilt from blocks, sinks brought up to the commit."""
+"""Recovery: reads the catalog, rebuilds synopses from blocks, and publishes committed answers to sinks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.sinks import StagingSink, open_sink
 from windrow.engine.progress import QueryProgress, SynopsisProgress
 from windrow.engine.queries.query_manager import QueryManager, synopsis_for
-from windrow.engine.state import Committed, QueryState, StreamState, SynopsisState, Unpublished
+from windrow.engine.state import CommittedState, QueryState, StreamState, SynopsisState, UnpublishedStage
 from windrow.engine.store.closed_groups import release
 from windrow.engine.store.homes import Homes, load_cells
 from windrow.engine.store.journal import Journal
@@ -25,7 +25,7 @@ log = logging.getLogger("windrow")
 
 
 class Recovery:
-    """Rebuilds everything that lives in memory from what was committed."""
+    """Rebuilds the state in memory from the catalog and the blocks."""
 
     def __init__(self, blocks: BlockStore, journal: Journal, manager: QueryManager, homes: Homes):
         self._homes = homes
@@ -90,16 +90,18 @@ class Recovery:
         release(stream, state)
 
     def _sinks(self) -> None:
-        """Publish what was committed and not yet published; then remove stages that no commit names.
+        """Publish committed stages that are not published yet, and remove stages that no commit names.
 
-        What a sink refuses stays in the outbox, and is published before it stages anything more: a path that
-        cannot be written must not keep the state from being opened, or its query could not even be dropped.
+        A stage that a sink refuses stays in the outbox; it is published before the sink stages anything more. A path
+        that cannot be written must not prevent opening, or its query could not even be dropped.
         """
         outbox = self._journal.ticks.outbox()
         for stream in self._manager.streams.values():
             by_id = {query.id: query for query in stream.queries.values()}
-            staged = [Unpublished(by_id[query], entry, number) for number, query, entry in outbox if query in by_id]
-            stream.install(Committed(stream.progress, tuple(staged)))
+            staged = [
+                UnpublishedStage(by_id[query], entry, number) for number, query, entry in outbox if query in by_id
+            ]
+            stream.install(CommittedState(stream.progress, tuple(staged)))
             waiting, published = set[int](), set[int]()
             for item in staged:
                 if item.query.id in waiting or not self._published(item.query, item.entry):
@@ -114,7 +116,7 @@ class Recovery:
 
     def _published(self, query: QueryState, entry: str) -> bool:
         if query.sink is None:
-            return False  # a sink from Python, that is given again after the opening
+            return False  # a Python sink, which is given again after opening
         try:
             cast(StagingSink, query.sink).publish(entry)
         except Exception as error:

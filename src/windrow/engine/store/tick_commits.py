@@ -1,4 +1,4 @@
-"""Commits of tick batches: answers kept, stages named, cells expired, late cells taken in, promises changed."""
+"""Commits of tick batches: answers, stages of sinks, expired cells, merged late cells, and promises."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.engine.progress import QueryProgress, SynopsisProgress
-from windrow.engine.state import Committed, QueryState, StreamState, SynopsisState, Unpublished
+from windrow.engine.state import CommittedState, QueryState, StreamState, SynopsisState, UnpublishedStage
 from windrow.engine.store.answers_kept import AnswersKept
 from windrow.engine.store.progress_rows import ProgressRows
 from windrow.windows.promises import Promises
@@ -16,9 +16,9 @@ from windrow.windows.promises import Promises
 
 @dataclass(frozen=True)
 class AnswerPart:
-    """One query's share of a tick batch: what was answered, and which part of the answers block holds it.
+    """One query's share of a tick batch: its counts, and the part of the answers block that holds its rows.
 
-    `revised`: the end and the number of revisions of each window that was corrected.
+    `revised`: the end and the revision number of each corrected window.
     """
 
     query: QueryState
@@ -32,8 +32,8 @@ class AnswerPart:
 
 
 @dataclass(frozen=True)
-class Expired:
-    """What a tick leaves of a synopsis: cells below the point are gone, `ranked` tuples with them."""
+class Expiry:
+    """The cells of a synopsis below a point expire; `ranked` is the new number of tuples in expired panes."""
 
     state: SynopsisState
     below: int | None
@@ -41,9 +41,9 @@ class Expired:
 
 
 @dataclass(frozen=True)
-class Applied:
-    """Late cells taken into a synopsis, all that are held apart; `ranked` is what it comes to. No tuple to come can
-    correct a window whose end is below `revised_from` (None: any can be)."""
+class LateMerge:
+    """All late cells of a synopsis are merged; `ranked` is its new value. No later tuple can correct a window whose end
+    is below `revised_from` (None: no such bound)."""
 
     state: SynopsisState
     ranked: int
@@ -51,9 +51,9 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class Left:
-    """What a tick leaves of a stream's promises; `settled` are queries that have by now answered what these had closed
-    before they came, `complete_from` says from where on synopses have all groups."""
+class PromiseUpdate:
+    """The promises after a tick. `settled` queries have now answered the groups that were closed before their creation;
+    `complete_from` has the point from which each synopsis has all groups."""
 
     promises: Promises
     settled: tuple[QueryState, ...] = ()
@@ -62,21 +62,21 @@ class Left:
 
 @dataclass(frozen=True)
 class TickCommit:
-    """A tick batch of an axis, up to `ticked` (None: no window was due). `block` has the parts of the answers that are
-    retained, `keep` rows of each query."""
+    """A tick batch of an axis, up to `ticked` (None: no window was due). `block` holds the retained answers, `keep`
+    rows per query."""
 
     axis: str
     ticked: int | None
     parts: Sequence[AnswerPart] = ()
     block: BlockRef | None = None
-    expired: Sequence[Expired] = ()
-    applied: Sequence[Applied] = ()
-    left: Left | None = None
+    expired: Sequence[Expiry] = ()
+    applied: Sequence[LateMerge] = ()
+    left: PromiseUpdate | None = None
     keep: int = 0
 
 
 class TickCommits:
-    """Commits tick batches, each in one transaction; gives what holds after it."""
+    """Commits tick batches, each in one transaction."""
 
     def __init__(self, catalog: Catalog, blocks: BlockStore, rows: ProgressRows, answers: AnswersKept):
         self._catalog = catalog
@@ -84,7 +84,7 @@ class TickCommits:
         self._rows = rows
         self._answers = answers
 
-    def tick(self, stream: StreamState, commit: TickCommit) -> Committed:
+    def tick(self, stream: StreamState, commit: TickCommit) -> CommittedState:
         """Commit a tick batch."""
         promises = stream.promises if commit.left is None else commit.left.promises
         after = stream.progress.after_tick(commit.axis, commit.ticked, promises)
@@ -98,10 +98,10 @@ class TickCommits:
             if commit.left is not None:
                 self._leave(commit.left)
         synopses, queries = _synopses_after(commit), _queries_after(commit)
-        return Committed(after, (*stream.unpublished, *unpublished), synopses, queries)
+        return CommittedState(after, (*stream.unpublished, *unpublished), synopses, queries)
 
-    def _answer(self, stream: StreamState, commit: TickCommit) -> list[Unpublished]:
-        """Keep the answers, and name the stages that are to be published."""
+    def _answer(self, stream: StreamState, commit: TickCommit) -> list[UnpublishedStage]:
+        """Save the answers, and return the stages to publish."""
         tx, staged = self._catalog, []
         stored = [part for part in commit.parts if part.stored is not None]
         block_id = self._blocks.add(commit.block, refs=len(stored)) if commit.block is not None and stored else None
@@ -114,7 +114,7 @@ class TickCommits:
                     "INSERT INTO outbox (query, seq, entry) VALUES (?, ?, ?)",
                     (part.query.id, stream.tick_seq, part.staged),
                 )
-                staged.append(Unpublished(part.query, part.staged, int(cursor.lastrowid or 0)))
+                staged.append(UnpublishedStage(part.query, part.staged, int(cursor.lastrowid or 0)))
         return staged
 
     def _count(self, part: AnswerPart) -> None:
@@ -130,7 +130,7 @@ class TickCommits:
             [(query.id, end, revision) for end, revision in part.revised],
         )
 
-    def _expire(self, gone: Expired) -> None:
+    def _expire(self, gone: Expiry) -> None:
         tx, seen = self._catalog, gone.state.synopsis.groups_seen
         tx.execute(
             "UPDATE synopses SET kept_from = ?, ranked = ?, groups_seen = ? WHERE id = ?",
@@ -140,7 +140,7 @@ class TickCommits:
         for row in rows:
             self._blocks.release(row["id"])
 
-    def _leave(self, left: Left) -> None:
+    def _leave(self, left: PromiseUpdate) -> None:
         tx = self._catalog
         tx.executemany("UPDATE queries SET fresh = 0 WHERE id = ?", [(query.id,) for query in left.settled])
         tx.executemany(
@@ -148,7 +148,7 @@ class TickCommits:
             [(point, state.plan.id) for state, point in left.complete_from if point != state.complete_from],
         )
 
-    def _apply(self, taken: Applied) -> None:
+    def _apply(self, taken: LateMerge) -> None:
         tx, state = self._catalog, taken.state
         tx.execute("UPDATE blocks SET owner = ? WHERE owner = ?", (state.owner, state.late_owner))
         tx.execute("UPDATE synopses SET ranked = ? WHERE id = ?", (taken.ranked, state.plan.id))
@@ -161,22 +161,22 @@ class TickCommits:
     # -- what was committed --------------------------------------------------------------------
 
     def revisions(self, query: QueryState, first: int, last: int) -> dict[int, int]:
-        """How often windows were corrected, of those that end between two points and were."""
+        """The number of corrections of each corrected window that ends in [first, last], by its end."""
         rows = self._catalog.rows(
             "SELECT window_end, revision FROM revisions WHERE query = ? AND window_end BETWEEN ? AND ?",
             (query.id, first, last),
         )
         return {row["window_end"]: row["revision"] for row in rows}
 
-    def published(self, stream: StreamState, outbox: Collection[int]) -> Committed:
-        """Strike stages that are visible now from the outbox."""
+    def published(self, stream: StreamState, outbox: Collection[int]) -> CommittedState:
+        """Remove published stages from the outbox."""
         with self._catalog.transaction() as tx:
             tx.executemany("DELETE FROM outbox WHERE id = ?", [(i,) for i in sorted(outbox)])
         left = tuple(item for item in stream.unpublished if item.outbox not in outbox)
-        return Committed(stream.progress, left)
+        return CommittedState(stream.progress, left)
 
     def outbox(self) -> list[tuple[int, int, str]]:
-        """The stages that are to be published, in order: number, query and what the sink calls it."""
+        """The stages to publish, in order: number, query, and the sink's name of the stage."""
         rows = self._catalog.rows("SELECT id, query, entry FROM outbox ORDER BY id")
         return [(row["id"], row["query"], row["entry"]) for row in rows]
 

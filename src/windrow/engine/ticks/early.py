@@ -1,4 +1,4 @@
-"""Rows of groups that a punctuation closes before their windows are due: answered early, and not repeated.
+"""Early answers: groups that a punctuation closes before their windows are due.
 
 The rows of a closed group (`store/closed_groups.py`) in the windows due by the promise's bound are answered at once (Li
 et al., SIGMOD 2005, section 2); when the windows themselves are due, rows that were given are left out.
@@ -15,7 +15,7 @@ import pyarrow as pa
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.closed_groups import GroupBounds, answers_groups
 from windrow.engine.ticks.corrections import Finish, lookup_of
-from windrow.engine.ticks.delivery import Delivered
+from windrow.engine.ticks.delivery import QueryAnswers
 from windrow.synopses import Looked, Synopsis
 from windrow.synopses.lookups import merged
 from windrow.types import POINT_MIN
@@ -23,22 +23,22 @@ from windrow.windows import Extents, Points
 
 
 def left_to_answer(bounds: GroupBounds, query: QueryState, looked: Looked, ticks: Points) -> Looked:
-    """A due query's rows without those that were given early; `ticks` are those of the windows looked at."""
+    """The rows of a due query without those given early; `ticks` are those of the windows looked up."""
     if not answers_groups(query.plan):
         return looked
     return looked.where(ticks[looked.window] > bounds.given_to(query)[looked.groups])
 
 
 class EarlyAnswers:
-    """What the promises of an axis have answered now, of one synopsis."""
+    """Answers the closed groups of one synopsis."""
 
     def __init__(self, stream: StreamState, state: SynopsisState, bounds: GroupBounds):
         self._stream, self._state, self._bounds = stream, state, bounds
         self._synopsis = state.synopsis
         self._ticked = stream.ticked.get(state.plan.axis, POINT_MIN)
 
-    def delivered(self, finish: Finish, slots: int) -> Iterator[Delivered]:
-        """Every query's rows of the groups that are complete, at most `slots` answer rows looked up at a time."""
+    def delivered(self, finish: Finish, slots: int) -> Iterator[QueryAnswers]:
+        """The rows of the newly complete groups, by query; at most `slots` answer rows are looked up at a time."""
         step = max(1, slots // max(1, self._synopsis.groups.count))
         for name, plan in self._state.plan.queries:
             query = self._stream.queries[name]
@@ -59,7 +59,7 @@ class EarlyAnswers:
                 yield _together(query, parts, self._stream.promises.heard)
 
     def _extents(self, query: QueryState, alone: Synopsis, above: int, upto: int) -> Extents:
-        """The windows that hold a tuple and wait for a frontier between two points."""
+        """The windows with a tuple that are due at a frontier in (above, upto]."""
         panes = np.union1d(self._synopsis.closed_panes, alone.closed_panes)
         if query.since is not None:
             panes = panes[np.searchsorted(panes, query.since) :]
@@ -80,7 +80,7 @@ class EarlyAnswers:
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows of windows with these ends; `window` is the index of the window that each is of."""
+    """Rows of windows with these ends; `window` is the index of each row's window."""
 
     ends: Points
     window: Points
@@ -88,9 +88,9 @@ class _Part:
     overflows: int
 
 
-def _together(query: QueryState, parts: Sequence[_Part], heard: int) -> Delivered:
+def _together(query: QueryState, parts: Sequence[_Part], heard: int) -> QueryAnswers:
     before = np.cumsum([0, *(part.ends.size for part in parts[:-1])])
-    return Delivered(
+    return QueryAnswers(
         query,
         np.concatenate([part.ends for part in parts]),
         np.concatenate([part.window + b for part, b in zip(parts, before, strict=True)]),

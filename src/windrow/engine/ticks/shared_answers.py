@@ -1,4 +1,4 @@
-"""Answers taken from another query's (CS8): finished once, for all queries that are the same but for their period."""
+"""Answers shared between queries that differ only in their period (CS8): they are finished once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.engine.state import QueryState
-from windrow.engine.ticks.delivery import Delivered
+from windrow.engine.ticks.delivery import QueryAnswers
 from windrow.optimizer.sharing.periods import leaders
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, Points
 
 
 @dataclass(frozen=True)
-class Asking:
-    """The windows that a query is due to answer, and the ends that they are shown with."""
+class AnswerRequest:
+    """The due windows of a query, and the ends they are shown with."""
 
     query: QueryState
     extents: Extents
@@ -24,7 +24,7 @@ class Asking:
 
     @property
     def starts(self) -> Points:
-        """From where on it sees tuples of each window."""
+        """The point from which the query sees tuples of each window."""
         since = self.query.since
         return self.extents.starts if since is None else self.extents.starts.clip(min=max(since, POINT_MIN))
 
@@ -37,15 +37,15 @@ class Following:
     places: Points
 
 
-def followers(due: Sequence[Asking]) -> dict[int, Following]:
+def followers(due: Sequence[AnswerRequest]) -> dict[int, Following]:
     """By index, the queries whose windows another query answers as well."""
     leading = enumerate(leaders([one.query.periodic for one in due]))
     found = ((i, leader, _places(due[leader], due[i])) for i, leader in leading if leader is not None)
     return {i: Following(leader, places) for i, leader, places in found if places is not None}
 
 
-def _places(leader: Asking, mine: Asking) -> Points | None:
-    """Where a query's windows stand among another's; None where not all are there, or seen from the same point on."""
+def _places(leader: AnswerRequest, mine: AnswerRequest) -> Points | None:
+    """The indices of a query's windows among the leader's; None if one is missing or starts at another point."""
     at = np.searchsorted(leader.ends, mine.ends)
     if not at.size or int(at[-1]) >= leader.ends.size:
         return None
@@ -53,15 +53,15 @@ def _places(leader: Asking, mine: Asking) -> Points | None:
     return at if alike.all() else None
 
 
-def taken_rows(whole: Delivered | None, mine: Asking, place: Points) -> Delivered | None:
+def taken_rows(whole: QueryAnswers | None, mine: AnswerRequest, place: Points) -> QueryAnswers | None:
     """A follower's rows out of its leader's; None where the leader was suspended or has overflows to count: then the
     follower is answered by itself."""
     if whole is None or whole.overflows:
         return None
     if place.size == whole.ends.size:
-        return Delivered(mine.query, mine.ends, whole.window, whole.table, 0)
+        return QueryAnswers(mine.query, mine.ends, whole.window, whole.table, 0)
     number = np.full(whole.ends.size, -1, np.int64)
     number[place] = np.arange(place.size)
     window = number[whole.window]
     rows = np.flatnonzero(window >= 0)
-    return Delivered(mine.query, mine.ends, window[rows], whole.table.take(rows), 0)
+    return QueryAnswers(mine.query, mine.ends, window[rows], whole.table.take(rows), 0)

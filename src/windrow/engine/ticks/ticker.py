@@ -1,8 +1,7 @@
-"""Ticks: all the windows that a frontier has passed, answered together per synopsis, delivered and committed.
+"""Ticks: they answer all windows that a frontier has passed, together per synopsis, then deliver and commit.
 
-A stream has an axis per punctuated column and one of row numbers; each ticks by its own frontier. A tick batch
-is everything due on an axis, in slices of bounded size; each slice is one commit. Which windows are in which
-slice changes nothing about the answers.
+A stream has one axis per punctuated column and one of row numbers; each ticks by its own frontier. A tick batch is
+everything due on an axis, in slices of bounded size; each slice is one commit. Answers do not depend on the slices.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.closed_groups import complete_from, group_bounds, release
 from windrow.engine.store.homes import give_back_memory
 from windrow.engine.store.journal import Journal
-from windrow.engine.store.tick_commits import Left
+from windrow.engine.store.tick_commits import PromiseUpdate
 from windrow.engine.ticks.corrections import Corrector, Finish, lookup_of
-from windrow.engine.ticks.delivery import Delivered, Delivery
-from windrow.engine.ticks.due import SLOTS_PER_SLICE, Due, due_on, slices
+from windrow.engine.ticks.delivery import Delivery, QueryAnswers
+from windrow.engine.ticks.due import SLOTS_PER_SLICE, DueWindows, due_on, slices
 from windrow.engine.ticks.early import EarlyAnswers, left_to_answer
 from windrow.engine.ticks.expiry import collapse, expire, expired
-from windrow.engine.ticks.shared_answers import Asking, followers, taken_rows
+from windrow.engine.ticks.shared_answers import AnswerRequest, followers, taken_rows
 from windrow.optimizer.sharing.rules import computed_together
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
@@ -36,11 +35,11 @@ from windrow.synopses.holistic.selecting import selected
 from windrow.windows import Extents, Points
 
 ANSWER_BLOCKS = 4
-"""Small blocks of answers before they are folded, as a multiple of the setting `synopsis_blocks`."""
+"""Small blocks of answers before they are merged, as a multiple of the setting `synopsis_blocks`."""
 
 
 class Ticker:
-    """Applies ticks to one stream at a time."""
+    """Applies ticks to a stream."""
 
     def __init__(self, journal: Journal, delivery: Delivery, settings: Callable[[], Settings]):
         self._journal = journal
@@ -52,7 +51,7 @@ class Ticker:
         self.finisher.close()
 
     def tick(self, stream: StreamState) -> int:
-        """Answer everything due, by the settings that hold now; returns how many windows were answered."""
+        """Answer everything due, by the current settings; return the number of answered windows."""
         settings = self._settings()
         with stream.lock:
             self._delivery.publish(stream)
@@ -64,7 +63,7 @@ class Ticker:
     def _tick_axis(self, stream: StreamState, axis: str, settings: Settings) -> int:
         frontier, ticked = stream.frontiers[axis].value, stream.ticked.get(axis)
         answered = self._correct(stream, axis, settings)
-        # Where no query is, the first that comes goes on from the frontier (`QueryManager`).
+        # An axis without queries does not tick; its first query resumes at the frontier (`StreamProgress.resumed`).
         idle = not stream.on_axis(axis)
         if frontier is not None and (ticked is None or frontier > ticked) and not idle:
             answered += self._tick_to(stream, axis, frontier, settings)
@@ -74,17 +73,17 @@ class Ticker:
 
     def _tick_to(self, stream: StreamState, axis: str, frontier: int, settings: Settings) -> int:
         started, answered = time.monotonic(), 0
-        due: list[Due] = []
+        due: list[DueWindows] = []
         for state in stream.on_axis(axis):
             state.synopsis.close(state.closed_at(frontier))
             due += due_on(stream, state, frontier, settings)
         for upto, part in slices(due, frontier):
             answered += self._slice(stream, axis, upto, part, upto == frontier, settings)
-        self._measure(stream, started, settings)
+        self._end_batch(stream, started, settings)
         return answered
 
-    def _measure(self, stream: StreamState, started: float, settings: Settings) -> None:
-        """After a tick batch; blocks of answers are kept few."""
+    def _end_batch(self, stream: StreamState, started: float, settings: Settings) -> None:
+        """Compact the blocks of answers, and count the tick batch."""
         self._journal.answers.compact(
             ANSWER_BLOCKS * settings.integer("synopsis_blocks"), settings.integer("retained_answers")
         )
@@ -92,7 +91,7 @@ class Ticker:
         stream.metrics.tick_batches += 1
 
     def _correct(self, stream: StreamState, axis: str, settings: Settings) -> int:
-        """Take late cells in, and correct the answers that they change: a commit of its own, before what is due."""
+        """Merge late cells and correct the answers that they change, in a commit of its own before due windows."""
         late = [state for state in stream.on_axis(axis) if state.synopsis.has_late]
         if not late:
             return 0
@@ -109,7 +108,7 @@ class Ticker:
         return sum(item.first_answers for item in delivered)
 
     def _answer_early(self, stream: StreamState, axis: str, settings: Settings) -> None:
-        """Answer the groups that promises have closed: a commit of its own, after what is due."""
+        """Answer the groups that promises have closed, in a commit of its own after due windows."""
         fresh = tuple(query for query in stream.active if query.fresh and query.axis == axis)
         if not fresh and not stream.promises.waiting(axis):
             return
@@ -124,23 +123,23 @@ class Ticker:
         promises, frontier = stream.promises.answered(axis), stream.frontiers[axis].value
         if not stream.on_axis(axis) and frontier is not None:
             promises = promises.overtaken(axis, frontier)  # no tick will
-        left = Left(promises, fresh, complete)
+        left = PromiseUpdate(promises, fresh, complete)
         self._delivery.commit(stream, axis, stream.ticked.get(axis), delivered, [], settings, (), left)
         for state in stream.on_axis(axis):
             release(stream, state)
         self._delivery.publish(stream)
-        self._measure(stream, started, settings)
+        self._end_batch(stream, started, settings)
 
     def _slice(
-        self, stream: StreamState, axis: str, upto: int, due: Sequence[Due], is_last: bool, settings: Settings
+        self, stream: StreamState, axis: str, upto: int, due: Sequence[DueWindows], is_last: bool, settings: Settings
     ) -> int:
-        delivered: list[Delivered] = []
+        delivered: list[QueryAnswers] = []
         for state in stream.on_axis(axis):
             mine = [item for item in due if item.state is state]
             if mine:
                 delivered += self._answer_once(stream, state, mine, settings)
         leaving = [gone for state in stream.on_axis(axis) if (gone := expired(stream, state, upto)) is not None]
-        left = Left(stream.promises.overtaken(axis, upto)) if stream.promises else None
+        left = PromiseUpdate(stream.promises.overtaken(axis, upto)) if stream.promises else None
         self._delivery.commit(stream, axis, upto, delivered, leaving, settings, (), left)
         for gone in leaving:
             expire(gone)
@@ -152,11 +151,11 @@ class Ticker:
         return sum(int(item.ends.size) for item in delivered)
 
     def _answer_once(
-        self, stream: StreamState, state: SynopsisState, due: Sequence[Due], settings: Settings
-    ) -> list[Delivered]:
+        self, stream: StreamState, state: SynopsisState, due: Sequence[DueWindows], settings: Settings
+    ) -> list[QueryAnswers]:
         """The answers to all due windows, in the order of the queries. A query takes its rows from one that answers the
         same windows (CS8), unless groups were answered early: that depends on when a query came."""
-        asking = [Asking(item.query, item.extents, item.shown()[1]) for item in due]
+        asking = [AnswerRequest(item.query, item.extents, item.shown()[1]) for item in due]
         following = {} if stream.promises or "CS8" in settings.rules_off else followers(asking)
         delivered = self._answer_some(stream, state, due, [i for i in range(len(due)) if i not in following], settings)
         taken = {
@@ -171,8 +170,13 @@ class Ticker:
         return [delivered[i] for i in sorted(delivered)]
 
     def _answer_some(
-        self, stream: StreamState, state: SynopsisState, due: Sequence[Due], wanted: Sequence[int], settings: Settings
-    ) -> dict[int, Delivered]:
+        self,
+        stream: StreamState,
+        state: SynopsisState,
+        due: Sequence[DueWindows],
+        wanted: Sequence[int],
+        settings: Settings,
+    ) -> dict[int, QueryAnswers]:
         """By index in `due`, the answers of the wanted queries; without those that fail."""
         groups: Sequence[Sequence[int]] = [wanted]
         if settings.rules_off:
@@ -184,8 +188,8 @@ class Ticker:
         return {i: by_name[due[i].query.name] for i in wanted if due[i].query.name in by_name}
 
     def _answer(
-        self, stream: StreamState, state: SynopsisState, due: Sequence[Due], settings: Settings
-    ) -> list[Delivered]:
+        self, stream: StreamState, state: SynopsisState, due: Sequence[DueWindows], settings: Settings
+    ) -> list[QueryAnswers]:
         due = [item for item in due if item.query.error is None]
         parts: dict[str, list[Finished]] = {item.query.name: [] for item in due}
         done: dict[str, int] = dict.fromkeys(parts, 0)
@@ -228,7 +232,7 @@ class Ticker:
         state: SynopsisState,
         plan: Finalise | None = None,
     ) -> Finished | None:
-        """The answer rows, by the query's own plan or another; None where its expression fails: it is suspended."""
+        """The answer rows, by `plan` or the query's own. If an expression fails, suspend the query and return None."""
         try:
             return self.finisher.finish(plan or query.plan, looked, *shown, state.synopsis.groups)
         except Exception as error:
@@ -236,8 +240,8 @@ class Ticker:
             return None
 
 
-def _looked(state: SynopsisState, due: Sequence[Due], narrowed: Narrowed) -> Iterator[Looked]:
-    """What the due queries ask of a synopsis, each the cheaper way."""
+def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: Narrowed) -> Iterator[Looked]:
+    """The looked-up windows of the due queries, each by the cheaper way."""
     yield from narrowed.looked
     yield from state.ask(narrowed.lookups)
     chosen = [(item.query.plan.input, lookup_of(item.query, item.extents)) for item in due if item.by_selection]
@@ -245,8 +249,8 @@ def _looked(state: SynopsisState, due: Sequence[Due], narrowed: Narrowed) -> Ite
         yield from selected(state.synopsis.readable, chosen)
 
 
-def _delivered(stream: StreamState, query: QueryState, ends: Points, parts: Sequence[Finished]) -> Delivered:
-    """The parts of an answer one after another, the windows of each counted on from those before."""
+def _delivered(stream: StreamState, query: QueryState, ends: Points, parts: Sequence[Finished]) -> QueryAnswers:
+    """The concatenated parts of an answer, with window indices counted through."""
     table, window = parts[0].table, parts[0].window
     if len(parts) > 1:
         before = np.cumsum([0, *(part.windows for part in parts)])
@@ -254,4 +258,4 @@ def _delivered(stream: StreamState, query: QueryState, ends: Points, parts: Sequ
         table = pa.concat_tables([part.table for part in parts])
     if stream.definition.revises:
         table = first_answers(table)
-    return Delivered(query, ends, window, table, sum(part.overflows for part in parts))
+    return QueryAnswers(query, ends, window, table, sum(part.overflows for part in parts))
