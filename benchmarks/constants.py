@@ -27,7 +27,7 @@ from windrow.plan.aggregates import decompose
 from windrow.plan.calls import COUNT_DISTINCT
 from windrow.plan.having import Bound, Comparison
 from windrow.plan.nodes import Attribute, Scan, Selection, WindowAggregate
-from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup
+from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, LookupAnswer
 from windrow.synopses.answering import costs
 from windrow.synopses.answering.filter_costs import FilterWork
 from windrow.synopses.answering.index_costs import Estimate, IndexWork, interval, landmark, running
@@ -221,7 +221,7 @@ def filter_runs(function: str, scale: int, groups: int, windows: int, share: flo
     assert test is not None
     now = itertools.count(panes)
 
-    def tick() -> list[Looked]:
+    def tick() -> list[LookupAnswer]:
         pane = next(now)
         deposit(synopsis, pane, groups // 3, reads, scale)
         one = lookup_of(pane + 1, 1, width, reads)

@@ -9,7 +9,7 @@ from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.kinds.buffer import BufferSynopsis
 from windrow.synopses.kinds.partitioned import PartitionedSynopsis, Ranks
 from windrow.synopses.kinds.stored import StoredSynopsis
-from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.lookups import Lookup, LookupAnswer
 from windrow.synopses.synopsis import Ability, Asker, DueRequest, Home, Synopsis, Weight
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "Home",
     "IntervalSynopsis",
     "LandmarkSynopsis",
-    "Looked",
+    "LookupAnswer",
     "Lookup",
     "PartitionedSynopsis",
     "Ranks",

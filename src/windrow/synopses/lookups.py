@@ -64,7 +64,7 @@ class TaskRows:
 
 
 @dataclass(frozen=True)
-class Looked:
+class LookupAnswer:
     """The rows of one query, in window order: window index, group, and states.
 
     `each`: how many rows every window has, where all have as many. `columns`: results that are there already, in the
@@ -81,12 +81,12 @@ class Looked:
     by_tasks: TaskRows | None = None
 
     @classmethod
-    def of_tasks(cls, lookup: Lookup, rows: TaskRows) -> Looked:
+    def of_tasks(cls, lookup: Lookup, rows: TaskRows) -> LookupAnswer:
         """What tasks answer to a lookup."""
         nothing = np.empty(0, np.int64)
         return cls(lookup.query, int(lookup.ends.size), nothing, nothing, {}, by_tasks=rows)
 
-    def where(self, wanted: Mask) -> Looked:
+    def where(self, wanted: Mask) -> LookupAnswer:
         """The rows that a mask marks."""
         if wanted.all():
             return self
@@ -96,11 +96,11 @@ class Looked:
         return replace(self, window=self.window[at], groups=self.groups[at], states=states, each=None, columns=columns)
 
 
-Ask = Callable[[Sequence[Lookup]], Iterator[Looked]]
+Ask = Callable[[Sequence[Lookup]], Iterator[LookupAnswer]]
 """Asks a synopsis, whatever its home."""
 
 
-def asked_once(lookups: Sequence[Lookup], answer: Ask) -> Iterator[Looked]:
+def asked_once(lookups: Sequence[Lookup], answer: Ask) -> Iterator[LookupAnswer]:
     """Queries over the same windows and tuples are looked up together, and share what is found (rules CS1 and CS3 of
     001_3bbbc8a20ffc7252.txt, 8.3.1)."""
     alike: dict[object, list[Lookup]] = {}
@@ -119,7 +119,7 @@ def asked_once(lookups: Sequence[Lookup], answer: Ask) -> Iterator[Looked]:
             yield replace(looked, query=one.query, states=states)
 
 
-def merged(some: Looked, more: Looked) -> Looked:
+def merged(some: LookupAnswer, more: LookupAnswer) -> LookupAnswer:
     """Rows of the same windows with the states of both merged; where only one has a row, it is as it was."""
     width = int(max(some.groups.max(initial=0), more.groups.max(initial=0))) + 1
     keys = np.concatenate([some.window * width + some.groups, more.window * width + more.groups])
@@ -138,4 +138,4 @@ def merged(some: Looked, more: Looked) -> Looked:
         fold.merge_into(added, more.states[accumulator])
         for target, column in zip(states[accumulator], added, strict=True):
             target[new] = column
-    return Looked(some.query, some.windows, slots // width, slots % width, states)
+    return LookupAnswer(some.query, some.windows, slots // width, slots % width, states)

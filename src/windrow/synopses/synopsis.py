@@ -21,7 +21,7 @@ from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups
-from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.lookups import Lookup, LookupAnswer
 from windrow.windows import Extents, Points, Window
 
 if TYPE_CHECKING:
@@ -281,13 +281,13 @@ class Synopsis(ABC):
         return asked.window.due(seen, asked.ticked, asked.frontier)
 
     @abstractmethod
-    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[Looked]:
+    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[LookupAnswer]:
         """The rows of every lookup, in window order for each; those of one may come in several parts. Lookups are
         named after queries of the plan, or not named, where someone asks `once`."""
 
     def revise(
         self, lookups: Sequence[Lookup], there: Sequence[tuple[Mask, Mask]], plan: SynopsisPlan
-    ) -> Iterator[tuple[Looked, Looked]]:
+    ) -> Iterator[tuple[LookupAnswer, LookupAnswer]]:
         """For each lookup the rows without what is held apart, and with it; rows that do not differ may be left out.
         `there`: which of its windows had been answered, and which are to be."""
         yield from ()

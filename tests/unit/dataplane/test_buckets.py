@@ -19,7 +19,7 @@ from windrow.dataplane.kernels import Answered, Asked, Question, Stored, Told, a
 from windrow.dataplane.kernels.loading import Buckets, write_cells
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
-from windrow.synopses import Cells, Looked, StoredSynopsis
+from windrow.synopses import Cells, LookupAnswer, StoredSynopsis
 from windrow.synopses.cells.buckets import buckets_of
 from windrow.synopses.cells.groups import Groups
 from windrow.types import SqlType
@@ -142,7 +142,7 @@ def test_a_query_whose_expression_fails_says_so_and_the_others_answer(
 class Occupied(StoredSynopsis):
     """What the driver keeps of a synopsis, without jobs."""
 
-    def ask(self, *asked: Any) -> Iterator[Looked]:
+    def ask(self, *asked: Any) -> Iterator[LookupAnswer]:
         return iter(())
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from unit.synopses.test_late_cells import COUNT, GREATEST, KEYS, cells_of, lookup
 
-from windrow.synopses import BasicIntervalSynopsis, Looked, Lookup
+from windrow.synopses import BasicIntervalSynopsis, Lookup, LookupAnswer
 from windrow.synopses.lookups import asked_once
 
 
@@ -45,7 +45,7 @@ def test_together_is_as_one_by_one(seed: int) -> None:
 def test_what_is_alike_is_asked_once() -> None:
     synopsis, asked = filled(Random(1)), []
 
-    def answer(lookups: Sequence[Lookup]) -> Iterator[Looked]:
+    def answer(lookups: Sequence[Lookup]) -> Iterator[LookupAnswer]:
         asked.extend(lookups)
         return synopsis._answer(lookups)
 

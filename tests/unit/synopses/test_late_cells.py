@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from windrow.plan.accumulators import Accumulator, Kind
-from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup
+from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, LookupAnswer
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.lookups import merged
 from windrow.types import SqlType
@@ -27,7 +27,7 @@ def cells_of(synopsis: BasicIntervalSynopsis, rows: list[tuple[int, str, int]]) 
     return Cells(panes, groups, {COUNT: (np.ones(len(rows), np.int64),), GREATEST: (values,)})
 
 
-def rows_of(synopsis: BasicIntervalSynopsis, looked: Looked) -> set[tuple[int, str, int, int]]:
+def rows_of(synopsis: BasicIntervalSynopsis, looked: LookupAnswer) -> set[tuple[int, str, int, int]]:
     keys = synopsis.groups.key_columns(looked.groups)[0].to_pylist()
     counts, greatest = looked.states[COUNT][0].tolist(), looked.states[GREATEST][0].tolist()
     return set(zip(looked.window.tolist(), keys, counts, greatest, strict=True))
@@ -37,7 +37,7 @@ def lookup(starts: list[int], ends: list[int]) -> Lookup:
     return Lookup("q", np.array(starts), np.array(ends), COUNT, (COUNT, GREATEST), False)
 
 
-def answered(synopsis: BasicIntervalSynopsis, asked: Lookup) -> Looked:
+def answered(synopsis: BasicIntervalSynopsis, asked: Lookup) -> LookupAnswer:
     return next(iter(synopsis.answer([asked])))
 
 
@@ -72,7 +72,7 @@ def test_merged_late_cells_are_as_if_they_had_come_in_time(seed: int) -> None:
 
 def test_states_without_a_late_tuple_stay_as_they_are_to_the_last_bit() -> None:
     total = Accumulator(Kind.SUM_DOUBLE, "y", SqlType("DOUBLE"), None)
-    looked = lambda groups, sums: Looked(  # noqa: E731
+    looked = lambda groups, sums: LookupAnswer(  # noqa: E731
         "q",
         1,
         np.zeros(len(groups), np.int64),

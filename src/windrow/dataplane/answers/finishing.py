@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from windrow.cql.final.sql import to_duckdb
 from windrow.dataplane.answers.one_window import ordered_rows, plain_column
 from windrow.plan.nodes import Finalise, Output, internal_columns
-from windrow.synopses import Looked
+from windrow.synopses import LookupAnswer
 from windrow.synopses.cells.groups import Groups
 from windrow.synopses.having.bound_tests import BoundTest, bound_tests
 from windrow.synopses.holistic.roll_up import Rows, rows_of
@@ -86,7 +86,9 @@ class Finisher:
                 for sql in (finish_sql, finish_one_sql, part_sql, joined_sql):
                     self._texts.pop((id(one), sql), None)
 
-    def finish(self, plan: Finalise, looked: Looked, starts: Points | None, ends: Points, groups: Groups) -> Finished:
+    def finish(
+        self, plan: Finalise, looked: LookupAnswer, starts: Points | None, ends: Points, groups: Groups
+    ) -> Finished:
         """The answers of one query: window_start, window_end, is_revision, then the select list."""
         if looked.by_tasks is not None:
             return self._of_tasks(plan, looked.by_tasks, (starts, ends), looked.windows)
@@ -114,7 +116,7 @@ class Finisher:
             raise TaskError(found.error)
         return replace(self.joined(plan, found.tables, edges, windows), overflows=found.overflows)
 
-    def _tested(self, plan: Finalise, looked: Looked) -> tuple[Looked, Finalise]:
+    def _tested(self, plan: Finalise, looked: LookupAnswer) -> tuple[LookupAnswer, Finalise]:
         """The rows that keep the bounds of HAVING on integers, and what is left of the query."""
         if plan.having is None:
             return looked, plan
@@ -131,7 +133,7 @@ class Finisher:
             wanted &= test.holds(looked.states)
         return looked.where(wanted), rest
 
-    def part(self, plan: Finalise, looked: Looked, groups: Groups) -> tuple[pa.Table, int]:
+    def part(self, plan: Finalise, looked: LookupAnswer, groups: Groups) -> tuple[pa.Table, int]:
         """What some of the groups have of an answer: w, o0… and s0…, by which it is ordered; HAVING has been applied,
         and LIMIT, since what is not among the first of these groups is not among the first of all. And how many
         values are NULL because they do not fit."""
@@ -182,7 +184,7 @@ class Finisher:
         return done.drop_columns([ROW])
 
 
-def _unfit(plan: Finalise, looked: Looked) -> int | None:
+def _unfit(plan: Finalise, looked: LookupAnswer) -> int | None:
     """How many sums do not fit their type, also of groups that HAVING leaves out; None: to be told once rolled up."""
     if plan.input.is_holistic:
         return None

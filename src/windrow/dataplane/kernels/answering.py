@@ -16,7 +16,7 @@ from windrow.dataplane.kernels.loading import Buckets, Stored
 from windrow.optimizer.sharing.derivations import Derivation, read_of
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
-from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup
+from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, LookupAnswer
 from windrow.synopses.answering.deriving import answered
 from windrow.synopses.cells.groups import Groups
 from windrow.types import POINT_MAX
@@ -141,7 +141,9 @@ def lookup_of(plan: Finalise, asked: Asked) -> Lookup:
     return Lookup(str(asked.query), asked.starts, asked.ends, aggregate.presence, reads, not aggregate.cell_keys)
 
 
-def _part(plan: Finalise, query: int, looked: Looked, synopsis: BasicIntervalSynopsis, finisher: Finisher) -> Answered:
+def _part(
+    plan: Finalise, query: int, looked: LookupAnswer, synopsis: BasicIntervalSynopsis, finisher: Finisher
+) -> Answered:
     groups = synopsis.groups.count - 1
     try:
         rows, spoiled = finisher.part(plan, looked, synopsis.groups)

@@ -18,7 +18,7 @@ from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.answers.revisions import bag_difference
 from windrow.dataplane.kernels.answering import Asked, Told, cells_between, lookup_of, packed, unpacked, wanted_by
 from windrow.dataplane.kernels.loading import Buckets, Stored
-from windrow.synopses import BasicIntervalSynopsis, Looked
+from windrow.synopses import BasicIntervalSynopsis, LookupAnswer
 from windrow.synopses.answering.deriving import answered
 from windrow.synopses.lookups import merged
 from windrow.types import POINT_MAX
@@ -124,7 +124,7 @@ def _part(
     was = next(answered(synopsis.answer, [lookup], derived))
     now = merged(was, next(answered(alone.answer, [lookup], derived)))
 
-    def rows(looked: Looked, there: Mask) -> pa.Table:
+    def rows(looked: LookupAnswer, there: Mask) -> pa.Table:
         table, _ = finisher.part(told.plan, looked, synopsis.groups)
         return table.filter(pa.array(there[table.column("w").to_numpy()]))
 

@@ -20,7 +20,7 @@ from windrow.plan.accumulators import Accumulator
 from windrow.plan.having import Bound, bounds_of, without
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
-from windrow.synopses import Ability, BasicIntervalSynopsis, Looked, Lookup, Synopsis
+from windrow.synopses import Ability, BasicIntervalSynopsis, Lookup, LookupAnswer, Synopsis
 from windrow.synopses.answering.filter_costs import FilterWork
 from windrow.synopses.answering.pane_tables import can_be_tabled
 from windrow.synopses.answering.planner import FilterDecision, HavingWay, plan_filter
@@ -83,7 +83,7 @@ class Narrowed:
     """Due lookups after the filters: to be looked up; or answered already; `plans` finish queries otherwise."""
 
     lookups: list[Lookup]
-    looked: list[Looked] = field(default_factory=list)
+    looked: list[LookupAnswer] = field(default_factory=list)
     plans: dict[str, Finalise] = field(default_factory=dict)
 
 
@@ -177,7 +177,7 @@ class HavingFilters:
         if plan.input.aggregates:
             out.lookups.append(replace(lookup, only=pairs))
         else:
-            out.looked.append(Looked(lookup.query, int(lookup.ends.size), pairs.window, pairs.groups, {}))
+            out.looked.append(LookupAnswer(lookup.query, int(lookup.ends.size), pairs.window, pairs.groups, {}))
 
     def passed(self, plan: Finalise, slots: int, rows: int) -> None:
         """How many rows a query without a filter has made of so many (window, group) slots: of all groups, as where a

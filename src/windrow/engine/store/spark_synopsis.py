@@ -14,7 +14,7 @@ from windrow.dataplane.spark_home import SparkHome
 from windrow.optimizer.sharing.synopsis_plans import FREQUENT, SynopsisPlan
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import WindowAggregate
-from windrow.synopses import Asker, Looked, Lookup, StoredSynopsis, Weight
+from windrow.synopses import Asker, Lookup, LookupAnswer, StoredSynopsis, Weight
 from windrow.synopses.lookups import TaskRows
 from windrow.synopses.synopsis import Mask
 from windrow.windows import Points
@@ -51,7 +51,7 @@ class SparkSynopsis(StoredSynopsis):
         super().__init__([key.type.arrow for key in plan.keys], buckets, weight, groups)
         self.store = store
 
-    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[Looked]:
+    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[LookupAnswer]:
         if not lookups:
             return
         store = self.store
@@ -66,11 +66,11 @@ class SparkSynopsis(StoredSynopsis):
         if once is None:
             self.saw(groups)
         for lookup, parts in zip(lookups, found, strict=True):
-            yield Looked.of_tasks(lookup, _rows(parts))
+            yield LookupAnswer.of_tasks(lookup, _rows(parts))
 
     def revise(
         self, lookups: Sequence[Lookup], there: Sequence[tuple[Mask, Mask]], plan: SynopsisPlan
-    ) -> Iterator[tuple[Looked, Looked]]:
+    ) -> Iterator[tuple[LookupAnswer, LookupAnswer]]:
         if not lookups:
             return
         store = self.store
@@ -81,7 +81,7 @@ class SparkSynopsis(StoredSynopsis):
         found = store.spark.revise(revision, store.owner, _told(plan), sum(block.rows for block in held))
         for lookup, parts in zip(lookups, found, strict=True):
             was, now = _revised_rows(parts)
-            yield Looked.of_tasks(lookup, was), Looked.of_tasks(lookup, now)
+            yield LookupAnswer.of_tasks(lookup, was), LookupAnswer.of_tasks(lookup, now)
 
     def totals(self, count: Accumulator, panes: Points, late: bool = False) -> Points:
         """Of blocks that have such panes two columns are read, a bucket at a time."""

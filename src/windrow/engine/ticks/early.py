@@ -23,7 +23,7 @@ from windrow.engine.ticks.corrections import Finish, lookup_of
 from windrow.engine.ticks.delivery import Delivered
 from windrow.optimizer.sharing.synopsis_plans import LANDMARK
 from windrow.plan.nodes import Finalise
-from windrow.synopses import Ability, Looked, Synopsis
+from windrow.synopses import Ability, LookupAnswer, Synopsis
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.releasing import released
 from windrow.synopses.lookups import merged
@@ -89,7 +89,7 @@ def _decoded(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def left_to_answer(bounds: GroupBounds, query: QueryState, looked: Looked, ticks: Points) -> Looked:
+def left_to_answer(bounds: GroupBounds, query: QueryState, looked: LookupAnswer, ticks: Points) -> LookupAnswer:
     """A due query's rows without those that were given early; `ticks` are those of the windows looked at."""
     if not answers_groups(query.plan):
         return looked

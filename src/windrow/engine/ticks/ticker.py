@@ -29,7 +29,7 @@ from windrow.engine.ticks.shared_answers import Asking, answered_once
 from windrow.optimizer.sharing.rules import computed_together
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
-from windrow.synopses import Looked
+from windrow.synopses import LookupAnswer
 from windrow.synopses.holistic.selecting import selected
 from windrow.windows import Extents, Points
 
@@ -198,7 +198,7 @@ class Ticker:
         ]
 
     def _finish_in(self, stream: StreamState) -> Finish:
-        def finish(query: QueryState, looked: Looked, extents: Extents, state: SynopsisState) -> Finished | None:
+        def finish(query: QueryState, looked: LookupAnswer, extents: Extents, state: SynopsisState) -> Finished | None:
             return self._finish(stream, query, looked, query.plan.window.shown(extents), state)
 
         return finish
@@ -207,7 +207,7 @@ class Ticker:
         self,
         stream: StreamState,
         query: QueryState,
-        looked: Looked,
+        looked: LookupAnswer,
         shown: Edges,
         state: SynopsisState,
         plan: Finalise | None = None,
@@ -220,7 +220,7 @@ class Ticker:
             return None
 
 
-def _looked(state: SynopsisState, due: Sequence[Due], narrowed: Narrowed) -> Iterator[Looked]:
+def _looked(state: SynopsisState, due: Sequence[Due], narrowed: Narrowed) -> Iterator[LookupAnswer]:
     """What the due queries ask of a synopsis, each the cheaper way."""
     yield from narrowed.looked
     yield from state.ask(narrowed.lookups)

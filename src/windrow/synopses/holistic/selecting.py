@@ -30,12 +30,12 @@ from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, Spots
 from windrow.synopses.holistic.value_codes import codes_of, codes_together, outer_of
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
-from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.lookups import Lookup, LookupAnswer
 
 Asked = tuple[WindowAggregate, Lookup]
 
 
-def selected(synopsis: BasicIntervalSynopsis, asked: Sequence[Asked]) -> Iterator[Looked]:
+def selected(synopsis: BasicIntervalSynopsis, asked: Sequence[Asked]) -> Iterator[LookupAnswer]:
     """The rows of every lookup, of the queries' own groups: the columns of holistic aggregates worked out, the states
     of the others merged. The queries have the same keys."""
     panes = _Panes(synopsis, asked)
@@ -91,7 +91,7 @@ class _Panes:
         low, high = (np.searchsorted(self._starts, edge) for edge in (lookup.starts, lookup.ends))
         return np.minimum(low, high), high
 
-    def spots(self, lookup: Lookup, looked: Looked) -> Spots:
+    def spots(self, lookup: Lookup, looked: LookupAnswer) -> Spots:
         return Spots(*self._edges(lookup), looked.window, looked.groups.astype(np.int64) - 1)
 
     def by_group(self, asked: Sequence[Asked]) -> BasicIntervalSynopsis:

@@ -30,7 +30,7 @@ from windrow.synopses.cells.merging import collapsed_panes, concatenate, fold_ce
 from windrow.synopses.cells.releasing import released
 from windrow.synopses.cells.sketches import held_bytes
 from windrow.synopses.holistic.value_codes import outer_of
-from windrow.synopses.lookups import Looked, Lookup, asked_once, merged
+from windrow.synopses.lookups import Lookup, LookupAnswer, asked_once, merged
 from windrow.synopses.synopsis import Asker, Mask, Synopsis
 from windrow.windows import Points
 
@@ -240,19 +240,19 @@ class BasicIntervalSynopsis(Synopsis):
                 return
             self._chunks[-2:] = build_chunks(concatenate([older.cells(), younger.cells()]))
 
-    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[Looked]:
+    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[LookupAnswer]:
         derived = plan.derived if once is None else {"": once.derived} if once.derived else {}
         return answered(self.answer, lookups, derived) if derived else self.answer(lookups)
 
     def revise(
         self, lookups: Sequence[Lookup], there: Sequence[tuple[Mask, Mask]], plan: SynopsisPlan
-    ) -> Iterator[tuple[Looked, Looked]]:
+    ) -> Iterator[tuple[LookupAnswer, LookupAnswer]]:
         late = self.late_alone()
         for lookup in lookups:
             was = next(self.ask([lookup], plan))
             yield was, merged(was, next(late.ask([lookup], plan)))
 
-    def answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
+    def answer(self, lookups: Sequence[Lookup]) -> Iterator[LookupAnswer]:
         """The rows of every lookup, in window order per query (rule CS2).
 
         The caller bounds the number of windows: the rows of all of them are in memory at once. Lookups of only some
@@ -263,7 +263,7 @@ class BasicIntervalSynopsis(Synopsis):
         if rest:
             yield from asked_once(rest, self._answer)
 
-    def _answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
+    def _answer(self, lookups: Sequence[Lookup]) -> Iterator[LookupAnswer]:
         panes = self.closed_panes
         spans = [(np.searchsorted(panes, one.starts), np.searchsorted(panes, one.ends)) for one in lookups]
         ways = {
@@ -282,7 +282,7 @@ class BasicIntervalSynopsis(Synopsis):
         self.last_way = plan_way(work, indexed)
         return self.last_way.chosen
 
-    def _by_index(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[Looked]:
+    def _by_index(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[LookupAnswer]:
         """Each window from a few cells of the index (`pane_index.py`)."""
         index, asked = self.indexer.index, self._asked(lookups)
         assert index is not None
@@ -292,7 +292,7 @@ class BasicIntervalSynopsis(Synopsis):
             output.take_found(index.find(np.minimum(lows, highs), highs))
             yield output.rows(slots)
 
-    def _by_tree(self, lookups: Sequence[Lookup], _: Spans) -> Iterator[Looked]:
+    def _by_tree(self, lookups: Sequence[Lookup], _: Spans) -> Iterator[LookupAnswer]:
         low = min(int(lookup.starts.min()) for lookup in lookups if lookup.starts.size)
         held = [chunk.cells() for chunk in self._chunks if chunk.panes[-1] >= low]
         flat = FlatIntervals(concatenate(held)) if held else None
@@ -310,9 +310,9 @@ class BasicIntervalSynopsis(Synopsis):
                 present = np.flatnonzero(lookup.present(states))
                 window, groups = window[present], groups[present]
                 states = {a: tuple(column[present] for column in state) for a, state in states.items()}
-            yield Looked(lookup.query, int(lookup.ends.size), window, groups, states)
+            yield LookupAnswer(lookup.query, int(lookup.ends.size), window, groups, states)
 
-    def _in_one_pass(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[Looked]:
+    def _in_one_pass(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[LookupAnswer]:
         """Rule CS2: from the youngest pane down, each answer taken along the way."""
         ends = np.concatenate([lookup.ends for lookup in lookups])
         starts = np.concatenate([lookup.starts for lookup in lookups])
@@ -334,7 +334,7 @@ class BasicIntervalSynopsis(Synopsis):
         for output in outputs:
             yield output.rows(slots)
 
-    def _by_tables(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[Looked]:
+    def _by_tables(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[LookupAnswer]:
         """All windows of a query at once; where nothing is between its edges, nothing is merged."""
         asked = self._asked(lookups)
         spans = [(np.minimum(low, high), high) for low, high in spans]

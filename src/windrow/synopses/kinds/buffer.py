@@ -17,7 +17,7 @@ from windrow.synopses.cells.chunks import Cells, States
 from windrow.synopses.cells.folds import Fold, State
 from windrow.synopses.cells.merging import concatenate
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
-from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.lookups import Lookup, LookupAnswer
 from windrow.synopses.synopsis import Ability
 
 _BUFFERED = "its tuples are buffered"
@@ -29,14 +29,14 @@ class BufferSynopsis(BasicIntervalSynopsis):
     kind = "buffer"
     _cannot: ClassVar = dict.fromkeys((Ability.MOVE, Ability.NARROW, Ability.INDEX), _BUFFERED)
 
-    def answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
+    def answer(self, lookups: Sequence[Lookup]) -> Iterator[LookupAnswer]:
         cells = concatenate([chunk.cells() for chunk in self._chunks]) if self._chunks else None
         if cells is not None:
             cells = cells.where(np.argsort(cells.panes, kind="stable"))
         for lookup in lookups:
             yield self._answer_one(lookup, cells)
 
-    def _answer_one(self, lookup: Lookup, cells: Cells | None) -> Looked:
+    def _answer_one(self, lookup: Lookup, cells: Cells | None) -> LookupAnswer:
         needed = list(dict.fromkeys((lookup.presence, *lookup.reads)))
         size = max(self.groups.count, 2)
         windows, groups, parts = [], [], []
@@ -51,7 +51,7 @@ class BufferSynopsis(BasicIntervalSynopsis):
             a: tuple(np.concatenate(columns) for columns in zip(*(part[a] for part in parts), strict=True))
             for a in needed
         }
-        return Looked(lookup.query, len(parts), np.concatenate(windows), np.concatenate(groups), joined)
+        return LookupAnswer(lookup.query, len(parts), np.concatenate(windows), np.concatenate(groups), joined)
 
 
 def _between(cells: Cells, start: int, end: int) -> Cells:

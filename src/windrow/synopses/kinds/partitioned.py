@@ -21,7 +21,7 @@ from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups, Ids
 from windrow.synopses.cells.merging import concatenate, fold_cells
 from windrow.synopses.cells.sketches import held_bytes
-from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.lookups import Lookup, LookupAnswer
 from windrow.synopses.synopsis import Ability, Asker, DueRequest, Mask, Synopsis
 from windrow.windows import Extents, PartitionedWindow, Points, ranges
 
@@ -156,7 +156,7 @@ class PartitionedSynopsis(Synopsis):
         extents = self._window.of_ranks.extents(wids[order])
         return replace(extents, ticks=np.full(order.size, asked.frontier, np.int64), partitions=which[order])
 
-    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[Looked]:
+    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[LookupAnswer]:
         step = max(1, SLOTS_AT_ONCE // max(1, self.slots()))
         for lookup in lookups:
             assert lookup.partitions is not None
@@ -164,7 +164,7 @@ class PartitionedSynopsis(Synopsis):
                 some = slice(first, first + step)
                 yield self._answer(lookup, lookup.partitions[some], lookup.starts[some], lookup.ends[some])
 
-    def _answer(self, lookup: Lookup, which: Ids, starts: Points, ends: Points) -> Looked:
+    def _answer(self, lookup: Lookup, which: Ids, starts: Points, ends: Points) -> LookupAnswer:
         """The rows of these windows, in their order: one for each group of the partition with a qualifying tuple."""
         partition_of = self._partition_of()
         order = np.argsort(partition_of[1:], kind="stable") + 1
@@ -177,7 +177,7 @@ class PartitionedSynopsis(Synopsis):
         states = flat.answer(groups, starts[window], ends[window], needed)
         held = np.flatnonzero(states[lookup.presence][0])
         states = {a: tuple(column[held] for column in state) for a, state in states.items()}
-        return Looked(lookup.query, int(which.size), window[held], groups[held], states)
+        return LookupAnswer(lookup.query, int(which.size), window[held], groups[held], states)
 
     def answered(self) -> None:
         """Drop the cells that no window to come can hold; of each partition the newest stays."""
