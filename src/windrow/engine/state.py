@@ -28,7 +28,7 @@ from windrow.optimizer.sharing.periods import PeriodicAnswers, periodic_answers
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.optimizer.sharing.uses import SynopsisUse
 from windrow.plan.nodes import ROW_NUM, Finalise
-from windrow.synopses import Asker, Cells, Lookup, LookupAnswer, Synopsis
+from windrow.synopses import Cells, Lookup, LookupAnswer, OneTimeQuery, Synopsis
 from windrow.synopses.cells.merging import collapsed_panes, fold_cells
 from windrow.windows import Ended, Frontier, Points, RowFrontier
 from windrow.windows.lateness import Lateness
@@ -119,7 +119,7 @@ class SynopsisState:
         return fold_cells([Cells(panes, cells.groups, cells.states)], None)
 
     def ask(
-        self, lookups: Sequence[Lookup], once: Asker | None = None, part: Synopsis | None = None
+        self, lookups: Sequence[Lookup], once: OneTimeQuery | None = None, part: Synopsis | None = None
     ) -> Iterator[LookupAnswer]:
         """What its queries, or someone `once`, ask of all that it holds, or of a part that has the same groups."""
         return (self.synopsis if part is None else part).ask(lookups, self.plan, once)

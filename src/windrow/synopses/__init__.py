@@ -10,11 +10,11 @@ from windrow.synopses.kinds.buffer import BufferSynopsis
 from windrow.synopses.kinds.partitioned import PartitionedSynopsis, Ranks
 from windrow.synopses.kinds.stored import StoredSynopsis
 from windrow.synopses.lookups import Lookup, LookupAnswer
-from windrow.synopses.synopsis import Ability, Asker, DueRequest, Home, Synopsis, Weight
+from windrow.synopses.synopsis import Ability, DueRequest, Home, OneTimeQuery, Synopsis, Weight
 
 __all__ = [
     "Ability",
-    "Asker",
+    "OneTimeQuery",
     "BasicIntervalSynopsis",
     "BufferSynopsis",
     "Cells",

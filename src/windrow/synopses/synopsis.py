@@ -68,7 +68,7 @@ class Weight:
 
 
 @dataclass(frozen=True)
-class Asker:
+class OneTimeQuery:
     """Who asks once, beside the queries that a synopsis is kept for; `derived`: what the synopsis does not keep for
     it."""
 
@@ -281,7 +281,9 @@ class Synopsis(ABC):
         return asked.window.due(seen, asked.ticked, asked.frontier)
 
     @abstractmethod
-    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[LookupAnswer]:
+    def ask(
+        self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: OneTimeQuery | None = None
+    ) -> Iterator[LookupAnswer]:
         """The rows of every lookup, in window order for each; those of one may come in several parts. Lookups are
         named after queries of the plan, or not named, where someone asks `once`."""
 

@@ -29,7 +29,7 @@ from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
 from windrow.settings import Settings
-from windrow.synopses import Asker, BasicIntervalSynopsis, Cells, Lookup, StoredSynopsis, Weight
+from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, OneTimeQuery, StoredSynopsis, Weight
 from windrow.types import SqlType
 from windrow.windows import CutSchedule, SlidingWindow
 
@@ -106,7 +106,7 @@ class Bench:
         starts, ends = np.array([0]), np.array([4])
         aggregate = self.plan.input
         lookup = Lookup("q" if tick else "", starts, ends, aggregate.presence, aggregate.accumulators, False)
-        assert len(list(self.state.ask([lookup], None if tick else Asker(self.plan)))) == 1
+        assert len(list(self.state.ask([lookup], None if tick else OneTimeQuery(self.plan)))) == 1
         return self.home.groups_seen
 
     def driver_bytes(self, cells: int | None = None) -> float | None:

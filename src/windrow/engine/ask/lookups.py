@@ -20,7 +20,7 @@ from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError, SpanError, UnsupportedError
 from windrow.optimizer.sharing.derivations import Derivation
 from windrow.plan.nodes import Attribute, Finalise
-from windrow.synopses import Ability, Asker, Lookup
+from windrow.synopses import Ability, Lookup, OneTimeQuery
 from windrow.synopses.answering.planner import why_not_selected
 from windrow.synopses.holistic.selecting import selected
 from windrow.types import POINT_MIN, SqlType, point_text
@@ -183,7 +183,7 @@ class Lookups:
         if by_selection and cells is not None:
             (looked,) = selected(cells, [(aggregate, lookup)])
         else:
-            (looked,) = state.ask([lookup], Asker(plan, asked.derived))
+            (looked,) = state.ask([lookup], OneTimeQuery(plan, asked.derived))
         try:
             return self._finisher.finish(plan, looked, *_shown(asked), state.synopsis.groups).table
         except Exception as error:

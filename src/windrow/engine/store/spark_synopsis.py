@@ -14,7 +14,7 @@ from windrow.dataplane.spark_home import SparkHome
 from windrow.optimizer.sharing.synopsis_plans import FREQUENT, SynopsisPlan
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import WindowAggregate
-from windrow.synopses import Asker, Lookup, LookupAnswer, StoredSynopsis, Weight
+from windrow.synopses import Lookup, LookupAnswer, OneTimeQuery, StoredSynopsis, Weight
 from windrow.synopses.lookups import TaskRows
 from windrow.synopses.synopsis import Mask
 from windrow.windows import Points
@@ -51,7 +51,9 @@ class SparkSynopsis(StoredSynopsis):
         super().__init__([key.type.arrow for key in plan.keys], buckets, weight, groups)
         self.store = store
 
-    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[LookupAnswer]:
+    def ask(
+        self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: OneTimeQuery | None = None
+    ) -> Iterator[LookupAnswer]:
         if not lookups:
             return
         store = self.store

@@ -31,7 +31,7 @@ from windrow.synopses.cells.releasing import released
 from windrow.synopses.cells.sketches import held_bytes
 from windrow.synopses.holistic.value_codes import outer_of
 from windrow.synopses.lookups import Lookup, LookupAnswer, asked_once, merged
-from windrow.synopses.synopsis import Asker, Mask, Synopsis
+from windrow.synopses.synopsis import Mask, OneTimeQuery, Synopsis
 from windrow.windows import Points
 
 FEW_GROUPS = 1024
@@ -240,7 +240,9 @@ class BasicIntervalSynopsis(Synopsis):
                 return
             self._chunks[-2:] = build_chunks(concatenate([older.cells(), younger.cells()]))
 
-    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[LookupAnswer]:
+    def ask(
+        self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: OneTimeQuery | None = None
+    ) -> Iterator[LookupAnswer]:
         derived = plan.derived if once is None else {"": once.derived} if once.derived else {}
         return answered(self.answer, lookups, derived) if derived else self.answer(lookups)
 

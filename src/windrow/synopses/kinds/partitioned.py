@@ -22,7 +22,7 @@ from windrow.synopses.cells.groups import Groups, Ids
 from windrow.synopses.cells.merging import concatenate, fold_cells
 from windrow.synopses.cells.sketches import held_bytes
 from windrow.synopses.lookups import Lookup, LookupAnswer
-from windrow.synopses.synopsis import Ability, Asker, DueRequest, Mask, Synopsis
+from windrow.synopses.synopsis import Ability, DueRequest, Mask, OneTimeQuery, Synopsis
 from windrow.windows import Extents, PartitionedWindow, Points, ranges
 
 SLOTS_AT_ONCE = 4_000_000
@@ -156,7 +156,9 @@ class PartitionedSynopsis(Synopsis):
         extents = self._window.of_ranks.extents(wids[order])
         return replace(extents, ticks=np.full(order.size, asked.frontier, np.int64), partitions=which[order])
 
-    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[LookupAnswer]:
+    def ask(
+        self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: OneTimeQuery | None = None
+    ) -> Iterator[LookupAnswer]:
         step = max(1, SLOTS_AT_ONCE // max(1, self.slots()))
         for lookup in lookups:
             assert lookup.partitions is not None
