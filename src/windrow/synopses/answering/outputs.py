@@ -13,7 +13,7 @@ from windrow.synopses.answering.pane_tables import Tables
 from windrow.synopses.cells.chunks import States, Strand
 from windrow.synopses.cells.folds import State
 from windrow.synopses.cells.groups import AnyIds, Ids
-from windrow.synopses.index.pane_index import Found
+from windrow.synopses.index.pane_index import WindowStates
 from windrow.synopses.lookups import Lookup, LookupAnswer
 
 
@@ -94,7 +94,7 @@ class Output:
             for place, member in enumerate(part.members):
                 tables.take(part.strand, member, lows, highs, [row[place] for row in part.rows])
 
-    def take_found(self, found: Found) -> None:
+    def take_found(self, found: WindowStates) -> None:
         """All windows at once, of an index."""
         for part in self._parts:
             for place, member in enumerate(part.members):

@@ -171,12 +171,12 @@ class PaneIndex:
             PartSize(_KINDS[type(one.cells)], len(one.strand.members) * len(one.strand.fold.dtypes)) for one in read
         ]
 
-    def find(self, lows: Ids, highs: Ids) -> Found:
+    def find(self, lows: Ids, highs: Ids) -> WindowStates:
         """The windows over the panes [low, high), by their places."""
-        return Found(self._parts, self._where, self._held, lows, highs)
+        return WindowStates(self._parts, self._where, self._held, lows, highs)
 
 
-class Found:
+class WindowStates:
     """The merged states of some windows; each part is looked up when it is first asked for."""
 
     def __init__(
