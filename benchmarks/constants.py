@@ -187,8 +187,8 @@ def holistic() -> Iterator[Run]:
             ends = np.arange(panes - windows + 1, panes + 1)
             lookup = Lookup("q", ends - width, ends, aggregate.presence, aggregate.accumulators, False)
             asked = aggregate, lookup.starts, lookup.ends
-            work = selection_work(synopsis, synopsis.closed_panes, *asked)
-            whole = asked_together(synopsis, synopsis.closed_panes, [(asked, work)]) or SelectionTogether.alone(work)
+            work = selection_work(synopsis, *asked)
+            whole = asked_together(synopsis, [(asked, work)]) or SelectionTogether.alone(work)
             yield Run(
                 lambda w=whole: w.rolled_ns,
                 lambda a=aggregate, s=synopsis, one=lookup: [rows_of(a, x, s.groups) for x in s.answer([one])],

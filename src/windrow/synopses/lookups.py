@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator, AggregateCall
+from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import States
 from windrow.synopses.cells.folds import State
 from windrow.synopses.cells.groups import AnyIds, Ids
-from windrow.synopses.index.sequence import Mask
 from windrow.windows import Points
 
 

@@ -194,11 +194,11 @@ def _selects(state: SynopsisState, asked: Asked) -> bool:
     """Whether holistic aggregates are selected from sorted base intervals: no answer given here is ever corrected, and
     all groups are closed."""
     aggregate = asked.plan.input
-    cells = state.synopsis.readable
-    if cells is None or not aggregate.is_holistic or not asked.ends.size:
+    if state.synopsis.cannot(Ability.READ) is not None or not aggregate.is_holistic or not asked.ends.size:
         return False
     hindered = why_not_selected(aggregate, revises=False, derived=bool(asked.derived), promised=False)
-    (found,) = state.holistic.selects(cells, [Holistic(asked.query, aggregate, asked.starts, asked.ends, hindered)])
+    windows = Holistic(asked.query, aggregate, asked.starts, asked.ends, hindered)
+    (found,) = state.holistic.selects(state.synopsis, [windows])
     return found
 
 

@@ -15,8 +15,8 @@ from windrow.optimizer.sharing.synopsis_plans import FREQUENT, SynopsisPlan
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import WindowAggregate
 from windrow.synopses import Lookup, LookupAnswer, OneTimeQuery, StoredSynopsis, Weight
+from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.lookups import TaskRows
-from windrow.synopses.synopsis import Mask
 from windrow.windows import Points
 
 

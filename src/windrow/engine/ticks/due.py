@@ -13,7 +13,7 @@ from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.ticks.corrections import lookup_of
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
-from windrow.synopses import DueRequest
+from windrow.synopses import Ability, DueRequest
 from windrow.synopses.answering.planner import why_not_selected
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, LandmarkWindow, Points, SlideByTuple, SlideOver, SlidingWindow, Window
@@ -128,8 +128,7 @@ def ranked_below(stream: StreamState, state: SynopsisState, upto: int) -> int:
 def _by_selection(stream: StreamState, state: SynopsisState, due: list[Due]) -> list[Due]:
     """The same, each the cheaper way: those that are selected share what is sorted for them."""
     holistic = [i for i, item in enumerate(due) if item.query.plan.input.is_holistic]
-    cells = state.synopsis.readable
-    if cells is None or not holistic:
+    if state.synopsis.cannot(Ability.READ) is not None or not holistic:
         return due
     asked = []
     for i in holistic:
@@ -137,7 +136,7 @@ def _by_selection(stream: StreamState, state: SynopsisState, due: list[Due]) -> 
         derived = bool(state.plan.derived.get(query.name))
         hindered = why_not_selected(query.plan.input, stream.definition.revises, derived, bool(stream.promises))
         asked.append(Asked(query.name, query.plan.input, lookup.starts, lookup.ends, hindered))
-    chosen = dict(zip(holistic, state.holistic.selects(cells, asked), strict=True))
+    chosen = dict(zip(holistic, state.holistic.selects(state.synopsis, asked), strict=True))
     return [replace(item, by_selection=chosen.get(i, False)) for i, item in enumerate(due)]
 
 

@@ -14,12 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.cells.arrays import ranges
+from windrow.synopses.cells.arrays import Mask, ranges
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Chunk, States, widened
 from windrow.synopses.cells.folds import State
 from windrow.synopses.cells.groups import NOBODY, Ids
-from windrow.synopses.index.sequence import Mask
 from windrow.synopses.lookups import Lookup, LookupAnswer
 from windrow.windows import Points
 

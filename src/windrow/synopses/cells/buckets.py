@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.groups import plain_key
 
 Words = npt.NDArray[np.uint64]
-Mask = npt.NDArray[np.bool_]
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _STEP = np.uint64(0xD1B54A32D192ED03)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Longs = npt.NDArray[np.int64]
+from windrow.synopses.cells.arrays import Longs
 
 
 def of_runs(values: Longs) -> tuple[Longs, Longs]:

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.groups import Ids
-from windrow.synopses.index.sequence import Longs
 
 _FLIPPED = np.array([[-1], [0]])
 

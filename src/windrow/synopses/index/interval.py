@@ -17,10 +17,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.folds import Fold, State, UfuncFold
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.index.base_intervals import base_intervals, heap_slots_of
-from windrow.synopses.index.sequence import Longs, check_active, check_span, checked, power_of_two
+from windrow.synopses.index.sequence import check_active, check_span, checked, power_of_two
 
 AT_ONCE = 1 << 12
 """Values looked up together: few enough for what they need to stay in the processor's cache."""

@@ -20,10 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from windrow.synopses.cells.arrays import Longs, Mask
 from windrow.synopses.cells.folds import Fold, State
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.index.scans import running_merges
-from windrow.synopses.index.sequence import Longs, Mask, TupleWindow, check_active, checked
+from windrow.synopses.index.sequence import TupleWindow, check_active, checked
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.folds import Array, Fold, State, UfuncFold
 from windrow.synopses.cells.groups import Ids
-from windrow.synopses.index.sequence import Longs, check_active, check_span, checked, power_of_two
+from windrow.synopses.index.sequence import check_active, check_span, checked, power_of_two
 
 
 def is_subtractable(fold: Fold) -> bool:

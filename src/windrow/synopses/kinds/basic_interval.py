@@ -7,31 +7,24 @@ query's window start. So the cost of a tick is the longest window, whatever the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
-from windrow.plan.accumulators import Accumulator, Kind
+from windrow.plan.accumulators import Accumulator
+from windrow.synopses.answering.closed_panes import ClosedPanes
 from windrow.synopses.answering.deriving import answered
-from windrow.synopses.answering.gathering import ClosedCells, closed_cells, gathered
-from windrow.synopses.answering.indexing import Indexer
-from windrow.synopses.answering.intervals import FlatIntervals
-from windrow.synopses.answering.one_pass import Pass
-from windrow.synopses.answering.outputs import Asked, Output, Slots
-from windrow.synopses.answering.pane_tables import Tables, can_be_tabled
-from windrow.synopses.answering.planner import WayDecision, plan_way
-from windrow.synopses.answering.way_costs import Spans, Way, window_work
-from windrow.synopses.cells.cells import fold_of
-from windrow.synopses.cells.chunks import Cells, Chunk, States, build_chunks, panes_per_chunk, strands_of
+from windrow.synopses.cells.arrays import Mask
+from windrow.synopses.cells.chunks import Cells, Chunk, build_chunks, panes_per_chunk
 from windrow.synopses.cells.groups import Groups
 from windrow.synopses.cells.merging import collapsed_panes, concatenate, fold_cells
 from windrow.synopses.cells.releasing import released
 from windrow.synopses.cells.sketches import held_bytes
 from windrow.synopses.holistic.value_codes import outer_of
-from windrow.synopses.lookups import Lookup, LookupAnswer, asked_once, merged
-from windrow.synopses.synopsis import Mask, OneTimeQuery, Synopsis
+from windrow.synopses.lookups import Lookup, LookupAnswer, merged
+from windrow.synopses.synopsis import OneTimeQuery, Synopsis
 from windrow.windows import Points
 
 FEW_GROUPS = 1024
@@ -45,31 +38,17 @@ MOST_PENDING = 16
 """Deposits into open panes that are held apart before they are folded."""
 
 
-class BasicIntervalSynopsis(Synopsis):
+class BasicIntervalSynopsis(ClosedPanes, Synopsis):
     """Cells of closed panes in chunks; cells of open panes pending until a tick closes them."""
 
     kind = "basic interval"
 
     def __init__(self, key_types: Sequence[pa.DataType]):
-        self.groups = Groups(key_types)
+        super().__init__(Groups(key_types))
         self._pending: list[Cells] = []
-        self._chunks: list[Chunk] = []
         self._late: list[Cells] = []
         self._late_alone: BasicIntervalSynopsis | None = None
-        self.indexer = Indexer()
-        self.last_way: WayDecision | None = None
-        """How windows were last answered, for EXPLAIN."""
         self._ungrouped = not key_types
-        self.revision = 0
-        """Counted up whenever closed panes change otherwise than by closing and expiring: what is built over their
-        cells (`pane_filters.py`) is then to be built anew."""
-
-    @classmethod
-    def of_closed(cls, cells: Cells, count: int) -> BasicIntervalSynopsis:
-        """A synopsis of closed panes alone, of `count` groups, nobody among them, whose keys are not known to it."""
-        alone = cls([])
-        alone.groups.count, alone._chunks = count, build_chunks(cells)
-        return alone
 
     @property
     def nbytes(self) -> int:
@@ -82,7 +61,7 @@ class BasicIntervalSynopsis(Synopsis):
         return self.indexer.nbytes
 
     @property
-    def readable(self) -> BasicIntervalSynopsis:
+    def readable(self) -> ClosedPanes:
         return self
 
     def slots(self, reduced: bool = False, keys: int | None = None) -> int:
@@ -94,22 +73,10 @@ class BasicIntervalSynopsis(Synopsis):
         yield from self._pending
 
     @property
-    def closed_panes(self) -> Points:
-        if not self._chunks:
-            return np.empty(0, np.int64)
-        return np.concatenate([chunk.panes for chunk in self._chunks])
-
-    @property
     def last_pane(self) -> int | None:
         held = [int(cells.panes.max()) for cells in (*self._pending, *self._late)]
         held += [int(chunk.panes[-1]) for chunk in self._chunks[-1:]]
         return max(held, default=None)
-
-    def cells_between(self, low: int, high: int, reads: Collection[Accumulator] | None = None) -> Cells:
-        """The cells of closed panes that start in [low, high), with these accumulators, or with all; panes ascend."""
-        held = [chunk.cells(reads) for chunk in self._chunks if chunk.panes[-1] >= low and chunk.panes[0] < high]
-        cells = concatenate(held) if held else Cells(np.empty(0, np.int64), np.empty(0, np.int64), {})
-        return cells.where((cells.panes >= low) & (cells.panes < high))
 
     def deposit(self, cells: Cells) -> None:
         if len(cells):
@@ -254,148 +221,8 @@ class BasicIntervalSynopsis(Synopsis):
             was = next(self.ask([lookup], plan))
             yield was, merged(was, next(late.ask([lookup], plan)))
 
-    def answer(self, lookups: Sequence[Lookup]) -> Iterator[LookupAnswer]:
-        """The rows of every lookup, in window order per query (rule CS2).
-
-        The caller bounds the number of windows: the rows of all of them are in memory at once. Lookups of only some
-        groups are answered for these alone, whatever the others are.
-        """
-        yield from gathered(self._chunks, [lookup for lookup in lookups if lookup.only is not None])
-        rest = [lookup for lookup in lookups if lookup.only is None]
-        if rest:
-            yield from asked_once(rest, self._answer)
-
-    def _answer(self, lookups: Sequence[Lookup]) -> Iterator[LookupAnswer]:
-        panes = self.closed_panes
-        spans = [(np.searchsorted(panes, one.starts), np.searchsorted(panes, one.ends)) for one in lookups]
-        ways = {
-            Way.ONE_PASS: self._in_one_pass,
-            Way.TABLES: self._by_tables,
-            Way.TREE: self._by_tree,
-            Way.INDEX: self._by_index,
-        }
-        yield from ways[self._way(lookups, spans)](lookups, spans)
-
-    def _way(self, lookups: Sequence[Lookup], spans: Spans) -> Way:
-        needed = _read(lookups)
-        tabled = can_be_tabled(fold_of(a) for a in needed)
-        work = window_work(lookups, spans, self.groups.count, self.closed_panes.size, tabled)
-        indexed = self.indexer.consider(work, spans, needed, self._chunks, self._same)
-        self.last_way = plan_way(work, indexed)
-        return self.last_way.chosen
-
-    def _by_index(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[LookupAnswer]:
-        """Each window from a few cells of the index (`pane_index.py`)."""
-        index, asked = self.indexer.index, self._asked(lookups)
-        assert index is not None
-        slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
-        for lookup, (lows, highs) in zip(lookups, spans, strict=True):
-            output = Output(lookup, asked)
-            output.take_found(index.find(np.minimum(lows, highs), highs))
-            yield output.rows(slots)
-
-    def _by_tree(self, lookups: Sequence[Lookup], _: Spans) -> Iterator[LookupAnswer]:
-        low = min(int(lookup.starts.min()) for lookup in lookups if lookup.starts.size)
-        held = [chunk.cells() for chunk in self._chunks if chunk.panes[-1] >= low]
-        flat = FlatIntervals(concatenate(held)) if held else None
-        for lookup in lookups:
-            needed = list(dict.fromkeys((lookup.presence, *lookup.reads)))
-            if flat is None or lookup.always:
-                window, groups = np.arange(lookup.ends.size), np.ones(lookup.ends.size, np.int64)
-            else:
-                window, groups = flat.alive(lookup.starts, lookup.ends)
-            if flat is None:
-                states: States = {a: fold_of(a).identity(window.size) for a in needed}
-            else:
-                states = flat.answer(groups, lookup.starts[window], lookup.ends[window], needed)
-            if not lookup.always:
-                present = np.flatnonzero(lookup.present(states))
-                window, groups = window[present], groups[present]
-                states = {a: tuple(column[present] for column in state) for a, state in states.items()}
-            yield LookupAnswer(lookup.query, int(lookup.ends.size), window, groups, states)
-
-    def _in_one_pass(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[LookupAnswer]:
-        """Rule CS2: from the youngest pane down, each answer taken along the way."""
-        ends = np.concatenate([lookup.ends for lookup in lookups])
-        starts = np.concatenate([lookup.starts for lookup in lookups])
-        owner = np.repeat(np.arange(len(lookups)), [lookup.ends.size for lookup in lookups]).tolist()
-        index = np.concatenate([np.arange(lookup.ends.size) for lookup in lookups]).tolist()
-        lows = np.concatenate([low for low, _ in spans]).tolist()
-        highs = np.concatenate([high for _, high in spans]).tolist()
-        asked = self._asked(lookups)
-        scan = Pass(self._chunks, asked.strands, asked.size)
-        outputs = [Output(lookup, asked) for lookup in lookups]
-        tick = None
-        for i in np.lexsort((-starts, ends)).tolist():
-            if tick is None or ends[i] != tick:
-                tick = ends[i]
-                scan.begin(highs[i])
-            scan.extend(lows[i])
-            outputs[owner[i]].take(index[i], scan.state)
-        slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
-        for output in outputs:
-            yield output.rows(slots)
-
-    def _by_tables(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[LookupAnswer]:
-        """All windows of a query at once; where nothing is between its edges, nothing is merged."""
-        asked = self._asked(lookups)
-        spans = [(np.minimum(low, high), high) for low, high in spans]
-        first = min(int(low.min()) for low, _ in spans if low.size)
-        last = max(int(high.max()) for _, high in spans if high.size)
-        tables = Tables(self._chunks, asked.strands, asked.size, first, last)
-        slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
-        for lookup, (lows, highs) in zip(lookups, spans, strict=True):
-            output = Output(lookup, asked)
-            output.take_all(tables, lows, highs)
-            yield output.rows(slots)
-
-    def _asked(self, lookups: Sequence[Lookup]) -> Asked:
-        """What is read, each accumulator's first equal, those with equal folds together; and for how many groups."""
-        same = self._same(_read(lookups))
-        return Asked(same, strands_of(dict.fromkeys(same.values())), max(self.groups.count, 2))
-
-    def _same(self, needed: Sequence[Accumulator]) -> dict[Accumulator, Accumulator]:
-        """Each accumulator's first equal: counts that are one state in every chunk are merged once."""
-        first: dict[object, Accumulator] = {}
-        out = {}
-        for a in needed:
-            seen = tuple(id(chunk.states.get(a)) for chunk in self._chunks) if a.kind is Kind.COUNT else a
-            out[a] = first.setdefault(seen, a)
-        return out
-
-    def closed_cells(self, accumulator: Accumulator, first: int, last: int) -> Iterator[ClosedCells]:
-        """The cells of the closed panes first ≤ start < last that hold something of an accumulator, in their order."""
-        for chunk in self._chunks:
-            if chunk.panes[0] < last and chunk.panes[-1] >= first:
-                yield closed_cells(chunk, accumulator, first, last)
-
-    def count_cells(self, first: int, last: int) -> int:
-        """How many cells the closed panes first ≤ start < last have, or have room for."""
-        count = 0
-        for chunk in self._chunks:
-            low, high = np.searchsorted(chunk.panes, (first, last))
-            if chunk.cell_pane is None:
-                count += int(high - low) * chunk.groups.size
-            else:
-                count += int(np.diff(np.searchsorted(chunk.cell_pane, (low, high)))[0])
-        return count
-
     def totals(self, count: Accumulator, panes: Points, late: bool = False) -> Points:
-        if late:
-            return self.late_alone().totals(count, panes)
-        out = np.zeros(panes.size, np.int64)
-        for chunk in self._chunks:
-            state = chunk.states.get(count)
-            at = np.searchsorted(panes, chunk.panes)
-            known = (at < panes.size) & (panes[np.minimum(at, panes.size - 1)] == chunk.panes) if panes.size else at < 0
-            if state is None or not known.any():
-                continue
-            if chunk.cell_pane is None:
-                mine = state[0].sum(axis=1)
-            else:
-                mine = np.bincount(chunk.cell_pane, state[0], chunk.panes.size).astype(np.int64)
-            out[at[known]] += mine[known]
-        return out
+        return self.late_alone().totals(count, panes) if late else super().totals(count, panes)
 
     def collapse(self, below: int, into: Points) -> None:
         old = [chunk for chunk in self._chunks if chunk.panes[0] < below]
@@ -436,8 +263,3 @@ class BasicIntervalSynopsis(Synopsis):
         self._pending = [Cells(c.panes, new_ids[c.groups], c.states) for c in self._pending]
         self._late = [Cells(c.panes, new_ids[c.groups], c.states) for c in self._late]
         self._late_alone = None
-
-
-def _read(lookups: Sequence[Lookup]) -> list[Accumulator]:
-    """Everything that some lookups read, each once."""
-    return list(dict.fromkeys(a for lookup in lookups for a in (lookup.presence, *lookup.reads)))

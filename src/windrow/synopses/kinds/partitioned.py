@@ -17,59 +17,18 @@ import pyarrow as pa
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.answering.intervals import FlatIntervals
+from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups, Ids
 from windrow.synopses.cells.merging import concatenate, fold_cells
+from windrow.synopses.cells.ranks import Ranks
 from windrow.synopses.cells.sketches import held_bytes
 from windrow.synopses.lookups import Lookup, LookupAnswer
-from windrow.synopses.synopsis import Ability, DueRequest, Mask, OneTimeQuery, Synopsis
+from windrow.synopses.synopsis import Ability, DueRequest, OneTimeQuery, Synopsis
 from windrow.windows import Extents, PartitionedWindow, Points, ranges
 
 SLOTS_AT_ONCE = 4_000_000
 """(window, group) slots looked up at once: bounds memory."""
-
-
-class Ranks:
-    """The backward context of a partitioned window: how many tuples of each partition have come."""
-
-    def __init__(self, partitions: Groups):
-        self.partitions = partitions
-        self.counts = np.zeros(1, np.int64)
-
-    def number(self, keys: Sequence[pa.Array], rows: Points) -> Points:
-        """The rank of each row in its partition, rows being in the order of their numbers; counts are not moved."""
-        ids = self.partitions.ids(keys, np.zeros(rows.size, bool))
-        self._grow()
-        order = np.lexsort((rows, ids))
-        sorted_ids = ids[order]
-        begins = np.flatnonzero(np.concatenate(([True], sorted_ids[1:] != sorted_ids[:-1])))
-        within = np.arange(ids.size) - np.repeat(begins, np.diff(np.append(begins, ids.size)))
-        out = np.empty(ids.size, np.int64)
-        out[order] = within + 1 + self.counts[sorted_ids]
-        return out
-
-    @property
-    def nbytes(self) -> int:
-        """What `known` comes to, at most."""
-        return self.partitions.nbytes + self.partitions.count * self.counts.itemsize
-
-    def known(self) -> pa.Table:
-        """The partitions that tuples have come of: their values as `p0…`, and the `count`."""
-        ids = np.flatnonzero(self.counts)
-        keys = [
-            k.dictionary_decode() if pa.types.is_dictionary(k.type) else k for k in self.partitions.key_columns(ids)
-        ]
-        return pa.table({**{f"p{i}": key for i, key in enumerate(keys)}, "count": self.counts[ids]})
-
-    def _grow(self) -> None:
-        missing = self.partitions.count - self.counts.size
-        if missing > 0:
-            self.counts = np.concatenate([self.counts, np.zeros(missing, np.int64)])
-
-    def raise_to(self, ids: Ids, ranks: Points) -> None:
-        """Tuples of these ranks have come."""
-        self._grow()
-        np.maximum.at(self.counts, ids, ranks)
 
 
 class PartitionedSynopsis(Synopsis):
