@@ -1,4 +1,4 @@
-"""Pre-aggregated state shared by queries: cells, folds and the synopses made of them."""
+"""Pre-aggregated state shared by queries: cells, folds and synopses."""
 
 from windrow.synopses.cells.chunks import Cells, States
 from windrow.synopses.cells.ranks import Ranks

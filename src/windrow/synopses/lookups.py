@@ -1,4 +1,4 @@
-"""What is asked of a synopsis, and what it answers."""
+"""Lookups of windows in a synopsis, and their answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from windrow.windows import Points
 
 @dataclass(frozen=True)
 class Pairs:
-    """Some groups of some windows (by index), in the order of the windows and, within one, of the ids; each once."""
+    """Distinct (window index, group id) pairs, ascending."""
 
     window: Ids
     groups: Ids
@@ -27,12 +27,11 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Lookup:
-    """The windows [start, end) that one query is due to answer, ends ascending, and what it reads.
+    """The windows [start, end) that one query has to answer, ends ascending, and the accumulators it reads.
 
-    `presence` counts the query's qualifying tuples: a group has a row where it is positive. An
-    ungrouped query (`always`) has a row for every window. A group also has one where one of the `others` is positive.
-    `only`: nothing but these is looked up. `partitions`: of windows that count the rows of a partition, which one each
-    is of.
+    `presence` counts the query's qualifying tuples. A group has a row where it, or one of the `others`, is positive; an
+    ungrouped query (`always`) has a row for every window. `only`: look up nothing but these pairs. `partitions`: the
+    partition of each window, where windows count the rows of a partition.
     """
 
     query: str
@@ -46,7 +45,7 @@ class Lookup:
     partitions: Ids | None = None
 
     def present(self, states: Mapping[Accumulator, State]) -> Ids:
-        """Positive where a slot has a row."""
+        """Positive for each slot that has a row."""
         count = states[self.presence][0]
         for accumulator in self.others:
             count = count + states[accumulator][0]
@@ -55,8 +54,10 @@ class Lookup:
 
 @dataclass(frozen=True)
 class TaskRows:
-    """What tasks have made of a query's windows: the select list and HAVING are done, a table for each bucket. `error`:
-    how an expression of the query failed there."""
+    """Finished rows from tasks, one table per bucket; the select list and HAVING are applied.
+
+    `error`: the message, if an expression of the query failed in a task.
+    """
 
     tables: tuple[pa.Table, ...] = ()
     overflows: int = 0
@@ -67,8 +68,8 @@ class TaskRows:
 class LookupAnswer:
     """The rows of one query, in window order: window index, group, and states.
 
-    `each`: how many rows every window has, where all have as many. `columns`: results that are there already, in the
-    place of states. `by_tasks`: answer rows that are there already, in the place of all.
+    `each`: the number of rows of every window, if all have the same number. `columns`: finished results in place of
+    states. `by_tasks`: finished rows in place of everything else.
     """
 
     query: str
@@ -82,12 +83,12 @@ class LookupAnswer:
 
     @classmethod
     def of_tasks(cls, lookup: Lookup, rows: TaskRows) -> LookupAnswer:
-        """What tasks answer to a lookup."""
+        """The answer to a lookup that tasks have finished."""
         nothing = np.empty(0, np.int64)
         return cls(lookup.query, int(lookup.ends.size), nothing, nothing, {}, by_tasks=rows)
 
     def where(self, wanted: Mask) -> LookupAnswer:
-        """The rows that a mask marks."""
+        """The rows where the mask is true."""
         if wanted.all():
             return self
         at = np.flatnonzero(wanted)
@@ -97,12 +98,14 @@ class LookupAnswer:
 
 
 Ask = Callable[[Sequence[Lookup]], Iterator[LookupAnswer]]
-"""Asks a synopsis, whatever its home."""
+"""Answers lookups, as a synopsis of any home does."""
 
 
 def asked_once(lookups: Sequence[Lookup], answer: Ask) -> Iterator[LookupAnswer]:
-    """Queries over the same windows and tuples are looked up together, and share what is found (rules CS1 and CS3 of
-    001_3bbbc8a20ffc7252.txt, 8.3.1)."""
+    """The answers to all lookups; those over the same windows and tuples are looked up once.
+
+    These are rules CS1 and CS3 of Golab's dissertation, section 8.3.1.
+    """
     alike: dict[object, list[Lookup]] = {}
     for one in lookups:
         alike.setdefault((one.starts.tobytes(), one.ends.tobytes(), one.presence, one.others, one.always), []).append(
@@ -120,7 +123,7 @@ def asked_once(lookups: Sequence[Lookup], answer: Ask) -> Iterator[LookupAnswer]
 
 
 def merged(some: LookupAnswer, more: LookupAnswer) -> LookupAnswer:
-    """Rows of the same windows with the states of both merged; where only one has a row, it is as it was."""
+    """The rows of both answers, which are of the same windows; states are merged where both have the row."""
     width = int(max(some.groups.max(initial=0), more.groups.max(initial=0))) + 1
     keys = np.concatenate([some.window * width + some.groups, more.window * width + more.groups])
     slots, at = np.unique(keys, return_inverse=True)

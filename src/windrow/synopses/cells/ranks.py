@@ -12,14 +12,14 @@ from windrow.windows import Points
 
 
 class Ranks:
-    """The backward context of a partitioned window: how many tuples of each partition have come."""
+    """The number of tuples so far of each partition: the backward context of Li et al., SIGMOD 2005."""
 
     def __init__(self, partitions: Groups):
         self.partitions = partitions
         self.counts = np.zeros(1, np.int64)
 
     def number(self, keys: Sequence[pa.Array], rows: Points) -> Points:
-        """The rank of each row in its partition, rows being in the order of their numbers; counts are not moved."""
+        """The rank of each row in its partition, in the order of the row numbers. Leaves the counts as they are."""
         ids = self.partitions.ids(keys, np.zeros(rows.size, bool))
         self._grow()
         order = np.lexsort((rows, ids))
@@ -32,11 +32,11 @@ class Ranks:
 
     @property
     def nbytes(self) -> int:
-        """What `known` comes to, at most."""
+        """An upper bound of the bytes of `known()`."""
         return self.partitions.nbytes + self.partitions.count * self.counts.itemsize
 
     def known(self) -> pa.Table:
-        """The partitions that tuples have come of: their values as `p0…`, and the `count`."""
+        """The partitions with a tuple: their values as `p0…`, and the `count`."""
         ids = np.flatnonzero(self.counts)
         keys = [
             k.dictionary_decode() if pa.types.is_dictionary(k.type) else k for k in self.partitions.key_columns(ids)
@@ -49,6 +49,6 @@ class Ranks:
             self.counts = np.concatenate([self.counts, np.zeros(missing, np.int64)])
 
     def raise_to(self, ids: Ids, ranks: Points) -> None:
-        """Tuples of these ranks have come."""
+        """Raise the counts of these partitions to at least these ranks."""
         self._grow()
         np.maximum.at(self.counts, ids, ranks)
