@@ -55,19 +55,19 @@ class ClosedPanes:
         return np.concatenate([chunk.panes for chunk in self._chunks])
 
     def cells_between(self, low: int, high: int, reads: Collection[Accumulator] | None = None) -> Cells:
-        """The cells of closed panes that start in [low, high), with these accumulators, or with all; panes ascend."""
+        """The cells of panes that start in [low, high), panes ascending, with the accumulators `reads` or with all."""
         held = [chunk.cells(reads) for chunk in self._chunks if chunk.panes[-1] >= low and chunk.panes[0] < high]
         cells = concatenate(held) if held else Cells(np.empty(0, np.int64), np.empty(0, np.int64), {})
         return cells.where((cells.panes >= low) & (cells.panes < high))
 
     def closed_cells(self, accumulator: Accumulator, first: int, last: int) -> Iterator[ClosedCells]:
-        """The cells of the closed panes first ≤ start < last that hold something of an accumulator, in their order."""
+        """The cells of panes with first ≤ start < last in which the accumulator is not empty, panes ascending."""
         for chunk in self._chunks:
             if chunk.panes[0] < last and chunk.panes[-1] >= first:
                 yield closed_cells(chunk, accumulator, first, last)
 
     def count_cells(self, first: int, last: int) -> int:
-        """How many cells the closed panes first ≤ start < last have, or have room for."""
+        """The number of cells in panes with first ≤ start < last; dense chunks count their empty slots too."""
         count = 0
         for chunk in self._chunks:
             low, high = np.searchsorted(chunk.panes, (first, last))
@@ -78,7 +78,7 @@ class ClosedPanes:
         return count
 
     def totals(self, count: Accumulator, panes: Points) -> Points:
-        """What an accumulator counts in each of these closed panes (ascending), over all groups and nobody."""
+        """The sum of `count` in each of these panes (ascending), over all groups and nobody."""
         out = np.zeros(panes.size, np.int64)
         for chunk in self._chunks:
             state = chunk.states.get(count)
@@ -87,17 +87,17 @@ class ClosedPanes:
             if state is None or not known.any():
                 continue
             if chunk.cell_pane is None:
-                mine = state[0].sum(axis=1)
+                sums = state[0].sum(axis=1)
             else:
-                mine = np.bincount(chunk.cell_pane, state[0], chunk.panes.size).astype(np.int64)
-            out[at[known]] += mine[known]
+                sums = np.bincount(chunk.cell_pane, state[0], chunk.panes.size).astype(np.int64)
+            out[at[known]] += sums[known]
         return out
 
     def answer(self, lookups: Sequence[Lookup]) -> Iterator[LookupAnswer]:
-        """The rows of every lookup, in window order per query (rule CS2).
+        """The rows of every lookup, in window order per query.
 
-        The caller bounds the number of windows: the rows of all of them are in memory at once. Lookups of only some
-        groups are answered for these alone, whatever the others are.
+        The caller bounds the number of windows: the rows of all are in memory at once. A lookup with `only` reads only
+        those groups.
         """
         yield from gathered(self._chunks, [lookup for lookup in lookups if lookup.only is not None])
         rest = [lookup for lookup in lookups if lookup.only is None]
@@ -124,7 +124,7 @@ class ClosedPanes:
         return self.last_way.chosen
 
     def _by_index(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[LookupAnswer]:
-        """Each window from a few cells of the index (`pane_index.py`)."""
+        """Each window from a few cells of the index (`index/pane_index.py`)."""
         index, asked = self.indexer.index, self._asked(lookups)
         assert index is not None
         slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
@@ -154,7 +154,7 @@ class ClosedPanes:
             yield LookupAnswer(lookup.query, int(lookup.ends.size), window, groups, states)
 
     def _in_one_pass(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[LookupAnswer]:
-        """Rule CS2: from the youngest pane down, each answer taken along the way."""
+        """Rule CS2: from the youngest pane down; each answer is taken along the way."""
         ends = np.concatenate([lookup.ends for lookup in lookups])
         starts = np.concatenate([lookup.starts for lookup in lookups])
         owner = np.repeat(np.arange(len(lookups)), [lookup.ends.size for lookup in lookups]).tolist()
@@ -176,7 +176,7 @@ class ClosedPanes:
             yield output.rows(slots)
 
     def _by_tables(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[LookupAnswer]:
-        """All windows of a query at once; where nothing is between its edges, nothing is merged."""
+        """All windows of a query at once, from tables over the panes."""
         asked = self._asked(lookups)
         spans = [(np.minimum(low, high), high) for low, high in spans]
         first = min(int(low.min()) for low, _ in spans if low.size)
@@ -189,12 +189,12 @@ class ClosedPanes:
             yield output.rows(slots)
 
     def _asked(self, lookups: Sequence[Lookup]) -> Asked:
-        """What is read, each accumulator's first equal, those with equal folds together; and for how many groups."""
+        """The accumulators to merge, as strands, and the number of groups."""
         same = self._same(_read(lookups))
         return Asked(same, strands_of(dict.fromkeys(same.values())), max(self.groups.count, 2))
 
     def _same(self, needed: Sequence[Accumulator]) -> dict[Accumulator, Accumulator]:
-        """Each accumulator's first equal: counts that are one state in every chunk are merged once."""
+        """Maps each accumulator to the first equal one: counts that share a state in every chunk are merged once."""
         first: dict[object, Accumulator] = {}
         out = {}
         for a in needed:
@@ -204,5 +204,5 @@ class ClosedPanes:
 
 
 def _read(lookups: Sequence[Lookup]) -> list[Accumulator]:
-    """Everything that some lookups read, each once."""
+    """All accumulators that the lookups read, each once."""
     return list(dict.fromkeys(a for lookup in lookups for a in (lookup.presence, *lookup.reads)))

@@ -1,8 +1,6 @@
-"""The basic interval synopsis over panes, in its driver home (001_3bbbc8a20ffc7252.txt, 2.3.4 and rule CS2).
+"""The basic interval synopsis over panes, in the driver (Golab's dissertation, section 2.3.4).
 
-It keeps one cell per pane and group and nothing else. All due queries are answered in one pass per tick
-from the youngest pane to the oldest: each answer is taken along the way, when the pass has reached that
-query's window start. So the cost of a tick is the longest window, whatever the number of queries.
+It keeps one cell per pane and group. `answering/closed_panes.py` answers windows from them.
 """
 
 from __future__ import annotations
@@ -28,18 +26,17 @@ from windrow.synopses.synopsis import OneTimeQuery, Synopsis
 from windrow.windows import Points
 
 FEW_GROUPS = 1024
-"""Below this many groups nothing is gained by renumbering them."""
-
+"""Renumbering gains nothing below this many groups."""
 
 YOUNG_CHUNKS = 64
-"""The youngest chunks are kept in full width: windows that are not very long look only into these."""
+"""The youngest chunks keep full width: most windows read only these."""
 
 MOST_PENDING = 16
-"""Deposits into open panes that are held apart before they are folded."""
+"""Deposits into open panes that are kept before some are folded."""
 
 
 class BasicIntervalSynopsis(ClosedPanes, Synopsis):
-    """Cells of closed panes in chunks; cells of open panes pending until a tick closes them."""
+    """Cells of closed panes in chunks; cells of open panes wait until a tick closes them."""
 
     kind = "basic interval"
 
@@ -84,10 +81,10 @@ class BasicIntervalSynopsis(ClosedPanes, Synopsis):
             self._fold_pending()
 
     def _fold_pending(self) -> None:
-        """Keep the parts few: a pane that stays open for a day must not grow with every micro-batch.
+        """Bound the number of deposits: a pane that stays open for a day must not grow with every micro-batch.
 
-        Only the newest parts are folded, back to the first that is larger than all after it: each cell is then
-        folded a logarithmic number of times.
+        Folds only the newest deposits, back to the first that is larger than all after it. So each cell is folded a
+        logarithmic number of times.
         """
         if len(self._pending) <= MOST_PENDING:
             return
@@ -115,7 +112,7 @@ class BasicIntervalSynopsis(ClosedPanes, Synopsis):
         return self.late_alone().closed_panes
 
     def late_alone(self) -> BasicIntervalSynopsis:
-        """What is held apart by itself, with the same groups."""
+        """A synopsis of the cells held apart, with the same groups."""
         if self._late_alone is None:
             self._late_alone = self._alone(self._late)
         return self._late_alone
@@ -131,7 +128,7 @@ class BasicIntervalSynopsis(ClosedPanes, Synopsis):
         return alone
 
     def release(self, needed: Points) -> None:
-        """Of closed panes only where that is half of a chunk's, for it is built anew."""
+        """A chunk of closed panes is rebuilt only if that drops at least half of its cells."""
         self._pending = [released(cells, needed) for cells in self._pending]
         for at, chunk in enumerate(self._chunks):
             if not (int(chunk.panes[0]) < needed[chunk.groups]).any():
@@ -150,7 +147,7 @@ class BasicIntervalSynopsis(ClosedPanes, Synopsis):
             self.merge(concatenate(late))
 
     def merge(self, cells: Cells) -> None:
-        """The chunks whose panes they fall among are built anew."""
+        """Rebuilds the chunks into whose panes the cells fall."""
         if not len(cells):
             return
         self.indexer.stale()
@@ -162,12 +159,11 @@ class BasicIntervalSynopsis(ClosedPanes, Synopsis):
         into = np.maximum(np.searchsorted(firsts, cells.panes, side="right") - 1, 0)
         merged: list[Chunk] = []
         for at, chunk in enumerate(self._chunks):
-            mine = into == at
-            merged += build_chunks(concatenate([chunk.cells(), cells.where(mine)])) if mine.any() else [chunk]
+            falls_in = into == at
+            merged += build_chunks(concatenate([chunk.cells(), cells.where(falls_in)])) if falls_in.any() else [chunk]
         self._chunks = merged
 
     def close(self, upto: int) -> Points:
-        """Close the panes that start below `upto` (a cut); returns the starts of those that hold a tuple."""
         closing, staying = [], []
         for cells in self._pending:
             mask = cells.panes < upto
@@ -192,13 +188,14 @@ class BasicIntervalSynopsis(ClosedPanes, Synopsis):
         return np.concatenate([chunk.panes for chunk in chunks])
 
     def _closing(self, cells: Cells) -> Cells:
-        """What is kept of panes as they close: all."""
+        """The cells that are kept of panes as they close. FREQUENT_ITEMS overrides it."""
         return cells
 
     def _coalesce(self) -> None:
-        """Join the youngest chunks, as a binary counter carries: the cost of a pass follows the number of chunks,
-        and a tick may close a pane at a time. A chunk goes as a whole, so none holds more than an eighth of the
-        panes."""
+        """Join the youngest chunks, as a binary counter carries: a tick may close one pane, and a pass costs per chunk.
+
+        A chunk expires as a whole, so none gets more than an eighth of the panes.
+        """
         eighth = sum(chunk.panes.size for chunk in self._chunks) // 8
         while len(self._chunks) > 1:
             older, younger = self._chunks[-2:]
@@ -236,7 +233,7 @@ class BasicIntervalSynopsis(ClosedPanes, Synopsis):
         self._chunks = [*build_chunks(Cells(panes, cells.groups, cells.states)), *kept]
 
     def expire(self, below: int) -> None:
-        """Chunks go whole; groups are renumbered when most have gone."""
+        """Drops whole chunks; renumbers the groups when most of them have gone."""
         kept = [chunk for chunk in self._chunks if chunk.panes[-1] >= below]
         if len(kept) == len(self._chunks):
             return

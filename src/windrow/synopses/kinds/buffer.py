@@ -1,7 +1,7 @@
-"""The plain alternative, for comparison: keep the tuples of every extent, and recompute each window from them.
+"""The buffer synopsis, for comparison: it keeps tuples and recomputes each window from them.
 
-That is the buffering that the Window-ID approach does without (003_7281f3198fa2d2a0.txt, 8.2); `SET
-window_evaluation = 'buffer'` asks for it. A cell is a tuple (those with equal points and groups are one).
+The Window-ID approach avoids this buffering (Li et al., SIGMOD 2005). `SET window_evaluation = 'buffer'` selects it. A
+cell is a tuple; tuples with equal points and groups share one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BUFFERED = "its tuples are buffered"
 
 
 class BufferSynopsis(BasicIntervalSynopsis):
-    """Tuples in the order of the window attribute; every window goes through its own."""
+    """Tuples in the order of the window attribute; each window reads all of its own."""
 
     kind = "buffer"
     _cannot: ClassVar = dict.fromkeys((Ability.MOVE, Ability.NARROW, Ability.INDEX), _BUFFERED)
@@ -60,7 +60,7 @@ def _between(cells: Cells, start: int, end: int) -> Cells:
 
 
 def _recomputed(fold: Fold, accumulator: Accumulator, held: Cells | None, size: int) -> State:
-    """The aggregate of an extent, tuple by tuple, for all groups; one group needs no scattering."""
+    """The aggregate of an extent for all groups, from its tuples; one group needs no scattering."""
     state = None if held is None else held.states.get(accumulator)
     if held is None or state is None or not len(held):
         return fold.identity(size)

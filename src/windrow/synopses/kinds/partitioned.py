@@ -1,8 +1,8 @@
-"""The synopsis of a partitioned tuple-based window, in its driver home (003_7281f3198fa2d2a0.txt, 3.3 and 4).
+"""The synopsis of a partitioned tuple-based window, in the driver (Li et al., SIGMOD 2005, section 3.3).
 
-Cells lie on ranks: pane and group, where the first keys of a group name its partition. The backward context is a
-count per partition; it is kept by the cells themselves (each knows its greatest rank, and a partition's newest
-cell never leaves), so what is durable is the cells and nothing else.
+The panes are ranges of ranks, and the first keys of a group are its partition. The backward context is a count per
+partition. It follows from the cells: each has its greatest rank, and the newest cell of a partition is never dropped.
+So only the cells are durable.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from windrow.synopses.synopsis import Ability, DueRequest, OneTimeQuery, Synopsi
 from windrow.windows import Extents, PartitionedWindow, Points, ranges
 
 SLOTS_AT_ONCE = 4_000_000
-"""(window, group) slots looked up at once: bounds memory."""
+"""The most (window, group) slots looked up at once, to bound memory."""
 
 
 class PartitionedSynopsis(Synopsis):
-    """Cells of one partitioned query: answered as counts grow. Its blocks are known by the rows that they are of."""
+    """Cells of one partitioned query. Windows are due as counts grow; the span of a block is its row numbers."""
 
     kind = "partitioned"
     _cannot: ClassVar = dict.fromkeys(Ability, "its windows count the rows of each partition")
@@ -59,11 +59,11 @@ class PartitionedSynopsis(Synopsis):
         return f"{self.ranks.partitions.count - 1} partitions"
 
     def slots(self, reduced: bool = False, keys: int | None = None) -> int:
-        """Windows have the groups of one partition."""
+        """The average number of groups in a partition: a window has no others."""
         return self.groups.count // max(1, self.ranks.counts.size - 1)
 
     def _partition_of(self) -> Ids:
-        """The partition of each group; group 0 is nobody, of partition 0."""
+        """The partition of each group; 0 for nobody."""
         keys = self.groups.key_columns(np.arange(1, self.groups.count))[: self._width]
         plain = [key.cast(key.type.value_type) if pa.types.is_dictionary(key.type) else key for key in keys]
         found = self.ranks.partitions.ids(plain) if self.groups.count > 1 else np.empty(0, np.int64)
@@ -78,14 +78,14 @@ class PartitionedSynopsis(Synopsis):
     hold_late = deposit
 
     def is_late(self, cells: Cells, closed: int) -> Mask:
-        """Ranks go on from those that have come: none is."""
+        """None: new ranks follow all earlier ones."""
         return np.zeros(len(cells), bool)
 
     def span(self, cells: Cells, rows: tuple[int, int]) -> tuple[int, int]:
         return rows
 
     def may_fold(self, last: int | None, ticked: int | None) -> bool:
-        """What has been answered is told from what has not by the block that it is in."""
+        """Only if answered: `restore` tells answered cells from others by their block."""
         return last is not None and last < (0 if ticked is None else ticked)
 
     def restore(self, cells: Cells, answered: bool) -> None:
@@ -96,14 +96,16 @@ class PartitionedSynopsis(Synopsis):
             self._answered = before
 
     def _answered_so_far(self) -> Points:
-        """Of each partition, up to which rank it has been answered."""
+        """The last answered rank of each partition."""
         before = np.zeros_like(self.ranks.counts)
         before[: self._answered.size] = self._answered
         return before
 
     def due(self, asked: DueRequest) -> Extents:
-        """The windows that are complete; at the end of the input, all that hold a tuple. All wait for the frontier of
-        the row numbers: partitions are answered at the end of a tick batch."""
+        """The complete windows; at the end of the input, all that hold a tuple.
+
+        All have the tick `frontier`: partitions are answered at the end of a batch of ticks.
+        """
         counts = self.ranks.counts
         which, wids = self._window.completed(self._answered_so_far(), counts)
         if asked.ended:
@@ -126,7 +128,7 @@ class PartitionedSynopsis(Synopsis):
                 yield self._answer(lookup, lookup.partitions[some], lookup.starts[some], lookup.ends[some])
 
     def _answer(self, lookup: Lookup, which: Ids, starts: Points, ends: Points) -> LookupAnswer:
-        """The rows of these windows, in their order: one for each group of the partition with a qualifying tuple."""
+        """The rows of these windows, in their order: one per group of the partition with a qualifying tuple."""
         partition_of = self._partition_of()
         order = np.argsort(partition_of[1:], kind="stable") + 1
         first = np.searchsorted(partition_of[order], which, side="left")
@@ -141,14 +143,14 @@ class PartitionedSynopsis(Synopsis):
         return LookupAnswer(lookup.query, int(which.size), window[held], groups[held], states)
 
     def answered(self) -> None:
-        """Drop the cells that no window to come can hold; of each partition the newest stays."""
+        """Also drops the cells that no later window needs."""
         self._answered = self.ranks.counts.copy()
         if self._cells:
             kept = self.kept(fold_cells(self._cells, None))
             self._cells = [kept]
 
     def kept(self, cells: Cells) -> Cells:
-        """Those of the cells that a later window, or the count of their partition, needs."""
+        """The cells that a later window needs, and the newest of each partition, which has its count."""
         partition = self._partition_of()[cells.groups]
         window = self._window.of_ranks
         following = (self.ranks.counts + 1 - window.origin) // window.slide
