@@ -336,7 +336,7 @@ def test_null_argument() -> None:
 def test_rows_cannot_make_sketches() -> None:
     accumulator = Accumulator(Kind.HLL, "x", SqlType("INT"), "y > 0")
     assert partial_sql(accumulator) == ["hll_sketch_agg(CAST((x) AS BIGINT), 12) FILTER (WHERE y > 0)"]
-    with pytest.raises(ValueError, match="made by Spark"):
+    with pytest.raises(ValueError, match="Spark makes sketches"):
         state_of_rows(accumulator, pa.array([1]), 1)
     with pytest.raises(ValueError, match="no sketch"):
         SketchFold(Kind.COUNT)
