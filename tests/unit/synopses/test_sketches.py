@@ -338,5 +338,5 @@ def test_rows_cannot_make_sketches() -> None:
     assert partial_sql(accumulator) == ["hll_sketch_agg(CAST((x) AS BIGINT), 12) FILTER (WHERE y > 0)"]
     with pytest.raises(ValueError, match="Spark makes sketches"):
         state_of_rows(accumulator, pa.array([1]), 1)
-    with pytest.raises(ValueError, match="no sketch"):
+    with pytest.raises(ValueError, match="not a sketch"):
         SketchFold(Kind.COUNT)
