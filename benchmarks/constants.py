@@ -27,7 +27,7 @@ from windrow.plan.aggregates import decompose
 from windrow.plan.calls import COUNT_DISTINCT
 from windrow.plan.having import Bound, Comparison
 from windrow.plan.nodes import Attribute, Scan, Selection, WindowAggregate
-from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup
+from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, LookupAnswer
 from windrow.synopses.answering import costs
 from windrow.synopses.answering.filter_costs import FilterWork
 from windrow.synopses.answering.index_costs import Estimate, IndexWork, interval, landmark, running
@@ -187,8 +187,8 @@ def holistic() -> Iterator[Run]:
             ends = np.arange(panes - windows + 1, panes + 1)
             lookup = Lookup("q", ends - width, ends, aggregate.presence, aggregate.accumulators, False)
             asked = aggregate, lookup.starts, lookup.ends
-            work = selection_work(synopsis, synopsis.closed_panes, *asked)
-            whole = asked_together(synopsis, synopsis.closed_panes, [(asked, work)]) or SelectionTogether.alone(work)
+            work = selection_work(synopsis, *asked)
+            whole = asked_together(synopsis, [(asked, work)]) or SelectionTogether.alone(work)
             yield Run(
                 lambda w=whole: w.rolled_ns,
                 lambda a=aggregate, s=synopsis, one=lookup: [rows_of(a, x, s.groups) for x in s.answer([one])],
@@ -221,7 +221,7 @@ def filter_runs(function: str, scale: int, groups: int, windows: int, share: flo
     assert test is not None
     now = itertools.count(panes)
 
-    def tick() -> list[Looked]:
+    def tick() -> list[LookupAnswer]:
         pane = next(now)
         deposit(synopsis, pane, groups // 3, reads, scale)
         one = lookup_of(pane + 1, 1, width, reads)

@@ -28,7 +28,7 @@ from windrow.optimizer.sharing.periods import PeriodicAnswers, periodic_answers
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.optimizer.sharing.uses import SynopsisUse
 from windrow.plan.nodes import ROW_NUM, Finalise
-from windrow.synopses import Asker, Cells, Looked, Lookup, Synopsis
+from windrow.synopses import Cells, Lookup, LookupAnswer, OneTimeQuery, Synopsis
 from windrow.synopses.cells.merging import collapsed_panes, fold_cells
 from windrow.windows import Ended, Frontier, Points, RowFrontier
 from windrow.windows.lateness import Lateness
@@ -119,8 +119,8 @@ class SynopsisState:
         return fold_cells([Cells(panes, cells.groups, cells.states)], None)
 
     def ask(
-        self, lookups: Sequence[Lookup], once: Asker | None = None, part: Synopsis | None = None
-    ) -> Iterator[Looked]:
+        self, lookups: Sequence[Lookup], once: OneTimeQuery | None = None, part: Synopsis | None = None
+    ) -> Iterator[LookupAnswer]:
         """Answer lookups of its queries, or of the asker `once`, from all cells or from a `part` with the same
         groups."""
         return (self.synopsis if part is None else part).ask(lookups, self.plan, once)

@@ -28,9 +28,9 @@ from windrow.plan.nodes import ROW_NUM, Finalise, WindowAggregate
 from windrow.settings import Settings, Size
 from windrow.synopses import Ability, Home
 from windrow.synopses.answering.planner import rolled_up
+from windrow.synopses.cells.ranks import Ranks
 from windrow.synopses.cells.sketches import SKETCHES, is_sketch
 from windrow.synopses.holistic.frequent_panes import FrequentSynopsis
-from windrow.synopses.kinds.partitioned import Ranks
 from windrow.types import SqlType
 from windrow.windows import Cuts
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.reference.metering import Meter
+from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.having.tables import TableIntervals
 from windrow.synopses.holistic.phi import Phi
-from windrow.synopses.index.sequence import Longs, check_span
+from windrow.synopses.index.sequence import check_span
 
 _BITS = 32
 

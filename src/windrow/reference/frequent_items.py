@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.groups import Ids
-from windrow.synopses.index.sequence import Longs, check_active, check_span
+from windrow.synopses.index.sequence import check_active, check_span
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from bisect import insort
 import numpy as np
 
 from windrow.reference.metering import Meter
-from windrow.synopses.index.sequence import Longs
+from windrow.synopses.cells.arrays import Longs
 
 SLACK = 3.5
 """How many standard deviations the answer may be off its share: one lookup in two thousand falls back on `greedy`."""

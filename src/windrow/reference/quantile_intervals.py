@@ -21,13 +21,14 @@ import numpy as np
 
 from windrow.reference.greedy_selection import select_one
 from windrow.reference.metering import Meter
+from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.folds import State, adding
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.holistic.selection import select
 from windrow.synopses.index.base_intervals import base_intervals, base_intervals_of
 from windrow.synopses.index.running import RunningSynopsis
-from windrow.synopses.index.sequence import Longs, check_active, check_span, checked, power_of_two
+from windrow.synopses.index.sequence import check_active, check_span, checked, power_of_two
 
 AT_ONCE = 1 << 14
 """How many sorted arrays are searched together: few enough to stay in the processor's cache."""

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.reference.metering import Meter
+from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.having.pane_extremes import Greatest
 from windrow.synopses.having.tables import TableIntervals
-from windrow.synopses.index.sequence import Longs
 from windrow.windows import Points
 
 CELL = 512

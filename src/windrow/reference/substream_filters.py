@@ -15,9 +15,9 @@ import numpy as np
 from windrow.plan.having import Comparison
 from windrow.reference.metering import Meter
 from windrow.reference.substreams import Substreams
+from windrow.synopses.cells.arrays import Longs, Mask
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.having.collective_index import CollectiveIndex, Levels
-from windrow.synopses.index.sequence import Longs, Mask
 from windrow.windows import Points
 
 

@@ -14,9 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from windrow.reference.metering import Meter
-from windrow.synopses.cells.arrays import grown, ranges
+from windrow.synopses.cells.arrays import Longs, Mask, grown, ranges
 from windrow.synopses.cells.groups import Ids
-from windrow.synopses.index.sequence import Longs, Mask
 from windrow.windows import Points
 
 _LEAST_ROOM = 4

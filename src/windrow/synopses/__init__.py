@@ -1,20 +1,21 @@
-"""Pre-aggregated state shared by queries: cells, folds and the synopses made of them."""
+"""Pre-aggregated state shared by queries: cells, folds and synopses."""
 
 from windrow.synopses.cells.chunks import Cells, States
+from windrow.synopses.cells.ranks import Ranks
 from windrow.synopses.index.interval import IntervalSynopsis
 from windrow.synopses.index.landmark import LandmarkSynopsis
 from windrow.synopses.index.running import RunningSynopsis
 from windrow.synopses.index.sequence import TupleWindow
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.kinds.buffer import BufferSynopsis
-from windrow.synopses.kinds.partitioned import PartitionedSynopsis, Ranks
+from windrow.synopses.kinds.partitioned import PartitionedSynopsis
 from windrow.synopses.kinds.stored import StoredSynopsis
-from windrow.synopses.lookups import Looked, Lookup
-from windrow.synopses.synopsis import Ability, Asker, DueRequest, Home, Synopsis, Weight
+from windrow.synopses.lookups import Lookup, LookupAnswer
+from windrow.synopses.synopsis import Ability, DueRequest, Home, OneTimeQuery, Synopsis, Weight
 
 __all__ = [
     "Ability",
-    "Asker",
+    "OneTimeQuery",
     "BasicIntervalSynopsis",
     "BufferSynopsis",
     "Cells",
@@ -22,7 +23,7 @@ __all__ = [
     "Home",
     "IntervalSynopsis",
     "LandmarkSynopsis",
-    "Looked",
+    "LookupAnswer",
     "Lookup",
     "PartitionedSynopsis",
     "Ranks",

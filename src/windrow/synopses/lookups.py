@@ -1,4 +1,4 @@
-"""What is asked of a synopsis, and what it answers."""
+"""Lookups of windows in a synopsis, and their answers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator, AggregateCall
+from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import States
 from windrow.synopses.cells.folds import State
 from windrow.synopses.cells.groups import AnyIds, Ids
-from windrow.synopses.index.sequence import Mask
 from windrow.windows import Points
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Some groups of some windows (by index), in the order of the windows and, within one, of the ids; each once."""
+    """Distinct (window index, group id) pairs, ascending."""
 
     window: Ids
     groups: Ids
@@ -27,12 +27,11 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Lookup:
-    """The windows [start, end) that one query is due to answer, ends ascending, and what it reads.
+    """The windows [start, end) that one query has to answer, ends ascending, and the accumulators it reads.
 
-    `presence` counts the query's qualifying tuples: a group has a row where it is positive. An
-    ungrouped query (`always`) has a row for every window. A group also has one where one of the `others` is positive.
-    `only`: nothing but these is looked up. `partitions`: of windows that count the rows of a partition, which one each
-    is of.
+    `presence` counts the query's qualifying tuples. A group has a row where it, or one of the `others`, is positive; an
+    ungrouped query (`always`) has a row for every window. `only`: look up nothing but these pairs. `partitions`: the
+    partition of each window, where windows count the rows of a partition.
     """
 
     query: str
@@ -46,7 +45,7 @@ class Lookup:
     partitions: Ids | None = None
 
     def present(self, states: Mapping[Accumulator, State]) -> Ids:
-        """Positive where a slot has a row."""
+        """Positive for each slot that has a row."""
         count = states[self.presence][0]
         for accumulator in self.others:
             count = count + states[accumulator][0]
@@ -55,8 +54,10 @@ class Lookup:
 
 @dataclass(frozen=True)
 class TaskRows:
-    """What tasks have made of a query's windows: the select list and HAVING are done, a table for each bucket. `error`:
-    how an expression of the query failed there."""
+    """Finished rows from tasks, one table per bucket; the select list and HAVING are applied.
+
+    `error`: the message, if an expression of the query failed in a task.
+    """
 
     tables: tuple[pa.Table, ...] = ()
     overflows: int = 0
@@ -64,11 +65,11 @@ class TaskRows:
 
 
 @dataclass(frozen=True)
-class Looked:
+class LookupAnswer:
     """The rows of one query, in window order: window index, group, and states.
 
-    `each`: how many rows every window has, where all have as many. `columns`: results that are there already, in the
-    place of states. `by_tasks`: answer rows that are there already, in the place of all.
+    `each`: the number of rows of every window, if all have the same number. `columns`: finished results in place of
+    states. `by_tasks`: finished rows in place of everything else.
     """
 
     query: str
@@ -81,13 +82,13 @@ class Looked:
     by_tasks: TaskRows | None = None
 
     @classmethod
-    def of_tasks(cls, lookup: Lookup, rows: TaskRows) -> Looked:
-        """What tasks answer to a lookup."""
+    def of_tasks(cls, lookup: Lookup, rows: TaskRows) -> LookupAnswer:
+        """The answer to a lookup that tasks have finished."""
         nothing = np.empty(0, np.int64)
         return cls(lookup.query, int(lookup.ends.size), nothing, nothing, {}, by_tasks=rows)
 
-    def where(self, wanted: Mask) -> Looked:
-        """The rows that a mask marks."""
+    def where(self, wanted: Mask) -> LookupAnswer:
+        """The rows where the mask is true."""
         if wanted.all():
             return self
         at = np.flatnonzero(wanted)
@@ -103,7 +104,7 @@ class SharedLookup:
     asked: Lookup
     served: tuple[Lookup, ...]
 
-    def shares(self, looked: Looked) -> Iterator[Looked]:
+    def shares(self, looked: LookupAnswer) -> Iterator[LookupAnswer]:
         """What each of the lookups asked for, out of what was found."""
         for lookup in self.served:
             states = {a: looked.states[a] for a in dict.fromkeys((lookup.presence, *lookup.reads))}
@@ -124,8 +125,8 @@ def asked_once(lookups: Sequence[Lookup]) -> dict[str, SharedLookup]:
     return found
 
 
-def merged(some: Looked, more: Looked) -> Looked:
-    """Rows of the same windows with the states of both merged; where only one has a row, it is as it was."""
+def merged(some: LookupAnswer, more: LookupAnswer) -> LookupAnswer:
+    """The rows of both answers, which are of the same windows; states are merged where both have the row."""
     width = int(max(some.groups.max(initial=0), more.groups.max(initial=0))) + 1
     keys = np.concatenate([some.window * width + some.groups, more.window * width + more.groups])
     slots, at = np.unique(keys, return_inverse=True)
@@ -143,4 +144,4 @@ def merged(some: Looked, more: Looked) -> Looked:
         fold.merge_into(added, more.states[accumulator])
         for target, column in zip(states[accumulator], added, strict=True):
             target[new] = column
-    return Looked(some.query, some.windows, slots // width, slots % width, states)
+    return LookupAnswer(some.query, some.windows, slots // width, slots % width, states)

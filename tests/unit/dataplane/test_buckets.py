@@ -27,7 +27,7 @@ from windrow.dataplane.kernels import (
 from windrow.dataplane.kernels.loading import Buckets, write_cells
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
-from windrow.synopses import Cells, Looked, StoredSynopsis
+from windrow.synopses import Cells, LookupAnswer, StoredSynopsis
 from windrow.synopses.cells.buckets import buckets_of
 from windrow.synopses.cells.groups import Groups
 from windrow.types import SqlType
@@ -148,7 +148,7 @@ def test_failing_expression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 class Occupied(StoredSynopsis):
     """The driver's side of a Spark-home synopsis, without jobs."""
 
-    def ask(self, *asked: Any) -> Iterator[Looked]:
+    def ask(self, *asked: Any) -> Iterator[LookupAnswer]:
         return iter(())
 
 

@@ -20,7 +20,7 @@ from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.nodes import RANK_COLUMN, ROW_NUM, Key
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups
-from windrow.synopses.kinds.partitioned import Ranks
+from windrow.synopses.cells.ranks import Ranks
 from windrow.types import SqlType
 from windrow.windows import Cuts, CutSchedule
 

@@ -28,7 +28,7 @@ from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
 from windrow.settings import Settings
-from windrow.synopses import Asker, BasicIntervalSynopsis, Cells, Lookup, StoredSynopsis, Weight
+from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, OneTimeQuery, StoredSynopsis, Weight
 from windrow.types import SqlType
 from windrow.windows import CutSchedule, SlidingWindow
 
@@ -105,7 +105,7 @@ class Bench:
         starts, ends = np.array([0]), np.array([4])
         aggregate = self.plan.input
         lookup = Lookup("q" if tick else "", starts, ends, aggregate.presence, aggregate.accumulators, False)
-        assert len(list(self.state.ask([lookup], None if tick else Asker(self.plan)))) == 1
+        assert len(list(self.state.ask([lookup], None if tick else OneTimeQuery(self.plan)))) == 1
         return self.home.groups_seen
 
     def driver_bytes(self, cells: int | None = None) -> float | None:
@@ -167,7 +167,7 @@ def test_weight_after_restart(bench: Bench) -> None:
 
 
 def test_weight_is_not_negative() -> None:
-    with pytest.raises(ValueError, match="less than nothing"):
+    with pytest.raises(ValueError, match="not negative"):
         Weight(1.0, -1.0)
 
 

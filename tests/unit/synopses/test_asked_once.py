@@ -1,4 +1,4 @@
-"""Queries over the same windows and tuples are looked up once, and each gets what it asked for (CS1, CS3)."""
+"""Equal windows and tuples are looked up once, and each query gets its own rows (rules CS1 and CS3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def filled(rng: Random) -> BasicIntervalSynopsis:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_together_is_as_one_by_one(seed: int) -> None:
+def test_together_equals_one_by_one(seed: int) -> None:
     rng = Random(seed)
     synopsis = filled(rng)
     windows = [([0, 10], [20, 30]), ([5, 10], [20, 30]), ([0, 10], [20, 30])]
@@ -41,7 +41,7 @@ def test_together_is_as_one_by_one(seed: int) -> None:
             assert all(np.array_equal(x, y) for x, y in zip(state, found[one.query].states[a], strict=True))
 
 
-def test_what_is_alike_is_asked_once() -> None:
+def test_equal_lookups_share_one_lookup() -> None:
     same, other = lookup([0], [20]), lookup([1], [20])
     lookups = [
         replace(same, query="sum", reads=(GREATEST,)),

@@ -1,4 +1,4 @@
-"""Base intervals: an interval is their disjoint union, in each of the three forms; and running sums."""
+"""Base intervals: the three decompositions give the disjoint union; and running sums."""
 
 from __future__ import annotations
 

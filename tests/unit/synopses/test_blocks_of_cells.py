@@ -1,4 +1,4 @@
-"""Cells to a block and back, and several deposits folded into one: nothing is lost, whoever knows which groups."""
+"""Cells to a block and back, and deposits folded into one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rows(type_: SqlType) -> st.SearchStrategy[list[Row]]:
 
 
 def stored(table: pa.Table) -> pa.Table:
-    """Through the file format of blocks, in which dictionaries and slices must survive too."""
+    """A round trip through the file format of blocks, which must keep dictionaries and slices."""
     sink = io.BytesIO()
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=3)
@@ -75,8 +75,8 @@ def assert_equal(found: dict[Any, list[Any]], wanted: dict[Any, list[Any]]) -> N
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 @some
 @given(st.data())
-def test_cells_come_back_from_a_block(type_: SqlType, data: Any) -> None:
-    """Into a process that knows no groups yet, or other ones."""
+def test_block_round_trip(type_: SqlType, data: Any) -> None:
+    """The reader may know no groups, or others."""
     given_rows, made, groups = data.draw(rows(type_)), calls(type_), Groups(KEYS)
     cells = cells_of(given_rows, roles_of(made), type_, groups, KEYS)
     block = stored(to_block(cells, groups))
@@ -91,7 +91,7 @@ def test_cells_come_back_from_a_block(type_: SqlType, data: Any) -> None:
 @pytest.mark.parametrize("type_", [INT, SqlType("DOUBLE"), SqlType("STRING"), SqlType("DECIMAL(38,0)")], ids=str)
 @some
 @given(st.data())
-def test_folding_deposits_keeps_every_cell_once(type_: SqlType, data: Any) -> None:
+def test_fold_cells(type_: SqlType, data: Any) -> None:
     made, groups = calls(type_), Groups(KEYS)
     parts = [data.draw(rows(type_)) for _ in range(data.draw(st.integers(1, 3)))]
     kept_from = data.draw(st.none() | st.integers(-40, 40))
@@ -103,7 +103,7 @@ def test_folding_deposits_keeps_every_cell_once(type_: SqlType, data: Any) -> No
     assert_equal(contents(folded, groups, made), brute_force(every, type_, made))
 
 
-def test_nobody_stays_nobody() -> None:
+def test_nobody_round_trip() -> None:
     groups = Groups([pa.string()])
     count = Accumulator(Kind.COUNT, None, None, None)
     ids = groups.ids([pa.array(["a", None, None])], np.array([False, True, False]))
@@ -113,7 +113,7 @@ def test_nobody_stays_nobody() -> None:
     assert from_block(block, [count], Groups([pa.string()])).groups.tolist() == [1, NOBODY, 2]
 
 
-def test_ungrouped_cells_have_no_key_columns() -> None:
+def test_ungrouped_block_has_no_key_columns() -> None:
     groups = Groups([])
     count = Accumulator(Kind.COUNT, None, None, None)
     cells = Cells(np.array([10, 0]), groups.ids([], np.array([False, True])), {count: (np.array([5, 1]),)})
@@ -124,7 +124,7 @@ def test_ungrouped_cells_have_no_key_columns() -> None:
     assert (back.panes.tolist(), back.groups.tolist(), again.count) == ([0, 10], [NOBODY, 1], 2)
 
 
-def test_an_accumulator_that_came_later_is_absent_from_an_older_block() -> None:
+def test_old_block_lacks_new_accumulator() -> None:
     groups = Groups([pa.int64()])
     old, new = Accumulator(Kind.COUNT, None, None, None), Accumulator(Kind.LEAST, "x", INT, None)
     first = Cells(np.array([0]), groups.ids([pa.array([7])]), {old: (np.array([2]),)})
@@ -137,7 +137,7 @@ def test_an_accumulator_that_came_later_is_absent_from_an_older_block() -> None:
     assert folded.states[old][0].tolist() == [3] and folded.states[new][0].tolist() == [5]
 
 
-def test_an_accumulator_that_no_one_reads_is_left_behind() -> None:
+def test_unread_accumulator_is_dropped() -> None:
     groups = Groups([pa.int64()])
     a, b = Accumulator(Kind.COUNT, None, None, None), Accumulator(Kind.COUNT, "x", INT, None)
     states = {a: (np.array([2]),), b: (np.array([1]),)}
@@ -145,7 +145,7 @@ def test_an_accumulator_that_no_one_reads_is_left_behind() -> None:
     assert list(from_block(block, [b], groups).states) == [b]
 
 
-def test_folding_away_everything_leaves_nothing() -> None:
+def test_fold_cells_drops_all() -> None:
     count = Accumulator(Kind.COUNT, None, None, None)
     cells = Cells(np.array([0, 5]), np.array([1, 1]), {count: (np.array([1, 1]),)})
     assert len(fold_cells([cells], 6)) == 0

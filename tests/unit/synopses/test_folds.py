@@ -1,4 +1,4 @@
-"""Folds are commutative and associative with an identity; reduce, scatter and merge are the same merge."""
+"""Folds are commutative and associative with an identity; reduce and scatter equal repeated merges."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ every_fold = pytest.mark.parametrize("name", [*FOLDS, "moments"])
 @every_fold
 @some
 @given(st.data())
-def test_merging_has_an_identity_and_is_commutative_and_associative(name: str, data: Any) -> None:
+def test_merge_laws(name: str, data: Any) -> None:
     fold = fold_named(name)
     a, b, c = (states_of(data.draw, name, 3) for _ in range(3))
     assert_equal(merged(fold, a, fold.identity(3)), a)
@@ -109,7 +109,7 @@ def test_merging_has_an_identity_and_is_commutative_and_associative(name: str, d
 @every_fold
 @some
 @given(st.data(), st.integers(1, 5), st.integers(1, 3))
-def test_reduce_is_merging_pane_after_pane(name: str, data: Any, panes: int, groups: int) -> None:
+def test_reduce_equals_merging_panes(name: str, data: Any, panes: int, groups: int) -> None:
     fold = fold_named(name)
     rows = [states_of(data.draw, name, groups) for _ in range(panes)]
     stacked = [np.stack(columns) for columns in zip(*rows, strict=True)]
@@ -122,7 +122,7 @@ def test_reduce_is_merging_pane_after_pane(name: str, data: Any, panes: int, gro
 @every_fold
 @some
 @given(st.data(), st.lists(st.integers(0, 3), max_size=6))
-def test_scatter_is_merging_one_after_another(name: str, data: Any, at: list[int]) -> None:
+def test_scatter_equals_merging(name: str, data: Any, at: list[int]) -> None:
     fold = fold_named(name)
     into, cells = states_of(data.draw, name, 4), states_of(data.draw, name, len(at))
     one_by_one = tuple(c.copy() for c in into)
@@ -134,8 +134,8 @@ def test_scatter_is_merging_one_after_another(name: str, data: Any, at: list[int
 
 @some
 @given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=12), st.floats(-1e9, 1e9))
-def test_moments_do_not_cancel_far_from_zero(spread: list[int], far: float) -> None:
-    """M2 of values around a distant mean, merged one by one, is that of the values around zero."""
+def test_moments_far_from_zero(spread: list[int], far: float) -> None:
+    """M2 does not depend on how far the mean is from zero."""
     values = np.array(spread, np.float64) + round(far)
     state = MOMENTS.identity(1)
     MOMENTS.scatter_into(state, np.zeros(values.size, np.int64), (np.ones(values.size), values, np.zeros(values.size)))
@@ -144,7 +144,7 @@ def test_moments_do_not_cancel_far_from_zero(spread: list[int], far: float) -> N
     np.testing.assert_allclose(state[2][0], ((near - near.mean()) ** 2).sum(), rtol=1e-9, atol=1e-3)
 
 
-def test_an_empty_scatter_changes_nothing() -> None:
+def test_empty_scatter() -> None:
     for name in [*FOLDS, "moments"]:
         fold = fold_named(name)
         into = fold.identity(2)
@@ -160,7 +160,7 @@ def test_an_empty_scatter_changes_nothing() -> None:
 @example(-0.0, 0.0)
 @example(math.nan, math.inf)
 @example(-math.inf, -1e308)
-def test_codes_of_doubles_keep_sparks_order(a: float, b: float) -> None:
+def test_double_codes_keep_spark_order(a: float, b: float) -> None:
     """NaN equals NaN and is above everything; −0.0 equals 0.0."""
     x, y = encode_doubles(np.array([a, b])).tolist()
 
@@ -173,11 +173,11 @@ def test_codes_of_doubles_keep_sparks_order(a: float, b: float) -> None:
 
 @some
 @given(st.lists(st.floats(), max_size=8))
-def test_codes_of_doubles_are_decoded(values: list[float]) -> None:
+def test_double_codes_round_trip(values: list[float]) -> None:
     array = np.array(values, np.float64)
     np.testing.assert_array_equal(decode_doubles(encode_doubles(array)), array)
 
 
-def test_codes_lie_strictly_between_the_identities() -> None:
+def test_codes_are_between_the_identities() -> None:
     codes = encode_doubles(np.array([np.nan, np.inf, -np.inf, np.finfo(np.float64).max, 0.0]))
     assert np.all(codes < np.iinfo(np.int64).max) and np.all(codes > np.iinfo(np.int64).min)

@@ -1,4 +1,4 @@
-"""FREQUENT_ITEMS over pruned panes: what the definition gives, and never a false positive."""
+"""FREQUENT_ITEMS over pruned panes equals the definition and has no false positives."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def deposit(synopsis: FrequentSynopsis, aggregate: WindowAggregate, rows: list[A
 
 
 def defined(rows: list[Any], k: int) -> tuple[int, dict[str, tuple[int, int]]]:
-    """By the definition: (δ, the items counted more often, each with what it is counted and may occur at most)."""
+    """By the definition: δ, and the items counted more often, each with its count and its greatest possible count."""
     lists = []
     for pane in range(PANES):
         counts = Counter(row[2] for row in rows if row[0] == pane and row[2] is not None)
@@ -64,7 +64,7 @@ def defined(rows: list[Any], k: int) -> tuple[int, dict[str, tuple[int, int]]]:
 
 @settings(deadline=None)
 @given(tuples, st.integers(1, 3), st.booleans(), st.integers(0, PANES), st.integers(1, 4), st.integers(0, PANES - 1))
-def test_lists_are_those_of_the_definition_and_no_item_is_reported_wrongly(
+def test_frequent_items_equal_the_definition(
     rows: list[Any], k: int, grouped: bool, closed_first: int, parts: int, low: int
 ) -> None:
     aggregate = aggregate_of((Key("k", STRING),) if grouped else (), k)
@@ -97,8 +97,8 @@ def test_lists_are_those_of_the_definition_and_no_item_is_reported_wrongly(
 
 @settings(deadline=None)
 @given(tuples, st.integers(1, 3), st.lists(st.tuples(st.integers(0, PANES), st.integers(0, PANES)), max_size=4))
-def test_pruned_panes_give_what_algorithm_6_gives(rows: list[Any], k: int, windows: list[tuple[int, int]]) -> None:
-    """Golab's dissertation, Algorithm 6, for each group by itself; an item's id is its place in the order of items."""
+def test_pruned_panes_equal_algorithm_6(rows: list[Any], k: int, windows: list[tuple[int, int]]) -> None:
+    """Golab's dissertation, Algorithm 6, for each group; the id of an item is its place in the order of items."""
     aggregate = aggregate_of((Key("k", STRING),), k)
     synopsis = FrequentSynopsis([pa.string()] * 2, aggregate)
     deposit(synopsis, aggregate, rows)
@@ -122,7 +122,7 @@ def test_pruned_panes_give_what_algorithm_6_gives(rows: list[Any], k: int, windo
             assert [(ord(e["item"]), e["count"], e["at_most"]) for e in answer["items"]] == list(listed)
 
 
-def test_a_closed_pane_keeps_the_list_and_one_cell_for_the_rest() -> None:
+def test_closed_pane_keeps_list_and_rest() -> None:
     aggregate = aggregate_of((), 2)
     synopsis = FrequentSynopsis([pa.string()], aggregate)
     deposit(synopsis, aggregate, [(0, None, x) for x in "uuuvvwxyz"])

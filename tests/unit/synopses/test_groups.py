@@ -1,4 +1,4 @@
-"""Groups: dense ids for composite keys of any type; NULL, NaN and zero are one group each; ids survive compaction."""
+"""Groups: dense ids for composite keys of any type; one group each for NULL, NaN and zero; compaction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ by_type = pytest.mark.parametrize(("kind", "values"), KEYS, ids=[str(kind) for k
 
 
 def canonical(value: Any) -> Any:
-    """What makes two keys the same group: one NaN, one zero."""
+    """Equal for keys of the same group: there is one NaN and one zero."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
     return value
@@ -54,7 +54,7 @@ def keys_of(groups: Groups, ids: Ids) -> list[tuple[Any, ...]]:
 @by_type
 @some
 @given(st.data())
-def test_equal_keys_have_equal_ids_and_others_have_others(kind: pa.DataType, values: Sequence[Any], data: Any) -> None:
+def test_equal_keys_have_equal_ids(kind: pa.DataType, values: Sequence[Any], data: Any) -> None:
     groups = Groups([kind])
     known: dict[Any, int] = {}
     for _ in range(3):
@@ -80,7 +80,7 @@ def batches(draw: st.DrawFn) -> tuple[list[pa.DataType], list[list[list[Any]]]]:
 
 @settings(max_examples=80, deadline=None)
 @given(batches())
-def test_composite_keys_are_told_apart_column_by_column(made: tuple[list[pa.DataType], list[list[list[Any]]]]) -> None:
+def test_composite_keys(made: tuple[list[pa.DataType], list[list[list[Any]]]]) -> None:
     kinds, parts = made
     groups = Groups(kinds)
     known: dict[Any, int] = {}
@@ -96,9 +96,7 @@ def test_composite_keys_are_told_apart_column_by_column(made: tuple[list[pa.Data
 
 @settings(max_examples=80, deadline=None)
 @given(batches(), st.data())
-def test_compaction_keeps_the_keys_of_the_living(
-    made: tuple[list[pa.DataType], list[list[list[Any]]]], data: Any
-) -> None:
+def test_compact_keeps_live_keys(made: tuple[list[pa.DataType], list[list[list[Any]]]], data: Any) -> None:
     kinds, parts = made
     groups = Groups(kinds)
     for columns in parts:
@@ -116,7 +114,7 @@ def test_compaction_keeps_the_keys_of_the_living(
     assert keys_of(groups, again) == rows_of(parts[-1])
 
 
-def test_nobody_is_id_zero_and_has_no_keys() -> None:
+def test_nobody_is_id_zero() -> None:
     groups = Groups([pa.string(), pa.int64()])
     found = groups.ids([pa.array(["a", "x", "b"]), pa.array([1, 9, 2])], np.array([False, True, False]))
     assert found.tolist() == [1, NOBODY, 2]
@@ -124,13 +122,13 @@ def test_nobody_is_id_zero_and_has_no_keys() -> None:
     assert groups.count == 3
 
 
-def test_a_null_key_is_a_group_and_not_nobody() -> None:
+def test_null_key_is_a_group() -> None:
     groups = Groups([pa.string()])
     found = groups.ids([pa.array([None, "a", None], pa.string())], np.array([False, False, True]))
     assert found.tolist() == [1, 2, NOBODY]
 
 
-def test_without_keys_there_is_one_group() -> None:
+def test_no_keys_give_one_group() -> None:
     groups = Groups([])
     assert groups.count == 1
     assert groups.ids([], np.array([True, True])).tolist() == [NOBODY, NOBODY]
@@ -140,7 +138,7 @@ def test_without_keys_there_is_one_group() -> None:
     assert groups.count == 2
 
 
-def test_keys_come_as_chunks_dictionaries_or_narrower_types() -> None:
+def test_key_encodings() -> None:
     groups = Groups([pa.string(), pa.int64()])
     plain = groups.ids([pa.array(["a", "b"]), pa.array([1, 2])])
     coded = groups.ids([pa.array(["b", "a"]).dictionary_encode(), pa.array([2, 1], pa.int8())])
@@ -149,7 +147,7 @@ def test_keys_come_as_chunks_dictionaries_or_narrower_types() -> None:
     assert groups.ids([pa.array([], pa.string()), pa.array([], pa.int64())]).size == 0
 
 
-def test_strings_come_back_dictionary_encoded() -> None:
+def test_string_keys_are_dictionary_encoded() -> None:
     groups = Groups([pa.string(), pa.float64()])
     groups.ids([pa.array(["a"]), pa.array([-0.0])])
     text, number = groups.key_columns(np.array([1, 1]))
@@ -157,7 +155,7 @@ def test_strings_come_back_dictionary_encoded() -> None:
     assert [math.copysign(1, v) for v in number.to_pylist()] == [1, 1]
 
 
-def test_a_hundred_thousand_groups_are_compacted_to_the_few_that_live() -> None:
+def test_compact_many_groups() -> None:
     groups = Groups([pa.int64()])
     groups.ids([pa.array(np.arange(100_000))])
     groups.compact(np.array([NOBODY, 500, 99_999]))

@@ -1,4 +1,4 @@
-"""The interface of synopses: every kind has it, and says what it cannot do."""
+"""Every kind of synopsis has the interface and says what it cannot do."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ def tuples(synopsis: Synopsis, keys: list[str], panes: list[int]) -> Cells:
 
 
 def due(synopsis: Synopsis, ended: bool = False) -> list[tuple[int, int, int]]:
-    """(partition, start, end) of what is due."""
+    """(partition, start, end) of each due window."""
     found = synopsis.due(DueRequest(PartitionedWindow(2, 1), None, None, 9, ended))
     assert found.partitions is not None and (found.ticks == 9).all()
     return list(zip(found.partitions.tolist(), found.starts.tolist(), found.ends.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_each_kind_gives_reasons_for_what_it_cannot_do(kind: type[Synopsis]) -> None:
+def test_missing_abilities_have_reasons(kind: type[Synopsis]) -> None:
     assert issubclass(kind, Synopsis) and kind.kind
     assert all(why and not why.endswith(".") for why in kind._cannot.values())
 
 
-def test_readable_is_what_read_says() -> None:
+def test_readable_agrees_with_ability() -> None:
     for synopsis in (BasicIntervalSynopsis([]), BufferSynopsis([]), partitioned()):
         assert (synopsis.readable is None) == (synopsis.cannot(Ability.READ) is not None)
         assert synopsis.home is Home.DRIVER and synopsis.buckets is None and synopsis.groups_seen is None
     assert StoredSynopsis.home is Home.SPARK and Ability.READ in StoredSynopsis._cannot
 
 
-def test_all_that_the_basic_interval_synopsis_can_do() -> None:
+def test_abilities_of_kinds() -> None:
     assert [BasicIntervalSynopsis([]).cannot(ability) for ability in Ability] == [None] * len(Ability)
     assert BufferSynopsis([]).cannot(Ability.INDEX) == "its tuples are buffered"
     assert partitioned().cannot(Ability.MOVE) == "its windows count the rows of each partition"
 
 
-def test_windows_on_panes_are_due_by_panes() -> None:
+def test_pane_windows_due() -> None:
     synopsis = BasicIntervalSynopsis([pa.string()])
     synopsis.deposit(tuples(synopsis, ["a", "b"], [1, 5]))
     synopsis.close(9)
@@ -73,7 +73,7 @@ def test_windows_on_panes_are_due_by_panes() -> None:
     assert found.ends.tolist() == [6] and found.partitions is None
 
 
-def test_windows_of_partitions_are_due_by_counts() -> None:
+def test_partitioned_windows_due() -> None:
     synopsis = partitioned()
     synopsis.deposit(tuples(synopsis, ["a", "b", "a"], [1, 1, 2]))
     a, b = synopsis.ranks.partitions.ids([pa.array(["a", "b"])]).tolist()
@@ -83,7 +83,7 @@ def test_windows_of_partitions_are_due_by_counts() -> None:
     assert due(synopsis, ended=True) == [(b, 1, 3), (a, 2, 4)]
 
 
-def test_partitions_answer_what_is_due() -> None:
+def test_partitioned_answers() -> None:
     synopsis = partitioned()
     synopsis.deposit(tuples(synopsis, ["a", "b", "a"], [1, 1, 2]))
     found = synopsis.due(DueRequest(PartitionedWindow(2, 1), None, None, 9, False))
@@ -93,7 +93,7 @@ def test_partitions_answer_what_is_due() -> None:
 
 
 @pytest.mark.parametrize("answered_first", [True, False])
-def test_what_was_answered_is_known_after_a_restart_in_any_order(answered_first: bool) -> None:
+def test_partitioned_restore(answered_first: bool) -> None:
     synopsis = partitioned()
     old, new = tuples(synopsis, ["a", "a"], [1, 2]), tuples(synopsis, ["a", "b"], [3, 1])
     for cells, answered in ((old, True), (new, False)) if answered_first else ((new, False), (old, True)):
@@ -102,7 +102,7 @@ def test_what_was_answered_is_known_after_a_restart_in_any_order(answered_first:
     assert due(synopsis) == [(b, 0, 2), (a, 2, 4)]
 
 
-def test_cells_held_apart_change_what_is_asked_only_once_merged() -> None:
+def test_held_cells_count_after_merge() -> None:
     synopsis = BasicIntervalSynopsis([pa.string()])
     synopsis.deposit(tuples(synopsis, ["a"], [1]))
     synopsis.close(9)

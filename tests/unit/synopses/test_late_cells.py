@@ -1,4 +1,4 @@
-"""Late cells in closed panes: merged into the chunks they fall among, the synopsis is as if they had come in time."""
+"""Late cells in closed panes: once merged, the synopsis equals one that got them in time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from windrow.plan.accumulators import Accumulator, Kind
-from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup
+from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, LookupAnswer
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.lookups import merged
 from windrow.types import SqlType
@@ -27,7 +27,7 @@ def cells_of(synopsis: BasicIntervalSynopsis, rows: list[tuple[int, str, int]]) 
     return Cells(panes, groups, {COUNT: (np.ones(len(rows), np.int64),), GREATEST: (values,)})
 
 
-def rows_of(synopsis: BasicIntervalSynopsis, looked: Looked) -> set[tuple[int, str, int, int]]:
+def rows_of(synopsis: BasicIntervalSynopsis, looked: LookupAnswer) -> set[tuple[int, str, int, int]]:
     keys = synopsis.groups.key_columns(looked.groups)[0].to_pylist()
     counts, greatest = looked.states[COUNT][0].tolist(), looked.states[GREATEST][0].tolist()
     return set(zip(looked.window.tolist(), keys, counts, greatest, strict=True))
@@ -37,12 +37,12 @@ def lookup(starts: list[int], ends: list[int]) -> Lookup:
     return Lookup("q", np.array(starts), np.array(ends), COUNT, (COUNT, GREATEST), False)
 
 
-def answered(synopsis: BasicIntervalSynopsis, asked: Lookup) -> Looked:
+def answered(synopsis: BasicIntervalSynopsis, asked: Lookup) -> LookupAnswer:
     return next(iter(synopsis.answer([asked])))
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_merged_late_cells_are_as_if_they_had_come_in_time(seed: int) -> None:
+def test_merged_late_cells_equal_early_cells(seed: int) -> None:
     rng = Random(seed)
     span = rng.choice([5, 60, 300])
     row = lambda: (rng.randrange(span), rng.choice(KEYS), rng.randrange(100))  # noqa: E731
@@ -70,9 +70,9 @@ def test_merged_late_cells_are_as_if_they_had_come_in_time(seed: int) -> None:
     assert rows_of(one, answered(one, asked)) == rows_of(other, answered(other, asked)) == foretold
 
 
-def test_states_without_a_late_tuple_stay_as_they_are_to_the_last_bit() -> None:
+def test_other_states_keep_every_bit() -> None:
     total = Accumulator(Kind.SUM_DOUBLE, "y", SqlType("DOUBLE"), None)
-    looked = lambda groups, sums: Looked(  # noqa: E731
+    looked = lambda groups, sums: LookupAnswer(  # noqa: E731
         "q",
         1,
         np.zeros(len(groups), np.int64),
@@ -84,7 +84,7 @@ def test_states_without_a_late_tuple_stay_as_they_are_to_the_last_bit() -> None:
     assert found.states[total][0].tolist() == [0.1 + 0.2, 1.0, 5.5]
 
 
-def test_late_cells_of_nothing_else_make_the_first_chunk() -> None:
+def test_late_cells_in_empty_synopsis() -> None:
     synopsis = BasicIntervalSynopsis([pa.string()])
     synopsis.hold_late(cells_of(synopsis, [(7, "a", 1), (3, "b", 2)]))
     synopsis.merge_late()

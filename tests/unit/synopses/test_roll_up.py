@@ -22,7 +22,7 @@ from windrow.plan.nodes import Attribute, Scan, Selection, WindowAggregate
 from windrow.synopses.cells.groups import Groups
 from windrow.synopses.cells.value_codes import coded
 from windrow.synopses.holistic.roll_up import rows_of
-from windrow.synopses.lookups import Looked
+from windrow.synopses.lookups import LookupAnswer
 from windrow.types import SqlType
 from windrow.windows import SlidingWindow
 
@@ -57,7 +57,7 @@ def aggregate_of(keys: tuple[Key, ...], calls: dict[str, AggregateCall]) -> Wind
     return WindowAggregate(Selection(Scan("s", Attribute("t", BIGINT)), None), window, keys, tuple(calls.values()))
 
 
-def looked_of(aggregate: WindowAggregate, tuples: list[Any]) -> tuple[Looked, Groups]:
+def looked_of(aggregate: WindowAggregate, tuples: list[Any]) -> tuple[LookupAnswer, Groups]:
     """What a synopsis keyed by k, x and y would have looked up."""
     at = {"k": 1, "x": 2, "y": 3}
     groups = Groups([key.type.arrow for key in aggregate.cell_keys])
@@ -76,7 +76,7 @@ def looked_of(aggregate: WindowAggregate, tuples: list[Any]) -> tuple[Looked, Gr
                 state[place[row[0], cell]] += weight or 0
         states[accumulator] = (state,)
     window, group = (np.array([cell[i] for cell in cells], np.int64) for i in (0, 1))
-    return Looked("q", WINDOWS, window, group, states), groups
+    return LookupAnswer("q", WINDOWS, window, group, states), groups
 
 
 def identity(x: Any) -> Any:
@@ -173,7 +173,7 @@ def test_a_total_that_does_not_fit_is_null_and_counted() -> None:
     groups.ids([pa.array(["a", "b"])])
     ones, high = np.ones(2, np.int64), np.array([1 << 31, 1], np.int64)
     states = {a: (high, ones) if a.kind.name == "SUM_LONG" else (ones,) for a in aggregate.accumulators}
-    rolled = rows_of(aggregate, Looked("q", 1, np.zeros(2, np.int64), np.array([1, 2]), states), groups)
+    rolled = rows_of(aggregate, LookupAnswer("q", 1, np.zeros(2, np.int64), np.array([1, 2]), states), groups)
     (call,) = calls.values()
     assert rolled.result(call).to_pylist() == [[{"item": "b", "total": (1 << 32) + 1}, {"item": "a", "total": None}]]
     assert rolled.overflows(aggregate.aggregates) == 1

@@ -1,4 +1,4 @@
-"""R-INT, B-INT and L-INT equal brute force at every step, and cost what Arasu and Widom, VLDB 2004, Figure 1, say."""
+"""R-INT, B-INT and L-INT equal brute force at every step, and have the costs of Arasu and Widom, VLDB 2004, Figure 1."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def windows() -> st.SearchStrategy[list[TupleWindow]]:
 
 
 def batches(random: Random, total: int) -> Iterator[slice]:
-    """Cuts of [0, total): single cells, a few, or more than any span."""
+    """Cuts of [0, total) into batches of one cell, a few, or more than any span."""
     at = 0
     while at < total:
         size = random.choice([1, 1, 2, 7, 100])
@@ -49,7 +49,7 @@ def batches(random: Random, total: int) -> Iterator[slice]:
 
 
 def every_step(synopsis: Any, cells: Any, windows: list[TupleWindow], random: Random) -> Iterator[tuple[int, int, Any]]:
-    """After each batch every window's interval, with its looked-up state: in a batch, and again one by one."""
+    """After each batch, the interval of every window and its state, looked up together and one by one."""
     for part in batches(random, len(cells[0])):
         synopsis.update(tuple(column[part] for column in cells))
         asked = [window.interval(synopsis.length) for window in windows]
@@ -137,10 +137,10 @@ def test_all_groups_at_once(asked: list[TupleWindow], groups: int, seed: int) ->
                     assert state[1][i].tolist() == values[low:high].max(axis=0, initial=least).tolist()
 
 
-# -- what doubles are to a running synopsis ------------------------------------------------------------------
+# -- running sums and doubles -------------------------------------------------------------------------------
 
 
-def test_running_refuses_what_it_could_not_subtract_exactly() -> None:
+def test_running_refuses_inexact_folds() -> None:
     assert is_subtractable(adding(np.int64, 5))
     for fold in (adding(np.float64), MOMENTS_FOLD, GREATEST, LEAST):
         assert not is_subtractable(fold)
@@ -148,7 +148,7 @@ def test_running_refuses_what_it_could_not_subtract_exactly() -> None:
             RunningSynopsis(fold, 10)
 
 
-def test_running_sums_may_wrap() -> None:
+def test_running_sums_wrap() -> None:
     synopsis = RunningSynopsis(SUM, 4)
     big = np.iinfo(np.int64).max
     synopsis.update((ints(big, big, big, 1, 2, 3),))
@@ -156,19 +156,19 @@ def test_running_sums_may_wrap() -> None:
     assert synopsis.lookup_one(3, 6)[0] == 6
 
 
-def test_great_doubles_leave_nothing_behind() -> None:
-    """1e300 enters and leaves: an interval synopsis of doubles is exact again at once."""
+def test_huge_double_leaves_no_trace() -> None:
+    """After 1e300 leaves the window, an interval synopsis of doubles is exact again at once."""
     synopsis = IntervalSynopsis(adding(np.float64), 8)
     synopsis.update((np.array([1e300, -1e300, 1e300, 0.25, 0.5, 0.125]),))
     assert synopsis.lookup_one(3, 6)[0] == 0.875
     assert synopsis.lookup(ints(3), ints(6))[0].tolist() == [0.875]
 
 
-# -- the documents' examples --------------------------------------------------------------------------------
+# -- examples from the papers -------------------------------------------------------------------------------
 
 
 def test_example_3_1_base_intervals() -> None:
-    """(1, 43) of 004 as base intervals. The text splits (1, 32) further; ours are the fewest."""
+    """(1, 43) of Arasu and Widom as base intervals. The paper splits (1, 32) further; ours are the fewest."""
     printed = [(1, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 40), (41, 42), (43, 43)]
     found = sorted(interval_of(slot, 64) for slot in base_intervals(0, 43, 64))
     assert found == [(1, 32), (33, 40), (41, 42), (43, 43)]
@@ -178,7 +178,7 @@ def test_example_3_1_base_intervals() -> None:
 
 
 def interval_of(slot: int, slots: int) -> tuple[int, int]:
-    """The interval (l, r) of a slot of the heap, counted from 1 as in the document."""
+    """The interval (l, r) of a slot of the heap, counted from 1 as in the paper."""
     level_slots = 1 << (slot.bit_length() - 1)
     width = slots // level_slots
     return (slot - level_slots) * width + 1, (slot - level_slots + 1) * width
@@ -186,13 +186,13 @@ def interval_of(slot: int, slots: int) -> tuple[int, int]:
 
 @settings(max_examples=200, deadline=None)
 @given(low=st.integers(0, 5000), width=st.integers(1, 3000))
-def test_theorem_3_1_few_base_intervals_make_any_interval(low: int, width: int) -> None:
+def test_theorem_3_1_base_interval_count(low: int, width: int) -> None:
     slots = list(base_intervals(low, low + width, 4096))
     assert len(slots) == len(set(slots)) <= 2 * width.bit_length()
     assert sum(4096 >> (slot.bit_length() - 1) for slot in slots) == width
 
 
-def test_example_of_a_level_7_base_interval() -> None:
+def test_level_7_base_interval() -> None:
     """(385, 512) = (2⁷·3 + 1, 2⁷·4) is one base interval."""
     assert len(list(base_intervals(384, 512, 1024))) == 1
 
@@ -200,7 +200,7 @@ def test_example_of_a_level_7_base_interval() -> None:
 def test_example_3_2_landmark_intervals() -> None:
     """W_min = 1000, W_max = 2000: (3257, 5164) is (3257, 3999) and (4000, 5164), landmarks being multiples of 1000.
 
-    Cells count from 0 here, so the landmark at 4000 stands before cell 4000, the 4001st: the cut is at that multiple.
+    Cells count from 0 here, so the landmark 4000 is before cell 4000.
     """
     meter = Meter()
     synopsis = LandmarkSynopsis(
@@ -226,7 +226,7 @@ def test_partitions_by_width_ratio() -> None:
 
 
 def test_figure_2_5_of_the_dissertation() -> None:
-    """001_3bbbc8a20ffc7252.txt, Figure 2.5: b = 8, a window of 7s: three disjoint intervals of an interval synopsis."""
+    """Golab's dissertation, Figure 2.5: b = 8; a window of 7s is three disjoint intervals."""
     assert len(list(base_intervals(1, 8, 8))) == 3
     values = ints(3, 1, 4, 1, 5, 9, 2, 6)
     running, interval = RunningSynopsis(SUM, 8), IntervalSynopsis(GREATEST, 8)
@@ -236,11 +236,11 @@ def test_figure_2_5_of_the_dissertation() -> None:
     assert interval.size <= 4 * 8, "O(b) intervals; 2b of them where b + 1 is a power of two"
 
 
-# -- what may be asked --------------------------------------------------------------------------------------
+# -- preconditions ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [lambda: RunningSynopsis(SUM, 5), lambda: IntervalSynopsis(SUM, 5)])
-def test_only_active_cells_can_be_looked_up(make: Any) -> None:
+def test_inactive_cells_are_refused(make: Any) -> None:
     synopsis = make()
     synopsis.update((np.ones(20, np.int64),))
     for low, high in ((14, 20), (16, 21), (18, 17), (-1, 0)):
@@ -254,7 +254,7 @@ def test_only_active_cells_can_be_looked_up(make: Any) -> None:
         synopsis.lookup(ints(1), ints())
 
 
-def test_a_landmark_synopsis_answers_only_its_windows() -> None:
+def test_landmark_refuses_other_widths() -> None:
     synopsis = LandmarkSynopsis(SUM, partitions_of([TupleWindow(10), TupleWindow(100)]))
     synopsis.update((np.ones(500, np.int64),))
     with pytest.raises(ValueError, match="no window"):
@@ -264,7 +264,7 @@ def test_a_landmark_synopsis_answers_only_its_windows() -> None:
     assert synopsis.lookup_one(500, 500)[0] == 0
 
 
-def test_illegal_configurations_are_refused() -> None:
+def test_illegal_configurations() -> None:
     for make in (
         lambda: TupleWindow(3, 3),
         lambda: TupleWindow(3, -1),
@@ -297,7 +297,7 @@ def test_running_merges_of_any_fold(size: int, seed: int) -> None:
 
 @pytest.mark.parametrize("batch", [1, 1000])
 @pytest.mark.parametrize("span", [100, 1000, 5000])
-def test_running_keeps_one_sum_a_cell(span: int, batch: int) -> None:
+def test_running_space(span: int, batch: int) -> None:
     synopsis = RunningSynopsis(SUM, span)
     for _ in range(4000 // batch):
         synopsis.update((np.ones(batch, np.int64),))
@@ -306,7 +306,7 @@ def test_running_keeps_one_sum_a_cell(span: int, batch: int) -> None:
 
 @pytest.mark.parametrize("batch", [1, 3, 1000])
 @pytest.mark.parametrize("span", [100, 1000, 5000])
-def test_interval_updates_are_constant_and_lookups_logarithmic(span: int, batch: int) -> None:
+def test_interval_costs(span: int, batch: int) -> None:
     """Theorem 3.2: O(N_max) space, O(1) an update, amortised, O(log W) a lookup."""
     meter = Meter()
     synopsis = IntervalSynopsis(MeteredFold(GREATEST, meter), span)
@@ -328,7 +328,7 @@ def test_interval_updates_are_constant_and_lookups_logarithmic(span: int, batch:
 
 
 @pytest.mark.parametrize("batch", [1, 3, 1000])
-def test_landmark_updates_follow_the_partitions_and_lookups_are_constant(batch: int) -> None:
+def test_landmark_costs(batch: int) -> None:
     """Theorem 3.4 and after: O(γ) an update, O(1) a lookup, O(γ·N_max) space; O(N_max) if all are suffix windows."""
     for widths in ([700, 1000], [100, 200, 1000, 2000], [3 * 2**i for i in range(9)]):
         meter = Meter()
@@ -347,8 +347,8 @@ def test_landmark_updates_follow_the_partitions_and_lookups_are_constant(batch: 
 
 
 @given(st.integers(1, 60), st.integers(0, 90), st.sampled_from([(), (3,)]), st.integers(0, 2**32 - 1))
-def test_windows_of_one_instant_are_as_one_by_one(span: int, count: int, shape: tuple[int, ...], seed: int) -> None:
-    """Many windows that end together are answered in one walk; each is what it is by itself."""
+def test_windows_that_end_together(span: int, count: int, shape: tuple[int, ...], seed: int) -> None:
+    """One walk answers many windows that end together as single lookups do."""
     rng = np.random.default_rng(seed)
     values = rng.integers(-(2**62), 2**62, (count, *shape))
     running, folds = RunningSynopsis(adding(np.int64), span, shape), (adding(np.int64), GREATEST, LEAST)

@@ -1,4 +1,4 @@
-"""Sketches: the fold merges as one sketch over everything would, whatever the order; columns share, and never change."""
+"""Sketches: merging cells in any order equals one sketch over all values; shared sketches never change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VALUES = st.lists(st.integers(0, 40), max_size=12)
 
 
 def sketch(kind: Kind, values: Sequence[int]) -> Any:
-    """What Spark makes of a cell's values; None where it has none."""
+    """The sketch that Spark makes of a cell's values; None without values."""
     if not len(values):
         return None
     if kind is Kind.HLL:
@@ -57,7 +57,7 @@ def sketch(kind: Kind, values: Sequence[int]) -> Any:
 
 
 def told(kind: Kind, element: Any) -> Any:
-    """All that a sketch knows, to compare: of few values, exactly what they were."""
+    """The content of a sketch, for comparison; exact for few values."""
     if element is None:
         return None
     if kind is Kind.HLL:
@@ -85,7 +85,7 @@ def column(kind: Kind, lists: Sequence[Sequence[int]]) -> State:
 @pytest.mark.parametrize("kind", KINDS)
 @given(lists=st.lists(VALUES, min_size=1, max_size=8))
 @some
-def test_reduce_scatter_and_merge_are_one_sketch_over_everything(kind: Kind, lists: list[list[int]]) -> None:
+def test_reduce_scatter_and_merge_equal_one_sketch(kind: Kind, lists: list[list[int]]) -> None:
     fold, state = SketchFold(kind), column(kind, lists)
     before = [told(kind, element) for element in state[0]]
     whole = expected(kind, [value for values in lists for value in values])
@@ -108,7 +108,7 @@ def test_reduce_scatter_and_merge_are_one_sketch_over_everything(kind: Kind, lis
 @pytest.mark.parametrize("kind", KINDS)
 @given(a=VALUES, b=VALUES, c=VALUES)
 @some
-def test_a_merge_is_associative_with_an_identity(kind: Kind, a: list[int], b: list[int], c: list[int]) -> None:
+def test_merge_laws(kind: Kind, a: list[int], b: list[int], c: list[int]) -> None:
     fold = SketchFold(kind)
     left, right, bc = column(kind, [a]), column(kind, [a]), column(kind, [b])
     fold.merge_into(left, column(kind, [b]))
@@ -120,8 +120,8 @@ def test_a_merge_is_associative_with_an_identity(kind: Kind, a: list[int], b: li
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_taken_answer_does_not_change_when_the_pass_goes_on(kind: Kind) -> None:
-    """A pass takes a window's state, and merges on into the same arrays for the next, longer window."""
+def test_taken_answer_does_not_change(kind: Kind) -> None:
+    """A pass goes on merging into the same arrays for the next, longer window."""
     fold, running = SketchFold(kind), SketchFold(kind).identity(1)
     fold.merge_into(running, column(kind, [[1, 2]]))
     taken = running[0][0]
@@ -130,7 +130,7 @@ def test_a_taken_answer_does_not_change_when_the_pass_goes_on(kind: Kind) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_blocks_hold_sketches_and_nothing(kind: Kind) -> None:
+def test_sketch_round_trip(kind: Kind) -> None:
     accumulator = Accumulator(kind, "x", SqlType("INT"), None)
     lists = [[1, 2, 2], [], list(range(300))]
     table = pa.table(to_columns(accumulator, column(kind, lists)))
@@ -141,7 +141,7 @@ def test_blocks_hold_sketches_and_nothing(kind: Kind) -> None:
     assert pa.table(to_columns(accumulator, read)).num_rows == 3 and read[0][2] is not None
 
 
-def test_empty_sketches_are_nothing() -> None:
+def test_empty_sketches() -> None:
     empty = {
         Kind.HLL: ds.hll_sketch(LG_K, ds.tgt_hll_type.HLL_8).serialize_compact(),
         Kind.KLL: ds.kll_doubles_sketch(KLL_K).serialize(),
@@ -153,17 +153,17 @@ def test_empty_sketches_are_nothing() -> None:
         assert state is not None and state[0][0] is None
 
 
-# -- large: within the bounds, of many cells ----------------------------------------------------
+# -- many values: within the bounds -------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def large() -> list[np.ndarray[Any, Any]]:
-    """Sixty cells of 3,000 values each: few that are frequent, many that are not."""
+    """Sixty cells of 3,000 values each: a few frequent ones, many rare ones."""
     draw = np.random.default_rng(7)
     return [draw.zipf(1.3, 3_000).clip(max=1_000_000).astype(np.int64) for _ in range(60)]
 
 
-def test_distinct_counts_are_within_the_bound_and_the_same_in_any_order(large: list[np.ndarray[Any, Any]]) -> None:
+def test_distinct_counts_within_bound(large: list[np.ndarray[Any, Any]]) -> None:
     fold, state = SketchFold(Kind.HLL), column(Kind.HLL, large)
     exact = len(np.unique(np.concatenate(large)))
     estimates = set()
@@ -178,7 +178,7 @@ def test_distinct_counts_are_within_the_bound_and_the_same_in_any_order(large: l
     assert abs(estimates.pop() / exact - 1) < 3 * 1.04 / math.sqrt(1 << LG_K)
 
 
-def test_quantiles_are_within_the_bound(large: list[np.ndarray[Any, Any]]) -> None:
+def test_quantiles_within_bound(large: list[np.ndarray[Any, Any]]) -> None:
     draw = np.random.default_rng(11)
     cells = [draw.normal(size=3_000) for _ in large]
     merged = SketchFold(Kind.KLL).reduce([column(Kind.KLL, cells)[0].reshape(-1, 1)])[0][0]
@@ -190,7 +190,7 @@ def test_quantiles_are_within_the_bound(large: list[np.ndarray[Any, Any]]) -> No
     assert element_at(kll, 1) == everything[0] and element_at(kll, kll.n) == everything[-1]
 
 
-def test_top_items_are_within_the_bound(large: list[np.ndarray[Any, Any]]) -> None:
+def test_top_items_within_bound(large: list[np.ndarray[Any, Any]]) -> None:
     merged = SketchFold(Kind.FREQUENT).reduce([column(Kind.FREQUENT, large)[0].reshape(-1, 1)])[0][0]
     exact = Counter(np.concatenate(large).tolist())
     rows = sum(exact.values())
@@ -204,7 +204,7 @@ def test_top_items_are_within_the_bound(large: list[np.ndarray[Any, Any]]) -> No
 # -- values ------------------------------------------------------------------------------------
 
 
-def test_positions_are_those_of_quantile() -> None:
+def test_positions_equal_quantile() -> None:
     for n in (1, 2, 3, 7, 10, 199, KLL_K):
         kll = ds.kll_doubles_sketch.deserialize(sketch(Kind.KLL, list(range(1, n + 1))))
         assert [element_at(kll, p) for p in range(1, n + 1)] == list(range(1, n + 1))
@@ -222,7 +222,7 @@ def quantiles(values: Sequence[float], phi: str, type_: str = "DOUBLE") -> list[
 
 @given(values=st.lists(st.floats(allow_nan=True), max_size=30), phi=st.integers(0, 100))
 @some
-def test_a_quantile_of_few_values_is_exact_with_nan_last(values: list[float], phi: int) -> None:
+def test_small_quantile_is_exact(values: list[float], phi: int) -> None:
     ordered = sorted(values, key=lambda value: (math.isnan(value), value))
     position = max(1, math.floor(Fraction(phi, 100) * len(values)))
     wanted = ordered[position - 1] if values else None
@@ -230,7 +230,7 @@ def test_a_quantile_of_few_values_is_exact_with_nan_last(values: list[float], ph
     assert found == wanted or (found is not None and wanted is not None and math.isnan(found) and math.isnan(wanted))
 
 
-def test_a_quantile_of_decimals_and_integers_is_a_double() -> None:
+def test_quantile_is_a_double() -> None:
     assert quantiles([3, 1, 2], "0.5", "INT") == [1.0]
     assert quantiles([], "0.5", "DECIMAL(10,2)") == [None]
 
@@ -246,7 +246,7 @@ ITEMS = [
 
 
 @pytest.mark.parametrize(("type_", "texts", "items"), ITEMS)
-def test_items_are_read_back_and_ties_are_by_item(type_: str, texts: list[str], items: list[Any]) -> None:
+def test_items_round_trip(type_: str, texts: list[str], items: list[Any]) -> None:
     call = decompose("APPROX_TOP_K", "x", SqlType(type_), None, (10,))
     made = ds.frequent_strings_sketch(LG_MAP)
     for text in texts:
@@ -257,7 +257,7 @@ def test_items_are_read_back_and_ties_are_by_item(type_: str, texts: list[str], 
     assert {row["count"] for row in found.to_pylist()[0]} == {2} and found.to_pylist()[1] == []
 
 
-def test_only_k_items_are_given_the_least_of_equals() -> None:
+def test_k_items_with_ties() -> None:
     made = ds.frequent_strings_sketch(LG_MAP)
     for item, count in (("9", 5), ("2", 1), ("1", 1), ("10", 1)):
         made.update(item, count)
@@ -270,8 +270,8 @@ def test_only_k_items_are_given_the_least_of_equals() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("windows", [1, 40])
-def test_windows_of_a_synopsis_are_those_of_the_values(kind: Kind, windows: int) -> None:
-    """One window: in a pass. Many long ones: from the tree, where merges are fewest. Tables need numbers."""
+def test_windows_over_sketches(kind: Kind, windows: int) -> None:
+    """One window takes a pass. Many long ones take the tree, which merges least; tables need numbers."""
     draw = np.random.default_rng(3)
     presence, accumulator = Accumulator(Kind.COUNT, None, None, None), Accumulator(kind, "x", SqlType("INT"), None)
     lists = [draw.integers(0, 9, 3).tolist() for _ in range(60)]
@@ -294,16 +294,16 @@ def test_windows_of_a_synopsis_are_those_of_the_values(kind: Kind, windows: int)
     assert synopsis.nbytes > 60 * 30
 
 
-def test_the_bytes_of_sketches_count() -> None:
+def test_sketch_bytes() -> None:
     full = column(Kind.HLL, [list(range(5_000))] * 100)[0]
     assert 100 * 4_000 < held_bytes(full) < 100 * 5_000
     assert held_bytes(np.zeros(10)) == 80 and held_bytes(np.full(10, None)) == 80
 
 
-# -- what is taken -----------------------------------------------------------------------------
+# -- arguments ---------------------------------------------------------------------------------
 
 
-def test_sketches_of_one_argument_are_shared_whatever_the_parameters() -> None:
+def test_parameters_share_a_sketch() -> None:
     some_call = decompose("APPROX_QUANTILE", "x", SqlType("INT"), "y > 0", (Decimal("0.1"),))
     other = decompose("APPROX_QUANTILE", "x", SqlType("INT"), "y > 0", (Decimal("0.9"),))
     assert some_call.parts == other.parts and some_call != other
@@ -317,13 +317,13 @@ def test_sketches_of_one_argument_are_shared_whatever_the_parameters() -> None:
         ("APPROX_TOP_K", "INT", (1001,), r"at most 1,000 items.*TOP_K\(x, 1001\)"),
     ],
 )
-def test_what_is_not_taken_has_a_remedy(function: str, type_: str, parameters: tuple[Any, ...], says: str) -> None:
+def test_refusals_name_a_remedy(function: str, type_: str, parameters: tuple[Any, ...], says: str) -> None:
     with pytest.raises(BindError) as caught:
         decompose(function, "x", SqlType(type_), None, parameters)
     assert re.search(says, f"{caught.value.message} {caught.value.remedy}")
 
 
-def test_null_by_itself_is_taken() -> None:
+def test_null_argument() -> None:
     for function, parameters in (
         ("APPROX_COUNT_DISTINCT", ()),
         ("APPROX_QUANTILE", (Decimal("0.5"),)),
@@ -333,10 +333,10 @@ def test_null_by_itself_is_taken() -> None:
         assert all(part.type is not None and part.type.name != "VOID" for _, part in call.parts)
 
 
-def test_rows_give_no_sketches() -> None:
+def test_rows_cannot_make_sketches() -> None:
     accumulator = Accumulator(Kind.HLL, "x", SqlType("INT"), "y > 0")
     assert partial_sql(accumulator) == ["hll_sketch_agg(CAST((x) AS BIGINT), 12) FILTER (WHERE y > 0)"]
-    with pytest.raises(ValueError, match="made by Spark"):
+    with pytest.raises(ValueError, match="Spark makes sketches"):
         state_of_rows(accumulator, pa.array([1]), 1)
-    with pytest.raises(ValueError, match="no sketch"):
+    with pytest.raises(ValueError, match="not a sketch"):
         SketchFold(Kind.COUNT)

@@ -1,4 +1,4 @@
-"""The basic interval synopsis equals brute force at every step, whatever is deposited, closed, answered and expired."""
+"""The basic interval synopsis equals brute force after any deposits, closings, answers and expirations."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def canonical(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @dataclass
 class Query:
-    """A query of the synopsis: its aggregates, and the condition all of them carry."""
+    """A query of the synopsis: its aggregates and their common condition."""
 
     name: str
     condition: str | None
@@ -69,13 +69,13 @@ class Query:
 
 
 def _tabled(calls: Sequence[AggregateCall]) -> list[AggregateCall]:
-    """Those that tables can answer: sums and extremes of whole numbers."""
+    """The aggregates that tables can answer: sums and extremes of integers."""
     return [call for call in calls if can_be_tabled(fold_of(part) for _, part in call.parts)]
 
 
 @dataclass
 class Pair:
-    """A synopsis beside the tuples it was given; queries may join later, and see only what comes then."""
+    """A synopsis and its tuples; queries may join later and see only later tuples."""
 
     type: SqlType
     key_types: tuple[pa.DataType, ...]
@@ -118,8 +118,7 @@ class Pair:
         return Lookup(query.name, *array, query.presence, reads, not self.key_types)
 
     def check(self, asked: Sequence[tuple[Query, Sequence[tuple[int, int]]]]) -> None:
-        """Answer these windows of these queries, in one pass and (where it can) in the tree and by tables, and
-        compare every row."""
+        """Answer these windows in one pass and, where possible, by the tree and by tables; compare every row."""
         self._check(asked, Way.ONE_PASS)
         if all([w[0] for w in windows] == sorted(w[0] for w in windows) for _, windows in asked):
             self._check(asked, Way.TREE)
@@ -128,12 +127,12 @@ class Pair:
     def check_indexed(
         self, asked: Sequence[tuple[Query, Sequence[tuple[int, int]]]], kind: SynopsisKind | None, most_bytes: int
     ) -> None:
-        """By an index of this kind, if it may take that much; texts have none, and are walked."""
+        """Answer by an index of this kind, if the bound allows it; texts have no index."""
         self.synopsis.indexer.asked = Indexing(kind, most_bytes)
         self._compare(asked)
 
     def deposit_late(self, rows: Sequence[Row]) -> None:
-        """Into closed panes, taken in at once."""
+        """Merge cells into closed panes."""
         roles = roles_of(call for query in self.queries for call in query.calls)
         roles |= {query.presence: ("n", query.condition) for query in self.queries}
         nobody = [False for _ in rows]
@@ -181,14 +180,14 @@ class Pair:
 
 
 def chosen_calls(type_: SqlType, condition: str | None) -> list[AggregateCall]:
-    """Every aggregate; without moments where values may be too far apart for 1e-9."""
+    """Every aggregate; without moments if values may be too far apart for 1e-9."""
     conditioned = type_.is_float or type_.name in ("TINYINT", "SMALLINT")
     return [c for c in calls_of(type_, condition) if conditioned or c.function not in MOMENTS]
 
 
 @st.composite
 def rows(draw: st.DrawFn, type_: SqlType, keyed: bool, closed: int) -> list[Row]:
-    """Tuples in any order, in panes that are still open."""
+    """Tuples of open panes, in any order."""
     row = st.builds(
         Row,
         st.integers(closed // WIDTH, closed // WIDTH + 5).map(lambda p: p * WIDTH),
@@ -201,7 +200,7 @@ def rows(draw: st.DrawFn, type_: SqlType, keyed: bool, closed: int) -> list[Row]
 
 @st.composite
 def windows(draw: st.DrawFn, kept: int, closed: int) -> list[tuple[int, int]]:
-    """Windows on the panes that are kept and closed, ends ascending."""
+    """Windows over the closed panes, ends ascending."""
     point = st.integers(kept // WIDTH, closed // WIDTH).map(lambda p: p * WIDTH)
     found = draw(st.lists(st.tuples(point, point).map(lambda w: (min(w), max(w))), min_size=1, max_size=3))
     return sorted(found, key=lambda w: w[1])
@@ -228,8 +227,8 @@ def play(data: Any, type_: SqlType, keyed: bool, conditions: Sequence[str | None
 @pytest.mark.parametrize("young", [0, 64])
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
-def test_the_synopsis_equals_brute_force_at_every_step(type_: SqlType, young: int, data: Any) -> None:
-    """Also where every chunk is old, and so kept in the smallest integers."""
+def test_equals_brute_force_at_every_step(type_: SqlType, young: int, data: Any) -> None:
+    """Also with every chunk old, and so in the smallest integers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(basic_interval, "YOUNG_CHUNKS", young)
         play(data, type_, True, [None, PASSES])
@@ -238,8 +237,8 @@ def test_the_synopsis_equals_brute_force_at_every_step(type_: SqlType, young: in
 @pytest.mark.parametrize("few_groups", [2, 1024])
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), type_=st.sampled_from([INT, DOUBLE, SqlType("BIGINT"), SqlType("STRING")]), keyed=st.booleans())
-def test_the_kind_of_synopsis_may_change_at_any_time(few_groups: int, type_: SqlType, keyed: bool, data: Any) -> None:
-    """Forced to and fro while panes close, expire, get late cells and groups are renumbered; sometimes without room."""
+def test_index_kind_changes(few_groups: int, type_: SqlType, keyed: bool, data: Any) -> None:
+    """Switch while panes close, expire and get late cells and groups are renumbered; sometimes without room."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(basic_interval, "FEW_GROUPS", few_groups)
         patch.setattr(pane_index, "FEW_PANES", 2)
@@ -265,8 +264,8 @@ def test_the_kind_of_synopsis_may_change_at_any_time(few_groups: int, type_: Sql
 
 
 @pytest.mark.parametrize("widths", [[40], [40, 50, 7], [3, 13, 60]])
-def test_landmark_intervals_are_kept_up_and_serve_windows_of_few_widths(widths: list[int]) -> None:
-    """MAX over panes of which some are empty; windows of other widths, and historical ones, are walked or built for."""
+def test_landmark_index_follows_the_stream(widths: list[int]) -> None:
+    """MAX over panes, some of them empty; other widths and historical windows are walked or get their own intervals."""
     call = decompose("MAX", "x", INT, None)
     most, count = call.part("v"), Accumulator(Kind.COUNT, None, None, None)
     synopsis, values = BasicIntervalSynopsis([pa.string()]), np.random.default_rng(3).integers(0, 1000, 700)
@@ -291,8 +290,8 @@ def test_landmark_intervals_are_kept_up_and_serve_windows_of_few_widths(widths: 
     assert served > 40 and len(built) < 30, "it is extended, not built anew at every tick"
 
 
-def test_empty_windows_of_the_past_are_beside_landmark_intervals_that_do_not_reach_there() -> None:
-    """As LATE REVISE asks for them, and lookups into a gap."""
+def test_empty_windows_beyond_landmark_reach() -> None:
+    """As for LATE REVISE and for lookups into a gap."""
     call = decompose("MAX", "x", INT, None)
     most, count = call.part("v"), Accumulator(Kind.COUNT, None, None, None)
     synopsis = BasicIntervalSynopsis([pa.string()])
@@ -308,7 +307,7 @@ def test_empty_windows_of_the_past_are_beside_landmark_intervals_that_do_not_rea
         assert found.states[most][0].tolist() == [59 for end in ends if end == 60]
 
 
-def test_indexes_of_several_synopses_share_one_bound_and_go_when_it_falls() -> None:
+def test_indexes_share_one_bound() -> None:
     made = [counting([pa.string()]) for _ in range(3)]
     indexers = [synopsis.indexer for synopsis, _ in made]
 
@@ -332,7 +331,7 @@ def test_indexes_of_several_synopses_share_one_bound_and_go_when_it_falls() -> N
     assert [one.nbytes for one in indexers] == [each, 0, 0]
 
 
-def test_an_index_is_used_and_kept_up_as_panes_close_and_expire() -> None:
+def test_index_follows_closing_and_expiring() -> None:
     synopsis, count = counting([pa.string()])
     synopsis.indexer.asked = Indexing(SynopsisKind.RUNNING)
     built = set()
@@ -350,21 +349,19 @@ def test_an_index_is_used_and_kept_up_as_panes_close_and_expire() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.data(), st.sampled_from([INT, DOUBLE, SqlType("STRING")]))
-def test_an_ungrouped_query_has_a_row_for_every_window(data: Any, type_: SqlType) -> None:
+def test_ungrouped_query_has_a_row_per_window(data: Any, type_: SqlType) -> None:
     play(data, type_, False, [None, PASSES])
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.data())
-def test_tuples_that_nobody_takes_occupy_panes_and_give_no_row(data: Any) -> None:
+def test_unqualified_tuples_occupy_panes(data: Any) -> None:
     play(data, INT, data.draw(st.booleans()), [PASSES])
 
 
 @pytest.mark.parametrize(("dense_fill", "per_chunk"), [(0.0, 1), (0.0, 2), (9.9, 2), (9.9, 64)])
-def test_the_shape_of_a_chunk_changes_no_answer(
-    monkeypatch: pytest.MonkeyPatch, dense_fill: float, per_chunk: int
-) -> None:
-    """Always dense or always sparse, in chunks of few panes; deposits folded at once; groups renumbered early."""
+def test_chunk_shapes_agree(monkeypatch: pytest.MonkeyPatch, dense_fill: float, per_chunk: int) -> None:
+    """Always dense or sparse, in small chunks; deposits are folded at once and groups renumbered early."""
     monkeypatch.setattr(chunks, "DENSE_FILL", dense_fill)
     monkeypatch.setattr(chunks, "PANES_PER_CHUNK", (per_chunk, per_chunk))
     monkeypatch.setattr(basic_interval, "FEW_GROUPS", 2)
@@ -390,7 +387,7 @@ def cells(synopsis: BasicIntervalSynopsis, count: Accumulator, panes: Sequence[i
     return Cells(np.array(panes, np.int64), ids, {count: (np.ones(len(panes), np.int64),)})
 
 
-def test_memory_follows_the_groups_alive() -> None:
+def test_memory_follows_live_groups() -> None:
     """Each pane brings ten new groups; the window is five panes long."""
     synopsis, count = counting([pa.int64()])
     sizes, bytes_ = [], []
@@ -408,9 +405,7 @@ def test_memory_follows_the_groups_alive() -> None:
 
 
 @pytest.mark.parametrize("dense_fill", [0.0, 9.9])
-def test_groups_renumbered_while_cells_wait_keep_their_cells(
-    monkeypatch: pytest.MonkeyPatch, dense_fill: float
-) -> None:
+def test_renumbering_with_pending_cells(monkeypatch: pytest.MonkeyPatch, dense_fill: float) -> None:
     monkeypatch.setattr(chunks, "DENSE_FILL", dense_fill)
     synopsis, count = counting([pa.int64()])
     synopsis.deposit(cells(synopsis, count, [0] * 3000, range(3000)))
@@ -426,7 +421,7 @@ def test_groups_renumbered_while_cells_wait_keep_their_cells(
     assert sorted(zip(found.window.tolist(), keys, strict=True)) == [(0, 2999), (1, 7), (1, 5000)]
 
 
-def test_an_empty_synopsis_answers_ungrouped_windows_with_the_identity() -> None:
+def test_empty_synopsis() -> None:
     synopsis, count = counting([])
     ends = np.array([10, 20], np.int64)
     (found,) = synopsis.answer([Lookup("q", ends - 10, ends, count, (count,), True)])
@@ -436,7 +431,7 @@ def test_an_empty_synopsis_answers_ungrouped_windows_with_the_identity() -> None
     assert found.window.size == 0 and found.windows == 2
 
 
-def test_nothing_asked_is_nothing_answered_and_nothing_deposited_is_nothing_closed() -> None:
+def test_empty_lookup_and_deposit() -> None:
     synopsis, count = counting([pa.int64()])
     assert list(synopsis.answer([])) == []
     synopsis.deposit(Cells(np.empty(0, np.int64), np.empty(0, np.int64), {count: (np.empty(0, np.int64),)}))
@@ -444,8 +439,8 @@ def test_nothing_asked_is_nothing_answered_and_nothing_deposited_is_nothing_clos
     synopsis.expire(100)
 
 
-def test_a_window_that_a_query_cannot_see_is_empty() -> None:
-    """Clipped at the point since which the query sees tuples, a window may begin after its end."""
+def test_window_before_query_start() -> None:
+    """A window is clipped at the query's first tuple, so it may begin after its end."""
     synopsis, count = counting([])
     synopsis.deposit(Cells(np.array([0]), synopsis.groups.ids([], np.array([False])), {count: (np.array([1]),)}))
     synopsis.close(10)
@@ -453,8 +448,7 @@ def test_a_window_that_a_query_cannot_see_is_empty() -> None:
     assert found.states[count][0].tolist() == [0]
 
 
-def test_one_nan_is_forgotten_once_it_has_left_the_window() -> None:
-    """Also where the sum has passed it on its way back (the cells hold the finite sum apart)."""
+def test_nan_leaves_the_window() -> None:
     calls = [decompose(f, "x", DOUBLE, None) for f in ("SUM", "AVG", "VARIANCE")]
     pair = Pair(DOUBLE, (), [Query("q", None, calls)])
     pair.deposit([Row(0, (), 1.0), Row(0, (), 2.0), Row(10, (), math.nan), Row(20, (), 3.0), Row(20, (), 5.0)])
@@ -463,8 +457,8 @@ def test_one_nan_is_forgotten_once_it_has_left_the_window() -> None:
 
 
 @pytest.mark.parametrize("closing", [10, 30])
-def test_an_aggregate_that_came_later_counts_what_came_later(closing: int) -> None:
-    """Cells that did not know it yet take part as if they were empty, in the same chunk or in an older one."""
+def test_later_aggregate(closing: int) -> None:
+    """Older cells count as empty, in the same chunk or in an older one."""
     first = Query("first", None, [decompose("COUNT", "x", INT, None)])
     pair = Pair(INT, KEYS, [first])
     pair.deposit([Row(0, ("a", 0.0), 5), Row(10, ("a", 0.0), 7), Row(10, ("b", 0.0), 9)])
@@ -477,10 +471,8 @@ def test_an_aggregate_that_came_later_counts_what_came_later(closing: int) -> No
 
 @pytest.mark.parametrize("dense_fill", [0.0, 9.9])
 @pytest.mark.parametrize("type_", [DOUBLE, SqlType("STRING"), SqlType("DECIMAL(38,0)")], ids=str)
-def test_panes_closed_one_at_a_time_are_joined_and_stay_exact(
-    monkeypatch: pytest.MonkeyPatch, type_: SqlType, dense_fill: float
-) -> None:
-    """Eighty ticks of a pane each; some panes hold nothing but tuples that nobody takes; a query joins midway."""
+def test_chunks_are_joined(monkeypatch: pytest.MonkeyPatch, type_: SqlType, dense_fill: float) -> None:
+    """Eighty ticks of one pane each; some panes have no qualifying tuple; a query joins midway."""
     monkeypatch.setattr(chunks, "DENSE_FILL", dense_fill)
     merges: list[int] = []
     plain = chunks.ChunkView.merge_into
@@ -505,7 +497,7 @@ def test_panes_closed_one_at_a_time_are_joined_and_stay_exact(
     assert len(merges) <= 40, "fewer steps than half of the panes: chunks were joined"
 
 
-def test_all_due_queries_are_answered_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_pass_answers_all_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule CS2: a tick merges each pane of the longest window once, whatever the number of queries."""
     merged: list[int] = []
     plain = chunks.ChunkView.merge_into

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from windrow.cql.final.sql import to_duckdb
 from windrow.dataplane.answers.one_window import ordered_rows, plain_column
 from windrow.plan.nodes import Finalise, Output, internal_columns
-from windrow.synopses import Looked
+from windrow.synopses import LookupAnswer
 from windrow.synopses.cells.groups import Groups
 from windrow.synopses.having.bound_tests import BoundTest, bound_tests
 from windrow.synopses.holistic.roll_up import Rows, rows_of
@@ -86,7 +86,9 @@ class Finisher:
                 for sql in (finish_sql, finish_one_sql, part_sql, joined_sql):
                     self._texts.pop((id(one), sql), None)
 
-    def finish(self, plan: Finalise, looked: Looked, starts: Points | None, ends: Points, groups: Groups) -> Finished:
+    def finish(
+        self, plan: Finalise, looked: LookupAnswer, starts: Points | None, ends: Points, groups: Groups
+    ) -> Finished:
         """The answers of one query: window_start, window_end, is_revision, then the select list."""
         if looked.by_tasks is not None:
             return self._of_tasks(plan, looked.by_tasks, (starts, ends), looked.windows)
@@ -114,7 +116,7 @@ class Finisher:
             raise TaskError(found.error)
         return replace(self.joined(plan, found.tables, edges, windows), overflows=found.overflows)
 
-    def _tested(self, plan: Finalise, looked: Looked) -> tuple[Looked, Finalise]:
+    def _tested(self, plan: Finalise, looked: LookupAnswer) -> tuple[LookupAnswer, Finalise]:
         """The rows that satisfy HAVING's bounds on integers, and the plan without these bounds."""
         if plan.having is None:
             return looked, plan
@@ -131,7 +133,7 @@ class Finisher:
             wanted &= test.holds(looked.states)
         return looked.where(wanted), rest
 
-    def part(self, plan: Finalise, looked: Looked, groups: Groups) -> tuple[pa.Table, int]:
+    def part(self, plan: Finalise, looked: LookupAnswer, groups: Groups) -> tuple[pa.Table, int]:
         """The answer rows of some of the groups (w, o0…, and the sort columns s0…), and the number of overflows.
 
         HAVING is applied. So is LIMIT: a row outside the first of some groups is outside the first of all.
@@ -183,7 +185,7 @@ class Finisher:
         return done.drop_columns([ROW])
 
 
-def _unfit(plan: Finalise, looked: Looked) -> int | None:
+def _unfit(plan: Finalise, looked: LookupAnswer) -> int | None:
     """The number of sums that do not fit their type, including those of groups that HAVING removes. None: known only
     after rolling up."""
     if plan.input.is_holistic:

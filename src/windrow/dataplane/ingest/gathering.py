@@ -29,7 +29,7 @@ from windrow.synopses.cells import distinct
 from windrow.synopses.cells.cells import fold_of, state_of_rows
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups
-from windrow.synopses.kinds.partitioned import Ranks
+from windrow.synopses.cells.ranks import Ranks
 from windrow.windows import Points, Seen
 
 # -- what Spark computes -----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from windrow.dataplane.kernels.loading import Buckets, StoredCells
 from windrow.optimizer.sharing.derivations import Derivation, read_of
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
-from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup
+from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, LookupAnswer
 from windrow.synopses.answering.deriving import kept_lookups, with_derived
 from windrow.synopses.cells.groups import Groups
 from windrow.types import POINT_MAX
@@ -145,7 +145,7 @@ def lookup_of(plan: Finalise, asked: WindowRequest) -> Lookup:
 
 
 def _part(
-    plan: Finalise, query: int, looked: Looked, synopsis: BasicIntervalSynopsis, finisher: Finisher
+    plan: Finalise, query: int, looked: LookupAnswer, synopsis: BasicIntervalSynopsis, finisher: Finisher
 ) -> BucketAnswer:
     groups = synopsis.groups.count - 1
     try:

@@ -26,7 +26,7 @@ from windrow.dataplane.kernels.answering import (
     wanted_by,
 )
 from windrow.dataplane.kernels.loading import Buckets, StoredCells
-from windrow.synopses import BasicIntervalSynopsis, Looked
+from windrow.synopses import BasicIntervalSynopsis, LookupAnswer
 from windrow.synopses.answering.deriving import kept_lookups, with_derived
 from windrow.synopses.lookups import merged
 from windrow.types import POINT_MAX
@@ -139,7 +139,7 @@ def _part(
     was = next(with_derived(synopsis.answer(kept), [lookup], derived))
     now = merged(was, next(with_derived(alone.answer(kept), [lookup], derived)))
 
-    def rows(looked: Looked, there: Mask) -> pa.Table:
+    def rows(looked: LookupAnswer, there: Mask) -> pa.Table:
         table, _ = finisher.part(told.plan, looked, synopsis.groups)
         return table.filter(pa.array(there[table.column("w").to_numpy()]))
 

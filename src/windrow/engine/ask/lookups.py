@@ -20,7 +20,7 @@ from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError, SpanError, UnsupportedError
 from windrow.optimizer.sharing.derivations import Derivation
 from windrow.plan.nodes import Attribute, Finalise
-from windrow.synopses import Ability, Asker, Lookup
+from windrow.synopses import Ability, Lookup, OneTimeQuery
 from windrow.synopses.answering.planner import why_not_selected
 from windrow.synopses.holistic.selecting import selected
 from windrow.types import POINT_MIN, SqlType, point_text
@@ -183,7 +183,7 @@ class Lookups:
         if by_selection and cells is not None:
             (looked,) = selected(cells, [(aggregate, lookup)])
         else:
-            (looked,) = state.ask([lookup], Asker(plan, request.derived))
+            (looked,) = state.ask([lookup], OneTimeQuery(plan, request.derived))
         try:
             return self._finisher.finish(plan, looked, *_shown(request), state.synopsis.groups).table
         except Exception as error:
@@ -194,13 +194,11 @@ def _selects(state: SynopsisState, request: LookupRequest) -> bool:
     """Whether holistic aggregates are selected from sorted base intervals. Answers to lookups are never corrected, and
     all groups are closed, so neither hinders it."""
     aggregate = request.plan.input
-    cells = state.synopsis.readable
-    if cells is None or not aggregate.is_holistic or not request.ends.size:
+    if state.synopsis.cannot(Ability.READ) is not None or not aggregate.is_holistic or not request.ends.size:
         return False
     hindered = why_not_selected(aggregate, revises=False, derived=bool(request.derived), promised=False)
-    (found,) = state.holistic.selects(
-        cells, [HolisticRequest(request.query, aggregate, request.starts, request.ends, hindered)]
-    )
+    windows = HolisticRequest(request.query, aggregate, request.starts, request.ends, hindered)
+    (found,) = state.holistic.selects(state.synopsis, [windows])
     return found
 
 

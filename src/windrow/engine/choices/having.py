@@ -20,7 +20,8 @@ from windrow.plan.accumulators import Accumulator
 from windrow.plan.having import Bound, bounds_of, without
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
-from windrow.synopses import Ability, BasicIntervalSynopsis, Looked, Lookup, Synopsis
+from windrow.synopses import Ability, Lookup, LookupAnswer, Synopsis
+from windrow.synopses.answering.closed_panes import ClosedPanes
 from windrow.synopses.answering.filter_costs import FilterWork
 from windrow.synopses.answering.pane_tables import can_be_tabled
 from windrow.synopses.answering.planner import FilterDecision, HavingWay, plan_filter
@@ -83,7 +84,7 @@ class Narrowed:
     """Due lookups after the filters: to be looked up; or answered already; `plans` finish queries otherwise."""
 
     lookups: list[Lookup]
-    looked: list[Looked] = field(default_factory=list)
+    looked: list[LookupAnswer] = field(default_factory=list)
     plans: dict[str, Finalise] = field(default_factory=dict)
 
 
@@ -130,7 +131,7 @@ class HavingFilters:
             return Narrowed(lookups)
         self._forget(shared, settings)
         fits = {}
-        if settings.text("substream_filters") != "off" and synopsis.cannot(Ability.NARROW) is None:
+        if settings.text("substream_filters") != "off" and shown.cannot(Ability.NARROW) is None:
             found = {i: self.fit(plan, revises) for i, (_, plan) in enumerate(due)}
             fits = {i: fit for i, fit in found.items() if isinstance(fit, Fit) and lookups[i].ends.size}
             fits = {i: fit for i, fit in fits.items() if is_kept(shared, lookups[i].query, fit)}
@@ -154,13 +155,13 @@ class HavingFilters:
                 self._learn(chosen[i], some.groups.size, lookups[i].ends.size * (synopsis.groups.count - 1))
         return out
 
-    def _bound(self, synopsis: BasicIntervalSynopsis, settings: Settings) -> None:
+    def _bound(self, synopsis: ClosedPanes, settings: Settings) -> None:
         """Let go of filters that take more than they may; with half the groups they are tried again."""
         if self.nbytes > settings.integer("index_bytes") and settings.text("substream_filters") != "on":
             self.filters.keep(())
             self._too_many = synopsis.groups.count, settings.integer("index_bytes"), settings.text("filter_epsilon")
 
-    def _refused(self, synopsis: BasicIntervalSynopsis, settings: Settings) -> str | None:
+    def _refused(self, synopsis: ClosedPanes, settings: Settings) -> str | None:
         """Why there may be no filters; None where there may."""
         if self._too_many is not None:
             groups, most, epsilon = self._too_many
@@ -177,7 +178,7 @@ class HavingFilters:
         if plan.input.aggregates:
             out.lookups.append(replace(lookup, only=pairs))
         else:
-            out.looked.append(Looked(lookup.query, int(lookup.ends.size), pairs.window, pairs.groups, {}))
+            out.looked.append(LookupAnswer(lookup.query, int(lookup.ends.size), pairs.window, pairs.groups, {}))
 
     def passed(self, plan: Finalise, slots: int, rows: int) -> None:
         """How many rows a query without a filter has made of so many (window, group) slots: of all groups, as where a
@@ -204,7 +205,7 @@ class HavingFilters:
 
     def _chosen(
         self,
-        synopsis: BasicIntervalSynopsis,
+        synopsis: ClosedPanes,
         lookups: Sequence[Lookup],
         fits: dict[int, Fit],
         settings: Settings,
@@ -233,7 +234,7 @@ def levels_of(settings: Settings) -> Levels:
 
 
 def work_of(
-    synopsis: BasicIntervalSynopsis, asked: Sequence[tuple[Lookup, Fit]], share: float, levels: Levels, exact: bool
+    synopsis: ClosedPanes, asked: Sequence[tuple[Lookup, Fit]], share: float, levels: Levels, exact: bool
 ) -> FilterWork:
     """What some due lookups of one filter come to."""
     panes = synopsis.closed_panes

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from windrow.plan.nodes import WindowAggregate
-from windrow.synopses import BasicIntervalSynopsis
+from windrow.synopses import Synopsis
 from windrow.synopses.answering.planner import HolisticDecision, HolisticWay, rolled_up
 from windrow.synopses.holistic.selection_sizes import decide
 from windrow.windows import Points
@@ -35,7 +35,7 @@ class HolisticChoice:
         self.asked = "auto"
         self.decisions: dict[str, HolisticDecision] = {}
 
-    def selects(self, synopsis: BasicIntervalSynopsis, asked: Sequence[HolisticRequest]) -> list[bool]:
+    def selects(self, synopsis: Synopsis, asked: Sequence[HolisticRequest]) -> list[bool]:
         """Whether the windows of each of these queries, which are asked together, are answered by selection."""
         free = [one for one in asked if one.hindered is None]
         decided = decide(synopsis, [(one.aggregate, one.starts, one.ends) for one in free], self.asked)

@@ -41,7 +41,7 @@ from windrow.plan.nodes import ROW_NUM
 from windrow.settings import Settings
 from windrow.synopses import Cells, Home
 from windrow.synopses.cells.groups import Groups
-from windrow.synopses.kinds.partitioned import Ranks
+from windrow.synopses.cells.ranks import Ranks
 from windrow.types import POINT_MIN
 from windrow.windows import SlidingWindow, Window
 from windrow.windows.lateness import Lateness

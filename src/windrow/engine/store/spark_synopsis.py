@@ -22,9 +22,9 @@ from windrow.dataplane.spark_home import SparkHome
 from windrow.optimizer.sharing.synopsis_plans import FREQUENT, SynopsisPlan
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import WindowAggregate
-from windrow.synopses import Asker, Looked, Lookup, StoredSynopsis, Weight
+from windrow.synopses import Lookup, LookupAnswer, OneTimeQuery, StoredSynopsis, Weight
+from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.lookups import TaskRows
-from windrow.synopses.synopsis import Mask
 from windrow.windows import Points
 
 
@@ -59,7 +59,9 @@ class SparkSynopsis(StoredSynopsis):
         super().__init__([key.type.arrow for key in plan.keys], buckets, weight, groups)
         self.store = store
 
-    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[Looked]:
+    def ask(
+        self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: OneTimeQuery | None = None
+    ) -> Iterator[LookupAnswer]:
         if not lookups:
             return
         store = self.store
@@ -74,11 +76,11 @@ class SparkSynopsis(StoredSynopsis):
         if once is None:
             self.saw(groups)
         for lookup, parts in zip(lookups, found, strict=True):
-            yield Looked.of_tasks(lookup, _rows(parts))
+            yield LookupAnswer.of_tasks(lookup, _rows(parts))
 
     def revise(
         self, lookups: Sequence[Lookup], there: Sequence[tuple[Mask, Mask]], plan: SynopsisPlan
-    ) -> Iterator[tuple[Looked, Looked]]:
+    ) -> Iterator[tuple[LookupAnswer, LookupAnswer]]:
         if not lookups:
             return
         store = self.store
@@ -89,7 +91,7 @@ class SparkSynopsis(StoredSynopsis):
         found = store.spark.revise(revision, store.owner, _tasks(plan), sum(block.rows for block in held))
         for lookup, parts in zip(lookups, found, strict=True):
             was, now = _revised_rows(parts)
-            yield Looked.of_tasks(lookup, was), Looked.of_tasks(lookup, now)
+            yield LookupAnswer.of_tasks(lookup, was), LookupAnswer.of_tasks(lookup, now)
 
     def totals(self, count: Accumulator, panes: Points, late: bool = False) -> Points:
         """The tuples per pane; reads two columns of the blocks, one bucket at a time."""

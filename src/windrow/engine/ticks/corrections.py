@@ -21,7 +21,7 @@ from windrow.engine.store.tick_commits import LateMerge
 from windrow.engine.ticks.delivery import QueryAnswers
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
-from windrow.synopses import Looked, Lookup
+from windrow.synopses import Lookup, LookupAnswer
 from windrow.types import POINT_MIN
 from windrow.windows import (
     Extents,
@@ -36,7 +36,7 @@ from windrow.windows import (
 from windrow.windows.ended import landmarks_upto
 
 Mask = npt.NDArray[np.bool_]
-Finish = Callable[[QueryState, Looked, Extents, SynopsisState], Finished | None]
+Finish = Callable[[QueryState, LookupAnswer, Extents, SynopsisState], Finished | None]
 """Returns the answer rows of some windows; None if the query's own expressions fail."""
 
 Numbers = Callable[[QueryState, int, int], dict[int, int]]
@@ -95,7 +95,7 @@ class Corrector:
             if changed and query.error is None:
                 yield _delivered(query, changed, numbers)
 
-    def _looked(self, affected: Sequence[AffectedWindows]) -> Iterator[tuple[Looked, Looked]]:
+    def _looked(self, affected: Sequence[AffectedWindows]) -> Iterator[tuple[LookupAnswer, LookupAnswer]]:
         """The rows of each query's windows, without the late cells and with them."""
         lookups = [lookup_of(one.query, one.extents) for one in affected]
         there = [(one.before, one.after) for one in affected]

@@ -13,7 +13,7 @@ from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.ticks.corrections import lookup_of
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
-from windrow.synopses import DueRequest
+from windrow.synopses import Ability, DueRequest
 from windrow.synopses.answering.planner import why_not_selected
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, LandmarkWindow, Points, SlideByTuple, SlideOver, SlidingWindow, Window
@@ -130,8 +130,7 @@ def _by_selection(stream: StreamState, state: SynopsisState, due: list[DueWindow
     """The due windows with `by_selection` set where it is cheaper. Selected queries share the sorted intervals, so they
     are decided together."""
     holistic = [i for i, item in enumerate(due) if item.query.plan.input.is_holistic]
-    cells = state.synopsis.readable
-    if cells is None or not holistic:
+    if state.synopsis.cannot(Ability.READ) is not None or not holistic:
         return due
     requests = []
     for i in holistic:
@@ -139,7 +138,7 @@ def _by_selection(stream: StreamState, state: SynopsisState, due: list[DueWindow
         derived = bool(state.plan.derived.get(query.name))
         hindered = why_not_selected(query.plan.input, stream.definition.revises, derived, bool(stream.promises))
         requests.append(HolisticRequest(query.name, query.plan.input, lookup.starts, lookup.ends, hindered))
-    chosen = dict(zip(holistic, state.holistic.selects(cells, requests), strict=True))
+    chosen = dict(zip(holistic, state.holistic.selects(state.synopsis, requests), strict=True))
     return [replace(item, by_selection=chosen.get(i, False)) for i, item in enumerate(due)]
 
 

@@ -16,13 +16,13 @@ from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.closed_groups import GroupBounds, answers_groups
 from windrow.engine.ticks.corrections import Finish, lookup_of
 from windrow.engine.ticks.delivery import QueryAnswers
-from windrow.synopses import Looked, Synopsis
+from windrow.synopses import LookupAnswer, Synopsis
 from windrow.synopses.lookups import merged
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, Points
 
 
-def left_to_answer(bounds: GroupBounds, query: QueryState, looked: Looked, ticks: Points) -> Looked:
+def left_to_answer(bounds: GroupBounds, query: QueryState, looked: LookupAnswer, ticks: Points) -> LookupAnswer:
     """The rows of a due query without those given early; `ticks` are those of the windows looked up."""
     if not answers_groups(query.plan):
         return looked

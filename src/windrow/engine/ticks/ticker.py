@@ -30,7 +30,7 @@ from windrow.engine.ticks.shared_answers import AnswerRequest, followers, taken_
 from windrow.optimizer.sharing.rules import computed_together
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
-from windrow.synopses import Looked
+from windrow.synopses import LookupAnswer
 from windrow.synopses.holistic.selecting import selected
 from windrow.windows import Extents, Points
 
@@ -218,7 +218,7 @@ class Ticker:
         ]
 
     def _finish_in(self, stream: StreamState) -> Finish:
-        def finish(query: QueryState, looked: Looked, extents: Extents, state: SynopsisState) -> Finished | None:
+        def finish(query: QueryState, looked: LookupAnswer, extents: Extents, state: SynopsisState) -> Finished | None:
             return self._finish(stream, query, looked, query.plan.window.shown(extents), state)
 
         return finish
@@ -227,7 +227,7 @@ class Ticker:
         self,
         stream: StreamState,
         query: QueryState,
-        looked: Looked,
+        looked: LookupAnswer,
         shown: Edges,
         state: SynopsisState,
         plan: Finalise | None = None,
@@ -240,7 +240,7 @@ class Ticker:
             return None
 
 
-def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: Narrowed) -> Iterator[Looked]:
+def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: Narrowed) -> Iterator[LookupAnswer]:
     """The looked-up windows of the due queries, each by the cheaper way."""
     yield from narrowed.looked
     yield from state.ask(narrowed.lookups)

@@ -11,7 +11,7 @@ from windrow.optimizer.sharing.derivations import Derivation
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import States
 from windrow.synopses.cells.folds import State
-from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.lookups import Lookup, LookupAnswer
 
 Derived = Mapping[str, Sequence[Derivation]]
 
@@ -21,7 +21,7 @@ def kept_lookups(lookups: Sequence[Lookup], derived: Derived) -> list[Lookup]:
     return [_of_kept(lookup, derived.get(lookup.query, ())) for lookup in lookups]
 
 
-def with_derived(found: Iterable[Looked], lookups: Sequence[Lookup], derived: Derived) -> Iterator[Looked]:
+def with_derived(found: Iterable[LookupAnswer], lookups: Sequence[Lookup], derived: Derived) -> Iterator[LookupAnswer]:
     """The rows of the lookups, out of what was found by their `kept_lookups`."""
     by_query = {lookup.query: lookup for lookup in lookups}
     states = _DerivedStates()
@@ -36,7 +36,7 @@ class _DerivedStates:
         self._window: object = None
         self._known: dict[Derivation, State] = {}
 
-    def of(self, looked: Looked, derivation: Derivation) -> State:
+    def of(self, looked: LookupAnswer, derivation: Derivation) -> State:
         if looked.window is not self._window:
             self._window, self._known = looked.window, {}
         if derivation not in self._known:
@@ -55,7 +55,9 @@ def _of_kept(lookup: Lookup, derivations: Sequence[Derivation]) -> Lookup:
     return replace(lookup, presence=first, others=tuple(others), reads=tuple(reads))
 
 
-def _completed(looked: Looked, lookup: Lookup, derivations: Sequence[Derivation], known: _DerivedStates) -> Looked:
+def _completed(
+    looked: LookupAnswer, lookup: Lookup, derivations: Sequence[Derivation], known: _DerivedStates
+) -> LookupAnswer:
     if not derivations:
         return looked
     by = {d.accumulator: d for d in derivations}
@@ -67,7 +69,7 @@ def _completed(looked: Looked, lookup: Lookup, derivations: Sequence[Derivation]
         return replace(looked, states=states)
     rows = np.flatnonzero(present)
     kept = {a: tuple(column[rows] for column in state) for a, state in states.items()}
-    return Looked(looked.query, looked.windows, looked.window[rows], looked.groups[rows], kept)
+    return LookupAnswer(looked.query, looked.windows, looked.window[rows], looked.groups[rows], kept)
 
 
 def _derived(derivation: Derivation, states: States) -> State:

@@ -14,13 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.cells.arrays import ranges
+from windrow.synopses.cells.arrays import Mask, ranges
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Chunk, States, widened
 from windrow.synopses.cells.folds import State
 from windrow.synopses.cells.groups import NOBODY, Ids
-from windrow.synopses.index.sequence import Mask
-from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.lookups import Lookup, LookupAnswer
 from windrow.windows import Points
 
 
@@ -58,7 +57,7 @@ def _held(accumulator: Accumulator, state: State) -> Mask:
     return np.asarray(held)
 
 
-def gathered(chunks: Sequence[Chunk], lookups: Sequence[Lookup]) -> Iterator[Looked]:
+def gathered(chunks: Sequence[Chunk], lookups: Sequence[Lookup]) -> Iterator[LookupAnswer]:
     """The rows of lookups that name their groups (`only`), those without a qualifying tuple left out."""
     alike: dict[frozenset[Accumulator], list[Lookup]] = {}
     for lookup in lookups:
@@ -74,14 +73,16 @@ def gathered(chunks: Sequence[Chunk], lookups: Sequence[Lookup]) -> Iterator[Loo
             yield _looked(lookup, rows, states)
 
 
-def _looked(lookup: Lookup, rows: Ids, states: States) -> Looked:
+def _looked(lookup: Lookup, rows: Ids, states: States) -> LookupAnswer:
     assert lookup.only is not None
     read = dict.fromkeys((lookup.presence, *lookup.reads))
     counts = {a: (states[a][0][rows],) for a in (lookup.presence, *lookup.others)}
     present = lookup.present(counts) > 0
     rows = rows[present]
     mine: States = {a: tuple(column[rows] for column in states[a]) for a in read}
-    return Looked(lookup.query, int(lookup.ends.size), lookup.only.window[present], lookup.only.groups[present], mine)
+    return LookupAnswer(
+        lookup.query, int(lookup.ends.size), lookup.only.window[present], lookup.only.groups[present], mine
+    )
 
 
 class _Asked(NamedTuple):

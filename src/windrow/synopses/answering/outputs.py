@@ -13,8 +13,8 @@ from windrow.synopses.answering.pane_tables import Tables
 from windrow.synopses.cells.chunks import States, Strand
 from windrow.synopses.cells.folds import State
 from windrow.synopses.cells.groups import AnyIds, Ids
-from windrow.synopses.index.pane_index import Found
-from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.index.pane_index import WindowStates
+from windrow.synopses.lookups import Lookup, LookupAnswer
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class LookupOutput:
             for place, member in enumerate(part.members):
                 tables.take(part.strand, member, lows, highs, [row[place] for row in part.rows])
 
-    def take_found(self, found: Found) -> None:
+    def take_found(self, found: WindowStates) -> None:
         """All windows at once, of an index."""
         for part in self._parts:
             for place, member in enumerate(part.members):
@@ -102,18 +102,18 @@ class LookupOutput:
                 for row, column in zip(part.rows, state, strict=True):
                     row[place] = column
 
-    def rows(self, slots: Slots) -> Looked:
+    def rows(self, slots: Slots) -> LookupAnswer:
         lookup = self._lookup
         count = lookup.present({a: self._states[self._same[a]] for a in (lookup.presence, *lookup.others)})
         windows, groups = count.shape
         if lookup.always or count.all():
             window, group = slots.of(windows)
             states = {a: tuple(c.reshape(-1) for c in state) for a, state in self._states.items()}
-            return Looked(lookup.query, windows, window, group, self._read(states), groups)
+            return LookupAnswer(lookup.query, windows, window, group, self._read(states), groups)
         at = np.flatnonzero(count)
         window, group = np.divmod(at, groups)
         states = {a: tuple(c.reshape(-1)[at] for c in state) for a, state in self._states.items()}
-        return Looked(lookup.query, windows, window, group + 1, self._read(states))
+        return LookupAnswer(lookup.query, windows, window, group + 1, self._read(states))
 
     def _read(self, states: States) -> States:
         return {a: states[self._same[a]] for a in dict.fromkeys((self._lookup.presence, *self._lookup.reads))}

@@ -1,5 +1,5 @@
-"""Cells: what one pane knows of one group.
+"""Cells: the accumulators of one group in one pane.
 
-Folds say how cells are merged, groups how key values become dense ids, chunks how cells lie in memory, blocks and
-buckets how they lie on disk. Everything else in `synopses/` is built on this room.
+Folds merge cells, groups map key values to dense ids, chunks hold cells in memory, blocks and buckets hold them on
+disk. Everything else in `synopses/` builds on this room.
 """

@@ -1,4 +1,4 @@
-"""Cells as tables of a block, and back: pane, nobody, key columns, then each accumulator's columns."""
+"""Cells to the table of a block and back. Its columns: pane, nobody, the keys, then those of each accumulator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windrow.synopses.cells.groups import NOBODY, Groups
 
 
 def to_block(cells: Cells, groups: Groups) -> pa.Table:
-    """Cells with their key values instead of ids, sorted by pane."""
+    """The cells with key values instead of ids, sorted by pane."""
     order = np.argsort(cells.panes, kind="stable")
     if not np.array_equal(order, np.arange(order.size)):
         cells = cells.where(order)
@@ -26,7 +26,7 @@ def to_block(cells: Cells, groups: Groups) -> pa.Table:
 
 
 def from_block(table: pa.Table, accumulators: Sequence[Accumulator], groups: Groups) -> Cells:
-    """The cells of a block, with the accumulators that it knew."""
+    """The cells of a block, with those of the accumulators that it has."""
     panes = table.column("pane").combine_chunks().to_numpy()
     nobody = table.column("nobody").combine_chunks().to_numpy(zero_copy_only=False)
     keys = [table.column(name).combine_chunks() for name in table.column_names if name[0] == "k" and name[1:].isdigit()]

@@ -1,7 +1,7 @@
-"""Which bucket a group's cells lie in: a hash of its key values, the same in every process and for ever.
+"""The bucket of a group's cells: a hash of its key values, the same in every process and every version.
 
-Blocks of the Spark home are cut by it (DESIGN 6), so what it gives for a value must never change: it is written out
-here in NumPy, and pinned by a test, rather than taken from a library that may change its own.
+Blocks of the Spark home are split by it, so the hash of a value must never change. Hence it is written in NumPy here
+and pinned by a test; a library may change its own.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.groups import plain_key
 
 Words = npt.NDArray[np.uint64]
-Mask = npt.NDArray[np.bool_]
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _STEP = np.uint64(0xD1B54A32D192ED03)
@@ -24,7 +24,7 @@ _PRIME = 0x100000001B3
 
 
 def buckets_of(keys: Sequence[pa.Array], nobody: Mask, buckets: int) -> npt.NDArray[np.int64]:
-    """The bucket of each row by its key values; cells of nobody are in the first."""
+    """The bucket of each row by its key values; bucket 0 for nobody."""
     if not keys or buckets == 1:
         return np.zeros(nobody.size, np.int64)
     found = np.zeros(nobody.size, np.uint64)
@@ -34,7 +34,7 @@ def buckets_of(keys: Sequence[pa.Array], nobody: Mask, buckets: int) -> npt.NDAr
 
 
 def _mixed(words: Words) -> Words:
-    """The finaliser of SplitMix64: every bit of a word counts in every bit of the result."""
+    """The finaliser of SplitMix64: every bit of a word affects every bit of the result."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(words ^ (words >> np.uint64(31)), dtype=np.uint64)
@@ -53,7 +53,7 @@ def _hashed(key: pa.Array) -> Words:
 
 
 def _words(key: pa.Array) -> Words:
-    """A word for each value, whatever for nulls."""
+    """A word for each value, arbitrary for nulls."""
     kind = key.type
     if pa.types.is_null(kind):
         return np.zeros(len(key), np.uint64)
@@ -74,7 +74,7 @@ def _words(key: pa.Array) -> Words:
 
 
 def _of_texts(key: pa.Array) -> Words:
-    """Σ byte · prime^(place from the start), and the length: all texts at once."""
+    """length + Σ (byte + 1) · prime^position of each text, for all texts at once."""
     _, offsets, data = key.buffers()
     ends = np.frombuffer(offsets, np.int32)[key.offset : key.offset + len(key) + 1].astype(np.int64)
     lengths = np.diff(ends)

@@ -1,4 +1,4 @@
-"""Cells in and out: accumulator states from Spark's partials or from gathered rows, to and from blocks."""
+"""Accumulator states from Spark's partial aggregates or from single rows, and to and from columns of blocks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FOLDS: dict[Kind, Fold] = {
 
 
 def is_coded(value: SqlType) -> bool:
-    """Whether MIN and MAX of this type are folds of int64 codes rather than of objects."""
+    """Whether MIN and MAX of this type fold int64 codes rather than objects."""
     if value.is_decimal:
         return value.decimal[0] <= 18
     return value.name not in ("STRING", "BINARY")
@@ -57,7 +57,7 @@ def fold_of(accumulator: Accumulator) -> Fold:
 
 
 def partial_sql(accumulator: Accumulator) -> list[str]:
-    """The Spark aggregates whose results `state_of_partials` turns into the state of a cell."""
+    """The Spark aggregates that `state_of_partials` turns into the state of a cell."""
     arg, kind = accumulator.arg, accumulator.kind
     where = f" FILTER (WHERE {accumulator.condition})" if accumulator.condition else ""
     if kind is Kind.COUNT:
@@ -81,13 +81,13 @@ _SPLIT_DIGITS = 19
 
 
 def _is_wide(accumulator: Accumulator) -> bool:
-    """Whether Spark's own sum, of at most 38 digits, could overflow where the sum of the whole window does not."""
+    """Whether Spark's sum, which has at most 38 digits, could overflow where the sum of the window does not."""
     assert accumulator.type is not None
     return accumulator.type.decimal[0] > 28
 
 
 def _decimal_sums(accumulator: Accumulator) -> list[str]:
-    """The sum and how many; of wide decimals the sums of their upper and of their lower 19 digits."""
+    """Sum and count; for wide decimals the sums of their upper and of their lower 19 digits."""
     arg = f"({accumulator.arg})"
     if not _is_wide(accumulator):
         return [f"sum({arg})", f"count({arg})"]
@@ -97,7 +97,7 @@ def _decimal_sums(accumulator: Accumulator) -> list[str]:
 
 
 def state_of_partials(accumulator: Accumulator, columns: Sequence[pa.Array]) -> State:
-    """The states of cells from the columns of `partial_sql`, one row a cell."""
+    """The states of cells from the columns of `partial_sql`, one row per cell."""
     kind = accumulator.kind
     if is_sketch(accumulator):
         return sketches_of(accumulator, columns[0])
@@ -119,13 +119,13 @@ def state_of_partials(accumulator: Accumulator, columns: Sequence[pa.Array]) -> 
 
 
 def state_of_rows(accumulator: Accumulator, values: pa.Array | None, count: int) -> State:
-    """The states of `count` single rows: what one tuple contributes to its cell. Values are not null.
+    """The states of `count` cells of one tuple each. Values are not null.
 
-    Of sketches there are none: only Spark makes them, from many rows (`sketches.is_sketch`).
+    Raises ValueError for sketches, which only Spark makes.
     """
     kind = accumulator.kind
     if is_sketch(accumulator):
-        raise ValueError("sketches are made by Spark, not of gathered rows")
+        raise ValueError("Spark makes sketches; single rows cannot")
     if kind is Kind.COUNT:
         return (np.ones(count, np.int64),)
     assert values is not None
@@ -144,7 +144,7 @@ def state_of_rows(accumulator: Accumulator, values: pa.Array | None, count: int)
 
 
 def to_columns(accumulator: Accumulator, state: State) -> dict[str, pa.Array]:
-    """The state as columns of a block, under the accumulator's stable name."""
+    """The state as columns of a block, named after the accumulator's stable id."""
     if is_sketch(accumulator):
         return {f"{accumulator.id}_0": serialised(accumulator, state)}
     if state[0].dtype.hasobject:
@@ -155,7 +155,7 @@ def to_columns(accumulator: Accumulator, state: State) -> dict[str, pa.Array]:
 
 
 def from_columns(accumulator: Accumulator, table: pa.Table) -> State | None:
-    """The state kept in a block; None where the block was written before the accumulator existed."""
+    """The state in a block; None if the block was written before the accumulator existed."""
     fold = fold_of(accumulator)
     names = [f"{accumulator.id}_{i}" for i in range(len(fold.dtypes))]
     if names[0] not in table.column_names:
@@ -173,13 +173,13 @@ def _longs(column: pa.Array) -> Array:
 
 
 def _doubles(column: pa.Array) -> Array:
-    # Not `safe`: an integer above 2^53 is rounded, as Spark rounds it, and no error.
+    # Not `safe`: an integer above 2^53 is rounded, as in Spark, instead of raising an error.
     plain = column.cast(pa.float64(), safe=False)
     return np.asarray(pc.fill_null(plain, 0.0).to_numpy(zero_copy_only=False))
 
 
 def _limbs(column: pa.Array) -> State:
-    """Unscaled 128-bit integers as four 32-bit limbs in int64, the last one signed: sums are exact."""
+    """Unscaled 128-bit integers as four 32-bit limbs in int64, the last one signed, so that sums are exact."""
     words = _words(column)
     low, high = words[:, 0].view(np.uint64), words[:, 1]
     mask = np.uint64(0xFFFFFFFF)
@@ -188,7 +188,7 @@ def _limbs(column: pa.Array) -> State:
 
 
 def unscaled(limbs: Sequence[Array]) -> Array:
-    """The exact sums as Python integers, from their limbs."""
+    """The exact sums of limbs as Python integers."""
     l0, l1, l2, l3 = (limb.astype(object) for limb in limbs[:4])
     return np.asarray(l0 + (l1 << 32) + (l2 << 64) + (l3 << 96), dtype=object)
 
@@ -208,7 +208,7 @@ def _words(column: pa.Array) -> Array:
 
 
 def _codes(accumulator: Accumulator, column: pa.Array) -> Array:
-    """Order-preserving codes or objects of MIN/MAX values, the fold's identity for nulls."""
+    """MIN/MAX values as order-preserving codes or objects; the fold's identity for nulls."""
     fold = fold_of(accumulator)
     if fold.dtypes[0].hasobject:
         return _objects(accumulator, column)

@@ -1,7 +1,7 @@
-"""Chunks: the cells of a run of closed panes, immutable, in one of two shapes.
+"""Chunks: the immutable cells of a run of closed panes, in one of two shapes.
 
-Dense: arrays (panes × accumulators of a kind × the groups present in the run); sparse: one entry per cell. Which one
-is a matter of how full the run is; both merge a range of panes into a vector over all groups.
+A dense chunk has arrays (panes × accumulators of a kind × groups present in the run), a sparse one has an entry per
+cell. The fill of the run decides. Both merge a range of panes into a vector over all groups.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from windrow.windows import Points
 States = dict[Accumulator, State]
 
 PANES_PER_CHUNK = (64, 4096)
-"""At least and at most; between them so many that a chunk has some 65,536 slots: with few groups a chunk of few panes
-would be all overhead (0.1 ms to build, measured)."""
+"""The least and the most panes of a chunk. Between them a chunk gets about SLOTS_PER_CHUNK slots: with few groups,
+small chunks would be all overhead (0.1 ms to build, measured)."""
 
 SLOTS_PER_CHUNK = 65_536
 MOST_TOTALS = 8
-"""Totals that a chunk remembers, of different sets of accumulators."""
+"""The most totals (one per set of accumulators) that a chunk caches."""
 
 DENSE_FILL = 0.2
-"""A dense slot costs about a fifth of a scattered cell when merged (measured: 0.7 ns and 4 ns)."""
+"""Merging a dense slot costs about a fifth of merging a sparse cell (measured: 0.7 ns and 4 ns)."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells in any order: pane start, group and one state per accumulator for each. Cells may repeat."""
+    """Cells in any order: the pane start, group and state per accumulator of each. Cells may repeat."""
 
     panes: Points
     groups: Ids
     states: Mapping[Accumulator, State]
 
     def where(self, mask: npt.NDArray[np.bool_] | Ids | slice) -> Cells:
-        """The cells that a mask marks, or that stand at these indices."""
+        """The cells where a mask is true, or at these indices."""
         states = {a: tuple(column[mask] for column in state) for a, state in self.states.items()}
         return Cells(self.panes[mask], self.groups[mask], states)
 
@@ -53,18 +53,18 @@ class Cells:
 
 @dataclass(frozen=True)
 class Strand:
-    """Accumulators with equal folds, side by side: one call merges them all. A column is (…, members, groups)."""
+    """Accumulators with equal folds, which one call merges together. A column is (…, members, groups)."""
 
     fold: Fold
     members: tuple[Accumulator, ...]
 
     def identity(self, *shape: int) -> State:
-        """Nothing yet, for (leading shape × members × groups)."""
+        """Empty states, (leading shape × members × groups)."""
         return self.fold.identity((*shape[:-1], len(self.members), shape[-1]))
 
 
 def strands_of(accumulators: Iterable[Accumulator]) -> tuple[Strand, ...]:
-    """The accumulators, those with equal folds together, in their order."""
+    """The accumulators grouped by equal folds, in their order."""
     found: dict[Fold, list[Accumulator]] = {}
     for a in accumulators:
         found.setdefault(fold_of(a), []).append(a)
@@ -76,8 +76,8 @@ class Chunk:
     """`panes` are the starts of its occupied panes, ascending; `groups` the ids present.
 
     Dense: states are (panes × groups), views of `strands`. Sparse: `cell_pane` (index into panes, ascending) and
-    `cell_group` (group id) name each entry of one-dimensional states. Counts that are equal throughout (of a
-    column without nulls, and of the rows) are one state: `is` tells.
+    `cell_group` (group id) locate each entry of one-dimensional states. Equal counts (such as those of the rows and of
+    a column without nulls) share one state object, so `is` detects them.
     """
 
     panes: Points
@@ -101,11 +101,11 @@ class Chunk:
         )
 
     def view(self, strands: Sequence[Strand]) -> ChunkView:
-        """The states of these strands by position, resolved once per pass."""
+        """A view for one pass over these strands."""
         return ChunkView(self, strands)
 
     def strand(self, strand: Strand) -> State | None:
-        """(panes × members × groups): as it is kept, or put together of members that are kept otherwise."""
+        """(panes × members × groups), as kept or stacked from its members; None if it has none of them."""
         kept = self.strands.get(strand)
         if kept is not None or not any(a in self.states for a in strand.members):
             return kept
@@ -114,8 +114,8 @@ class Chunk:
         return tuple(np.stack(columns, axis=1) for columns in zip(*parts, strict=True))
 
     def narrow(self) -> None:
-        """Keep it in the smallest integers from now on: a chunk that has grown old is hardly looked into any more, only
-        its total is, while a young one is merged faster as it is."""
+        """Keep the smallest integers from now on. Old chunks are mostly read through their total; young ones are merged
+        faster at full width."""
         self.is_narrow = True
         kept: dict[int, State] = {}
         for strand, state in self.strands.items():
@@ -125,14 +125,14 @@ class Chunk:
         self.states = {a: kept.get(id(state), state) for a, state in self.states.items()}
 
     def total(self, strand: Strand) -> State:
-        """All its panes merged, remembered: long windows take whole chunks at every tick."""
+        """All its panes merged; cached, because long windows take whole chunks at every tick."""
         if strand not in self._totals:
-            if len(self._totals) >= MOST_TOTALS:  # queries with different periods ask for ever other accumulators
+            if len(self._totals) >= MOST_TOTALS:  # queries of different periods keep asking for other sets
                 self._totals.clear()
             kept, fold = self.strands.get(strand), strand.fold
             if kept is not None:
                 self._totals[strand] = widened(fold, fold.reduce(kept))
-            else:  # members that are kept otherwise, one by one: putting them together first would copy every cell
+            else:  # reduce members one by one: stacking them first would copy every cell
                 nothing = fold.identity(self.groups.size)
                 known = [self.states.get(a) for a in strand.members]
                 each = [nothing if state is None else widened(fold, fold.reduce(state)) for state in known]
@@ -140,9 +140,10 @@ class Chunk:
         return self._totals[strand]
 
     def cells(self, reads: Collection[Accumulator] | None = None) -> Cells:
-        """The cells that it was built of, each once, or what they have of some accumulators. Of a dense slot that
-        holds nothing there is none; but every pane has one, for a pane is occupied even where no query takes its
-        tuples."""
+        """Its cells, each once, with all accumulators or with `reads`.
+
+        An empty dense slot gives no cell, but every pane gives one: it is occupied even if no query takes its tuples.
+        """
         some = self.states if reads is None else {a: state for a, state in self.states.items() if a in reads}
         if self.cell_pane is not None and self.cell_group is not None:
             return Cells(self.panes[self.cell_pane], self.cell_group, some)
@@ -157,7 +158,7 @@ class Chunk:
         return Cells(self.panes[pane], self.groups[group], states)
 
     def spread_into(self, strand: Strand, into: Sequence[Array], first: int) -> None:
-        """Its panes from index `first` on, into (members × as many panes × all groups but nobody) of nothing."""
+        """Write its panes from index `first` on into empty states (members × panes × all groups except nobody)."""
         last = first + into[0].shape[1]
         if self.cell_pane is None or self.cell_group is None:
             state = self.strand(strand)
@@ -175,21 +176,21 @@ class Chunk:
                     target[i, pane, group] = column[mine]
 
     def by_group(self) -> Ids:
-        """The entries of a sparse chunk by group, those of a group by pane, remembered: to find those of one group."""
+        """The indices of a sparse chunk's entries by group, then pane; cached."""
         assert self.cell_group is not None
         if self._by_group is None:
             self._by_group = np.argsort(self.cell_group, kind="stable")
         return self._by_group
 
     def renumber(self, new_ids: Ids) -> None:
-        """Groups have been given new ids; the order of the ids is kept."""
+        """Give the groups their new ids, which have the order of the old ones."""
         self.groups = new_ids[self.groups]
         if self.cell_group is not None:
             self.cell_group = new_ids[self.cell_group]
 
 
 class ChunkView:
-    """A chunk as one pass over the synopsis sees it."""
+    """A chunk during one pass over the synopsis."""
 
     def __init__(self, chunk: Chunk, strands: Sequence[Strand]):
         self._chunk = chunk
@@ -214,7 +215,7 @@ class ChunkView:
                 fold.scatter_into([v[i] for v in target], self._chunk.groups, [row[i] for row in rows])
 
     def _rows(self, at: int, lo: int, hi: int) -> State | None:
-        """The panes lo ≤ index < hi of one strand merged; None where the chunk has nothing of it."""
+        """The panes lo ≤ index < hi of one strand merged; None if the chunk has none of its members."""
         strand, chunk = self._strands[at], self._chunk
         if lo == 0 and hi == chunk.panes.size and any(a in chunk.states for a in strand.members):
             return chunk.total(strand)
@@ -239,7 +240,7 @@ class ChunkView:
 
 
 def _run(groups: Ids) -> slice | Ids:
-    """Ascending ids as a slice, if none is missing between them."""
+    """Ascending ids, as a slice if they have no gaps."""
     if groups.size and int(groups[-1]) - int(groups[0]) + 1 == groups.size:
         return slice(int(groups[0]), int(groups[-1]) + 1)
     return groups
@@ -250,8 +251,10 @@ _NOTHING: dict[np.ufunc, int] = {np.minimum: int(np.iinfo(np.int64).max), np.max
 
 
 def narrowed(fold: Fold, state: State) -> State:
-    """The columns in the smallest integers that hold them: most cells hold small numbers, and chunks are most of the
-    memory. Nothing (the identity) becomes the extreme of the smaller type, which no value then may be."""
+    """The columns in the smallest integers that fit: most cells are small numbers, and chunks take most of the memory.
+
+    The identity becomes the extreme of the smaller type, so values must lie strictly within its bounds.
+    """
     return tuple(_narrow(fold, column) for column in state)
 
 
@@ -276,7 +279,7 @@ def _nothing(fold: UfuncFold, dtype: type[np.signedinteger]) -> int:
 
 
 def widened(fold: Fold, state: State) -> State:
-    """The columns as the fold keeps them."""
+    """The inverse of `narrowed`."""
     return tuple(_widen(fold, column) for column in state)
 
 
@@ -290,13 +293,13 @@ def _widen(fold: Fold, column: Array) -> Array:
 
 
 def panes_per_chunk(groups: int) -> int:
-    """How many panes a chunk has where a pane has so many groups."""
+    """The number of panes of a chunk whose panes have so many groups."""
     least, most = PANES_PER_CHUNK
     return max(least, min(most, SLOTS_PER_CHUNK // max(groups, 1)))
 
 
 def build_chunks(cells: Cells) -> list[Chunk]:
-    """Cells of closed panes (which may repeat: several deposits) as chunks, panes ascending."""
+    """Cells of closed panes as chunks, panes ascending. Cells may repeat."""
     panes, pane_of = distinct.of_runs(cells.panes)
     if not panes.size:
         return []
@@ -335,7 +338,7 @@ def _build(panes: Points, pane_of: Ids, cells: Cells) -> Chunk:
 
 
 def _folded(cells: Cells, at: Ids, size: int) -> States:
-    """One state per accumulator, of cells merged where `at` repeats; equal counts are one and the same."""
+    """One state per accumulator; cells merge where `at` repeats, and equal counts share one state object."""
     states: States = {}
     counts: dict[int, list[State]] = {}
     for a, state in cells.states.items():

@@ -1,15 +1,14 @@
-"""Distinct values and where each row's stands, as np.unique with its inverse, without the sort."""
+"""Distinct values and the index of each row's value, as np.unique with its inverse, but with less sorting."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Longs = npt.NDArray[np.int64]
+from windrow.synopses.cells.arrays import Longs
 
 
 def of_runs(values: Longs) -> tuple[Longs, Longs]:
-    """For values that come in runs, as pane starts do: only one of each run is sorted."""
+    """For values in runs, such as pane starts: sorts one value per run."""
     if not values.size:
         return values, values
     starts = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
@@ -19,7 +18,7 @@ def of_runs(values: Longs) -> tuple[Longs, Longs]:
 
 
 def below(values: Longs, bound: int) -> tuple[Longs, Longs]:
-    """For 0 ≤ value < bound: by marking, where the range is not much larger than the rows are many."""
+    """For 0 ≤ value < bound: marks values instead of sorting, unless the bound far exceeds the number of rows."""
     if bound > max(8 * values.size, 1 << 16):
         found, inverse = np.unique(values, return_inverse=True)
         return found, inverse

@@ -1,7 +1,7 @@
 """Folds: how the cells of a synopsis are merged, vectorised over groups.
 
-A fold's state is a tuple of arrays (its columns). Every fold is commutative and associative with an
-identity, so cells may be merged in any order and grouping: that is what makes panes and synopses work.
+A fold's state is a tuple of arrays, its columns. Every fold is commutative and associative with an identity, so cells
+may be merged in any order and grouping. Panes and synopses rely on that.
 
     merge(a, identity) = a          merge(a, merge(b, c)) = merge(merge(a, b), c)
 """
@@ -26,11 +26,11 @@ class Fold(Protocol):
     def dtypes(self) -> tuple[np.dtype[Any], ...]: ...
 
     def identity(self, shape: int | tuple[int, ...]) -> State:
-        """A state that changes nothing when merged."""
+        """A state that leaves any state unchanged when merged."""
         ...
 
     def reduce(self, state: Sequence[Array]) -> State:
-        """Merge along the first axis (the panes)."""
+        """Merge along the first axis, the panes."""
         ...
 
     def merge_into(self, into: Sequence[Array], state: Sequence[Array]) -> None:
@@ -77,7 +77,7 @@ GREATEST = UfuncFold(np.maximum, _INT_MIN, (np.dtype(np.int64),))
 
 
 class _Top:
-    """Above every value: the identity of a minimum over values that have no greatest one."""
+    """Above every value: the identity of a minimum over values without a greatest one."""
 
     def __lt__(self, other: object) -> bool:
         return False
@@ -111,17 +111,17 @@ class _Bottom:
 TOP, BOTTOM = _Top(), _Bottom()
 LEAST_OBJECT = UfuncFold(np.minimum, TOP, (np.dtype(object),))
 GREATEST_OBJECT = UfuncFold(np.maximum, BOTTOM, (np.dtype(object),))
-"""Strings (as UTF-8 bytes: Spark's order), binaries and wide decimals, which no int64 can code."""
+"""For strings (as UTF-8 bytes, which is Spark's order), binaries and wide decimals, which no int64 can encode."""
 
 
 @dataclass(frozen=True)
 class MomentsFold:
-    """(n, mean, M2) for VARIANCE and STDDEV; merged without cancellation (DESIGN 5, Values).
+    """(n, mean, M2) for VARIANCE and STDDEV, merged without cancellation.
 
     n = Σ nᵢ    mean = Σ nᵢ·meanᵢ / n    M2 = Σ M2ᵢ + Σ nᵢ·(meanᵢ − mean)²
 
-    The mean is taken relative to a pivot, one of the meanᵢ: equal means then give that mean to the last bit,
-    and a spread of exactly nothing.
+    The mean is computed relative to a pivot, one of the meanᵢ. So equal means give that mean to the last bit, and a
+    spread of exactly zero.
     """
 
     dtypes: tuple[np.dtype[Any], ...] = (np.dtype(np.float64),) * 3
@@ -154,12 +154,12 @@ class MomentsFold:
 
 
 def _pull(share: Array, mean: Array, pivot: Array) -> Array:
-    """share·(mean − pivot), in a form that does not overflow where the two are far apart."""
+    """share·(mean − pivot), in a form that does not overflow if the two are far apart."""
     return np.asarray(share * mean - share * pivot)
 
 
 def _spread(n: Array, mean: Array, centre: Array) -> Array:
-    """n·(mean − centre)², nothing where there is nothing: a far centre squared is infinite, and 0·∞ is NaN."""
+    """n·(mean − centre)², and 0 where n is 0: a far centre squared is infinite, and 0·∞ is NaN."""
     with np.errstate(over="ignore"):
         return np.asarray(n * np.where(n > 0, mean - centre, 0.0) ** 2)
 

@@ -1,8 +1,7 @@
 """Groups: key values ↔ dense ids, vectorised for composite keys of any type.
 
-Id 0 is nobody: the pseudo-group of a pane's tuples that no query of the synopsis takes, so that a window
-that holds a tuple of the stream is known to, even where nothing qualifies. Ids are renumbered when most
-groups have left (`compact`), so memory follows the groups alive.
+Id 0 is nobody, the pseudo-group of tuples that no query of the synopsis takes. It marks a pane as occupied even if
+nothing in it qualifies. `compact` renumbers the ids when most groups have gone, so memory follows the live groups.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Groups:
         self._memo: dict[Hashable, Any] = {}
 
     def ids(self, keys: Sequence[pa.Array], nobody: npt.NDArray[np.bool_] | None = None) -> Ids:
-        """The id of each row's group; new groups are added. Where `nobody` is true: id 0."""
+        """The id of each row's group, 0 where `nobody` is true. Adds new groups."""
         if nobody is not None and nobody.any():
             found = np.full(len(nobody), NOBODY, np.int64)
             rest = np.flatnonzero(~nobody)
@@ -47,11 +46,11 @@ class Groups:
 
     @property
     def nbytes(self) -> int:
-        """What the key values come to."""
+        """Bytes of the key values."""
         return sum(key.nbytes for key in self._keys)
 
     def _only(self, rows: int) -> Ids:
-        """The ids of an ungrouped query's tuples: the one group there is."""
+        """The ids of an ungrouped query's tuples: all 1."""
         if rows:
             self.count = 2
         return np.ones(rows, np.int64)
@@ -62,7 +61,7 @@ class Groups:
             return
         fresh = found[fresh_at] - self.count
         row_of = np.empty(int(fresh.max()) + 1, np.int64)
-        row_of[fresh] = fresh_at  # ids are dense, and all rows of a group have the same keys
+        row_of[fresh] = fresh_at  # any row of a group will do: all have the same keys
         rows = pa.array(row_of)
         self._keys = [pa.concat_arrays([old, key.take(rows)]) for old, key in zip(self._keys, keys, strict=True)]
         self.count += row_of.size
@@ -70,19 +69,18 @@ class Groups:
 
     @property
     def keys(self) -> Sequence[pa.Array]:
-        """The key values of all groups by id, a column per key."""
+        """The key values of all groups by id, one column per key."""
         return self._keys
 
     def worked_out(self, what: Hashable, make: Callable[[], T]) -> T:
-        """What follows from the groups alone: made once, until one is added or they are renumbered."""
+        """The result of `make`, cached under `what` until a group is added or the ids change."""
         if what not in self._memo:
             self._memo[what] = make()
         found: T = self._memo[what]
         return found
 
     def key_columns(self, ids: AnyIds, width: int | None = None) -> list[pa.Array]:
-        """The key values of these groups (null for nobody), of the first `width` keys; strings dictionary-encoded,
-        which costs nothing."""
+        """The first `width` key values of these groups, null for nobody. Strings are dictionary-encoded: it is free."""
         indices = pa.array(ids.astype(np.int32, copy=False))
         out: list[pa.Array] = []
         for key in self._keys[:width]:
@@ -93,7 +91,7 @@ class Groups:
         return out
 
     def compact(self, alive: Ids) -> Ids:
-        """Keep only these ids (ascending, with 0); returns the new id of each old one, −1 for the gone."""
+        """Keep only these ids (ascending, with 0); returns the new id of each old one, −1 if dropped."""
         renumber = np.full(self.count, -1, np.int64)
         renumber[alive] = np.arange(alive.size)
         kept = [key.take(pa.array(alive)) for key in self._keys]
@@ -110,7 +108,7 @@ class Groups:
 
 
 class _Chain:
-    """Composite keys as pairs of ids: (k1) → i1, (i1, k2) → i2, … Each step is one hash look-up in Arrow."""
+    """Ids of composite keys, pair by pair: (k1) → i1, (i1, k2) → i2, … Each step is one hash lookup in Arrow."""
 
     def __init__(self, width: int):
         self._columns: list[pa.Array | None] = [None] * width
@@ -142,7 +140,7 @@ class _Chain:
 
 
 def plain_key(key: pa.Array, kind: pa.DataType) -> pa.Array:
-    """One array of the declared type, with one zero and one NaN."""
+    """The key as one array of type `kind`; floats have one zero and one NaN."""
     if isinstance(key, pa.ChunkedArray):
         key = key.combine_chunks()
     if pa.types.is_dictionary(key.type):

@@ -1,4 +1,4 @@
-"""Several deposits as one: one after another, or with every cell once."""
+"""Several deposits as one, with or without merging equal cells."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windrow.windows import Points
 
 
 def concatenate(parts: Sequence[Cells]) -> Cells:
-    """Several deposits as one; an accumulator that a deposit did not know yet has its identity there."""
+    """The deposits one after another; a missing accumulator has its identity."""
     if len(parts) == 1:
         return parts[0]
     accumulators = dict.fromkeys(a for part in parts for a in part.states)
@@ -32,7 +32,7 @@ def concatenate(parts: Sequence[Cells]) -> Cells:
 
 
 def fold_cells(parts: Sequence[Cells], kept_from: int | None) -> Cells:
-    """Several deposits as one, a cell once; those below `kept_from` dropped."""
+    """The deposits merged, each cell once, without those below `kept_from`."""
     cells = concatenate(parts)
     if kept_from is not None:
         cells = cells.where(cells.panes >= kept_from)
@@ -50,6 +50,6 @@ def fold_cells(parts: Sequence[Cells], kept_from: int | None) -> Cells:
 
 
 def collapsed_panes(panes: Points, below: int, into: Points) -> Points:
-    """The panes below a point, each in the last of the points `into` (ascending) that is not above it."""
+    """The panes; each below the point is replaced by the last of `into` (ascending) that is not above it, if any."""
     at = np.searchsorted(into, panes, side="right") - 1
     return np.where((at >= 0) & (panes < below), into[np.maximum(at, 0)], panes)

@@ -1,4 +1,4 @@
-"""Values as order-preserving int64, so that MIN and MAX of most types are integer folds.
+"""Doubles as order-preserving int64 codes, so that MIN and MAX are integer folds.
 
 Doubles follow Spark: −0.0 equals 0.0, NaN equals NaN and is above everything.
 """
@@ -14,7 +14,7 @@ _FLIP = np.int64(0x7FFFFFFFFFFFFFFF)
 
 
 def encode_doubles(values: npt.NDArray[np.float64]) -> Codes:
-    """IEEE-754 bits, with negatives flipped so that integer order is numeric order."""
+    """IEEE-754 bits; negatives are flipped so that integer order is numeric order."""
     bits = (values + 0.0).view(np.int64)
     return np.where(np.isnan(values), _NAN_CODE, np.where(bits >= 0, bits, bits ^ _FLIP))
 

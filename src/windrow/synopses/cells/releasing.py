@@ -1,4 +1,4 @@
-"""Letting go of the cells of groups that are complete, before their panes are."""
+"""Drops the cells of complete groups before their panes expire."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from windrow.windows import Points
 
 
 def released(cells: Cells, needed: Points) -> Cells:
-    """Cells without those below the point from which on their group is needed (by id).
+    """The cells without those below the point `needed` of their group.
 
-    Their panes stay occupied, by nobody: which windows hold a tuple must not depend on when memory was let go of.
+    Nobody takes the place of the dropped cells: which windows hold a tuple must not depend on when memory is freed.
     """
     gone = (cells.panes < needed[cells.groups]) & (cells.groups != NOBODY)
     if not gone.any():

@@ -1,12 +1,12 @@
-"""Sketches as states of cells: made by Spark's own DataSketches aggregates per pane, merged here (DESIGN 4).
+"""Sketches as states of cells: Spark's DataSketches aggregates make them per pane, and they are merged here.
 
-A state is a column of sketches, None where nothing has counted. A sketch that is in a column is never changed: a merge
-makes a new one, so columns may share it. HLL and KLL lie there as they are serialised, which is how Spark gives them
-and blocks keep them (reading one takes 0.3 µs, merging it 3 µs, measured); a frequent-items sketch, which takes 84 µs
-to read where it is full, as an object. Merging costs per cell and window, never per row.
+A state is a column of sketches, None where no value was counted. A sketch in a column never changes: a merge makes a
+new one, so columns may share sketches. HLL and KLL stay serialised, as Spark returns them and blocks keep them (0.3 µs
+to read, 3 µs to merge, measured). A frequent-items sketch is an object, because a full one takes 84 µs to read. Merging
+costs per cell and window, never per row.
 
-HLL merges to the same registers in any order and grouping. KLL and frequent items do so only as long as they have
-dropped nothing; beyond that, answers may differ with the order of merging, within their bounds.
+HLL merges to the same registers in any order and grouping. KLL and frequent items do so only until they drop something;
+from then on answers depend on the order of merging, within the bounds.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from windrow.synopses.cells.folds import Array, State
 from windrow.types import SqlType
 
 ds: Any = import_module("datasketches") if HAS_SKETCHES else None
-"""The package; where it is missing, the binder refuses what needs it."""
+"""The package; if it is missing, the binder refuses queries that need it."""
 
 LG_K = 12
 """HLL has 2^12 registers: a standard error of 1.04/√4096."""
 
 KLL_K = 200
-"""KLL drops nothing of the first 200 values; beyond, a rank is off by at most 1.33 % of them, 99 times in 100."""
+"""KLL keeps the first 200 values; beyond, a rank is off by at most 1.33 % of the count, 99 times in 100."""
 
 LG_MAP = 11
 MOST_ITEMS = (1 << LG_MAP) * 3 // 4
-"""Frequent items counts so many different items before it drops the rare ones, and is then at most 3.5/2048 of all
-rows too high."""
+"""A frequent-items sketch counts so many different items exactly. Then it drops rare ones, and a count is too high by
+at most 3.5/2048 of all rows."""
 
 
 class Sketch(Protocol):
-    """One family of sketches: what a column's elements are."""
+    """One family of sketches: how the elements of a column are read, written and merged."""
 
     bound: str
 
     def load(self, data: bytes) -> Any:
-        """The element of a serialised sketch; None where it is empty."""
+        """The element of a serialised sketch; None if it is empty."""
         ...
 
     def dump(self, element: Any) -> bytes: ...
 
     def merged(self, elements: Sequence[Any]) -> Any:
-        """A new element of two or more, which stay as they are."""
+        """A new element merged from two or more, which do not change."""
         ...
 
 
@@ -113,14 +113,14 @@ SKETCHES: dict[Kind, Sketch] = {Kind.HLL: _Hll(), Kind.KLL: _Kll(), Kind.FREQUEN
 
 @dataclass(frozen=True)
 class SketchFold:
-    """The fold of one family; `kind` tells it from the others."""
+    """The fold of one family of sketches."""
 
     kind: Kind
     dtypes: tuple[np.dtype[Any], ...] = (np.dtype(object),)
 
     def __post_init__(self) -> None:
         if self.kind not in SKETCHES:
-            raise ValueError(f"{self.kind} is no sketch")
+            raise ValueError(f"{self.kind} is not a sketch")
 
     def identity(self, shape: int | tuple[int, ...]) -> State:
         return (np.full(shape, None, object),)
@@ -135,7 +135,7 @@ class SketchFold:
         out[once] = flat[held[:, once].argmax(axis=0), once]
         for slot in np.flatnonzero(count > 1).tolist():
             out[slot] = SKETCHES[self.kind].merged(flat[held[:, slot], slot].tolist())
-        return (out.reshape(column.shape[1:])[()],)  # of one axis, the sketch itself, as ufuncs do
+        return (out.reshape(column.shape[1:])[()],)  # for one axis the sketch itself, as ufuncs return it
 
     def merge_into(self, into: Sequence[Array], state: Sequence[Array]) -> None:
         target, column = into[0], state[0]
@@ -169,12 +169,12 @@ _NOTHING = np.array(None, object)
 
 
 def present(column: Array) -> Array:
-    """Where a column has a sketch."""
+    """Which elements of a column are sketches."""
     return np.asarray(np.not_equal(column, _NOTHING), dtype=bool)
 
 
 def objects(values: Iterable[object]) -> Array:
-    """A column of objects, be they sequences."""
+    """A one-dimensional column of objects, even if they are sequences."""
     found = list(values)
     out = np.empty(len(found), object)
     out[:] = found
@@ -185,7 +185,7 @@ SAMPLED = 64
 
 
 def held_bytes(column: Array) -> int:
-    """What a column takes, its objects included: as much as those of some 64, evenly spaced, let expect."""
+    """Bytes of a column with its objects, estimated from about 64 evenly spaced ones."""
     if not column.dtype.hasobject or not column.size:
         return column.nbytes
     sizes = [_size(element) for element in column.flat[:: max(1, column.size // SAMPLED)]]
@@ -193,7 +193,7 @@ def held_bytes(column: Array) -> int:
 
 
 def _size(element: Any) -> int:
-    """Nothing is one object, and a frequent-items sketch is not Python's memory."""
+    """Bytes of one element; a frequent-items sketch is not in Python's memory."""
     if element is None:
         return 0
     serialised_size = getattr(element, "get_serialized_size_bytes", None)
@@ -201,12 +201,12 @@ def _size(element: Any) -> int:
 
 
 def is_sketch(accumulator: Accumulator) -> bool:
-    """Whether only Spark can make its states: rows that are gathered have none."""
+    """Whether its states are sketches, which only Spark can make."""
     return accumulator.kind in SKETCHES
 
 
 def sketch_sql(accumulator: Accumulator) -> str:
-    """The Spark aggregate that gives the serialised sketch of a cell."""
+    """The Spark aggregate that returns the serialised sketch of a cell."""
     assert accumulator.arg is not None and accumulator.type is not None
     arg, kind = f"({accumulator.arg})", accumulator.kind
     where = f" FILTER (WHERE {accumulator.condition})" if accumulator.condition else ""
@@ -218,15 +218,15 @@ def sketch_sql(accumulator: Accumulator) -> str:
 
 
 def _whole(arg: str, type_: SqlType) -> str:
-    """A BIGINT, another one for every other value: Spark's HLL takes no DOUBLE, DECIMAL or time, and passes over empty
-    strings. Of what is no integer, the 64-bit hash that Spark has for every type, 0.0 and -0.0 being one value."""
+    """The value as a BIGINT, because Spark's HLL takes no DOUBLE, DECIMAL or time and skips empty strings. Other types
+    than integers are hashed by xxhash64, which has one hash for 0.0 and -0.0."""
     if type_.is_integer:
         return f"CAST({arg} AS BIGINT)"
     return f"CASE WHEN {arg} IS NOT NULL THEN xxhash64({arg}) END"
 
 
 def _text(arg: str, type_: SqlType) -> str:
-    """A STRING that `item_of` reads back: so the package need know one type of item."""
+    """The value as a STRING that `results/approximate.py` reads back, so that all items have one type."""
     if type_.is_float:
         return f"CAST(CAST({arg} AS DOUBLE) + 0D AS STRING)"
     if type_.name == "DATE":
@@ -239,12 +239,12 @@ def _text(arg: str, type_: SqlType) -> str:
 
 
 def sketches_of(accumulator: Accumulator, column: pa.Array) -> State:
-    """The states of cells from serialised sketches: of Spark's partials, or of a block."""
+    """The states of cells from serialised sketches, from Spark or from a block."""
     load = SKETCHES[accumulator.kind].load
     return (objects(None if data is None else load(data) for data in column.to_pylist()),)
 
 
 def serialised(accumulator: Accumulator, state: State) -> pa.Array:
-    """The inverse of `sketches_of`; null where nothing has counted."""
+    """The inverse of `sketches_of`; null where no value was counted."""
     dump = SKETCHES[accumulator.kind].dump
     return pa.array((None if element is None else dump(element) for element in state[0].tolist()), pa.binary())

@@ -13,9 +13,9 @@ import pyarrow as pa
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.having import Bound, bounds_of, sides_of, without
 from windrow.plan.nodes import Finalise
+from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.chunks import States
 from windrow.synopses.having.filter_tests import GREATEST_VALUE, open_end
-from windrow.synopses.index.sequence import Mask
 from windrow.synopses.results.values import result_of
 
 

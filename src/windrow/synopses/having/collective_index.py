@@ -25,10 +25,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windrow.synopses.cells.arrays import grown
+from windrow.synopses.cells.arrays import Longs, Mask, grown
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.having.runs import Entries, Runs, joined
-from windrow.synopses.index.sequence import Longs, Mask
 from windrow.windows import Points
 
 

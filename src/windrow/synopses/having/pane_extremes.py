@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.having.tables import TableIntervals
-from windrow.synopses.index.sequence import Longs
 from windrow.windows import Points
 
 

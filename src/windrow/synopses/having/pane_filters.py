@@ -19,14 +19,14 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from windrow.plan.accumulators import Accumulator, Kind
+from windrow.synopses.answering.closed_panes import ClosedPanes
 from windrow.synopses.answering.gathering import ClosedCells
+from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.having.collective_index import CollectiveIndex, Levels
 from windrow.synopses.having.filter_tests import FilterTest
 from windrow.synopses.having.pane_extremes import PaneExtremes
 from windrow.synopses.having.units import Units, coarseness, level_of
-from windrow.synopses.index.sequence import Longs
-from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.lookups import Pairs
 from windrow.types import POINT_MIN
 from windrow.windows import Points
@@ -156,7 +156,7 @@ class PaneFilters:
     def __init__(self) -> None:
         self._filters: dict[Accumulator, Filter] = {}
         self._levels = Levels(1)
-        self._of: tuple[ReferenceType[BasicIntervalSynopsis], int] | None = None
+        self._of: tuple[ReferenceType[ClosedPanes], int] | None = None
         self._shares: dict[Accumulator, float] = {}
 
     @property
@@ -181,9 +181,7 @@ class PaneFilters:
         """Which part of the groups passes, of late; None: nothing is known."""
         return self._shares.get(accumulator)
 
-    def candidates(
-        self, synopsis: BasicIntervalSynopsis, asked: Sequence[FilterRequest], levels: Levels
-    ) -> list[Pairs | None]:
+    def candidates(self, synopsis: ClosedPanes, asked: Sequence[FilterRequest], levels: Levels) -> list[Pairs | None]:
         """The groups that may pass, of every window; None where a filter cannot be asked over one of them."""
         self._refresh(synopsis, levels)
         for accumulator in dict.fromkeys(a for one in asked for a in one.test.reads):
@@ -206,7 +204,7 @@ class PaneFilters:
                 into.append(ids)
         return [None if ids is None else _pairs(ids) for ids in found]
 
-    def _refresh(self, synopsis: BasicIntervalSynopsis, levels: Levels) -> None:
+    def _refresh(self, synopsis: ClosedPanes, levels: Levels) -> None:
         """Begin anew where the cells are others, or other groups': after they had been in another home, too."""
         of = ref(synopsis), synopsis.revision
         if (of, levels) != (self._of, self._levels):
@@ -230,7 +228,7 @@ class PaneFilters:
             else CollectiveFilter(accumulator, self._levels, reach, shift)
         )
 
-    def _feed(self, synopsis: BasicIntervalSynopsis, accumulator: Accumulator, end: int) -> None:
+    def _feed(self, synopsis: ClosedPanes, accumulator: Accumulator, end: int) -> None:
         filter_ = self._filters[accumulator]
         first = max(POINT_MIN, end - filter_.reach)
         if filter_.upto is not None:

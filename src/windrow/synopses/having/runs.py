@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from windrow.synopses.index.sequence import Longs, Mask
+from windrow.synopses.cells.arrays import Longs, Mask
 
 WAITING = 256
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from windrow.synopses.cells.arrays import grown
+from windrow.synopses.cells.arrays import Longs, grown
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.having.collective_index import Levels
 from windrow.synopses.having.filter_tests import FilterTest
-from windrow.synopses.index.sequence import Longs
 from windrow.windows import Points
 
 FINEST = 16

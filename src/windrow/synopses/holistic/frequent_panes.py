@@ -1,12 +1,12 @@
-"""Panes pruned to top-k lists as they close: the synopsis of FREQUENT_ITEMS (Algorithm 6 of 001_3bbbc8a20ffc7252.txt).
+"""The synopsis of FREQUENT_ITEMS, which prunes panes to top-k lists as they close (Golab's dissertation, Algorithm 6).
 
-Of each closed pane and group only the k most frequent values keep their cells; the rest are merged into the group's
-cell of NULL, which no list has, so all other accumulators stay what they were. A cell of a full list also keeps δᵢ, the
-least count of that list; counts and δᵢ are additive over panes, and Σδᵢ of a window is a k-th of what all its cells
-have (`reference/frequent_items.py` has the algorithm by itself).
+In each closed pane and group only the k most frequent values keep their cells. The others merge into the group's cell
+of NULL, which is on no list, so the totals of all other accumulators stay the same. A cell of a full list also keeps
+δᵢ, the least count of that list. Counts and δᵢ add up over panes, and Σδᵢ of a window is a k-th of the sum over all its
+cells. `reference/frequent_items.py` has the algorithm alone.
 
-Blocks on disk hold the cells as they were deposited, and a pane closes once, as a whole: after a restart the same panes
-have the same lists.
+Blocks on disk hold the cells as deposited, and a pane closes once, as a whole. So after a restart the same panes have
+the same lists.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 
 
 def synopsis_of(key_types: Sequence[pa.DataType], aggregate: WindowAggregate | None) -> BasicIntervalSynopsis:
-    """An empty synopsis over panes; for FREQUENT_ITEMS, if an aggregate is given that has it."""
+    """An empty synopsis over panes; a FrequentSynopsis if `aggregate` is given, which has FREQUENT_ITEMS."""
     return BasicIntervalSynopsis(key_types) if aggregate is None else FrequentSynopsis(key_types, aggregate)
 
 
 class FrequentSynopsis(BasicIntervalSynopsis):
-    """Cells of open panes in full, of closed ones the lists."""
+    """All cells of open panes, and the lists of closed ones."""
 
     kind = "frequent items"
 
@@ -62,7 +62,7 @@ class FrequentSynopsis(BasicIntervalSynopsis):
         return fold_cells([Cells(whole.panes, groups, states)], None)
 
     def _lists(self, cells: Cells, group: Ids, counts: Ids, order: Ids) -> tuple[Ids, Ids]:
-        """The cells on the lists, given those that count by pane, group and falling count; and δᵢ of each cell."""
+        """The indices of the cells on the lists, and δᵢ of each cell; `order` is by pane, group and falling count."""
         pane, mine = cells.panes[order], group[order]
         packed = np.concatenate(
             (np.zeros(min(order.size, 1), np.int64), (np.diff(pane) != 0) | (np.diff(mine) != 0))
@@ -76,9 +76,9 @@ class FrequentSynopsis(BasicIntervalSynopsis):
         return order[listed], least
 
     def _rest_of(self, first: Ids, group: Ids) -> Ids:
-        """The cell of NULL of each group."""
+        """The id of each group's cell of NULL."""
         found, at = np.unique(group, return_inverse=True)
-        one = pa.array(first[found])
-        keys = [key.take(one) for key in self.groups.keys]
+        firsts = pa.array(first[found])
+        keys = [key.take(firsts) for key in self.groups.keys]
         keys[self._value] = pa.nulls(found.size, keys[self._value].type)
         return np.asarray(self.groups.ids(keys)[at])

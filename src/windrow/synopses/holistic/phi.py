@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from windrow.synopses.index.sequence import Longs
+from windrow.synopses.cells.arrays import Longs
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from windrow.synopses.cells.chunks import States
 from windrow.synopses.cells.groups import AnyIds, Groups, Ids
 from windrow.synopses.cells.value_codes import codes_of, codes_together, outer_of
 from windrow.synopses.holistic.from_counters import Counters, holistic_result, run_starts
-from windrow.synopses.lookups import Looked
+from windrow.synopses.lookups import LookupAnswer
 from windrow.synopses.results.values import overflows, result_of
 
 
@@ -47,7 +47,7 @@ class Rows:
         return self.spoiled + sum(overflows(call, self.states) for call in calls if not call.values)
 
 
-def rows_of(aggregate: WindowAggregate, looked: Looked, groups: Groups) -> Rows:
+def rows_of(aggregate: WindowAggregate, looked: LookupAnswer, groups: Groups) -> Rows:
     """What was looked up as rows of the query's own groups; without GROUP BY every window has one, be it empty."""
     if looked.columns is not None:
         return Rows(looked.window, looked.groups, looked.states, looked.each, dict(looked.columns))
@@ -64,7 +64,7 @@ def rows_of(aggregate: WindowAggregate, looked: Looked, groups: Groups) -> Rows:
     return Rows(window, cells, states, None, columns, spoiled)
 
 
-def _slots(aggregate: WindowAggregate, looked: Looked, groups: Groups) -> tuple[Ids, Ids, Ids]:
+def _slots(aggregate: WindowAggregate, looked: LookupAnswer, groups: Groups) -> tuple[Ids, Ids, Ids]:
     """The window and a cell of each row of the answer, and which of them each row that was looked up goes to."""
     if not aggregate.keys:
         return np.arange(looked.windows), np.zeros(looked.windows, np.int64), looked.window
@@ -83,7 +83,7 @@ def _folded(accumulator: Accumulator, states: States, at: Ids, size: int) -> tup
 
 
 def _counters(
-    call: AggregateCall, aggregate: WindowAggregate, looked: Looked, groups: Groups, at: Ids, slots: int
+    call: AggregateCall, aggregate: WindowAggregate, looked: LookupAnswer, groups: Groups, at: Ids, slots: int
 ) -> tuple[Counters, int]:
     """How often the call's values occur in each slot; cells that differ only in other values are taken together."""
     codes, bound = codes_together(groups, [aggregate.cell_keys.index(value) for value in call.values], looked.groups)

@@ -22,6 +22,7 @@ from windrow.plan.accumulators import Accumulator, AggregateCall, Key
 from windrow.plan.calls import COUNT_DISTINCT
 from windrow.plan.holistic import ROWS
 from windrow.plan.nodes import WindowAggregate
+from windrow.synopses.answering.closed_panes import ClosedPanes
 from windrow.synopses.answering.costs import MOST_SORTED_BYTES
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Ids
@@ -29,13 +30,12 @@ from windrow.synopses.cells.value_codes import codes_of, codes_together, outer_o
 from windrow.synopses.holistic.from_counters import halfway, run_starts
 from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, Spots
-from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
-from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.lookups import Lookup, LookupAnswer
 
 Asked = tuple[WindowAggregate, Lookup]
 
 
-def selected(synopsis: BasicIntervalSynopsis, asked: Sequence[Asked]) -> Iterator[Looked]:
+def selected(synopsis: ClosedPanes, asked: Sequence[Asked]) -> Iterator[LookupAnswer]:
     """The rows of every lookup, of the queries' own groups: the columns of holistic aggregates worked out, the states
     of the others merged. The queries have the same keys."""
     panes = _Panes(synopsis, asked)
@@ -67,7 +67,7 @@ class _Line:
 class _Panes:
     """The cells that some lookups read: the group and the pane of each by number."""
 
-    def __init__(self, synopsis: BasicIntervalSynopsis, asked: Sequence[Asked]) -> None:
+    def __init__(self, synopsis: ClosedPanes, asked: Sequence[Asked]) -> None:
         first = min(int(lookup.starts.min()) for _, lookup in asked)
         last = max(int(lookup.ends.max()) for _, lookup in asked)
         reads = {a for aggregate, _ in asked for a in aggregate.accumulators}
@@ -91,14 +91,14 @@ class _Panes:
         low, high = (np.searchsorted(self._starts, edge) for edge in (lookup.starts, lookup.ends))
         return np.minimum(low, high), high
 
-    def spots(self, lookup: Lookup, looked: Looked) -> Spots:
+    def spots(self, lookup: Lookup, looked: LookupAnswer) -> Spots:
         return Spots(*self._edges(lookup), looked.window, looked.groups.astype(np.int64) - 1)
 
-    def by_group(self, asked: Sequence[Asked]) -> BasicIntervalSynopsis:
+    def by_group(self, asked: Sequence[Asked]) -> ClosedPanes:
         """A synopsis of the groups themselves, for aggregates that are not holistic."""
         needed = dict.fromkeys(a for one, lookup in asked for a in _plain(one, lookup))
         states = {a: self._cells.states[a] for a in needed if a in self._cells.states}
-        return BasicIntervalSynopsis.of_closed(Cells(self._cells.panes, self._group + 1, states), self._count + 1)
+        return ClosedPanes.of_cells(Cells(self._cells.panes, self._group + 1, states), self._count + 1)
 
     def line(self, aggregate: WindowAggregate, call: AggregateCall) -> _Line:
         """The elements that an aggregate is found among, sorted once for all that count the same tuples."""

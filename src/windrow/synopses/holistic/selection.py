@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.groups import AnyIds
-from windrow.synopses.index.sequence import Longs
 
 
 def select(values: AnyIds, begins: Longs, ends: Longs, ranks: Longs) -> Longs:

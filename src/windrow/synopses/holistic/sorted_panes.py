@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.groups import AnyIds, Ids
 from windrow.synopses.holistic.selection import count_below, select
 from windrow.synopses.index.base_intervals import base_intervals_of
 from windrow.synopses.index.running import sums_before
-from windrow.synopses.index.sequence import Longs
 
 AT_ONCE = 1 << 14
 """Sorted arrays searched together: few enough for what they need to stay in the processor's cache."""

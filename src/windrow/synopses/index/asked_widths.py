@@ -1,7 +1,7 @@
-"""How wide the windows are that are asked for: what landmark intervals are made for (004_65e36a58973a8297.txt, 3.1.2).
+"""Recent widths of windows, for which landmark intervals are built (Arasu and Widom, VLDB 2004, section 3.1.2).
 
-Standing queries ask for a few widths over and over; then O(1) lookups can be had for an update of O(γ). Lookups of any
-width have none, and nor has a stream in its first windows, each of which is wider than the last.
+Standing queries repeat a few widths; landmark intervals then give O(1) lookups for O(γ) an update. They do not help
+where widths vary, nor in the first windows of a stream, each of which is wider than the one before.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ FADING = 0.8
 
 
 class AskedWidths:
-    """The widths of windows, in places, and the farthest place that a window of each begins at; they fade."""
+    """The widths of recent windows in panes, and how far back a window of each begins; old ones fade."""
 
     def __init__(self) -> None:
         self._asked: dict[int, tuple[float, int]] = {}
         self._others = 0.0
 
     def ask(self, lows: Ids, highs: Ids, held: int) -> None:
-        """Windows over [low, high) of `held` places; empty ones are anybody's."""
+        """Note windows over [low, high) of `held` panes; empty ones do not count."""
         widths = highs - lows
         order = np.argsort(widths, kind="stable")
         ascending = widths[order]
@@ -43,14 +43,14 @@ class AskedWidths:
             self._others += 1.0
 
     def close(self) -> None:
-        """Panes have closed: what was asked before counts for less."""
+        """Fade the widths noted before, since panes have closed."""
         faded = {width: (FADING * weight, left) for width, (weight, left) in self._asked.items()}
         self._asked = {width: kept for width, kept in faded.items() if kept[0] > FORGOTTEN}
         self._others *= FADING
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """Of landmark intervals that serve what is asked for of late; none where that is too much."""
+        """The partitions of landmark intervals for the recent widths; none if there are too many widths."""
         if self._others > FORGOTTEN:
             return ()
         return partitions_of(TupleWindow(left, left - width) for width, (_, left) in self._asked.items())

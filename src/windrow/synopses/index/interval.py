@@ -1,14 +1,13 @@
-"""B-INT, the interval synopsis: distributive and algebraic aggregates over base intervals.
+"""B-INT, the interval synopsis (Arasu and Widom, VLDB 2004, section 3.1.1, Figure 3).
 
-004_65e36a58973a8297.txt, section 3.1.1, Figure 3. Kept are the base intervals (`base_intervals.py`) among the last
-`span` cells, each level in a ring, all rings in one heap of 2·C slots (C is the least power of two above the span).
-Slot 0 holds the identity.
+It keeps the base intervals (`base_intervals.py`) of the last `span` cells: each level in a ring, all rings in one heap
+of 2·C slots (C is the least power of two above the span). Slot 0 has the identity.
 
     UPDATE    a new cell completes the base intervals that end with it, each from its two halves: O(1), amortised
-    LOOKUP    [low, high) is the disjoint union of at most two base intervals a level, all inside it: O(log W)
+    LOOKUP    [low, high) is the disjoint union of at most two base intervals per level, all inside it: O(log W)
 
-Nothing is ever subtracted, so any fold will do: MIN, MAX, sums of doubles, moments. `intervals.py` has the same tree
-over cells of many sparse groups, built once; this one moves with the stream.
+It never subtracts, so any fold works: MIN, MAX, sums of doubles, moments. `answering/intervals.py` builds the same tree
+once over the cells of many sparse groups; this one moves with the stream.
 """
 
 from __future__ import annotations
@@ -17,23 +16,24 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.folds import Fold, State, UfuncFold
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.index.base_intervals import base_intervals, heap_slots_of
-from windrow.synopses.index.sequence import Longs, check_active, check_span, checked, power_of_two
+from windrow.synopses.index.sequence import check_active, check_span, checked, power_of_two
 
 AT_ONCE = 1 << 12
-"""Values looked up together: few enough for what they need to stay in the processor's cache."""
+"""Values looked up together; so few stay in the processor's cache."""
 
 CLIMB = 16
-"""Cells that a walk merges while one window is climbed to (measured: 60 ns, and 3 ns a cell)."""
+"""Cells that a walk merges in the time of one tree lookup (measured: 3 ns a cell, 60 ns a lookup)."""
 
 MOST_WALKED = 1 << 20
-"""Values that a walk may hold."""
+"""The most values that a walk may hold."""
 
 
 class IntervalSynopsis:
-    """Base intervals of one fold. `shape` is that of one cell: () for one value, (groups,) for all groups at once."""
+    """Base intervals of one fold. `shape` is the shape of a cell: () for one value, (groups,) for all groups."""
 
     kind = "interval"
 
@@ -53,7 +53,7 @@ class IntervalSynopsis:
         return sum(column.size for column in self._tree)
 
     def update(self, cells: State) -> None:
-        """Append cells: columns of the fold, a row per cell."""
+        """Append cells: columns of the fold, one row per cell."""
         count = len(cells[0])
         kept = min(count, self._slots)
         start, self.length = self.length + count - kept, self.length + count
@@ -67,9 +67,9 @@ class IntervalSynopsis:
         self._complete(start, self.length)
 
     def _complete(self, low: int, high: int) -> None:
-        """The base intervals that end in cells [low, high), level by level from their halves (Figure 3, step 5).
+        """Compute the base intervals that end in cells [low, high), level by level from halves (Figure 3, step 5).
 
-        Where cells were skipped one may be of no meaning: it reaches beyond the active cells, and is never read.
+        If cells were skipped, some are meaningless; these reach beyond the active cells and are never read.
         """
         slots = self._slots >> 1
         low, high = low >> 1, high >> 1
@@ -99,7 +99,7 @@ class IntervalSynopsis:
         return out
 
     def _walks(self, low: Longs, high: Longs) -> bool:
-        """Whether one walk over the cells costs less than so many climbs: windows of one instant that are many."""
+        """Whether one walk over the cells costs less than many lookups: all windows end together."""
         if not isinstance(self._fold, UfuncFold) or any(dtype.kind != "i" for dtype in self._fold.dtypes):
             return False
         if not low.size or not (high == high[0]).all():
@@ -108,8 +108,8 @@ class IntervalSynopsis:
         return cells <= low.size * CLIMB and (cells + 1) * int(np.prod(self._shape)) <= MOST_WALKED
 
     def _suffixes(self, low: Longs, high: int) -> State:
-        """Windows that end together: from the youngest cell to the oldest, each answer is taken along the way (CS2 of
-        001_3bbbc8a20ffc7252.txt)."""
+        """The states of windows that end together, in one walk from the youngest cell to the oldest (rule CS2,
+        Golab's dissertation, section 8.3.1)."""
         assert isinstance(self._fold, UfuncFold)
         fold, size = self._fold.ufunc, high - low
         cells = (np.arange(high - 1, high - 1 - int(size.max()), -1) & (self._slots - 1)) | self._slots
@@ -124,12 +124,12 @@ class IntervalSynopsis:
             return self._fold.identity(self._shape)
         at = list(base_intervals(low, high, self._slots))
         merged = self._fold.reduce([tree[at] for tree in self._tree])
-        # Without the dtype NumPy makes a string a fixed-width one, which loses trailing NULs.
+        # Without the dtype NumPy would make a fixed-width string, which loses trailing NULs.
         return tuple(np.asarray(value, dtype) for value, dtype in zip(merged, self._fold.dtypes, strict=True))
 
 
 def _pieces(low: int, high: int, slots: int) -> Iterator[tuple[int, int]]:
-    """Where nodes [low, high) of a level with so many slots lie in the heap: (first slot, how many), in their order."""
+    """The heap slots of nodes [low, high) of a level with `slots` slots: (first slot, size) of each run, in order."""
     while low < high:
         at = low & (slots - 1)
         size = min(high - low, slots - at)

@@ -1,16 +1,16 @@
-"""L-INT, the landmark synopsis: distributive and algebraic aggregates in O(1) a lookup.
+"""L-INT, the landmark synopsis: O(1) lookups for any fold (Arasu and Widom, VLDB 2004, section 3.1.2, Figure 5).
 
-004_65e36a58973a8297.txt, section 3.1.2, Figure 5. For windows of widths W_min … W_max ≤ c·W_min every multiple of W_min
-is a landmark λ, and a window holds one: it is the union of an interval that ends at its first landmark and one that
-begins there (Theorem 3.3). Kept of each cell x in block b = ⌊x / W_min⌋:
+For windows of widths W_min … W_max ≤ c·W_min every multiple of W_min is a landmark, and each window contains one. So a
+window is the union of an interval that ends at its first landmark and one that begins there (Theorem 3.3). For each
+cell x in block b = ⌊x / W_min⌋ it keeps:
 
     left[x]     = f[x, (b + 1)·W_min)           once the block is complete, by one scan from its end
     right[r][x] = f[(b − r)·W_min, x + 1)       r = 0 … ⌈W_max / W_min⌉ − 1
 
     f[low, high) = merge(left[low], right[r][high − 1])         r = ⌊(high − 1) / W_min⌋ − ⌈low / W_min⌉
 
-Windows of other widths go to other partitions, γ in all: O(γ) an update. A partition keeps the cells its own windows
-reach, so if all are suffix windows, or nearly so, the spans shrink with the widths and the whole is O(N_max).
+Windows of other widths use other partitions, γ in all: O(γ) an update. A partition keeps only the cells that its own
+windows reach. If all are (nearly) suffix windows, the spans shrink with the widths, and the space is O(N_max).
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from windrow.synopses.cells.arrays import Longs, Mask
 from windrow.synopses.cells.folds import Fold, State
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.index.scans import running_merges
-from windrow.synopses.index.sequence import Longs, Mask, TupleWindow, check_active, checked
+from windrow.synopses.index.sequence import TupleWindow, check_active, checked
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Windows whose widths are within a constant factor, and how far back they reach."""
+    """Windows with widths within a constant factor; `span` is how far back they reach."""
 
     narrowest: int
     widest: int
@@ -36,20 +37,20 @@ class Partition:
 
     def __post_init__(self) -> None:
         if not 1 <= self.narrowest <= self.widest <= self.span:
-            raise ValueError(f"1 ≤ narrowest ≤ widest ≤ span does not hold of {self}")
+            raise ValueError(f"1 ≤ narrowest ≤ widest ≤ span does not hold for {self}")
 
     @property
     def rights(self) -> int:
-        """How many landmarks a window's right part may begin at."""
+        """The number of landmarks at which the right part of a window may begin."""
         return -(-self.widest // self.narrowest)
 
     @property
     def places(self) -> int:
-        """Cells that are kept, in whole blocks."""
+        """The number of cells kept, in whole blocks."""
         return (-(-self.span // self.narrowest) + 2) * self.narrowest
 
     def serves(self, low: Longs, high: Longs, length: int) -> Mask:
-        """Which intervals are within reach, and wide enough to hold a landmark (the stream's begin is one)."""
+        """Which intervals are within reach and contain a landmark; the start of the stream is one."""
         width = high - low
         wide = (width >= self.narrowest) | (low == 0)
         return np.asarray(wide & (width <= self.widest) & (low >= length - self.span))
@@ -72,14 +73,14 @@ def partitions_of(windows: Iterable[TupleWindow], ratio: float = 2.0) -> tuple[P
 
 
 class LandmarkSynopsis:
-    """The landmark intervals for partitions of windows. `shape` is that of one cell."""
+    """The landmark intervals for partitions of windows. `shape` is the shape of a cell."""
 
     kind = "landmark"
 
     def __init__(self, fold: Fold, partitions: tuple[Partition, ...], shape: tuple[int, ...] = ()):
         self.partitions = partitions
         if not self.partitions:
-            raise ValueError("a landmark synopsis is made for windows, and there are none")
+            raise ValueError("a landmark synopsis needs at least one partition")
         self.span = max(p.span for p in self.partitions)
         self.length = 0
         self._fold, self._shape = fold, shape
@@ -94,7 +95,7 @@ class LandmarkSynopsis:
         return sum(part.size for part in self._parts)
 
     def update(self, cells: State) -> None:
-        """Append cells: columns of the fold, a row per cell."""
+        """Append cells: columns of the fold, one row per cell."""
         self.length += len(cells[0])
         for part in self._parts:
             part.update(cells)
@@ -107,7 +108,7 @@ class LandmarkSynopsis:
         return bool(served.all())
 
     def lookup(self, lows: Ids, highs: Ids) -> State:
-        """As of any synopsis, but only for intervals as wide as its windows are, or cut short by the stream's begin."""
+        """The states of intervals; each is as wide as a window of some partition, or starts with the stream."""
         empty = lows >= highs
         here = checked(np.where(empty, self.length, lows), np.where(empty, self.length, highs), self.first, self.length)
         low, high = here
@@ -135,7 +136,7 @@ class LandmarkSynopsis:
 
 
 class _Landmarks:
-    """One partition: rings of whole blocks; one slot more holds the identity."""
+    """The rings of one partition, in whole blocks; one more slot has the identity."""
 
     def __init__(self, fold: Fold, partition: Partition, shape: tuple[int, ...]):
         self._fold, self.partition, self._shape = fold, partition, shape
@@ -155,7 +156,7 @@ class _Landmarks:
             self._append(tuple(column[start : start + most] for column in cells))
 
     def _append(self, cells: State) -> None:
-        """At most as many cells as leave the current block in the ring."""
+        """Append so few cells that the current block stays in the ring."""
         low, high = self._length, self._length + len(cells[0])
         self._length = high
         at = np.arange(low, high) % self._slots
@@ -165,7 +166,7 @@ class _Landmarks:
         self._scan_lefts(low // self._block, high // self._block)
 
     def _grow_rights(self, low: int, high: int, cells: State, at: Longs) -> None:
-        """right[0] goes on from the cell before, block by block; right[r] adds the r blocks before to it."""
+        """Extend right[0] cell by cell within each block; right[r] adds the r blocks before."""
         whole = min(-(-low // self._block) * self._block, high), max(high // self._block * self._block, low)
         for start, end in _spans(low, whole, high):
             head = tuple(column[start - low : end - low] for column in cells)
@@ -180,7 +181,7 @@ class _Landmarks:
                 target[at] = column
 
     def _scanned(self, start: int, cells: State) -> State:
-        """Running merges within blocks: of a part of one block, or of whole blocks side by side."""
+        """Running merges within blocks, of a part of one block or of whole blocks."""
         count = len(cells[0])
         if start % self._block:
             before = (start - 1) % self._slots
@@ -192,7 +193,7 @@ class _Landmarks:
         return _flat(running_merges(self._fold, _blocks(cells, self._block)))
 
     def _scan_lefts(self, low: int, high: int) -> None:
-        """The blocks [low, high) are complete: their cells give way to the merges from each to the block's end."""
+        """Replace each cell of the complete blocks [low, high) by the merge from it to the end of its block."""
         if low == high:
             return
         begins = np.arange(low, high)[:, None] * self._block % self._slots
@@ -228,7 +229,7 @@ class _Landmarks:
 
 
 def _spans(low: int, whole: tuple[int, int], high: int) -> list[tuple[int, int]]:
-    """[low, high) as the rest of a block, whole blocks, and the begin of a block; without the empty ones."""
+    """[low, high) as the rest of a block, whole blocks, and the start of a block, without empty ones."""
     first, last = whole
     if first > last:
         return [(low, high)]
@@ -236,7 +237,7 @@ def _spans(low: int, whole: tuple[int, int], high: int) -> list[tuple[int, int]]
 
 
 def _blocks(cells: State, block: int) -> State:
-    """Whole blocks side by side: the first axis runs along a block, the second over the blocks."""
+    """Whole blocks as (place in the block × block)."""
     return tuple(np.swapaxes(c.reshape(-1, block, *c.shape[1:]), 0, 1) for c in cells)
 
 

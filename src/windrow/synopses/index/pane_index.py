@@ -1,10 +1,10 @@
 """An index over the closed panes of a basic interval synopsis, for all groups at once.
 
-Accumulators with equal folds stand side by side in one synopsis over the sequence of occupied panes: running sums
-(`running.py`) where they subtract exactly, else base intervals (`interval.py`), or landmark intervals (`landmark.py`)
-for the widths that are asked for. A window is then O(1) or O(log b) instead of a walk over its panes. Panes are
-appended as they close and forgotten as they expire; whatever else changes the cells (late ones, groups renumbered or
-let go of) makes it stale, and it is built anew.
+Accumulators with equal folds share one synopsis over the sequence of occupied panes: running sums (`running.py`) if
+they subtract exactly, else base intervals (`interval.py`), or landmark intervals (`landmark.py`) for recent widths. A
+window then costs O(1) or O(log b) instead of a walk over its panes. Panes are appended as they close and forgotten as
+they expire. Any other change of the cells (late cells, groups renumbered or released) makes the index stale, and it is
+rebuilt.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from windrow.synopses.index.running import RunningSynopsis, is_subtractable
 from windrow.synopses.index.sequence import power_of_two
 
 ONE_BY_ONE = 4
-"""Up to so many windows are looked up one after another, which is quicker."""
+"""Up to so many windows are looked up one by one, which is faster."""
 
 SPARE_GROUPS = 1.1
-"""Room for groups that are still to come, so that not each makes the index stale."""
+"""Room for new groups, so that not each of them makes the index stale."""
 
 FEW_PANES = 60
-"""An index has room for at least so many."""
+"""An index has room for at least so many panes."""
 
 
 def can_be_indexed(fold: Fold) -> bool:
-    """Objects (texts, sketches) are merged by Python, value by value: walking merges fewer of them."""
+    """Not for objects (texts, sketches): Python merges them one by one, and a walk merges fewer."""
     return not any(dtype.hasobject for dtype in fold.dtypes)
 
 
 def columns_of(accumulators: Iterable[Accumulator]) -> tuple[int, int]:
-    """How many values per cell subtract exactly, and how many can only be merged."""
+    """The number of values per cell that subtract exactly, and of those that can only be merged."""
     subtractable = merged = 0
     for a in accumulators:
         fold = fold_of(a)
@@ -69,17 +69,17 @@ _KINDS = {
 
 
 class PartSize(NamedTuple):
-    """What a part of an index is, and how many values it keeps of a group."""
+    """The kind of a part of an index, and the number of values per group and cell."""
 
     kind: SynopsisKind
     values: int
 
 
 class PaneIndex:
-    """The occupied closed panes by their place among those held; group 0 (nobody) is left out.
+    """An index over the occupied closed panes, without group 0 (nobody). A window is a range of places among them.
 
-    `kind`: running and landmark ones subtract where that is exact; landmark ones serve the windows of some `partitions`
-    alone. A part's cells are counted since it was made, so pane i of the `held` ones is its cell length − held + i.
+    Running and landmark indexes subtract where that is exact; landmark indexes serve only windows of `partitions`. A
+    part numbers cells from when it was made, so pane i of the `_held` ones is its cell length − _held + i.
     """
 
     def __init__(self, panes: int, groups: int, kind: SynopsisKind, partitions: tuple[Partition, ...] = ()):
@@ -96,25 +96,25 @@ class PaneIndex:
         return sum(8 * part.cells.size for part in self._parts)
 
     def has_room_for(self, groups: int) -> bool:
-        """Whether all groups that are known by now have a place: those of open panes are numbered already."""
+        """Whether so many groups fit; those of open panes already have ids."""
         return groups <= self._room
 
     def holds(self, accumulators: Iterable[Accumulator]) -> bool:
         return all(a in self._where for a in accumulators)
 
     def serves(self, lows: Ids, highs: Ids) -> bool:
-        """Whether all windows over these places can be found."""
+        """Whether it can look up all windows over these places."""
         ready = [part.cells for part in self._parts if isinstance(part.cells, LandmarkSynopsis)]
         firsts = (cells.length - self._held for cells in ready)
         return all(cells.serves(lows + first, highs + first) for cells, first in zip(ready, firsts, strict=True))
 
     def bytes_with(self, accumulators: Iterable[Accumulator]) -> int:
-        """What it would take with these as well."""
+        """Its bytes if it also held these accumulators."""
         folds = [fold_of(a) for a in accumulators if a not in self._where]
         return self.nbytes + sum(8 * self._room * len(fold.dtypes) * self._kept(fold) for fold in folds)
 
     def _kept(self, fold: Fold) -> int:
-        """Values of one group that are kept of a column."""
+        """The number of values per group in a column."""
         if self._subtracts(fold):
             return self._span + 1
         if self.partitions:
@@ -133,7 +133,7 @@ class PaneIndex:
         return IntervalSynopsis(strand.fold, self._span, shape)
 
     def add(self, same: Mapping[Accumulator, Accumulator], chunks: Sequence[Chunk]) -> None:
-        """Index more accumulators, over all chunks. `same`: each one's first equal, which is kept once."""
+        """Index more accumulators over all chunks. `same` maps each to the first equal one, which alone is kept."""
         missing = [a for a in same if a not in self._where]
         for strand in strands_of(a for a in dict.fromkeys(same[a] for a in missing) if a not in self._where):
             part = _Part(strand, self._made(strand))
@@ -146,7 +146,7 @@ class PaneIndex:
         self._held = sum(chunk.panes.size for chunk in chunks)
 
     def append(self, chunks: Sequence[Chunk], groups: int) -> bool:
-        """Take newly closed panes; False where it cannot: it is stale then."""
+        """Take newly closed panes; returns False if it cannot and is now stale."""
         held = self._held + sum(chunk.panes.size for chunk in chunks)
         if not self.has_room_for(groups) or held > self._span or not all(self._fits(chunk) for chunk in chunks):
             return False
@@ -157,27 +157,27 @@ class PaneIndex:
         return True
 
     def _fits(self, chunk: Chunk) -> bool:
-        """Whether what was equal so far is equal here too."""
+        """Whether accumulators that were equal so far are equal in this chunk too."""
         return all(chunk.states.get(a) is chunk.states.get(first) for a, first in self._same.items())
 
     def forget(self, panes: int) -> None:
-        """The oldest panes have expired."""
+        """Drop the oldest panes."""
         self._held -= panes
 
     def parts_of(self, accumulators: Iterable[Accumulator]) -> list[PartSize]:
-        """The parts that a lookup of these reads."""
+        """The sizes of the parts that a lookup of these accumulators reads."""
         read = [self._parts[at] for at in {self._where[a][0] for a in accumulators}]
         return [
             PartSize(_KINDS[type(one.cells)], len(one.strand.members) * len(one.strand.fold.dtypes)) for one in read
         ]
 
-    def find(self, lows: Ids, highs: Ids) -> Found:
-        """The windows over the panes [low, high), by their places."""
-        return Found(self._parts, self._where, self._held, lows, highs)
+    def find(self, lows: Ids, highs: Ids) -> WindowStates:
+        """The states of the windows over the places [low, high)."""
+        return WindowStates(self._parts, self._where, self._held, lows, highs)
 
 
-class Found:
-    """The merged states of some windows; each part is looked up when it is first asked for."""
+class WindowStates:
+    """The merged states of some windows; each part is looked up when first needed."""
 
     def __init__(
         self, parts: Sequence[_Part], where: Mapping[Accumulator, tuple[int, int]], held: int, lows: Ids, highs: Ids
@@ -203,7 +203,7 @@ class Found:
 
 
 def _spread(strand: Strand, chunk: Chunk, room: int) -> State:
-    """A chunk's panes, (panes × members × groups)."""
+    """The panes of a chunk, (panes × members × groups)."""
     into = strand.fold.identity((len(strand.members), chunk.panes.size, room))
     chunk.spread_into(strand, into, 0)
     return tuple(column.swapaxes(0, 1) for column in into)

@@ -1,32 +1,33 @@
-"""R-INT, the running synopsis: subtractable aggregates in O(1) (004_65e36a58973a8297.txt, section 3.2, Figure 6).
+"""R-INT, the running synopsis: subtractable aggregates in O(1) (Arasu and Widom, VLDB 2004, section 3.2, Figure 6).
 
-A running interval begins with the stream. Kept are f(1, r) for the last span + 1 values of r, in a ring:
+A running interval begins with the stream. A ring keeps f(1, r) for the last span + 1 values of r:
 
     UPDATE    f(1, m + 1) = f(1, m) + f(a)            LOOKUP    f[low, high) = f(1, high) − f(1, low)
 
-That is right only where a sum has an exact inverse. Integers have it, modulo 2⁶⁴: a running sum may wrap, and the
-difference is the window's own sum all the same. So COUNT, and SUM and AVG of integers and of decimals (in limbs)
-are served. Doubles are refused: their differences would keep the rounding of everything since the stream began, and
-one great value would stay for good, where DESIGN 5 (Values) wants 1e-9 of the window itself. They go to B-INT
-(`interval.py`), which only adds what is in the window.
+This needs sums with an exact inverse. Integers have it modulo 2⁶⁴: a running sum may wrap, and the difference is still
+the sum of the window. So it serves COUNT, and SUM and AVG of integers and of decimals (in limbs). It refuses doubles:
+their differences would keep the rounding of everything since the stream began, and one huge value would never leave,
+while answers must be within 1e-9 of the window's own value. Doubles use B-INT (`interval.py`), which only adds what is
+in the window.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.folds import Array, Fold, State, UfuncFold
 from windrow.synopses.cells.groups import Ids
-from windrow.synopses.index.sequence import Longs, check_active, check_span, checked, power_of_two
+from windrow.synopses.index.sequence import check_active, check_span, checked, power_of_two
 
 
 def is_subtractable(fold: Fold) -> bool:
-    """Whether g(X₂ − X₁) follows exactly from g(X₁) and g(X₂), X₁ ⊆ X₂: sums of integers do (004, section 3.2)."""
+    """Whether g(X₂ − X₁) follows exactly from g(X₁) and g(X₂) for X₁ ⊆ X₂, as for sums of integers."""
     return isinstance(fold, UfuncFold) and fold.ufunc is np.add and all(d.kind == "i" for d in fold.dtypes)
 
 
 def sums_before(column: Array, axis: int = 0) -> Longs:
-    """Running sums along an axis, one more than there are values: the i-th is the sum of the first i."""
+    """Running sums along an axis, one more than values: the i-th is the sum of the first i."""
     shape = list(column.shape)
     shape[axis] += 1
     sums = np.zeros(shape, np.int64)
@@ -36,14 +37,14 @@ def sums_before(column: Array, axis: int = 0) -> Longs:
 
 
 def differences(sums: Array, lows: Ids, highs: Ids, out: Array) -> None:
-    """out[i] ← sums[highs[i]] − sums[lows[i]], along the first axis: what is between, for running sums."""
+    """out[i] ← sums[highs[i]] − sums[lows[i]] along the first axis."""
     np.subtract(rows_at(sums, highs), rows_at(sums, lows), out=out)
 
 
 def rows_at(table: Array, at: Ids) -> Array:
-    """The rows at these indices: a view where they are evenly spaced, as windows without gaps are, or all the same.
+    """The rows at these indices: a view if they are evenly spaced, as for windows without gaps, or all equal.
 
-    Single values are quicker copied than compared.
+    A one-dimensional table is always copied, which is faster than the test.
     """
     if at.size > 1 and table.ndim > 1:
         step = int(at[1] - at[0])
@@ -53,7 +54,7 @@ def rows_at(table: Array, at: Ids) -> Array:
 
 
 class RunningSynopsis:
-    """Running sums in a ring. `shape` is that of one cell: () for one value, (groups,) for all groups at once."""
+    """Running sums in a ring. `shape` is the shape of a cell: () for one value, (groups,) for all groups."""
 
     kind = "running"
 
@@ -74,7 +75,7 @@ class RunningSynopsis:
         return sum(column.size for column in self._sums)
 
     def update(self, cells: State) -> None:
-        """Append cells: columns of the fold, a row per cell."""
+        """Append cells: columns of the fold, one row per cell."""
         count = len(cells[0])
         before, self.length = self.length, self.length + count
         for sums, column in zip(self._sums, cells, strict=True):
@@ -83,7 +84,7 @@ class RunningSynopsis:
             self._put(sums, running[-(self._mask + 1) :])
 
     def _put(self, sums: Array, newest: Array) -> None:
-        """The newest sums at the end of the ring, which is at `length`."""
+        """Write the newest sums at the end of the ring, which is at `length`."""
         first = (self.length - len(newest) + 1) & self._mask
         straight = min(len(newest), self._mask + 1 - first)
         sums[first : first + straight] = newest[:straight]

@@ -1,7 +1,7 @@
 """Running merges along cells: out[i] = merge(cells[0], …, cells[i]).
 
-Sums, minima and maxima have NumPy's own. For any other fold cells are merged in pairs, the pairs are scanned, and
-each odd place is the scan of its pair: fewer than two merges a cell, all vectorised.
+NumPy has them for sums, minima and maxima. For any other fold, cells are merged in pairs and the pairs are scanned;
+the scan of a pair is the result at its second cell. That takes fewer than two merges per cell, all vectorised.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from windrow.synopses.cells.folds import Array, Fold, State, UfuncFold
 
 
 def running_merges(fold: Fold, state: Sequence[Array]) -> State:
-    """Along the first axis; the state given is left as it is."""
+    """Running merges along the first axis; does not change `state`."""
     if isinstance(fold, UfuncFold):
         return tuple(fold.ufunc.accumulate(column, axis=0) for column in state)
     return _by_pairs(fold, state)

@@ -1,9 +1,8 @@
-"""Synopses over a sequence of cells: what they have in common, and windows as intervals of cells.
+"""Common parts of synopses over a sequence of cells, and windows as intervals of cells.
 
 The cells of a stream are numbered 0, 1, 2, … A cell is one element (tuple-based windows) or one pane. An interval
-[low, high) holds the cells low … high − 1: it is (low + 1, high) in 004_65e36a58973a8297.txt, which counts from 1. Of m
-cells only the last `span` are *active* (section 3.1.1, where span is N_max): any interval of active cells can be
-looked up.
+[low, high) has the cells low … high − 1; it is (low + 1, high) in Arasu and Widom, VLDB 2004, who count from 1. Of m
+cells only the last `span` are *active* (section 3.1.1, where span is N_max): any interval of them can be looked up.
 
     S[N_L, N_R] = [max(m − N_L, 0), max(m − N_R, 0))          suffix: N_R = 0; historical: N_R > 0
 """
@@ -13,17 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.groups import Ids
-
-Longs = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class TupleWindow:
-    """S[N_L, N_R]: of the cells so far, the last N_L without the last N_R (004, section 2)."""
+    """S[N_L, N_R]: the last N_L cells without the last N_R (Arasu and Widom, VLDB 2004, section 2)."""
 
     left: int
     right: int = 0
@@ -37,7 +33,7 @@ class TupleWindow:
         return self.left - self.right
 
     def interval(self, length: int) -> tuple[int, int]:
-        """The cells in the window when there are `length` of them; the first windows are partial."""
+        """The cells in the window after `length` cells; the first windows are partial."""
         return max(length - self.left, 0), max(length - self.right, 0)
 
 
@@ -53,7 +49,7 @@ def check_active(low: int, high: int, first: int, length: int) -> None:
 
 
 def checked(lows: Ids, highs: Ids, first: int, length: int) -> tuple[Longs, Longs]:
-    """The intervals as int64, all of them within the active cells [first, length)."""
+    """The intervals as int64; raises ValueError unless all are within the active cells [first, length)."""
     low, high = np.asarray(lows, np.int64), np.asarray(highs, np.int64)
     if low.shape != high.shape:
         raise ValueError(f"{low.size} lower ends and {high.size} upper ends")
@@ -65,5 +61,5 @@ def checked(lows: Ids, highs: Ids, first: int, length: int) -> tuple[Longs, Long
 
 
 def power_of_two(span: int) -> int:
-    """The least power of two that is not below."""
+    """The least power of two that is at least `span`."""
     return 1 << (span - 1).bit_length()

@@ -1,75 +1,51 @@
-"""The basic interval synopsis over panes, in its driver home (001_3bbbc8a20ffc7252.txt, 2.3.4 and rule CS2).
+"""The basic interval synopsis over panes, in the driver (Golab's dissertation, section 2.3.4).
 
-It keeps one cell per pane and group and nothing else. All due queries are answered in one pass per tick
-from the youngest pane to the oldest: each answer is taken along the way, when the pass has reached that
-query's window start. So the cost of a tick is the longest window, whatever the number of queries.
+It keeps one cell per pane and group. `answering/closed_panes.py` answers windows from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
-from windrow.plan.accumulators import Accumulator, Kind
+from windrow.plan.accumulators import Accumulator
+from windrow.synopses.answering.closed_panes import ClosedPanes
 from windrow.synopses.answering.deriving import kept_lookups, with_derived
-from windrow.synopses.answering.gathering import ClosedCells, closed_cells, gathered
-from windrow.synopses.answering.indexing import Indexer
-from windrow.synopses.answering.intervals import FlatIntervals
-from windrow.synopses.answering.one_pass import Pass
-from windrow.synopses.answering.outputs import LookupOutput, ReadPlan, Slots
-from windrow.synopses.answering.pane_tables import Tables, can_be_tabled
-from windrow.synopses.answering.planner import WayDecision, plan_way
-from windrow.synopses.answering.way_costs import Spans, Way, window_work
-from windrow.synopses.cells.cells import fold_of
-from windrow.synopses.cells.chunks import Cells, Chunk, States, build_chunks, panes_per_chunk, strands_of
+from windrow.synopses.cells.arrays import Mask
+from windrow.synopses.cells.chunks import Cells, Chunk, build_chunks, panes_per_chunk
 from windrow.synopses.cells.groups import Groups
 from windrow.synopses.cells.merging import collapsed_panes, concatenate, fold_cells
 from windrow.synopses.cells.releasing import released
 from windrow.synopses.cells.sketches import held_bytes
 from windrow.synopses.cells.value_codes import outer_of
-from windrow.synopses.lookups import Looked, Lookup, asked_once, merged
-from windrow.synopses.synopsis import Asker, Mask, Synopsis
+from windrow.synopses.lookups import Lookup, LookupAnswer, merged
+from windrow.synopses.synopsis import OneTimeQuery, Synopsis
 from windrow.windows import Points
 
 FEW_GROUPS = 1024
-"""Below this many groups nothing is gained by renumbering them."""
-
+"""Renumbering gains nothing below this many groups."""
 
 YOUNG_CHUNKS = 64
-"""The youngest chunks are kept in full width: windows that are not very long look only into these."""
+"""The youngest chunks keep full width: most windows read only these."""
 
 MOST_PENDING = 16
-"""Deposits into open panes that are held apart before they are folded."""
+"""Deposits into open panes that are kept before some are folded."""
 
 
-class BasicIntervalSynopsis(Synopsis):
-    """Cells of closed panes in chunks; cells of open panes pending until a tick closes them."""
+class BasicIntervalSynopsis(ClosedPanes, Synopsis):
+    """Cells of closed panes in chunks; cells of open panes wait until a tick closes them."""
 
     kind = "basic interval"
 
     def __init__(self, key_types: Sequence[pa.DataType]):
-        self.groups = Groups(key_types)
+        super().__init__(Groups(key_types))
         self._pending: list[Cells] = []
-        self._chunks: list[Chunk] = []
         self._late: list[Cells] = []
         self._late_alone: BasicIntervalSynopsis | None = None
-        self.indexer = Indexer()
-        self.last_way: WayDecision | None = None
-        """How windows were last answered, for EXPLAIN."""
         self._ungrouped = not key_types
-        self.revision = 0
-        """Counted up whenever closed panes change otherwise than by closing and expiring: what is built over their
-        cells (`pane_filters.py`) is then to be built anew."""
-
-    @classmethod
-    def of_closed(cls, cells: Cells, count: int) -> BasicIntervalSynopsis:
-        """A synopsis of closed panes alone, of `count` groups, nobody among them, whose keys are not known to it."""
-        alone = cls([])
-        alone.groups.count, alone._chunks = count, build_chunks(cells)
-        return alone
 
     @property
     def nbytes(self) -> int:
@@ -82,7 +58,7 @@ class BasicIntervalSynopsis(Synopsis):
         return self.indexer.nbytes
 
     @property
-    def readable(self) -> BasicIntervalSynopsis:
+    def readable(self) -> ClosedPanes:
         return self
 
     def slots(self, reduced: bool = False, keys: int | None = None) -> int:
@@ -94,22 +70,10 @@ class BasicIntervalSynopsis(Synopsis):
         yield from self._pending
 
     @property
-    def closed_panes(self) -> Points:
-        if not self._chunks:
-            return np.empty(0, np.int64)
-        return np.concatenate([chunk.panes for chunk in self._chunks])
-
-    @property
     def last_pane(self) -> int | None:
         held = [int(cells.panes.max()) for cells in (*self._pending, *self._late)]
         held += [int(chunk.panes[-1]) for chunk in self._chunks[-1:]]
         return max(held, default=None)
-
-    def cells_between(self, low: int, high: int, reads: Collection[Accumulator] | None = None) -> Cells:
-        """The cells of closed panes that start in [low, high), with these accumulators, or with all; panes ascend."""
-        held = [chunk.cells(reads) for chunk in self._chunks if chunk.panes[-1] >= low and chunk.panes[0] < high]
-        cells = concatenate(held) if held else Cells(np.empty(0, np.int64), np.empty(0, np.int64), {})
-        return cells.where((cells.panes >= low) & (cells.panes < high))
 
     def deposit(self, cells: Cells) -> None:
         if len(cells):
@@ -117,10 +81,10 @@ class BasicIntervalSynopsis(Synopsis):
             self._fold_pending()
 
     def _fold_pending(self) -> None:
-        """Keep the parts few: a pane that stays open for a day must not grow with every micro-batch.
+        """Bound the number of deposits: a pane that stays open for a day must not grow with every micro-batch.
 
-        Only the newest parts are folded, back to the first that is larger than all after it: each cell is then
-        folded a logarithmic number of times.
+        Folds only the newest deposits, back to the first that is larger than all after it. So each cell is folded a
+        logarithmic number of times.
         """
         if len(self._pending) <= MOST_PENDING:
             return
@@ -148,7 +112,7 @@ class BasicIntervalSynopsis(Synopsis):
         return self.late_alone().closed_panes
 
     def late_alone(self) -> BasicIntervalSynopsis:
-        """What is held apart by itself, with the same groups."""
+        """A synopsis of the cells held apart, with the same groups."""
         if self._late_alone is None:
             self._late_alone = self._alone(self._late)
         return self._late_alone
@@ -164,7 +128,7 @@ class BasicIntervalSynopsis(Synopsis):
         return alone
 
     def release(self, needed: Points) -> None:
-        """Of closed panes only where that is half of a chunk's, for it is built anew."""
+        """A chunk of closed panes is rebuilt only if that drops at least half of its cells."""
         self._pending = [released(cells, needed) for cells in self._pending]
         for at, chunk in enumerate(self._chunks):
             if not (int(chunk.panes[0]) < needed[chunk.groups]).any():
@@ -183,7 +147,7 @@ class BasicIntervalSynopsis(Synopsis):
             self.merge(concatenate(late))
 
     def merge(self, cells: Cells) -> None:
-        """The chunks whose panes they fall among are built anew."""
+        """Rebuilds the chunks into whose panes the cells fall."""
         if not len(cells):
             return
         self.indexer.stale()
@@ -195,12 +159,11 @@ class BasicIntervalSynopsis(Synopsis):
         into = np.maximum(np.searchsorted(firsts, cells.panes, side="right") - 1, 0)
         merged: list[Chunk] = []
         for at, chunk in enumerate(self._chunks):
-            mine = into == at
-            merged += build_chunks(concatenate([chunk.cells(), cells.where(mine)])) if mine.any() else [chunk]
+            falls_in = into == at
+            merged += build_chunks(concatenate([chunk.cells(), cells.where(falls_in)])) if falls_in.any() else [chunk]
         self._chunks = merged
 
     def close(self, upto: int) -> Points:
-        """Close the panes that start below `upto` (a cut); returns the starts of those that hold a tuple."""
         closing, staying = [], []
         for cells in self._pending:
             mask = cells.panes < upto
@@ -225,13 +188,14 @@ class BasicIntervalSynopsis(Synopsis):
         return np.concatenate([chunk.panes for chunk in chunks])
 
     def _closing(self, cells: Cells) -> Cells:
-        """What is kept of panes as they close: all."""
+        """The cells that are kept of panes as they close. FREQUENT_ITEMS overrides it."""
         return cells
 
     def _coalesce(self) -> None:
-        """Join the youngest chunks, as a binary counter carries: the cost of a pass follows the number of chunks,
-        and a tick may close a pane at a time. A chunk goes as a whole, so none holds more than an eighth of the
-        panes."""
+        """Join the youngest chunks, as a binary counter carries: a tick may close one pane, and a pass costs per chunk.
+
+        A chunk expires as a whole, so none gets more than an eighth of the panes.
+        """
         eighth = sum(chunk.panes.size for chunk in self._chunks) // 8
         while len(self._chunks) > 1:
             older, younger = self._chunks[-2:]
@@ -240,7 +204,9 @@ class BasicIntervalSynopsis(Synopsis):
                 return
             self._chunks[-2:] = build_chunks(concatenate([older.cells(), younger.cells()]))
 
-    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[Looked]:
+    def ask(
+        self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: OneTimeQuery | None = None
+    ) -> Iterator[LookupAnswer]:
         derived = plan.derived if once is None else {"": once.derived} if once.derived else {}
         if not derived:
             return self.answer(lookups)
@@ -248,155 +214,14 @@ class BasicIntervalSynopsis(Synopsis):
 
     def revise(
         self, lookups: Sequence[Lookup], there: Sequence[tuple[Mask, Mask]], plan: SynopsisPlan
-    ) -> Iterator[tuple[Looked, Looked]]:
+    ) -> Iterator[tuple[LookupAnswer, LookupAnswer]]:
         late = self.late_alone()
         for lookup in lookups:
             was = next(self.ask([lookup], plan))
             yield was, merged(was, next(late.ask([lookup], plan)))
 
-    def answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
-        """The rows of every lookup, in window order per query (rule CS2).
-
-        The caller bounds the number of windows: the rows of all of them are in memory at once. Lookups of only some
-        groups are answered for these alone, whatever the others are.
-        """
-        yield from gathered(self._chunks, [lookup for lookup in lookups if lookup.only is not None])
-        shared = asked_once([lookup for lookup in lookups if lookup.only is None])
-        if shared:
-            for looked in self._answer([one.asked for one in shared.values()]):
-                yield from shared[looked.query].shares(looked)
-
-    def _answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
-        panes = self.closed_panes
-        spans = [(np.searchsorted(panes, one.starts), np.searchsorted(panes, one.ends)) for one in lookups]
-        ways = {
-            Way.ONE_PASS: self._in_one_pass,
-            Way.TABLES: self._by_tables,
-            Way.TREE: self._by_tree,
-            Way.INDEX: self._by_index,
-        }
-        yield from ways[self._way(lookups, spans)](lookups, spans)
-
-    def _way(self, lookups: Sequence[Lookup], spans: Spans) -> Way:
-        needed = _read(lookups)
-        tabled = can_be_tabled(fold_of(a) for a in needed)
-        work = window_work(lookups, spans, self.groups.count, self.closed_panes.size, tabled)
-        indexed = self.indexer.consider(work, spans, needed, self._chunks, self._same)
-        self.last_way = plan_way(work, indexed)
-        return self.last_way.chosen
-
-    def _by_index(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[Looked]:
-        """Each window from a few cells of the index (`pane_index.py`)."""
-        index, asked = self.indexer.index, self._asked(lookups)
-        assert index is not None
-        slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
-        for lookup, (lows, highs) in zip(lookups, spans, strict=True):
-            output = LookupOutput(lookup, asked)
-            output.take_found(index.find(np.minimum(lows, highs), highs))
-            yield output.rows(slots)
-
-    def _by_tree(self, lookups: Sequence[Lookup], _: Spans) -> Iterator[Looked]:
-        low = min(int(lookup.starts.min()) for lookup in lookups if lookup.starts.size)
-        held = [chunk.cells() for chunk in self._chunks if chunk.panes[-1] >= low]
-        flat = FlatIntervals(concatenate(held)) if held else None
-        for lookup in lookups:
-            needed = list(dict.fromkeys((lookup.presence, *lookup.reads)))
-            if flat is None or lookup.always:
-                window, groups = np.arange(lookup.ends.size), np.ones(lookup.ends.size, np.int64)
-            else:
-                window, groups = flat.alive(lookup.starts, lookup.ends)
-            if flat is None:
-                states: States = {a: fold_of(a).identity(window.size) for a in needed}
-            else:
-                states = flat.answer(groups, lookup.starts[window], lookup.ends[window], needed)
-            if not lookup.always:
-                present = np.flatnonzero(lookup.present(states))
-                window, groups = window[present], groups[present]
-                states = {a: tuple(column[present] for column in state) for a, state in states.items()}
-            yield Looked(lookup.query, int(lookup.ends.size), window, groups, states)
-
-    def _in_one_pass(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[Looked]:
-        """Rule CS2: from the youngest pane down, each answer taken along the way."""
-        ends = np.concatenate([lookup.ends for lookup in lookups])
-        starts = np.concatenate([lookup.starts for lookup in lookups])
-        owner = np.repeat(np.arange(len(lookups)), [lookup.ends.size for lookup in lookups]).tolist()
-        index = np.concatenate([np.arange(lookup.ends.size) for lookup in lookups]).tolist()
-        lows = np.concatenate([low for low, _ in spans]).tolist()
-        highs = np.concatenate([high for _, high in spans]).tolist()
-        asked = self._asked(lookups)
-        scan = Pass(self._chunks, asked.strands, asked.size)
-        outputs = [LookupOutput(lookup, asked) for lookup in lookups]
-        tick = None
-        for i in np.lexsort((-starts, ends)).tolist():
-            if tick is None or ends[i] != tick:
-                tick = ends[i]
-                scan.begin(highs[i])
-            scan.extend(lows[i])
-            outputs[owner[i]].take(index[i], scan.state)
-        slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
-        for output in outputs:
-            yield output.rows(slots)
-
-    def _by_tables(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[Looked]:
-        """All windows of a query at once; where nothing is between its edges, nothing is merged."""
-        asked = self._asked(lookups)
-        spans = [(np.minimum(low, high), high) for low, high in spans]
-        first = min(int(low.min()) for low, _ in spans if low.size)
-        last = max(int(high.max()) for _, high in spans if high.size)
-        tables = Tables(self._chunks, asked.strands, asked.size, first, last)
-        slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
-        for lookup, (lows, highs) in zip(lookups, spans, strict=True):
-            output = LookupOutput(lookup, asked)
-            output.take_all(tables, lows, highs)
-            yield output.rows(slots)
-
-    def _asked(self, lookups: Sequence[Lookup]) -> ReadPlan:
-        """What is read, each accumulator's first equal, those with equal folds together; and for how many groups."""
-        same = self._same(_read(lookups))
-        return ReadPlan(same, strands_of(dict.fromkeys(same.values())), max(self.groups.count, 2))
-
-    def _same(self, needed: Sequence[Accumulator]) -> dict[Accumulator, Accumulator]:
-        """Each accumulator's first equal: counts that are one state in every chunk are merged once."""
-        first: dict[object, Accumulator] = {}
-        out = {}
-        for a in needed:
-            seen = tuple(id(chunk.states.get(a)) for chunk in self._chunks) if a.kind is Kind.COUNT else a
-            out[a] = first.setdefault(seen, a)
-        return out
-
-    def closed_cells(self, accumulator: Accumulator, first: int, last: int) -> Iterator[ClosedCells]:
-        """The cells of the closed panes first ≤ start < last that hold something of an accumulator, in their order."""
-        for chunk in self._chunks:
-            if chunk.panes[0] < last and chunk.panes[-1] >= first:
-                yield closed_cells(chunk, accumulator, first, last)
-
-    def count_cells(self, first: int, last: int) -> int:
-        """How many cells the closed panes first ≤ start < last have, or have room for."""
-        count = 0
-        for chunk in self._chunks:
-            low, high = np.searchsorted(chunk.panes, (first, last))
-            if chunk.cell_pane is None:
-                count += int(high - low) * chunk.groups.size
-            else:
-                count += int(np.diff(np.searchsorted(chunk.cell_pane, (low, high)))[0])
-        return count
-
     def totals(self, count: Accumulator, panes: Points, late: bool = False) -> Points:
-        if late:
-            return self.late_alone().totals(count, panes)
-        out = np.zeros(panes.size, np.int64)
-        for chunk in self._chunks:
-            state = chunk.states.get(count)
-            at = np.searchsorted(panes, chunk.panes)
-            known = (at < panes.size) & (panes[np.minimum(at, panes.size - 1)] == chunk.panes) if panes.size else at < 0
-            if state is None or not known.any():
-                continue
-            if chunk.cell_pane is None:
-                mine = state[0].sum(axis=1)
-            else:
-                mine = np.bincount(chunk.cell_pane, state[0], chunk.panes.size).astype(np.int64)
-            out[at[known]] += mine[known]
-        return out
+        return self.late_alone().totals(count, panes) if late else super().totals(count, panes)
 
     def collapse(self, below: int, into: Points) -> None:
         old = [chunk for chunk in self._chunks if chunk.panes[0] < below]
@@ -410,7 +235,7 @@ class BasicIntervalSynopsis(Synopsis):
         self._chunks = [*build_chunks(Cells(panes, cells.groups, cells.states)), *kept]
 
     def expire(self, below: int) -> None:
-        """Chunks go whole; groups are renumbered when most have gone."""
+        """Drops whole chunks; renumbers the groups when most of them have gone."""
         kept = [chunk for chunk in self._chunks if chunk.panes[-1] >= below]
         if len(kept) == len(self._chunks):
             return
@@ -437,8 +262,3 @@ class BasicIntervalSynopsis(Synopsis):
         self._pending = [Cells(c.panes, new_ids[c.groups], c.states) for c in self._pending]
         self._late = [Cells(c.panes, new_ids[c.groups], c.states) for c in self._late]
         self._late_alone = None
-
-
-def _read(lookups: Sequence[Lookup]) -> list[Accumulator]:
-    """Everything that some lookups read, each once."""
-    return list(dict.fromkeys(a for lookup in lookups for a in (lookup.presence, *lookup.reads)))

@@ -1,7 +1,7 @@
-"""The plain alternative, for comparison: keep the tuples of every extent, and recompute each window from them.
+"""The buffer synopsis, for comparison: it keeps tuples and recomputes each window from them.
 
-That is the buffering that the Window-ID approach does without (003_7281f3198fa2d2a0.txt, 8.2); `SET
-window_evaluation = 'buffer'` asks for it. A cell is a tuple (those with equal points and groups are one).
+The Window-ID approach avoids this buffering (Li et al., SIGMOD 2005). `SET window_evaluation = 'buffer'` selects it. A
+cell is a tuple; tuples with equal points and groups share one.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from windrow.synopses.cells.chunks import Cells, States
 from windrow.synopses.cells.folds import Fold, State
 from windrow.synopses.cells.merging import concatenate
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
-from windrow.synopses.lookups import Looked, Lookup
+from windrow.synopses.lookups import Lookup, LookupAnswer
 from windrow.synopses.synopsis import Ability
 
 _BUFFERED = "its tuples are buffered"
 
 
 class BufferSynopsis(BasicIntervalSynopsis):
-    """Tuples in the order of the window attribute; every window goes through its own."""
+    """Tuples in the order of the window attribute; each window reads all of its own."""
 
     kind = "buffer"
     _cannot: ClassVar = dict.fromkeys((Ability.MOVE, Ability.NARROW, Ability.INDEX), _BUFFERED)
 
-    def answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
+    def answer(self, lookups: Sequence[Lookup]) -> Iterator[LookupAnswer]:
         cells = concatenate([chunk.cells() for chunk in self._chunks]) if self._chunks else None
         if cells is not None:
             cells = cells.where(np.argsort(cells.panes, kind="stable"))
         for lookup in lookups:
             yield self._answer_one(lookup, cells)
 
-    def _answer_one(self, lookup: Lookup, cells: Cells | None) -> Looked:
+    def _answer_one(self, lookup: Lookup, cells: Cells | None) -> LookupAnswer:
         needed = list(dict.fromkeys((lookup.presence, *lookup.reads)))
         size = max(self.groups.count, 2)
         windows, groups, parts = [], [], []
@@ -51,7 +51,7 @@ class BufferSynopsis(BasicIntervalSynopsis):
             a: tuple(np.concatenate(columns) for columns in zip(*(part[a] for part in parts), strict=True))
             for a in needed
         }
-        return Looked(lookup.query, len(parts), np.concatenate(windows), np.concatenate(groups), joined)
+        return LookupAnswer(lookup.query, len(parts), np.concatenate(windows), np.concatenate(groups), joined)
 
 
 def _between(cells: Cells, start: int, end: int) -> Cells:
@@ -60,7 +60,7 @@ def _between(cells: Cells, start: int, end: int) -> Cells:
 
 
 def _recomputed(fold: Fold, accumulator: Accumulator, held: Cells | None, size: int) -> State:
-    """The aggregate of an extent, tuple by tuple, for all groups; one group needs no scattering."""
+    """The aggregate of an extent for all groups, from its tuples; one group needs no scattering."""
     state = None if held is None else held.states.get(accumulator)
     if held is None or state is None or not len(held):
         return fold.identity(size)

@@ -1,8 +1,8 @@
-"""The synopsis of a partitioned tuple-based window, in its driver home (003_7281f3198fa2d2a0.txt, 3.3 and 4).
+"""The synopsis of a partitioned tuple-based window, in the driver (Li et al., SIGMOD 2005, section 3.3).
 
-Cells lie on ranks: pane and group, where the first keys of a group name its partition. The backward context is a
-count per partition; it is kept by the cells themselves (each knows its greatest rank, and a partition's newest
-cell never leaves), so what is durable is the cells and nothing else.
+The panes are ranges of ranks, and the first keys of a group are its partition. The backward context is a count per
+partition. It follows from the cells: each has its greatest rank, and the newest cell of a partition is never dropped.
+So only the cells are durable.
 """
 
 from __future__ import annotations
@@ -17,63 +17,22 @@ import pyarrow as pa
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.answering.intervals import FlatIntervals
+from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups, Ids
 from windrow.synopses.cells.merging import concatenate, fold_cells
+from windrow.synopses.cells.ranks import Ranks
 from windrow.synopses.cells.sketches import held_bytes
-from windrow.synopses.lookups import Looked, Lookup
-from windrow.synopses.synopsis import Ability, Asker, DueRequest, Mask, Synopsis
+from windrow.synopses.lookups import Lookup, LookupAnswer
+from windrow.synopses.synopsis import Ability, DueRequest, OneTimeQuery, Synopsis
 from windrow.windows import Extents, PartitionedWindow, Points, ranges
 
 SLOTS_AT_ONCE = 4_000_000
-"""(window, group) slots looked up at once: bounds memory."""
-
-
-class Ranks:
-    """The backward context of a partitioned window: how many tuples of each partition have come."""
-
-    def __init__(self, partitions: Groups):
-        self.partitions = partitions
-        self.counts = np.zeros(1, np.int64)
-
-    def number(self, keys: Sequence[pa.Array], rows: Points) -> Points:
-        """The rank of each row in its partition, rows being in the order of their numbers; counts are not moved."""
-        ids = self.partitions.ids(keys, np.zeros(rows.size, bool))
-        self._grow()
-        order = np.lexsort((rows, ids))
-        sorted_ids = ids[order]
-        begins = np.flatnonzero(np.concatenate(([True], sorted_ids[1:] != sorted_ids[:-1])))
-        within = np.arange(ids.size) - np.repeat(begins, np.diff(np.append(begins, ids.size)))
-        out = np.empty(ids.size, np.int64)
-        out[order] = within + 1 + self.counts[sorted_ids]
-        return out
-
-    @property
-    def nbytes(self) -> int:
-        """What `known` comes to, at most."""
-        return self.partitions.nbytes + self.partitions.count * self.counts.itemsize
-
-    def known(self) -> pa.Table:
-        """The partitions that tuples have come of: their values as `p0…`, and the `count`."""
-        ids = np.flatnonzero(self.counts)
-        keys = [
-            k.dictionary_decode() if pa.types.is_dictionary(k.type) else k for k in self.partitions.key_columns(ids)
-        ]
-        return pa.table({**{f"p{i}": key for i, key in enumerate(keys)}, "count": self.counts[ids]})
-
-    def _grow(self) -> None:
-        missing = self.partitions.count - self.counts.size
-        if missing > 0:
-            self.counts = np.concatenate([self.counts, np.zeros(missing, np.int64)])
-
-    def raise_to(self, ids: Ids, ranks: Points) -> None:
-        """Tuples of these ranks have come."""
-        self._grow()
-        np.maximum.at(self.counts, ids, ranks)
+"""The most (window, group) slots looked up at once, to bound memory."""
 
 
 class PartitionedSynopsis(Synopsis):
-    """Cells of one partitioned query: answered as counts grow. Its blocks are known by the rows that they are of."""
+    """Cells of one partitioned query. Windows are due as counts grow; the span of a block is its row numbers."""
 
     kind = "partitioned"
     _cannot: ClassVar = dict.fromkeys(Ability, "its windows count the rows of each partition")
@@ -100,11 +59,11 @@ class PartitionedSynopsis(Synopsis):
         return f"{self.ranks.partitions.count - 1} partitions"
 
     def slots(self, reduced: bool = False, keys: int | None = None) -> int:
-        """Windows have the groups of one partition."""
+        """The average number of groups in a partition: a window has no others."""
         return self.groups.count // max(1, self.ranks.counts.size - 1)
 
     def _partition_of(self) -> Ids:
-        """The partition of each group; group 0 is nobody, of partition 0."""
+        """The partition of each group; 0 for nobody."""
         keys = self.groups.key_columns(np.arange(1, self.groups.count))[: self._width]
         plain = [key.cast(key.type.value_type) if pa.types.is_dictionary(key.type) else key for key in keys]
         found = self.ranks.partitions.ids(plain) if self.groups.count > 1 else np.empty(0, np.int64)
@@ -119,14 +78,14 @@ class PartitionedSynopsis(Synopsis):
     hold_late = deposit
 
     def is_late(self, cells: Cells, closed: int) -> Mask:
-        """Ranks go on from those that have come: none is."""
+        """None: new ranks follow all earlier ones."""
         return np.zeros(len(cells), bool)
 
     def span(self, cells: Cells, rows: tuple[int, int]) -> tuple[int, int]:
         return rows
 
     def may_fold(self, last: int | None, ticked: int | None) -> bool:
-        """What has been answered is told from what has not by the block that it is in."""
+        """Only if answered: `restore` tells answered cells from others by their block."""
         return last is not None and last < (0 if ticked is None else ticked)
 
     def restore(self, cells: Cells, answered: bool) -> None:
@@ -137,14 +96,16 @@ class PartitionedSynopsis(Synopsis):
             self._answered = before
 
     def _answered_so_far(self) -> Points:
-        """Of each partition, up to which rank it has been answered."""
+        """The last answered rank of each partition."""
         before = np.zeros_like(self.ranks.counts)
         before[: self._answered.size] = self._answered
         return before
 
     def due(self, asked: DueRequest) -> Extents:
-        """The windows that are complete; at the end of the input, all that hold a tuple. All wait for the frontier of
-        the row numbers: partitions are answered at the end of a tick batch."""
+        """The complete windows; at the end of the input, all that hold a tuple.
+
+        All have the tick `frontier`: partitions are answered at the end of a batch of ticks.
+        """
         counts = self.ranks.counts
         which, wids = self._window.completed(self._answered_so_far(), counts)
         if asked.ended:
@@ -156,7 +117,9 @@ class PartitionedSynopsis(Synopsis):
         extents = self._window.of_ranks.extents(wids[order])
         return replace(extents, ticks=np.full(order.size, asked.frontier, np.int64), partitions=which[order])
 
-    def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[Looked]:
+    def ask(
+        self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: OneTimeQuery | None = None
+    ) -> Iterator[LookupAnswer]:
         step = max(1, SLOTS_AT_ONCE // max(1, self.slots()))
         for lookup in lookups:
             assert lookup.partitions is not None
@@ -164,8 +127,8 @@ class PartitionedSynopsis(Synopsis):
                 some = slice(first, first + step)
                 yield self._answer(lookup, lookup.partitions[some], lookup.starts[some], lookup.ends[some])
 
-    def _answer(self, lookup: Lookup, which: Ids, starts: Points, ends: Points) -> Looked:
-        """The rows of these windows, in their order: one for each group of the partition with a qualifying tuple."""
+    def _answer(self, lookup: Lookup, which: Ids, starts: Points, ends: Points) -> LookupAnswer:
+        """The rows of these windows, in their order: one per group of the partition with a qualifying tuple."""
         partition_of = self._partition_of()
         order = np.argsort(partition_of[1:], kind="stable") + 1
         first = np.searchsorted(partition_of[order], which, side="left")
@@ -177,17 +140,17 @@ class PartitionedSynopsis(Synopsis):
         states = flat.answer(groups, starts[window], ends[window], needed)
         held = np.flatnonzero(states[lookup.presence][0])
         states = {a: tuple(column[held] for column in state) for a, state in states.items()}
-        return Looked(lookup.query, int(which.size), window[held], groups[held], states)
+        return LookupAnswer(lookup.query, int(which.size), window[held], groups[held], states)
 
     def answered(self) -> None:
-        """Drop the cells that no window to come can hold; of each partition the newest stays."""
+        """Also drops the cells that no later window needs."""
         self._answered = self.ranks.counts.copy()
         if self._cells:
             kept = self.kept(fold_cells(self._cells, None))
             self._cells = [kept]
 
     def kept(self, cells: Cells) -> Cells:
-        """Those of the cells that a later window, or the count of their partition, needs."""
+        """The cells that a later window needs, and the newest of each partition, which has its count."""
         partition = self._partition_of()[cells.groups]
         window = self._window.of_ranks
         following = (self.ranks.counts + 1 - window.origin) // window.slide

@@ -1,5 +1,7 @@
-"""A basic interval synopsis in its Spark home, as the driver knows it (DESIGN 1.5): which panes hold a tuple, and into
-how many buckets its blocks are cut. Its cells and groups are in the blocks alone; tasks load them to answer."""
+"""The driver's view of a basic interval synopsis in the Spark home: its occupied panes and its number of buckets.
+
+Only the blocks have its cells and groups; tasks load them to answer.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,7 @@ _IN_TASKS = "its cells are in the Spark home, where every group is looked up"
 
 
 class StoredSynopsis(Synopsis):
-    """Occupied panes; `groups_seen` is the most groups that it has been found to have at a time, which windows to come
-    may have again. `left_with`: what cells and groups took in the driver when it left there; None where that was not
+    """Its occupied panes. `left_with`: the bytes per cell and group in the driver before it moved, None if not
     measured."""
 
     kind = "basic interval"
@@ -55,15 +56,15 @@ class StoredSynopsis(Synopsis):
 
     @property
     def group_count(self) -> int:
-        """No more than cells."""
+        """At most the number of cells."""
         return self._groups_seen if self.cells is None else min(self._groups_seen, self.cells)
 
     def slots(self, reduced: bool = False, keys: int | None = None) -> int:
-        """A task has a bucket at a time, or a few."""
+        """A task answers one bucket at a time, or a few."""
         return 1 + self._groups_seen // (max(1, self._buckets // 4) if reduced else 1)
 
     def driver_bytes(self, row: int) -> float | None:
-        """By what it took there, so that it does not leave again at once; there are no more groups than cells."""
+        """Uses the weight that it had there, so that it does not move back at once."""
         if self.left_with is None or self.cells is None:
             return None
         cell, group = max(self.left_with.cell, row), max(self.left_with.group, WORKING_ROWS * row)
@@ -86,11 +87,11 @@ class StoredSynopsis(Synopsis):
         return self._late[: int(np.searchsorted(self._late, self._closed))]
 
     def saw(self, groups: int) -> None:
-        """A job over all its due windows has found so many groups: windows to come may have as many."""
+        """Note that a job over all its due windows has found so many groups; later windows may have as many."""
         self._groups_seen = max(self._groups_seen, groups)
 
     def batch_groups(self) -> Groups:
-        """None is remembered."""
+        """New groups each time: the driver keeps none."""
         return Groups(self.key_types)
 
     def deposit(self, cells: Cells) -> None:
@@ -103,7 +104,7 @@ class StoredSynopsis(Synopsis):
         self.occupy(np.unique(cells.panes), late=True)
 
     def occupy(self, panes: Points, late: bool = False) -> None:
-        """A block that is held apart may have cells of open panes besides, which nobody has looked at yet."""
+        """Late blocks may also have cells of open panes, which no answer has read yet."""
         kept = panes if self.kept_from is None else panes[panes >= self.kept_from]
         if late:
             self._late = np.union1d(self._late, kept)
@@ -118,7 +119,7 @@ class StoredSynopsis(Synopsis):
         self._closed = max(self._closed, upto)
 
     def collapse(self, below: int, into: Points) -> None:
-        """In the blocks they are one once those are folded."""
+        """The blocks follow when they are folded."""
         self._panes = np.unique(collapsed_panes(self._panes, below, into))
 
     def expire(self, below: int) -> None:
