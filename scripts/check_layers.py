@@ -49,11 +49,11 @@ SPARK = "pyspark"
 SPARK_ROOM = "dataplane"
 SPARK_FREE = ("dataplane", "kernels")  # inside the Spark room, yet run without a driver
 MAX_LINES = 800
-Import = tuple[str, str | None]
-"""A module, and what is taken from it: None if it is the module itself."""
 # Rooms that call the interface of synopses (`synopses/synopsis.py`) and never ask for the class.
 BY_INTERFACE = ("engine", "explain")
 SYNOPSIS = "Synopsis"
+Import = tuple[str, str | None]
+"""A module, and what is taken from it: None if it is the module itself."""
 
 
 def breaches(package_dir: Path) -> list[str]:
@@ -69,8 +69,8 @@ def breaches(package_dir: Path) -> list[str]:
         if path.suffix == ".py":
             tree = ast.parse(text, filename=str(path))
             found += check_imports(relative, tree)
-            trees[relative] = tree
             found += check_interface(relative, tree)
+            trees[relative] = tree
             if path.name == "__init__.py":
                 found += check_only_reexports(relative, tree)
     return found + check_all_used(trees)

@@ -11,6 +11,7 @@ from support.matrix import is_full
 from test_by_source_properties import Story
 from test_joining_properties import tuples
 
+from windrow.synopses.answering.planner import HavingWay
 from windrow.synopses.kinds import basic_interval
 
 pytestmark = pytest.mark.slow
@@ -96,7 +97,9 @@ def test_having_is_answered_alike_through_filters(seed: int, spark: Any, tmp_pat
             at += rng.choice([1, 3, 6, 40])
             story.deposit(values(rng, at))
             states = story.wr._engine.manager.stream("s").synopses.values()
-            used += sum(decision.used for state in states for decision in state.having.decisions.values())
+            used += sum(
+                decision.chosen is HavingWay.FILTER for state in states for decision in state.having.decisions.values()
+            )
             what = rng.random()
             if what < 0.35 or not story.windows:
                 story.add_query()

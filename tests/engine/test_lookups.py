@@ -249,6 +249,7 @@ def test_the_kind_of_synopsis_changes_no_lookup(wr: Any, kind: str) -> None:
     assert state.synopsis.indexer.kind.value == kind
     told = query.explain()
     assert f"choice: {kind}" in told and f"SET synopsis = '{kind}'" in told
+    assert "answered last: " in told and "for 3 windows, estimated: one pass " in told
     assert all(f"{other} " in told for other in ("basic interval", "interval", "running", "landmark interval"))
     wr.sql("SET synopsis = 'basic interval'")
     assert looked(query.lookup(20)) == [(70, 90, *row) for row in brute(70, 90)]

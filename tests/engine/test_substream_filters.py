@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from windrow.synopses.having import filter_choice
-from windrow.synopses.having.filter_tests import FilterKind
+from windrow.synopses.answering import costs
 
 from .conftest import Open
 from .helpers import answers, put, state_of
@@ -137,14 +136,14 @@ def test_auto_measures_first_and_then_goes_by_costs(open_state: Open, monkeypatc
     assert "not used, not measured yet" in line(wr, "q")
     put(wr, (11, "a", 1))
     assert "not used, by cost" in line(wr, "q") and "50.00% of which pass" in line(wr, "q")
-    monkeypatch.setattr(filter_choice, "FEED_NS", dict.fromkeys(FilterKind, 0.0))
-    monkeypatch.setattr(filter_choice, "LOOK_NS", 0.0)
-    monkeypatch.setattr(filter_choice, "NARROWED_NS", 0.0)
-    monkeypatch.setattr(filter_choice, "GATHERING_NS", 0.0)
-    monkeypatch.setattr(filter_choice, "FINISH_NS", 1e6)
+    monkeypatch.setattr(costs, "FEED_NS", dict.fromkeys(costs.FEED_NS, 0.0))
+    monkeypatch.setattr(costs, "LOOK_NS", 0.0)
+    monkeypatch.setattr(costs, "NARROWED_NS", 0.0)
+    monkeypatch.setattr(costs, "GATHERING_NS", 0.0)
+    monkeypatch.setattr(costs, "FINISH_NS", 1e6)
     put(wr, (12, "b", 1), (16, "a", 1))
     assert "; used, by cost" in line(wr, "q")
-    monkeypatch.setattr(filter_choice, "FEED_NS", dict.fromkeys(FilterKind, 1e9))
+    monkeypatch.setattr(costs, "FEED_NS", dict.fromkeys(costs.FEED_NS, 1e9))
     put(wr, (17, "b", 1), (21, "a", 1))
     assert "not used, by cost" in line(wr, "q")
     shown = [(-5, 5, "a"), (0, 10, "a"), (5, 15, "a"), (10, 20, "a"), (10, 20, "b")]
@@ -152,7 +151,7 @@ def test_auto_measures_first_and_then_goes_by_costs(open_state: Open, monkeypatc
 
 
 def test_too_large_filters_are_dropped(open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filter_choice, "SLOT_NS", 1e9)
+    monkeypatch.setattr(costs, "PASS_SLOT_NS", 1e9)
     wr = open_state(index_bytes="64 B")
     wr.sql(STREAM)
     wr.query("q", "SELECT k FROM s [RANGE 10 SLIDE 5] GROUP BY k HAVING COUNT(*) > 1")

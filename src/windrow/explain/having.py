@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from windrow.cql.dialect import CQL
-from windrow.engine.ask.having import Decision, Fit, fit_of, is_kept, levels_of
+from windrow.engine.ask.having import Fit, fit_of, is_kept, levels_of
 from windrow.engine.state import StreamState, SynopsisState
+from windrow.explain.decisions import filter_decided
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 from windrow.synopses import Ability
+from windrow.synopses.answering.planner import HavingWay
 
 
 def filter_line(plan: Finalise, stream: StreamState, state: SynopsisState | None, settings: Settings) -> str | None:
@@ -28,7 +30,7 @@ def filter_line(plan: Finalise, stream: StreamState, state: SynopsisState | None
     else:
         named += ", exact"
     decision = None if state is None else state.having.decisions.get(fit.test.of)
-    told = f"      {named}; {_decided(decision, settings)}"
+    told = f"      {named}; {filter_decided(decision, settings)}"
     return told if not _unasked(plan, state) else f"{told}; {_UNASKED}"
 
 
@@ -76,7 +78,7 @@ def _is_used(plan: Finalise, fit: Fit, state: SynopsisState | None, settings: Se
         return False
     if decision is None:
         return True if settings.text("substream_filters") == "on" else None
-    return decision.used
+    return decision.chosen is HavingWay.FILTER
 
 
 def _sharing(plan: Finalise, fit: Fit, state: SynopsisState | None, revises: bool) -> str:
@@ -91,16 +93,3 @@ def _relaxed(fit: Fit, settings: Settings) -> str:
     if fit.test.is_outer:
         return f"groups above {fit.test.value * (1 - epsilon):.4g} may be shown"
     return f"groups below {fit.test.value / (1 - epsilon):.4g} may be shown"
-
-
-def _decided(decision: Decision | None, settings: Settings) -> str:
-    if decision is None:
-        return "used" if settings.text("substream_filters") == "on" else "decided when windows are due"
-    what = "used" if decision.used else "not used"
-    if decision.work is None:
-        return f"{what}, {decision.why}"
-    work = decision.work
-    return (
-        f"{what}, {decision.why}: estimated {work.filter_ns / 1e6:.3g} ms a tick with it, {work.pass_ns / 1e6:.3g} ms "
-        f"without, for {work.windows} windows of {work.groups} groups, {work.share:.2%} of which pass"
-    )

@@ -13,14 +13,13 @@ from windrow.engine.ask.catalog_views import (
     sub_streams,
     window_text,
 )
-from windrow.engine.ask.holistic_choice import holistic_line
-from windrow.engine.ask.index_choice import choice_lines
 from windrow.engine.ask.sharing_view import apart, sharing_of
 from windrow.engine.intake.chooser import MOST_COUNT_BYTES, possible_setting
 from windrow.engine.queries.placement import made, place
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.homes import must_stay
 from windrow.engine.ticks.early import answers_groups
+from windrow.explain.decisions import holistic_line, index_lines, way_lines
 from windrow.explain.having import filter_line, having_text
 from windrow.optimizer.sharing.synopsis_plans import FREQUENT, SynopsisPlan
 from windrow.optimizer.sharing.uses import NEW
@@ -28,8 +27,8 @@ from windrow.plan.accumulators import AggregateCall
 from windrow.plan.nodes import ROW_NUM, Finalise, WindowAggregate
 from windrow.settings import Settings, Size
 from windrow.synopses import Ability, Home
+from windrow.synopses.answering.planner import rolled_up
 from windrow.synopses.cells.sketches import SKETCHES, is_sketch
-from windrow.synopses.holistic.selection_choice import HolisticDecision, HolisticWay
 from windrow.synopses.kinds.frequent_panes import FrequentSynopsis
 from windrow.synopses.kinds.partitioned import Ranks
 from windrow.types import SqlType
@@ -155,7 +154,7 @@ def _synopsis(
     lines += [f"        {by}: {one}" for one in told.derived]
     lines += [f"        CS8: the answers of {told.answers_of}"] if told.answers_of is not None else []
     lines += _apart(stream, state.plan, settings)
-    lines += choice_lines(synopsis, settings)
+    lines += index_lines(synopsis, settings) + way_lines(synopsis)
     lines += _holistic(plan, state, name)
     return filters + lines + ([] if synopsis.ranks is None else [_ranks(synopsis.ranks)])
 
@@ -164,7 +163,7 @@ def _holistic(plan: Finalise, state: SynopsisState, name: str) -> list[str]:
     """How holistic aggregates are answered: where the driver cannot read cells, one way is left."""
     why = state.synopsis.cannot(Ability.READ)
     decision = state.holistic.decisions.get(name)
-    decision = decision if why is None else HolisticDecision(HolisticWay.ROLL_UP, why)
+    decision = decision if why is None else rolled_up(why)
     line = holistic_line(plan.input, decision)
     return [] if line is None else [line]
 

@@ -26,6 +26,7 @@ from windrow.synopses.cells.folds import State, adding
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.holistic.selection import select
+from windrow.synopses.index.base_intervals import base_intervals, base_intervals_of
 from windrow.synopses.index.running import RunningSynopsis
 from windrow.synopses.index.sequence import Longs, check_active, check_span, checked, power_of_two
 
@@ -126,14 +127,10 @@ class QuantileSynopsis:
         """Of each interval its base intervals, two a level, as places in the sorted levels; some are empty."""
         begins = np.zeros((low.size, 2 * levels), np.int64)
         ends = np.zeros((low.size, 2 * levels), np.int64)
-        for level in range(levels):
-            live = low < high
-            for side, (node, odd) in enumerate(((low, low), (high - 1, high))):
-                taken = odd & live
-                begin = (level * self._slots + ((node << level) & (self._slots - 1))) * taken
-                begins[:, 2 * level + side] = begin
-                ends[:, 2 * level + side] = begin + (taken << level)
-            low, high = (low + 1) >> 1, high >> 1
+        for level, side, which, nodes in base_intervals_of(low, high):
+            begin = level * self._slots + ((nodes << level) & (self._slots - 1))
+            begins[which, 2 * level + side] = begin
+            ends[which, 2 * level + side] = begin + (1 << level)
         return begins, ends
 
     def lookup_one(self, low: int, high: int, phi: Phi) -> int | None:
@@ -146,15 +143,11 @@ class QuantileSynopsis:
 
     def _arrays_of(self, low: int, high: int) -> list[Longs]:
         """The sorted arrays of one interval, none empty."""
-        found, level, mask = [], 0, self._slots - 1
-        while low < high:
-            if low & 1:
-                at = (low << level) & mask
-                found.append(self._sorted[level, at : at + (1 << level)])
-            if high & 1:
-                at = ((high - 1) << level) & mask
-                found.append(self._sorted[level, at : at + (1 << level)])
-            low, high, level = (low + 1) >> 1, high >> 1, level + 1
+        found = []
+        for slot in base_intervals(low, high, self._slots):
+            level = self._slots.bit_length() - slot.bit_length()
+            at = (slot << level) & (self._slots - 1)
+            found.append(self._sorted[level, at : at + (1 << level)])
         return found
 
 

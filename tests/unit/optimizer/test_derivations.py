@@ -16,7 +16,7 @@ from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import Attribute, Key, Scan, Selection, WindowAggregate
 from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup
 from windrow.synopses.answering.deriving import answered
-from windrow.synopses.answering.ways import Way
+from windrow.synopses.answering.way_costs import Way
 from windrow.synopses.cells.cells import fold_of, state_of_rows
 from windrow.types import SqlType
 from windrow.windows import SlidingWindow

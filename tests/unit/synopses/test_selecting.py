@@ -24,13 +24,14 @@ from windrow.plan.nodes import Attribute, Scan, Selection, WindowAggregate
 from windrow.reference.frequency_counts import Frequencies, FrequencySynopsis
 from windrow.reference.metering import Meter
 from windrow.reference.quantile_intervals import QuantileSynopsis
+from windrow.synopses.answering.planner import HolisticWay, why_not_selected
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.ordering import encode_doubles
 from windrow.synopses.holistic import selecting
 from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.holistic.roll_up import Rows, rows_of
 from windrow.synopses.holistic.selecting import selected
-from windrow.synopses.holistic.selection_choice import HolisticWay, decide, unfit_for_selection
+from windrow.synopses.holistic.selection_sizes import decide
 from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, Spots
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.kinds.buffer import BufferSynopsis
@@ -325,10 +326,10 @@ def test_the_choice_is_by_cost(keys: tuple[Key, ...], groups: int, values: int, 
     synopsis = synopsis_of(aggregate, groups, values, 200, 100)
     ends = np.arange(1, windows + 1) if windows > 1 else np.array([200])
     (made,) = decide(synopsis, [(aggregate, np.maximum(ends - 60, 0), ends)])
-    assert made.way is way and (made.work is None or made.work.sorting.groups == groups)
+    assert made.chosen is way and (made.sizes is None or made.sizes.sorting.groups == groups)
     for asked in ("selection", "roll up"):
         (forced,) = decide(synopsis, [(aggregate, ends - 60, ends)], asked)
-        assert (forced.way is HolisticWay.SELECTION) is (asked == "selection") and forced.why == "forced"
+        assert (forced.chosen is HolisticWay.SELECTION) is (asked == "selection") and forced.why == "forced"
 
 
 def test_many_queries_pay_for_sorting_together() -> None:
@@ -338,10 +339,10 @@ def test_many_queries_pay_for_sorting_together() -> None:
     asked = [(aggregate, np.array([low]), np.array([200])) for low in range(100, 140)]
     for one in asked:
         (alone,) = decide(synopsis, [one])
-        assert alone.way is HolisticWay.ROLL_UP
+        assert alone.chosen is HolisticWay.ROLL_UP
     together = decide(synopsis, asked)
-    assert {made.way for made in together} == {HolisticWay.SELECTION}
-    whole = together[0].together
+    assert {made.chosen for made in together} == {HolisticWay.SELECTION}
+    whole = together[0].sizes
     assert whole is not None and len(whole.works) == 40 and len(whole.sorting.lines) == 1
     assert whole.selected_ns < whole.rolled_ns
 
@@ -350,7 +351,7 @@ def test_what_would_take_too_much_memory_is_rolled_up() -> None:
     aggregate = aggregate_of("median")
     synopsis = synopsis_of(aggregate, 1, 20_000, 200, 100)
     (made,) = decide(synopsis, [(aggregate, np.zeros(200, np.int64), np.arange(1, 201))])
-    whole = made.together
+    whole = made.sizes
     assert whole is not None and whole.pays and whole.sorting.tuples == 20_000
     assert whole.sorting.nbytes >= 4 * whole.sorting.levels * whole.sorting.tuples
     assert not replace(whole, sorting=replace(whole.sorting, between=1 << 24)).pays
@@ -358,14 +359,16 @@ def test_what_would_take_too_much_memory_is_rolled_up() -> None:
 
 def test_what_cannot_be_selected() -> None:
     top = replace(aggregate_of("median"), aggregates=(CALLS["median"], decompose("TOP_K", "x", DOUBLE, None, (2,))))
-    assert "TOP_K" in str(unfit_for_selection(top, False))
+    assert "TOP_K" in str(why_not_selected(top, False, False, False))
     doubles = replace(top, aggregates=(CALLS["median"], decompose("SUM", "x", DOUBLE, None)))
-    assert unfit_for_selection(doubles, False) is None and "same order" in str(unfit_for_selection(doubles, True))
-    assert unfit_for_selection(aggregate_of(*CALLS), True) is None
+    assert why_not_selected(doubles, False, False, False) is None and "same order" in str(
+        why_not_selected(doubles, True, False, False)
+    )
+    assert why_not_selected(aggregate_of(*CALLS), True, False, False) is None
     buffer = BufferSynopsis([pa.float64()])
     some = np.arange(1)
     (made,) = decide(buffer, [(aggregate_of("median"), some, some)], "selection")
-    assert made.way is HolisticWay.ROLL_UP
+    assert made.chosen is HolisticWay.ROLL_UP
 
 
 def test_sorting_costs_a_level_for_each_doubling_of_the_window(monkeypatch: pytest.MonkeyPatch) -> None:

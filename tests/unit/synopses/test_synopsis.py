@@ -32,12 +32,12 @@ from windrow.optimizer.synopsis_kinds import SynopsisKind
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.aggregates import decompose
 from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup
+from windrow.synopses.answering.indexing import Indexer, Indexing
 from windrow.synopses.answering.pane_tables import can_be_tabled
-from windrow.synopses.answering.ways import Way
+from windrow.synopses.answering.way_costs import Way
 from windrow.synopses.cells import chunks
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.index import pane_index
-from windrow.synopses.index.indexing import Indexer, Indexing
 from windrow.synopses.kinds import basic_interval
 from windrow.synopses.results.values import result_of
 from windrow.types import SqlType

@@ -21,10 +21,11 @@ from windrow.plan.having import Bound, bounds_of, without
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 from windrow.synopses import Ability, BasicIntervalSynopsis, Looked, Lookup, Synopsis
+from windrow.synopses.answering.filter_costs import FilterWork
 from windrow.synopses.answering.pane_tables import can_be_tabled
+from windrow.synopses.answering.planner import FilterDecision, HavingWay, plan_filter
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.having.collective_index import Levels
-from windrow.synopses.having.filter_choice import FilterWork
 from windrow.synopses.having.filter_tests import FilterTest, filter_test
 from windrow.synopses.having.pane_filters import FilterRequest, PaneFilters
 from windrow.synopses.having.units import coarseness, level_of
@@ -78,15 +79,6 @@ def is_kept(shared: SynopsisPlan, query: str, fit: Fit) -> bool:
 
 
 @dataclass(frozen=True)
-class Decision:
-    """What was decided about the filter of an accumulator when windows were last due, and from what."""
-
-    used: bool
-    why: str
-    work: FilterWork | None
-
-
-@dataclass(frozen=True)
 class Narrowed:
     """Due lookups after the filters: to be looked up; or answered already; `plans` finish queries otherwise."""
 
@@ -100,7 +92,7 @@ class HavingFilters:
 
     def __init__(self) -> None:
         self.filters = PaneFilters()
-        self.decisions: dict[Accumulator, Decision] = {}
+        self.decisions: dict[Accumulator, FilterDecision] = {}
         self.unasked: set[str] = set()
         """The queries over whose last windows the filter could not be asked: negative sums, or too great ones."""
         self._fits: dict[int, tuple[Finalise, Fit | str]] = {}
@@ -168,13 +160,14 @@ class HavingFilters:
             self.filters.keep(())
             self._too_many = synopsis.groups.count, settings.integer("index_bytes"), settings.text("filter_epsilon")
 
-    def _are_too_many(self, synopsis: BasicIntervalSynopsis, settings: Settings) -> bool:
+    def _refused(self, synopsis: BasicIntervalSynopsis, settings: Settings) -> str | None:
+        """Why there may be no filters; None where there may."""
         if self._too_many is not None:
             groups, most, epsilon = self._too_many
             same = settings.integer("index_bytes") <= most and settings.text("filter_epsilon") == epsilon
             if synopsis.groups.count < groups // 2 or not same:
                 self._too_many = None
-        return self._too_many is not None
+        return "it took more than index_bytes" if self._too_many is not None else None
 
     def _add(self, out: Narrowed, lookup: Lookup, pairs: Pairs | None, plan: Finalise | None) -> None:
         if plan is None or pairs is None:
@@ -224,17 +217,14 @@ class HavingFilters:
         chosen: dict[int, Fit] = {}
         for accumulator, mine in by_accumulator.items():
             share = self.filters.share(accumulator)
-            used, work = settings.text("substream_filters") == "on", None
+            forced, work = settings.text("substream_filters") == "on", None
             if share is not None:
                 asked = [(lookups[i], fit) for i, fit in mine.items()]
                 work = work_of(synopsis, asked, share, levels_of(settings), exact)
-            why = "forced" if used else "by cost" if work else "not measured yet"
-            if not used and self._are_too_many(synopsis, settings):
-                work, why = None, "it took more than index_bytes"
-            if not used:
-                used = work is not None and work.pays(accumulator in self.filters)
-            self.decisions[accumulator] = Decision(used, why, work)
-            chosen |= mine if used else {}
+            refused = None if forced else self._refused(synopsis, settings)
+            made = plan_filter(work, accumulator in self.filters, forced, refused)
+            self.decisions[accumulator] = made
+            chosen |= mine if made.chosen is HavingWay.FILTER else {}
         return dict(sorted(chosen.items()))
 
 
@@ -256,7 +246,7 @@ def work_of(
     reads = {a for one, _ in asked for a in one.reads}
     test = asked[0][1].test
     return FilterWork(
-        kind=test.kind,
+        aggregate=test.kind.name,
         p=levels.p,
         fine=min(coarseness(fit.test, exact) for _, fit in asked) == 0,
         groups=max(synopsis.groups.count - 1, 1),

@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from windrow.cql.intervals import format_interval
 from windrow.dataplane.answers.finishing import Finisher, answer_schema, plain
-from windrow.engine.ask.holistic_choice import HolisticRequest, hindrance
+from windrow.engine.ask.holistic_choice import HolisticRequest
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError, SpanError, UnsupportedError
 from windrow.optimizer.sharing.derivations import Derivation
 from windrow.plan.nodes import Attribute, Finalise
 from windrow.synopses import Ability, Asker, Lookup
+from windrow.synopses.answering.planner import why_not_selected
 from windrow.synopses.holistic.selecting import selected
 from windrow.types import POINT_MIN, SqlType, point_text
 from windrow.windows import CutSchedule, LandmarkWindow, Points, SlideByTuple
@@ -196,7 +197,7 @@ def _selects(state: SynopsisState, request: LookupRequest) -> bool:
     cells = state.synopsis.readable
     if cells is None or not aggregate.is_holistic or not request.ends.size:
         return False
-    hindered = hindrance(aggregate, revises=False, derived=bool(request.derived), promised=False)
+    hindered = why_not_selected(aggregate, revises=False, derived=bool(request.derived), promised=False)
     (found,) = state.holistic.selects(
         cells, [HolisticRequest(request.query, aggregate, request.starts, request.ends, hindered)]
     )

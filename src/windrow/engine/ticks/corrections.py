@@ -224,16 +224,8 @@ def lookup_of(query: QueryState, extents: Extents) -> Lookup:
     """The lookup of some windows of a query."""
     aggregate, since = query.plan.input, query.since
     starts = extents.starts if since is None else extents.starts.clip(min=max(since, POINT_MIN))
-    always = not aggregate.cell_keys
-    return Lookup(
-        query.name,
-        starts,
-        extents.ends,
-        aggregate.presence,
-        aggregate.accumulators,
-        always,
-        partitions=extents.partitions,
-    )
+    always, read = not aggregate.cell_keys, (aggregate.presence, aggregate.accumulators)
+    return Lookup(query.name, starts, extents.ends, *read, always, partitions=extents.partitions)
 
 
 def _delivered(query: QueryState, parts: list[_Changes], numbers: Numbers) -> QueryAnswers:

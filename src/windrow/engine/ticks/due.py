@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from windrow.dataplane.answers.finishing import Edges
-from windrow.engine.ask.holistic_choice import HolisticRequest, hindrance
+from windrow.engine.ask.holistic_choice import HolisticRequest
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.ticks.corrections import lookup_of
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
 from windrow.synopses import DueRequest
+from windrow.synopses.answering.planner import why_not_selected
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, LandmarkWindow, Points, SlideByTuple, SlideOver, SlidingWindow, Window
 from windrow.windows.ended import every_to_the_end, landmarks_to_the_end
@@ -68,8 +69,7 @@ def _extents(
     ticked, least = stream.ticked.get(axis), stream.least.get(axis)
     emits = settings.text("empty_windows") == "emit" and not plan.input.keys
     if stream.ended.get(axis) and isinstance(window, LandmarkWindow):
-        panes = state.synopsis.closed_panes
-        return _landmarks(stream, query, window, panes, least if emits else None, frontier)
+        return _landmarks(stream, state, query, window, least if emits else None, frontier)
     if emits and least is not None and isinstance(window, SlidingWindow | LandmarkWindow):
         first = least if query.since is None else max(least, query.since)
         if stream.ended.get(axis) and isinstance(window, SlidingWindow):
@@ -86,14 +86,14 @@ def _extents(
 
 def _landmarks(
     stream: StreamState,
+    state: SynopsisState,
     query: QueryState,
     window: LandmarkWindow,
-    panes: Points,
     least: int | None,
     frontier: int,
 ) -> Extents:
     """Due landmark windows after the input has ended; from the point `least` on, empty ones too."""
-    axis, since = query.axis, POINT_MIN if query.since is None else query.since
+    panes, axis, since = state.synopsis.closed_panes, query.axis, POINT_MIN if query.since is None else query.since
     seen = panes[np.searchsorted(panes, since) :]
     held = seen[np.searchsorted(seen, window.start) :]
     if least is None and not held.size:
@@ -137,7 +137,7 @@ def _by_selection(stream: StreamState, state: SynopsisState, due: list[DueWindow
     for i in holistic:
         query, lookup = due[i].query, lookup_of(due[i].query, due[i].extents)
         derived = bool(state.plan.derived.get(query.name))
-        hindered = hindrance(query.plan.input, stream.definition.revises, derived, bool(stream.promises))
+        hindered = why_not_selected(query.plan.input, stream.definition.revises, derived, bool(stream.promises))
         requests.append(HolisticRequest(query.name, query.plan.input, lookup.starts, lookup.ends, hindered))
     chosen = dict(zip(holistic, state.holistic.selects(cells, requests), strict=True))
     return [replace(item, by_selection=chosen.get(i, False)) for i, item in enumerate(due)]

@@ -1,9 +1,8 @@
-"""Many intervals over cells at once: a dyadic tree in NumPy, asked for all of them level by level.
+"""Many intervals over cells at once: a tree of base intervals in NumPy, asked for all of them level by level.
 
-The dyadic intervals are those of B-INT (004_65e36a58973a8297.txt, section 3.1.1), here over the cells in order of group
-and pane: node i of level k is the merged state of the cells [i·2ᵏ, (i+1)·2ᵏ). An interval is the disjoint union of at
-most two nodes a level, all of them inside it; so a fold need be neither invertible nor idempotent, sums of doubles
-lose nothing to what lies outside, and a node that spans two groups is in no group's interval.
+They are those of B-INT (`base_intervals.py`), here over the cells in order of group and pane. The base intervals of an
+interval are all inside it; so a fold need be neither invertible nor idempotent, sums of doubles lose nothing to what
+lies outside, and a node that spans two groups is in no group's interval.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from windrow.plan.accumulators import Accumulator
 from windrow.synopses.cells import distinct
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Cells
-from windrow.synopses.cells.folds import Array, Fold, State
+from windrow.synopses.cells.folds import Fold, State
 from windrow.synopses.cells.groups import NOBODY, Ids
+from windrow.synopses.index.base_intervals import base_intervals_of
 from windrow.windows import Points
 
 AT_ONCE = 1 << 15
@@ -54,7 +54,10 @@ class FlatIntervals:
         with np.errstate(over="ignore", invalid="ignore"):
             for first in range(0, groups.size, AT_ONCE):
                 some = slice(first, first + AT_ONCE)
-                _climb([(tree, tuple(c[some] for c in state)) for tree, state in asked], lows[some], highs[some])
+                into = [(tree, tuple(c[some] for c in state)) for tree, state in asked]
+                for level, _, at, nodes in base_intervals_of(lows[some], highs[some]):
+                    for tree, state in into:
+                        tree.merge_into(state, at, level, nodes)
         return out
 
     def alive(self, starts: Points, ends: Points) -> tuple[Ids, Ids]:
@@ -104,30 +107,6 @@ class _Tree:
         merged = tuple(column[0:even:2].copy() for column in state)
         self._fold.merge_into(merged, [column[1:even:2] for column in state])
         return merged
-
-
-def _climb(asked: Sequence[tuple[_Tree, State]], low: Ids, high: Ids) -> None:
-    """Merge the nodes that make up [low, high) into the states, from the cells up.
-
-    At each level the interval gives up a first node that is a right child, and a last one that is a left child; what
-    remains is whole pairs, which are the nodes of the next level.
-    """
-    at = np.arange(low.size)
-    level = 0
-    while at.size:
-        live = low < high
-        if not live.all():
-            low, high, at = low[live], high[live], at[live]
-        for nodes, taken in ((low, _odd(low)), (high - 1, _odd(high))):
-            if taken.size:
-                for tree, state in asked:
-                    tree.merge_into(state, at[taken], level, nodes[taken])
-        low, high = (low + 1) >> 1, high >> 1
-        level += 1
-
-
-def _odd(indices: Ids) -> Array:
-    return np.flatnonzero(indices & 1)
 
 
 def _folded(keys: Ids, cells: Cells) -> tuple[Ids, Cells]:

@@ -18,6 +18,7 @@ import numpy as np
 from windrow.synopses.cells.chunks import Chunk, Strand
 from windrow.synopses.cells.folds import Array, Fold, UfuncFold
 from windrow.synopses.cells.groups import Ids
+from windrow.synopses.index.running import differences, rows_at, sums_before
 
 _INT64 = np.dtype(np.int64)
 
@@ -51,12 +52,10 @@ class _Totals:
     """Running totals: (members × panes + 1 × groups)."""
 
     def __init__(self, column: Array):
-        self._totals = np.zeros((column.shape[0], column.shape[1] + 1, column.shape[2]), np.int64)
-        np.cumsum(column, axis=1, out=self._totals[:, 1:])
+        self._totals = sums_before(column, axis=1)
 
     def take(self, member: int, lows: Ids, highs: Ids, out: Array) -> None:
-        totals = self._totals[member]
-        np.subtract(_rows(totals, highs), _rows(totals, lows), out=out)
+        differences(self._totals[member], lows, highs, out)
 
 
 class _Extremes:
@@ -75,7 +74,7 @@ class _Extremes:
                 out[mine] = self._fold.neutral
                 continue
             level, which = self._level(k)[member], slice(None) if mine.all() else mine
-            found = self._fold.ufunc(_rows(level, lows[which]), _rows(level, highs[which] - (1 << k)))
+            found = self._fold.ufunc(rows_at(level, lows[which]), rows_at(level, highs[which] - (1 << k)))
             out[which] = found
 
     def _level(self, k: int) -> Array:
@@ -94,12 +93,3 @@ def _table(strand: Strand, held: Sequence[tuple[Chunk, slice]], size: int, panes
         kept = slice(max(at.start, 0), min(at.stop, panes))
         chunk.spread_into(strand, [c[:, kept] for c in columns], skipped)
     return [_Totals(c) if fold.ufunc is np.add else _Extremes(c, fold) for c in columns]
-
-
-def _rows(table: Array, at: Ids) -> Array:
-    """The rows at these indices: a view where they are evenly spaced, as the windows of a stream without gaps are."""
-    if at.size > 1:
-        step = int(at[1] - at[0])
-        if step > 0 and (np.diff(at) == step).all():
-            return table[int(at[0]) : int(at[-1]) + 1 : step]
-    return table[at]

@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from windrow.synopses.index.base_intervals import base_intervals
 from windrow.synopses.index.sequence import check_active
 
 T = TypeVar("T")
+
+_CELLS = 1 << 62
+"""Slots for cells in the heap of tables: more than there will ever be cells, so none is used twice."""
 
 
 class TableIntervals(Generic[T]):
@@ -20,41 +24,33 @@ class TableIntervals(Generic[T]):
 
     def __init__(self, merge: Callable[[T, T], T]):
         self._merge = merge
-        self._levels: list[dict[int, T]] = [{}]
+        self._tables: dict[int, T] = {}
         self.first = self.length = 0
 
     def tables(self) -> list[T]:
         """Every table that is kept."""
-        return [table for level in self._levels for table in level.values()]
+        return list(self._tables.values())
 
     def append(self, table: T) -> None:
         """One more cell, and the base intervals that end with it."""
-        level, node = 0, self.length
+        slot = _CELLS | self.length
         self.length += 1
-        self._levels[0][node] = table
-        while node & 1 and (node - 1) in self._levels[level]:
-            lower = self._levels[level]
-            merged = self._merge(lower[node - 1], lower[node])
-            level, node = level + 1, node >> 1
-            if level == len(self._levels):
-                self._levels.append({})
-            self._levels[level][node] = merged
+        self._tables[slot] = table
+        while slot & 1 and (slot ^ 1) in self._tables:
+            table = self._merge(self._tables[slot ^ 1], table)
+            slot >>= 1
+            self._tables[slot] = table
 
     def forget(self, first: int) -> None:
         """Drop the cells before `first`, and every base interval that reaches back beyond it."""
         for cell in range(self.first, min(first, self.length)):
-            for number, level in enumerate(self._levels):
-                level.pop(cell >> number, None)
+            slot = _CELLS | cell
+            while slot in self._tables:
+                del self._tables[slot]
+                slot >>= 1
         self.first = max(self.first, min(first, self.length))
 
     def parts(self, low: int, high: int) -> list[T]:
         """The tables whose disjoint union is [low, high): at most two a level."""
         check_active(low, high, self.first, self.length)
-        found, level = [], 0
-        while low < high:
-            if low & 1:
-                found.append(self._levels[level][low])
-            if high & 1:
-                found.append(self._levels[level][high - 1])
-            low, high, level = (low + 1) >> 1, high >> 1, level + 1
-        return found
+        return [self._tables[slot] for slot in base_intervals(low, high, _CELLS)]

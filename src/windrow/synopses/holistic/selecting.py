@@ -22,6 +22,7 @@ from windrow.plan.accumulators import Accumulator, AggregateCall, Key
 from windrow.plan.calls import COUNT_DISTINCT
 from windrow.plan.holistic import ROWS
 from windrow.plan.nodes import WindowAggregate
+from windrow.synopses.answering.costs import MOST_SORTED_BYTES
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.holistic.from_counters import halfway, run_starts
@@ -30,12 +31,6 @@ from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, Spots
 from windrow.synopses.holistic.value_codes import codes_of, codes_together, outer_of
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.lookups import Looked, Lookup
-
-SELECTED = ("MEDIAN", "QUANTILE", COUNT_DISTINCT)
-"""What base intervals can tell; TOP_K takes the counters of all values."""
-
-MOST_SORTED_BYTES = 256 << 20
-"""What sorted base intervals may take."""
 
 Asked = tuple[WindowAggregate, Lookup]
 

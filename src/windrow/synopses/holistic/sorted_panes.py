@@ -18,6 +18,8 @@ import numpy as np
 
 from windrow.synopses.cells.groups import AnyIds, Ids
 from windrow.synopses.holistic.selection import count_below, select
+from windrow.synopses.index.base_intervals import base_intervals_of
+from windrow.synopses.index.running import sums_before
 from windrow.synopses.index.sequence import Longs
 
 AT_ONCE = 1 << 14
@@ -56,7 +58,7 @@ class SortedPanes:
         self._levels = max(1, min(widest, panes).bit_length())
         slot = elements.groups * panes + elements.panes
         held = np.bincount(slot, elements.counts, groups * panes).astype(np.int64)
-        self._before = np.concatenate((np.zeros(1, np.int64), np.cumsum(held)))
+        self._before = sums_before(held)
         self._sorted = self._sort(slot, elements)
 
     @property
@@ -106,7 +108,7 @@ class SortedPanes:
 
     def _arrays(self, spots: Spots) -> Iterator[tuple[slice, Longs, Longs]]:
         """Of some rows at a time their base intervals, as places in the sorted levels; some are empty."""
-        first, last = _base_intervals(spots.lows, spots.highs, self._levels)
+        first, last = _edges(spots.lows, spots.highs, self._levels)
         level = np.repeat(np.arange(self._levels), 2) * self._sorted.shape[1]
         step = max(1, AT_ONCE // (2 * self._levels))
         for start in range(0, spots.window.size, step):
@@ -115,14 +117,10 @@ class SortedPanes:
             yield some, level + self._before[base + first[window]], level + self._before[base + last[window]]
 
 
-def _base_intervals(low: Ids, high: Ids, levels: int) -> tuple[Longs, Longs]:
+def _edges(low: Ids, high: Ids, levels: int) -> tuple[Longs, Longs]:
     """Of each window [low, high) its base intervals, two a level, as first pane and last (excluded); some are empty."""
     first, last = (np.zeros((low.size, 2 * levels), np.int64) for _ in range(2))
-    for level in range(levels):
-        live = low < high
-        for side, (node, odd) in enumerate(((low, low), (high - 1, high))):
-            taken = odd & live
-            first[:, 2 * level + side] = (node * taken) << level
-            last[:, 2 * level + side] = ((node + 1) * taken) << level
-        low, high = (low + 1) >> 1, high >> 1
+    for level, side, which, nodes in base_intervals_of(low, high):
+        first[which, 2 * level + side] = nodes << level
+        last[which, 2 * level + side] = (nodes + 1) << level
     return first, last

@@ -1,8 +1,7 @@
 """B-INT, the interval synopsis: distributive and algebraic aggregates over base intervals.
 
-004_65e36a58973a8297.txt, section 3.1.1, Figure 3. A base interval of level ℓ is [2^ℓ·i, 2^ℓ·(i + 1)). Kept are those
-among the last `span` cells, each level in a ring, all rings in one array as in a heap: level ℓ has C/2^ℓ slots from
-C/2^ℓ on (C is the least power of two above the span), so slot h has the children 2h and 2h + 1, and the sibling h ^ 1.
+004_65e36a58973a8297.txt, section 3.1.1, Figure 3. Kept are the base intervals (`base_intervals.py`) among the last
+`span` cells, each level in a ring, all rings in one heap of 2·C slots (C is the least power of two above the span).
 Slot 0 holds the identity.
 
     UPDATE    a new cell completes the base intervals that end with it, each from its two halves: O(1), amortised
@@ -20,6 +19,7 @@ import numpy as np
 
 from windrow.synopses.cells.folds import Fold, State, UfuncFold
 from windrow.synopses.cells.groups import Ids
+from windrow.synopses.index.base_intervals import base_intervals, heap_slots_of
 from windrow.synopses.index.sequence import Longs, check_active, check_span, checked, power_of_two
 
 AT_ONCE = 1 << 12
@@ -30,8 +30,6 @@ CLIMB = 16
 
 MOST_WALKED = 1 << 20
 """Values that a walk may hold."""
-
-_FLIPPED = np.array([[-1], [0]])
 
 
 class IntervalSynopsis:
@@ -88,15 +86,14 @@ class IntervalSynopsis:
         low, high = checked(lows, highs, self.first, self.length)
         if self._walks(low, high):
             return self._suffixes(low, int(high[0]))
-        ends = np.empty((2, low.size), np.int64)
-        np.add(low, self._slots - 1, out=ends[0])
-        np.add(high, self._slots, out=ends[1])
         sides = self._fold.identity((2, low.size, *self._shape))
         step = max(1, AT_ONCE // max(1, int(np.prod(self._shape))))
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, low.size, step):
                 some = slice(start, start + step)
-                self._climb(tuple(column[:, some] for column in sides), ends[:, some])
+                into = tuple(column[:, some] for column in sides)
+                for at in heap_slots_of(low[some], high[some], self._slots):
+                    self._fold.merge_into(into, [tree.take(at, axis=0) for tree in self._tree])
             out = tuple(column[0] for column in sides)
             self._fold.merge_into(out, [column[1] for column in sides])
         return out
@@ -121,25 +118,6 @@ class IntervalSynopsis:
             fold.accumulate(tree.take(cells, axis=0), axis=0, out=target[1:])
         return tuple(column.take(size, axis=0) for column in merged)
 
-    def _climb(self, sides: State, ends: Longs) -> None:
-        """Merge the base intervals between the two ends, both exclusive, into the two sides, from the cells up.
-
-        Below the level where the ways of the two ends to the root meet, the left end passes a base interval of the
-        answer, its right sibling, where its bit of that level is 0, and the right end its left sibling where that is 1.
-        A way that passes nothing reads slot 0.
-        """
-        meet = np.frexp((ends[0] ^ ends[1]).astype(np.float64))[1].astype(np.int64) - 1
-        bits = (ends ^ _FLIPPED) & ((1 << meet) - 1)
-        at = (ends & (self._slots - 1)) | self._slots
-        passed, taken = np.empty_like(at), np.empty_like(at)
-        for _ in range(int(np.maximum.reduce(bits, axis=None)).bit_length()):
-            np.bitwise_and(bits, 1, out=taken)
-            np.bitwise_xor(at, 1, out=passed)
-            passed *= taken
-            self._fold.merge_into(sides, [tree.take(passed, axis=0) for tree in self._tree])
-            at >>= 1
-            bits >>= 1
-
     def lookup_one(self, low: int, high: int) -> State:
         check_active(low, high, self.first, self.length)
         if low == high:
@@ -148,16 +126,6 @@ class IntervalSynopsis:
         merged = self._fold.reduce([tree[at] for tree in self._tree])
         # Without the dtype NumPy makes a string a fixed-width one, which loses trailing NULs.
         return tuple(np.asarray(value, dtype) for value, dtype in zip(merged, self._fold.dtypes, strict=True))
-
-
-def base_intervals(low: int, high: int, slots: int) -> Iterator[int]:
-    """The slots of the base intervals whose disjoint union is [low, high) (004, Theorem 3.1)."""
-    while low < high:
-        if low & 1:
-            yield (low & (slots - 1)) | slots
-        if high & 1:
-            yield ((high - 1) & (slots - 1)) | slots
-        low, high, slots = (low + 1) >> 1, high >> 1, slots >> 1
 
 
 def _pieces(low: int, high: int, slots: int) -> Iterator[tuple[int, int]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,9 +34,6 @@ SPARE_GROUPS = 1.1
 
 FEW_PANES = 60
 """An index has room for at least so many."""
-
-PART_NS, SUBTRACTED_NS, MERGED_NS = 30_000.0, 2.0, 3.0
-"""A lookup of one part; a value subtracted, or merged on one level (measured)."""
 
 
 def can_be_indexed(fold: Fold) -> bool:
@@ -61,6 +59,20 @@ class _Part:
 
     strand: Strand
     cells: RunningSynopsis | IntervalSynopsis | LandmarkSynopsis
+
+
+_KINDS = {
+    RunningSynopsis: SynopsisKind.RUNNING,
+    IntervalSynopsis: SynopsisKind.INTERVAL,
+    LandmarkSynopsis: SynopsisKind.LANDMARK,
+}
+
+
+class PartSize(NamedTuple):
+    """What a part of an index is, and how many values it keeps of a group."""
+
+    kind: SynopsisKind
+    values: int
 
 
 class PaneIndex:
@@ -152,16 +164,12 @@ class PaneIndex:
         """The oldest panes have expired."""
         self._held -= panes
 
-    def cost(self, accumulators: Iterable[Accumulator], windows: int, longest: int, groups: int) -> float:
-        """Nanoseconds of a lookup of so many windows."""
-        levels = max(1, longest.bit_length())
-        total = 0.0
-        for at in {self._where[a][0] for a in accumulators}:
-            strand, cells = self._parts[at].strand, self._parts[at].cells
-            merges = 2 if isinstance(cells, LandmarkSynopsis) else levels
-            each = SUBTRACTED_NS if isinstance(cells, RunningSynopsis) else MERGED_NS * merges
-            total += PART_NS + windows * groups * len(strand.members) * len(strand.fold.dtypes) * each
-        return total
+    def parts_of(self, accumulators: Iterable[Accumulator]) -> list[PartSize]:
+        """The parts that a lookup of these reads."""
+        read = [self._parts[at] for at in {self._where[a][0] for a in accumulators}]
+        return [
+            PartSize(_KINDS[type(one.cells)], len(one.strand.members) * len(one.strand.fold.dtypes)) for one in read
+        ]
 
     def find(self, lows: Ids, highs: Ids) -> Found:
         """The windows over the panes [low, high), by their places."""

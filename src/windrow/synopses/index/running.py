@@ -17,12 +17,39 @@ import numpy as np
 
 from windrow.synopses.cells.folds import Array, Fold, State, UfuncFold
 from windrow.synopses.cells.groups import Ids
-from windrow.synopses.index.sequence import check_active, check_span, checked, power_of_two
+from windrow.synopses.index.sequence import Longs, check_active, check_span, checked, power_of_two
 
 
 def is_subtractable(fold: Fold) -> bool:
     """Whether g(X₂ − X₁) follows exactly from g(X₁) and g(X₂), X₁ ⊆ X₂: sums of integers do (004, section 3.2)."""
     return isinstance(fold, UfuncFold) and fold.ufunc is np.add and all(d.kind == "i" for d in fold.dtypes)
+
+
+def sums_before(column: Array, axis: int = 0) -> Longs:
+    """Running sums along an axis, one more than there are values: the i-th is the sum of the first i."""
+    shape = list(column.shape)
+    shape[axis] += 1
+    sums = np.zeros(shape, np.int64)
+    after = (slice(None),) * axis + (slice(1, None),)
+    np.cumsum(column, axis=axis, out=sums[after])
+    return sums
+
+
+def differences(sums: Array, lows: Ids, highs: Ids, out: Array) -> None:
+    """out[i] ← sums[highs[i]] − sums[lows[i]], along the first axis: what is between, for running sums."""
+    np.subtract(rows_at(sums, highs), rows_at(sums, lows), out=out)
+
+
+def rows_at(table: Array, at: Ids) -> Array:
+    """The rows at these indices: a view where they are evenly spaced, as windows without gaps are, or all the same.
+
+    Single values are quicker copied than compared.
+    """
+    if at.size > 1 and table.ndim > 1:
+        step = int(at[1] - at[0])
+        if step >= 0 and int(at[-1]) == int(at[0]) + step * (at.size - 1) and (np.diff(at) == step).all():
+            return table[int(at[0]) : int(at[-1]) + 1 : step or 1]
+    return np.take(table, at, axis=0)
 
 
 class RunningSynopsis:
@@ -64,13 +91,11 @@ class RunningSynopsis:
 
     def lookup(self, lows: Ids, highs: Ids) -> State:
         low, high = checked(lows, highs, self.first, self.length)
-        first = low & self._mask
-        if low.size and (high == high[0]).all():  # windows of one instant: half the sums are one
-            end = int(high[0]) & self._mask
-            with np.errstate(over="ignore"):
-                return tuple(sums[end] - np.take(sums, first, axis=0) for sums in self._sums)
-        last = high & self._mask
-        return tuple(np.take(sums, last, axis=0) - np.take(sums, first, axis=0) for sums in self._sums)
+        first, last = low & self._mask, high & self._mask
+        found = tuple(np.empty((low.size, *sums.shape[1:]), sums.dtype) for sums in self._sums)
+        for sums, out in zip(self._sums, found, strict=True):
+            differences(sums, first, last, out)
+        return found
 
     def lookup_one(self, low: int, high: int) -> State:
         check_active(low, high, self.first, self.length)

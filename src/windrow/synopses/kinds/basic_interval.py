@@ -8,7 +8,6 @@ query's window start. So the cost of a tick is the longest window, whatever the 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +16,13 @@ from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses.answering.deriving import answered
 from windrow.synopses.answering.gathering import ClosedCells, closed_cells, gathered
+from windrow.synopses.answering.indexing import Indexer
 from windrow.synopses.answering.intervals import FlatIntervals
 from windrow.synopses.answering.one_pass import Pass
 from windrow.synopses.answering.outputs import LookupOutput, ReadPlan, Slots
 from windrow.synopses.answering.pane_tables import Tables, can_be_tabled
-from windrow.synopses.answering.ways import Spans, Way, work_of
+from windrow.synopses.answering.planner import WayDecision, plan_way
+from windrow.synopses.answering.way_costs import Spans, Way, window_work
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Cells, Chunk, States, build_chunks, panes_per_chunk, strands_of
 from windrow.synopses.cells.groups import Groups
@@ -29,7 +30,6 @@ from windrow.synopses.cells.merging import collapsed_panes, concatenate, fold_ce
 from windrow.synopses.cells.releasing import released
 from windrow.synopses.cells.sketches import held_bytes
 from windrow.synopses.holistic.value_codes import outer_of
-from windrow.synopses.index.indexing import Indexer
 from windrow.synopses.lookups import Looked, Lookup, asked_once, merged
 from windrow.synopses.synopsis import Asker, Mask, Synopsis
 from windrow.windows import Points
@@ -57,6 +57,8 @@ class BasicIntervalSynopsis(Synopsis):
         self._late: list[Cells] = []
         self._late_alone: BasicIntervalSynopsis | None = None
         self.indexer = Indexer()
+        self.last_way: WayDecision | None = None
+        """How windows were last answered, for EXPLAIN."""
         self._ungrouped = not key_types
         self.revision = 0
         """Counted up whenever closed panes change otherwise than by closing and expiring: what is built over their
@@ -275,8 +277,10 @@ class BasicIntervalSynopsis(Synopsis):
     def _way(self, lookups: Sequence[Lookup], spans: Spans) -> Way:
         needed = _read(lookups)
         tabled = can_be_tabled(fold_of(a) for a in needed)
-        work = work_of(lookups, spans, self.groups.count, self.closed_panes.size, tabled)
-        return replace(work, indexed=self.indexer.consider(work, spans, needed, self._chunks, self._same)).way()
+        work = window_work(lookups, spans, self.groups.count, self.closed_panes.size, tabled)
+        indexed = self.indexer.consider(work, spans, needed, self._chunks, self._same)
+        self.last_way = plan_way(work, indexed)
+        return self.last_way.chosen
 
     def _by_index(self, lookups: Sequence[Lookup], spans: Spans) -> Iterator[Looked]:
         """Each window from a few cells of the index (`pane_index.py`)."""

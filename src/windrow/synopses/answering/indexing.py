@@ -1,21 +1,31 @@
 """When a basic interval synopsis keeps an index over its panes: as long as that pays, or as a setting says.
 
 What is asked is counted, smoothed (`Rates`), and the choice made anew with every probing and every closing of panes
-(`optimizer/choice.py`). An index is built once walking has cost as much more as building it will (else a single lookup
+(`planner.py`). An index is built once walking has cost as much more as building it will (else a single lookup
 would build one), and let go of when it no longer pays. Answers do not depend on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from windrow.optimizer.choice import Estimate, Rates, Workload, candidates, choose, forced, gains
 from windrow.optimizer.synopsis_kinds import SynopsisKind
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.answering.ways import Spans, Work
+from windrow.synopses.answering import costs
+from windrow.synopses.answering.index_costs import IndexWork, candidates
+from windrow.synopses.answering.planner import (
+    BY_COST,
+    Decision,
+    IndexDecision,
+    gains_from_index,
+    plan_index,
+    quickest_index,
+    repays_building,
+)
+from windrow.synopses.answering.way_costs import Spans, WindowWork
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Chunk, panes_per_chunk
 from windrow.synopses.cells.groups import Ids
@@ -39,6 +49,43 @@ class Indexing:
     def of(cls, text: str, most_bytes: int, indexers: tuple[Indexer, ...] = ()) -> Indexing:
         """From the settings `synopsis` and `index_bytes`."""
         return cls(None if text == "auto" else SynopsisKind(text), most_bytes, indexers)
+
+
+@dataclass
+class Rates:
+    """What was asked of a synopsis, smoothed: sums that fade with every closing of panes. Probings that walk in any
+    case (`gains_from_index`) are counted apart, so that a batch now and then does not hide what single lookups cost."""
+
+    closed: float = 0.0
+    walks: float = 0.0
+    probings: float = 0.0
+    windows: float = 0.0
+    walked: float = 0.0
+    saved: float = field(default=0.0)
+    """Nanoseconds that an index would have saved since it was last built or let go of."""
+
+    def walk(self) -> None:
+        self.walks += 1
+
+    def probe(self, windows: int, walked: int) -> None:
+        self.probings += 1
+        self.windows += windows
+        self.walked += walked
+
+    def close(self, panes: int) -> None:
+        for name in ("closed", "walks", "probings", "windows", "walked"):
+            setattr(self, name, costs.REMEMBERED * getattr(self, name))
+        self.closed += panes
+
+    def load(
+        self, panes: int, groups: int, columns: tuple[int, int], at_once: int, intervals: tuple[int, int]
+    ) -> IndexWork:
+        """The work that a synopsis of this size may expect: `columns` that subtract and that are merged, `intervals`
+        between landmarks that are written and kept."""
+        each = max(self.probings, 1e-9)
+        per_pane = self.probings / max(self.closed, 1.0)
+        together, width = max(self.windows / each, 1.0), max(self.walked / each, 1.0)
+        return IndexWork(panes, groups, *columns, together, width, per_pane, at_once, *intervals)
 
 
 class Indexer:
@@ -75,8 +122,8 @@ class Indexer:
         self._widths.close()
         if self.index is None:
             return
-        best = choose(self._load(panes, groups), self.kind, self._room) if self.asked.kind is None else None
-        if best is not None and best.kind is SynopsisKind.BASIC_INTERVAL:
+        by_cost = self.asked.kind is None
+        if by_cost and self._planned(panes, groups) is SynopsisKind.BASIC_INTERVAL:
             self._let_go()
         elif not self.index.append(chunks, groups):
             self.stale()
@@ -88,7 +135,7 @@ class Indexer:
     def _let_go(self) -> None:
         self.index, self.rates.saved = None, 0.0
 
-    def _load(self, panes: int, groups: int) -> Workload:
+    def _load(self, panes: int, groups: int) -> IndexWork:
         return self.rates.load(panes, groups, self._columns, panes_per_chunk(groups), self._intervals())
 
     def _intervals(self) -> tuple[int, int]:
@@ -101,13 +148,16 @@ class Indexer:
         """What the indexes of others leave."""
         return max(0, self.asked.most_bytes - sum(one.nbytes for one in self.asked.indexers if one is not self))
 
-    def estimates(self, panes: int, groups: int) -> tuple[Workload, tuple[Estimate, ...]]:
-        """For EXPLAIN: what is expected, and what each kind would cost."""
+    def decision(self, panes: int, groups: int, asked: SynopsisKind | None) -> IndexDecision:
+        """For EXPLAIN: what is there, what is expected, and what each kind would cost; `asked`: by a setting."""
+        why = BY_COST if asked is None else f"SET synopsis = '{asked.value}'"
+        if not self.rates.probings and not self.rates.walks:
+            return Decision(self.kind, why)
         load = self._load(panes, max(groups - 1, 1))
-        return load, candidates(load)
+        return Decision(self.kind, why, load, tuple((one.kind, one.total) for one in candidates(load)))
 
     def consider(
-        self, work: Work, spans: Spans, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same
+        self, work: WindowWork, spans: Spans, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same
     ) -> float | None:
         """Before a probing: build what pays, let go of what does not. What the index takes; None where it cannot."""
         if not all(can_be_indexed(fold_of(a)) for a in needed):
@@ -119,11 +169,11 @@ class Indexer:
         if self._columns[1] and lows.size:
             self._widths.ask(lows, highs, work.panes)
         alone = self._alone(work)
-        if gains(alone):
+        if gains_from_index(alone):
             self.rates.probe(work.windows, work.walked)
         else:
             self.rates.walk()
-        kind = self._wanted(work)
+        kind = self._planned(work.panes, work.groups)
         if kind is SynopsisKind.BASIC_INTERVAL:
             if self.index is not None:
                 self._let_go()
@@ -138,33 +188,30 @@ class Indexer:
             return None
         # Where a kind is asked for by name, it is used whatever it costs.
         forced_by_name = self.asked.kind is not None
-        return 0.0 if forced_by_name else self.index.cost(needed, work.windows, work.longest, work.groups)
+        return 0.0 if forced_by_name else work.by_index(self.index.parts_of(needed))
 
     def _has(self, needed: Sequence[Accumulator], lows: Ids, highs: Ids) -> bool:
         return self.index is not None and self.index.holds(needed) and self.index.serves(lows, highs)
 
-    def _wanted(self, work: Work) -> SynopsisKind:
-        load = self._load(work.panes, work.groups)
-        if self.asked.kind is not None:
-            return forced(self.asked.kind, load)
-        return choose(load, self.kind, self._room).kind
+    def _planned(self, panes: int, groups: int) -> SynopsisKind:
+        return plan_index(self._load(panes, groups), self.kind, self._room, self.asked.kind).chosen
 
-    def _alone(self, work: Work) -> Workload:
+    def _alone(self, work: WindowWork) -> IndexWork:
         """A probing by itself."""
         at_once = panes_per_chunk(work.groups)
         asked = work.windows, work.walked, 1.0
-        return Workload(work.panes, work.groups, *self._columns, *asked, at_once, *self._intervals())
+        return IndexWork(work.panes, work.groups, *self._columns, *asked, at_once, *self._intervals())
 
-    def _pays(self, work: Work, alone: Workload) -> bool:
+    def _pays(self, work: WindowWork, alone: IndexWork) -> bool:
         """Whether walking has cost as much more than an index as building one does."""
         if self.asked.kind is not None:
             return True
-        best = min(candidates(alone)[1:], key=lambda one: one.lookup)
-        self.rates.saved += max(0.0, work.least - best.lookup)
-        return self.rates.saved >= work.panes * best.update
+        best = quickest_index(alone)
+        self.rates.saved += max(0.0, min(work.scans().values()) - best.lookup)
+        return repays_building(self.rates.saved, work.panes, best)
 
     def _build(
-        self, work: Work, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same, kind: SynopsisKind
+        self, work: WindowWork, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same, kind: SynopsisKind
     ) -> None:
         partitions = self._widths.partitions
         index = self.index

@@ -1,26 +1,23 @@
-"""Which of four ways answers the due windows of a synopsis at least cost. The answers are the same.
-
-The figures are nanoseconds, measured; they matter only where two ways differ by much.
-"""
+"""What each of four ways to answer the due windows of a synopsis costs. The answers are the same."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 
+from windrow.optimizer.synopsis_kinds import SynopsisKind
+from windrow.synopses.answering import costs
 from windrow.synopses.cells import distinct
 from windrow.synopses.cells.chunks import panes_per_chunk
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.cells.sketches import is_sketch
+from windrow.synopses.index.pane_index import PartSize
 from windrow.synopses.lookups import Lookup
 
 Spans = Sequence[tuple[Ids, Ids]]
-
-TABLE_BYTES = 128 << 20
-"""The most that tables over panes may take."""
 
 
 class Way(Enum):
@@ -33,12 +30,8 @@ class Way(Enum):
     INDEX = "index"
 
 
-SKETCH_NS = 5_000
-"""Two sketches merged (measured: 3 µs for KLL, 3 to 15 for HLL, 30 for full ones of frequent items)."""
-
-
 @dataclass(frozen=True)
-class Work:
+class WindowWork:
     """What is asked: windows in all, the panes that a pass would walk, the panes between the first and the last.
 
     `sketches` of the columns are such.
@@ -55,8 +48,6 @@ class Work:
     tabled: bool
     in_order: bool
     sketches: int = 0
-    indexed: float | None = None
-    """What an index takes; None where none has it all."""
 
     @property
     def levels(self) -> int:
@@ -67,47 +58,50 @@ class Work:
         """Some NumPy calls per window and per chunk walked, each over every group."""
         slots = self.groups * self.columns
         chunks = self.walked / panes_per_chunk(self.groups)
-        merged = self.walked * self.groups * self.sketches * SKETCH_NS
-        return (chunks + self.windows) * 12_000 + (self.windows * 2.0 + chunks * 1.2) * slots + merged
+        merged = self.walked * self.groups * self.sketches * costs.SKETCH_NS
+        calls = (chunks + self.windows) * costs.WALK_CALL_NS
+        return calls + (self.windows * costs.TAKEN_NS + chunks * costs.WALK_SLOT_NS) * slots + merged
 
     @property
     def tables(self) -> float:
         """Every pane between copied and merged level by level; then two looks per answer row."""
         slots = self.groups * self.columns
-        return self.between * slots * (2.0 + self.levels) + self.windows * slots * 1.5 + self.lookups * 40_000
+        built = self.between * slots * (costs.TABLE_COPIED_NS + self.levels * costs.TABLE_LEVEL_NS)
+        return built + self.windows * slots * costs.TABLE_TAKEN_NS + self.lookups * costs.TABLE_LOOKUP_NS
 
     @property
     def tree(self) -> float:
         """Two steps per level and answer row."""
-        built = self.panes * self.groups * (self.columns * 20 + self.sketches * SKETCH_NS)
-        built += self.windows * self.groups * self.sketches * self.levels * SKETCH_NS
-        return self.windows * self.groups * (self.columns * 2 * self.levels * 8 + 100) + built
+        built = self.panes * self.groups * (self.columns * costs.TREE_BUILT_NS + self.sketches * costs.SKETCH_NS)
+        built += self.windows * self.groups * self.sketches * self.levels * costs.SKETCH_NS
+        row = self.columns * 2 * self.levels * costs.TREE_STEP_NS + costs.TREE_ROW_NS
+        return self.windows * self.groups * row + built
 
     @property
     def table_bytes(self) -> int:
         return 8 * self.between * self.groups * self.columns * (1 + self.levels)
 
-    @property
-    def least(self) -> float:
-        """The least that it takes without an index."""
-        return min(cost for way, cost in self._costs().items() if way is not Way.INDEX)
+    def by_index(self, parts: Iterable[PartSize]) -> float:
+        """Every part of an index that is read, looked up once."""
+        total = 0.0
+        for part in parts:
+            merges = 2 if part.kind is SynopsisKind.LANDMARK else self.levels
+            subtracts = part.kind is SynopsisKind.RUNNING
+            each = costs.SUBTRACTED_NS if subtracts else costs.INDEX_MERGED_NS * merges
+            total += costs.PART_NS + self.windows * self.groups * part.values * each
+        return total
 
-    def way(self) -> Way:
-        costs = self._costs()
-        return min(costs, key=lambda way: costs[way])
-
-    def _costs(self) -> dict[Way, float]:
-        costs = {Way.ONE_PASS: self.one_pass}
+    def scans(self) -> dict[Way, float]:
+        """What each way that can be taken without an index costs."""
+        found = {Way.ONE_PASS: self.one_pass}
         if self.in_order:
-            costs[Way.TREE] = self.tree
-        if self.tabled and self.table_bytes <= TABLE_BYTES:
-            costs[Way.TABLES] = self.tables
-        if self.indexed is not None:
-            costs[Way.INDEX] = self.indexed
-        return costs
+            found[Way.TREE] = self.tree
+        if self.tabled and self.table_bytes <= costs.TABLE_BYTES:
+            found[Way.TABLES] = self.tables
+        return found
 
 
-def work_of(lookups: Sequence[Lookup], spans: Spans, groups: int, panes: int, tabled: bool) -> Work:
+def window_work(lookups: Sequence[Lookup], spans: Spans, groups: int, panes: int, tabled: bool) -> WindowWork:
     """What these lookups ask for, of panes by index."""
     lows, highs = (np.concatenate(edges) for edges in zip(*spans, strict=True))
     lengths = highs - lows
@@ -118,7 +112,7 @@ def work_of(lookups: Sequence[Lookup], spans: Spans, groups: int, panes: int, ta
         np.maximum.at(farthest, ticks, lengths)
         walked = int(farthest.sum())
     in_order = not any((edge[1:] < edge[:-1]).any() for lookup in lookups for edge in (lookup.starts, lookup.ends))
-    return Work(
+    return WindowWork(
         windows=int(lengths.size),
         lookups=len(lookups),
         walked=walked,

@@ -1,0 +1,186 @@
+"""The planner: how windows are answered, where there are several ways that give the same answers.
+
+Four decisions, each a pure function of measured sizes:
+
+    plan_way         one pass over the panes, tables over panes, a tree, or the index
+    plan_index       which index over closed panes a synopsis keeps, or none
+    plan_selection   holistic aggregates selected from sorted base intervals, or rolled up from counters
+    plan_filter      HAVING through a SubStream Filter, or by a pass over all groups
+
+What a way costs is estimated in `*_costs.py` from the constants in `costs.py`. Who asks keeps what has to be known from
+tick to tick. A decision is one record, which EXPLAIN prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from windrow.optimizer.synopsis_kinds import SynopsisKind
+from windrow.plan.calls import COUNT_DISTINCT
+from windrow.plan.nodes import WindowAggregate
+from windrow.synopses.answering import costs
+from windrow.synopses.answering.filter_costs import FilterWork
+from windrow.synopses.answering.index_costs import Estimate, IndexWork, candidates
+from windrow.synopses.answering.pane_tables import can_be_tabled
+from windrow.synopses.answering.selection_costs import SelectionTogether, SelectionWork
+from windrow.synopses.answering.way_costs import Way, WindowWork
+from windrow.synopses.cells.cells import fold_of
+
+Choice = TypeVar("Choice", bound=Enum)
+Sizes = TypeVar("Sizes")
+
+BY_COST, FORCED = "by cost", "forced"
+
+SELECTED = ("MEDIAN", "QUANTILE", COUNT_DISTINCT)
+"""What base intervals can tell; TOP_K takes the counters of all values."""
+
+
+class HolisticWay(Enum):
+    """How the holistic aggregates of a query are answered."""
+
+    SELECTION = "selection from base intervals"
+    ROLL_UP = "rolled up from counters"
+
+
+class HavingWay(Enum):
+    """How HAVING over many groups is answered: whether its filter is used."""
+
+    FILTER = "used"
+    PASS = "not used"
+
+
+@dataclass(frozen=True)
+class Decision(Generic[Choice, Sizes]):
+    """What was chosen and why; from what `sizes`, and what each choice was estimated to cost, in nanoseconds."""
+
+    chosen: Choice
+    why: str = BY_COST
+    sizes: Sizes | None = None
+    costs: tuple[tuple[Choice, float], ...] = ()
+
+
+WayDecision = Decision[Way, WindowWork]
+IndexDecision = Decision[SynopsisKind, IndexWork]
+HolisticDecision = Decision[HolisticWay, SelectionTogether]
+FilterDecision = Decision[HavingWay, FilterWork]
+
+
+def plan_way(work: WindowWork, indexed: float | None) -> WayDecision:
+    """The cheapest way; `indexed`: what the index takes, None where none has it all."""
+    found = work.scans()
+    if indexed is not None:
+        found[Way.INDEX] = indexed
+    return Decision(min(found, key=lambda way: found[way]), BY_COST, work, tuple(found.items()))
+
+
+def plan_index(work: IndexWork, present: SynopsisKind, most_bytes: int, asked: SynopsisKind | None) -> IndexDecision:
+    """What a setting asks for, as far as it can be had; else the cheapest that fits into so many bytes. What is there
+    stays unless another is clearly cheaper."""
+    if asked is not None:
+        return Decision(_had(asked, work), FORCED, work)
+    totals = {one.kind: one.total for one in candidates(work) if one.nbytes <= most_bytes}
+    best = min(totals, key=lambda kind: totals[kind])
+    kept = present if present in totals else best
+    chosen = best if totals[best] < costs.SLOWER * totals[kept] else kept
+    return Decision(chosen, BY_COST, work, tuple(totals.items()))
+
+
+def _had(kind: SynopsisKind, work: IndexWork) -> SynopsisKind:
+    """Landmark falls to running, and that to interval where nothing subtracts."""
+    if kind is SynopsisKind.LANDMARK and not (work.merged and work.written):
+        kind = SynopsisKind.RUNNING
+    return SynopsisKind.INTERVAL if kind is SynopsisKind.RUNNING and not work.subtractable else kind
+
+
+def gains_from_index(probing: IndexWork) -> bool:
+    """Whether a probing is quicker with some index than by a walk. One of more than b / log b windows walks in any case
+    (`index_costs.py`): it says nothing for or against an index that serves the others."""
+    walk, *indexed = candidates(probing)
+    return any(one.lookup < walk.lookup for one in indexed)
+
+
+def quickest_index(probing: IndexWork) -> Estimate:
+    """The index that answers a probing in least time."""
+    return min(candidates(probing)[1:], key=lambda one: one.lookup)
+
+
+def repays_building(saved: float, panes: int, best: Estimate) -> bool:
+    """Whether walking has cost as much more than this index as building it will: else one lookup would build it."""
+    return saved >= panes * best.update
+
+
+def why_not_selected(aggregate: WindowAggregate, revises: bool, derived: bool, promised: bool) -> str | None:
+    """What keeps a query's holistic aggregates from being selected, whatever it would cost; None: nothing does."""
+    if derived:
+        return "some of its counters are derived from others' cells"
+    if promised and aggregate.keys:
+        return "groups may be answered before their window"
+    other = next((c.function for c in aggregate.aggregates if c.values and c.function not in SELECTED), None)
+    if other is not None:
+        return f"{other} takes the counters of all values"
+    plain = [part for call in aggregate.aggregates if not call.values for _, part in call.parts]
+    if revises and not can_be_tabled(fold_of(a) for a in plain):
+        return "sums of doubles that may be corrected are always summed in the same order"
+    return None
+
+
+def rolled_up(why: str) -> HolisticDecision:
+    """Where there is nothing to compare."""
+    return Decision(HolisticWay.ROLL_UP, why)
+
+
+def roll_up_at_once(windows: int, values: int) -> str | None:
+    """Why so many windows of so many values are rolled up without being measured; None where they are measured."""
+    few = windows * values * (costs.LOOKED_NS + costs.ROLLED_NS) < costs.NO_THOUGHT_NS
+    return "few windows of few values" if few else None
+
+
+def gaining(works: Sequence[SelectionWork]) -> dict[int, SelectionWork]:
+    """The queries whose windows, once all is sorted, take less than rolling them up, by their place."""
+    return {i: work for i, work in enumerate(works) if work.looked_ns < work.rolled_ns}
+
+
+def plan_selection(
+    works: Sequence[SelectionWork], gain: Collection[int], together: SelectionTogether | None
+) -> list[HolisticDecision]:
+    """The cheaper way for each of some queries that are asked together: sorting is paid for once, by all that gain,
+    who are these `together`."""
+    whole = None
+    if together is not None:
+        whole = _holistic(HolisticWay.SELECTION if together.pays else HolisticWay.ROLL_UP, together)
+    return [
+        whole if whole is not None and i in gain else _holistic(HolisticWay.ROLL_UP, SelectionTogether.alone(work))
+        for i, work in enumerate(works)
+    ]
+
+
+def _holistic(way: HolisticWay, sizes: SelectionTogether) -> HolisticDecision:
+    both = (HolisticWay.SELECTION, sizes.selected_ns), (HolisticWay.ROLL_UP, sizes.rolled_ns)
+    return Decision(way, BY_COST, sizes, both)
+
+
+def forced_selection(sizes: SelectionTogether | None) -> HolisticDecision:
+    """Selection, as far as what is sorted has room."""
+    if sizes is None or sizes.sorting.nbytes <= costs.MOST_SORTED_BYTES:
+        return Decision(HolisticWay.SELECTION, FORCED)
+    return rolled_up(f"sorting would take more than {costs.MOST_SORTED_BYTES >> 20} MB")
+
+
+def plan_filter(work: FilterWork | None, used: bool, forced: bool, refused: str | None) -> FilterDecision:
+    """`work` is None where it is not known yet how many groups pass; `used`: the filter is there now; `refused`: why it
+    may not be."""
+    both = () if work is None else ((HavingWay.FILTER, work.filter_ns), (HavingWay.PASS, work.pass_ns))
+    if forced:
+        return Decision(HavingWay.FILTER, FORCED, work, both)
+    if refused is not None:
+        return Decision(HavingWay.PASS, refused)
+    if work is None:
+        return Decision(HavingWay.PASS, "not measured yet")
+    if used:
+        pays = work.filter_ns * costs.STAY < work.pass_ns
+    else:
+        pays = work.filter_ns < work.pass_ns * costs.STAY
+    return Decision(HavingWay.FILTER if pays else HavingWay.PASS, BY_COST, work, both)
