@@ -175,7 +175,7 @@ def test_existing_stream_is_left(spark, tmp_path):
         create = "CREATE STREAM IF NOT EXISTS s (t INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"
         assert wr.sql(create).rows() == [{"result": "stream s"}]
         again = wr.sql(create.replace("t INT", "t INT, x INT")).rows()
-        assert again == [{"result": "stream s exists already and was left as it is"}]
+        assert again == [{"result": "stream s exists already and was not changed"}]
         assert len(wr.sql("DESCRIBE s")) == 1
 
 

@@ -74,7 +74,7 @@ def test_failed_feed_takes_nothing(wr: Any, monkeypatch: pytest.MonkeyPatch) -> 
     wr.feed("s", [(1, "a", 1)])
     with monkeypatch.context() as full:
         full.setattr(pq, "write_table", lambda *a, **k: (_ for _ in ()).throw(OSError(28, "No space left")))
-        with pytest.raises(StateError, match="nothing was taken"):
+        with pytest.raises(StateError, match="nothing was stored"):
             wr.feed("s", [(2, "a", 1)])
     wr.feed("s", [(11, "a", 1)])
     wr.run_available()

@@ -1,4 +1,4 @@
-"""EXPLAIN of HAVING: whether a SubStream Filter names who may pass, with whom it is shared, at what estimated costs."""
+"""EXPLAIN of HAVING: whether a SubStream Filter selects candidates, how many share it, and its estimated cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windrow.synopses.answering.planner import HavingWay
 
 
 def filter_line(plan: Finalise, stream: StreamState, state: SynopsisState | None, settings: Settings) -> str | None:
-    """One line; None for a query without HAVING."""
+    """The line on the SubStream Filter; None for a query without HAVING."""
     if plan.having is None:
         return None
     revises = stream.definition.revises
@@ -38,7 +38,7 @@ _UNASKED = "the last windows were answered without it, exactly: they hold negati
 
 
 def having_text(plan: Finalise, stream: StreamState, state: SynopsisState | None, settings: Settings) -> str | None:
-    """What is done of HAVING where a bound is not compared once more; None where it is."""
+    """How HAVING is evaluated if the filter's bound is not compared exactly; None if it is."""
     fit = None if plan.having is None else _filtered(plan, stream, state, settings)
     if not isinstance(fit, Fit) or not _may_relax(fit, stream.definition.revises, settings):
         return None
@@ -67,12 +67,12 @@ def _may_relax(fit: Fit, revises: bool, settings: Settings) -> bool:
 
 
 def _unasked(plan: Finalise, state: SynopsisState | None) -> bool:
-    """Whether the filter could not be asked over the windows that were due last."""
+    """Whether the filter could not serve the windows that were last due."""
     return state is not None and any(one is plan and name in state.having.unasked for name, one in state.plan.queries)
 
 
 def _is_used(plan: Finalise, fit: Fit, state: SynopsisState | None, settings: Settings) -> bool | None:
-    """Whether windows are answered through the filter; None: that is to be decided."""
+    """Whether windows are answered through the filter; None if that is not decided yet."""
     decision = None if state is None else state.having.decisions.get(fit.test.of)
     if _unasked(plan, state):
         return False
