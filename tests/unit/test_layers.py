@@ -1,4 +1,4 @@
-"""The source tree keeps its layers, and the check that says so can fail."""
+"""The source tree keeps its layers, and scripts/check_layers.py reports trees that do not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ checker = load_checker()
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
-    """A package directory with these files in it."""
+    """Write a package directory with these files."""
     package = root / "src" / "windrow"
     for name, text in files.items():
         path = package / name
@@ -32,13 +32,13 @@ def tree(root: Path, files: dict[str, str]) -> Path:
     return package
 
 
-def test_source_tree_is_in_order() -> None:
+def test_source_tree() -> None:
     package = ROOT / "src" / "windrow"
     assert (package / "errors.py").exists()
     assert checker.breaches(package) == []
 
 
-def test_good_tree_passes(tmp_path: Path) -> None:
+def test_good_tree(tmp_path: Path) -> None:
     package = tree(
         tmp_path,
         {
@@ -86,7 +86,7 @@ def test_good_tree_passes(tmp_path: Path) -> None:
         ("catalog/a.sql", "--\n" * 801, "801 lines, at most 800"),
     ],
 )
-def test_bad_tree_is_reported(tmp_path: Path, name: str, text: str, expected: str) -> None:
+def test_bad_tree(tmp_path: Path, name: str, text: str, expected: str) -> None:
     found = checker.breaches(tree(tmp_path, {name: text}))
     assert len(found) == 1
     assert expected in found[0]
@@ -105,13 +105,13 @@ def test_bad_tree_is_reported(tmp_path: Path, name: str, text: str, expected: st
     ],
     ids=["alone", "passed on to nobody", "for reference only", "another unused one"],
 )
-def test_a_module_that_the_product_does_not_use_is_reported(tmp_path: Path, files: dict[str, str]) -> None:
+def test_unused_module(tmp_path: Path, files: dict[str, str]) -> None:
     package = {"__init__.py": "from windrow.errors import E\n", "errors.py": "", "plan/nodes.py": "", **files}
     found = checker.breaches(tree(tmp_path, package))
     assert "plan/nodes.py:1: no module of windrow uses it; what only tests use belongs in reference" in found
 
 
-def test_command_exits_with_one_on_a_bad_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_code_on_bad_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tree(tmp_path, {"cql/a.py": "import windrow.api\n"})
     assert checker.main([str(tmp_path)]) == 1
     assert "src/windrow/cql/a.py:1: imports windrow.api" in capsys.readouterr().out
@@ -127,7 +127,7 @@ def test_command_exits_with_one_on_a_bad_tree(tmp_path: Path, capsys: pytest.Cap
         "match a:\n    case BasicIntervalSynopsis():\n        pass",
     ],
 )
-def test_engine_never_asks_for_the_class_of_a_synopsis(tmp_path: Path, text: str) -> None:
+def test_isinstance_on_a_synopsis(tmp_path: Path, text: str) -> None:
     package = tree(tmp_path, {"engine/asks.py": text, "explain/asks.py": text, "synopses/may.py": text})
     found = checker.breaches(package)
     assert [breach.split(":")[0] for breach in found] == ["engine/asks.py", "explain/asks.py"]
