@@ -229,10 +229,10 @@ def test_generated_parts_and_links() -> None:
 
 
 def test_every_room_is_described() -> None:
-    """src/windrow/README.md has a paragraph for each package and each top-level module, and for nothing else."""
+    """src/windrow/README.md has a paragraph for each folder and each top-level module, and for nothing else."""
     source = ROOT / "src" / "windrow"
     text = (source / "README.md").read_text(encoding="utf-8")
-    rooms = {f"{path.parent.name}/" for path in source.glob("*/__init__.py")}
+    rooms = {f"{path.parent.relative_to(source)}/" for path in source.glob("*/**/__init__.py")}
     files = {path.name for path in source.glob("*.py")} - {"__init__.py", "__main__.py"}
     described = re.findall(r"^\*\*`([\w./]+)`\*\*", text, re.M)
     assert sorted(described) == sorted(rooms | files)

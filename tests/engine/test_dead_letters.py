@@ -11,7 +11,8 @@ import pytest
 
 from engine.conftest import STREAM
 from engine.helpers import answers, put
-from windrow.dataplane.ingest import job as ingest
+from windrow.dataplane.ingest.admission import POINT_BOUND, Admission
+from windrow.dataplane.ingest.job import MicroBatch
 
 pytestmark = pytest.mark.slow
 
@@ -108,15 +109,15 @@ def test_malformed_records_in_files(open_state: Any, tmp_path: Path, kind: str) 
 def test_driver_and_spark_judge_rows_alike(wr: Any, spark: Any, frontier: int | None, latest: int | None) -> None:
     wr.sql("CREATE STREAM judged (ts TIMESTAMP, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED")
     stream = wr._engine.manager.stream("judged").definition
-    bound = ingest.POINT_BOUND
+    bound = POINT_BOUND
     points = [None, -bound - 1, -bound, -4, -3, 0, 50, 51, bound, bound + 1]
     rows = [(t, bad) for t in points for bad in (None, "broken")]
     df = spark.createDataFrame(rows, "t BIGINT, __bad STRING").selectExpr(
         "timestamp_micros(t) AS ts", "1 AS x", "__bad"
     )
-    admission = ingest.Admission(((stream.punctuated[0], frontier, latest),))
-    told = ingest.run(ingest.gathered(df, stream, [], admission, True))
-    judged = ingest.judged(ingest.run(ingest.gathered(df, stream, [], admission, False)), stream, admission)
+    admission = Admission(((stream.punctuated[0], frontier, latest),))
+    batches = [MicroBatch(df, stream, admission, carry_records) for carry_records in (True, False)]
+    told, judged = (batch.gather(batch.gathered([])) for batch in batches)
     assert judged.column("__t0").to_pylist() == told.column("__t0").to_pylist()
     assert judged.column("__reason").to_pylist() == told.column("__reason").to_pylist()
     assert len(set(told.column("__reason").to_pylist())) == 4 + (frontier is not None) + (latest is not None)

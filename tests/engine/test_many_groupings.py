@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from engine.conftest import STREAM, Open
 from engine.helpers import answers, jobs, put, state_of
 from windrow.dataplane.ingest import job as ingest
+from windrow.dataplane.ingest.grouping_sets import is_packed
 from windrow.errors import ExecutionError
 
 pytestmark = pytest.mark.slow
@@ -71,7 +72,7 @@ def test_200_groupings_over_100_expressions(open_state: Open, spark: Any, settin
     for g in range(GROUPINGS):
         wr.query(f"q{g}", query_of(g))
     groupings = state_of(wr).groupings()
-    assert len(groupings) >= EXPRESSIONS and ingest.is_packed(groupings)
+    assert len(groupings) >= EXPRESSIONS and is_packed(groupings)
     before = jobs(spark)
     put(wr, *ROWS, *LATER)
     assert jobs(spark) == before + 1
@@ -86,7 +87,7 @@ def test_sketches_beside_many_groupings(open_state: Open) -> None:
     wr.sql(STREAM)
     for g in range(40):
         wr.query(f"q{g}", query_of(g, ", APPROX_COUNT_DISTINCT(x) AS d" if g % 10 == 1 else ""))
-    assert ingest.is_packed(state_of(wr).groupings())
+    assert is_packed(state_of(wr).groupings())
     put(wr, *ROWS, *LATER)
     for g in range(40):
         found = answers(wr, f"q{g}")
@@ -106,7 +107,7 @@ def test_groupings_with_ranks_dead_letters_and_keys(open_state: Open) -> None:
         for g in range(30):
             wr.query(f"q{g}", query_of(g))
         wr.query("ranked", "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [ROWS 4 SLIDE 2 PARTITION BY k] GROUP BY k")
-        assert ingest.is_packed(state_of(wr).groupings(), 1)
+        assert is_packed(state_of(wr).groupings(), 1)
         put(wr, *ROWS, *LATER)
         put(wr, (5, "a", 1), (None, "b", 2), (80, "a", 3), (81, "b", 4), (82, "c", 5))
         found = {name: sorted(answers(wr, name), key=repr) for name in ("ranked", *(f"q{g}" for g in range(30)))}
@@ -119,10 +120,10 @@ def test_job_refused_by_spark(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wr.query("q", query_of(1))
     grouped = ingest.grouped
 
-    def refused(*args: Any) -> Any:
-        if len(args) > 5:
+    def refused(df: Any, stream: Any, groupings: Any, *args: Any) -> Any:
+        if groupings[0].synopsis:  # the trial of a query alone has no synopsis
             raise AnalysisException("[TOO_MUCH] of it")
-        return grouped(*args)
+        return grouped(df, stream, groupings, *args)
 
     monkeypatch.setattr(ingest, "grouped", refused)
     wr.sql("SET preaggregate = 'spark'")

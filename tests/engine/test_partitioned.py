@@ -16,7 +16,7 @@ from support.matrix import is_full
 import windrow
 from engine.helpers import answers, jobs, put, state_of
 from windrow.dataplane.ingest import job as ingest
-from windrow.engine.intake import chooser
+from windrow.engine.choices import chooser
 from windrow.oracle import Oracle
 from windrow.oracle.values import equal_rows, sort_key
 from windrow.testing import ManualClock

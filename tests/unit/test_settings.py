@@ -93,7 +93,7 @@ def test_value_text(name: str, text: str, shown: str) -> None:
     assert parse_value(name, shown) == value
 
 
-def test_rules_match_the_optimizer() -> None:
+def test_disabled_rules_are_those_of_the_table() -> None:
     assert set(SHARING_RULES) == {one.name for one in RULES} and len(SHARING_RULES) == len(RULES)
     assert Settings().rules_off == frozenset()
     assert Settings().with_text("disabled_rules", "CS8,SS4").rules_off == {"SS4", "CS8"}

@@ -13,13 +13,12 @@ from windrow.clock import Clock
 from windrow.dataplane.jvm import Jvm
 from windrow.engine.ask.reads import Reads
 from windrow.engine.queries.query_manager import QueryManager
-from windrow.engine.run.inputs import Inputs, give_back_memory
+from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.running import RunningStreams
 from windrow.engine.run.statements import Statements
 from windrow.engine.run.stream_time import StreamTime
 from windrow.engine.run.tick_loop import TickLoop
-from windrow.engine.state import StreamState
 from windrow.engine.ticks.delivery import Delivery
 from windrow.engine.ticks.ticker import Ticker
 from windrow.settings import Settings
@@ -36,8 +35,8 @@ class Engine:
 
     def __init__(self, state_dir: Path, spark: Any, master: str | None, given: Mapping[str, Any], clock: Clock):
         self.opened = opened = OpenState(state_dir, spark, master, given, clock)
-        self.ticker = Ticker(opened.journal, Delivery(opened.journal, opened.blocks))
-        self.ticks = TickLoop(self._tick)
+        self.ticker = Ticker(opened.journal, Delivery(opened.journal, opened.blocks), lambda: opened.settings)
+        self.ticks = TickLoop(self.ticker.tick)
         self.inputs = Inputs(opened, self.ticks)
         self.time = StreamTime(opened, self.ticks, self.inputs)
         self.running = RunningStreams(opened, self.ticks, self.inputs, self.time)
@@ -70,10 +69,6 @@ class Engine:
     @property
     def jvm(self) -> Jvm:
         return self.opened.jvm
-
-    def _tick(self, stream: StreamState) -> None:
-        self.ticker.tick(stream, self.settings)
-        give_back_memory(stream)
 
     def close(self) -> None:
         """Stop, and release everything even if a step fails. A second call returns when the first is done."""

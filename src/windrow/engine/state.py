@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.statements import CreateQuery
-from windrow.dataplane.ingest.job import Grouping
+from windrow.dataplane.ingest.grouping import Grouping
 from windrow.dataplane.sinks import Sink, StagingSink
-from windrow.engine.ask.having import HavingFilters
-from windrow.engine.ask.holistic_choice import HolisticChoice
-from windrow.engine.intake.chooser import Chooser
+from windrow.engine.choices.chooser import Chooser
+from windrow.engine.choices.having import HavingFilters
+from windrow.engine.choices.holistic_choice import HolisticChoice
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
 from windrow.engine.progress import QueryProgress, StreamProgress, SynopsisProgress
 from windrow.optimizer.sharing.periods import PeriodicAnswers, periodic_answers

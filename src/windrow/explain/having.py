@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windrow.cql.dialect import CQL
-from windrow.engine.ask.having import Fit, fit_of, is_kept, levels_of
+from windrow.engine.choices.having import Fit, fit_of, is_kept, levels_of
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.explain.decisions import filter_decided
 from windrow.plan.nodes import Finalise
@@ -30,8 +30,8 @@ def filter_line(plan: Finalise, stream: StreamState, state: SynopsisState | None
     else:
         named += ", exact"
     decision = None if state is None else state.having.decisions.get(fit.test.of)
-    told = f"      {named}; {filter_decided(decision, settings)}"
-    return told if not _unasked(plan, state) else f"{told}; {_UNASKED}"
+    line = f"      {named}; {filter_decided(decision, settings)}"
+    return line if not _unasked(plan, state) else f"{line}; {_UNASKED}"
 
 
 _UNASKED = "the last windows were answered without it, exactly: they hold negative sums, or too great ones"

@@ -14,11 +14,11 @@ from windrow.engine.ask.catalog_views import (
     window_text,
 )
 from windrow.engine.ask.sharing_view import apart, sharing_of
-from windrow.engine.intake.chooser import MOST_COUNT_BYTES, possible_setting
+from windrow.engine.choices.chooser import MOST_COUNT_BYTES, possible_setting
 from windrow.engine.queries.placement import made, place
 from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.store.closed_groups import answers_groups
 from windrow.engine.store.homes import must_stay
-from windrow.engine.ticks.early import answers_groups
 from windrow.explain.decisions import holistic_line, index_lines, way_lines
 from windrow.explain.having import filter_line, having_text
 from windrow.optimizer.sharing.synopsis_plans import FREQUENT, SynopsisPlan
@@ -29,7 +29,7 @@ from windrow.settings import Settings, Size
 from windrow.synopses import Ability, Home
 from windrow.synopses.answering.planner import rolled_up
 from windrow.synopses.cells.sketches import SKETCHES, is_sketch
-from windrow.synopses.kinds.frequent_panes import FrequentSynopsis
+from windrow.synopses.holistic.frequent_panes import FrequentSynopsis
 from windrow.synopses.kinds.partitioned import Ranks
 from windrow.types import SqlType
 from windrow.windows import Cuts
@@ -201,7 +201,7 @@ def _home(stream: StreamState, state: SynopsisState) -> str:
 
 
 def _ranks(ranks: Ranks) -> str:
-    """How tuples are ranked: the counts so far go to Spark where it groups, unless they are too many."""
+    """The line on how tuples are ranked: Spark gets the counts so far if it groups, unless they are too large."""
     too_many = possible_setting("spark", ranks.nbytes) != "spark"
     where = (
         f"in the driver: above {Size(MOST_COUNT_BYTES)}" if too_many else "by Spark where it groups, else in the driver"

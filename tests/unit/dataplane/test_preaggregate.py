@@ -19,8 +19,10 @@ from support.brute_force import EXACT, expected, same
 
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.statements import ColumnDef, CreateStream, Policy
-from windrow.dataplane.ingest.job import Grouping, gathered_columns, set_ids
-from windrow.dataplane.ingest.preaggregate import DeadLetter, of_groups, of_rows
+from windrow.dataplane.ingest.deposit import DeadLetter
+from windrow.dataplane.ingest.gathering import deposit_of_rows, gathered_columns
+from windrow.dataplane.ingest.grouping import Grouping
+from windrow.dataplane.ingest.grouping_sets import deposit_of_groups, set_ids
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import ROW_NUM, Key
@@ -177,7 +179,7 @@ def gathered_table(made: Sequence[Record], groupings: Sequence[Grouping]) -> pa.
 
 
 def grouped_table(made: Sequence[Record], groupings: Sequence[Grouping]) -> pa.Table:
-    """The table that `ingest.grouped` returns: a row per grouping, pane and group, and the dead letters in each set."""
+    """The table that `grouped` returns: a row per grouping, pane and group, and the dead letters in each set."""
     ids, rows = set_ids(groupings), []
     every = list(dict.fromkeys(a for g in groupings for a in g.accumulators))
     for g, grouping in enumerate(groupings):
@@ -278,7 +280,7 @@ def contents(cells: Cells, groups: Groups) -> dict[Any, list[Any]]:
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
 @pytest.mark.parametrize(
-    ("make", "table"), [(of_rows, gathered_table), (of_groups, grouped_table)], ids=["driver", "spark"]
+    ("make", "table"), [(deposit_of_rows, gathered_table), (deposit_of_groups, grouped_table)], ids=["driver", "spark"]
 )
 @some
 @given(st.lists(records, max_size=12))
@@ -311,11 +313,11 @@ def test_deposit_against_brute_force(plan: tuple[Grouping, ...], make: Any, tabl
 
 
 @pytest.mark.parametrize(
-    ("make", "table"), [(of_rows, gathered_table), (of_groups, grouped_table)], ids=["driver", "spark"]
+    ("make", "table"), [(deposit_of_rows, gathered_table), (deposit_of_groups, grouped_table)], ids=["driver", "spark"]
 )
 def test_deposit_without_a_query(make: Any, table: Any) -> None:
     made = [Record(5, dict.fromkeys(COLUMNS)), Record(7, dict.fromkeys(COLUMNS), DEAD)]
-    if make is of_groups:
+    if make is deposit_of_groups:
         deposit = make(_no_groupings(made), STREAM, [], [])
     else:
         deposit = make(table(made, []), STREAM, [], [])
@@ -343,10 +345,10 @@ def test_group_ids_are_kept() -> None:
     plan = PLANS["by one key"]
     groups = [Groups([pa.string()])]
     blank = dict.fromkeys(COLUMNS)
-    first = of_rows(
+    first = deposit_of_rows(
         gathered_table([Record(0, {**blank, "k": "a"}), Record(0, {**blank, "k": "b"})], plan), STREAM, plan, groups
     )
-    second = of_groups(grouped_table([Record(0, {**blank, "k": "b"})], plan), STREAM, plan, groups)
+    second = deposit_of_groups(grouped_table([Record(0, {**blank, "k": "b"})], plan), STREAM, plan, groups)
     assert first.cells[4].groups.tolist() == [1, 2] and second.cells[4].groups.tolist() == [2]
 
 
@@ -364,7 +366,7 @@ def test_every_nth_row() -> None:
     assert not plain.needs_order and numbered.needs_order
     assert list(gathered_columns([plain, numbered]).conditions) == ["k = '__row'"]
     table = {"__reason": pa.nulls(3, pa.string()), "__t0": [1, 2, 3], "__if0": [True, False, True]}
-    deposit = of_rows(pa.table(table), STREAM, (plain,), [Groups([])])
+    deposit = deposit_of_rows(pa.table(table), STREAM, (plain,), [Groups([])])
     assert deposit.cells[1].states[literal][0].tolist() == [2]
 
 
@@ -374,6 +376,6 @@ def test_grouping_by_sorting() -> None:
     plan = (Grouping(1, (Key("b", BIGINT),), CutSchedule.of(Cuts.of([(1, 0)])), None, (count.part("n"),), "t"),)
     rows = 3000
     made = [Record(i * 1000, {"b": i}) for i in range(rows)] * 2
-    deposit = of_rows(gathered_table(made, plan), STREAM, plan, [Groups([pa.int64()])])
+    deposit = deposit_of_rows(gathered_table(made, plan), STREAM, plan, [Groups([pa.int64()])])
     assert deposit.cells[1].panes.tolist() == [i * 1000 for i in range(rows)]
     assert deposit.cells[1].states[count.part("n")][0].tolist() == [2] * rows

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.statements import ColumnDef, CreateStream, Policy
-from windrow.dataplane.ingest.job import Grouping, gathered_columns, partial_columns, set_ids
-from windrow.dataplane.ingest.preaggregate import of_groups, of_rows
+from windrow.dataplane.ingest.gathering import deposit_of_rows, gathered_columns
+from windrow.dataplane.ingest.grouping import Grouping, partial_columns
+from windrow.dataplane.ingest.grouping_sets import deposit_of_groups, set_ids
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.nodes import RANK_COLUMN, ROW_NUM, Key
 from windrow.synopses.cells.chunks import Cells
@@ -58,7 +59,7 @@ def gathered_table(rows: list[Row]) -> pa.Table:
 
 
 def grouped_table(rows: list[Row], counts: list[dict[Any, int]]) -> pa.Table:
-    """The table that `ingest.grouped` returns, with the ranks of each grouping."""
+    """The table that `grouped` returns, with the ranks of each grouping."""
     made: list[dict[str, Any]] = []
     for g, plan in enumerate(PLAN):
         cells: dict[Any, list[int]] = {}
@@ -91,8 +92,8 @@ def test_ranks_in_driver_and_spark(batches: list[list[Row]]) -> None:
     ranks = {plan.synopsis: Ranks(Groups([pa.string()] * plan.partition)) for plan in PLAN}
     counts: list[dict[Any, int]] = [{}, {}]
     for batch in batches:
-        by_driver = of_rows(gathered_table(batch), STREAM, PLAN, mine, ranks=ranks)
-        by_spark = of_groups(grouped_table(batch, counts), STREAM, PLAN, theirs)
+        by_driver = deposit_of_rows(gathered_table(batch), STREAM, PLAN, mine, ranks=ranks)
+        by_spark = deposit_of_groups(grouped_table(batch, counts), STREAM, PLAN, theirs)
         for g, plan in enumerate(PLAN):
             one = contents(by_driver.cells[plan.synopsis], mine[g])
             assert one == contents(by_spark.cells[plan.synopsis], theirs[g])

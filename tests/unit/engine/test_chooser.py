@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.engine.intake.chooser import (
+from windrow.engine.choices.chooser import (
     MANY_PARTIALS,
     MANY_SETS,
     MOST_COUNT_BYTES,

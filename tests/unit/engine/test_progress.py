@@ -12,8 +12,8 @@ from windrow.catalog.store import Catalog
 from windrow.cql import parse_one
 from windrow.cql.statements import CreateStream
 from windrow.dataplane.blocks import BlockStore
-from windrow.dataplane.ingest.job import Admission
-from windrow.dataplane.ingest.preaggregate import Deposit
+from windrow.dataplane.ingest.admission import Admission
+from windrow.dataplane.ingest.deposit import Deposit
 from windrow.engine.progress import start_of
 from windrow.engine.state import StreamState
 from windrow.engine.store.deposit_commits import DepositCommit, PunctuationCommit

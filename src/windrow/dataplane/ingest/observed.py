@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.catalog.definitions import StreamDef
-from windrow.dataplane.ingest.job import LATE, Grouping, progress_columns, set_ids
+from windrow.dataplane.ingest.admission import LATE
+from windrow.dataplane.ingest.grouping import Grouping, progress_columns
+from windrow.dataplane.ingest.grouping_sets import set_ids
 from windrow.windows import Points
 from windrow.windows.lateness import Lateness
 

@@ -13,19 +13,18 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.catalog.definitions import Punctuated
 from windrow.cql.names import quote_name, quote_text
 from windrow.cql.patterns import Condition
+from windrow.dataplane.ingest.deposit import Mask, mask_of
 from windrow.synopses.cells.groups import Groups
 from windrow.types import POINT_MIN, SqlType, moment_of, point_of
 from windrow.windows import Points
-from windrow.windows.promises import ALWAYS, Promise
+from windrow.windows.promises import ALWAYS, FARTHEST, Promise
 
-Mask = npt.NDArray[np.bool_]
 Types = Mapping[str, SqlType]
 Bounds = Callable[[Promise], int | None]
 
@@ -63,7 +62,7 @@ def broken_sql(promises: Sequence[Promise], types: Types, below: Below) -> list[
     maps: dict[tuple[str, str], dict[Any, int]] = {}
     different = Counter((axis, column) for axis, _, column in lists)
     for (axis, bound, column), values in lists.items():
-        if bound != ALWAYS and different[axis, column] > MOST_LISTS:
+        if bound < FARTHEST and different[axis, column] > MOST_LISTS:
             maps.setdefault((axis, column), {}).update(dict.fromkeys(values, bound))
         else:
             found.append(_all_of(axis, bound, (Condition(column, "IN", tuple(values)),), types, below))
@@ -166,17 +165,17 @@ def met(condition: Condition, column: pa.Array) -> Mask:
     """Which values meet a condition, compared as Spark SQL does: NULL meets only `= NULL`, NaN is above all numbers."""
     values = condition.values
     if condition.op == "=" and values[0] is None:
-        return _mask(column.is_null())
+        return mask_of(column.is_null())
     floats = pa.types.is_floating(column.type)
     if floats:
         column = pc.add(column, pa.scalar(0.0, column.type))
     if condition.op == "IN":
-        return _mask(pc.is_in(column, value_set=pa.array(values, column.type)))
+        return mask_of(pc.is_in(column, value_set=pa.array(values, column.type)))
     least, *more = (pa.scalar(value, column.type) for value in values)
     if condition.op == "BETWEEN":
-        return _mask(pc.and_(pc.greater_equal(column, least), pc.less_equal(column, more[0])))
-    found = _mask(_COMPARE[condition.op](column, least))
-    return found | _mask(pc.is_nan(column)) if floats and condition.op in (">", ">=") else found
+        return mask_of(pc.and_(pc.greater_equal(column, least), pc.less_equal(column, more[0])))
+    found = mask_of(_COMPARE[condition.op](column, least))
+    return found | mask_of(pc.is_nan(column)) if floats and condition.op in (">", ">=") else found
 
 
 _COMPARE: dict[str, Callable[..., pa.Array]] = {
@@ -186,9 +185,3 @@ _COMPARE: dict[str, Callable[..., pa.Array]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-
-
-def _mask(found: pa.Array | pa.ChunkedArray) -> Mask:
-    if isinstance(found, pa.ChunkedArray):
-        found = found.combine_chunks()
-    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), dtype=bool)

@@ -18,7 +18,7 @@ from windrow.optimizer.sharing.derivations import Derivation, read_of
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
 from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup
-from windrow.synopses.answering.deriving import answered
+from windrow.synopses.answering.deriving import kept_lookups, with_derived
 from windrow.synopses.cells.groups import Groups
 from windrow.types import POINT_MAX
 from windrow.windows import Points
@@ -116,7 +116,7 @@ def _answer(
     failed: set[int] = set()
     lookups = [lookup_of(queries[one.query].plan, one) for one in question.asked]
     derived = {str(i): one.derived for i, one in enumerate(queries) if one.derived}
-    for looked in answered(synopsis.answer, lookups, derived):
+    for looked in with_derived(synopsis.answer(kept_lookups(lookups, derived)), lookups, derived):
         query = int(looked.query)
         if query not in failed:
             part = _part(queries[query].plan, query, looked, synopsis, finisher)

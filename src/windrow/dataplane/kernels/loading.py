@@ -19,7 +19,7 @@ from windrow.synopses.cells.buckets import buckets_of
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups
-from windrow.synopses.kinds.frequent_panes import synopsis_of
+from windrow.synopses.holistic.frequent_panes import synopsis_of
 from windrow.windows import Points
 
 

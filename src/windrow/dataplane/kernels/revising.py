@@ -27,7 +27,7 @@ from windrow.dataplane.kernels.answering import (
 )
 from windrow.dataplane.kernels.loading import Buckets, StoredCells
 from windrow.synopses import BasicIntervalSynopsis, Looked
-from windrow.synopses.answering.deriving import answered
+from windrow.synopses.answering.deriving import kept_lookups, with_derived
 from windrow.synopses.lookups import merged
 from windrow.types import POINT_MAX
 
@@ -135,8 +135,9 @@ def _part(
 ) -> BucketCorrection:
     query, lookup = revised.asked.query, lookup_of(told.plan, revised.asked)
     derived = {lookup.query: told.derived}
-    was = next(answered(synopsis.answer, [lookup], derived))
-    now = merged(was, next(answered(alone.answer, [lookup], derived)))
+    kept = kept_lookups([lookup], derived)
+    was = next(with_derived(synopsis.answer(kept), [lookup], derived))
+    now = merged(was, next(with_derived(alone.answer(kept), [lookup], derived)))
 
     def rows(looked: Looked, there: Mask) -> pa.Table:
         table, _ = finisher.part(told.plan, looked, synopsis.groups)

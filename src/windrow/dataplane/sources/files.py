@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.names import quote_name
+from windrow.dataplane.ingest.admission import BAD
 from windrow.dataplane.ingest.arrival import POSITION
-from windrow.dataplane.ingest.job import BAD
 from windrow.dataplane.sources.rate import check_number
 from windrow.errors import SourceError
 from windrow.settings import Settings

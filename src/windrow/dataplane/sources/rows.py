@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.catalog.definitions import StreamDef
-from windrow.dataplane.ingest.job import BAD
+from windrow.dataplane.ingest.admission import BAD
 from windrow.errors import FeedError
 from windrow.types import SqlType, moment_of, point_of
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from windrow.cql.intervals import format_interval
 from windrow.dataplane.answers.finishing import Finisher, answer_schema, plain
-from windrow.engine.ask.holistic_choice import HolisticRequest
+from windrow.engine.choices.holistic_choice import HolisticRequest
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError, SpanError, UnsupportedError
 from windrow.optimizer.sharing.derivations import Derivation

@@ -14,10 +14,10 @@ from windrow.dataplane.answers.revisions import OP, first_answers, net_answers, 
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.frames import query_frame
 from windrow.dataplane.jvm import Jvm
-from windrow.engine.ask.index_choice import apply_choice
 from windrow.engine.ask.lookup_args import pairs_of
 from windrow.engine.ask.lookups import Lookups
 from windrow.engine.ask.snapshots import SnapshotFit, fitting
+from windrow.engine.choices.index_choice import apply_choice
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.store.journal import Journal

@@ -8,9 +8,9 @@ from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.kernels import Collapse
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.state import StreamState, SynopsisState
+from windrow.engine.store.closed_groups import without_released
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.spark_synopsis import stored_of
-from windrow.engine.ticks.early import without_released
 from windrow.optimizer.sharing.synopsis_plans import LANDMARK
 from windrow.settings import Settings
 from windrow.synopses import Home

@@ -18,11 +18,15 @@ from windrow.clock import Clock
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.ingest import job as ingest
-from windrow.dataplane.ingest.job import Admission, Grouping, Reach
+from windrow.dataplane.ingest.admission import Admission, Reach
+from windrow.dataplane.ingest.deposit import DeadLetter, Deposit
+from windrow.dataplane.ingest.gathering import deposit_of_rows
+from windrow.dataplane.ingest.grouping import Grouping, partial_columns
+from windrow.dataplane.ingest.grouping_sets import deposit_of_groups
+from windrow.dataplane.ingest.job import MicroBatch
 from windrow.dataplane.ingest.observed import observed
-from windrow.dataplane.ingest.preaggregate import DeadLetter, Deposit, of_groups, of_rows
 from windrow.dataplane.jvm import Jvm
-from windrow.engine.intake.chooser import possible_setting
+from windrow.engine.choices.chooser import possible_setting
 from windrow.engine.intake.compaction import Compactor
 from windrow.engine.intake.punctuations import heard
 from windrow.engine.state import QueryState, StreamState, SynopsisState
@@ -72,14 +76,15 @@ class Depositor:
             if batch_id <= stream.last_batch:
                 return False
             admission = self._admission(stream, settings)
+            batch = MicroBatch(df, stream.definition, admission, carry_records=not columnar)
             groupings = stream.groupings()
             started = time.monotonic()
             try:
-                table, mode, estimate = self._run(stream, df, groupings, admission, settings, not columnar, size)
+                table, mode, estimate = self._run(stream, batch, groupings, settings, size)
             except Exception as error:
                 self._jvm.raise_if_lost(error)
-                groupings = self._suspend_guilty(stream, df, admission, error)
-                table, mode, estimate = self._run(stream, df, groupings, admission, settings, not columnar, size)
+                groupings = self._suspend_guilty(stream, batch, error)
+                table, mode, estimate = self._run(stream, batch, groupings, settings, size)
             stream.metrics.job_s += time.monotonic() - started
             with stream.lock:
                 started = time.monotonic()
@@ -88,7 +93,7 @@ class Depositor:
                 deposit = self._preaggregate(stream, table, mode, groupings, groups, admission)
                 deposit, announced, malformed = heard(deposit, stream.definition)
                 if columnar and deposit.dead:
-                    deposit = self._with_records(stream, df, deposit, admission, settings)
+                    deposit = self._with_records(batch, deposit, settings)
                 before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
                 lateness = observed(table, stream.definition, groupings, mode, before, stream.lateness)
                 deposit = replace(deposit, dead=deposit.dead + malformed) if malformed else deposit
@@ -112,11 +117,9 @@ class Depositor:
     def _run(
         self,
         stream: StreamState,
-        df: Any,
+        batch: MicroBatch,
         groupings: list[Grouping],
-        admission: Admission,
         settings: Settings,
-        carry_records: bool,
         size: int | None,
     ) -> tuple[pa.Table, str, int | None]:
         """The table of the micro-batch, where it was grouped, and the estimated bytes of a gather."""
@@ -125,41 +128,39 @@ class Depositor:
         setting = possible_setting(settings.text("preaggregate"), sum(one.nbytes for one in ranks.values()), sketched)
         gather, estimate = None, None
         if setting != "spark":
-            gather = ingest.gathered(df, stream.definition, groupings, admission, carry_records)
+            gather = batch.gathered(groupings)
             estimate = ingest.estimated_bytes(gather)
             estimate = size if estimate is None else estimate
         ordered = any(g.needs_order for g in groupings)
         limit = settings.integer("gather_bytes")
-        partials = len(ingest.partial_columns(groupings))
+        partials = len(partial_columns(groupings))
         storing = self._homes.storing(stream, groupings)
         mode = stream.chooser.choose(setting, estimate, limit, len(groupings), ordered, partials, storing is not None)
         if mode == "driver" and gather is not None:
-            rows = ingest.run(gather)
-            return rows if carry_records else ingest.judged(rows, stream.definition, admission), mode, estimate
+            return batch.gather(gather), mode, estimate
         with stream.lock:
             counts = {synopsis: one.known() for synopsis, one in ranks.items()}
-        grouped = ingest.grouped(df, stream.definition, groupings, admission, carry_records, counts)
-        return ingest.run(grouped if storing is None else ingest.stored(grouped, storing)), "spark", estimate
+        return ingest.run(batch.grouped(groupings, counts, storing)), "spark", estimate
 
-    def _suspend_guilty(self, stream: StreamState, df: Any, admission: Admission, error: Exception) -> list[Grouping]:
+    def _suspend_guilty(self, stream: StreamState, batch: MicroBatch, error: Exception) -> list[Grouping]:
         """Suspend the queries whose own expressions fail, and return the groupings of the others. Raise if the stream
         itself fails."""
         active = [] if stream.stopping.is_set() else stream.active
-        tried = [(query, self._trial(stream, df, query, admission)) for query in active]
+        tried = [(query, self._trial(stream, batch, query)) for query in active]
         guilty = [(query, why) for query, why in tried if why is not None]
         if guilty:
             self._jvm.raise_if_lost(error)
         innocent = not guilty or stream.stopping.is_set()
-        if innocent or len(guilty) == len(active) and not self._readable(stream, df, admission):
-            raise self._failed(stream, df, admission, error) from error
+        if innocent or len(guilty) == len(active) and not self._readable(batch):
+            raise self._failed(stream, batch, error) from error
         for query, why in guilty:
             log.error("query '%s' is suspended: %s", query.name, why)
             self._journal.suspend(stream, query, why)
         return stream.groupings()
 
-    def _failed(self, stream: StreamState, df: Any, admission: Admission, error: Exception) -> ExecutionError:
+    def _failed(self, stream: StreamState, batch: MicroBatch, error: Exception) -> ExecutionError:
         """The error of a micro-batch that fails although each query alone succeeds."""
-        if not ingest.is_refused(error) or not self._readable(stream, df, admission):
+        if not ingest.is_refused(error) or not self._readable(batch):
             return ExecutionError(
                 f"a micro-batch of stream '{stream.name}' failed: {_reason(error)}",
                 remedy="Fix the source; the micro-batch is processed again when the stream restarts.",
@@ -170,7 +171,7 @@ class Depositor:
             "larger gather_bytes; the micro-batch is processed again when the stream restarts.",
         )
 
-    def _trial(self, stream: StreamState, df: Any, query: QueryState, admission: Admission) -> str | None:
+    def _trial(self, stream: StreamState, batch: MicroBatch, query: QueryState) -> str | None:
         """Why the query's own expressions fail on this micro-batch; None if they do not fail twice in a row."""
         aggregate = query.plan.input
         alone = Grouping(
@@ -182,10 +183,11 @@ class Depositor:
             query.axis,
             aggregate.partition,
         )
+        without_records = replace(batch, carry_records=False)
         why = None
         for _ in range(2):
             try:
-                ingest.run(ingest.grouped(df, stream.definition, [alone], admission, False))
+                ingest.run(without_records.grouped([alone], {}))
                 return None
             except Exception as failure:
                 why = _reason(failure)
@@ -197,9 +199,9 @@ class Depositor:
         derived = next((plan.derived[query.name] for plan in plans), ())
         return read_of(query.plan.input, derived)
 
-    def _readable(self, stream: StreamState, df: Any, admission: Admission) -> bool:
+    def _readable(self, batch: MicroBatch) -> bool:
         try:
-            ingest.run(ingest.dead_letters(df, stream.definition, admission, 1))
+            ingest.run(batch.dead_letters(1))
         except Exception:
             return False
         return True
@@ -216,17 +218,15 @@ class Depositor:
         known = [groups[g.synopsis] for g in groupings]
         if mode != "driver":
             stored = {g.synopsis for g in groupings if stream.synopses[g.synopsis].synopsis.home is Home.SPARK}
-            return of_groups(table, stream.definition, groupings, known, stored)
-        return of_rows(table, stream.definition, groupings, known, admission, _ranks(stream, groupings))
+            return deposit_of_groups(table, stream.definition, groupings, known, stored)
+        return deposit_of_rows(table, stream.definition, groupings, known, admission, _ranks(stream, groupings))
 
-    def _with_records(
-        self, stream: StreamState, df: Any, deposit: Deposit, admission: Admission, settings: Settings
-    ) -> Deposit:
+    def _with_records(self, batch: MicroBatch, deposit: Deposit, settings: Settings) -> Deposit:
         """For columnar sources, fetch the records of the dead letters by a second job, up to the cap."""
         cap = settings.integer("dead_letters_per_batch")
         if cap == 0:
             return deposit
-        rows = ingest.run(ingest.dead_letters(df, stream.definition, admission, cap)).to_pylist()
+        rows = ingest.run(batch.dead_letters(cap)).to_pylist()
         fetched = [DeadLetter(r["__reason"], r["__record"], r["__dead_t"], 1) for r in rows]
         counts: dict[str, int] = {}
         for letter in deposit.dead:

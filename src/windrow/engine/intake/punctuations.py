@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.patterns import OF_A_PART, BadPatternError, parse_pattern, pattern_text
-from windrow.dataplane.ingest.job import MALFORMED_PUNCTUATION, PUNCTUATION
-from windrow.dataplane.ingest.preaggregate import DeadLetter, Deposit
+from windrow.dataplane.ingest.admission import MALFORMED_PUNCTUATION, PUNCTUATION
+from windrow.dataplane.ingest.deposit import DeadLetter, Deposit
 from windrow.windows.promises import Announcement, Promise, announced_by, united
 
 log = logging.getLogger("windrow")

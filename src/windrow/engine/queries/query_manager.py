@@ -31,7 +31,7 @@ from windrow.plan.binder import TypesOf, bind_query, bind_snapshot
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, PartitionedSynopsis
-from windrow.synopses.kinds.frequent_panes import FrequentSynopsis
+from windrow.synopses.holistic.frequent_panes import FrequentSynopsis
 from windrow.windows import PartitionedWindow
 
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from windrow.dataplane.frames import frame_of
 from windrow.dataplane.ingest.arrival import POSITION
-from windrow.dataplane.memory import give_back
 from windrow.dataplane.sources.rows import to_table
 from windrow.dataplane.sources.spool import Spool
 from windrow.durable import sync
@@ -17,8 +16,8 @@ from windrow.engine.intake.deposits import Depositor
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
+from windrow.engine.store.homes import give_back_memory
 from windrow.errors import SourceError, StateError
-from windrow.synopses import Home
 
 DEPOSITED = "deposited"
 """The file that marks the directory of a stream with direct deposits; such a stream has no Spark checkpoint."""
@@ -121,10 +120,3 @@ def is_deposited(stream: StreamState) -> bool:
     if stream.last_batch < 0 or not (directory / DEPOSITED).exists() or (directory / "checkpoint").exists():
         return False
     return not any((directory / "spool").glob("*feed-*"))
-
-
-def give_back_memory(stream: StreamState) -> None:
-    """Return freed memory to the system if a synopsis is in the Spark home. Otherwise it is not worth it: allocating
-    the memory again took a sixth of the time of 100 queries."""
-    if any(state.synopsis.home is Home.SPARK for state in list(stream.synopses.values())):
-        give_back()

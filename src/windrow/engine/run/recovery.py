@@ -13,11 +13,11 @@ from windrow.dataplane.sinks import StagingSink, open_sink
 from windrow.engine.progress import QueryProgress, SynopsisProgress
 from windrow.engine.queries.query_manager import QueryManager, synopsis_for
 from windrow.engine.state import CommittedState, QueryState, StreamState, SynopsisState, UnpublishedStage
+from windrow.engine.store.closed_groups import release
 from windrow.engine.store.homes import Homes, load_cells
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.synopsis_entries import schedule_of
 from windrow.engine.ticks.delivery import sweep
-from windrow.engine.ticks.early import release
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of_all
 from windrow.synopses import Weight
 

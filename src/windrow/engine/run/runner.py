@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from windrow.dataplane.jvm import Jvm
+from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.lifecycle import interrupted
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
@@ -23,13 +24,14 @@ POLL_S = 0.2
 
 
 class StreamRunner:
-    """The streaming query of one stream. `open_frame` returns its DataFrame; `process` takes in each micro-batch."""
+    """The streaming query of one stream. `columnar`: its source reads only the columns that a job needs."""
 
     def __init__(
         self,
         stream: StreamState,
         open_frame: Callable[[], Any],
-        process: Callable[[Any, int], None],
+        inputs: Inputs,
+        columnar: bool,
         settings: Callable[[], Settings],
         ticks: TickLoop,
         jvm: Jvm,
@@ -37,7 +39,8 @@ class StreamRunner:
         self.stream = stream
         self._jvm = jvm
         self._open_frame = open_frame
-        self._process = process
+        self._inputs = inputs
+        self._columnar = columnar
         self._settings = settings
         self._ticks = ticks
         self._guard = threading.RLock()
@@ -51,7 +54,7 @@ class StreamRunner:
 
     def _batch(self, df: Any, batch_id: int) -> None:
         try:
-            self._process(df, batch_id)
+            self._inputs.process(self.stream, df, batch_id, self._columnar)
             self._backoff_s = FIRST_BACKOFF_S
         except BaseException as error:
             self._failure = error

@@ -37,7 +37,8 @@ class RunningStreams:
             runner = self._runners[stream.id] = StreamRunner(
                 stream,
                 lambda: self._frame(stream),
-                lambda df, batch_id: self._inputs.process(stream, df, batch_id, columnar),
+                self._inputs,
+                columnar,
                 lambda: self._opened.settings,
                 self._ticks,
                 self._opened.jvm,

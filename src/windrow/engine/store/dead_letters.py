@@ -7,8 +7,8 @@ from sqlite3 import Row
 
 from windrow.catalog.definitions import StreamDef
 from windrow.catalog.store import Catalog
-from windrow.dataplane.ingest.job import LATE, Admission
-from windrow.dataplane.ingest.preaggregate import DeadLetter
+from windrow.dataplane.ingest.admission import LATE, Admission
+from windrow.dataplane.ingest.deposit import DeadLetter
 from windrow.dataplane.ingest.promised import bound_of_record, point_in_record
 from windrow.settings import Settings
 from windrow.windows import greater

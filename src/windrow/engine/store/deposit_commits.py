@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockRef, BlockStore
-from windrow.dataplane.ingest.job import LATE, Admission
-from windrow.dataplane.ingest.preaggregate import Deposit
+from windrow.dataplane.ingest.admission import LATE, Admission
+from windrow.dataplane.ingest.deposit import Deposit
 from windrow.engine.state import CommittedState, StreamState
 from windrow.engine.store.dead_letters import DeadLetters
 from windrow.engine.store.progress_rows import ProgressRows

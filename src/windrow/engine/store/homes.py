@@ -18,19 +18,21 @@ from windrow.cql.statements import Policy
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore, panes_in
 from windrow.dataplane.blocks.store import BlockRow
-from windrow.dataplane.ingest.job import Grouping, cell_columns, progress_columns
+from windrow.dataplane.ingest.grouping import Grouping, progress_columns
+from windrow.dataplane.ingest.grouping_sets import cell_columns
 from windrow.dataplane.kernels import WROTE, BlockReport, StoreRequest, StoreTarget, write_cells
+from windrow.dataplane.memory import give_back
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.state import StreamState, SynopsisState
+from windrow.engine.store.closed_groups import release
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.spark_synopsis import SparkStore, SparkSynopsis, frequent_of
-from windrow.engine.ticks.early import release
 from windrow.settings import Settings
 from windrow.synopses import Ability, Cells, Home, Synopsis, Weight
 from windrow.synopses.cells.blocks import from_block, to_block
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.groups import Groups
-from windrow.synopses.kinds.frequent_panes import synopsis_of
+from windrow.synopses.holistic.frequent_panes import synopsis_of
 from windrow.types import POINT_MIN
 from windrow.windows import Points
 
@@ -258,3 +260,10 @@ def load_cells(blocks: BlockStore, stream: StreamState, state: SynopsisState, sy
             synopsis.restore(cells, ticked is not None and (block.hi or 0) < ticked)
     if ticked is not None:
         synopsis.close(closed)
+
+
+def give_back_memory(stream: StreamState) -> None:
+    """Give freed memory back to the system where synopses are too large for the driver. Elsewhere taking it anew costs
+    more: a sixth of the time of 100 queries."""
+    if any(state.synopsis.home is Home.SPARK for state in list(stream.synopses.values())):
+        give_back()

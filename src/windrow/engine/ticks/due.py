@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from windrow.dataplane.answers.finishing import Edges
-from windrow.engine.ask.holistic_choice import HolisticRequest
+from windrow.engine.choices.holistic_choice import HolisticRequest
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.ticks.corrections import lookup_of
 from windrow.plan.nodes import ROW_NUM, Finalise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,31 +29,19 @@ class AnswerRequest:
         return self.extents.starts if since is None else self.extents.starts.clip(min=max(since, POINT_MIN))
 
 
-def answered_once(
-    due: Sequence[AnswerRequest], answer: Callable[[list[int]], list[QueryAnswers]]
-) -> list[QueryAnswers]:
-    """The answers to all due windows, in the order of the queries. `answer` computes the answers of the queries with
-    the given indices, and omits a query that fails. A query whose windows another query has all answered takes its
-    rows; if that query failed or has overflows to count, its own answers are computed."""
-    leading = leaders([one.query.periodic for one in due])
-    followed = {i: leader for i, leader in enumerate(leading) if leader is not None}
-    places = {i: found for i, leader in followed.items() if (found := _places(due[leader], due[i])) is not None}
-    delivered = _by_index(due, answer, [i for i in range(len(due)) if i not in places])
-    taken: dict[int, QueryAnswers] = {}
-    for i, place in places.items():
-        whole = delivered.get(followed[i])
-        if whole is not None and not whole.overflows:
-            taken[i] = _taken(whole, due[i], place)
-    left = [i for i in places if i not in taken]
-    delivered |= taken | (_by_index(due, answer, left) if left else {})
-    return [delivered[i] for i in sorted(delivered)]
+@dataclass(frozen=True)
+class Following:
+    """A query that takes its rows from another, the leader, by index; `places`: its windows among the leader's."""
+
+    leader: int
+    places: Points
 
 
-def _by_index(
-    due: Sequence[AnswerRequest], answer: Callable[[list[int]], list[QueryAnswers]], wanted: list[int]
-) -> dict[int, QueryAnswers]:
-    index = {due[i].query.name: i for i in wanted}
-    return {index[item.query.name]: item for item in answer(wanted)}
+def followers(due: Sequence[AnswerRequest]) -> dict[int, Following]:
+    """By index, the queries whose windows another query answers as well."""
+    leading = enumerate(leaders([one.query.periodic for one in due]))
+    found = ((i, leader, _places(due[leader], due[i])) for i, leader in leading if leader is not None)
+    return {i: Following(leader, places) for i, leader, places in found if places is not None}
 
 
 def _places(leader: AnswerRequest, mine: AnswerRequest) -> Points | None:
@@ -65,8 +53,11 @@ def _places(leader: AnswerRequest, mine: AnswerRequest) -> Points | None:
     return at if alike.all() else None
 
 
-def _taken(whole: QueryAnswers, mine: AnswerRequest, place: Points) -> QueryAnswers:
-    """The rows of the windows at `place`, as answers of another query."""
+def taken_rows(whole: QueryAnswers | None, mine: AnswerRequest, place: Points) -> QueryAnswers | None:
+    """A follower's rows out of its leader's; None where the leader was suspended or has overflows to count: then the
+    follower is answered by itself."""
+    if whole is None or whole.overflows:
+        return None
     if place.size == whole.ends.size:
         return QueryAnswers(mine.query, mine.ends, whole.window, whole.table, 0)
     number = np.full(whole.ends.size, -1, np.int64)

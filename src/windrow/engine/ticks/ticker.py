@@ -7,24 +7,26 @@ everything due on an axis, in slices of bounded size; each slice is one commit. 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.dataplane.answers.finishing import Edges, Finished, Finisher
 from windrow.dataplane.answers.revisions import first_answers
-from windrow.engine.ask.having import Narrowed
-from windrow.engine.ask.index_choice import apply_choice
+from windrow.engine.choices.having import Narrowed
+from windrow.engine.choices.index_choice import apply_choice
 from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.store.closed_groups import complete_from, group_bounds, release
+from windrow.engine.store.homes import give_back_memory
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.tick_commits import PromiseUpdate
 from windrow.engine.ticks.corrections import Corrector, Finish, lookup_of
 from windrow.engine.ticks.delivery import Delivery, QueryAnswers
 from windrow.engine.ticks.due import SLOTS_PER_SLICE, DueWindows, due_on, slices
-from windrow.engine.ticks.early import EarlyAnswers, complete_from, group_bounds, left_to_answer, release
+from windrow.engine.ticks.early import EarlyAnswers, left_to_answer
 from windrow.engine.ticks.expiry import collapse, expire, expired
-from windrow.engine.ticks.shared_answers import AnswerRequest, answered_once
+from windrow.engine.ticks.shared_answers import AnswerRequest, followers, taken_rows
 from windrow.optimizer.sharing.rules import computed_together
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
@@ -39,20 +41,24 @@ ANSWER_BLOCKS = 4
 class Ticker:
     """Applies ticks to a stream."""
 
-    def __init__(self, journal: Journal, delivery: Delivery):
+    def __init__(self, journal: Journal, delivery: Delivery, settings: Callable[[], Settings]):
         self._journal = journal
         self._delivery = delivery
+        self._settings = settings
         self.finisher = Finisher()
 
     def close(self) -> None:
         self.finisher.close()
 
-    def tick(self, stream: StreamState, settings: Settings) -> int:
-        """Answer everything due; return the number of answered windows."""
+    def tick(self, stream: StreamState) -> int:
+        """Answer everything due, by the current settings; return the number of answered windows."""
+        settings = self._settings()
         with stream.lock:
             self._delivery.publish(stream)
             apply_choice(stream, settings)
-            return sum(self._tick_axis(stream, axis, settings) for axis in list(stream.frontiers))
+            answered = sum(self._tick_axis(stream, axis, settings) for axis in list(stream.frontiers))
+        give_back_memory(stream)
+        return answered
 
     def _tick_axis(self, stream: StreamState, axis: str, settings: Settings) -> int:
         frontier, ticked = stream.frontiers[axis].value, stream.ticked.get(axis)
@@ -147,25 +153,39 @@ class Ticker:
     def _answer_once(
         self, stream: StreamState, state: SynopsisState, due: Sequence[DueWindows], settings: Settings
     ) -> list[QueryAnswers]:
-        """Answer due windows with rule CS8, unless groups are answered early, which depends on when a query was
-        created."""
-        off = settings.rules_off
-
-        def answer_group(due: Sequence[DueWindows]) -> list[QueryAnswers]:
-            return self._answer(stream, state, due, settings)
-
-        def answer(due: Sequence[DueWindows]) -> list[QueryAnswers]:
-            if not off:
-                return answer_group(due)
-            use = stream.use_of(state.plan, state.since, settings.integer("cut_factor"))
-            groups = computed_together([item.query.name for item in due], use, off)
-            found = {one.query.name: one for group in groups for one in answer_group([due[i] for i in group])}
-            return [found[item.query.name] for item in due if item.query.name in found]
-
-        if stream.promises or "CS8" in off:
-            return answer(due)
+        """The answers to all due windows, in the order of the queries. A query takes its rows from one that answers the
+        same windows (CS8), unless groups were answered early: that depends on when a query came."""
         asking = [AnswerRequest(item.query, item.extents, item.shown()[1]) for item in due]
-        return answered_once(asking, lambda some: answer([due[i] for i in some]))
+        following = {} if stream.promises or "CS8" in settings.rules_off else followers(asking)
+        delivered = self._answer_some(stream, state, due, [i for i in range(len(due)) if i not in following], settings)
+        taken = {
+            i: rows
+            for i, one in following.items()
+            if (rows := taken_rows(delivered.get(one.leader), asking[i], one.places)) is not None
+        }
+        left = [i for i in following if i not in taken]
+        if left:
+            delivered |= self._answer_some(stream, state, due, left, settings)
+        delivered |= taken
+        return [delivered[i] for i in sorted(delivered)]
+
+    def _answer_some(
+        self,
+        stream: StreamState,
+        state: SynopsisState,
+        due: Sequence[DueWindows],
+        wanted: Sequence[int],
+        settings: Settings,
+    ) -> dict[int, QueryAnswers]:
+        """By index in `due`, the answers of the wanted queries; without those that fail."""
+        groups: Sequence[Sequence[int]] = [wanted]
+        if settings.rules_off:
+            use = stream.use_of(state.plan, state.since, settings.integer("cut_factor"))
+            together = computed_together([due[i].query.name for i in wanted], use, settings.rules_off)
+            groups = [[wanted[i] for i in group] for group in together]
+        parts = [self._answer(stream, state, [due[i] for i in group], settings) for group in groups]
+        by_name = {item.query.name: item for part in parts for item in part}
+        return {i: by_name[due[i].query.name] for i in wanted if due[i].query.name in by_name}
 
     def _answer(
         self, stream: StreamState, state: SynopsisState, due: Sequence[DueWindows], settings: Settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,17 +11,21 @@ from windrow.optimizer.sharing.derivations import Derivation
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import States
 from windrow.synopses.cells.folds import State
-from windrow.synopses.lookups import Ask, Looked, Lookup
+from windrow.synopses.lookups import Looked, Lookup
 
 Derived = Mapping[str, Sequence[Derivation]]
 
 
-def answered(ask: Ask, lookups: Sequence[Lookup], derived: Derived) -> Iterator[Looked]:
-    """The rows of every lookup, of queries some of whose accumulators are derived."""
-    asked = [_of_kept(lookup, derived.get(lookup.query, ())) for lookup in lookups]
+def kept_lookups(lookups: Sequence[Lookup], derived: Derived) -> list[Lookup]:
+    """The same windows, asked of the accumulators that are kept."""
+    return [_of_kept(lookup, derived.get(lookup.query, ())) for lookup in lookups]
+
+
+def with_derived(found: Iterable[Looked], lookups: Sequence[Lookup], derived: Derived) -> Iterator[Looked]:
+    """The rows of the lookups, out of what was found by their `kept_lookups`."""
     by_query = {lookup.query: lookup for lookup in lookups}
     states = _DerivedStates()
-    for looked in ask(asked):
+    for looked in found:
         yield _completed(looked, by_query[looked.query], derived.get(looked.query, ()), states)
 
 
@@ -41,8 +45,7 @@ class _DerivedStates:
 
 
 def _of_kept(lookup: Lookup, derivations: Sequence[Derivation]) -> Lookup:
-    """The same windows, asked of the accumulators that are kept. A group may be there where one of those is positive
-    that its presence is added from."""
+    """A group may be there where one of the accumulators is positive that its presence is added from."""
     if not derivations:
         return lookup
     by = {d.accumulator: d for d in derivations}
