@@ -258,7 +258,7 @@ def test_the_kind_of_synopsis_changes_no_lookup(wr: Any, kind: str) -> None:
 
 def test_explain_shows_index_costs_after_lookups(wr: Any, q: Any) -> None:
     (line,) = (one for one in q.explain().splitlines() if "choice:" in one)
-    assert "probings, each of so many windows that a walk is fastest" in line and " ns" not in line
+    assert "probings, each of so many windows that a walk is quickest" in line and " ns" not in line
 
 
 def test_index_is_built_and_bounded(wr: Any) -> None:

@@ -1,10 +1,10 @@
-"""Groups that a punctuation closes before their windows are due: how far each has come, and which cells it still needs.
+"""Groups that a punctuation closes before their windows are due: their bounds, and the cells they still need.
 
-A promise (`k = 'a', ts < v`) closes the groups it speaks of in every query that has all its columns as plain keys: each
-such group has a frontier of its own, v if that is above the stream's.
+A promise (`k = 'a', ts < v`) closes the groups it matches in every query that has all its columns as plain keys. Each
+such group has its own frontier: v, if that is above the stream's.
 
-Windows that count rows or slide by tuples, landmark windows, which have no last one, queries with LIMIT and those with
-FREQUENT_ITEMS, which takes in whole panes, wait for the whole window.
+Some queries wait for the whole window: those whose windows count rows or slide by tuples, landmark windows (they have
+no last one), LIMIT, and FREQUENT_ITEMS (it takes in whole panes).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from windrow.windows.promises import Promise
 
 
 def answers_groups(plan: Finalise) -> bool:
-    """Whether a query's rows of a group stand by themselves, so that they can be answered before the others."""
+    """Whether a query can answer one group before the others."""
     waits = isinstance(plan.window, PartitionedWindow | SlideByTuple | LandmarkWindow) or plan.limit is not None
     return bool(plan.input.keys) and not waits and plan.input.frequent is None
 
 
 def closing(stream: StreamState, state: SynopsisState) -> list[Promise]:
-    """The promises that close groups of a synopsis: all their columns are plain keys, and no window attributes.
+    """The promises that close groups of a synopsis: all their columns are plain keys and not window attributes.
 
-    None of landmark windows: a promise with a far bound, or without one, would give them answers without an end.
+    Landmark windows have none: a promise with a far bound, or without one, would give endless answers.
     """
     promises = stream.promises.on(state.plan.axis)
     if not promises or state.synopsis.cannot(Ability.EARLY) is not None or state.plan.style[0] == LANDMARK:
@@ -46,26 +46,26 @@ def closing(stream: StreamState, state: SynopsisState) -> list[Promise]:
 
 
 def _key_columns(stream: StreamState, state: SynopsisState) -> dict[str, int]:
-    """Which key a column is, of those that are keys as they stand."""
+    """The index of each column that is a plain key."""
     names = {"`" + name.replace("`", "``") + "`": name for name, _ in stream.definition.columns}
     return {names[key.sql]: i for i, key in enumerate(state.plan.group_keys) if key.sql in names}
 
 
 @dataclass(frozen=True)
 class GroupBounds:
-    """Of every group of a synopsis, by id: up to which point it is complete, and up to which it has been answered by
-    promises (POINT_MIN: by none)."""
+    """For every group of a synopsis, by id: the point up to which promises make it complete, and the point up to which
+    it has been answered early (POINT_MIN: none)."""
 
     promised: Points
     given: Points
 
     def given_to(self, query: QueryState) -> Points:
-        """What has been answered for a query: nothing yet, where it came later."""
+        """The points up to which groups have been answered early for a query; none for a query created later."""
         return np.full(self.given.size, POINT_MIN, np.int64) if query.fresh else self.given
 
 
 def group_bounds(stream: StreamState, state: SynopsisState) -> GroupBounds | None:
-    """None where no promise closes a group of the synopsis."""
+    """The bounds of the groups of a synopsis; None if no promise closes one."""
     promises = closing(stream, state)
     if not promises:
         return None
@@ -83,7 +83,8 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 
 def needed_from(stream: StreamState, state: SynopsisState) -> Callable[[int], int]:
-    """From which point on a group's cells are needed, by how far it has been answered early."""
+    """A function from the point up to which a group has been answered early to the point from which its cells are
+    still needed."""
     waiting = [plan for name, plan in state.plan.queries if not answers_groups(plan) or stream.queries[name].fresh]
     return _needed(stream, state, waiting)
 
@@ -104,8 +105,8 @@ def _needed(stream: StreamState, state: SynopsisState, waiting: Sequence[Finalis
 
 
 def complete_from(stream: StreamState, state: SynopsisState) -> int | None:
-    """The point from which on the cells of all groups are there once those that promises close have been answered;
-    None: all are. A query that comes later sees nothing below it."""
+    """The point from which the cells of all groups are kept after the closed groups have been answered; None: all cells
+    are kept. A query created later sees nothing below it."""
     bounds = [promise.bound for promise in closing(stream, state)]
     if not bounds:
         return state.complete_from
@@ -126,14 +127,14 @@ def _needed_by_group(stream: StreamState, state: SynopsisState) -> Points | None
 
 
 def release(stream: StreamState, state: SynopsisState) -> None:
-    """Let go of cells that no window to come needs, of groups that have been answered early; none that a query which
-    comes later would count on (`complete_from`)."""
+    """Release cells of early-answered groups that no later window needs, but none from `complete_from` on, which later
+    queries count on."""
     needed = _needed_by_group(stream, state)
     if needed is not None:
         state.synopsis.release(needed)
 
 
 def without_released(stream: StreamState, state: SynopsisState, cells: Cells) -> Cells:
-    """Cells as they are worth keeping on disk."""
+    """The cells without those that `release` drops, for writing to disk."""
     needed = _needed_by_group(stream, state)
     return cells if needed is None else released(cells, needed)

@@ -145,7 +145,7 @@ class Corrector:
     def _by_tuple(
         self, query: QueryState, plan: Finalise, window: SlideByTuple, old: Points, late: Points
     ) -> AffectedWindows:
-        """AffectedWindows windows that slide by tuple; a late value may be the id of a new window."""
+        """Affected windows that slide by tuple; a late value may be the id of a new window."""
         values = np.union1d(old, late)
         first = POINT_MIN if query.closed_by is None else query.closed_by
         values = values[np.searchsorted(values, first) : np.searchsorted(values, self._ticked)]

@@ -1,7 +1,7 @@
-"""Early answers: groups that a punctuation closes before their windows are due.
+"""Early answers: rows of groups that a punctuation closes before their windows are due.
 
 The rows of a closed group (`store/closed_groups.py`) in the windows due by the promise's bound are answered at once (Li
-et al., SIGMOD 2005, section 2); when the windows themselves are due, rows that were given are left out.
+et al., SIGMOD 2005, section 2). They are left out when the windows themselves are due.
 """
 
 from __future__ import annotations
