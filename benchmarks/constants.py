@@ -39,7 +39,7 @@ from windrow.synopses.cells.chunks import build_chunks
 from windrow.synopses.cells.sketches import ds, objects
 from windrow.synopses.having.collective_index import Levels
 from windrow.synopses.having.filter_tests import filter_test
-from windrow.synopses.having.pane_filters import Asked, PaneFilters
+from windrow.synopses.having.pane_filters import FilterRequest, PaneFilters
 from windrow.synopses.having.units import coarseness
 from windrow.synopses.holistic.roll_up import rows_of
 from windrow.synopses.holistic.selecting import selected
@@ -225,7 +225,7 @@ def filter_runs(function: str, scale: int, groups: int, windows: int, share: flo
         pane = next(now)
         deposit(synopsis, pane, groups // 3, reads, scale)
         one = lookup_of(pane + 1, 1, width, reads)
-        found = filters.candidates(synopsis, [Asked(test, one.starts, one.ends, width)] * windows, levels)
+        found = filters.candidates(synopsis, [FilterRequest(test, one.starts, one.ends, width)] * windows, levels)
         return list(synopsis.answer([replace(one, query=f"q{i}", only=pairs) for i, pairs in enumerate(found)]))
 
     def scan() -> list[list[np.ndarray]]:

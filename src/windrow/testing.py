@@ -12,11 +12,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
 from windrow.crash import crash_plan, crash_point
+from windrow.dataplane.sinks.base import AnswerBatch
 from windrow.types import EPOCH, moment_of, rows_of
 
 __all__ = [
@@ -71,19 +72,6 @@ def _micros(moment: datetime | str | int) -> int:
     value = moment_of(moment) if isinstance(moment, str) else moment
     aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
     return (aware - EPOCH) // timedelta(microseconds=1)
-
-
-class AnswerBatch(Protocol):
-    """What a sink is given: answers of one query, with a key that a repetition carries again."""
-
-    @property
-    def query(self) -> str: ...
-
-    @property
-    def table(self) -> pa.Table: ...
-
-    @property
-    def key(self) -> str: ...
 
 
 class CollectingSink:

@@ -9,7 +9,7 @@ import pytest
 
 from engine.conftest import STREAM, Open
 from engine.helpers import answers, blocks_of, put, state_of
-from windrow.dataplane.kernels import Answered
+from windrow.dataplane.kernels import BucketAnswer
 from windrow.synopses import StoredSynopsis
 
 pytestmark = pytest.mark.slow
@@ -171,9 +171,9 @@ def test_a_query_that_fails_in_a_task_is_suspended_alone(open_state: Open, monke
     put(wr, (2, "a", 3))
     told = wr._engine.opened.homes.spark.answer
 
-    def failing(*asked: Any) -> tuple[list[list[Answered]], int]:
+    def failing(*asked: Any) -> tuple[list[list[BucketAnswer]], int]:
         found, groups = told(*asked)
-        return [[Answered(1, None, 0, 1, "out of luck")] if one[0].query == 1 else one for one in found], groups
+        return [[BucketAnswer(1, None, 0, 1, "out of luck")] if one[0].query == 1 else one for one in found], groups
 
     monkeypatch.setattr(wr._engine.opened.homes.spark, "answer", failing)
     put(wr, (4, "a", 1), (6, "a", 1))

@@ -99,7 +99,7 @@ def test_all_corrections_of_a_synopsis_are_one_job(open_state: Open, spark: Any)
 def test_a_query_that_fails_in_a_correction_is_suspended_alone(
     open_state: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from windrow.dataplane.kernels import Corrected
+    from windrow.dataplane.kernels import BucketCorrection
 
     wr = open_state(synopsis_home="spark")
     wr.sql(STREAM.format(""))
@@ -108,9 +108,9 @@ def test_a_query_that_fails_in_a_correction_is_suspended_alone(
     put(wr, (0, "a", 1), (4, "b", 2))
     told = wr._engine.opened.homes.spark.revise
 
-    def failing(*asked: Any) -> list[list[Corrected]]:
+    def failing(*asked: Any) -> list[list[BucketCorrection]]:
         return [
-            [Corrected(1, None, None, "out of luck")] if parts and parts[0].query == 1 else parts
+            [BucketCorrection(1, None, None, "out of luck")] if parts and parts[0].query == 1 else parts
             for parts in told(*asked)
         ]
 

@@ -16,7 +16,7 @@ from windrow.api import Windrow
 from windrow.api import open as open_state
 from windrow.console.interrupts import Interrupts
 from windrow.console.live import Flow, Progress
-from windrow.console.scripts import Script, execute, print_outcome
+from windrow.console.scripts import StatementScript, execute, print_outcome
 from windrow.console.tables import messages, output, print_answers, print_summary, say
 from windrow.cql.statements import CreateQuery
 from windrow.errors import QuerySuspendedError
@@ -55,7 +55,7 @@ def _directory(state: Path | None) -> Iterator[Path]:
         yield Path(temporary)
 
 
-def execute_all(wr: Windrow, script: Script, interrupts: Interrupts, doing: str = "executing…") -> None:
+def execute_all(wr: Windrow, script: StatementScript, interrupts: Interrupts, doing: str = "executing…") -> None:
     """Execute the statements of a script one by one, printing what each gives."""
     out, notes = output(), messages()
     for statement in script.statements:
@@ -95,7 +95,7 @@ class FlowMeter:
         )
 
 
-def to_print(wr: Windrow, script: Script) -> list[str]:
+def to_print(wr: Windrow, script: StatementScript) -> list[str]:
     """The queries of a script that no sink takes: their answers are printed."""
     made = [s.name for s in script.statements if isinstance(s, CreateQuery) and s.sink is None]
     return [name for name in dict.fromkeys(made) if name in wr.queries]

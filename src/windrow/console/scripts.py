@@ -26,7 +26,7 @@ from windrow.result import Result
 
 
 @dataclass(frozen=True)
-class Script:
+class StatementScript:
     """Statements and the text they were parsed from; `name` is the file's, None for text given directly."""
 
     name: str | None
@@ -34,7 +34,7 @@ class Script:
     statements: tuple[Statement, ...]
 
 
-def read_script(path: Path) -> Script:
+def read_script(path: Path) -> StatementScript:
     """The statements of a file; nothing is executed yet, so a syntax error changes nothing."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -43,11 +43,11 @@ def read_script(path: Path) -> Script:
     return to_script(text, str(path))
 
 
-def to_script(text: str, name: str | None = None) -> Script:
+def to_script(text: str, name: str | None = None) -> StatementScript:
     statements = tuple(parse(text))
     if not statements:
         raise ParseError("there is no statement", remedy="Give one, such as SHOW STREAMS.")
-    return Script(name, text, statements)
+    return StatementScript(name, text, statements)
 
 
 def execute(wr: Windrow, statement: Statement, text: str) -> Result | None:
@@ -104,7 +104,7 @@ def print_outcome(out: Console, notes: Console, statement: Statement, result: Re
         say(notes, str(result.rows()[0]["result"]), "dim")
 
 
-def explanations(wr: Windrow, script: Script) -> list[str]:
+def explanations(wr: Windrow, script: StatementScript) -> list[str]:
     """EXPLAIN of each query of a script on a state of its own: all are created, so that sharing shows."""
     texts = []
     for statement in script.statements:

@@ -23,7 +23,7 @@ from windrow.cql.statements import (
     Select,
     SetSetting,
     Show,
-    Sink,
+    SinkClause,
     Statement,
 )
 from windrow.cql.tokens import Cursor, tokenize
@@ -130,7 +130,7 @@ def _create_query(cursor: Cursor, if_not_exists: bool) -> CreateQuery:
     cursor.expect("AS", remedy=_TO_WRITE)
     body = _tail_start(cursor)
     select = parse_select(cursor, until=body)
-    sink: Sink | None = None
+    sink: SinkClause | None = None
     emit: Emit | None = None
     priority: int | None = None
     expire: Measure | None = None
@@ -138,7 +138,9 @@ def _create_query(cursor: Cursor, if_not_exists: bool) -> CreateQuery:
         start = cursor.index
         if cursor.take("INTO"):
             again = sink is not None
-            sink = Sink(cursor.name("a sink such as console or parquet after INTO").lower(), parse_options(cursor))
+            sink = SinkClause(
+                cursor.name("a sink such as console or parquet after INTO").lower(), parse_options(cursor)
+            )
         elif cursor.take("EMIT"):
             again = emit is not None
             emit = _emit(cursor)

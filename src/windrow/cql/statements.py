@@ -68,7 +68,7 @@ class Emit(Enum):
 
 
 @dataclass(frozen=True)
-class Sink:
+class SinkClause:
     """`INTO parquet OPTIONS (path '…')`."""
 
     kind: str
@@ -79,7 +79,7 @@ class Sink:
 class CreateQuery:
     name: str
     select: exp.Expression
-    sink: Sink | None = None
+    sink: SinkClause | None = None
     emit: Emit | None = None
     priority: int | None = None
     expire_after: Measure | None = None

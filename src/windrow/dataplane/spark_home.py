@@ -17,14 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from windrow.dataplane.blocks import BlockRef
 from windrow.dataplane.kernels import (
-    Answered,
-    Asked,
+    BucketAnswer,
+    BucketCorrection,
     Collapse,
-    Corrected,
+    QueryTask,
     Question,
     Revision,
-    Stored,
-    Told,
+    StoredCells,
+    WindowRequest,
     answer_buckets,
     fold_buckets,
     revise_buckets,
@@ -40,7 +40,7 @@ ROWS_PER_TASK = 200_000
 
 _ANSWERED = "query INT, rows BINARY, overflows BIGINT, groups BIGINT, error STRING"
 _CORRECTED = "query INT, was BINARY, now BINARY, error STRING"
-Queries = tuple[Told, ...]
+Queries = tuple[QueryTask, ...]
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -61,8 +61,8 @@ class SparkHome:
         return max(LEAST_BUCKETS, BUCKETS_PER_CORE * self.cores) if keys else 1
 
     def answer(
-        self, stored: Stored, name: str, queries: Queries, asked: Sequence[Asked], rows: int
-    ) -> tuple[list[list[Answered]], int]:
+        self, stored: StoredCells, name: str, queries: Queries, asked: Sequence[WindowRequest], rows: int
+    ) -> tuple[list[list[BucketAnswer]], int]:
         """What the buckets know of each query that is asked for, and how many groups there are. `rows` is how many
         cells the blocks have; tasks are told of the queries once, under a name."""
         question, held = Question(stored, tuple(asked)), self._broadcast(name, queries)
@@ -71,15 +71,15 @@ class SparkHome:
             return answer_buckets(held.value, question, _numbers(batches))
 
         table = self._over(stored.buckets, self._tasks(stored, rows)).mapInArrow(kernel, _ANSWERED).toArrow()
-        found = list(Answered.read(table))
+        found = list(BucketAnswer.read(table))
         del table
-        by_query: dict[int, list[Answered]] = {one.query: [] for one in asked}
+        by_query: dict[int, list[BucketAnswer]] = {one.query: [] for one in asked}
         for one in found:
             by_query[one.query].append(one)
         groups = sum(one.groups for one in by_query[asked[0].query])
         return [by_query[one.query] for one in asked], groups
 
-    def revise(self, revision: Revision, name: str, queries: Queries, rows: int) -> list[list[Corrected]]:
+    def revise(self, revision: Revision, name: str, queries: Queries, rows: int) -> list[list[BucketCorrection]]:
         """What the buckets know of the corrections of each query; `rows` and `name` as in `answer`."""
         stored, held = revision.stored, self._broadcast(name, queries)
 
@@ -87,14 +87,14 @@ class SparkHome:
             return revise_buckets(held.value, revision, _numbers(batches))
 
         table = self._over(stored.buckets, self._tasks(stored, rows)).mapInArrow(kernel, _CORRECTED).toArrow()
-        by_query: dict[int, list[Corrected]] = {one.asked.query: [] for one in revision.revised}
+        by_query: dict[int, list[BucketCorrection]] = {one.asked.query: [] for one in revision.revised}
         for row in table.to_pylist():
-            one = Corrected.of(row)
+            one = BucketCorrection.of(row)
             by_query[one.query].append(one)
         return [by_query[one.asked.query] for one in revision.revised]
 
     def fold(
-        self, stored: Stored, accumulators: Sequence[Accumulator], rows: int, most: int, collapse: Collapse | None
+        self, stored: StoredCells, accumulators: Sequence[Accumulator], rows: int, most: int, collapse: Collapse | None
     ) -> list[tuple[BlockRef, int, int]]:
         """The blocks as at most so many new ones, each with its first and last pane. They are nobody's yet."""
         accumulators = tuple(accumulators)
@@ -110,7 +110,7 @@ class SparkHome:
         table = self._over(stored.buckets, tasks).mapInArrow(kernel, "wrote STRING").toArrow()
         return [_written(text) for text in table.column("wrote").to_pylist()]
 
-    def _tasks(self, stored: Stored, rows: int) -> int:
+    def _tasks(self, stored: StoredCells, rows: int) -> int:
         """Tasks of a job over so many cells: several for each core, so that none waits long for another."""
         return max(1, min(stored.buckets, 4 * self.cores, rows // ROWS_PER_TASK))
 

@@ -21,7 +21,7 @@ from windrow.windows import (
 )
 from windrow.windows.ended import after_end
 from windrow.windows.lateness import Lateness
-from windrow.windows.promises import Promises, Told
+from windrow.windows.promises import Announcement, Promises
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class StreamProgress:
         batch_id: int,
         seen: Mapping[str, Seen],
         least: Mapping[str, int],
-        told: Told,
+        told: Announcement,
         lateness: Mapping[str, Lateness],
         has_arrived: bool,
     ) -> StreamProgress:
@@ -63,7 +63,7 @@ class StreamProgress:
         )
 
     def after_punctuation(
-        self, told: Told, greatest: Mapping[str, int] | None = None, silent: Mapping[str, int] | None = None
+        self, told: Announcement, greatest: Mapping[str, int] | None = None, silent: Mapping[str, int] | None = None
     ) -> StreamProgress:
         """After punctuations by hand, the end of the input (then `greatest` are the greatest points, by axis) or
         heartbeats (then `silent` is what they have counted, by axis)."""
@@ -146,5 +146,5 @@ def _frontier(punctuated: Punctuated) -> Frontier:
     return SlackFrontier(punctuated.slack)
 
 
-def _promised(frontiers: Mapping[str, Frontier], told: Told) -> dict[str, Frontier]:
+def _promised(frontiers: Mapping[str, Frontier], told: Announcement) -> dict[str, Frontier]:
     return {**frontiers, **{axis: frontiers[axis].promise(upto) for axis, upto in told.frontiers.items()}}

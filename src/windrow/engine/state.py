@@ -152,7 +152,7 @@ class SynopsisState:
 
 
 @dataclass(frozen=True)
-class Unpublished:
+class UnpublishedStage:
     """A committed stage of a sink that is still to be made visible; `outbox` is its row in the catalog."""
 
     query: QueryState
@@ -161,11 +161,11 @@ class Unpublished:
 
 
 @dataclass(frozen=True)
-class Committed:
+class CommittedState:
     """What holds after a commit: of a stream, and of those of its synopses and queries that the commit changed."""
 
     progress: StreamProgress
-    unpublished: tuple[Unpublished, ...]
+    unpublished: tuple[UnpublishedStage, ...]
     synopses: tuple[tuple[SynopsisState, SynopsisProgress], ...] = ()
     queries: tuple[tuple[QueryState, QueryProgress], ...] = ()
 
@@ -183,7 +183,7 @@ class StreamState:
     definition: StreamDef
     directory: Path
     progress: StreamProgress
-    unpublished: tuple[Unpublished, ...] = ()
+    unpublished: tuple[UnpublishedStage, ...] = ()
     queries: dict[str, QueryState] = field(default_factory=dict)
     synopses: dict[int, SynopsisState] = field(default_factory=dict)
     chooser: Chooser = field(default_factory=Chooser)
@@ -197,7 +197,7 @@ class StreamState:
     lock: threading.RLock = field(default_factory=threading.RLock)
     batch_lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def install(self, committed: Committed) -> None:
+    def install(self, committed: CommittedState) -> None:
         """Take over what was committed; with `lock` held, after the transaction."""
         self.progress = committed.progress
         self.unpublished = committed.unpublished

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from windrow.engine.ask.catalog_views import length_text
-from windrow.engine.ask.snapshots import Fit
+from windrow.engine.ask.snapshots import SnapshotFit
 from windrow.engine.state import StreamState
 from windrow.explain.text import aggregate_lines, finalise_lines
 from windrow.plan.nodes import Finalise
 from windrow.windows import SlidingWindow
 
 
-def explain_snapshot(plan: Finalise, stream: StreamState, fit: Fit) -> str:
+def explain_snapshot(plan: Finalise, stream: StreamState, fit: SnapshotFit) -> str:
     """One line per operator, then the synopsis and the window."""
     kind, window, state = plan.scan.attribute.type, plan.window, fit.state
     assert isinstance(window, SlidingWindow)

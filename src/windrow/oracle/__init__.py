@@ -1,6 +1,6 @@
 """The naive evaluator that the engine is tested against. See `oracle.oracle`."""
 
-from windrow.oracle.admission import Admitted, Arrival, Batch, DeadLetter, End, Punctuation, Reason, admit
+from windrow.oracle.admission import Admitted, Arrival, Batch, End, OracleDeadLetter, Punctuation, Reason, admit
 from windrow.oracle.extents import extents_of
 from windrow.oracle.oracle import Answers, Oracle
 from windrow.oracle.values import equal_rows, equal_values
@@ -10,7 +10,7 @@ __all__ = [
     "Answers",
     "Arrival",
     "Batch",
-    "DeadLetter",
+    "OracleDeadLetter",
     "End",
     "Oracle",
     "Punctuation",

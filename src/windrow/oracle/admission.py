@@ -16,7 +16,7 @@ from typing import Any
 from windrow.cql.statements import CreateStream, Late, Policy, Punctuate
 from windrow.errors import UnsupportedError
 from windrow.oracle.frontiers import policy_of
-from windrow.oracle.patterns import ALWAYS, BadPattern, Condition, Pattern, parse_pattern
+from windrow.oracle.patterns import ALWAYS, BadPattern, OracleCondition, Pattern, parse_pattern
 from windrow.oracle.values import Misfit, fit
 from windrow.types import SqlType, point_of, value_of
 
@@ -53,7 +53,7 @@ class Punctuation:
 
     column: str
     upto: int
-    others: tuple[Condition, ...] = ()
+    others: tuple[OracleCondition, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ Event = Batch | Punctuation | End
 
 
 @dataclass(frozen=True)
-class DeadLetter:
+class OracleDeadLetter:
     reason: Reason
     row: Row
 
@@ -95,7 +95,7 @@ class Instant:
 
 
 @dataclass(frozen=True)
-class Promise:
+class OraclePromise:
     """A pattern and the event from which on it holds."""
 
     event: int
@@ -110,11 +110,11 @@ class Admitted:
     """
 
     arrivals: list[Arrival] = field(default_factory=list)
-    dead: list[DeadLetter] = field(default_factory=list)
+    dead: list[OracleDeadLetter] = field(default_factory=list)
     frontiers: dict[str, int | None] = field(default_factory=dict)
     ended: bool = False
     instants: list[Instant] = field(default_factory=list)
-    promises: list[Promise] = field(default_factory=list)
+    promises: list[OraclePromise] = field(default_factory=list)
 
     @property
     def rows(self) -> list[Row]:
@@ -195,7 +195,7 @@ class _Replay:
                     patterns.append(self._pattern(row[self.flag]))
                     continue
             except (Misfit, BadPattern):
-                self.state.dead.append(DeadLetter(Reason.MALFORMED, named))
+                self.state.dead.append(OracleDeadLetter(Reason.MALFORMED, named))
                 continue
             arrival = self._arrival(row, number + len(arrived) + 1, index, batch)
             if arrival is not None:
@@ -220,7 +220,7 @@ class _Replay:
         """The tuple as it counts; None: it became a dead letter."""
         reasons = [r for name in self.attributes if (r := _unfit(row[name], self.types[name], batch))]
         if reasons:
-            self.state.dead.append(DeadLetter(min(reasons, key=list(Reason).index), row))
+            self.state.dead.append(OracleDeadLetter(min(reasons, key=list(Reason).index), row))
             return None
         behind = self._behind(row)
         if not behind:
@@ -230,7 +230,7 @@ class _Replay:
         broken = any(p.pattern.met_by(row) and not self._overtaken(p.pattern) for p in self.state.promises)
         if batch.generous and not broken and self.is_held(row, index, self.state):
             return Arrival(row, number, index, late=True, lasting=False)
-        self.state.dead.append(DeadLetter(Reason.LATE, row))
+        self.state.dead.append(OracleDeadLetter(Reason.LATE, row))
         return None
 
     def _behind(self, row: Row) -> list[tuple[int, int]]:
@@ -270,7 +270,7 @@ class _Replay:
         """A pattern on one window attribute alone moves its frontier; any other makes the tuples that meet it late."""
         moved = self._moved_by(pattern)
         if moved is None:
-            self.state.promises.append(Promise(index, pattern))
+            self.state.promises.append(OraclePromise(index, pattern))
         else:
             self._advance(*moved)
 
@@ -289,7 +289,7 @@ class _Replay:
 
 
 def _by_hand(event: Punctuation, kind: SqlType) -> Pattern:
-    return Pattern((*event.others, Condition(event.column, "<", (value_of(event.upto, kind),))))
+    return Pattern((*event.others, OracleCondition(event.column, "<", (value_of(event.upto, kind),))))
 
 
 def _unfit(value: Any, kind: SqlType, batch: Batch) -> Reason | None:

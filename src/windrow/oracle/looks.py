@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from windrow.oracle.admission import Admitted, Arrival, Promise
+from windrow.oracle.admission import Admitted, Arrival, OraclePromise
 from windrow.oracle.extents import ByTuple, Extent, Landmark, Sliding, with_empty
 from windrow.oracle.frontiers import key_of
 from windrow.oracle.shapes import Window
@@ -44,7 +44,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Asker:
+class OracleQuery:
     """What of a query decides which windows it answers, and when.
 
     It counts from `since` on and answers no window due by `closed_by`, the frontier it found; `created` is the event
@@ -70,7 +70,7 @@ def axis_frontier(window: Window, state: Admitted) -> int | None:
     return state.frontiers[window.column] if window.column else len(state.arrivals) + 1
 
 
-def closing(asker: Asker, state: Admitted, types: Mapping[str, SqlType]) -> list[tuple[Promise, int]]:
+def closing(asker: OracleQuery, state: Admitted, types: Mapping[str, SqlType]) -> list[tuple[OraclePromise, int]]:
     """The punctuations that close groups of the query early, with the point up to which they do."""
     column = asker.window.column
     if column is None or isinstance(asker.window.shape, ByTuple | Landmark):
@@ -84,7 +84,7 @@ def closing(asker: Asker, state: Admitted, types: Mapping[str, SqlType]) -> list
     return found
 
 
-def is_open(asker: Asker, row: Mapping[str, Any], state: Admitted, types: Mapping[str, SqlType]) -> bool:
+def is_open(asker: OracleQuery, row: Mapping[str, Any], state: Admitted, types: Mapping[str, SqlType]) -> bool:
     """Whether a late tuple that comes now would be in a window of the query that is still to be answered."""
     column = asker.window.column
     if column is None:
@@ -96,7 +96,7 @@ def is_open(asker: Asker, row: Mapping[str, Any], state: Admitted, types: Mappin
     return (asker.since is None or point >= asker.since) and asker.window.shape.open_beyond(point, frontier)
 
 
-def counted(asker: Asker, state: Admitted, types: Mapping[str, SqlType]) -> list[Counted]:
+def counted(asker: OracleQuery, state: Admitted, types: Mapping[str, SqlType]) -> list[Counted]:
     """The tuples that count for the query, in order of arrival."""
     window, since = asker.window, asker.since
     if window.column is not None:
@@ -120,7 +120,7 @@ def counted(asker: Asker, state: Admitted, types: Mapping[str, SqlType]) -> list
     return found
 
 
-def _closed_by(arrival: Arrival, promises: Sequence[tuple[Promise, int]], column: str) -> frozenset[int]:
+def _closed_by(arrival: Arrival, promises: Sequence[tuple[OraclePromise, int]], column: str) -> frozenset[int]:
     """Which of the punctuations close the group that the tuple is in."""
     return frozenset(
         i
@@ -132,7 +132,7 @@ def _closed_by(arrival: Arrival, promises: Sequence[tuple[Promise, int]], column
 class Looks:
     """All the looks of a query, from its tuples and what was promised after each event."""
 
-    def __init__(self, asker: Asker, state: Admitted, types: Mapping[str, SqlType]):
+    def __init__(self, asker: OracleQuery, state: Admitted, types: Mapping[str, SqlType]):
         self.asker, self.state, self.types = asker, state, types
         self.tuples = counted(asker, state, types)
         self._parts: dict[int, list[Counted]] = {}

@@ -24,9 +24,9 @@ from windrow.oracle import holistic, spark_sql
 from windrow.oracle.admission import (
     Admitted,
     Batch,
-    DeadLetter,
     End,
     Event,
+    OracleDeadLetter,
     Punctuation,
     Row,
     admit,
@@ -34,9 +34,9 @@ from windrow.oracle.admission import (
     column_named,
     types_of,
 )
-from windrow.oracle.looks import Asker, Counted, Look, Looks, axis_frontier, counted, is_open
+from windrow.oracle.looks import Counted, Look, Looks, OracleQuery, axis_frontier, counted, is_open
 from windrow.oracle.patterns import pattern_of
-from windrow.oracle.revisions import Revised, Seen, revisions_of
+from windrow.oracle.revisions import LookResult, Revised, revisions_of
 from windrow.oracle.shapes import window_shape
 from windrow.oracle.spark_sql import Parts
 from windrow.oracle.values import sort_key
@@ -64,7 +64,7 @@ class _Query:
 
     statement: CreateQuery
     stream: str
-    asker: Asker
+    asker: OracleQuery
     parts: Parts
     dropped: int | None = None
 
@@ -109,7 +109,7 @@ class Oracle:
         types = types_of(stream.statement)
         parts = spark_sql.take_apart(statement.select, {name.lower() for name in types}, bool(window.partition))
         state = self._replay(table.name)
-        plain = Asker(window, None, None, len(stream.history))
+        plain = OracleQuery(window, None, None, len(stream.history))
         points = [one.point for one in counted(plain, state, types)]
         since = window.shape.first_edge_above(max(points)) if points else None
         if window.partition:
@@ -162,7 +162,7 @@ class Oracle:
     def end_input(self, stream: str) -> None:
         self._stream(stream).history.append(End())
 
-    def dead_letters(self, stream: str) -> list[DeadLetter]:
+    def dead_letters(self, stream: str) -> list[OracleDeadLetter]:
         return self._replay(stream).dead
 
     def frontiers(self, stream: str) -> dict[str, int | None]:
@@ -198,7 +198,7 @@ class Oracle:
         looks = self._looks(held)
         every = looks.all()
         seen = self._see(held, looks.tuples, [[look] for look in every if not look.gone])
-        gone = [Seen(look, self._bounds(held, look), []) for look in every if look.gone]
+        gone = [LookResult(look, self._bounds(held, look), []) for look in every if look.gone]
         return revisions_of([*seen, *gone])
 
     def _looks(self, held: _Query) -> Looks:
@@ -206,7 +206,7 @@ class Oracle:
         types = types_of(self._stream(held.stream).statement)
         return Looks(replace(held.asker, emit_empty=emit), self._replay(held.stream), types)
 
-    def _see(self, held: _Query, tuples: list[Counted], looks: list[list[Look]]) -> list[Seen]:
+    def _see(self, held: _Query, tuples: list[Counted], looks: list[list[Look]]) -> list[LookResult]:
         """The rows of the query, by one Spark SQL statement. Looks that are listed together make one answer."""
         if not looks:
             return []
@@ -225,7 +225,7 @@ class Oracle:
             rows.setdefault(number, []).append(tuple(done))
         if not parts.numbered:
             rows = {number: sorted(mine, key=sort_key) for number, mine in rows.items()}
-        return [Seen(one[0], self._bounds(held, one[0]), rows.get(i, [])) for i, one in enumerate(looks)]
+        return [LookResult(one[0], self._bounds(held, one[0]), rows.get(i, [])) for i, one in enumerate(looks)]
 
     def _bounds(self, held: _Query, look: Look) -> tuple[Any, Any]:
         start, end, column = look.extent.start, look.extent.end, held.asker.window.column

@@ -30,7 +30,7 @@ class BadPattern(ValueError):
 
 
 @dataclass(frozen=True)
-class Condition:
+class OracleCondition:
     """`column op values`; `op` is =, <, <=, >, >=, BETWEEN or IN. A NULL meets only `= NULL`, NaN is above all."""
 
     column: str
@@ -65,12 +65,12 @@ _COMPARE = {
 
 @dataclass(frozen=True)
 class Pattern:
-    conditions: tuple[Condition, ...]
+    conditions: tuple[OracleCondition, ...]
 
     def met_by(self, row: Mapping[str, Any]) -> bool:
         return all(one.met_by(row[one.column]) for one in self.conditions)
 
-    def besides(self, column: str) -> tuple[Condition, ...]:
+    def besides(self, column: str) -> tuple[OracleCondition, ...]:
         """The conditions on other columns than `column`."""
         return tuple(one for one in self.conditions if one.column != column)
 
@@ -108,7 +108,7 @@ def parse_pattern(text: str, types: Mapping[str, SqlType]) -> Pattern:
     tokens = _tokens(text)
     if len(tokens) > 1 and tokens[0] == "(" and tokens[-1] == ")":
         tokens = tokens[1:-1]
-    conditions: list[Condition] = []
+    conditions: list[OracleCondition] = []
     at = 0
     while at < len(tokens):
         condition, at = _condition(tokens, at, types)
@@ -122,13 +122,13 @@ def parse_pattern(text: str, types: Mapping[str, SqlType]) -> Pattern:
     return Pattern(tuple(conditions))
 
 
-def pattern_of(values: Mapping[str, Any], types: Mapping[str, SqlType]) -> tuple[Condition, ...]:
+def pattern_of(values: Mapping[str, Any], types: Mapping[str, SqlType]) -> tuple[OracleCondition, ...]:
     """Equality conditions by hand: `punctuate(…, seg_id="s6")`."""
     conditions = []
     for name, value in values.items():
         column = _column(name, types)
         try:
-            conditions.append(Condition(column, "=", (fit(value, types[column]),)))
+            conditions.append(OracleCondition(column, "=", (fit(value, types[column]),)))
         except Misfit as error:
             raise BadPattern(str(error)) from None
     return tuple(conditions)
@@ -145,21 +145,21 @@ def _tokens(text: str) -> list[str]:
     return found
 
 
-def _condition(tokens: list[str], at: int, types: Mapping[str, SqlType]) -> tuple[Condition | None, int]:
+def _condition(tokens: list[str], at: int, types: Mapping[str, SqlType]) -> tuple[OracleCondition | None, int]:
     rest = [*tokens[at:], "", "", "", "", ""]
     column = _column(rest[0].strip("`"), types)
     op = rest[1].upper()
     if op == "=" and rest[2] == "*":
         return None, at + 3
     if op in ("=", *_COMPARE):
-        return Condition(column, op, (_value(rest[2], types[column]),)), at + 3
+        return OracleCondition(column, op, (_value(rest[2], types[column]),)), at + 3
     if op == "BETWEEN" and rest[3].upper() == "AND":
-        return Condition(column, op, (_value(rest[2], types[column]), _value(rest[4], types[column]))), at + 5
+        return OracleCondition(column, op, (_value(rest[2], types[column]), _value(rest[4], types[column]))), at + 5
     if op == "IN" and rest[2] == "(" and ")" in rest:
         end = rest.index(")")
         listed = rest[3:end]
         if len(listed) % 2 and all(comma == "," for comma in listed[1::2]):
-            return Condition(column, op, tuple(_value(one, types[column]) for one in listed[::2])), at + end + 1
+            return OracleCondition(column, op, tuple(_value(one, types[column]) for one in listed[::2])), at + end + 1
     raise BadPattern(f"not a condition on '{column}'")
 
 

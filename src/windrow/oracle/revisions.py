@@ -15,7 +15,7 @@ Revised = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Seen:
+class LookResult:
     """The rows of a query at a look, and the bounds that the window shows."""
 
     look: Look
@@ -23,7 +23,7 @@ class Seen:
     rows: list[Answer]
 
 
-def revisions_of(seen: list[Seen]) -> list[Revised]:
+def revisions_of(seen: list[LookResult]) -> list[Revised]:
     """In order of time, then of the windows' ends; '-' before '+'."""
     delivered: list[Revised] = []
     standing: dict[tuple[Extent, int], tuple[int, list[Answer]]] = {}

@@ -19,7 +19,7 @@ from windrow.errors import BindError, FunctionError, Place, UnsupportedError
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.aggregates import decompose
 from windrow.plan.bind_window import BoundWindow, bind_snapshot_window, bind_window
-from windrow.plan.calls import COUNT_DISTINCT, ArgumentError, Written, check_call, parameters_of, written_call
+from windrow.plan.calls import COUNT_DISTINCT, ArgumentError, ParsedCall, check_call, parameters_of, written_call
 from windrow.plan.nodes import (
     Finalise,
     Key,
@@ -364,7 +364,7 @@ class _Binder:
             column.meta.update(start=start, end=end)
         return column
 
-    def _call(self, found: Written, where: str | None) -> str:
+    def _call(self, found: ParsedCall, where: str | None) -> str:
         """The name (a0…) of an aggregate, added if new."""
         for inner in found.arguments:
             self._no_aggregate(inner, "an aggregate", "Aggregates cannot be nested.")

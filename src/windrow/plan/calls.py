@@ -59,7 +59,7 @@ PlaceOf = Callable[[exp.Expr | None], Place | None]
 
 
 @dataclass(frozen=True)
-class Written:
+class ParsedCall:
     """An aggregate call taken apart, of the function at `node`.
 
     `arguments`: what it is of, first, and what it needs beside (a weight, or the other columns of COUNT(DISTINCT …));
@@ -97,7 +97,7 @@ SIGNATURES = {
 }
 
 
-def written_call(node: exp.Expr) -> Written | None:
+def written_call(node: exp.Expr) -> ParsedCall | None:
     """The aggregate call that a node is, with the FILTER around it; None for any other node."""
     condition = None
     if isinstance(node, exp.Filter):
@@ -105,15 +105,15 @@ def written_call(node: exp.Expr) -> Written | None:
     if isinstance(node, OwnAggregate):
         constants = len(SIGNATURES[node.this].constants)
         first, rest = node.expressions[:1], node.expressions[1:]
-        return Written(node.this, node, (*first, *rest[constants:]), tuple(rest[:constants]), condition)
+        return ParsedCall(node.this, node, (*first, *rest[constants:]), tuple(rest[:constants]), condition)
     function = _ALGEBRAIC.get(type(node))
     if function is None:
         return None
     arg = node.this
     if isinstance(arg, exp.Distinct):
-        return Written(COUNT_DISTINCT, node, tuple(arg.expressions), (), condition)
+        return ParsedCall(COUNT_DISTINCT, node, tuple(arg.expressions), (), condition)
     counts_all = arg is None or isinstance(arg, exp.Star) or (function == "COUNT" and isinstance(arg, exp.Literal))
-    return Written(function, node, () if counts_all else (arg,), (), condition)
+    return ParsedCall(function, node, () if counts_all else (arg,), (), condition)
 
 
 def check_call(node: exp.Expr, place_of: PlaceOf) -> None:
@@ -132,7 +132,7 @@ def check_call(node: exp.Expr, place_of: PlaceOf) -> None:
         )
 
 
-def parameters_of(call: Written, place_of: PlaceOf) -> tuple[Parameter, ...]:
+def parameters_of(call: ParsedCall, place_of: PlaceOf) -> tuple[Parameter, ...]:
     """The values of a call's constants; a BindError at its place for one that is none, or out of range."""
     kinds = SIGNATURES[call.function].constants if call.constants else ()
     return tuple(_READ[kind](call.function, node, place_of) for kind, node in zip(kinds, call.constants, strict=True))

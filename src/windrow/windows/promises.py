@@ -72,34 +72,38 @@ class Promise:
 
 
 @dataclass(frozen=True)
-class Told:
+class Announcement:
     """What patterns say: how far frontiers have come, by axis, and promises."""
 
     frontiers: Mapping[str, int] = field(default_factory=dict)
     promises: tuple[Promise, ...] = ()
 
 
-def told_by(pattern: Pattern, axes: Mapping[str, SqlType]) -> Told:
+def told_by(pattern: Pattern, axes: Mapping[str, SqlType]) -> Announcement:
     """What a pattern says about the window attributes `axes`; raises BadPatternError where a bound is out of range."""
     attributes = [axis for axis in axes if any(one.column == axis for one in pattern)]
     others = tuple(one for one in pattern if one.column not in axes)
     if not attributes:
-        return Told(promises=tuple(one for axis in axes for one in _expanded(Promise(axis, others, ALWAYS))))
+        return Announcement(promises=tuple(one for axis in axes for one in _expanded(Promise(axis, others, ALWAYS))))
     first = attributes[0]
     bound = _bound([c for c in pattern if c.column == first], axes[first])
     if len(attributes) != 1 or bound is None:
-        return Told(promises=(_exclusion(pattern, first, bound, axes),))
-    return Told(promises=tuple(_expanded(Promise(first, others, bound)))) if others else Told({first: bound})
+        return Announcement(promises=(_exclusion(pattern, first, bound, axes),))
+    return (
+        Announcement(promises=tuple(_expanded(Promise(first, others, bound))))
+        if others
+        else Announcement({first: bound})
+    )
 
 
-def all_told(parts: Iterable[Told]) -> Told:
+def all_told(parts: Iterable[Announcement]) -> Announcement:
     """Several patterns together, in their order."""
     frontiers: dict[str, int] = {}
     promises: list[Promise] = []
     for part in parts:
         frontiers |= {axis: max(upto, frontiers.get(axis, upto)) for axis, upto in part.frontiers.items()}
         promises += part.promises
-    return Told(frontiers, tuple(promises))
+    return Announcement(frontiers, tuple(promises))
 
 
 def _exclusion(pattern: Pattern, axis: str, bound: int | None, axes: Mapping[str, SqlType]) -> Promise:

@@ -20,7 +20,7 @@ from windrow.cql.statements import (
     Select,
     SetSetting,
     Show,
-    Sink,
+    SinkClause,
 )
 from windrow.cql.tokens import named_place
 from windrow.cql.window_clause import Measure, Unit
@@ -130,7 +130,7 @@ def test_create_query_with_every_clause() -> None:
     )
     assert isinstance(statement, CreateQuery)
     assert expression_text(statement.select) == "SELECT a FROM s [RANGE 5 SECONDS SLIDE 1 SECOND]"
-    assert statement.sink == Sink("parquet", (("path", "x"),))
+    assert statement.sink == SinkClause("parquet", (("path", "x"),))
     assert (statement.emit, statement.priority, statement.expire_after) == (Emit.EVERY_WINDOW, -2, seconds(86_400))
     assert statement.if_not_exists
 

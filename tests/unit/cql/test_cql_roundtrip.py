@@ -24,7 +24,7 @@ from windrow.cql.statements import (
     Select,
     SetSetting,
     Show,
-    Sink,
+    SinkClause,
     Statement,
 )
 from windrow.cql.tokens import Cursor, tokenize
@@ -177,7 +177,7 @@ queries = st.builds(
     CreateQuery,
     names,
     selects(),
-    sink=st.none() | st.builds(Sink, kinds, options),
+    sink=st.none() | st.builds(SinkClause, kinds, options),
     emit=st.none() | st.sampled_from(Emit),
     priority=st.none() | st.integers(-1000, 1000),
     expire_after=st.none() | times,

@@ -15,7 +15,15 @@ from sqlglot import exp
 
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.blocks import BlockWriter, BucketedBlock, cut, panes_in, read_block, write_bucketed
-from windrow.dataplane.kernels import Answered, Asked, Question, Stored, Told, answer_buckets, fold_buckets
+from windrow.dataplane.kernels import (
+    BucketAnswer,
+    QueryTask,
+    Question,
+    StoredCells,
+    WindowRequest,
+    answer_buckets,
+    fold_buckets,
+)
 from windrow.dataplane.kernels.loading import Buckets, write_cells
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
@@ -94,10 +102,10 @@ def test_folding_blocks_gives_every_cell_once_and_forgets_what_is_gone(tmp_path:
     older = cells_of(groups, [1, 2, 2, 3], [7, 7, 8, 9], COUNT)
     newer = cells_of(groups, [2, 3, 4], [7, 9, 10], COUNT, MOST)
     refs = [write_cells(writer, "synopses/1", cells, groups, 1, 4)[0] for cells in (older, newer)]
-    stored = Stored(str(tmp_path), "synopses/1", tuple(r.path for r in refs), (pa.int64(),), 1, 4, 2)
+    stored = StoredCells(str(tmp_path), "synopses/1", tuple(r.path for r in refs), (pa.int64(),), 1, 4, 2)
     made = [fold_buckets(stored, (COUNT, MOST), some) for some in ([0, 1], [2, 3])]
     assert all(one is not None and one[1] >= 2 for one in made)
-    again = Stored(str(tmp_path), "synopses/1", tuple(one[0].path for one in made if one), (pa.int64(),), 1, 4, 2)
+    again = StoredCells(str(tmp_path), "synopses/1", tuple(one[0].path for one in made if one), (pa.int64(),), 1, 4, 2)
     found = {}
     for bucket in range(4):
         mine = Groups([pa.int64()])
@@ -107,7 +115,7 @@ def test_folding_blocks_gives_every_cell_once_and_forgets_what_is_gone(tmp_path:
                 assert (pane, key) not in found
                 found[pane, key] = cells.states[COUNT][0][i]
     assert found == {(2, 7): 3, (2, 8): 3, (3, 9): 6, (4, 10): 3}
-    nothing = Stored(str(tmp_path), "synopses/1", tuple(r.path for r in refs), (pa.int64(),), 1, 4, 50)
+    nothing = StoredCells(str(tmp_path), "synopses/1", tuple(r.path for r in refs), (pa.int64(),), 1, 4, 50)
     assert fold_buckets(nothing, (COUNT,), [0, 1, 2, 3]) is None
 
 
@@ -119,7 +127,7 @@ def test_a_query_whose_expression_fails_says_so_and_the_others_answer(
     plans = [Finalise(aggregate, (Output(name, exp.column("k0"), SqlType("BIGINT")),)) for name in ("good", "bad")]
     writer, groups = BlockWriter(tmp_path), Groups([pa.int64()])
     ref, _ = write_cells(writer, "synopses/1", cells_of(groups, [0, 2, 2], [7, 7, 8], COUNT), groups, 1, 2)
-    stored = Stored(str(tmp_path), "synopses/1", (ref.path,), (pa.int64(),), 1, 2, None)
+    stored = StoredCells(str(tmp_path), "synopses/1", (ref.path,), (pa.int64(),), 1, 2, None)
     part = Finisher.part
 
     def failing(self: Finisher, plan: Finalise, *rest: Any) -> pa.Table:
@@ -128,11 +136,11 @@ def test_a_query_whose_expression_fails_says_so_and_the_others_answer(
         return part(self, plan, *rest)
 
     monkeypatch.setattr(Finisher, "part", failing)
-    question = Question(stored, tuple(Asked(i, np.array([0, 2]), np.array([2, 4])) for i in (0, 1)))
+    question = Question(stored, tuple(WindowRequest(i, np.array([0, 2]), np.array([2, 4])) for i in (0, 1)))
     told = [
         one
-        for batch in answer_buckets([Told(plan) for plan in plans], question, [0, 1])
-        for one in Answered.read(pa.Table.from_batches([batch]))
+        for batch in answer_buckets([QueryTask(plan) for plan in plans], question, [0, 1])
+        for one in BucketAnswer.read(pa.Table.from_batches([batch]))
     ]
     rows = [row for one in told if one.rows is not None for row in one.rows.to_pylist()]
     assert sorted((row["w"], row["o0"]) for row in rows) == [(0, 7), (1, 7), (1, 8)]

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.cql.statements import Sink as SinkClause
+from windrow.cql.statements import SinkClause
 from windrow.dataplane.sinks import AnswerBatch, Sink, StagingSink, check_given, check_path, jsonl, open_sink, target_of
 from windrow.dataplane.sinks.console import ROWS_SHOWN
 from windrow.dataplane.sinks.files import reporting

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.dataplane.blocks import panes_in, read_block
-from windrow.dataplane.kernels import WROTE, CellColumns, Reported, Storing, Target, store_cells
+from windrow.dataplane.kernels import WROTE, BlockReport, CellColumns, StoreRequest, StoreTarget, store_cells
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.windows.lateness import bucket_of
 
@@ -34,15 +34,15 @@ def table() -> pa.Table:
 
 
 def stored(root: Path, top: int | None) -> pa.Table:
-    target = Target(7, "synopses/7", STORED, (pa.string(),), 1, 4)
-    out = store_cells(Storing(str(root), (target,), (top,)), table().to_batches())
+    target = StoreTarget(7, "synopses/7", STORED, (pa.string(),), 1, 4)
+    out = store_cells(StoreRequest(str(root), (target,), (top,)), table().to_batches())
     return pa.Table.from_batches(list(out))
 
 
 def test_cells_are_in_a_block_and_everything_else_is_handed_through(tmp_path: Path) -> None:
     found = stored(tmp_path, None)
     (text,) = found.column(WROTE).drop_null().to_pylist()
-    told = Reported.of(text)
+    told = BlockReport.of(text)
     assert (told.synopsis, told.lo, told.hi, told.ref.rows) == (7, 10, 20, 4)
     assert panes_in(tmp_path / told.ref.path).tolist() == [10, 20]
     rows = read_block(tmp_path / told.ref.path).to_pylist()
@@ -72,4 +72,4 @@ def histogram(rows: list[dict[str, int]], top: int | None) -> dict[int, int]:
 
 
 def test_an_empty_partition_gives_nothing(tmp_path: Path) -> None:
-    assert list(store_cells(Storing(str(tmp_path), (), ()), [])) == []
+    assert list(store_cells(StoreRequest(str(tmp_path), (), ()), [])) == []

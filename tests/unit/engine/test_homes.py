@@ -24,7 +24,7 @@ from windrow.engine.progress import SynopsisProgress, start_of
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.engine.store.homes import Homes, row_bytes
 from windrow.engine.store.journal import Journal
-from windrow.engine.store.tick_commits import Expired, TickCommit
+from windrow.engine.store.tick_commits import Expiry, TickCommit
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
@@ -178,7 +178,7 @@ def test_the_most_groups_that_ticks_find_are_remembered(bench: Bench) -> None:
     assert bench.ask(GROUPS + 5, tick=True) == GROUPS + 5
     assert bench.ask(3, tick=True) == GROUPS + 5
     assert bench.ask(3, tick=False) == bench.ask(900, tick=False) == GROUPS + 5
-    bench.journal.ticks.tick(bench.stream, TickCommit("t", None, expired=[Expired(bench.state, 0, 0)]))
+    bench.journal.ticks.tick(bench.stream, TickCommit("t", None, expired=[Expiry(bench.state, 0, 0)]))
     assert bench.saved["groups_seen"] == GROUPS + 5
 
 

@@ -18,12 +18,12 @@ from windrow.engine.progress import start_of
 from windrow.engine.state import StreamState
 from windrow.engine.store.deposit_commits import DepositCommit, PunctuationCommit
 from windrow.engine.store.journal import Journal
-from windrow.engine.store.tick_commits import Left, TickCommit
+from windrow.engine.store.tick_commits import PromiseUpdate, TickCommit
 from windrow.plan.nodes import ROW_NUM
 from windrow.settings import Settings
 from windrow.windows import Ended, Seen
 from windrow.windows.lateness import Lateness
-from windrow.windows.promises import ALWAYS, Promise, Promises, Told
+from windrow.windows.promises import ALWAYS, Announcement, Promise, Promises
 
 STREAM = "CREATE STREAM s (t BIGINT, k STRING) FROM memory TIMESTAMP BY t PUNCTUATE WITH SLACK 2"
 
@@ -37,12 +37,12 @@ class Bench:
         self.journal.entries.add_stream(self.journal.entries.next_id("stream"), self.definition)
         self.stream = StreamState(1, self.definition, root, start_of(self.definition))
 
-    def deposit(self, batch_id: int, least: int, greatest: int, told: Told | None = None) -> None:
+    def deposit(self, batch_id: int, least: int, greatest: int, told: Announcement | None = None) -> None:
         seen = {"t": Seen(greatest), ROW_NUM: Seen(rows=2)}
         deposit = Deposit({}, (), 2, {"t": least}, seen)
         lateness = {"t": self.stream.lateness.get("t", Lateness())}
         admission = Admission((), 0)
-        commit = DepositCommit(batch_id, deposit, told or Told(), lateness, (), admission, Settings({}))
+        commit = DepositCommit(batch_id, deposit, told or Announcement(), lateness, (), admission, Settings({}))
         self.stream.install(self.journal.deposits.deposit(self.stream, commit))
 
 
@@ -54,11 +54,11 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 def test_what_is_saved_is_what_is_installed(bench: Bench) -> None:
     stream, journal = bench.stream, bench.journal
-    bench.deposit(0, 3, 10, Told(promises=(Promise("t", (), ALWAYS),)))
+    bench.deposit(0, 3, 10, Announcement(promises=(Promise("t", (), ALWAYS),)))
     bench.deposit(1, 1, 20)
-    commit = TickCommit("t", 18, left=Left(stream.promises.answered("t")))
+    commit = TickCommit("t", 18, left=PromiseUpdate(stream.promises.answered("t")))
     stream.install(journal.ticks.tick(stream, commit))
-    stream.install(journal.deposits.punctuate(stream, PunctuationCommit(Told({"t": 40}), {"t": 20})))
+    stream.install(journal.deposits.punctuate(stream, PunctuationCommit(Announcement({"t": 40}), {"t": 20})))
     progress = stream.progress
     assert (progress.last_batch, progress.tick_seq, progress.least["t"], progress.ticked["t"]) == (1, 1, 1, 18)
     assert progress.frontiers["t"].value == 40 and progress.ended["t"] == (Ended(18, 20, 40),)
@@ -72,7 +72,7 @@ def test_what_is_saved_is_what_is_installed(bench: Bench) -> None:
 
 def test_a_commit_changes_nothing_in_memory(bench: Bench) -> None:
     before = bench.stream.progress
-    committed = bench.journal.deposits.punctuate(bench.stream, PunctuationCommit(Told({"t": 7})))
+    committed = bench.journal.deposits.punctuate(bench.stream, PunctuationCommit(Announcement({"t": 7})))
     assert bench.stream.progress is before and before.frontiers["t"].value is None
     bench.stream.install(committed)
     assert bench.stream.frontiers["t"].value == 7

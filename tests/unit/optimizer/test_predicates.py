@@ -14,8 +14,8 @@ from windrow.optimizer.sharing.predicates import (
     FALSE,
     MOST_TERMS,
     TRUE,
-    Comparison,
-    Opaque,
+    ColumnComparison,
+    OpaqueCondition,
     Predicate,
     implied,
     predicate_of,
@@ -85,12 +85,12 @@ def test_the_ends() -> None:
 )
 def test_what_cannot_be_compared_is_opaque(text: str) -> None:
     (term,) = p(text).terms
-    assert all(isinstance(atom, Opaque) for atom in term)
+    assert all(isinstance(atom, OpaqueCondition) for atom in term)
 
 
 def test_constants_are_of_the_columns_type() -> None:
-    assert p("`m` > -1.5") == Predicate.of([[Comparison("m", ">", Decimal("-1.5"))]])
-    assert p("`d` = 0.1") == Predicate.of([[Comparison("d", "=", 0.1)]])
+    assert p("`m` > -1.5") == Predicate.of([[ColumnComparison("m", ">", Decimal("-1.5"))]])
+    assert p("`d` = 0.1") == Predicate.of([[ColumnComparison("d", "=", 0.1)]])
     assert p("`d` = 0.1") == p("`d` = 0.10000000000000000001"), "one double"
     assert p("`d` = 0.0") == p("`d` = -0.0")
 
@@ -133,9 +133,9 @@ def test_not_known_to_be_disjoint(one: str, other: str) -> None:
 
 def test_a_predicate_that_grows_too_large_is_one_opaque_term() -> None:
     grown = " AND ".join(f"(`a` = {i} OR `s` = '{i}')" for i in range(12))
-    assert p(grown) == Predicate.of([[Opaque(grown)]])
+    assert p(grown) == Predicate.of([[OpaqueCondition(grown)]])
     many = " OR ".join(f"`a` = {i}" for i in range(MOST_TERMS + 1))
-    assert p(many) == Predicate.of([[Opaque(many)]])
+    assert p(many) == Predicate.of([[OpaqueCondition(many)]])
 
 
 # -- against SQL itself ----------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def passing(condition: str) -> set[Any]:
 
 def as_sql(predicate: Predicate) -> str:
     def atom(one: Any) -> str:
-        if isinstance(one, Opaque):
+        if isinstance(one, OpaqueCondition):
             return f"(NOT ({one.sql}))" if one.negated else f"({one.sql})"
         value = one.value
         shown = "" if value is None else f"'{value.decode()}'" if isinstance(value, bytes) else str(value)

@@ -14,9 +14,9 @@ from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.oracle import Batch, End, Punctuation, Reason, admit
 from windrow.oracle.admission import Admitted, Row, types_of
 from windrow.oracle.extents import Extent
-from windrow.oracle.looks import Asker, Look, Looks, is_open
-from windrow.oracle.patterns import ALWAYS, BadPattern, Condition, Pattern, parse_pattern, pattern_of
-from windrow.oracle.revisions import Seen, revisions_of
+from windrow.oracle.looks import Look, Looks, OracleQuery, is_open
+from windrow.oracle.patterns import ALWAYS, BadPattern, OracleCondition, Pattern, parse_pattern, pattern_of
+from windrow.oracle.revisions import LookResult, revisions_of
 from windrow.oracle.shapes import window_shape
 from windrow.oracle.spark_sql import table_of
 from windrow.types import SqlType
@@ -46,12 +46,12 @@ def _late(state: Admitted) -> list[int]:
     return [letter.row["n"] for letter in state.dead if letter.reason is Reason.LATE]
 
 
-def _asker(clause: str, stream: CreateStream, groups: frozenset[str] = frozenset()) -> Asker:
+def _asker(clause: str, stream: CreateStream, groups: frozenset[str] = frozenset()) -> OracleQuery:
     query = parse_one(f"CREATE QUERY q AS SELECT COUNT(*) AS c FROM s {clause}")
     assert isinstance(query, CreateQuery)
     window = window_of(table_of(query.select))
     assert window is not None
-    return Asker(window_shape(window, stream), None, None, 0, groups)
+    return OracleQuery(window_shape(window, stream), None, None, 0, groups)
 
 
 def _seen(looks: Looks) -> list[tuple[int, int, int, list[int]]]:
@@ -160,7 +160,7 @@ def test_the_bound_of_a_pattern() -> None:
 
 
 def test_conditions_by_hand() -> None:
-    assert pattern_of({"K": "a", "d": 1}, TYPES) == (Condition("k", "=", ("a",)), Condition("d", "=", (1,)))
+    assert pattern_of({"K": "a", "d": 1}, TYPES) == (OracleCondition("k", "=", ("a",)), OracleCondition("d", "=", (1,)))
     with pytest.raises(BadPattern):
         pattern_of({"n": "a"}, TYPES)
 
@@ -213,7 +213,7 @@ def test_a_pattern_on_a_group_answers_its_windows_early_and_once() -> None:
 
 def test_a_group_that_is_closed_for_ever() -> None:
     stream = _stream("PUNCTUATE ORDERED", BY_SOURCE)
-    pattern = Punctuation("n", 100, (Condition("k", "=", ("a",)),))
+    pattern = Punctuation("n", 100, (OracleCondition("k", "=", ("a",)),))
     state = admit(stream, [_batch((1, "a"), (2, "b")), pattern, _batch((3, "a"), (3, "b"))])
     assert _late(state) == [3] and state.frontiers == {"n": 3}
 
@@ -295,11 +295,11 @@ def test_a_late_tuple_moves_the_ranks_of_all_after_it() -> None:
 def test_corrections_take_back_and_give() -> None:
     one, other = Extent(0, 5, 0, 5, 5), Extent(5, 10, 5, 10, 10)
     seen = [
-        Seen(Look(one, 0, 0, 2), (0, 5), [("a", 3), ("b", 1), ("c", 2)]),
-        Seen(Look(one, 0, 0, 0), (0, 5), [("a", 1), ("b", 1)]),
-        Seen(Look(one, 0, 0, 1), (0, 5), [("a", 1), ("b", 1)]),
-        Seen(Look(other, 0, 1, 1), (5, 10), [("a", 9)]),
-        Seen(Look(other, 0, 1, 3, gone=True), (5, 10), []),
+        LookResult(Look(one, 0, 0, 2), (0, 5), [("a", 3), ("b", 1), ("c", 2)]),
+        LookResult(Look(one, 0, 0, 0), (0, 5), [("a", 1), ("b", 1)]),
+        LookResult(Look(one, 0, 0, 1), (0, 5), [("a", 1), ("b", 1)]),
+        LookResult(Look(other, 0, 1, 1), (5, 10), [("a", 9)]),
+        LookResult(Look(other, 0, 1, 3, gone=True), (5, 10), []),
     ]
     assert revisions_of(seen) == [
         ("+", 0, 0, 5, "a", 1), ("+", 0, 0, 5, "b", 1),
@@ -315,7 +315,7 @@ def test_a_pattern_without_conditions_is_met_by_all() -> None:
 
 def test_a_late_tuple_revises_the_group_that_a_pattern_had_closed() -> None:
     stream = _stream("PUNCTUATE WITH SLACK 100 LATE REVISE")
-    closed = Punctuation("n", 10, (Condition("k", "=", ("a",)),))
+    closed = Punctuation("n", 10, (OracleCondition("k", "=", ("a",)),))
     history = [_batch((1, "a"), (2, "b")), closed, _batch((3, "a"), (4, "b")), Punctuation("n", 10)]
     looks = Looks(_asker("[RANGE 10 SLIDE 10]", stream, frozenset({"k"})), admit(stream, history), types_of(stream))
     assert _seen(looks) == [(1, 0, 10, [1]), (2, 0, 10, [1, 3]), (3, 0, 10, [2, 4])]

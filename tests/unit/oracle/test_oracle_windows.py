@@ -18,7 +18,7 @@ from windrow.cql.dialect import window_of
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.oracle import Batch, End, admit
 from windrow.oracle.admission import Admitted, types_of
-from windrow.oracle.looks import Asker, Looks, axis_frontier
+from windrow.oracle.looks import Looks, OracleQuery, axis_frontier
 from windrow.oracle.shapes import window_shape
 from windrow.oracle.spark_sql import table_of
 
@@ -44,7 +44,7 @@ def _looked(clause: str, stream: CreateStream, history: list[Any], added_at: int
     window = window_shape(written, stream)
     before = admit(stream, history[:added_at])
     closed_by = None if window.partition else axis_frontier(window, before)
-    looks = Looks(Asker(window, None, closed_by, added_at), admit(stream, history), types_of(stream))
+    looks = Looks(OracleQuery(window, None, closed_by, added_at), admit(stream, history), types_of(stream))
     found: Answered = {}
     for look in looks.all():
         held = [

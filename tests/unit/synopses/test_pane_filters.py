@@ -23,7 +23,7 @@ from windrow.synopses.cells import chunks
 from windrow.synopses.having import pane_filters, units
 from windrow.synopses.having.collective_index import Levels
 from windrow.synopses.having.filter_tests import FilterTest, filter_test
-from windrow.synopses.having.pane_filters import Asked, PaneFilters
+from windrow.synopses.having.pane_filters import FilterRequest, PaneFilters
 from windrow.synopses.kinds import basic_interval
 from windrow.synopses.lookups import Pairs
 from windrow.synopses.results.values import result_of
@@ -166,7 +166,7 @@ def test_a_filter_names_everyone_who_passes_whatever_becomes_of_the_cells(
             if test is not None:
                 lookup = story.lookup()
                 bounds, lookups = [*bounds, bound], [*lookups, lookup]
-                asked.append(Asked(test, lookup.starts, lookup.ends, RANGE))
+                asked.append(FilterRequest(test, lookup.starts, lookup.ends, RANGE))
         if not asked:
             continue
         for bound, lookup, pairs in zip(
@@ -263,7 +263,7 @@ def test_filters_over_panes_give_what_those_over_elements_give(
         synopsis.close(end)
         for width in widths:
             start = end - WIDTH * width
-            asked = [Asked(test, ints(start), ints(end), reach, exact) for _, test in tests]
+            asked = [FilterRequest(test, ints(start), ints(end), reach, exact) for _, test in tests]
             for (bound, _), pairs in zip(tests, filters.candidates(synopsis, asked, Levels(p)), strict=True):
                 assert pairs is not None
                 found = keys_of(synopsis, bound, pairs, start, end, exact)
@@ -288,15 +288,15 @@ def test_sums_too_large_for_an_index_are_left_to_the_pass(monkeypatch: pytest.Mo
     bound = Bound(LONG_SUM, Comparison.MORE, Decimal(3), None)  # type: ignore[arg-type]
     test = filter_test(bound, PRESENCE)
     assert isinstance(test, FilterTest)
-    assert PaneFilters().candidates(synopsis, [Asked(test, starts, ends, 30)], Levels(2)) == [None]
-    [after] = PaneFilters().candidates(synopsis, [Asked(test, ints(20), ends, 30)], Levels(2))
+    assert PaneFilters().candidates(synopsis, [FilterRequest(test, starts, ends, 30)], Levels(2)) == [None]
+    [after] = PaneFilters().candidates(synopsis, [FilterRequest(test, ints(20), ends, 30)], Levels(2))
     assert after is not None and after.groups.tolist() == [1]
     monkeypatch.setattr(pane_filters, "LONGEST", 5)
     small = ints(3, 4, 4)
     synopsis, _ = fed(small.tolist(), LONG_SUM, (small >> 32, small & 0xFFFFFFFF))
     filters = PaneFilters()
-    assert filters.candidates(synopsis, [Asked(test, ints(0), ints(20), 30)], Levels(2)) == [None]
-    [after] = filters.candidates(synopsis, [Asked(test, ints(20), ends, 30)], Levels(2))
+    assert filters.candidates(synopsis, [FilterRequest(test, ints(0), ints(20), 30)], Levels(2)) == [None]
+    [after] = filters.candidates(synopsis, [FilterRequest(test, ints(20), ends, 30)], Levels(2))
     assert after is not None and after.groups.tolist() == [1]
 
 
@@ -310,7 +310,7 @@ def test_doubles_are_compared_a_step_wider_than_the_text(comparison: str, value:
     bound = Bound(DOUBLE_MAX, Comparison(comparison), Decimal(value), None)  # type: ignore[arg-type]
     test = filter_test(bound, PRESENCE)
     assert test is not None
-    [pairs] = PaneFilters().candidates(synopsis, [Asked(test, starts, ends, WIDTH)], Levels(2))
+    [pairs] = PaneFilters().candidates(synopsis, [FilterRequest(test, starts, ends, WIDTH)], Levels(2))
     assert pairs is not None and (pairs.groups.size == 1 or not passes)
 
 
@@ -327,7 +327,7 @@ def test_filters_are_let_go_of_and_made_again() -> None:
         story.step()
     test = filter_test(Bound(STAR, Comparison.MORE, Decimal(1), None), PRESENCE)  # type: ignore[arg-type]
     assert test is not None
-    asked = [Asked(test, ints(0), ints(story.now), RANGE)]
+    asked = [FilterRequest(test, ints(0), ints(story.now), RANGE)]
     [before] = filters.candidates(story.synopsis, asked, Levels(2))
     assert PRESENCE in filters and filters.size
     filters.keep(())

@@ -26,7 +26,7 @@ from windrow.dataplane.ingest import arrival
 from windrow.dataplane.ingest.packing import copies, packing_of
 from windrow.dataplane.ingest.promised import bounds_of, broken_sql, columns_of
 from windrow.dataplane.ingest.ranks import Ranking, nothing_known, rank_column, ranked
-from windrow.dataplane.kernels import WROTE, CellColumns, Storing, store_cells
+from windrow.dataplane.kernels import WROTE, CellColumns, StoreRequest, store_cells
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import RANK_COLUMN, ROW_COLUMN, ROW_NUM, Key
 from windrow.synopses.cells.cells import partial_sql
@@ -481,7 +481,7 @@ def _grouped_each(
     return numbered.groupBy(*_DEAD, "__set", *keys).agg(*extras, *partials)
 
 
-def stored(grouped: DataFrame, storing: Storing) -> DataFrame:
+def stored(grouped: DataFrame, storing: StoreRequest) -> DataFrame:
     """A grouped micro-batch whose cells of Spark-home synopses are written by the tasks themselves."""
 
     def kernel(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

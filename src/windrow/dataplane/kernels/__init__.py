@@ -1,28 +1,41 @@
 """Kernels: what Spark tasks run over Arrow data and blocks. They import no pyspark."""
 
-from windrow.dataplane.kernels.answering import ANSWER_SCHEMA, Answered, Asked, Question, Told, answer_buckets
+from windrow.dataplane.kernels.answering import (
+    ANSWER_SCHEMA,
+    BucketAnswer,
+    QueryTask,
+    Question,
+    WindowRequest,
+    answer_buckets,
+)
 from windrow.dataplane.kernels.folding import Collapse, fold_buckets
-from windrow.dataplane.kernels.loading import Stored, write_cells
-from windrow.dataplane.kernels.revising import CORRECTION_SCHEMA, Corrected, Revised, Revision, revise_buckets
-from windrow.dataplane.kernels.storing import WROTE, CellColumns, Reported, Storing, Target, store_cells
+from windrow.dataplane.kernels.loading import StoredCells, write_cells
+from windrow.dataplane.kernels.revising import (
+    CORRECTION_SCHEMA,
+    BucketCorrection,
+    RevisedWindows,
+    Revision,
+    revise_buckets,
+)
+from windrow.dataplane.kernels.storing import WROTE, BlockReport, CellColumns, StoreRequest, StoreTarget, store_cells
 
 __all__ = [
     "ANSWER_SCHEMA",
     "CORRECTION_SCHEMA",
     "WROTE",
-    "Answered",
-    "Asked",
+    "BlockReport",
+    "BucketAnswer",
+    "BucketCorrection",
     "CellColumns",
     "Collapse",
-    "Corrected",
+    "QueryTask",
     "Question",
-    "Reported",
-    "Revised",
+    "RevisedWindows",
     "Revision",
-    "Stored",
-    "Storing",
-    "Target",
-    "Told",
+    "StoreRequest",
+    "StoreTarget",
+    "StoredCells",
+    "WindowRequest",
     "answer_buckets",
     "fold_buckets",
     "revise_buckets",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from windrow.dataplane.answers.finishing import Finisher
-from windrow.dataplane.kernels.loading import Buckets, Stored
+from windrow.dataplane.kernels.loading import Buckets, StoredCells
 from windrow.optimizer.sharing.derivations import Derivation, read_of
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
@@ -35,7 +35,7 @@ ANSWER_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Asked:
+class WindowRequest:
     """Windows that a query is due to answer, as it sees them: not before it came."""
 
     query: int
@@ -44,7 +44,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Told:
+class QueryTask:
     """A query as tasks know it: its plan, and what is derived of what its synopsis keeps (SS4)."""
 
     plan: Finalise
@@ -55,12 +55,12 @@ class Told:
 class Question:
     """What a job answers: the due queries by their number among those that tasks are told of once for many jobs."""
 
-    stored: Stored
-    asked: tuple[Asked, ...]
+    stored: StoredCells
+    asked: tuple[WindowRequest, ...]
 
 
 @dataclass(frozen=True)
-class Answered:
+class BucketAnswer:
     """What a bucket knows of one query's windows."""
 
     query: int
@@ -79,14 +79,16 @@ class Answered:
         }
 
     @classmethod
-    def read(cls, table: pa.Table) -> Iterator[Answered]:
+    def read(cls, table: pa.Table) -> Iterator[BucketAnswer]:
         """The rows of ANSWER_SCHEMA; the parts are read where they lie."""
         parts = (part for chunk in table.column("rows").chunks for part in chunk)
         for part, row in zip(parts, table.drop_columns(["rows"]).to_pylist(), strict=True):
             yield cls(row["query"], unpacked(part.as_buffer()), row["overflows"], row["groups"], row["error"])
 
 
-def answer_buckets(queries: Sequence[Told], question: Question, buckets: Iterable[int]) -> Iterator[pa.RecordBatch]:
+def answer_buckets(
+    queries: Sequence[QueryTask], question: Question, buckets: Iterable[int]
+) -> Iterator[pa.RecordBatch]:
     """The answers of these buckets, in batches of ANSWER_SCHEMA."""
     blocks = Buckets(question.stored, wanted_by([queries[one.query] for one in question.asked]))
     finisher = Finisher()
@@ -100,8 +102,8 @@ def answer_buckets(queries: Sequence[Told], question: Question, buckets: Iterabl
 
 
 def _answer(
-    queries: Sequence[Told], question: Question, blocks: Buckets, bucket: int, finisher: Finisher
-) -> Iterator[Answered]:
+    queries: Sequence[QueryTask], question: Question, blocks: Buckets, bucket: int, finisher: Finisher
+) -> Iterator[BucketAnswer]:
     synopsis = question.stored.synopsis()
     low = min(int(one.starts.min()) for one in question.asked)
     high = max(int(one.ends.max()) for one in question.asked)
@@ -122,7 +124,7 @@ def _answer(
             yield part
 
 
-def wanted_by(queries: Sequence[Told]) -> tuple[Accumulator, ...]:
+def wanted_by(queries: Sequence[QueryTask]) -> tuple[Accumulator, ...]:
     """What is read for some queries."""
     return tuple(dict.fromkeys(a for one in queries for a in read_of(one.plan.input, one.derived)))
 
@@ -134,20 +136,22 @@ def cells_between(blocks: Buckets, bucket: int, groups: Groups, low: int, high: 
         yield cells if seen.all() else cells.where(seen)
 
 
-def lookup_of(plan: Finalise, asked: Asked) -> Lookup:
+def lookup_of(plan: Finalise, asked: WindowRequest) -> Lookup:
     """What a query asks of a bucket's synopsis."""
     aggregate = plan.input
     reads = aggregate.accumulators
     return Lookup(str(asked.query), asked.starts, asked.ends, aggregate.presence, reads, not aggregate.cell_keys)
 
 
-def _part(plan: Finalise, query: int, looked: Looked, synopsis: BasicIntervalSynopsis, finisher: Finisher) -> Answered:
+def _part(
+    plan: Finalise, query: int, looked: Looked, synopsis: BasicIntervalSynopsis, finisher: Finisher
+) -> BucketAnswer:
     groups = synopsis.groups.count - 1
     try:
         rows, spoiled = finisher.part(plan, looked, synopsis.groups)
     except Exception as error:
-        return Answered(query, None, 0, groups, str(error).splitlines()[0])
-    return Answered(query, rows, spoiled, groups)
+        return BucketAnswer(query, None, 0, groups, str(error).splitlines()[0])
+    return BucketAnswer(query, rows, spoiled, groups)
 
 
 def packed(table: pa.Table | None) -> bytes | None:

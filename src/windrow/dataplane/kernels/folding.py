@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from windrow.dataplane.answers.finishing import plain
 from windrow.dataplane.blocks import BlockRef, BlockWriter, write_bucketed
-from windrow.dataplane.kernels.loading import Buckets, Stored
+from windrow.dataplane.kernels.loading import Buckets, StoredCells
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.cells.blocks import to_block
 from windrow.synopses.cells.cells import fold_of
@@ -30,7 +30,7 @@ class Collapse:
 
 
 def fold_buckets(
-    stored: Stored, accumulators: Sequence[Accumulator], buckets: Sequence[int], collapse: Collapse | None = None
+    stored: StoredCells, accumulators: Sequence[Accumulator], buckets: Sequence[int], collapse: Collapse | None = None
 ) -> tuple[BlockRef, int, int] | None:
     """Some buckets of these blocks as one block, with its first and its last pane; None where nothing is left.
 

@@ -24,7 +24,7 @@ from windrow.windows import Points
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredCells:
     """Where the cells of a synopsis are: its blocks, below a root that every task reaches, and what they hold.
 
     `bucketed_by` of the keys, the first ones, say which bucket a cell is in. Cells of panes below `kept_from` are gone.
@@ -48,7 +48,7 @@ class Stored:
 class Buckets:
     """The blocks of a synopsis, opened once for all the buckets that a task reads."""
 
-    def __init__(self, stored: Stored, accumulators: Sequence[Accumulator]):
+    def __init__(self, stored: StoredCells, accumulators: Sequence[Accumulator]):
         self._stored = stored
         self._accumulators = tuple(accumulators)
         states = [f"{a.id}_{i}" for a in accumulators for i in range(len(fold_of(a).dtypes))]

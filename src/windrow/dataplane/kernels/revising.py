@@ -16,8 +16,16 @@ import pyarrow as pa
 
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.answers.revisions import bag_difference
-from windrow.dataplane.kernels.answering import Asked, Told, cells_between, lookup_of, packed, unpacked, wanted_by
-from windrow.dataplane.kernels.loading import Buckets, Stored
+from windrow.dataplane.kernels.answering import (
+    QueryTask,
+    WindowRequest,
+    cells_between,
+    lookup_of,
+    packed,
+    unpacked,
+    wanted_by,
+)
+from windrow.dataplane.kernels.loading import Buckets, StoredCells
 from windrow.synopses import BasicIntervalSynopsis, Looked
 from windrow.synopses.answering.deriving import answered
 from windrow.synopses.lookups import merged
@@ -32,10 +40,10 @@ CORRECTION_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Revised:
+class RevisedWindows:
     """Windows of a query that late cells may change; those that had been answered, and those that are to be."""
 
-    asked: Asked
+    asked: WindowRequest
     before: Mask
     after: Mask
 
@@ -44,9 +52,9 @@ class Revised:
 class Revision:
     """What a job answers: the windows of these queries, without the cells that are held apart, and with them."""
 
-    stored: Stored
-    late: Stored
-    revised: tuple[Revised, ...]
+    stored: StoredCells
+    late: StoredCells
+    revised: tuple[RevisedWindows, ...]
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -56,7 +64,7 @@ class Revision:
 
 
 @dataclass(frozen=True)
-class Corrected:
+class BucketCorrection:
     """Parts of a query's answers by one bucket, as `Finisher.part` gives them. Without LIMIT, rows in both are in
     neither."""
 
@@ -69,13 +77,15 @@ class Corrected:
         return {"query": self.query, "was": packed(self.was), "now": packed(self.now), "error": self.error}
 
     @classmethod
-    def of(cls, row: dict[str, object]) -> Corrected:
+    def of(cls, row: dict[str, object]) -> BucketCorrection:
         error = row["error"]
         told = None if error is None else str(error)
         return cls(int(str(row["query"])), unpacked(row["was"]), unpacked(row["now"]), told)
 
 
-def revise_buckets(queries: Sequence[Told], revision: Revision, buckets: Iterable[int]) -> Iterator[pa.RecordBatch]:
+def revise_buckets(
+    queries: Sequence[QueryTask], revision: Revision, buckets: Iterable[int]
+) -> Iterator[pa.RecordBatch]:
     """The corrections of these buckets, in batches of CORRECTION_SCHEMA."""
     wanted = wanted_by([queries[one.asked.query] for one in revision.revised])
     held, late = Buckets(revision.stored, wanted), Buckets(revision.late, wanted)
@@ -90,8 +100,8 @@ def revise_buckets(queries: Sequence[Told], revision: Revision, buckets: Iterabl
 
 
 def _revise(
-    queries: Sequence[Told], revision: Revision, held: Buckets, late: Buckets, bucket: int, finisher: Finisher
-) -> Iterator[Corrected]:
+    queries: Sequence[QueryTask], revision: Revision, held: Buckets, late: Buckets, bucket: int, finisher: Finisher
+) -> Iterator[BucketCorrection]:
     synopsis = revision.stored.synopsis()
     low, high = revision.bounds
     for cells in cells_between(late, bucket, synopsis.groups, low, high):
@@ -111,14 +121,18 @@ def _revise(
             yield part
 
 
-def _needs_all(told: Told, revised: Revised) -> bool:
+def _needs_all(told: QueryTask, revised: RevisedWindows) -> bool:
     """Whether buckets without a late cell have a say: what is among the first rows, and windows that had no answer."""
     return told.plan.limit is not None or not np.array_equal(revised.before, revised.after)
 
 
 def _part(
-    told: Told, revised: Revised, synopsis: BasicIntervalSynopsis, alone: BasicIntervalSynopsis, finisher: Finisher
-) -> Corrected:
+    told: QueryTask,
+    revised: RevisedWindows,
+    synopsis: BasicIntervalSynopsis,
+    alone: BasicIntervalSynopsis,
+    finisher: Finisher,
+) -> BucketCorrection:
     query, lookup = revised.asked.query, lookup_of(told.plan, revised.asked)
     derived = {lookup.query: told.derived}
     was = next(answered(synopsis.answer, [lookup], derived))
@@ -131,8 +145,8 @@ def _part(
     try:
         old, new = rows(was, revised.before), rows(now, revised.after)
     except Exception as error:
-        return Corrected(query, None, None, str(error).splitlines()[0])
+        return BucketCorrection(query, None, None, str(error).splitlines()[0])
     if told.plan.limit is None:
         gone, come = bag_difference(old, new)
         old, new = old.take(gone), new.take(come)
-    return Corrected(query, old if old.num_rows else None, new if new.num_rows else None)
+    return BucketCorrection(query, old if old.num_rows else None, new if new.num_rows else None)

@@ -57,7 +57,7 @@ class CellColumns:
 
 
 @dataclass(frozen=True)
-class Target:
+class StoreTarget:
     """A synopsis whose cells tasks write."""
 
     synopsis: int
@@ -69,17 +69,17 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Storing:
+class StoreRequest:
     """What tasks write of a micro-batch, and where. `tops`: of each punctuated column, the greatest point that had come
     before (None: none had), by which it is told how late tuples are."""
 
     root: str
-    targets: tuple[Target, ...]
+    targets: tuple[StoreTarget, ...]
     tops: tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
-class Reported:
+class BlockReport:
     """A block that a task has written for a synopsis, between two panes."""
 
     synopsis: int
@@ -91,12 +91,12 @@ class Reported:
         return json.dumps({"synopsis": self.synopsis, "ref": asdict(self.ref), "lo": self.lo, "hi": self.hi})
 
     @classmethod
-    def of(cls, text: str) -> Reported:
+    def of(cls, text: str) -> BlockReport:
         told = json.loads(text)
         return cls(told["synopsis"], BlockRef(**told["ref"]), told["lo"], told["hi"])
 
 
-def store_cells(storing: Storing, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def store_cells(storing: StoreRequest, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of one partition with WROTE: cells of the targets are in blocks, the others as they were."""
     held = list(batches)
     if not held:
@@ -116,11 +116,11 @@ def store_cells(storing: Storing, batches: Iterable[pa.RecordBatch]) -> Iterator
         yield from part.combine_chunks().to_batches()
 
 
-def _written(writer: BlockWriter, target: Target, table: pa.Table) -> Reported:
+def _written(writer: BlockWriter, target: StoreTarget, table: pa.Table) -> BlockReport:
     groups = Groups(target.key_types)
     cells = target.columns.cells(table, groups)
     ref, panes = write_cells(writer, target.owner, cells, groups, target.bucketed_by, target.buckets)
-    return Reported(target.synopsis, ref, int(panes[0]), int(panes[-1]))
+    return BlockReport(target.synopsis, ref, int(panes[0]), int(panes[-1]))
 
 
 def _summary(table: pa.Table, tops: Sequence[int | None], wrote: str) -> pa.Table:

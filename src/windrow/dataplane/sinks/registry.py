@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 
-from windrow.cql.statements import Sink as SinkClause
+from windrow.cql.statements import SinkClause
 from windrow.dataplane.sinks.base import Sink, StagingSink
 from windrow.dataplane.sinks.console import ConsoleSink
 from windrow.dataplane.sinks.jsonl import JsonLinesSink

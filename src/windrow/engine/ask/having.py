@@ -27,7 +27,7 @@ from windrow.synopses.answering.planner import FilterDecision, HavingWay, plan_f
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.having.collective_index import Levels
 from windrow.synopses.having.filter_tests import FilterTest, filter_test
-from windrow.synopses.having.pane_filters import Asked, PaneFilters
+from windrow.synopses.having.pane_filters import FilterRequest, PaneFilters
 from windrow.synopses.having.units import coarseness, level_of
 from windrow.synopses.lookups import Pairs
 from windrow.windows import SlidingWindow
@@ -141,7 +141,7 @@ class HavingFilters:
             return Narrowed(lookups)
         plans = {i: fit.approximate for i, fit in chosen.items()} if approximate else {}
         asked = {
-            i: Asked(fit.test, lookups[i].starts, lookups[i].ends, fit.window.range, plans.get(i) is None)
+            i: FilterRequest(fit.test, lookups[i].starts, lookups[i].ends, fit.window.range, plans.get(i) is None)
             for i, fit in chosen.items()
         }
         pairs = self.filters.candidates(synopsis, list(asked.values()), levels_of(settings))

@@ -14,7 +14,7 @@ from windrow.windows import Points
 
 
 @dataclass(frozen=True)
-class Asked:
+class HolisticRequest:
     """Windows of a query with holistic aggregates, at least one. `hindered`: why they cannot be selected."""
 
     query: str
@@ -35,7 +35,7 @@ class HolisticChoice:
         self.asked = "auto"
         self.decisions: dict[str, HolisticDecision] = {}
 
-    def selects(self, synopsis: BasicIntervalSynopsis, asked: Sequence[Asked]) -> list[bool]:
+    def selects(self, synopsis: BasicIntervalSynopsis, asked: Sequence[HolisticRequest]) -> list[bool]:
         """Whether the windows of each of these queries, which are asked together, are answered by selection."""
         free = [one for one in asked if one.hindered is None]
         decided = decide(synopsis, [(one.aggregate, one.starts, one.ends) for one in free], self.asked)

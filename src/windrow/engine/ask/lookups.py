@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from windrow.cql.intervals import format_interval
 from windrow.dataplane.answers.finishing import Finisher, answer_schema, plain
-from windrow.engine.ask.holistic_choice import Asked as Holistic
+from windrow.engine.ask.holistic_choice import HolisticRequest
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError, SpanError, UnsupportedError
 from windrow.optimizer.sharing.derivations import Derivation
@@ -113,7 +113,7 @@ def span_of(stream: StreamState, state: SynopsisState, attribute: Attribute, sin
 
 
 @dataclass(frozen=True)
-class Asked:
+class LookupRequest:
     """Windows of one plan, in the order asked: [starts[i], ends[i]); `derived` is what its synopsis does not keep.
     `query`: the standing query that is asked, by name."""
 
@@ -123,7 +123,7 @@ class Asked:
     derived: tuple[Derivation, ...] = ()
     query: str = ""
 
-    def part(self, some: slice) -> Asked:
+    def part(self, some: slice) -> LookupRequest:
         return replace(self, starts=self.starts[some], ends=self.ends[some])
 
 
@@ -143,7 +143,7 @@ class Lookups:
             ats = [None if at is None else at + 1 for at in ats]
         starts, ends = _windows(span, lengths, ats)
         derived = state.plan.derived.get(query.name, ())
-        return self.answer(state, Asked(query.plan, starts, ends, derived, query.name))
+        return self.answer(state, LookupRequest(query.plan, starts, ends, derived, query.name))
 
     def _home(self, stream: StreamState, query: QueryState) -> SynopsisState:
         """The synopsis that a query uses."""
@@ -163,7 +163,7 @@ class Lookups:
             return state
         raise SpanError(f"query '{query.name}' has no synopsis", remedy="It was dropped or suspended just now.")
 
-    def answer(self, state: SynopsisState, asked: Asked) -> pa.Table:
+    def answer(self, state: SynopsisState, asked: LookupRequest) -> pa.Table:
         """The answers to windows that were checked, in the order asked."""
         schema = answer_schema(asked.plan.outputs, asked.plan.scan.attribute.type)
         by_selection = _selects(state, asked)
@@ -175,7 +175,7 @@ class Lookups:
             return plain(parts[0], schema)
         return pa.concat_tables([schema.empty_table(), *(plain(part, schema) for part in parts)])
 
-    def _part(self, state: SynopsisState, asked: Asked, by_selection: bool) -> pa.Table:
+    def _part(self, state: SynopsisState, asked: LookupRequest, by_selection: bool) -> pa.Table:
         plan, aggregate, cells = asked.plan, asked.plan.input, state.synopsis.readable
         lookup = Lookup(
             "", asked.starts, asked.ends, aggregate.presence, aggregate.accumulators, not aggregate.cell_keys
@@ -190,7 +190,7 @@ class Lookups:
             raise ExecutionError(f"the lookup failed: {str(error).splitlines()[0]}") from error
 
 
-def _selects(state: SynopsisState, asked: Asked) -> bool:
+def _selects(state: SynopsisState, asked: LookupRequest) -> bool:
     """Whether holistic aggregates are selected from sorted base intervals: no answer given here is ever corrected, and
     all groups are closed."""
     aggregate = asked.plan.input
@@ -198,11 +198,13 @@ def _selects(state: SynopsisState, asked: Asked) -> bool:
     if cells is None or not aggregate.is_holistic or not asked.ends.size:
         return False
     hindered = why_not_selected(aggregate, revises=False, derived=bool(asked.derived), promised=False)
-    (found,) = state.holistic.selects(cells, [Holistic(asked.query, aggregate, asked.starts, asked.ends, hindered)])
+    (found,) = state.holistic.selects(
+        cells, [HolisticRequest(asked.query, aggregate, asked.starts, asked.ends, hindered)]
+    )
     return found
 
 
-def _shown(asked: Asked) -> tuple[Points, Points]:
+def _shown(asked: LookupRequest) -> tuple[Points, Points]:
     """window_start and window_end: those of windows that slide by tuple hold start < t ≤ end."""
     if isinstance(asked.plan.window, SlideByTuple):
         return asked.starts - 1, asked.ends - 1

@@ -17,7 +17,7 @@ from windrow.dataplane.jvm import Jvm
 from windrow.engine.ask.index_choice import apply_choice
 from windrow.engine.ask.lookup_args import pairs_of
 from windrow.engine.ask.lookups import Lookups
-from windrow.engine.ask.snapshots import Fit, fitting
+from windrow.engine.ask.snapshots import SnapshotFit, fitting
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.store.journal import Journal
@@ -119,7 +119,7 @@ class Reads:
             finally:
                 self._finisher.forget(plan)
 
-    def fitted(self, select: exp.Expr, text: str) -> tuple[Finalise, StreamState, Fit]:
+    def fitted(self, select: exp.Expr, text: str) -> tuple[Finalise, StreamState, SnapshotFit]:
         """What would answer a one-time question."""
         self._refuse_closed()
         with self._jvm.watched():

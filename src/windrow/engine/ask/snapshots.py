@@ -20,7 +20,7 @@ from windrow.cql.dialect import CQL, window_of
 from windrow.cql.intervals import UNITS_US
 from windrow.cql.tokens import place_of
 from windrow.cql.window_clause import Measure, WindowClause
-from windrow.engine.ask.lookups import Asked, Span, span_of
+from windrow.engine.ask.lookups import LookupRequest, Span, span_of
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.errors import Place, SpanError, UnsupportedError
 from windrow.optimizer.sharing.derivations import Derivation, derivations_of, read_of
@@ -35,7 +35,7 @@ from windrow.windows.fitting import ceiling_cut, is_cut
 
 
 @dataclass(frozen=True)
-class Fit:
+class SnapshotFit:
     """A synopsis that can answer a question, and the latest window that it can."""
 
     state: SynopsisState
@@ -44,30 +44,30 @@ class Fit:
     end: int
     derived: tuple[Derivation, ...] = ()
 
-    def asked(self, plan: Finalise) -> Asked:
-        return Asked(plan, np.array([self.start], np.int64), np.array([self.end], np.int64), self.derived)
+    def asked(self, plan: Finalise) -> LookupRequest:
+        return LookupRequest(plan, np.array([self.start], np.int64), np.array([self.end], np.int64), self.derived)
 
 
 @dataclass(frozen=True)
-class Misfit:
+class SnapshotMisfit:
     """Why a synopsis cannot answer; `wait` tells when it can, where that is a matter of time."""
 
     why: str
     wait: str | None = None
 
 
-def fitting(stream: StreamState, plan: Finalise, select: exp.Expr, settings: Settings, text: str) -> Fit:
+def fitting(stream: StreamState, plan: Finalise, select: exp.Expr, settings: Settings, text: str) -> SnapshotFit:
     """The synopsis that answers a question; an error says what is missing, and when or by which standing query it would
     be there.
 
     The caller holds the stream's lock.
     """
     derives = "SS4" not in settings.rules_off
-    found: list[Fit] = []
-    missing: list[tuple[SynopsisState, Misfit]] = []
+    found: list[SnapshotFit] = []
+    missing: list[tuple[SynopsisState, SnapshotMisfit]] = []
     for state in stream.synopses.values():
         fit = _fit(stream, state, plan, derives)
-        if isinstance(fit, Fit):
+        if isinstance(fit, SnapshotFit):
             found.append(fit)
         else:
             missing.append((state, fit))
@@ -100,37 +100,37 @@ def _place(select: exp.Expr, text: str) -> Place | None:
     return replace(name, length=clause.place.column + clause.place.length - name.column)
 
 
-def _fit(stream: StreamState, state: SynopsisState, plan: Finalise, derives: bool) -> Fit | Misfit:
+def _fit(stream: StreamState, state: SynopsisState, plan: Finalise, derives: bool) -> SnapshotFit | SnapshotMisfit:
     """The latest window that a synopsis can answer; or why it cannot. Covers are looked for last: it takes longest."""
     window = plan.window
     assert isinstance(window, SlidingWindow)
     why = next(_misfits(state, plan), None)
     if why is not None:
-        return Misfit(why)
+        return SnapshotMisfit(why)
     derived: tuple[Derivation, ...] = ()
     if derives and state.plan.style[0] != FREQUENT:  # of lists, what is left out has gone
         derived = derivations_of(plan.input, state.plan.accumulators, state.since, stream.definition.columns)
     needed = read_of(plan.input, derived)
     absent = [a for a in needed if a.id not in state.since]
     if absent:
-        return Misfit(f"does not keep {', '.join(_named(a) for a in absent[:3])}")
+        return SnapshotMisfit(f"does not keep {', '.join(_named(a) for a in absent[:3])}")
     since = [state.since[a.id] for a in needed]
     try:
         span = span_of(stream, state, plan.scan.attribute, since)
     except SpanError as error:
-        return Misfit(f"has what it needs, but {error.message}", error.remedy)
+        return SnapshotMisfit(f"has what it needs, but {error.message}", error.remedy)
     try:
         end = span.latest(window.range, window.offset)
     except SpanError as error:
-        return _awaited(stream, state, span, window) or Misfit(f"does not fit: {error.message}")
-    return Fit(state, span, end - window.range, end, derived)
+        return _awaited(stream, state, span, window) or SnapshotMisfit(f"does not fit: {error.message}")
+    return SnapshotFit(state, span, end - window.range, end, derived)
 
 
 MOST_STARTS = 64
 """Cuts that are tried as the start of the first complete window."""
 
 
-def _awaited(stream: StreamState, state: SynopsisState, span: Span, window: SlidingWindow) -> Misfit | None:
+def _awaited(stream: StreamState, state: SynopsisState, span: Span, window: SlidingWindow) -> SnapshotMisfit | None:
     """What a synopsis lacks that has not been kept for as long as the window is; None where time will not mend it."""
     schedule, start = span.schedule, span.low
     for _ in range(MOST_STARTS if start > POINT_MIN else 0):
@@ -140,7 +140,7 @@ def _awaited(stream: StreamState, state: SynopsisState, span: Span, window: Slid
         if is_cut(schedule, end) and frontier > span.high and _held_from(stream, state, frontier) <= start:
             told = f"its first complete window of {span.length(window.range)} is {span.shown(start, end)}"
             upto, now = (point_text(point, span.type) for point in (frontier, stream.ticked[state.plan.axis]))
-            return Misfit(
+            return SnapshotMisfit(
                 f"has what it needs from {point_text(span.low, span.type)} on: {told}",
                 f"Ask again when the stream is closed up to {upto}; now it is up to {now}.",
             )

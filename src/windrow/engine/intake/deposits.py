@@ -27,7 +27,7 @@ from windrow.engine.intake.compaction import Compactor
 from windrow.engine.intake.punctuations import heard
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.deposit_commits import DepositCommit
-from windrow.engine.store.homes import Homes, Written
+from windrow.engine.store.homes import Homes, PendingBlock
 from windrow.engine.store.journal import Journal
 from windrow.errors import ExecutionError
 from windrow.optimizer.sharing.derivations import read_of
@@ -41,7 +41,7 @@ from windrow.synopses.kinds.partitioned import Ranks
 from windrow.types import POINT_MIN
 from windrow.windows import SlidingWindow, Window
 from windrow.windows.lateness import Lateness
-from windrow.windows.promises import Told
+from windrow.windows.promises import Announcement
 
 log = logging.getLogger("windrow")
 
@@ -240,12 +240,12 @@ class Depositor:
         stream: StreamState,
         deposit: Deposit,
         groups: Mapping[int, Groups],
-        reported: Sequence[Written],
+        reported: Sequence[PendingBlock],
         batch_id: int,
         admission: Admission,
         settings: Settings,
         lateness: dict[str, Lateness],
-        told: Told,
+        told: Announcement,
     ) -> None:
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
         written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]
@@ -281,7 +281,7 @@ class Depositor:
 
     def _write(
         self, stream: StreamState, part: _Part, groups: Mapping[int, Groups], admitted: int
-    ) -> Iterator[Written]:
+    ) -> Iterator[PendingBlock]:
         """The blocks of what a micro-batch adds to one synopsis."""
         mine, rows = groups[part.state.plan.id], (stream.numbered + 1, stream.numbered + admitted)
         for cells, late in ((part.cells, False), (part.late, stream.definition.revises)):

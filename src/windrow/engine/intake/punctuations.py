@@ -10,15 +10,15 @@ from windrow.catalog.definitions import StreamDef
 from windrow.cql.patterns import OF_A_PART, BadPatternError, parse_pattern, pattern_text
 from windrow.dataplane.ingest.job import MALFORMED_PUNCTUATION, PUNCTUATION
 from windrow.dataplane.ingest.preaggregate import DeadLetter, Deposit
-from windrow.windows.promises import Promise, Told, all_told, told_by
+from windrow.windows.promises import Announcement, Promise, all_told, told_by
 
 log = logging.getLogger("windrow")
 
 
-def heard(deposit: Deposit, stream: StreamDef) -> tuple[Deposit, Told, tuple[DeadLetter, ...]]:
+def heard(deposit: Deposit, stream: StreamDef) -> tuple[Deposit, Announcement, tuple[DeadLetter, ...]]:
     """The deposit without its punctuations, what these say, and those that say nothing that can be understood."""
     if stream.punctuation is None:
-        return deposit, Told(), ()
+        return deposit, Announcement(), ()
     found = [letter for letter in deposit.dead if letter.reason == PUNCTUATION]
     told, malformed, types = [], [], dict(stream.columns)
     for letter in found:
@@ -34,14 +34,14 @@ def heard(deposit: Deposit, stream: StreamDef) -> tuple[Deposit, Told, tuple[Dea
     return replace(deposit, dead=others), all_told(told), tuple(malformed)
 
 
-def text_of(told: Told) -> str:
+def text_of(told: Announcement) -> str:
     """What punctuations say, as it waits in the spool."""
     promises = [[one.axis, pattern_text(one.conditions), one.bound] for one in told.promises]
     return json.dumps({"frontiers": dict(told.frontiers), "promises": promises})
 
 
-def told_in(text: str, stream: StreamDef) -> Told:
+def told_in(text: str, stream: StreamDef) -> Announcement:
     """The same, read back."""
     saved, types = json.loads(text), dict(stream.columns)
     promises = ((axis, parse_pattern(conditions, types), bound) for axis, conditions, bound in saved["promises"])
-    return Told(saved["frontiers"], tuple(Promise(*one) for one in promises))
+    return Announcement(saved["frontiers"], tuple(Promise(*one) for one in promises))

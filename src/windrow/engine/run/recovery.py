@@ -12,7 +12,7 @@ from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.sinks import StagingSink, open_sink
 from windrow.engine.progress import QueryProgress, SynopsisProgress
 from windrow.engine.queries.query_manager import QueryManager, synopsis_for
-from windrow.engine.state import Committed, QueryState, StreamState, SynopsisState, Unpublished
+from windrow.engine.state import CommittedState, QueryState, StreamState, SynopsisState, UnpublishedStage
 from windrow.engine.store.homes import Homes, load_cells
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.synopsis_entries import schedule_of
@@ -98,8 +98,10 @@ class Recovery:
         outbox = self._journal.ticks.outbox()
         for stream in self._manager.streams.values():
             by_id = {query.id: query for query in stream.queries.values()}
-            staged = [Unpublished(by_id[query], entry, number) for number, query, entry in outbox if query in by_id]
-            stream.install(Committed(stream.progress, tuple(staged)))
+            staged = [
+                UnpublishedStage(by_id[query], entry, number) for number, query, entry in outbox if query in by_id
+            ]
+            stream.install(CommittedState(stream.progress, tuple(staged)))
             waiting, published = set[int](), set[int]()
             for item in staged:
                 if item.query.id in waiting or not self._published(item.query, item.entry):

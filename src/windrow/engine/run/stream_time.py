@@ -15,7 +15,7 @@ from windrow.errors import BindError, UnsupportedError
 from windrow.plan.nodes import ROW_NUM
 from windrow.windows import Silence, beat
 from windrow.windows import heartbeat as moved_on
-from windrow.windows.promises import FARTHEST, Told, told_by
+from windrow.windows.promises import FARTHEST, Announcement, told_by
 
 
 class StreamTime:
@@ -36,7 +36,7 @@ class StreamTime:
                     f"a promise up to {upto} on '{axis}' is beyond 10^18",
                     remedy="Give the point that the stream has really reached.",
                 )
-        self._punctuate(name, Told(promises))
+        self._punctuate(name, Announcement(promises))
 
     def punctuate_pattern(self, name: str, pattern: Pattern) -> None:
         """No more tuples that meet a pattern."""
@@ -52,7 +52,7 @@ class StreamTime:
             raise BindError(str(error), remedy="Give the point that the stream has really reached.") from None
         self._punctuate(name, told)
 
-    def _punctuate(self, name: str, told: Told) -> None:
+    def _punctuate(self, name: str, told: Announcement) -> None:
         """Apply punctuations, or keep them behind the fed rows that wait."""
         self._ticks.refuse_inside("punctuate")
         stream = self._opened.manager.stream(name)
@@ -102,7 +102,7 @@ class StreamTime:
                 stream.metrics.heartbeats += 1
                 counted = {axis: silence.counted for axis, silence in silences.items()}
                 since = {axis: silence.since_s for axis, silence in silences.items()}
-                commit = PunctuationCommit(Told(moved), silent=counted)
+                commit = PunctuationCommit(Announcement(moved), silent=counted)
                 self._commit(stream.name, commit, lambda: stream.silent_since.update(since))
 
     def heartbeat(self, stream: StreamState) -> None:
@@ -118,7 +118,7 @@ class StreamTime:
                 if upto is not None:
                     promises[p.column] = upto
             if promises:
-                self._commit(stream.name, PunctuationCommit(Told(promises)))
+                self._commit(stream.name, PunctuationCommit(Announcement(promises)))
 
     # -- the end of the input ------------------------------------------------------------------
 
@@ -136,4 +136,4 @@ class StreamTime:
         if not any(q.axis == ROW_NUM for q in stream.active):
             promises.pop(ROW_NUM, None)
         if promises:
-            self._commit(name, PunctuationCommit(Told(promises), points))
+            self._commit(name, PunctuationCommit(Announcement(promises), points))

@@ -10,7 +10,7 @@ from windrow.catalog.definitions import StreamDef
 from windrow.catalog.store import Catalog
 from windrow.cql.printer import to_text
 from windrow.engine.progress import StreamProgress, SynopsisProgress
-from windrow.engine.state import Committed, QueryState, StreamState, SynopsisState
+from windrow.engine.state import CommittedState, QueryState, StreamState, SynopsisState
 from windrow.engine.store.answers_kept import AnswersKept
 from windrow.engine.store.progress_rows import ProgressRows
 from windrow.engine.store.synopsis_entries import SynopsisEntries
@@ -98,7 +98,7 @@ class CatalogEntries:
 
     # -- queries -------------------------------------------------------------------------------
 
-    def add_query(self, stream: StreamState, commit: QueryCommit) -> Committed:
+    def add_query(self, stream: StreamState, commit: QueryCommit) -> CommittedState:
         """Save a new query, and its synopsis if that is new or changed."""
         query, after = commit.query, commit.synopsis.progress
         known = stream.synopses.get(query.synopsis)
@@ -124,9 +124,9 @@ class CatalogEntries:
                 ),
             )
             self._synopses.save_derivations(query.id, commit.derived)
-        return Committed(commit.progress, stream.unpublished)
+        return CommittedState(commit.progress, stream.unpublished)
 
-    def drop_query(self, stream: StreamState, commit: DropCommit) -> Committed:
+    def drop_query(self, stream: StreamState, commit: DropCommit) -> CommittedState:
         """Forget a query, with its answers, and what only it needed."""
         query = commit.query
         with self._catalog.transaction() as tx:
@@ -137,9 +137,9 @@ class CatalogEntries:
                 self._synopses.save(stream.name, state.progress)
             for state in commit.gone:
                 self._synopses.drop(state)
-        return Committed(stream.progress, tuple(item for item in stream.unpublished if item.query is not query))
+        return CommittedState(stream.progress, tuple(item for item in stream.unpublished if item.query is not query))
 
-    def suspend(self, stream: StreamState, commit: SuspendCommit) -> Committed:
+    def suspend(self, stream: StreamState, commit: SuspendCommit) -> CommittedState:
         """From now on the query takes no part; what only it needed is not kept, and is known not to be."""
         query, changed = commit.query, list[tuple[SynopsisState, SynopsisProgress]]()
         for state in stream.synopses.values():
@@ -151,7 +151,7 @@ class CatalogEntries:
             for _, left in changed:
                 self._synopses.save(stream.name, left)
         suspended = replace(query.progress, error=commit.why)
-        return Committed(stream.progress, stream.unpublished, tuple(changed), ((query, suspended),))
+        return CommittedState(stream.progress, stream.unpublished, tuple(changed), ((query, suspended),))
 
     def queries(self, stream: str) -> list[Row]:
         """The queries of a stream."""

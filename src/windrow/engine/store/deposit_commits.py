@@ -9,12 +9,12 @@ from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.dataplane.ingest.job import LATE, Admission
 from windrow.dataplane.ingest.preaggregate import Deposit
-from windrow.engine.state import Committed, StreamState
+from windrow.engine.state import CommittedState, StreamState
 from windrow.engine.store.dead_letters import DeadLetters
 from windrow.engine.store.progress_rows import ProgressRows
 from windrow.settings import Settings
 from windrow.windows.lateness import Lateness
-from windrow.windows.promises import Told
+from windrow.windows.promises import Announcement
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class DepositCommit:
 
     batch_id: int
     deposit: Deposit
-    told: Told
+    told: Announcement
     lateness: Mapping[str, Lateness]
     blocks: tuple[tuple[str, BlockRef, int, int], ...]
     admission: Admission
@@ -32,7 +32,7 @@ class DepositCommit:
     @property
     def has_arrived(self) -> bool:
         """Whether the source sent anything."""
-        return bool(self.deposit.admitted or self.deposit.dead or self.told != Told())
+        return bool(self.deposit.admitted or self.deposit.dead or self.told != Announcement())
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PunctuationCommit:
     """Punctuations by hand, the end of the input (then `greatest` are the greatest points, by axis) or heartbeats (then
     `silent` is the silence that they have counted, by axis)."""
 
-    told: Told
+    told: Announcement
     greatest: Mapping[str, int] | None = None
     silent: Mapping[str, int] | None = None
 
@@ -54,7 +54,7 @@ class DepositCommits:
         self._rows = rows
         self._dead_letters = dead_letters
 
-    def deposit(self, stream: StreamState, commit: DepositCommit) -> Committed:
+    def deposit(self, stream: StreamState, commit: DepositCommit) -> CommittedState:
         """Name the blocks of a micro-batch, and move the stream's progress."""
         new, before = commit.deposit, stream.progress
         after = before.after_deposit(
@@ -72,11 +72,11 @@ class DepositCommits:
             self._rows.save(stream.name, before, after)
             if new.dead:
                 self._dead_letters.add(stream.definition, commit.batch_id, new.dead, commit.admission, commit.settings)
-        return Committed(after, stream.unpublished)
+        return CommittedState(after, stream.unpublished)
 
-    def punctuate(self, stream: StreamState, commit: PunctuationCommit) -> Committed:
+    def punctuate(self, stream: StreamState, commit: PunctuationCommit) -> CommittedState:
         """Move the stream's frontiers and promises."""
         after = stream.progress.after_punctuation(commit.told, commit.greatest, commit.silent)
         with self._catalog.transaction():
             self._rows.save(stream.name, stream.progress, after)
-        return Committed(after, stream.unpublished)
+        return CommittedState(after, stream.unpublished)

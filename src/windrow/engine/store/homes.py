@@ -19,7 +19,7 @@ from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore, panes_in
 from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.ingest.job import Grouping, cell_columns, progress_columns
-from windrow.dataplane.kernels import WROTE, Reported, Storing, Target, write_cells
+from windrow.dataplane.kernels import WROTE, BlockReport, StoreRequest, StoreTarget, write_cells
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.engine.store.journal import Journal
@@ -41,7 +41,7 @@ BACK_BELOW = 4
 
 
 @dataclass(frozen=True)
-class Written:
+class PendingBlock:
     """A block that a commit is to name: the panes between which it lies, and which those are where it is known.
 
     `late`: it is held apart, since it has cells of closed panes and the answers that they correct have been given.
@@ -179,21 +179,21 @@ class Homes:
 
     def write(
         self, state: SynopsisState, cells: Cells, groups: Groups, rows: tuple[int, int], late: bool = False
-    ) -> Written:
+    ) -> PendingBlock:
         """Cells of these rows as a block of the home that the synopsis is in."""
         if state.synopsis.buckets is not None:
             return self._write_bucketed(state, cells, groups, state.synopsis.buckets, late)
         ref = self._blocks.write(state.late_owner if late else state.owner, to_block(cells, groups))
-        return Written(state, ref, *state.synopsis.span(cells, rows), late=late)
+        return PendingBlock(state, ref, *state.synopsis.span(cells, rows), late=late)
 
     def _write_bucketed(
         self, state: SynopsisState, cells: Cells, groups: Groups, buckets: int, late: bool = False
-    ) -> Written:
+    ) -> PendingBlock:
         owner = state.late_owner if late else state.owner
         ref, panes = write_cells(self._blocks.writer, owner, cells, groups, state.bucketed_by, buckets)
-        return Written(state, ref, int(panes[0]), int(panes[-1]), panes, late)
+        return PendingBlock(state, ref, int(panes[0]), int(panes[-1]), panes, late)
 
-    def storing(self, stream: StreamState, groupings: Sequence[Grouping]) -> Storing | None:
+    def storing(self, stream: StreamState, groupings: Sequence[Grouping]) -> StoreRequest | None:
         """What the tasks of a micro-batch write themselves; None: nothing."""
         targets, columns = [], cell_columns(groupings, len(progress_columns(stream.definition)))
         for g, grouping in enumerate(groupings):
@@ -201,21 +201,21 @@ class Homes:
             buckets = state.synopsis.buckets
             if buckets is not None:
                 where = (state.key_types, state.bucketed_by, buckets)
-                targets.append(Target(grouping.synopsis, state.owner, columns[g], *where))
+                targets.append(StoreTarget(grouping.synopsis, state.owner, columns[g], *where))
         tops = tuple(stream.frontiers[p.column].greatest for p in stream.definition.punctuated)
-        return Storing(self.spark.root, tuple(targets), tops) if targets else None
+        return StoreRequest(self.spark.root, tuple(targets), tops) if targets else None
 
-    def reported(self, stream: StreamState, table: pa.Table) -> list[Written]:
+    def reported(self, stream: StreamState, table: pa.Table) -> list[PendingBlock]:
         """The blocks that tasks report in a micro-batch's table. Where answers are revised, one that has a cell of a
         closed pane is held apart as a whole: what it has of open panes is needed by the next tick that closes one, and
         that takes it in first."""
         if WROTE not in table.column_names:
             return []
         out = []
-        for one in [Reported.of(text) for text in table.column(WROTE).drop_null().to_pylist()]:
+        for one in [BlockReport.of(text) for text in table.column(WROTE).drop_null().to_pylist()]:
             state, panes = stream.synopses[one.synopsis], panes_in(self._blocks.root / one.ref.path)
             late = stream.definition.revises and _has_closed(stream, state, panes)
-            out.append(Written(state, one.ref, one.lo, one.hi, panes, late))
+            out.append(PendingBlock(state, one.ref, one.lo, one.hi, panes, late))
         return out
 
     def blocks(self, state: SynopsisState) -> list[BlockRow]:

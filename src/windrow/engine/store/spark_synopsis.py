@@ -9,7 +9,15 @@ import numpy as np
 
 from windrow.dataplane.blocks import BlockStore, counts_in
 from windrow.dataplane.blocks.store import BlockRow
-from windrow.dataplane.kernels import Answered, Asked, Corrected, Revised, Revision, Stored, Told
+from windrow.dataplane.kernels import (
+    BucketAnswer,
+    BucketCorrection,
+    QueryTask,
+    RevisedWindows,
+    Revision,
+    StoredCells,
+    WindowRequest,
+)
 from windrow.dataplane.spark_home import SparkHome
 from windrow.optimizer.sharing.synopsis_plans import FREQUENT, SynopsisPlan
 from windrow.plan.accumulators import Accumulator
@@ -58,8 +66,8 @@ class SparkSynopsis(StoredSynopsis):
         if once is None:
             name, told, asked = store.owner, _told(plan), _asked(plan, lookups)
         else:
-            name, told = store.once, (Told(once.plan, once.derived),)
-            asked = [Asked(0, one.starts, one.ends) for one in lookups]
+            name, told = store.once, (QueryTask(once.plan, once.derived),)
+            asked = [WindowRequest(0, one.starts, one.ends) for one in lookups]
         blocks = store.between(store.owner, *_bounds(asked))
         rows = sum(block.rows for block in blocks)
         found, groups = store.spark.answer(self.stored(plan, blocks), name, told, asked, rows)
@@ -74,7 +82,7 @@ class SparkSynopsis(StoredSynopsis):
         if not lookups:
             return
         store = self.store
-        revised = [Revised(one, *masks) for one, masks in zip(_asked(plan, lookups), there, strict=True)]
+        revised = [RevisedWindows(one, *masks) for one, masks in zip(_asked(plan, lookups), there, strict=True)]
         bounds = _bounds([one.asked for one in revised])
         held, late = (store.between(owner, *bounds) for owner in (store.owner, store.late_owner))
         revision = Revision(self.stored(plan, held), self.stored(plan, late), tuple(revised))
@@ -94,16 +102,16 @@ class SparkSynopsis(StoredSynopsis):
                 np.add.at(out, at[known], counted[known])
         return out
 
-    def stored(self, plan: SynopsisPlan, blocks: Sequence[BlockRow]) -> Stored:
+    def stored(self, plan: SynopsisPlan, blocks: Sequence[BlockRow]) -> StoredCells:
         return stored_of(self.store.spark.root, self.store.owner, plan, self.buckets, self.kept_from, blocks)
 
 
 def stored_of(
     root: str, owner: str, plan: SynopsisPlan, buckets: int, kept_from: int | None, blocks: Sequence[BlockRow]
-) -> Stored:
+) -> StoredCells:
     """Where the cells of a synopsis are, of these blocks."""
     paths, types = tuple(block.path for block in blocks), tuple(key.type.arrow for key in plan.keys)
-    return Stored(root, owner, paths, types, len(plan.group_keys), buckets, kept_from, frequent_of(plan))
+    return StoredCells(root, owner, paths, types, len(plan.group_keys), buckets, kept_from, frequent_of(plan))
 
 
 def frequent_of(plan: SynopsisPlan) -> WindowAggregate | None:
@@ -111,27 +119,27 @@ def frequent_of(plan: SynopsisPlan) -> WindowAggregate | None:
     return plan.queries[0][1].input if plan.style[0] == FREQUENT and plan.queries else None
 
 
-def _told(plan: SynopsisPlan) -> tuple[Told, ...]:
-    return tuple(Told(query, plan.derived.get(name, ())) for name, query in plan.queries)
+def _told(plan: SynopsisPlan) -> tuple[QueryTask, ...]:
+    return tuple(QueryTask(query, plan.derived.get(name, ())) for name, query in plan.queries)
 
 
-def _asked(plan: SynopsisPlan, lookups: Sequence[Lookup]) -> list[Asked]:
+def _asked(plan: SynopsisPlan, lookups: Sequence[Lookup]) -> list[WindowRequest]:
     """Lookups of queries, by their number among those that tasks are told of."""
     numbers = {name: i for i, (name, _) in enumerate(plan.queries)}
-    return [Asked(numbers[one.query], one.starts, one.ends) for one in lookups]
+    return [WindowRequest(numbers[one.query], one.starts, one.ends) for one in lookups]
 
 
-def _bounds(asked: Sequence[Asked]) -> tuple[int, int]:
+def _bounds(asked: Sequence[WindowRequest]) -> tuple[int, int]:
     return min(int(one.starts.min()) for one in asked), max(int(one.ends.max()) for one in asked)
 
 
-def _rows(parts: Sequence[Answered]) -> TaskRows:
+def _rows(parts: Sequence[BucketAnswer]) -> TaskRows:
     error = next((part.error for part in parts if part.error is not None), None)
     tables = tuple(part.rows for part in parts if part.rows is not None)
     return TaskRows(tables, sum(part.overflows for part in parts), error)
 
 
-def _revised_rows(parts: Sequence[Corrected]) -> tuple[TaskRows, TaskRows]:
+def _revised_rows(parts: Sequence[BucketCorrection]) -> tuple[TaskRows, TaskRows]:
     """As they were, and as they are."""
     error = next((part.error for part in parts if part.error is not None), None)
     was = tuple(part.was for part in parts if part.was is not None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.engine.progress import QueryProgress, SynopsisProgress
-from windrow.engine.state import Committed, QueryState, StreamState, SynopsisState, Unpublished
+from windrow.engine.state import CommittedState, QueryState, StreamState, SynopsisState, UnpublishedStage
 from windrow.engine.store.answers_kept import AnswersKept
 from windrow.engine.store.progress_rows import ProgressRows
 from windrow.windows.promises import Promises
@@ -32,7 +32,7 @@ class AnswerPart:
 
 
 @dataclass(frozen=True)
-class Expired:
+class Expiry:
     """What a tick leaves of a synopsis: cells below the point are gone, `ranked` tuples with them."""
 
     state: SynopsisState
@@ -41,7 +41,7 @@ class Expired:
 
 
 @dataclass(frozen=True)
-class Applied:
+class LateMerge:
     """Late cells taken into a synopsis, all that are held apart; `ranked` is what it comes to. No tuple to come can
     correct a window whose end is below `revised_from` (None: any can be)."""
 
@@ -51,7 +51,7 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class Left:
+class PromiseUpdate:
     """What a tick leaves of a stream's promises; `settled` are queries that have by now answered what these had closed
     before they came, `complete_from` says from where on synopses have all groups."""
 
@@ -69,9 +69,9 @@ class TickCommit:
     ticked: int | None
     parts: Sequence[AnswerPart] = ()
     block: BlockRef | None = None
-    expired: Sequence[Expired] = ()
-    applied: Sequence[Applied] = ()
-    left: Left | None = None
+    expired: Sequence[Expiry] = ()
+    applied: Sequence[LateMerge] = ()
+    left: PromiseUpdate | None = None
     keep: int = 0
 
 
@@ -84,7 +84,7 @@ class TickCommits:
         self._rows = rows
         self._answers = answers
 
-    def tick(self, stream: StreamState, commit: TickCommit) -> Committed:
+    def tick(self, stream: StreamState, commit: TickCommit) -> CommittedState:
         """Commit a tick batch."""
         promises = stream.promises if commit.left is None else commit.left.promises
         after = stream.progress.after_tick(commit.axis, commit.ticked, promises)
@@ -98,9 +98,9 @@ class TickCommits:
             if commit.left is not None:
                 self._leave(commit.left)
         synopses, queries = _synopses_after(commit), _queries_after(commit)
-        return Committed(after, (*stream.unpublished, *unpublished), synopses, queries)
+        return CommittedState(after, (*stream.unpublished, *unpublished), synopses, queries)
 
-    def _answer(self, stream: StreamState, commit: TickCommit) -> list[Unpublished]:
+    def _answer(self, stream: StreamState, commit: TickCommit) -> list[UnpublishedStage]:
         """Keep the answers, and name the stages that are to be published."""
         tx, staged = self._catalog, []
         stored = [part for part in commit.parts if part.stored is not None]
@@ -114,7 +114,7 @@ class TickCommits:
                     "INSERT INTO outbox (query, seq, entry) VALUES (?, ?, ?)",
                     (part.query.id, stream.tick_seq, part.staged),
                 )
-                staged.append(Unpublished(part.query, part.staged, int(cursor.lastrowid or 0)))
+                staged.append(UnpublishedStage(part.query, part.staged, int(cursor.lastrowid or 0)))
         return staged
 
     def _count(self, part: AnswerPart) -> None:
@@ -130,7 +130,7 @@ class TickCommits:
             [(query.id, end, revision) for end, revision in part.revised],
         )
 
-    def _expire(self, gone: Expired) -> None:
+    def _expire(self, gone: Expiry) -> None:
         tx, seen = self._catalog, gone.state.synopsis.groups_seen
         tx.execute(
             "UPDATE synopses SET kept_from = ?, ranked = ?, groups_seen = ? WHERE id = ?",
@@ -140,7 +140,7 @@ class TickCommits:
         for row in rows:
             self._blocks.release(row["id"])
 
-    def _leave(self, left: Left) -> None:
+    def _leave(self, left: PromiseUpdate) -> None:
         tx = self._catalog
         tx.executemany("UPDATE queries SET fresh = 0 WHERE id = ?", [(query.id,) for query in left.settled])
         tx.executemany(
@@ -148,7 +148,7 @@ class TickCommits:
             [(point, state.plan.id) for state, point in left.complete_from if point != state.complete_from],
         )
 
-    def _apply(self, taken: Applied) -> None:
+    def _apply(self, taken: LateMerge) -> None:
         tx, state = self._catalog, taken.state
         tx.execute("UPDATE blocks SET owner = ? WHERE owner = ?", (state.owner, state.late_owner))
         tx.execute("UPDATE synopses SET ranked = ? WHERE id = ?", (taken.ranked, state.plan.id))
@@ -168,12 +168,12 @@ class TickCommits:
         )
         return {row["window_end"]: row["revision"] for row in rows}
 
-    def published(self, stream: StreamState, outbox: Collection[int]) -> Committed:
+    def published(self, stream: StreamState, outbox: Collection[int]) -> CommittedState:
         """Strike stages that are visible now from the outbox."""
         with self._catalog.transaction() as tx:
             tx.executemany("DELETE FROM outbox WHERE id = ?", [(i,) for i in sorted(outbox)])
         left = tuple(item for item in stream.unpublished if item.outbox not in outbox)
-        return Committed(stream.progress, left)
+        return CommittedState(stream.progress, left)
 
     def outbox(self) -> list[tuple[int, int, str]]:
         """The stages that are to be published, in order: number, query and what the sink calls it."""

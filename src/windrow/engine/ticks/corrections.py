@@ -17,8 +17,8 @@ import pyarrow as pa
 from windrow.dataplane.answers.finishing import Finished
 from windrow.dataplane.answers.revisions import GIVEN, TAKEN, difference, with_ops
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.engine.store.tick_commits import Applied
-from windrow.engine.ticks.delivery import Delivered
+from windrow.engine.store.tick_commits import LateMerge
+from windrow.engine.ticks.delivery import QueryAnswers
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 from windrow.synopses import Looked, Lookup
@@ -44,7 +44,7 @@ Numbers = Callable[[QueryState, int, int], dict[int, int]]
 
 
 @dataclass(frozen=True)
-class Affected:
+class AffectedWindows:
     """Windows of a query, due by now, that late cells may change; `before` and `after`: those that had been answered,
     and those that are to be. By rank, windows come and go."""
 
@@ -56,8 +56,8 @@ class Affected:
     def __len__(self) -> int:
         return len(self.extents)
 
-    def part(self, some: slice) -> Affected:
-        return Affected(self.query, self.extents.part(some), self.before[some], self.after[some])
+    def part(self, some: slice) -> AffectedWindows:
+        return AffectedWindows(self.query, self.extents.part(some), self.before[some], self.after[some])
 
 
 class Corrector:
@@ -70,16 +70,16 @@ class Corrector:
         self._ticked = stream.ticked[state.plan.axis]
         self._emits = settings.text("empty_windows") == "emit"
 
-    def applied(self) -> Applied:
+    def applied(self) -> LateMerge:
         """What the commit must know."""
         state, ranked = self._state, self._state.ranked
         plan = state.plan.queries[0][1] if state.plan.queries else None
         if plan is not None and _over(plan) is SlideOver.RANK:
             ranked += int(self._totals(plan, self._late)[1].sum())
         horizon = self._stream.horizon(state.plan.axis, self._ticked)
-        return Applied(state, ranked, None if horizon is None else state.closed_at(horizon))
+        return LateMerge(state, ranked, None if horizon is None else state.closed_at(horizon))
 
-    def corrections(self, finish: Finish, numbers: Numbers, windows: int) -> Iterator[Delivered]:
+    def corrections(self, finish: Finish, numbers: Numbers, windows: int) -> Iterator[QueryAnswers]:
         """What to deliver, for every query that something changes for; at most so many windows are looked at at a
         time."""
         found: dict[str, list[_Changes]] = {}
@@ -96,7 +96,7 @@ class Corrector:
             if changed and query.error is None:
                 yield _delivered(query, changed, numbers)
 
-    def _looked(self, asked: Sequence[Affected]) -> Iterator[tuple[Looked, Looked]]:
+    def _looked(self, asked: Sequence[AffectedWindows]) -> Iterator[tuple[Looked, Looked]]:
         """The rows of windows as they were and as they are, of each query."""
         lookups = [lookup_of(one.query, one.extents) for one in asked]
         there = [(one.before, one.after) for one in asked]
@@ -104,7 +104,7 @@ class Corrector:
 
     # -- which windows -------------------------------------------------------------------------
 
-    def _affected(self, query: QueryState, plan: Finalise) -> Affected:
+    def _affected(self, query: QueryState, plan: Finalise) -> AffectedWindows:
         window = plan.window
         since = POINT_MIN if query.since is None else query.since
         old, late = (panes[np.searchsorted(panes, since) :] for panes in (self._old, self._late))
@@ -118,7 +118,7 @@ class Corrector:
         if first is not None:
             emptied = self._emptied_upto(window) if isinstance(window, SlidingWindow) else upto
             held = held | ((extents.ends > first) & (extents.ticks <= emptied))
-        return Affected(query, extents, np.asarray(held), np.ones(len(extents), bool))
+        return AffectedWindows(query, extents, np.asarray(held), np.ones(len(extents), bool))
 
     def _answered_upto(self, window: Window, panes: Points) -> int:
         """Up to which frontier windows that hold a tuple of these panes are answered: landmark windows wait where the
@@ -143,7 +143,9 @@ class Corrector:
             return int(old[0]) if old.size else None
         return max(least, since)
 
-    def _by_tuple(self, query: QueryState, plan: Finalise, window: SlideByTuple, old: Points, late: Points) -> Affected:
+    def _by_tuple(
+        self, query: QueryState, plan: Finalise, window: SlideByTuple, old: Points, late: Points
+    ) -> AffectedWindows:
         """Windows at values: a late value may be one of its own."""
         values = np.union1d(old, late)
         first = POINT_MIN if query.closed_by is None else query.closed_by
@@ -154,7 +156,7 @@ class Corrector:
         else:
             before, after = self._marked(plan, window, values)
         affected = np.asarray((touched & (before | after)) | (before != after))
-        return Affected(query, window.extents(values[affected]), before[affected], after[affected])
+        return AffectedWindows(query, window.extents(values[affected]), before[affected], after[affected])
 
     def _marked(self, plan: Finalise, window: SlideByTuple, values: Points) -> tuple[Mask, Mask]:
         """Which values were window ids, and are: an n-th row number, or an n-th rank, is among their tuples."""
@@ -168,9 +170,9 @@ class Corrector:
         return synopsis.totals(count, values), synopsis.totals(count, values, late=True)
 
 
-def _batches(asked: Sequence[Affected], windows: int) -> Iterator[list[Affected]]:
+def _batches(asked: Sequence[AffectedWindows], windows: int) -> Iterator[list[AffectedWindows]]:
     """The windows in lists of at most so many; a query is in a list once."""
-    some: list[Affected] = []
+    some: list[AffectedWindows] = []
     for one in asked:
         for first in range(0, len(one), windows):
             part = one.part(slice(first, first + windows))
@@ -182,7 +184,7 @@ def _batches(asked: Sequence[Affected], windows: int) -> Iterator[list[Affected]
         yield some
 
 
-def _changes(affected: Affected, old: Finished, new: Finished) -> _Changes:
+def _changes(affected: AffectedWindows, old: Finished, new: Finished) -> _Changes:
     """What differs between the answers as they were and as they are."""
     old, new = _only(old, affected.before), _only(new, affected.after)
     gone, come = difference(old.table, old.window, new.table, new.window)
@@ -226,7 +228,7 @@ def lookup_of(query: QueryState, extents: Extents) -> Lookup:
     return Lookup(query.name, starts, extents.ends, *read, always, partitions=extents.partitions)
 
 
-def _delivered(query: QueryState, parts: list[_Changes], numbers: Numbers) -> Delivered:
+def _delivered(query: QueryState, parts: list[_Changes], numbers: Numbers) -> QueryAnswers:
     """The changes with each window's number: first answers are 0, corrections count on."""
     ends = np.concatenate([part.ends for part in parts])
     before = np.cumsum([0, *(part.ends.size for part in parts[:-1])])
@@ -240,4 +242,4 @@ def _delivered(query: QueryState, parts: list[_Changes], numbers: Numbers) -> De
     revisions = np.array([known.get(end, -1 if new else 0) + 1 for end, new in told], np.int64)
     ops = pa.array(np.where(taken, TAKEN, GIVEN))
     table = with_ops(pa.concat_tables([part.rows for part in parts]), ops, revisions[at])
-    return Delivered(query, ends[changed], at, table, 0, revisions)
+    return QueryAnswers(query, ends[changed], at, table, 0, revisions)

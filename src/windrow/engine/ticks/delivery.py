@@ -22,7 +22,7 @@ from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.sinks import AnswerBatch, Sink
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.store.journal import Journal
-from windrow.engine.store.tick_commits import AnswerPart, Applied, Expired, Left, TickCommit
+from windrow.engine.store.tick_commits import AnswerPart, Expiry, LateMerge, PromiseUpdate, TickCommit
 from windrow.settings import Settings
 from windrow.types import point_text, value_of
 from windrow.windows import Points
@@ -31,7 +31,7 @@ log = logging.getLogger("windrow")
 
 
 @dataclass(frozen=True)
-class Delivered:
+class QueryAnswers:
     """One query's answers to the windows with these ends; `window` is the index of the window each row is of.
 
     `revisions`: the number of each window's correction (0: a first answer); None: all are first answers. `early`: they
@@ -98,11 +98,11 @@ class Delivery:
         stream: StreamState,
         axis: str,
         upto: int | None,
-        delivered: Sequence[Delivered],
-        expired: Sequence[Expired],
+        delivered: Sequence[QueryAnswers],
+        expired: Sequence[Expiry],
         settings: Settings,
-        applied: Sequence[Applied] = (),
-        left: Left | None = None,
+        applied: Sequence[LateMerge] = (),
+        left: PromiseUpdate | None = None,
     ) -> None:
         """One tick batch: sent or staged, committed, and then known in memory. `publish` must follow."""
         staged = [self._send(stream, item) for item in delivered]
@@ -132,7 +132,7 @@ class Delivery:
             item.query.metrics.rows += item.table.num_rows
             item.query.metrics.last_delivery_s = time.time()
 
-    def _send(self, stream: StreamState, item: Delivered) -> str | None:
+    def _send(self, stream: StreamState, item: QueryAnswers) -> str | None:
         """Plain sinks and subscribers now; a staging sink stages. Returns what the commit must name."""
         query = item.query
         batch = AnswerBatch(query.name, item.table, f"{query.name}@{item.ends[0]}..{item.ends[-1]}{item.key_of(0)}")
@@ -194,7 +194,7 @@ def _call(query: QueryState, subscriber: Any, argument: Any) -> None:
         log.exception("a subscriber of query '%s' raised; the answer stays in q.answers()", query.name)
 
 
-def split(item: Delivered) -> list[Answer]:
+def split(item: QueryAnswers) -> list[Answer]:
     """The table by window, windows without rows included."""
     query, kind = item.query, item.query.plan.scan.attribute.type
     first = np.searchsorted(item.window, np.arange(item.ends.size), side="left")
@@ -218,7 +218,7 @@ def _row_ends(table: pa.Table) -> Points:
     return np.asarray(whole.view(pa.int64()) if pa.types.is_timestamp(whole.type) else whole)
 
 
-def _retained(stream: StreamState, item: Delivered, keep: int) -> pa.Table | None:
+def _retained(stream: StreamState, item: QueryAnswers, keep: int) -> pa.Table | None:
     """The last windows whose rows are within the bound, and at least the latest window with rows."""
     table = item.table
     if table.num_rows == 0:
@@ -244,6 +244,6 @@ def _first_kept(table: pa.Table, keep: int) -> int:
     return first
 
 
-def _facts(table: pa.Table, item: Delivered) -> tuple[int, int, int]:
+def _facts(table: pa.Table, item: QueryAnswers) -> tuple[int, int, int]:
     ends = _row_ends(table)
     return table.num_rows, int(ends[0]), int(ends[-1])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from windrow.dataplane.answers.finishing import Edges
-from windrow.engine.ask.holistic_choice import Asked
+from windrow.engine.ask.holistic_choice import HolisticRequest
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.ticks.corrections import lookup_of
 from windrow.plan.nodes import ROW_NUM, Finalise
@@ -24,7 +24,7 @@ SLOTS_PER_SLICE = 4_000_000
 
 
 @dataclass(frozen=True)
-class Due:
+class DueWindows:
     """The windows that one query must answer now; `by_selection`: its holistic aggregates selected from sorted base
     intervals rather than rolled up from counters."""
 
@@ -46,7 +46,7 @@ class Due:
         return self.query.plan.window.shown(self.extents.part(some))
 
 
-def due_on(stream: StreamState, state: SynopsisState, frontier: int, settings: Settings) -> list[Due]:
+def due_on(stream: StreamState, state: SynopsisState, frontier: int, settings: Settings) -> list[DueWindows]:
     """What the queries of a synopsis must answer when the frontier of its axis stands there, its panes being closed."""
     known: dict[tuple[Window, int | None, int | None], Extents] = {}
     ended, found = bool(stream.ended.get(state.plan.axis)), []
@@ -56,7 +56,7 @@ def due_on(stream: StreamState, state: SynopsisState, frontier: int, settings: S
         if key not in known:
             known[key] = _extents(stream, state, query, frontier, settings)
         if len(known[key]):
-            found.append(Due(state, query, known[key]))
+            found.append(DueWindows(state, query, known[key]))
     return _by_selection(stream, state, found)
 
 
@@ -125,7 +125,7 @@ def ranked_below(stream: StreamState, state: SynopsisState, upto: int) -> int:
     return state.ranked + int(_tuples(state, plan, passed).sum())
 
 
-def _by_selection(stream: StreamState, state: SynopsisState, due: list[Due]) -> list[Due]:
+def _by_selection(stream: StreamState, state: SynopsisState, due: list[DueWindows]) -> list[DueWindows]:
     """The same, each the cheaper way: those that are selected share what is sorted for them."""
     holistic = [i for i, item in enumerate(due) if item.query.plan.input.is_holistic]
     cells = state.synopsis.readable
@@ -136,12 +136,12 @@ def _by_selection(stream: StreamState, state: SynopsisState, due: list[Due]) -> 
         query, lookup = due[i].query, lookup_of(due[i].query, due[i].extents)
         derived = bool(state.plan.derived.get(query.name))
         hindered = why_not_selected(query.plan.input, stream.definition.revises, derived, bool(stream.promises))
-        asked.append(Asked(query.name, query.plan.input, lookup.starts, lookup.ends, hindered))
+        asked.append(HolisticRequest(query.name, query.plan.input, lookup.starts, lookup.ends, hindered))
     chosen = dict(zip(holistic, state.holistic.selects(cells, asked), strict=True))
     return [replace(item, by_selection=chosen.get(i, False)) for i, item in enumerate(due)]
 
 
-def slices(due: Sequence[Due], frontier: int) -> Iterator[tuple[int, list[Due]]]:
+def slices(due: Sequence[DueWindows], frontier: int) -> Iterator[tuple[int, list[DueWindows]]]:
     """Cut the due windows at common ticks into parts of bounded size; the last part reaches the frontier."""
     if not due:
         yield frontier, []

@@ -20,7 +20,7 @@ import pyarrow as pa
 from windrow.dataplane.ingest.promised import bounds_of
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.ticks.corrections import Finish, lookup_of
-from windrow.engine.ticks.delivery import Delivered
+from windrow.engine.ticks.delivery import QueryAnswers
 from windrow.optimizer.sharing.synopsis_plans import LANDMARK
 from windrow.plan.nodes import Finalise
 from windrow.synopses import Ability, Looked, Synopsis
@@ -104,7 +104,7 @@ class EarlyAnswers:
         self._synopsis = state.synopsis
         self._ticked = stream.ticked.get(state.plan.axis, POINT_MIN)
 
-    def delivered(self, finish: Finish, slots: int) -> Iterator[Delivered]:
+    def delivered(self, finish: Finish, slots: int) -> Iterator[QueryAnswers]:
         """Every query's rows of the groups that are complete, at most `slots` answer rows looked up at a time."""
         step = max(1, slots // max(1, self._synopsis.groups.count))
         for name, plan in self._state.plan.queries:
@@ -155,9 +155,9 @@ class _Part:
     overflows: int
 
 
-def _together(query: QueryState, parts: Sequence[_Part], heard: int) -> Delivered:
+def _together(query: QueryState, parts: Sequence[_Part], heard: int) -> QueryAnswers:
     before = np.cumsum([0, *(part.ends.size for part in parts[:-1])])
-    return Delivered(
+    return QueryAnswers(
         query,
         np.concatenate([part.ends for part in parts]),
         np.concatenate([part.window + b for part, b in zip(parts, before, strict=True)]),

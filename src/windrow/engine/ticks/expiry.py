@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from windrow.engine.state import StreamState, SynopsisState
-from windrow.engine.store.tick_commits import Expired
+from windrow.engine.store.tick_commits import Expiry
 from windrow.engine.ticks.due import ranked_below
 from windrow.optimizer.sharing.synopsis_plans import LANDMARK
 from windrow.synopses import Ability
 from windrow.windows.frontier import greater
 
 
-def expired(stream: StreamState, state: SynopsisState, upto: int) -> Expired | None:
+def expired(stream: StreamState, state: SynopsisState, upto: int) -> Expiry | None:
     """What no window to come, none that may still be corrected, and not the last that was answered, can hold; None
     where nothing has changed. The last one is kept for lookups: else a tumbling window would leave nothing to look up.
 
@@ -23,10 +23,10 @@ def expired(stream: StreamState, state: SynopsisState, upto: int) -> Expired | N
         needed = [plan.window.held_from(horizon) for _, plan in state.plan.queries]
         below = greater(below, min(*needed, state.closed_at(horizon)))
     ranked = ranked_below(stream, state, upto)
-    return None if (below, ranked) == (state.kept_from, state.ranked) else Expired(state, below, ranked)
+    return None if (below, ranked) == (state.kept_from, state.ranked) else Expiry(state, below, ranked)
 
 
-def expire(gone: Expired) -> None:
+def expire(gone: Expiry) -> None:
     """Once it is committed: in memory."""
     if gone.below is not None:
         gone.state.synopsis.expire(gone.below)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.engine.state import QueryState
-from windrow.engine.ticks.delivery import Delivered
+from windrow.engine.ticks.delivery import QueryAnswers
 from windrow.optimizer.sharing.periods import leaders
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, Points
 
 
 @dataclass(frozen=True)
-class Asking:
+class AnswerRequest:
     """The windows that a query is due to answer, and the ends that they are shown with."""
 
     query: QueryState
@@ -29,7 +29,9 @@ class Asking:
         return self.extents.starts if since is None else self.extents.starts.clip(min=max(since, POINT_MIN))
 
 
-def answered_once(due: Sequence[Asking], answer: Callable[[list[int]], list[Delivered]]) -> list[Delivered]:
+def answered_once(
+    due: Sequence[AnswerRequest], answer: Callable[[list[int]], list[QueryAnswers]]
+) -> list[QueryAnswers]:
     """The answers to all windows, in the order of the queries. `answer` works out those of some, by index; it leaves a
     query out where that fails. A query whose windows another has all answered takes its rows; where the other has been
     suspended, or has overflows to count, it is asked itself."""
@@ -37,7 +39,7 @@ def answered_once(due: Sequence[Asking], answer: Callable[[list[int]], list[Deli
     followed = {i: leader for i, leader in enumerate(leading) if leader is not None}
     places = {i: found for i, leader in followed.items() if (found := _places(due[leader], due[i])) is not None}
     delivered = _by_index(due, answer, [i for i in range(len(due)) if i not in places])
-    taken: dict[int, Delivered] = {}
+    taken: dict[int, QueryAnswers] = {}
     for i, place in places.items():
         whole = delivered.get(followed[i])
         if whole is not None and not whole.overflows:
@@ -48,13 +50,13 @@ def answered_once(due: Sequence[Asking], answer: Callable[[list[int]], list[Deli
 
 
 def _by_index(
-    due: Sequence[Asking], answer: Callable[[list[int]], list[Delivered]], wanted: list[int]
-) -> dict[int, Delivered]:
+    due: Sequence[AnswerRequest], answer: Callable[[list[int]], list[QueryAnswers]], wanted: list[int]
+) -> dict[int, QueryAnswers]:
     index = {due[i].query.name: i for i in wanted}
     return {index[item.query.name]: item for item in answer(wanted)}
 
 
-def _places(leader: Asking, mine: Asking) -> Points | None:
+def _places(leader: AnswerRequest, mine: AnswerRequest) -> Points | None:
     """Where a query's windows stand among another's; None where not all are there, or seen from the same point on."""
     at = np.searchsorted(leader.ends, mine.ends)
     if not at.size or int(at[-1]) >= leader.ends.size:
@@ -63,12 +65,12 @@ def _places(leader: Asking, mine: Asking) -> Points | None:
     return at if alike.all() else None
 
 
-def _taken(whole: Delivered, mine: Asking, place: Points) -> Delivered:
+def _taken(whole: QueryAnswers, mine: AnswerRequest, place: Points) -> QueryAnswers:
     """The rows of some windows."""
     if place.size == whole.ends.size:
-        return Delivered(mine.query, mine.ends, whole.window, whole.table, 0)
+        return QueryAnswers(mine.query, mine.ends, whole.window, whole.table, 0)
     number = np.full(whole.ends.size, -1, np.int64)
     number[place] = np.arange(place.size)
     window = number[whole.window]
     rows = np.flatnonzero(window >= 0)
-    return Delivered(mine.query, mine.ends, window[rows], whole.table.take(rows), 0)
+    return QueryAnswers(mine.query, mine.ends, window[rows], whole.table.take(rows), 0)

@@ -19,13 +19,13 @@ from windrow.engine.ask.having import Narrowed
 from windrow.engine.ask.index_choice import apply_choice
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.journal import Journal
-from windrow.engine.store.tick_commits import Left
+from windrow.engine.store.tick_commits import PromiseUpdate
 from windrow.engine.ticks.corrections import Corrector, Finish, lookup_of
-from windrow.engine.ticks.delivery import Delivered, Delivery
-from windrow.engine.ticks.due import SLOTS_PER_SLICE, Due, due_on, slices
+from windrow.engine.ticks.delivery import Delivery, QueryAnswers
+from windrow.engine.ticks.due import SLOTS_PER_SLICE, DueWindows, due_on, slices
 from windrow.engine.ticks.early import EarlyAnswers, complete_from, group_bounds, left_to_answer, release
 from windrow.engine.ticks.expiry import collapse, expire, expired
-from windrow.engine.ticks.shared_answers import Asking, answered_once
+from windrow.engine.ticks.shared_answers import AnswerRequest, answered_once
 from windrow.optimizer.sharing.rules import computed_together
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
@@ -68,16 +68,16 @@ class Ticker:
 
     def _tick_to(self, stream: StreamState, axis: str, frontier: int, settings: Settings) -> int:
         started, answered = time.monotonic(), 0
-        due: list[Due] = []
+        due: list[DueWindows] = []
         for state in stream.on_axis(axis):
             state.synopsis.close(state.closed_at(frontier))
             due += due_on(stream, state, frontier, settings)
         for upto, part in slices(due, frontier):
             answered += self._slice(stream, axis, upto, part, upto == frontier, settings)
-        self._measure(stream, started, settings)
+        self._end_batch(stream, started, settings)
         return answered
 
-    def _measure(self, stream: StreamState, started: float, settings: Settings) -> None:
+    def _end_batch(self, stream: StreamState, started: float, settings: Settings) -> None:
         """After a tick batch; blocks of answers are kept few."""
         self._journal.answers.compact(
             ANSWER_BLOCKS * settings.integer("synopsis_blocks"), settings.integer("retained_answers")
@@ -118,23 +118,23 @@ class Ticker:
         promises, frontier = stream.promises.answered(axis), stream.frontiers[axis].value
         if not stream.on_axis(axis) and frontier is not None:
             promises = promises.overtaken(axis, frontier)  # no tick will
-        left = Left(promises, fresh, complete)
+        left = PromiseUpdate(promises, fresh, complete)
         self._delivery.commit(stream, axis, stream.ticked.get(axis), delivered, [], settings, (), left)
         for state in stream.on_axis(axis):
             release(stream, state)
         self._delivery.publish(stream)
-        self._measure(stream, started, settings)
+        self._end_batch(stream, started, settings)
 
     def _slice(
-        self, stream: StreamState, axis: str, upto: int, due: Sequence[Due], is_last: bool, settings: Settings
+        self, stream: StreamState, axis: str, upto: int, due: Sequence[DueWindows], is_last: bool, settings: Settings
     ) -> int:
-        delivered: list[Delivered] = []
+        delivered: list[QueryAnswers] = []
         for state in stream.on_axis(axis):
             mine = [item for item in due if item.state is state]
             if mine:
                 delivered += self._answer_once(stream, state, mine, settings)
         leaving = [gone for state in stream.on_axis(axis) if (gone := expired(stream, state, upto)) is not None]
-        left = Left(stream.promises.overtaken(axis, upto)) if stream.promises else None
+        left = PromiseUpdate(stream.promises.overtaken(axis, upto)) if stream.promises else None
         self._delivery.commit(stream, axis, upto, delivered, leaving, settings, (), left)
         for gone in leaving:
             expire(gone)
@@ -146,15 +146,15 @@ class Ticker:
         return sum(int(item.ends.size) for item in delivered)
 
     def _answer_once(
-        self, stream: StreamState, state: SynopsisState, due: Sequence[Due], settings: Settings
-    ) -> list[Delivered]:
+        self, stream: StreamState, state: SynopsisState, due: Sequence[DueWindows], settings: Settings
+    ) -> list[QueryAnswers]:
         """Rule CS8, where no group was answered early: that depends on when a query came."""
         off = settings.rules_off
 
-        def answer_group(due: Sequence[Due]) -> list[Delivered]:
+        def answer_group(due: Sequence[DueWindows]) -> list[QueryAnswers]:
             return self._answer(stream, state, due, settings)
 
-        def answer(due: Sequence[Due]) -> list[Delivered]:
+        def answer(due: Sequence[DueWindows]) -> list[QueryAnswers]:
             if not off:
                 return answer_group(due)
             use = stream.use_of(state.plan, state.since, settings.integer("cut_factor"))
@@ -164,12 +164,12 @@ class Ticker:
 
         if stream.promises or "CS8" in off:
             return answer(due)
-        asking = [Asking(item.query, item.extents, item.shown()[1]) for item in due]
+        asking = [AnswerRequest(item.query, item.extents, item.shown()[1]) for item in due]
         return answered_once(asking, lambda some: answer([due[i] for i in some]))
 
     def _answer(
-        self, stream: StreamState, state: SynopsisState, due: Sequence[Due], settings: Settings
-    ) -> list[Delivered]:
+        self, stream: StreamState, state: SynopsisState, due: Sequence[DueWindows], settings: Settings
+    ) -> list[QueryAnswers]:
         due = [item for item in due if item.query.error is None]
         parts: dict[str, list[Finished]] = {item.query.name: [] for item in due}
         done: dict[str, int] = dict.fromkeys(parts, 0)
@@ -220,7 +220,7 @@ class Ticker:
             return None
 
 
-def _looked(state: SynopsisState, due: Sequence[Due], narrowed: Narrowed) -> Iterator[Looked]:
+def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: Narrowed) -> Iterator[Looked]:
     """What the due queries ask of a synopsis, each the cheaper way."""
     yield from narrowed.looked
     yield from state.ask(narrowed.lookups)
@@ -229,7 +229,7 @@ def _looked(state: SynopsisState, due: Sequence[Due], narrowed: Narrowed) -> Ite
         yield from selected(state.synopsis.readable, chosen)
 
 
-def _delivered(stream: StreamState, query: QueryState, ends: Points, parts: Sequence[Finished]) -> Delivered:
+def _delivered(stream: StreamState, query: QueryState, ends: Points, parts: Sequence[Finished]) -> QueryAnswers:
     """The parts of an answer one after another, the windows of each counted on from those before."""
     table, window = parts[0].table, parts[0].window
     if len(parts) > 1:
@@ -238,4 +238,4 @@ def _delivered(stream: StreamState, query: QueryState, ends: Points, parts: Sequ
         table = pa.concat_tables([part.table for part in parts])
     if stream.definition.revises:
         table = first_answers(table)
-    return Delivered(query, ends, window, table, sum(part.overflows for part in parts))
+    return QueryAnswers(query, ends, window, table, sum(part.overflows for part in parts))

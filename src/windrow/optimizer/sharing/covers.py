@@ -50,7 +50,7 @@ def is_disjoint_cover(query: Predicate, by: Sequence[Predicate]) -> bool:
 
 
 @dataclass(frozen=True)
-class Relevant(Generic[T]):
+class RelevantSynopses(Generic[T]):
     """A set of synopses that answers a query: those that are put together, and those that are taken off."""
 
     added: tuple[T, ...]
@@ -69,7 +69,7 @@ class Candidate(Generic[T]):
 
 def relevant(
     query: Predicate, candidates: Sequence[Candidate[T]], is_sensitive: bool, is_subtractable: bool
-) -> Relevant[T] | None:
+) -> RelevantSynopses[T] | None:
     """The relevant synopses of a new query (the first step of 8.3.3), or None. Few and large ones are preferred,
     addition to subtraction."""
     usable = [c for c in candidates if c.predicate.terms]
@@ -77,7 +77,7 @@ def relevant(
     search = _Search(MOST_STEPS)
     cover = search.disjoint(query.terms, within) if is_sensitive else _any_cover(query.terms, within)
     if cover:
-        return Relevant(tuple(c.synopsis for c in cover))
+        return RelevantSynopses(tuple(c.synopsis for c in cover))
     if not (is_sensitive and is_subtractable):
         return None
     reaching = [c for c in usable if c.predicate.terms & query.terms]
@@ -87,7 +87,7 @@ def relevant(
             continue
         rest = search.disjoint(surplus, [c for c in usable if c.predicate.terms <= surplus])
         if rest:
-            return Relevant(tuple(c.synopsis for c in chosen), tuple(c.synopsis for c in rest))
+            return RelevantSynopses(tuple(c.synopsis for c in chosen), tuple(c.synopsis for c in rest))
     return None
 
 

@@ -44,7 +44,7 @@ _OPS: dict[type[exp.Expr], str] = {
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ColumnComparison:
     """`attribute op value`, or whether the attribute is null (then there is no value)."""
 
     attribute: str
@@ -58,14 +58,14 @@ class Comparison:
             raise ValueError("a comparison has a constant, a test of NULL has none")
 
     @property
-    def negation(self) -> Comparison:
-        return Comparison(self.attribute, _OPPOSITE[self.op], self.value)
+    def negation(self) -> ColumnComparison:
+        return ColumnComparison(self.attribute, _OPPOSITE[self.op], self.value)
 
     def implies(self, other: Atom) -> bool:
         """Wherever this is TRUE, the other is."""
         if self == other:
             return True
-        if not isinstance(other, Comparison) or other.attribute != self.attribute or self.value is None:
+        if not isinstance(other, ColumnComparison) or other.attribute != self.attribute or self.value is None:
             return False
         if other.value is None:
             return other.op == IS_NOT_NULL
@@ -75,7 +75,7 @@ class Comparison:
 
     def excludes(self, other: Atom) -> bool:
         """No tuple makes both TRUE."""
-        if not isinstance(other, Comparison) or other.attribute != self.attribute:
+        if not isinstance(other, ColumnComparison) or other.attribute != self.attribute:
             return False
         if IS_NULL in (self.op, other.op):
             return self.op != other.op
@@ -96,7 +96,7 @@ _Bound = tuple[int] | tuple[int, Value, int]
 """A place among values: beyond all of them (−1 or 1), or 0 and just below, at, or just above a value."""
 
 
-def _least(atom: Comparison) -> _Bound:
+def _least(atom: ColumnComparison) -> _Bound:
     """Where the values of an interval begin. A NaN is above every number, as Spark orders it."""
     assert atom.value is not None
     if atom.op in ("<", "<="):
@@ -104,7 +104,7 @@ def _least(atom: Comparison) -> _Bound:
     return 0, atom.value, 1 if atom.op == ">" else 0
 
 
-def _greatest(atom: Comparison) -> _Bound:
+def _greatest(atom: ColumnComparison) -> _Bound:
     assert atom.value is not None
     if atom.op in (">", ">="):
         return (1,)
@@ -112,7 +112,7 @@ def _greatest(atom: Comparison) -> _Bound:
 
 
 @dataclass(frozen=True)
-class Opaque:
+class OpaqueCondition:
     """A condition of which nothing is known but its text."""
 
     sql: str
@@ -123,13 +123,13 @@ class Opaque:
 
     def excludes(self, other: Atom) -> bool:
         """A condition and its negation are never both TRUE."""
-        return isinstance(other, Opaque) and other.sql == self.sql and other.negated != self.negated
+        return isinstance(other, OpaqueCondition) and other.sql == self.sql and other.negated != self.negated
 
     def __str__(self) -> str:
         return f"NOT ({self.sql})" if self.negated else self.sql
 
 
-Atom = Comparison | Opaque
+Atom = ColumnComparison | OpaqueCondition
 Term = frozenset[Atom]
 
 
@@ -216,7 +216,7 @@ def _read(condition: str | None, types: dict[str, SqlType]) -> Predicate:
     if condition is None:
         return TRUE
     tree = _signed(parse_one(condition, dialect=CQL), True, types)
-    whole = Predicate.of([[Opaque(condition)]])
+    whole = Predicate.of([[OpaqueCondition(condition)]])
     try:
         tree = normalize(tree, dnf=True).copy()  # a copy is a root: `normalized` looks at what is above
     except RecursionError:
@@ -252,7 +252,7 @@ def _parted(tree: exp.Expr, types: dict[str, SqlType]) -> exp.Expr | None:
     if isinstance(tree, exp.In) and 0 < len(tree.expressions) <= MOST_TERMS:
         # Spark takes all constants of an IN to one type: only where each has the column's own are they comparisons.
         equals = [exp.EQ(this=tree.this.copy(), expression=constant.copy()) for constant in tree.expressions]
-        if all(isinstance(_atom(one, types), Comparison) for one in equals):
+        if all(isinstance(_atom(one, types), ColumnComparison) for one in equals):
             return exp.or_(*equals, copy=False)
     return None
 
@@ -277,14 +277,14 @@ def _atoms(term: exp.Expr, types: dict[str, SqlType]) -> list[Atom] | None:
             continue
         atom = _atom(inner, types)
         if inner is not part:
-            atom = _whole(atom.negation) if isinstance(atom, Comparison) else Opaque(atom.sql, True)
+            atom = _whole(atom.negation) if isinstance(atom, ColumnComparison) else OpaqueCondition(atom.sql, True)
         atoms.append(atom)
     return atoms
 
 
 def _atom(tree: exp.Expr, types: dict[str, SqlType]) -> Atom:
     if isinstance(tree, exp.Is) and isinstance(tree.this, exp.Column) and isinstance(tree.expression, exp.Null):
-        return Comparison(tree.this.name, IS_NULL)
+        return ColumnComparison(tree.this.name, IS_NULL)
     op = _OPS.get(type(tree))
     if op is not None:
         left, right = tree.this.unnest(), tree.expression.unnest()
@@ -293,15 +293,15 @@ def _atom(tree: exp.Expr, types: dict[str, SqlType]) -> Atom:
         if isinstance(left, exp.Column) and left.name in types:
             value = _constant(right, types[left.name])
             if value is not None:
-                return _whole(Comparison(left.name, op, value))
-    return Opaque(tree.sql(dialect=CQL))
+                return _whole(ColumnComparison(left.name, op, value))
+    return OpaqueCondition(tree.sql(dialect=CQL))
 
 
-def _whole(atom: Comparison) -> Comparison:
+def _whole(atom: ColumnComparison) -> ColumnComparison:
     """Between integers there is nothing: x > 3 is x >= 4."""
     if isinstance(atom.value, int) and atom.op in ("<", ">"):
         above = atom.op == ">"
-        return Comparison(atom.attribute, ">=" if above else "<=", atom.value + (1 if above else -1))
+        return ColumnComparison(atom.attribute, ">=" if above else "<=", atom.value + (1 if above else -1))
     return atom
 
 

@@ -28,7 +28,7 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReadPlan:
     """What some lookups read: each accumulator's first equal (`same`), these side by side in strands, over so many
     groups."""
 
@@ -66,10 +66,10 @@ class Slots:
         return np.repeat(np.arange(self._windows), self._groups), groups
 
 
-class Output:
+class LookupOutput:
     """The answers of one lookup as they are taken: a row per window over all groups but nobody; then masked."""
 
-    def __init__(self, lookup: Lookup, asked: Asked):
+    def __init__(self, lookup: Lookup, asked: ReadPlan):
         self._lookup = lookup
         self._same, self._strands = asked.same, asked.strands
         self._states: States = {}

@@ -41,7 +41,7 @@ _SHARE_MEMORY = 0.7
 
 
 @dataclass(frozen=True)
-class Asked:
+class FilterRequest:
     """The windows [start, end) of a query, ends ascending, that a test is asked over; none is longer than `reach`.
 
     `exact`: the aggregates are compared once more afterwards.
@@ -99,7 +99,7 @@ class CollectiveFilter:
         fits = np.abs(high) <= HEAVIEST >> 32
         return np.asarray(np.where(fits, (high << 32) + (low & 0xFFFFFFFF), np.sign(high) * 2 * HEAVIEST))
 
-    def answers(self, asked: Asked, start: int) -> bool:
+    def answers(self, asked: FilterRequest, start: int) -> bool:
         """Whether it can be asked over the panes from `start` on."""
         if start <= self.blind_upto:
             return False
@@ -134,7 +134,7 @@ class ExtremeFilter:
         codes = cells.state[0]
         self._panes.feed(cells.panes, cells.groups, codes if self._is_max else ~codes)
 
-    def answers(self, asked: Asked, start: int) -> bool:
+    def answers(self, asked: FilterRequest, start: int) -> bool:
         return True
 
     def serves(self, reach: int, shift: int) -> bool:
@@ -181,7 +181,9 @@ class PaneFilters:
         """Which part of the groups passes, of late; None: nothing is known."""
         return self._shares.get(accumulator)
 
-    def candidates(self, synopsis: BasicIntervalSynopsis, asked: Sequence[Asked], levels: Levels) -> list[Pairs | None]:
+    def candidates(
+        self, synopsis: BasicIntervalSynopsis, asked: Sequence[FilterRequest], levels: Levels
+    ) -> list[Pairs | None]:
         """The groups that may pass, of every window; None where a filter cannot be asked over one of them."""
         self._refresh(synopsis, levels)
         for accumulator in dict.fromkeys(a for one in asked for a in one.test.reads):
@@ -211,7 +213,7 @@ class PaneFilters:
             self._filters = {}
             self._of, self._levels = of, levels
 
-    def _provide(self, accumulator: Accumulator, asked: Sequence[Asked]) -> None:
+    def _provide(self, accumulator: Accumulator, asked: Sequence[FilterRequest]) -> None:
         """A filter as far-reaching and as fine as is asked for, and not ahead of the windows: a tick that failed is
         tried again."""
         held = self._filters.get(accumulator)
@@ -247,7 +249,7 @@ class _Known:
         self._filters = filters
         self._found: dict[tuple[Accumulator, int, int], Ids] = {}
 
-    def passing(self, asked: Asked, start: int) -> Ids | None:
+    def passing(self, asked: FilterRequest, start: int) -> Ids | None:
         test = asked.test
         filter_ = self._filters[test.of]
         if not filter_.answers(asked, start):

@@ -19,7 +19,7 @@ from windrow.synopses.answering.gathering import ClosedCells, closed_cells, gath
 from windrow.synopses.answering.indexing import Indexer
 from windrow.synopses.answering.intervals import FlatIntervals
 from windrow.synopses.answering.one_pass import Pass
-from windrow.synopses.answering.outputs import Asked, Output, Slots
+from windrow.synopses.answering.outputs import LookupOutput, ReadPlan, Slots
 from windrow.synopses.answering.pane_tables import Tables, can_be_tabled
 from windrow.synopses.answering.planner import WayDecision, plan_way
 from windrow.synopses.answering.way_costs import Spans, Way, window_work
@@ -288,7 +288,7 @@ class BasicIntervalSynopsis(Synopsis):
         assert index is not None
         slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
         for lookup, (lows, highs) in zip(lookups, spans, strict=True):
-            output = Output(lookup, asked)
+            output = LookupOutput(lookup, asked)
             output.take_found(index.find(np.minimum(lows, highs), highs))
             yield output.rows(slots)
 
@@ -322,7 +322,7 @@ class BasicIntervalSynopsis(Synopsis):
         highs = np.concatenate([high for _, high in spans]).tolist()
         asked = self._asked(lookups)
         scan = Pass(self._chunks, asked.strands, asked.size)
-        outputs = [Output(lookup, asked) for lookup in lookups]
+        outputs = [LookupOutput(lookup, asked) for lookup in lookups]
         tick = None
         for i in np.lexsort((-starts, ends)).tolist():
             if tick is None or ends[i] != tick:
@@ -343,14 +343,14 @@ class BasicIntervalSynopsis(Synopsis):
         tables = Tables(self._chunks, asked.strands, asked.size, first, last)
         slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
         for lookup, (lows, highs) in zip(lookups, spans, strict=True):
-            output = Output(lookup, asked)
+            output = LookupOutput(lookup, asked)
             output.take_all(tables, lows, highs)
             yield output.rows(slots)
 
-    def _asked(self, lookups: Sequence[Lookup]) -> Asked:
+    def _asked(self, lookups: Sequence[Lookup]) -> ReadPlan:
         """What is read, each accumulator's first equal, those with equal folds together; and for how many groups."""
         same = self._same(_read(lookups))
-        return Asked(same, strands_of(dict.fromkeys(same.values())), max(self.groups.count, 2))
+        return ReadPlan(same, strands_of(dict.fromkeys(same.values())), max(self.groups.count, 2))
 
     def _same(self, needed: Sequence[Accumulator]) -> dict[Accumulator, Accumulator]:
         """Each accumulator's first equal: counts that are one state in every chunk are merged once."""
