@@ -30,9 +30,9 @@ from windrow.plan.nodes import Attribute, Scan, Selection, WindowAggregate
 from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup
 from windrow.synopses.answering import costs
 from windrow.synopses.answering.filter_costs import FilterWork
-from windrow.synopses.answering.index_costs import Estimate, IndexWork, interval, landmark, running
-from windrow.synopses.answering.indexing import Indexing
-from windrow.synopses.answering.selection_costs import SelectionTogether
+from windrow.synopses.answering.index_costs import IndexEstimate, IndexWork, interval, landmark, running
+from windrow.synopses.answering.indexing import IndexSetting
+from windrow.synopses.answering.selection_costs import SelectionBatch
 from windrow.synopses.answering.way_costs import Way, window_work
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import build_chunks
@@ -43,7 +43,7 @@ from windrow.synopses.having.pane_filters import FilterRequest, PaneFilters
 from windrow.synopses.having.units import coarseness
 from windrow.synopses.holistic.roll_up import rows_of
 from windrow.synopses.holistic.selecting import selected
-from windrow.synopses.holistic.selection_sizes import asked_together, selection_work
+from windrow.synopses.holistic.selection_sizes import selection_batch, selection_work
 from windrow.synopses.index.landmark import partitions_of
 from windrow.synopses.index.pane_index import PaneIndex
 from windrow.synopses.index.sequence import TupleWindow
@@ -145,7 +145,7 @@ def index() -> Iterator[Run]:
 
 
 def index_runs(
-    groups: int, kind: SynopsisKind, cost: Callable[[IndexWork], Estimate], reads: list[Accumulator]
+    groups: int, kind: SynopsisKind, cost: Callable[[IndexWork], IndexEstimate], reads: list[Accumulator]
 ) -> Iterator[Run]:
     """An index of one column that is built pane by pane; then one window, and many, of a synopsis that keeps it."""
     panes, width = 400, 100
@@ -158,7 +158,7 @@ def index_runs(
     yield Run(lambda: panes * cost(kept).update, lambda: PaneIndex(panes, groups, kind, partitions).add(needed, chunks))
     if kind is SynopsisKind.LANDMARK:
         return
-    synopsis.indexer.asked = Indexing(kind)
+    synopsis.indexer.setting = IndexSetting(kind)
     one, many = (lookup_of(panes, windows, width, reads) for windows in (1, 200))
     list(synopsis.answer([many]))
     assert synopsis.indexer.index is not None
@@ -188,7 +188,7 @@ def holistic() -> Iterator[Run]:
             lookup = Lookup("q", ends - width, ends, aggregate.presence, aggregate.accumulators, False)
             asked = aggregate, lookup.starts, lookup.ends
             work = selection_work(synopsis, synopsis.closed_panes, *asked)
-            whole = asked_together(synopsis, synopsis.closed_panes, [(asked, work)]) or SelectionTogether.alone(work)
+            whole = selection_batch(synopsis, synopsis.closed_panes, [(asked, work)]) or SelectionBatch.alone(work)
             yield Run(
                 lambda w=whole: w.rolled_ns,
                 lambda a=aggregate, s=synopsis, one=lookup: [rows_of(a, x, s.groups) for x in s.answer([one])],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windrow.cql.dialect import CQL
-from windrow.engine.ask.having import Fit, fit_of, is_kept, levels_of
+from windrow.engine.ask.having import FilterFit, fit_of, is_kept, levels_of
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.explain.decisions import filter_decided
 from windrow.plan.nodes import Finalise
@@ -40,7 +40,7 @@ _UNASKED = "the last windows were answered without it, exactly: they hold negati
 def having_text(plan: Finalise, stream: StreamState, state: SynopsisState | None, settings: Settings) -> str | None:
     """What is done of HAVING where a bound is not compared once more; None where it is."""
     fit = None if plan.having is None else _filtered(plan, stream, state, settings)
-    if not isinstance(fit, Fit) or not _may_relax(fit, stream.definition.revises, settings):
+    if not isinstance(fit, FilterFit) or not _may_relax(fit, stream.definition.revises, settings):
         return None
     if not _is_used(plan, fit, state, settings):
         return None
@@ -49,7 +49,7 @@ def having_text(plan: Finalise, stream: StreamState, state: SynopsisState | None
     return f"{left}{fit.bound.text} is not compared: {_relaxed(fit, settings)} (approximate_having)"
 
 
-def _filtered(plan: Finalise, stream: StreamState, state: SynopsisState | None, settings: Settings) -> Fit | str:
+def _filtered(plan: Finalise, stream: StreamState, state: SynopsisState | None, settings: Settings) -> FilterFit | str:
     """How a filter serves the query, or why none does."""
     fit = fit_of(plan, stream.definition.revises)
     if isinstance(fit, str):
@@ -62,7 +62,7 @@ def _filtered(plan: Finalise, stream: StreamState, state: SynopsisState | None, 
     return "switched off" if settings.text("substream_filters") == "off" else fit
 
 
-def _may_relax(fit: Fit, revises: bool, settings: Settings) -> bool:
+def _may_relax(fit: FilterFit, revises: bool, settings: Settings) -> bool:
     return settings.text("approximate_having") == "on" and not revises and fit.approximate is not None
 
 
@@ -71,7 +71,7 @@ def _unasked(plan: Finalise, state: SynopsisState | None) -> bool:
     return state is not None and any(one is plan and name in state.having.unasked for name, one in state.plan.queries)
 
 
-def _is_used(plan: Finalise, fit: Fit, state: SynopsisState | None, settings: Settings) -> bool | None:
+def _is_used(plan: Finalise, fit: FilterFit, state: SynopsisState | None, settings: Settings) -> bool | None:
     """Whether windows are answered through the filter; None: that is to be decided."""
     decision = None if state is None else state.having.decisions.get(fit.test.of)
     if _unasked(plan, state):
@@ -81,14 +81,14 @@ def _is_used(plan: Finalise, fit: Fit, state: SynopsisState | None, settings: Se
     return decision.chosen is HavingWay.FILTER
 
 
-def _sharing(plan: Finalise, fit: Fit, state: SynopsisState | None, revises: bool) -> str:
+def _sharing(plan: Finalise, fit: FilterFit, state: SynopsisState | None, revises: bool) -> str:
     plans = [] if state is None else [other for _, other in state.plan.queries]
     fits = [fit_of(other, revises) for other in (*plans, *(() if any(p is plan for p in plans) else (plan,)))]
-    users = sum(isinstance(other, Fit) and other.test.of == fit.test.of for other in fits)
+    users = sum(isinstance(other, FilterFit) and other.test.of == fit.test.of for other in fits)
     return f"shared by {users} queries" if users > 1 else "not shared"
 
 
-def _relaxed(fit: Fit, settings: Settings) -> str:
+def _relaxed(fit: FilterFit, settings: Settings) -> str:
     epsilon = levels_of(settings).epsilon
     if fit.test.is_outer:
         return f"groups above {fit.test.value * (1 - epsilon):.4g} may be shown"

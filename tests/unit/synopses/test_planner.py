@@ -13,7 +13,7 @@ from windrow.optimizer.synopsis_kinds import SynopsisKind
 from windrow.synopses.answering import costs
 from windrow.synopses.answering.filter_costs import FilterWork
 from windrow.synopses.answering.index_costs import IndexWork, basic_interval, candidates, interval, landmark, running
-from windrow.synopses.answering.indexing import Rates
+from windrow.synopses.answering.indexing import ProbingRates
 from windrow.synopses.answering.planner import HavingWay, gains_from_index, plan_filter, plan_index, plan_way
 from windrow.synopses.answering.way_costs import Way, WindowWork
 
@@ -90,18 +90,18 @@ def test_what_is_there_is_left_only_for_what_is_clearly_cheaper() -> None:
 def test_a_batch_beside_single_lookups_does_not_hide_what_these_would_gain() -> None:
     single, batch = replace(LOAD, merged=3, at_once=50), replace(LOAD, merged=3, together=2000, at_once=50)
     assert gains_from_index(single) and not gains_from_index(batch)
-    rates = Rates()
+    rates = ProbingRates()
     for _ in range(100):
         rates.probe(windows=1, walked=4096)
     rates.walk()
     assert chosen(rates.load(4096, 1000, (0, 3), 50, (0, 0)), BASIC, MUCH) is INTERVAL
-    only_batches = Rates()
+    only_batches = ProbingRates()
     only_batches.walk()
     assert chosen(only_batches.load(4096, 1000, (0, 3), 1, (0, 0)), BASIC, MUCH) is BASIC
 
 
 def test_rates_fade_and_follow_the_workload() -> None:
-    rates = Rates()
+    rates = ProbingRates()
     for _ in range(30):
         rates.probe(windows=3, walked=50)
         rates.close(panes=10)

@@ -29,10 +29,10 @@ from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.ordering import encode_doubles
 from windrow.synopses.holistic import selecting
 from windrow.synopses.holistic.phi import Phi
-from windrow.synopses.holistic.roll_up import Rows, rows_of
+from windrow.synopses.holistic.roll_up import AnswerRows, rows_of
 from windrow.synopses.holistic.selecting import selected
 from windrow.synopses.holistic.selection_sizes import decide
-from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, Spots
+from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, WindowSlots
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.kinds.buffer import BufferSynopsis
 from windrow.synopses.lookups import Lookup
@@ -129,7 +129,7 @@ def rank(value: float) -> tuple[bool, float]:
     return math.isnan(value), value
 
 
-def table(aggregate: WindowAggregate, rows: Rows, synopsis: BasicIntervalSynopsis) -> dict[Any, list[Any]]:
+def table(aggregate: WindowAggregate, rows: AnswerRows, synopsis: BasicIntervalSynopsis) -> dict[Any, list[Any]]:
     keys = [
         (c.dictionary_decode() if pa.types.is_dictionary(c.type) else c).to_pylist()
         for c in synopsis.groups.key_columns(rows.cells, len(aggregate.keys))
@@ -379,6 +379,6 @@ def test_sorting_costs_a_level_for_each_doubling_of_the_window(monkeypatch: pyte
     for widest, levels in ((1, 1), (63, 6), (64, 7), (4096, 13)):
         made = SortedPanes(elements, 1, size, widest)
         assert made._sorted.shape == (levels, size)
-        spots = Spots(np.array([size - widest]), np.array([size]), np.zeros(1, np.int64), np.zeros(1, np.int64))
+        spots = WindowSlots(np.array([size - widest]), np.array([size]), np.zeros(1, np.int64), np.zeros(1, np.int64))
         assert made.at_ranks(spots, np.array([1])).tolist() == [0]
         assert 0 < meter.read() <= 2 * levels * (levels + 1) * (3 * levels + 3)

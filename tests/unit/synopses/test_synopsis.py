@@ -32,7 +32,7 @@ from windrow.optimizer.synopsis_kinds import SynopsisKind
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.aggregates import decompose
 from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup
-from windrow.synopses.answering.indexing import Indexer, Indexing
+from windrow.synopses.answering.indexing import Indexer, IndexSetting
 from windrow.synopses.answering.pane_tables import can_be_tabled
 from windrow.synopses.answering.way_costs import Way
 from windrow.synopses.cells import chunks
@@ -129,7 +129,7 @@ class Pair:
         self, asked: Sequence[tuple[Query, Sequence[tuple[int, int]]]], kind: SynopsisKind | None, most_bytes: int
     ) -> None:
         """By an index of this kind, if it may take that much; texts have none, and are walked."""
-        self.synopsis.indexer.asked = Indexing(kind, most_bytes)
+        self.synopsis.indexer.setting = IndexSetting(kind, most_bytes)
         self._compare(asked)
 
     def deposit_late(self, rows: Sequence[Row]) -> None:
@@ -270,7 +270,7 @@ def test_landmark_intervals_are_kept_up_and_serve_windows_of_few_widths(widths: 
     call = decompose("MAX", "x", INT, None)
     most, count = call.part("v"), Accumulator(Kind.COUNT, None, None, None)
     synopsis, values = BasicIntervalSynopsis([pa.string()]), np.random.default_rng(3).integers(0, 1000, 700)
-    synopsis.indexer.asked = Indexing(SynopsisKind.LANDMARK)
+    synopsis.indexer.setting = IndexSetting(SynopsisKind.LANDMARK)
     built, served = set(), 0
     for first in range(0, 700, 10):
         panes = np.array([p for p in range(first, first + 10) if p % 23], np.int64)
@@ -296,7 +296,7 @@ def test_empty_windows_of_the_past_are_beside_landmark_intervals_that_do_not_rea
     call = decompose("MAX", "x", INT, None)
     most, count = call.part("v"), Accumulator(Kind.COUNT, None, None, None)
     synopsis = BasicIntervalSynopsis([pa.string()])
-    synopsis.indexer.asked = Indexing(SynopsisKind.LANDMARK)
+    synopsis.indexer.setting = IndexSetting(SynopsisKind.LANDMARK)
     for pane in (p for p in range(60) if not 20 <= p < 30):
         n, groups = np.ones(1, np.int64), synopsis.groups.ids([pa.array(["a"])])
         synopsis.deposit(Cells(np.array([pane]), groups, {count: (n,), most: (n * pane,), call.part("n"): (n,)}))
@@ -314,7 +314,7 @@ def test_indexes_of_several_synopses_share_one_bound_and_go_when_it_falls() -> N
 
     def asked(most: int) -> None:
         for one in indexers:
-            one.asked = Indexing(SynopsisKind.RUNNING, most, tuple(indexers))
+            one.asked = IndexSetting(SynopsisKind.RUNNING, most, tuple(indexers))
         for synopsis, count in made:
             list(synopsis.answer([Lookup("q", np.array([0]), np.array([10]), count, (count,), False)]))
 
@@ -334,7 +334,7 @@ def test_indexes_of_several_synopses_share_one_bound_and_go_when_it_falls() -> N
 
 def test_an_index_is_used_and_kept_up_as_panes_close_and_expire() -> None:
     synopsis, count = counting([pa.string()])
-    synopsis.indexer.asked = Indexing(SynopsisKind.RUNNING)
+    synopsis.indexer.setting = IndexSetting(SynopsisKind.RUNNING)
     built = set()
     for first in range(0, 600, 10):
         synopsis.deposit(cells(synopsis, count, range(first, first + 10), [0] * 10))

@@ -34,7 +34,7 @@ from windrow.windows import SlidingWindow
 
 
 @dataclass(frozen=True)
-class Fit:
+class FilterFit:
     """A query that a filter can serve: the bound that it is asked for, and how far windows reach."""
 
     plan: Finalise
@@ -55,7 +55,7 @@ class Fit:
         return replace(plan, input=replace(plan.input, aggregates=()))
 
 
-def fit_of(plan: Finalise, revises: bool) -> Fit | str:
+def fit_of(plan: Finalise, revises: bool) -> FilterFit | str:
     """How a query fits a filter, or why it does not."""
     if plan.having is None or not plan.input.keys:
         return "no HAVING over groups"
@@ -67,19 +67,19 @@ def fit_of(plan: Finalise, revises: bool) -> Fit | str:
     if revises and not can_be_tabled(fold_of(a) for a in plan.input.accumulators):
         return "sums of doubles that may be corrected are always summed in the same order"
     found = [(bound, filter_test(bound, plan.input.presence)) for bound in bounds_of(plan)]
-    fits = [Fit(plan, bound, test, window) for bound, test in found if test is not None]
+    fits = [FilterFit(plan, bound, test, window) for bound, test in found if test is not None]
     if not fits:
         return "HAVING has no conjunct of the form COUNT, SUM (of integers), MAX or MIN compared with a number"
     return min(fits, key=lambda fit: not fit.test.is_outer)
 
 
-def is_kept(shared: SynopsisPlan, query: str, fit: Fit) -> bool:
+def is_kept(shared: SynopsisPlan, query: str, fit: FilterFit) -> bool:
     """Whether there are cells of all that a filter is fed with: what is derived (SS4) has none of its own."""
     return not any(one.accumulator in fit.test.reads for one in shared.derived.get(query, ()))
 
 
 @dataclass(frozen=True)
-class Narrowed:
+class NarrowedLookups:
     """Due lookups after the filters: to be looked up; or answered already; `plans` finish queries otherwise."""
 
     lookups: list[Lookup]
@@ -95,7 +95,7 @@ class HavingFilters:
         self.decisions: dict[Accumulator, FilterDecision] = {}
         self.unasked: set[str] = set()
         """The queries over whose last windows the filter could not be asked: negative sums, or too great ones."""
-        self._fits: dict[int, tuple[Finalise, Fit | str]] = {}
+        self._fits: dict[int, tuple[Finalise, FilterFit | str]] = {}
         self._too_many: tuple[int, int, str] | None = None
         """So many groups, whose filters took more than so many bytes, at that ε."""
 
@@ -109,7 +109,7 @@ class HavingFilters:
         self.decisions, self._fits = {}, {}
         self.unasked.clear()
 
-    def fit(self, plan: Finalise, revises: bool) -> Fit | str:
+    def fit(self, plan: Finalise, revises: bool) -> FilterFit | str:
         known = self._fits.get(id(plan))
         if known is None or known[0] is not plan:
             known = self._fits[id(plan)] = (plan, fit_of(plan, revises))
@@ -122,23 +122,23 @@ class HavingFilters:
         due: Sequence[tuple[Lookup, Finalise]],
         settings: Settings,
         revises: bool,
-    ) -> Narrowed:
+    ) -> NarrowedLookups:
         """The due lookups, those that a filter serves narrowed to the groups that may pass."""
         lookups, synopsis = [lookup for lookup, _ in due], shown.readable
         if synopsis is None:
             self.clear()
-            return Narrowed(lookups)
+            return NarrowedLookups(lookups)
         self._forget(shared, settings)
         fits = {}
         if settings.text("substream_filters") != "off" and synopsis.cannot(Ability.NARROW) is None:
             found = {i: self.fit(plan, revises) for i, (_, plan) in enumerate(due)}
-            fits = {i: fit for i, fit in found.items() if isinstance(fit, Fit) and lookups[i].ends.size}
+            fits = {i: fit for i, fit in found.items() if isinstance(fit, FilterFit) and lookups[i].ends.size}
             fits = {i: fit for i, fit in fits.items() if is_kept(shared, lookups[i].query, fit)}
         approximate = settings.text("approximate_having") == "on" and not revises
         chosen = self._chosen(synopsis, lookups, fits, settings, not approximate)
         self.unasked -= {lookups[i].query for i in fits if i not in chosen}
         if not chosen:
-            return Narrowed(lookups)
+            return NarrowedLookups(lookups)
         plans = {i: fit.approximate for i, fit in chosen.items()} if approximate else {}
         asked = {
             i: FilterRequest(fit.test, lookups[i].starts, lookups[i].ends, fit.window.range, plans.get(i) is None)
@@ -146,7 +146,7 @@ class HavingFilters:
         }
         pairs = self.filters.candidates(synopsis, list(asked.values()), levels_of(settings))
         self._bound(synopsis, settings)
-        out = Narrowed([lookups[i] for i in range(len(lookups)) if i not in chosen])
+        out = NarrowedLookups([lookups[i] for i in range(len(lookups)) if i not in chosen])
         for i, some in zip(chosen, pairs, strict=True):
             self._add(out, lookups[i], some, plans.get(i))
             (self.unasked.add if some is None else self.unasked.discard)(lookups[i].query)
@@ -169,7 +169,7 @@ class HavingFilters:
                 self._too_many = None
         return "it took more than index_bytes" if self._too_many is not None else None
 
-    def _add(self, out: Narrowed, lookup: Lookup, pairs: Pairs | None, plan: Finalise | None) -> None:
+    def _add(self, out: NarrowedLookups, lookup: Lookup, pairs: Pairs | None, plan: Finalise | None) -> None:
         if plan is None or pairs is None:
             out.lookups.append(replace(lookup, only=pairs))
             return
@@ -183,11 +183,11 @@ class HavingFilters:
         """How many rows a query without a filter has made of so many (window, group) slots: of all groups, as where a
         filter names them, or the share would jump when one comes."""
         _, fit = self._fits.get(id(plan), (plan, ""))
-        used = isinstance(fit, Fit) and fit.test.of in self.filters
-        if isinstance(fit, Fit) and not used and plan.limit is None:
+        used = isinstance(fit, FilterFit) and fit.test.of in self.filters
+        if isinstance(fit, FilterFit) and not used and plan.limit is None:
             self._learn(fit, rows, slots)
 
-    def _learn(self, fit: Fit, passed: int, slots: int) -> None:
+    def _learn(self, fit: FilterFit, passed: int, slots: int) -> None:
         """How many of so many (window, group) slots passed."""
         if slots:
             self.filters.learn(fit.test.of, passed / slots)
@@ -196,7 +196,7 @@ class HavingFilters:
         """Let go of what served queries that have left."""
         plans = {id(plan) for _, plan in shared.queries}
         self._fits = {key: known for key, known in self._fits.items() if key in plans}
-        fits = [fit for _, fit in self._fits.values() if isinstance(fit, Fit)]
+        fits = [fit for _, fit in self._fits.values() if isinstance(fit, FilterFit)]
         wanted = {a for fit in fits for a in fit.test.reads}
         self.filters.keep(wanted if settings.text("substream_filters") != "off" else ())
         self.decisions = {a: made for a, made in self.decisions.items() if a in wanted}
@@ -206,15 +206,15 @@ class HavingFilters:
         self,
         synopsis: BasicIntervalSynopsis,
         lookups: Sequence[Lookup],
-        fits: dict[int, Fit],
+        fits: dict[int, FilterFit],
         settings: Settings,
         exact: bool,
-    ) -> dict[int, Fit]:
+    ) -> dict[int, FilterFit]:
         """The fits whose filter is used, by the place of their lookup."""
-        by_accumulator: dict[Accumulator, dict[int, Fit]] = {}
+        by_accumulator: dict[Accumulator, dict[int, FilterFit]] = {}
         for i, fit in fits.items():
             by_accumulator.setdefault(fit.test.of, {})[i] = fit
-        chosen: dict[int, Fit] = {}
+        chosen: dict[int, FilterFit] = {}
         for accumulator, mine in by_accumulator.items():
             share = self.filters.share(accumulator)
             forced, work = settings.text("substream_filters") == "on", None
@@ -233,7 +233,11 @@ def levels_of(settings: Settings) -> Levels:
 
 
 def work_of(
-    synopsis: BasicIntervalSynopsis, asked: Sequence[tuple[Lookup, Fit]], share: float, levels: Levels, exact: bool
+    synopsis: BasicIntervalSynopsis,
+    asked: Sequence[tuple[Lookup, FilterFit]],
+    share: float,
+    levels: Levels,
+    exact: bool,
 ) -> FilterWork:
     """What some due lookups of one filter come to."""
     panes = synopsis.closed_panes

@@ -29,16 +29,16 @@ class HolisticRequest:
 
 
 class HolisticChoice:
-    """`asked` is the setting `holistic`; `decisions` are by query."""
+    """`setting` is the setting `holistic`; `decisions` are by query."""
 
     def __init__(self) -> None:
-        self.asked = "auto"
+        self.setting = "auto"
         self.decisions: dict[str, HolisticDecision] = {}
 
     def selects(self, synopsis: BasicIntervalSynopsis, asked: Sequence[HolisticRequest]) -> list[bool]:
         """Whether the windows of each of these queries, which are asked together, are answered by selection."""
         free = [one for one in asked if one.hindered is None]
-        decided = decide(synopsis, [(one.aggregate, one.starts, one.ends) for one in free], self.asked)
+        decided = decide(synopsis, [(one.aggregate, one.starts, one.ends) for one in free], self.setting)
         made = {one.query: rolled_up(str(one.hindered)) for one in asked}
         made |= {one.query: decision for one, decision in zip(free, decided, strict=True)}
         self.decisions |= made

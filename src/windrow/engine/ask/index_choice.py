@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from windrow.engine.state import StreamState
 from windrow.settings import Settings
-from windrow.synopses.answering.indexing import Indexing
+from windrow.synopses.answering.indexing import IndexSetting
 
 
 def apply_choice(stream: StreamState, settings: Settings) -> None:
@@ -13,9 +13,9 @@ def apply_choice(stream: StreamState, settings: Settings) -> None:
     readable = [state.synopsis.readable for state in stream.synopses.values()]
     held = [synopsis.indexer for synopsis in readable if synopsis is not None]
     for state in stream.synopses.values():
-        state.holistic.asked = settings.text("holistic")
+        state.holistic.setting = settings.text("holistic")
         if state.holistic.decisions:
             state.holistic.keep({name for name, _ in state.plan.queries})
-    asked = Indexing.of(kind, most, tuple(held))
+    setting = IndexSetting.of(kind, most, tuple(held))
     for indexer in held:
-        indexer.asked = asked
+        indexer.setting = setting

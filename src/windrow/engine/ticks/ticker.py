@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from windrow.dataplane.answers.finishing import Edges, Finished, Finisher
 from windrow.dataplane.answers.revisions import first_answers
-from windrow.engine.ask.having import Narrowed
+from windrow.engine.ask.having import NarrowedLookups
 from windrow.engine.ask.index_choice import apply_choice
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.journal import Journal
@@ -220,7 +220,7 @@ class Ticker:
             return None
 
 
-def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: Narrowed) -> Iterator[Looked]:
+def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: NarrowedLookups) -> Iterator[Looked]:
     """What the due queries ask of a synopsis, each the cheaper way."""
     yield from narrowed.looked
     yield from state.ask(narrowed.lookups)

@@ -55,7 +55,7 @@ class IndexWork:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class IndexEstimate:
     """Nanoseconds per closed pane and per probing, and bytes beside the cells."""
 
     kind: SynopsisKind
@@ -77,18 +77,18 @@ def _running_update(sums: int) -> float:
     return sums * (costs.INDEX_COPIED_NS + costs.WALK_SLOT_NS)
 
 
-def _estimate(work: IndexWork, kind: SynopsisKind, update: float, merging: float, nbytes: float) -> Estimate:
+def _estimate(work: IndexWork, kind: SynopsisKind, update: float, merging: float, nbytes: float) -> IndexEstimate:
     lookup = merging + _taken(work)
-    return Estimate(kind, update, lookup, int(nbytes), update + work.probings * lookup)
+    return IndexEstimate(kind, update, lookup, int(nbytes), update + work.probings * lookup)
 
 
-def basic_interval(work: IndexWork) -> Estimate:
+def basic_interval(work: IndexWork) -> IndexEstimate:
     walked = min(work.width, float(work.panes)) / work.at_once
     merging = walked * (costs.WALK_CALL_NS + costs.WALK_SLOT_NS * work.groups * work.columns)
     return _estimate(work, SynopsisKind.BASIC_INTERVAL, 0.0, merging, 0)
 
 
-def interval(work: IndexWork) -> Estimate:
+def interval(work: IndexWork) -> IndexEstimate:
     """Every value once more, and as many base intervals."""
     slots = work.groups * work.columns
     merging = work.together * work.levels * _merge(work, work.columns)
@@ -96,7 +96,7 @@ def interval(work: IndexWork) -> Estimate:
     return _estimate(work, SynopsisKind.INTERVAL, update, merging, 16 * work.panes * slots)
 
 
-def running(work: IndexWork) -> Estimate:
+def running(work: IndexWork) -> IndexEstimate:
     """Running sums where sums can be subtracted; base intervals for the rest."""
     sums, rest = work.groups * work.subtractable, work.groups * work.merged
     merging = work.together * (_merge(work, work.subtractable) + work.levels * _merge(work, work.merged))
@@ -104,7 +104,7 @@ def running(work: IndexWork) -> Estimate:
     return _estimate(work, SynopsisKind.RUNNING, update, merging, 8 * work.panes * (sums + 2 * rest))
 
 
-def landmark(work: IndexWork) -> Estimate:
+def landmark(work: IndexWork) -> IndexEstimate:
     """Running sums where sums can be subtracted; landmark intervals for the rest."""
     sums, rest = work.groups * work.subtractable, work.groups * work.merged
     merging = work.together * (_merge(work, work.subtractable) + 2 * _merge(work, work.merged))
@@ -112,7 +112,7 @@ def landmark(work: IndexWork) -> Estimate:
     return _estimate(work, SynopsisKind.LANDMARK, update, merging, 8 * (work.panes * sums + work.kept * rest))
 
 
-def candidates(work: IndexWork) -> tuple[Estimate, ...]:
+def candidates(work: IndexWork) -> tuple[IndexEstimate, ...]:
     """What can be had: running where something subtracts, landmarks where something does not and widths are few."""
     found = [basic_interval(work), interval(work)]
     if work.subtractable:

@@ -1,7 +1,7 @@
 """When a basic interval synopsis keeps an index over its panes: as long as that pays, or as a setting says.
 
-What is asked is counted, smoothed (`Rates`), and the choice made anew with every probing and every closing of panes
-(`planner.py`). An index is built once walking has cost as much more as building it will (else a single lookup
+What is asked is counted, smoothed (`ProbingRates`), and the choice made anew with every probing and every closing of
+panes (`planner.py`). An index is built once walking has cost as much more as building it will (else a single lookup
 would build one), and let go of when it no longer pays. Answers do not depend on it.
 """
 
@@ -32,12 +32,12 @@ from windrow.synopses.cells.groups import Ids
 from windrow.synopses.index.asked_widths import AskedWidths
 from windrow.synopses.index.pane_index import PaneIndex, can_be_indexed, columns_of
 
-Same = Callable[[Sequence[Accumulator]], Mapping[Accumulator, Accumulator]]
+FirstEqual = Callable[[Sequence[Accumulator]], Mapping[Accumulator, Accumulator]]
 """Each accumulator's first equal."""
 
 
 @dataclass(frozen=True)
-class Indexing:
+class IndexSetting:
     """What is asked for: a kind of synopsis, or by costs (None); and the most that all these
     `indexers` may take together."""
 
@@ -46,13 +46,13 @@ class Indexing:
     indexers: tuple[Indexer, ...] = ()
 
     @classmethod
-    def of(cls, text: str, most_bytes: int, indexers: tuple[Indexer, ...] = ()) -> Indexing:
+    def of(cls, text: str, most_bytes: int, indexers: tuple[Indexer, ...] = ()) -> IndexSetting:
         """From the settings `synopsis` and `index_bytes`."""
         return cls(None if text == "auto" else SynopsisKind(text), most_bytes, indexers)
 
 
 @dataclass
-class Rates:
+class ProbingRates:
     """What was asked of a synopsis, smoothed: sums that fade with every closing of panes. Probings that walk in any
     case (`gains_from_index`) are counted apart, so that a batch now and then does not hide what single lookups cost."""
 
@@ -92,8 +92,8 @@ class Indexer:
     """The index of one synopsis, or none, and what it goes by."""
 
     def __init__(self) -> None:
-        self.asked = Indexing()
-        self.rates = Rates()
+        self.setting = IndexSetting()
+        self.rates = ProbingRates()
         self.index: PaneIndex | None = None
         self._columns = (0, 0)
         self._widths = AskedWidths()
@@ -122,7 +122,7 @@ class Indexer:
         self._widths.close()
         if self.index is None:
             return
-        by_cost = self.asked.kind is None
+        by_cost = self.setting.kind is None
         if by_cost and self._planned(panes, groups) is SynopsisKind.BASIC_INTERVAL:
             self._let_go()
         elif not self.index.append(chunks, groups):
@@ -146,7 +146,7 @@ class Indexer:
     @property
     def _room(self) -> int:
         """What the indexes of others leave."""
-        return max(0, self.asked.most_bytes - sum(one.nbytes for one in self.asked.indexers if one is not self))
+        return max(0, self.setting.most_bytes - sum(one.nbytes for one in self.setting.indexers if one is not self))
 
     def decision(self, panes: int, groups: int, asked: SynopsisKind | None) -> IndexDecision:
         """For EXPLAIN: what is there, what is expected, and what each kind would cost; `asked`: by a setting."""
@@ -157,7 +157,7 @@ class Indexer:
         return Decision(self.kind, why, load, tuple((one.kind, one.total) for one in candidates(load)))
 
     def consider(
-        self, work: WindowWork, spans: Spans, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same
+        self, work: WindowWork, spans: Spans, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: FirstEqual
     ) -> float | None:
         """Before a probing: build what pays, let go of what does not. What the index takes; None where it cannot."""
         if not all(can_be_indexed(fold_of(a)) for a in needed):
@@ -187,14 +187,14 @@ class Indexer:
         if self.index is None or not self._has(needed, lows, highs):
             return None
         # Where a kind is asked for by name, it is used whatever it costs.
-        forced_by_name = self.asked.kind is not None
+        forced_by_name = self.setting.kind is not None
         return 0.0 if forced_by_name else work.by_index(self.index.parts_of(needed))
 
     def _has(self, needed: Sequence[Accumulator], lows: Ids, highs: Ids) -> bool:
         return self.index is not None and self.index.holds(needed) and self.index.serves(lows, highs)
 
     def _planned(self, panes: int, groups: int) -> SynopsisKind:
-        return plan_index(self._load(panes, groups), self.kind, self._room, self.asked.kind).chosen
+        return plan_index(self._load(panes, groups), self.kind, self._room, self.setting.kind).chosen
 
     def _alone(self, work: WindowWork) -> IndexWork:
         """A probing by itself."""
@@ -204,14 +204,19 @@ class Indexer:
 
     def _pays(self, work: WindowWork, alone: IndexWork) -> bool:
         """Whether walking has cost as much more than an index as building one does."""
-        if self.asked.kind is not None:
+        if self.setting.kind is not None:
             return True
         best = quickest_index(alone)
         self.rates.saved += max(0.0, min(work.scans().values()) - best.lookup)
         return repays_building(self.rates.saved, work.panes, best)
 
     def _build(
-        self, work: WindowWork, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same, kind: SynopsisKind
+        self,
+        work: WindowWork,
+        needed: Sequence[Accumulator],
+        chunks: Sequence[Chunk],
+        same: FirstEqual,
+        kind: SynopsisKind,
     ) -> None:
         partitions = self._widths.partitions
         index = self.index

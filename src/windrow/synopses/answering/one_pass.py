@@ -11,7 +11,7 @@ from windrow.synopses.cells.chunks import Chunk, ChunkView, Strand
 from windrow.synopses.cells.folds import State
 
 
-class Pass:
+class PanePass:
     """One pass from the youngest pane down: the merged state of the panes between `reached` and the tick."""
 
     def __init__(self, chunks: Sequence[Chunk], strands: Sequence[Strand], size: int):

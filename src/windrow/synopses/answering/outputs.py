@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.answering.pane_tables import Tables
+from windrow.synopses.answering.pane_tables import PaneTables
 from windrow.synopses.cells.chunks import States, Strand
 from windrow.synopses.cells.folds import State
 from windrow.synopses.cells.groups import AnyIds, Ids
@@ -48,7 +48,7 @@ class ReadPlan:
         return found
 
 
-class Slots:
+class AllSlots:
     """The window and the group of every slot of a lookup where all groups are there: made once, for the longest, and
     not at all where no lookup is so."""
 
@@ -88,7 +88,7 @@ class LookupOutput:
             for row, column in zip(part.rows, state[part.strand], strict=True):
                 row[:, window] = column[part.which, 1:]
 
-    def take_all(self, tables: Tables, lows: Ids, highs: Ids) -> None:
+    def take_all(self, tables: PaneTables, lows: Ids, highs: Ids) -> None:
         """All windows at once, of panes by index."""
         for part in self._parts:
             for place, member in enumerate(part.members):
@@ -102,7 +102,7 @@ class LookupOutput:
                 for row, column in zip(part.rows, state, strict=True):
                     row[place] = column
 
-    def rows(self, slots: Slots) -> Looked:
+    def rows(self, slots: AllSlots) -> Looked:
         lookup = self._lookup
         count = lookup.present({a: self._states[self._same[a]] for a in (lookup.presence, *lookup.others)})
         windows, groups = count.shape

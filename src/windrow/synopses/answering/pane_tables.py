@@ -28,7 +28,7 @@ def can_be_tabled(folds: Iterable[Fold]) -> bool:
     return all(isinstance(f, UfuncFold) and all(dtype == _INT64 for dtype in f.dtypes) for f in folds)
 
 
-class Tables:
+class PaneTables:
     """The panes from `first` to `last` (by index) of some chunks; group 0 (nobody) is left out."""
 
     def __init__(self, chunks: Sequence[Chunk], strands: Sequence[Strand], size: int, first: int, last: int):

@@ -23,9 +23,9 @@ from windrow.plan.calls import COUNT_DISTINCT
 from windrow.plan.nodes import WindowAggregate
 from windrow.synopses.answering import costs
 from windrow.synopses.answering.filter_costs import FilterWork
-from windrow.synopses.answering.index_costs import Estimate, IndexWork, candidates
+from windrow.synopses.answering.index_costs import IndexEstimate, IndexWork, candidates
 from windrow.synopses.answering.pane_tables import can_be_tabled
-from windrow.synopses.answering.selection_costs import SelectionTogether, SelectionWork
+from windrow.synopses.answering.selection_costs import SelectionBatch, SelectionWork
 from windrow.synopses.answering.way_costs import Way, WindowWork
 from windrow.synopses.cells.cells import fold_of
 
@@ -64,7 +64,7 @@ class Decision(Generic[Choice, Sizes]):
 
 WayDecision = Decision[Way, WindowWork]
 IndexDecision = Decision[SynopsisKind, IndexWork]
-HolisticDecision = Decision[HolisticWay, SelectionTogether]
+HolisticDecision = Decision[HolisticWay, SelectionBatch]
 FilterDecision = Decision[HavingWay, FilterWork]
 
 
@@ -102,12 +102,12 @@ def gains_from_index(probing: IndexWork) -> bool:
     return any(one.lookup < walk.lookup for one in indexed)
 
 
-def quickest_index(probing: IndexWork) -> Estimate:
+def quickest_index(probing: IndexWork) -> IndexEstimate:
     """The index that answers a probing in least time."""
     return min(candidates(probing)[1:], key=lambda one: one.lookup)
 
 
-def repays_building(saved: float, panes: int, best: Estimate) -> bool:
+def repays_building(saved: float, panes: int, best: IndexEstimate) -> bool:
     """Whether walking has cost as much more than this index as building it will: else one lookup would build it."""
     return saved >= panes * best.update
 
@@ -144,7 +144,7 @@ def gaining(works: Sequence[SelectionWork]) -> dict[int, SelectionWork]:
 
 
 def plan_selection(
-    works: Sequence[SelectionWork], gain: Collection[int], together: SelectionTogether | None
+    works: Sequence[SelectionWork], gain: Collection[int], together: SelectionBatch | None
 ) -> list[HolisticDecision]:
     """The cheaper way for each of some queries that are asked together: sorting is paid for once, by all that gain,
     who are these `together`."""
@@ -152,17 +152,17 @@ def plan_selection(
     if together is not None:
         whole = _holistic(HolisticWay.SELECTION if together.pays else HolisticWay.ROLL_UP, together)
     return [
-        whole if whole is not None and i in gain else _holistic(HolisticWay.ROLL_UP, SelectionTogether.alone(work))
+        whole if whole is not None and i in gain else _holistic(HolisticWay.ROLL_UP, SelectionBatch.alone(work))
         for i, work in enumerate(works)
     ]
 
 
-def _holistic(way: HolisticWay, sizes: SelectionTogether) -> HolisticDecision:
+def _holistic(way: HolisticWay, sizes: SelectionBatch) -> HolisticDecision:
     both = (HolisticWay.SELECTION, sizes.selected_ns), (HolisticWay.ROLL_UP, sizes.rolled_ns)
     return Decision(way, BY_COST, sizes, both)
 
 
-def forced_selection(sizes: SelectionTogether | None) -> HolisticDecision:
+def forced_selection(sizes: SelectionBatch | None) -> HolisticDecision:
     """Selection, as far as what is sorted has room."""
     if sizes is None or sizes.sorting.nbytes <= costs.MOST_SORTED_BYTES:
         return Decision(HolisticWay.SELECTION, FORCED)

@@ -16,7 +16,7 @@ from windrow.synopses.answering import costs
 
 
 @dataclass(frozen=True)
-class Sorting:
+class SortWork:
     """What must be sorted first: so many tuples and cells, in all panes that are read; `lines` by what they count."""
 
     between: int
@@ -49,7 +49,7 @@ class SelectionWork:
     values; `merged`: states of other aggregates.
     """
 
-    sorting: Sorting
+    sorting: SortWork
     windows: int
     panes: float
     values: int
@@ -83,14 +83,14 @@ class SelectionWork:
 
 
 @dataclass(frozen=True)
-class SelectionTogether:
+class SelectionBatch:
     """Queries that are asked together, and what is sorted once for all of them."""
 
-    sorting: Sorting
+    sorting: SortWork
     works: tuple[SelectionWork, ...]
 
     @classmethod
-    def alone(cls, work: SelectionWork) -> SelectionTogether:
+    def alone(cls, work: SelectionWork) -> SelectionBatch:
         return cls(work.sorting, (work,))
 
     @property

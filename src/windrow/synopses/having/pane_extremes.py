@@ -18,22 +18,22 @@ from windrow.windows import Points
 
 
 @dataclass(frozen=True)
-class Greatest:
+class GreatestCodes:
     """The greatest code of each key, greatest first: `falling` is the codes' complement, so it ascends."""
 
     falling: Longs
     keys: Longs
 
     @classmethod
-    def of(cls, falling: Longs, keys: Longs) -> Greatest:
+    def of(cls, falling: Longs, keys: Longs) -> GreatestCodes:
         order = np.lexsort((falling, keys))
         first = order[np.flatnonzero(np.diff(keys[order], prepend=-1))]
         again = np.argsort(falling[first], kind="stable")
         return cls(falling[first][again], keys[first][again])
 
-    def merged(self, other: Greatest) -> Greatest:
+    def merged(self, other: GreatestCodes) -> GreatestCodes:
         both = np.concatenate((self.falling, other.falling)), np.concatenate((self.keys, other.keys))
-        return Greatest.of(*both)
+        return GreatestCodes.of(*both)
 
     def at_least(self, code: int) -> Longs:
         """The keys with a code that is not below."""
@@ -45,7 +45,7 @@ class PaneExtremes:
 
     def __init__(self, reach: int):
         self.reach = reach
-        self._tree: TableIntervals[Greatest] = TableIntervals(Greatest.merged)
+        self._tree: TableIntervals[GreatestCodes] = TableIntervals(GreatestCodes.merged)
         self._panes: list[int] = []
 
     @property
@@ -60,7 +60,7 @@ class PaneExtremes:
         for first, last in zip(starts.tolist(), [*starts[1:].tolist(), panes.size], strict=True):
             self._panes.append(int(panes[first]))
             order = np.argsort(~codes[first:last], kind="stable")
-            self._tree.append(Greatest(~codes[first:last][order], groups[first:last][order]))
+            self._tree.append(GreatestCodes(~codes[first:last][order], groups[first:last][order]))
         gone = bisect_left(self._panes, self._panes[-1] - self.reach)
         self._tree.forget(self._tree.first + gone)
         del self._panes[:gone]

@@ -147,14 +147,14 @@ class ExtremeFilter:
         return self._panes.at_least(level, start)
 
 
-Filter = CollectiveFilter | ExtremeFilter
+PaneFilter = CollectiveFilter | ExtremeFilter
 
 
 class PaneFilters:
     """The filters of one synopsis, by accumulator; made when they are asked for."""
 
     def __init__(self) -> None:
-        self._filters: dict[Accumulator, Filter] = {}
+        self._filters: dict[Accumulator, PaneFilter] = {}
         self._levels = Levels(1)
         self._of: tuple[ReferenceType[BasicIntervalSynopsis], int] | None = None
         self._shares: dict[Accumulator, float] = {}
@@ -245,7 +245,7 @@ class PaneFilters:
 class _Known:
     """What filters have found at one end: equal levels and starts are asked once."""
 
-    def __init__(self, filters: dict[Accumulator, Filter]):
+    def __init__(self, filters: dict[Accumulator, PaneFilter]):
         self._filters = filters
         self._found: dict[tuple[Accumulator, int, int], Ids] = {}
 

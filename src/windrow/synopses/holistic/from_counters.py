@@ -21,7 +21,7 @@ from windrow.synopses.index.sequence import Longs
 
 
 @dataclass(frozen=True)
-class Counters:
+class ValueCounters:
     """How often a value occurs in a slot, each pair once, by rising slot and value; `codes` index `values`.
 
     `totals`: the sums of a weight in the place of the counts; `least`: of FREQUENT_ITEMS, the sum of δᵢ over the panes
@@ -37,7 +37,7 @@ class Counters:
     least: Longs | None = None
 
 
-def holistic_result(call: AggregateCall, counters: Counters) -> pa.Array:
+def holistic_result(call: AggregateCall, counters: ValueCounters) -> pa.Array:
     """The aggregate's column, a row per slot."""
     if call.function == COUNT_DISTINCT:
         return pa.array(np.bincount(counters.slot, minlength=counters.slots))
@@ -53,7 +53,7 @@ def holistic_result(call: AggregateCall, counters: Counters) -> pa.Array:
 class _Positions:
     """The values of each slot that holds any, each as often as it occurs, in one line."""
 
-    def __init__(self, counters: Counters):
+    def __init__(self, counters: ValueCounters):
         starts = run_starts(counters.slot)
         self._codes = counters.codes
         self._upto = np.cumsum(counters.counts)
@@ -66,7 +66,7 @@ class _Positions:
         return np.asarray(self._codes[np.searchsorted(self._upto, self._before + ranks)])
 
 
-def _quantile(counters: Counters, phi: Phi) -> pa.Array:
+def _quantile(counters: ValueCounters, phi: Phi) -> pa.Array:
     """The value at position max(1, ⌊φ·N⌋); NULL where there is none (DESIGN 5, Values)."""
     positions = _Positions(counters)
     codes = np.full(counters.slots, -1, np.int64)
@@ -74,7 +74,7 @@ def _quantile(counters: Counters, phi: Phi) -> pa.Array:
     return counters.values.take(pa.array(codes, mask=codes < 0))
 
 
-def _median(counters: Counters) -> pa.Array:
+def _median(counters: ValueCounters) -> pa.Array:
     """Spark's: the middle, or halfway between the two in the middle."""
     positions = _Positions(counters)
     low, high = (positions.at((positions.sizes + more) // 2) for more in (1, 2))
@@ -92,7 +92,7 @@ def halfway(values: pa.Array, low: Ids, high: Ids, at: Ids, slots: int) -> pa.Ar
     return pa.array(out, mask=~found)
 
 
-def _top_k(counters: Counters, k: int, call: AggregateCall) -> pa.Array:
+def _top_k(counters: ValueCounters, k: int, call: AggregateCall) -> pa.Array:
     """Arrays of (item, count), by count falling, or of (item, total), NULL last; ties by the item rising."""
     names = [name for name, _ in call.result.element.fields]
     measure = pa.array(counters.counts) if counters.totals is None else counters.totals
@@ -104,7 +104,7 @@ def _top_k(counters: Counters, k: int, call: AggregateCall) -> pa.Array:
     return list_array(entries, counters.slot[order], counters.slots)
 
 
-def _frequent(counters: Counters, k: int) -> pa.Array:
+def _frequent(counters: ValueCounters, k: int) -> pa.Array:
     """δ, and the values counted more than δ times, which truly occur that often; by falling count, ties by the value.
 
     A value may also have occurred δᵢ times in each pane whose list lacks it (001_3bbbc8a20ffc7252.txt, chapter 6).

@@ -27,15 +27,15 @@ from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.holistic.from_counters import halfway, run_starts
 from windrow.synopses.holistic.phi import Phi
-from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, Spots
-from windrow.synopses.holistic.value_codes import codes_of, codes_together, outer_of
+from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, WindowSlots
+from windrow.synopses.holistic.value_codes import cell_groups_of, codes_of, codes_together
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.lookups import Looked, Lookup
 
-Asked = tuple[WindowAggregate, Lookup]
+QueryLookup = tuple[WindowAggregate, Lookup]
 
 
-def selected(synopsis: BasicIntervalSynopsis, asked: Sequence[Asked]) -> Iterator[Looked]:
+def selected(synopsis: BasicIntervalSynopsis, asked: Sequence[QueryLookup]) -> Iterator[Looked]:
     """The rows of every lookup, of the queries' own groups: the columns of holistic aggregates worked out, the states
     of the others merged. The queries have the same keys."""
     panes = _Panes(synopsis, asked)
@@ -67,7 +67,7 @@ class _Line:
 class _Panes:
     """The cells that some lookups read: the group and the pane of each by number."""
 
-    def __init__(self, synopsis: BasicIntervalSynopsis, asked: Sequence[Asked]) -> None:
+    def __init__(self, synopsis: BasicIntervalSynopsis, asked: Sequence[QueryLookup]) -> None:
         first = min(int(lookup.starts.min()) for _, lookup in asked)
         last = max(int(lookup.ends.max()) for _, lookup in asked)
         reads = {a for aggregate, _ in asked for a in aggregate.accumulators}
@@ -75,7 +75,7 @@ class _Panes:
         self._cells = cells = cells.where(cells.groups > 0)
         self._groups = synopsis.groups
         self._lines: dict[tuple[tuple[Key, ...], Accumulator, bool], _Line] = {}
-        outer = outer_of(synopsis.groups, len(asked[0][0].keys))
+        outer = cell_groups_of(synopsis.groups, len(asked[0][0].keys))
         self._count, self._group = outer.first.size, outer.of[cells.groups]
         self.cell_of = np.zeros(self._count + 1, np.int64)
         """Of each group, counted from 1, a cell."""
@@ -91,10 +91,10 @@ class _Panes:
         low, high = (np.searchsorted(self._starts, edge) for edge in (lookup.starts, lookup.ends))
         return np.minimum(low, high), high
 
-    def spots(self, lookup: Lookup, looked: Looked) -> Spots:
-        return Spots(*self._edges(lookup), looked.window, looked.groups.astype(np.int64) - 1)
+    def spots(self, lookup: Lookup, looked: Looked) -> WindowSlots:
+        return WindowSlots(*self._edges(lookup), looked.window, looked.groups.astype(np.int64) - 1)
 
-    def by_group(self, asked: Sequence[Asked]) -> BasicIntervalSynopsis:
+    def by_group(self, asked: Sequence[QueryLookup]) -> BasicIntervalSynopsis:
         """A synopsis of the groups themselves, for aggregates that are not holistic."""
         needed = dict.fromkeys(a for one, lookup in asked for a in _plain(one, lookup))
         states = {a: self._cells.states[a] for a in needed if a in self._cells.states}
@@ -132,7 +132,7 @@ def _previous(elements: Elements) -> Elements:
     return Elements(groups[once], panes[once], before[once], np.ones(once.size, np.int64))
 
 
-def _column(call: AggregateCall, line: _Line, spots: Spots) -> pa.Array:
+def _column(call: AggregateCall, line: _Line, spots: WindowSlots) -> pa.Array:
     """The results of one aggregate, a row for each spot."""
     if call.function == COUNT_DISTINCT:
         return pa.array(line.sorted.below(spots, spots.lows + 1))

@@ -19,17 +19,19 @@ from windrow.synopses.answering.planner import (
     roll_up_at_once,
     rolled_up,
 )
-from windrow.synopses.answering.selection_costs import SelectionTogether, SelectionWork, Sorting
-from windrow.synopses.holistic.value_codes import outer_of
+from windrow.synopses.answering.selection_costs import SelectionBatch, SelectionWork, SortWork
+from windrow.synopses.holistic.value_codes import cell_groups_of
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.kinds.buffer import BufferSynopsis
 from windrow.windows import Points
 
-Windows = tuple[WindowAggregate, Points, Points]
+QueryWindows = tuple[WindowAggregate, Points, Points]
 """What a query asks: its windows from these points to those, at least one."""
 
 
-def decide(synopsis: BasicIntervalSynopsis, asked: Sequence[Windows], setting: str = "auto") -> list[HolisticDecision]:
+def decide(
+    synopsis: BasicIntervalSynopsis, asked: Sequence[QueryWindows], setting: str = "auto"
+) -> list[HolisticDecision]:
     """The cheaper way for each of some queries that are asked together and can be answered either way; or what a
     setting says. No more is measured than the decision needs."""
     count = len(asked)
@@ -43,14 +45,14 @@ def decide(synopsis: BasicIntervalSynopsis, asked: Sequence[Windows], setting: s
     panes = synopsis.closed_panes
     works = [selection_work(synopsis, panes, *one) for one in asked]
     if setting == "selection":
-        return [forced_selection(asked_together(synopsis, panes, list(zip(asked, works, strict=True))))] * count
+        return [forced_selection(selection_batch(synopsis, panes, list(zip(asked, works, strict=True))))] * count
     gain = gaining(works)
-    return plan_selection(works, gain, asked_together(synopsis, panes, [(asked[i], work) for i, work in gain.items()]))
+    return plan_selection(works, gain, selection_batch(synopsis, panes, [(asked[i], work) for i, work in gain.items()]))
 
 
-def asked_together(
-    synopsis: BasicIntervalSynopsis, panes: Points, some: Sequence[tuple[Windows, SelectionWork]]
-) -> SelectionTogether | None:
+def selection_batch(
+    synopsis: BasicIntervalSynopsis, panes: Points, some: Sequence[tuple[QueryWindows, SelectionWork]]
+) -> SelectionBatch | None:
     """What these queries come to, with as many tuples as cells; with all their tuples, where that pays."""
     if not some:
         return None
@@ -58,7 +60,7 @@ def asked_together(
     last = max(int(ends.max()) for (_, _, ends), _ in some)
     between = panes[np.searchsorted(panes, first) : np.searchsorted(panes, last)]
     works = tuple(work for _, work in some)
-    sorting = Sorting(
+    sorting = SortWork(
         int(between.size),
         max(work.sorting.widest for work in works),
         works[0].sorting.groups,
@@ -66,13 +68,13 @@ def asked_together(
         cells,
         frozenset(line for work in works for line in work.sorting.lines),
     )
-    whole = SelectionTogether(sorting, works)
+    whole = SelectionBatch(sorting, works)
     if not whole.pays:
         return whole
     tuples = int(synopsis.totals(some[0][0][0].presence, between).sum())
     each = max(tuples, cells) / max(cells, 1)
     works = tuple(replace(work, sorting=replace(work.sorting, tuples=int(work.sorting.cells * each))) for work in works)
-    return SelectionTogether(replace(sorting, tuples=max(tuples, cells)), works)
+    return SelectionBatch(replace(sorting, tuples=max(tuples, cells)), works)
 
 
 def selection_work(
@@ -84,10 +86,10 @@ def selection_work(
     calls = list(dict.fromkeys(call for call in aggregate.aggregates if call.values))
     distincts = sum(call.function == COUNT_DISTINCT for call in calls)
     medians = sum(call.function == "MEDIAN" for call in calls)
-    sorting = Sorting(
+    sorting = SortWork(
         max(0, int(high.max() - low.min())),
         int(widths.max()),
-        outer_of(synopsis.groups, len(aggregate.keys)).count,
+        cell_groups_of(synopsis.groups, len(aggregate.keys)).count,
         cells := synopsis.count_cells(int(starts.min()), int(ends.max())),
         cells,
         frozenset((call.values, call.part(ROWS), call.function == COUNT_DISTINCT) for call in calls),

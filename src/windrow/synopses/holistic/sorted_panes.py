@@ -37,7 +37,7 @@ class Elements:
 
 
 @dataclass(frozen=True)
-class Spots:
+class WindowSlots:
     """What is asked about: the windows [lows, highs) by pane, and rows, each a group in one of them."""
 
     lows: Ids
@@ -45,9 +45,9 @@ class Spots:
     window: Ids
     groups: Ids
 
-    def where(self, rows: Ids) -> Spots:
+    def where(self, rows: Ids) -> WindowSlots:
         """The same windows, of some rows."""
-        return Spots(self.lows, self.highs, self.window[rows], self.groups[rows])
+        return WindowSlots(self.lows, self.highs, self.window[rows], self.groups[rows])
 
 
 class SortedPanes:
@@ -84,13 +84,13 @@ class SortedPanes:
             out[level] = packed & (1 << bits) - 1
         return out
 
-    def count(self, spots: Spots) -> Longs:
+    def count(self, spots: WindowSlots) -> Longs:
         """How many elements each row has."""
         base = spots.groups * self._panes
         low, high = (self._before[base + edges[spots.window]] for edges in (spots.lows, spots.highs))
         return np.asarray(np.maximum(high - low, 0))
 
-    def at_ranks(self, spots: Spots, ranks: Longs) -> Longs:
+    def at_ranks(self, spots: WindowSlots, ranks: Longs) -> Longs:
         """The code of a rank (from 1) in each row, which has at least so many elements."""
         out = np.empty(ranks.size, np.int64)
         flat = self._sorted.ravel()
@@ -98,7 +98,7 @@ class SortedPanes:
             out[some] = select(flat, begins, ends, ranks[some])
         return out
 
-    def below(self, spots: Spots, bounds: Longs) -> Longs:
+    def below(self, spots: WindowSlots, bounds: Longs) -> Longs:
         """How many elements of each row are below a bound, given by window."""
         out = np.empty(spots.window.size, np.int64)
         flat = self._sorted.ravel()
@@ -106,7 +106,7 @@ class SortedPanes:
             out[some] = count_below(flat, begins, ends, bounds[spots.window[some]])
         return out
 
-    def _arrays(self, spots: Spots) -> Iterator[tuple[slice, Longs, Longs]]:
+    def _arrays(self, spots: WindowSlots) -> Iterator[tuple[slice, Longs, Longs]]:
         """Of some rows at a time their base intervals, as places in the sorted levels; some are empty."""
         first, last = _edges(spots.lows, spots.highs, self._levels)
         level = np.repeat(np.arange(self._levels), 2) * self._sorted.shape[1]

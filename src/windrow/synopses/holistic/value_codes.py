@@ -22,7 +22,7 @@ NULL = -1
 
 
 @dataclass(frozen=True)
-class Outer:
+class CellGroups:
     """`of`: the group of each cell, from 0; `first`: of each group one of its cells."""
 
     of: Ids
@@ -35,19 +35,19 @@ class Outer:
 
 
 @dataclass(frozen=True)
-class Coded:
+class CodedValues:
     """Values as dense codes in their order (Spark's: NaN is greatest, strings by their bytes): values[codes[i]]."""
 
     codes: Ids
     values: pa.Array
 
 
-def outer_of(groups: Groups, width: int) -> Outer:
+def cell_groups_of(groups: Groups, width: int) -> CellGroups:
     """Cells by their first `width` keys."""
     return groups.worked_out(("outer", width), lambda: _outer(groups, width))
 
 
-def codes_of(groups: Groups, key: int) -> Coded:
+def codes_of(groups: Groups, key: int) -> CodedValues:
     """The values that are one of the keys, by cell."""
     return groups.worked_out(("codes", key), lambda: coded(groups.keys[key]))
 
@@ -69,21 +69,21 @@ def codes_together(groups: Groups, keys: Sequence[int], cells: AnyIds) -> tuple[
     return codes, bound
 
 
-def _outer(groups: Groups, width: int) -> Outer:
+def _outer(groups: Groups, width: int) -> CellGroups:
     if width == len(groups.keys):
         every = np.arange(groups.count)
-        return Outer(every, every)
+        return CellGroups(every, every)
     if not width:
-        return Outer(np.zeros(groups.count, np.int64), np.zeros(1, np.int64))
+        return CellGroups(np.zeros(groups.count, np.int64), np.zeros(1, np.int64))
     keys = groups.keys[:width]
     of = Groups([key.type for key in keys]).ids(keys) - 1
-    return Outer(of, np.unique(of, return_index=True)[1])
+    return CellGroups(of, np.unique(of, return_index=True)[1])
 
 
-def coded(column: pa.Array) -> Coded:
+def coded(column: pa.Array) -> CodedValues:
     encoded = column.dictionary_encode()
     order = pc.sort_indices(encoded.dictionary).to_numpy()
     codes = np.full(order.size + 1, NULL, np.int64)
     codes[order] = np.arange(order.size)
     at = pc.fill_null(encoded.indices, order.size).to_numpy(zero_copy_only=False)
-    return Coded(codes[at], encoded.dictionary.take(pa.array(order)))
+    return CodedValues(codes[at], encoded.dictionary.take(pa.array(order)))
