@@ -1,4 +1,4 @@
-"""Derived accumulators as they are read (SS4): a lookup of what is kept, and its rows with what follows from it."""
+"""Answers lookups whose accumulators are partly derived (rule SS4): reads the kept ones and computes the rest."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Derived = Mapping[str, Sequence[Derivation]]
 
 
 def answered(ask: Ask, lookups: Sequence[Lookup], derived: Derived) -> Iterator[Looked]:
-    """The rows of every lookup, of queries some of whose accumulators are derived."""
-    asked = [_of_kept(lookup, derived.get(lookup.query, ())) for lookup in lookups]
+    """The rows of every lookup; `derived` lists the accumulators of each query that are not kept."""
+    kept = [_of_kept(lookup, derived.get(lookup.query, ())) for lookup in lookups]
     by_query = {lookup.query: lookup for lookup in lookups}
     states = _DerivedStates()
-    for looked in ask(asked):
+    for looked in ask(kept):
         yield _completed(looked, by_query[looked.query], derived.get(looked.query, ()), states)
 
 
 class _DerivedStates:
-    """Queries that are looked up together derive the same from it once: they have the same rows, one after another."""
+    """Derives each state once for queries that are looked up together: these share their rows and come in sequence."""
 
     def __init__(self) -> None:
         self._window: object = None
@@ -41,8 +41,10 @@ class _DerivedStates:
 
 
 def _of_kept(lookup: Lookup, derivations: Sequence[Derivation]) -> Lookup:
-    """The same windows, asked of the accumulators that are kept. A group may be there where one of those is positive
-    that its presence is added from."""
+    """The lookup with derived accumulators replaced by their bases.
+
+    A derived presence is a sum, so a group may have a row where any of its summands is positive.
+    """
     if not derivations:
         return lookup
     by = {d.accumulator: d for d in derivations}
