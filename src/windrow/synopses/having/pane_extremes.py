@@ -1,7 +1,7 @@
-"""MAX(x) > v and MIN(x) < v over the cells of closed panes: `reference/substream_extremes.py` with panes for cells.
+"""Finds the groups with MAX(x) > v or MIN(x) < v over closed panes: `reference/substream_extremes.py` over panes.
 
-Of each pane, and of each base interval of panes (`tables.py`), the groups by their greatest code, greatest first. A
-window is O(log P) of these, and of each exactly the groups that pass are read, from its front.
+Each pane and each base interval of panes (`tables.py`) has a table of its groups by greatest code, greatest first. A
+window consists of O(log P) tables; from the front of each, exactly the groups that pass are read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from windrow.windows import Points
 
 @dataclass(frozen=True)
 class GreatestCodes:
-    """The greatest code of each key, greatest first: `falling` is the codes' complement, so it ascends."""
+    """The greatest code of each key, greatest first. `falling` is the complement of the codes, so it ascends."""
 
     falling: Longs
     keys: Longs
@@ -36,12 +36,12 @@ class GreatestCodes:
         return GreatestCodes.of(*both)
 
     def at_least(self, code: int) -> Longs:
-        """The keys with a code that is not below."""
+        """The keys with a code ≥ `code`."""
         return self.keys[: int(np.searchsorted(self.falling, ~code, "right"))]
 
 
 class PaneExtremes:
-    """Which groups have a code of at least v in the panes from a start on; give complements of both for MIN."""
+    """Finds the groups with a code of at least v in the panes from a start on. For MIN, complement codes and v."""
 
     def __init__(self, reach: int):
         self.reach = reach
@@ -53,7 +53,7 @@ class PaneExtremes:
         return 2 * sum(table.keys.size for table in self._tree.tables())
 
     def feed(self, panes: Points, groups: Ids, codes: Longs) -> None:
-        """Append cells, panes ascending."""
+        """Append cells in the order of their panes."""
         if not panes.size:
             return
         starts = np.flatnonzero(np.diff(panes, prepend=panes[0] - 1))
@@ -66,7 +66,7 @@ class PaneExtremes:
         del self._panes[:gone]
 
     def at_least(self, code: int, start: int) -> Ids:
-        """The groups with a code of at least this in a pane from `start` on, ascending."""
+        """The groups with a code ≥ `code` in a pane from `start` on, ascending."""
         low = self._tree.first + bisect_left(self._panes, start)
         parts = [table.at_least(code) for table in self._tree.parts(low, self._tree.length)]
         return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
