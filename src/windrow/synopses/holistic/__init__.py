@@ -1,1 +1,1 @@
-"""MEDIAN, QUANTILE, COUNT(DISTINCT) and TOP_K: from counters per value, or by selection from sorted panes."""
+"""MEDIAN, QUANTILE, COUNT(DISTINCT) and TOP_K, from counters per value or by selection from sorted panes."""

@@ -1,4 +1,4 @@
-"""φ, the parameter of QUANTILE, and the position in a sorted window that it stands for."""
+"""φ, the parameter of QUANTILE, and the rank that it selects in a sorted window."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windrow.synopses.index.sequence import Longs
 
 @dataclass(frozen=True)
 class Phi:
-    """A quantile's parameter, 0 ≤ φ ≤ 1, as the decimal fraction it was written as: ⌊0.29 · 100⌋ is 29."""
+    """A quantile's parameter, 0 ≤ φ ≤ 1, as the exact decimal in the query: ⌊0.29 · 100⌋ is 29 (28 in doubles)."""
 
     fraction: Fraction
 
@@ -30,5 +30,5 @@ class Phi:
         return max(count * self.fraction.numerator // self.fraction.denominator, 1)
 
     def rank(self, counts: Longs) -> Longs:
-        """max(1, ⌊φ·N⌋)."""
+        """The rank max(1, ⌊φ·N⌋) for each count N."""
         return np.maximum(counts * self.fraction.numerator // self.fraction.denominator, 1)

@@ -1,8 +1,8 @@
-"""From cells to groups: what was looked up for every value of a group becomes the group's one row.
+"""Rolls up the rows of a group's values into the group's one row.
 
-A holistic query's synopsis has a cell for each value of each group, so what is looked up has a row per window, group
-and value. Rolling up merges states of distributive accumulators by their folds, and computes holistic aggregates from
-the counters in the order of the values.
+The synopsis of a holistic query has a cell for each value of each group, so a lookup gives a row per window, group and
+value. The roll-up merges states of distributive accumulators by their folds, and computes holistic aggregates from the
+counters in the order of the values.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from windrow.synopses.results.values import overflows, result_of
 
 @dataclass(frozen=True)
 class AnswerRows:
-    """Answer rows in window order: the window of each, a cell of its group, and its states.
+    """Answer rows in window order: for each its window, a cell of its group, and its states.
 
-    `holistic`: the columns of aggregates that are computed already, with how many values of theirs do not fit.
+    `each`: the rows of every window, where all have as many. `holistic`: columns of computed aggregates; `spoiled`
+    counts their values that overflowed.
     """
 
     window: Ids
@@ -48,7 +49,7 @@ class AnswerRows:
 
 
 def rows_of(aggregate: WindowAggregate, looked: Looked, groups: Groups) -> AnswerRows:
-    """What was looked up as rows of the query's own groups; without GROUP BY every window has one, be it empty."""
+    """Looked-up rows as rows of the query's groups. Without GROUP BY every window has one row, also an empty window."""
     if looked.columns is not None:
         return AnswerRows(looked.window, looked.groups, looked.states, looked.each, dict(looked.columns))
     if not aggregate.is_holistic:
@@ -65,7 +66,7 @@ def rows_of(aggregate: WindowAggregate, looked: Looked, groups: Groups) -> Answe
 
 
 def _slots(aggregate: WindowAggregate, looked: Looked, groups: Groups) -> tuple[Ids, Ids, Ids]:
-    """The window and a cell of each row of the answer, and which of them each row that was looked up goes to."""
+    """The window and a cell of each answer row, and the answer row of each looked-up row."""
     if not aggregate.keys:
         return np.arange(looked.windows), np.zeros(looked.windows, np.int64), looked.window
     outer = cell_groups_of(groups, len(aggregate.keys))
@@ -85,7 +86,10 @@ def _folded(accumulator: Accumulator, states: States, at: Ids, size: int) -> tup
 def _counters(
     call: AggregateCall, aggregate: WindowAggregate, looked: Looked, groups: Groups, at: Ids, slots: int
 ) -> tuple[ValueCounters, int]:
-    """How often the call's values occur in each slot; cells that differ only in other values are taken together."""
+    """The counters of a call's values in each slot, and the number of overflows.
+
+    Cells that differ only in other values are merged.
+    """
     codes, bound = codes_together(groups, [aggregate.cell_keys.index(value) for value in call.values], looked.groups)
     values = codes_of(groups, aggregate.cell_keys.index(call.values[0])).values
     counts = looked.states[call.part(ROWS)][0]
@@ -103,8 +107,8 @@ def _counters(
         return ValueCounters(slots, slot, codes, summed, values, least=least), 0
     to = np.repeat(np.arange(starts.size), np.diff(np.append(starts, kept.size)))
     total = AggregateCall("SUM", call.result.element.fields[1][1], call.parts)
-    some = {a: tuple(column[kept] for column in looked.states[a]) for _, a in call.parts}
-    states = {a: _folded(a, some, to, starts.size) for a in some}
+    summands = {a: tuple(column[kept] for column in looked.states[a]) for _, a in call.parts}
+    states = {a: _folded(a, summands, to, starts.size) for a in summands}
     return ValueCounters(slots, slot, codes, summed, values, result_of(total, states)), overflows(total, states)
 
 

@@ -1,4 +1,4 @@
-"""What holistic queries ask of a synopsis, measured: the sizes that the planner chooses by."""
+"""Measures the sizes by which the planner chooses between selection and roll-up of holistic queries."""
 
 from __future__ import annotations
 
@@ -26,40 +26,47 @@ from windrow.synopses.kinds.buffer import BufferSynopsis
 from windrow.windows import Points
 
 QueryWindows = tuple[WindowAggregate, Points, Points]
-"""What a query asks: its windows from these points to those, at least one."""
+"""A query's aggregate, and the starts and ends of its windows, at least one."""
 
 
 def decide(
-    synopsis: BasicIntervalSynopsis, asked: Sequence[QueryWindows], setting: str = "auto"
+    synopsis: BasicIntervalSynopsis, queries: Sequence[QueryWindows], setting: str = "auto"
 ) -> list[HolisticDecision]:
-    """The cheaper way for each of some queries that are asked together and can be answered either way; or what a
-    setting says. No more is measured than the decision needs."""
-    count = len(asked)
+    """The cheaper way for each query of those that are answered together, or the way in the setting.
+
+    All of them may be answered either way. Nothing is measured that the decision does not need.
+    """
+    count = len(queries)
     if isinstance(synopsis, BufferSynopsis):
         return [rolled_up("tuples are kept as they are")] * count
     if setting == "roll up":
         return [rolled_up(FORCED)] * count
-    at_once = roll_up_at_once(sum(starts.size for _, starts, _ in asked), synopsis.groups.count)
+    at_once = roll_up_at_once(sum(starts.size for _, starts, _ in queries), synopsis.groups.count)
     if setting != "selection" and at_once is not None:
         return [rolled_up(at_once)] * count
     panes = synopsis.closed_panes
-    works = [selection_work(synopsis, panes, *one) for one in asked]
+    works = [selection_work(synopsis, panes, *one) for one in queries]
     if setting == "selection":
-        return [forced_selection(selection_batch(synopsis, panes, list(zip(asked, works, strict=True))))] * count
+        return [forced_selection(selection_batch(synopsis, panes, list(zip(queries, works, strict=True))))] * count
     gain = gaining(works)
-    return plan_selection(works, gain, selection_batch(synopsis, panes, [(asked[i], work) for i, work in gain.items()]))
+    return plan_selection(
+        works, gain, selection_batch(synopsis, panes, [(queries[i], work) for i, work in gain.items()])
+    )
 
 
 def selection_batch(
-    synopsis: BasicIntervalSynopsis, panes: Points, some: Sequence[tuple[QueryWindows, SelectionWork]]
+    synopsis: BasicIntervalSynopsis, panes: Points, queries: Sequence[tuple[QueryWindows, SelectionWork]]
 ) -> SelectionBatch | None:
-    """What these queries come to, with as many tuples as cells; with all their tuples, where that pays."""
-    if not some:
+    """The joint work of queries; None without queries.
+
+    The tuples are counted only if selection pays with one tuple per cell, since counting them takes time.
+    """
+    if not queries:
         return None
-    first = min(int(starts.min()) for (_, starts, _), _ in some)
-    last = max(int(ends.max()) for (_, _, ends), _ in some)
+    first = min(int(starts.min()) for (_, starts, _), _ in queries)
+    last = max(int(ends.max()) for (_, _, ends), _ in queries)
     between = panes[np.searchsorted(panes, first) : np.searchsorted(panes, last)]
-    works = tuple(work for _, work in some)
+    works = tuple(work for _, work in queries)
     sorting = SortWork(
         int(between.size),
         max(work.sorting.widest for work in works),
@@ -71,7 +78,7 @@ def selection_batch(
     whole = SelectionBatch(sorting, works)
     if not whole.pays:
         return whole
-    tuples = int(synopsis.totals(some[0][0][0].presence, between).sum())
+    tuples = int(synopsis.totals(queries[0][0][0].presence, between).sum())
     each = max(tuples, cells) / max(cells, 1)
     works = tuple(replace(work, sorting=replace(work.sorting, tuples=int(work.sorting.cells * each))) for work in works)
     return SelectionBatch(replace(sorting, tuples=max(tuples, cells)), works)
@@ -80,7 +87,7 @@ def selection_batch(
 def selection_work(
     synopsis: BasicIntervalSynopsis, panes: Points, aggregate: WindowAggregate, starts: Points, ends: Points
 ) -> SelectionWork:
-    """What one query asks, if every cell has one tuple: there are no fewer."""
+    """The work of one query if every cell has one tuple, which is the least it can have."""
     low, high = np.searchsorted(panes, starts), np.searchsorted(panes, ends)
     widths = np.maximum(high - low, 0)
     calls = list(dict.fromkeys(call for call in aggregate.aggregates if call.values))
