@@ -1,9 +1,9 @@
-"""Measures the planner's constants (`synopses/answering/costs.py`) and prints them beside the table's values.
+"""Measures the planner's constants (`synopses/answering/costs.py`) and prints them beside the values in use.
 
-`python benchmarks/constants.py [part …]`, without Spark. Every way of answering is run at several sizes. The estimates
-of the planner are linear in the constants, so those of a part are fitted to the times by least squares of relative
-errors, none below 0; what a part does not name keeps the table's value. Machines differ and a fit of many constants is
-loose: what should agree is the order of the estimates, whose error is printed too.
+`python benchmarks/constants.py [part …]` runs without Spark. It runs every way of answering at several sizes. The
+planner's estimates are linear in the constants, so the constants of a part are fitted to the times by least squares of
+relative errors, none below 0; the other constants keep their values. Machines differ and a fit of many constants is
+loose, so compare the order of the estimates, whose error is printed too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PRESENCE = Accumulator(Kind.COUNT, None, None, None)
 
 @dataclass(frozen=True)
 class Run:
-    """What is run, what the planner expects of it, and how many times it is timed."""
+    """A run, the planner's estimate of it, and how many times it is timed."""
 
     estimate: Callable[[], float]
     run: Callable[[], object]
@@ -64,14 +64,14 @@ class Run:
 
 
 def states_of(function: str, count: int) -> list[Accumulator]:
-    """As many accumulators of one state each."""
+    """`count` accumulators of one state each."""
     return [part for i in range(count) for _, part in decompose(function, f"x{i}", INT, None).parts][:count]
 
 
 def synopsis_of(
     groups: int, panes: int, reads: list[Accumulator], share: float = 1.0, scale: int = 1
 ) -> BasicIntervalSynopsis:
-    """Closed panes, in each a share of the groups; every state is a small number times `scale`."""
+    """A synopsis of closed panes, each with a share of the groups; states are small numbers times `scale`."""
     synopsis = BasicIntervalSynopsis([pa.int64()])
     synopsis.groups.ids([pa.array(np.arange(groups))])
     for pane in range(panes):
@@ -80,7 +80,7 @@ def synopsis_of(
 
 
 def deposit(synopsis: BasicIntervalSynopsis, pane: int, count: int, reads: list[Accumulator], scale: int = 1) -> None:
-    """One more pane, with so many of the groups, which closes."""
+    """Add a pane with `count` of the groups, and close it."""
     rng = np.random.default_rng(pane)
     ids = np.sort(rng.permutation(synopsis.groups.count - 1)[:count]) + 1
     values = rng.integers(1, 10, count) * scale
@@ -125,7 +125,7 @@ def tree() -> Iterator[Run]:
 
 
 def sketches() -> Iterator[Run]:
-    """KLL of a thousand values each."""
+    """Merges KLL sketches of a thousand values each."""
     fold = fold_of(decompose("APPROX_QUANTILE", "x", DOUBLE, None, ("0.5",)).parts[0][1])
     rng, count = np.random.default_rng(7), 1000
     made = []
@@ -147,7 +147,7 @@ def index() -> Iterator[Run]:
 def index_runs(
     groups: int, kind: SynopsisKind, cost: Callable[[IndexWork], IndexEstimate], reads: list[Accumulator]
 ) -> Iterator[Run]:
-    """An index of one column that is built pane by pane; then one window, and many, of a synopsis that keeps it."""
+    """Builds an index of one column pane by pane; then looks up one window, and many, in a synopsis that keeps it."""
     panes, width = 400, 100
     partitions = partitions_of([TupleWindow(width)])
     written = sum(1 + one.rights for one in partitions)
@@ -208,8 +208,8 @@ def having() -> Iterator[Run]:
 
 
 def filter_runs(function: str, scale: int, groups: int, windows: int, share: float) -> Iterator[Run]:
-    """A tick: a pane with a third of the groups closes, and windows are asked for the groups that may pass; then the
-    pass over all groups. CI-SUM counts in units of one unless numbers are large (`scale`)."""
+    """One run is a tick: a pane with a third of the groups closes, and the groups that may pass are looked up. The other
+    run is the pass over all groups. CI-SUM counts in units of one unless numbers are large (`scale`)."""
     width, panes, levels, filters = 6, 12, Levels.within(0.4), PaneFilters()
     call = decompose(function, "x", INT, None)
     reads = [call.parts[0][1]]
@@ -258,7 +258,7 @@ PARTS: dict[str, Callable[[], Iterator[Run]]] = {
 
 @contextmanager
 def set_to(values: dict[str, float]) -> Iterator[None]:
-    """The table with other values for some constants."""
+    """Give some constants other values in this context."""
     before = {name: getattr(costs, name) for name in vars(costs) if name.endswith("_NS")}
     feed = {kind: values.get(f"FEED_NS[{kind}]", value) for kind, value in costs.FEED_NS.items()}
     try:
@@ -272,7 +272,7 @@ def set_to(values: dict[str, float]) -> Iterator[None]:
 
 
 def coefficients(names: list[str], estimate: Callable[[], float]) -> tuple[list[float], float]:
-    """How often each constant is in an estimate, and what the estimate is without all of them."""
+    """The factor of each constant in an estimate, and the estimate with all of them at 0."""
     none = dict.fromkeys(names, 0.0)
     with set_to(none):
         rest = estimate()
@@ -284,7 +284,7 @@ def coefficients(names: list[str], estimate: Callable[[], float]) -> tuple[list[
 
 
 def timed(run: Run) -> float:
-    """The least of some times, in nanoseconds."""
+    """The shortest time of several runs, in nanoseconds."""
     best = float("inf")
     for _ in range(run.times + 1):
         start = time.perf_counter_ns()
@@ -294,7 +294,7 @@ def timed(run: Run) -> float:
 
 
 def fitted(rows: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """The constants, none below 0, with the least sum of squared relative errors; NaN for one that no run needs."""
+    """The constants, none below 0, with the least squared relative errors; NaN for a constant that no run uses."""
     weighted, goal = rows / times[:, None], np.ones(times.size)
     scale = np.abs(weighted).max(axis=0)
     free = [i for i in range(rows.shape[1]) if scale[i] > 0]
@@ -318,7 +318,7 @@ def measure(part: str) -> dict[str, float]:
         expected.append(run.estimate() / took)
         rows.append(row)
         times.append(max(took - rest, took / 10))
-    # What answering takes whatever the way, which the planner need not know, is fitted as one constant more.
+    # One more constant stands for the fixed cost of answering, which the planner does not need.
     fixed = np.full((len(rows), 1 if len(rows) > len(names) else 0), 1.0)
     found = fitted(np.hstack((np.array(rows), fixed)), np.array(times))[: len(names)]
     print(

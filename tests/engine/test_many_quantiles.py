@@ -104,7 +104,7 @@ def test_what_was_decided_of_a_query_goes_with_it(open_state: Open) -> None:
     put(wr, *[(t, "a", t) for t in range(9)])
     (state,) = state_of(wr).synopses.values()
     assert set(state.holistic.decisions) == {"q", "other"}
-    assert ROLLED + " (TOP_K takes the counters of all values)" in wr.queries["q"].explain()
+    assert ROLLED + " (TOP_K needs the counters of all values)" in wr.queries["q"].explain()
     wr.sql("DROP QUERY q")
     put(wr, *[(t, "a", t) for t in range(9, 12)])
     assert set(state.holistic.decisions) == {"other"}

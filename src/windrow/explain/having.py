@@ -1,4 +1,4 @@
-"""EXPLAIN of HAVING: whether a SubStream Filter names who may pass, with whom it is shared, at what estimated costs."""
+"""EXPLAIN of HAVING: the SubStream Filter of a query, its sharing, and its estimated costs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windrow.synopses.answering.planner import HavingWay
 
 
 def filter_line(plan: Finalise, stream: StreamState, state: SynopsisState | None, settings: Settings) -> str | None:
-    """One line; None for a query without HAVING."""
+    """The line about the filter; None for a query without HAVING."""
     if plan.having is None:
         return None
     revises = stream.definition.revises
@@ -30,15 +30,15 @@ def filter_line(plan: Finalise, stream: StreamState, state: SynopsisState | None
     else:
         named += ", exact"
     decision = None if state is None else state.having.decisions.get(fit.test.of)
-    told = f"      {named}; {filter_decided(decision, settings)}"
-    return told if not _unasked(plan, state) else f"{told}; {_UNASKED}"
+    text = f"      {named}; {filter_decided(decision, settings)}"
+    return text if not _unfiltered(plan, state) else f"{text}; {_UNFILTERED}"
 
 
-_UNASKED = "the last windows were answered without it, exactly: they hold negative sums, or too great ones"
+_UNFILTERED = "the last windows were answered exactly without it: they hold negative or too large sums"
 
 
 def having_text(plan: Finalise, stream: StreamState, state: SynopsisState | None, settings: Settings) -> str | None:
-    """What is done of HAVING where a bound is not compared once more; None where it is."""
+    """HAVING as evaluated where a bound is not compared again; None where every bound is compared."""
     fit = None if plan.having is None else _filtered(plan, stream, state, settings)
     if not isinstance(fit, FilterFit) or not _may_relax(fit, stream.definition.revises, settings):
         return None
@@ -50,7 +50,7 @@ def having_text(plan: Finalise, stream: StreamState, state: SynopsisState | None
 
 
 def _filtered(plan: Finalise, stream: StreamState, state: SynopsisState | None, settings: Settings) -> FilterFit | str:
-    """How a filter serves the query, or why none does."""
+    """How a filter serves the query, or the reason why none does."""
     fit = fit_of(plan, stream.definition.revises)
     if isinstance(fit, str):
         return fit
@@ -58,7 +58,7 @@ def _filtered(plan: Finalise, stream: StreamState, state: SynopsisState | None, 
     if unable is not None:
         return unable
     if state is not None and not all(is_kept(state.plan, name, fit) for name, one in state.plan.queries if one is plan):
-        return "what it bounds is derived from others' cells"
+        return "the bounded aggregate is derived from other accumulators"
     return "switched off" if settings.text("substream_filters") == "off" else fit
 
 
@@ -66,15 +66,17 @@ def _may_relax(fit: FilterFit, revises: bool, settings: Settings) -> bool:
     return settings.text("approximate_having") == "on" and not revises and fit.approximate is not None
 
 
-def _unasked(plan: Finalise, state: SynopsisState | None) -> bool:
-    """Whether the filter could not be asked over the windows that were due last."""
-    return state is not None and any(one is plan and name in state.having.unasked for name, one in state.plan.queries)
+def _unfiltered(plan: Finalise, state: SynopsisState | None) -> bool:
+    """Whether the filter could not answer the windows that were due last."""
+    return state is not None and any(
+        one is plan and name in state.having.unfiltered for name, one in state.plan.queries
+    )
 
 
 def _is_used(plan: Finalise, fit: FilterFit, state: SynopsisState | None, settings: Settings) -> bool | None:
-    """Whether windows are answered through the filter; None: that is to be decided."""
+    """Whether windows are answered through the filter; None if not decided yet."""
     decision = None if state is None else state.having.decisions.get(fit.test.of)
-    if _unasked(plan, state):
+    if _unfiltered(plan, state):
         return False
     if decision is None:
         return True if settings.text("substream_filters") == "on" else None

@@ -1,4 +1,4 @@
-"""The settings about how synopses are looked up, brought to the synopses of a stream."""
+"""Applies the settings about lookups to the synopses of a stream."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from windrow.synopses.answering.indexing import IndexSetting
 
 
 def apply_choice(stream: StreamState, settings: Settings) -> None:
-    """Tell every synopsis which kind it is to be, and what its index may take: what the others leave then."""
+    """Set the kind of every synopsis, the bytes for all their indexes together, and the way of holistic aggregates."""
     kind, most = settings.text("synopsis"), settings.integer("index_bytes")
     readable = [state.synopsis.readable for state in stream.synopses.values()]
-    held = [synopsis.indexer for synopsis in readable if synopsis is not None]
+    indexers = [synopsis.indexer for synopsis in readable if synopsis is not None]
     for state in stream.synopses.values():
         state.holistic.setting = settings.text("holistic")
         if state.holistic.decisions:
             state.holistic.keep({name for name, _ in state.plan.queries})
-    setting = IndexSetting.of(kind, most, tuple(held))
-    for indexer in held:
+    setting = IndexSetting.of(kind, most, tuple(indexers))
+    for indexer in indexers:
         indexer.setting = setting

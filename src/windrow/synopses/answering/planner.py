@@ -120,15 +120,15 @@ def repays_building(saved: float, panes: int, best: IndexEstimate) -> bool:
 def why_not_selected(aggregate: WindowAggregate, revises: bool, derived: bool, promised: bool) -> str | None:
     """The reason why a query's holistic aggregates must be rolled up; None where they may be selected."""
     if derived:
-        return "some of its counters are derived from others' cells"
+        return "some of its counters are derived from other accumulators"
     if promised and aggregate.keys:
-        return "groups may be answered before their window"
+        return "groups may be answered before their window ends"
     other = next((c.function for c in aggregate.aggregates if c.values and c.function not in SELECTED), None)
     if other is not None:
-        return f"{other} takes the counters of all values"
+        return f"{other} needs the counters of all values"
     plain = [part for call in aggregate.aggregates if not call.values for _, part in call.parts]
     if revises and not can_be_tabled(fold_of(a) for a in plain):
-        return "sums of doubles that may be corrected are always summed in the same order"
+        return "answers may be corrected, so sums of doubles must keep their order"
     return None
 
 

@@ -45,13 +45,13 @@ class Levels:
 
     def __post_init__(self) -> None:
         if self.p < 1:
-            raise ValueError(f"there is at least one level of each size, not {self.p}")
+            raise ValueError(f"each size has at least one level, not {self.p}")
 
     @classmethod
     def within(cls, epsilon: float) -> Levels:
         """The fewest levels with an error of at most ε."""
         if not 0 < epsilon < 1:
-            raise ValueError(f"an error is within (0, 1), not {epsilon}")
+            raise ValueError(f"ε is within (0, 1), not {epsilon}")
         return cls(1 if epsilon >= 0.75 else max(2, int(np.ceil(round(2 / epsilon - 2, 9)))))
 
     @property
@@ -169,13 +169,13 @@ class CollectiveIndex:
     def more_than(self, value: int, since: int) -> Ids:
         """Every key with more than v after `since`, and some with more than v·(1 − ε); each once, in any order."""
         if value < 0:
-            raise ValueError(f"there are always more than {value}")
+            raise ValueError(f"a lower bound is at least 0, not {value}")
         return self.newer(self.levels.for_more_than(value), self._reached(since))
 
     def less_than(self, value: int, since: int) -> Ids:
         """Every key with at least one and less than v after `since`, and some with less than v / (1 − ε)."""
         if value < 1:
-            raise ValueError(f"there are never less than {value}")
+            raise ValueError(f"an upper bound is at least 1, not {value}")
         alive = self.newer(0, self._reached(since))
         many = self.newer(self.levels.for_less_than(value), since)
         return np.asarray(np.setdiff1d(alive, many, assume_unique=True))
@@ -274,7 +274,7 @@ class _Batch:
         self._starts = ends - counts
         if weights is not None:
             if int(weights.min()) < 1:
-                raise ValueError("only positive integers are summed by a collective index")
+                raise ValueError("a collective index sums positive integers only")
             self._sums = np.cumsum(weights[order])
             self._starts = np.concatenate(([0], self._sums[ends[:-1] - 1]))
             self.added = np.diff(np.append(self._starts, self._sums[-1]))

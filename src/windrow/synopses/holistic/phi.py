@@ -20,7 +20,7 @@ class Phi:
         if not 0 <= self.fraction <= 1:
             raise ValueError(f"a quantile has 0 ≤ φ ≤ 1, not {self.fraction}")
         if self.fraction.denominator > 10**9:
-            raise ValueError(f"a quantile has at most nine digits, unlike {self.fraction}")
+            raise ValueError(f"a quantile has at most nine digits, not {self.fraction}")
 
     @classmethod
     def of(cls, value: float | str) -> Phi:

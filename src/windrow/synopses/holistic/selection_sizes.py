@@ -38,7 +38,7 @@ def decide(
     """
     count = len(queries)
     if isinstance(synopsis, BufferSynopsis):
-        return [rolled_up("tuples are kept as they are")] * count
+        return [rolled_up("the synopsis keeps the tuples themselves")] * count
     if setting == "roll up":
         return [rolled_up(FORCED)] * count
     at_once = roll_up_at_once(sum(starts.size for _, starts, _ in queries), synopsis.groups.count)
