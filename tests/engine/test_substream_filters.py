@@ -72,7 +72,7 @@ def test_negative_sums_are_right_and_end_what_cannot_stand_them(open_state: Open
     wr.query("less", "SELECT k, SUM(x) AS x FROM s [RANGE 10 SLIDE 5] GROUP BY k HAVING SUM(x) < 4")
     put(wr, (1, "a", 9), (2, "b", 4), (3, "c", 0), (4, "d", None), (6, "a", -8), (7, "b", None), (12, "b", 1))
     told = line(wr, "less")
-    assert "; used, forced" in told and "answered without it, exactly: they hold negative" in told
+    assert "; used, forced" in told and "answered exactly without it: they hold negative" in told
     assert "without it, exactly" not in line(wr, "q")
     put(wr, (16, "c", 2), (21, "c", 3))
     assert answers(wr, "q") == [(-5, 5, "a", 9), (-5, 5, "b", 4), (0, 10, "b", 4)]

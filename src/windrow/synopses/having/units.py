@@ -3,9 +3,8 @@
 CI-SUM writes O(p·log a) entries for an element of value a (Arasu and Widom, VLDB 2004, section 4.2), most of them at
 levels far below every threshold in use. So a filter counts only the multiples of 2^s that the sum of a substream
 passes, one unit each; cells that pass none cost nothing. The last v + 1 places of a substream hold at least
-⌊(v + 1) / 2^s⌋ such multiples, so no group with more than v is missed. A group that is found may have up to one unit
-less than the index alone would allow. With 2^s ≤ v / 16 this adds an eighth to the error ε, which does not change exact
-answers.
+⌊(v + 1) / 2^s⌋ such multiples, so no group with more than v is missed. A group that is found may have up to two units
+less than ε allows. With 2^s ≤ v / 16 this adds an eighth to the error, which does not change exact answers.
 """
 
 from __future__ import annotations
