@@ -5,7 +5,7 @@ STAMP := $(VENV)/.windrow-setup
 BIN := $(VENV)/bin
 INPUTS := requirements.txt requirements-dev.txt requirements-build.txt pyproject.toml scripts/setup_venv.sh
 
-# The environment is made anew when it does not run, or when PYTHON asks for another version.
+# Rebuild the environment if it does not run, or if PYTHON is of another version.
 SHOW_VERSION := -c 'import sys; print(sys.version.split()[0])' 2>/dev/null
 HAVE := $(shell $(BIN)/python $(SHOW_VERSION))
 WANT := $(if $(PYTHON),$(shell $(PYTHON) $(SHOW_VERSION)),$(HAVE))

@@ -1,7 +1,7 @@
-"""What the synopses are compared with: PSoup's tree, and the two extremes, all in NumPy and many inputs at a time.
+"""Baselines for the synopses: PSoup's tree and the two extremes, in NumPy, for many inputs at a time.
 
-Arasu and Widom, VLDB 2004, sections 3.1.3 and 6.1. Each has `update(values)` and `lookup(sizes)`, the latter over suffix
-windows of so many elements, as the synopses are used beside them.
+Arasu and Widom, VLDB 2004, sections 3.1.3 and 6.1. Each has `update(values)` and `lookup(sizes)`; a size is the number
+of elements of a suffix window.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from windrow.synopses.index.sequence import checked
 
 
 class PSoupTree:
-    """A search tree over the last elements: each leaf one of them, each inner node the merge of its leaves, for any fold.
+    """A search tree over the last elements, for any fold: each leaf is an element, each inner node the merge of its
+    leaves.
 
-    A new leaf takes the place of one that has expired, and every node on its way to the root is computed anew; a lookup
-    goes from the root to both ends of the window. Both are O(log N_max) for each element and each lookup.
+    A new leaf replaces an expired one, and every node on its path to the root is recomputed. A lookup walks from the
+    root to both ends of the window. Both are O(log N_max) per element or lookup.
     """
 
     def __init__(self, fold: Fold, span: int):
@@ -40,7 +41,7 @@ class PSoupTree:
                     tree[at] = column
 
     def lookup(self, sizes: np.ndarray) -> np.ndarray:
-        """Both ways from the root, level by level: what hangs off them between the two ends is in the window."""
+        """Walk from the root to both ends, level by level, and merge the subtrees between them."""
         first = max(self._length - self._span, 0)
         low, high = checked(self._length - sizes, np.full(sizes.size, self._length), first, self._length)
         ends = np.stack((low - 1, high)) + self._slots
@@ -55,7 +56,7 @@ class PSoupTree:
 
 
 class MaterialiseAll:
-    """The answer of every operator, brought up to date with every element; a lookup reads it."""
+    """The answer of every operator, updated with every element; a lookup reads it."""
 
     def __init__(self, span: int):
         self._sizes = np.arange(span + 1)
@@ -63,7 +64,7 @@ class MaterialiseAll:
         self._values = np.zeros(span, np.int64)
 
     def update(self, values: np.ndarray) -> None:
-        """Operator n gains the new element and loses the one n before it: one row of answers per element."""
+        """Operator n gains the new element and loses the one n before it, giving one row of answers per element."""
         for start in range(0, values.size, 250):
             part = values[start : start + 250]
             joined = np.concatenate((self._values, part))

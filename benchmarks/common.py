@@ -1,4 +1,4 @@
-"""What the benchmarks share: packets on disk, a child process per measurement, memory of a process tree."""
+"""Shared by the benchmarks: packets on disk, a child process per measurement, memory of a process tree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOURCES = 1000
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A directory for one run, taken away afterwards whatever is still open in it."""
+    """A directory for one run. It is removed afterwards even if files in it are still open."""
     base = Path(tempfile.mkdtemp(prefix="windrow-bench-"))
     try:
         yield base
@@ -97,7 +97,7 @@ class PeakMemory:
 
 
 def child(script: str, *args: str) -> dict[str, Any]:
-    """Run one measurement in a process of its own, so that each has its own JVM; its last line is JSON."""
+    """Run one measurement in its own process, so that each has its own JVM. Return the JSON of its last line."""
     started = time.monotonic()
     done = subprocess.run([sys.executable, script, *args], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:

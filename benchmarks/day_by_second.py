@@ -1,8 +1,9 @@
 """A window of one day that slides every second: 1,000 groups, SUM and MAX, at 10,000 tuples a second.
 
-The day's panes are there before the clock starts (deposited as partial aggregates, as a day of running would have left
-them); then ten minutes of tuples arrive at rate, in real time, and every second closes a window of 86,400 panes. It
-keeps up if the last answer is out hardly later than the last tuple came. State is panes × groups, whatever RANGE/SLIDE.
+The day's panes exist before the clock starts: they are deposited as partial aggregates, as a day of running would leave
+them. Then tuples arrive at this rate for ten minutes in real time, and every second closes a window of 86,400 panes.
+The engine keeps up if the last answer comes shortly after the last tuple. State is panes × groups, whatever
+RANGE/SLIDE.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ QUERY = "SELECT host, SUM(size) AS total, MAX(size) AS most FROM s [RANGE 1 DAY 
 
 
 class Answers:
-    """What the last window of each micro-batch said, and when it was delivered."""
+    """The last window of each micro-batch, and when it was delivered."""
 
     def __init__(self) -> None:
         self.delivered: dict[int, float] = {}
@@ -37,8 +38,8 @@ class Answers:
 
 
 class Truth:
-    """Totals and maxima by second and host, to check the last window with: the seconds that leave it during the run,
-    all others of the day before as one, and the seconds that were fed."""
+    """Totals and maxima by second and host, for checking the last window: the seconds that leave it during the run, all
+    other seconds of the day before as one, and the seconds that were fed."""
 
     def __init__(self, seconds: int) -> None:
         self._seconds = seconds
@@ -46,7 +47,7 @@ class Truth:
         self._most = np.zeros((2 * seconds + 1, GROUPS), np.int64)
 
     def add(self, first: int, total: np.ndarray | None = None, most: np.ndarray | None = None) -> None:
-        """What the seconds from `first` on (0: a day before the run) hold."""
+        """Add the totals and maxima of the seconds from `first` on (0: a day before the run)."""
         for kept, rows, merge in ((self._total, total, np.add), (self._most, most, np.maximum)):
             if rows is not None:
                 merge.at(kept, self._places(np.arange(first, first + len(rows))), rows)
@@ -96,7 +97,7 @@ def main() -> None:
 
 
 def prefill(wr: Any, truth: Truth) -> None:
-    """A day's cells straight into the synopsis: ten tuples per second and group, of sizes 1 to 1,500."""
+    """Deposit a day's cells directly: ten tuples per second and group, of sizes 1 to 1,500."""
     from windrow.synopses import Cells
 
     stream = wr._engine.manager.stream("s")

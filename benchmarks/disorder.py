@@ -1,12 +1,11 @@
-"""Latency against accuracy under disorder: Figures 9 and 10 of *Semantics and Evaluation Techniques for
-Window Aggregates in Data Streams* (Li, Maier, Tufte, Papadimos and Tucker, SIGMOD 2005).
+"""Latency against accuracy under disorder (Li et al., SIGMOD 2005, Figures 9 and 10).
 
-Bounded disorder (AVG, RANGE 64 s, SLIDE 6.4 s; slack 0.32 s to 3.2 s, consistent and generous) and block-sorted disorder
-(COUNT, RANGE 600 s, SLIDE 60 s, blocks of 490 s; slack 0 to 600 s), each beside punctuations of the source, which knows
-when a part is complete. Tuples arrive at a steady rate in disordered order, a micro-batch per step of the arrival clock.
-The latency of an answer is the arrival clock when it is delivered less the end of its window; it is accurate where it
-equals the answer over all tuples. Latency and error are functions of the arrival clock, so the machine's speed and load
-do not matter.
+Bounded disorder: AVG, RANGE 64 s, SLIDE 6.4 s, slack 0.32 s to 3.2 s, consistent and generous. Block-sorted disorder:
+COUNT, RANGE 600 s, SLIDE 60 s, blocks of 490 s, slack 0 to 600 s. Each is compared with punctuations of the source,
+which knows when a part is complete. Tuples arrive at a steady rate in disordered order, a micro-batch per step of the
+arrival clock. The latency of an answer is the arrival clock at its delivery less the end of its window. An answer is
+accurate if it equals the answer over all tuples. Latency and error depend on the arrival clock only, not on the
+machine's speed and load.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Disordered:
     slide_us: int
     function: str
     complete: np.ndarray
-    """After each tuple: the point below which no more tuples come, as the source knows it."""
+    """After each tuple: the point below which the source knows that no more tuples come."""
 
     def batches(self) -> list[slice]:
         size = max(1, self.batch_us // self.gap_us)
@@ -47,7 +46,7 @@ class Disordered:
 
 
 def bounded(seconds: int, rng: np.random.Generator) -> Disordered:
-    """Each tuple is delayed on its way, most by a little, none by more than 3.2 s: a network's disorder."""
+    """Network disorder: each tuple is delayed, most by a little, none by more than 3.2 s."""
     gap = US // 50
     sent = START + np.arange(seconds * 50) * gap
     delay = np.minimum(rng.exponential(0.45, sent.size), 3.2) * US
@@ -56,7 +55,7 @@ def bounded(seconds: int, rng: np.random.Generator) -> Disordered:
 
 
 def block_sorted(seconds: int, rng: np.random.Generator) -> Disordered:
-    """Blocks of 490 s, each in random order within itself: a router that empties its table."""
+    """Blocks of 490 s, each in random order within itself, as from a router that empties its table."""
     gap = US // 5
     sent = START + np.arange(seconds * 5) * gap
     block = (sent - START) // (490 * US)
@@ -84,7 +83,7 @@ def truth(data: Disordered) -> dict[int, float]:
 
 
 class Delivered:
-    """Each window's answer, and the arrival clock when it came."""
+    """Each window's answer, and the arrival clock at its delivery."""
 
     def __init__(self) -> None:
         self.clock_us, self.answers = 0, {}
@@ -96,7 +95,7 @@ class Delivered:
 
 
 def records(data: Disordered, part: slice, punctuated: bool) -> pa.Table:
-    """The tuples that arrive together; a source that punctuates says after them what is complete."""
+    """The tuples that arrive together. A source that punctuates then says what is complete."""
     columns = {"ts": pa.array(data.ts[part], pa.timestamp("us", tz="UTC")), "x": pa.array(data.x[part])}
     tuples = pa.table({**columns, "punctuation": pa.nulls(len(columns["x"]), pa.string())})
     if not punctuated:
@@ -107,7 +106,7 @@ def records(data: Disordered, part: slice, punctuated: bool) -> pa.Table:
 
 
 def run(data: Disordered, spark: Any, slack_us: int | None, meaning: str) -> dict[str, float]:
-    """One policy over the data; slack None: punctuations of the source."""
+    """Run one policy over the data; slack None: punctuations of the source."""
     import windrow
 
     sink, wanted = Delivered(), truth(data)
@@ -157,7 +156,7 @@ def figure(name: str, data: Disordered, slacks_s: list[float], meanings: list[st
 
 
 def best(lines: dict[str, Any], metric: str) -> bool:
-    """Punctuation has no error, and no slack without error has a lower latency."""
+    """Check that punctuation has no error, and that no slack without error has a lower latency."""
     mine = lines["punctuation by the source"][0]
     others = [row for name, rows in lines.items() if "slack" in name for row in rows if row[metric] <= 1e-9]
     return mine[metric] <= 1e-9 and all(mine["latency_s"] <= row["latency_s"] + 1e-9 for row in others)

@@ -1,7 +1,7 @@
 """q.lookup, one at a time and many at once, with the index over panes and without it.
 
-A stream of as many panes as asked for, every group in each; queries with a plain select list and with HAVING and LIMIT.
-Every answer is compared with one computed from the rows by NumPy. Ends with a line `RESULT {json}`.
+A stream with a given number of panes, every group in each; queries with a plain select list and with HAVING and LIMIT.
+Every answer is compared with one computed from the rows by NumPy. The last line is `RESULT {json}`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def deposit(wr: Any, x: np.ndarray, at_once: int) -> None:
 
 
 def make_queries(wr: Any, panes: int) -> dict[str, Any]:
-    """The first one makes the cuts, a pane per point, that the others share; it has one row a window."""
+    """The first query makes the cuts, a pane per point, which the others share. It has one row per window."""
     wr.query("cuts", "SELECT k, COUNT(*) AS n FROM s [RANGE 1 SLIDE 1] GROUP BY k LIMIT 1")
     found = {}
     for name, aggregate in AGGREGATES.items():
@@ -77,7 +77,7 @@ def check(query: Any, name: str, x: np.ndarray, lengths: np.ndarray) -> None:
 
 
 def batch_rate(query: Any, name: str, x: np.ndarray, lengths: np.ndarray) -> float:
-    """Lookups per second of a batch, the median of four after a first one; the first and the last are checked."""
+    """Lookups per second of a batch: the median of four after a warm-up. The first and the last are checked."""
     taken, table = [], query.lookups(lengths).arrow()
     for _ in range(4):
         started = time.perf_counter()

@@ -1,9 +1,10 @@
 """N standing queries over one stream: SUM, COUNT and MAX per source over random sliding windows.
 
-Windrow (N = 1, 10, 100) beside Spark's own `window()` aggregation (N = 1, 10) and beside a bare `foreachBatch`
-group-by per second and source of the same files with the same triggers. Each measurement runs in a process
-of its own after a warm-up on as many other files; all sides write their checkpoints the same way; every answer of every side goes into a checksum, compared with a
-plain NumPy computation. Windows that end by the last timestamp count (Spark gives no others).
+Windrow (N = 1, 10, 100) is compared with Spark's own `window()` aggregation (N = 1, 10) and with a bare `foreachBatch`
+group-by per second and source, over the same files with the same triggers. Each measurement runs in its own process
+after a warm-up on as many other files. All sides write their checkpoints the same way. A checksum over every answer of
+every side is compared with a plain NumPy computation. Only windows that end by the last timestamp count, since Spark
+answers no others.
 
 Then 500, 1,000 and 10,000 different queries over a second stream (`mixed.py`).
 """
@@ -37,7 +38,7 @@ _known: dict[tuple[int, int], np.ndarray] = {}
 
 
 def _codes(names: pa.Array) -> np.ndarray:
-    """The hashes of a dictionary of names, remembered: the same one comes with every batch."""
+    """The hashes of a dictionary of names, cached, since the same one comes with every batch."""
     key = (names.buffers()[2].address, len(names))
     if key not in _known:
         _known.clear()
@@ -47,7 +48,7 @@ def _codes(names: pa.Array) -> np.ndarray:
 
 
 _keep: list[pa.Array] = []
-"""Holds the remembered dictionary, so that its address is not given to another."""
+"""Keeps the cached dictionary alive, so that its address is not reused."""
 
 
 class Checksum:
@@ -166,7 +167,7 @@ def _session(memory: str, store: str | None = None) -> Any:
         **LOCAL_CHECKPOINTS,
         **QUICK_RESULTS,
     }
-    if store is None:  # the bare side; Spark's window() is faster with Java's own collector (measured: 3%)
+    if store is None:  # the bare side; Spark's window() is faster with Java's default collector (measured: 3%)
         options["spark.driver.extraJavaOptions"] = COLLECTOR
     if store == "rocksdb":
         options["spark.sql.streaming.stateStore.providerClass"] = (
@@ -276,7 +277,7 @@ def main() -> None:
 
 
 def measure_mixed(base: Path, total: int) -> dict[str, Any]:
-    """What N different queries cost: 500 have every grouping, predicate and aggregate; more have other windows."""
+    """The cost of N different queries: 500 have every grouping, predicate and aggregate; more have other windows."""
     print(f"writing {total:,} packets for the mix …", flush=True)
     write_mixed(base / "data", total, total // 6, seed=1)
     write_mixed(base / "warm", total // 3, total // 6, seed=2)

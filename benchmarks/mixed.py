@@ -1,8 +1,8 @@
 """Thousands of different queries over one stream: five groupings, twenty predicates, five aggregates, random windows.
 
-The first 500 queries have every combination of grouping, predicate and aggregate once; from there on only windows are
-new. So what a micro-batch costs is the same from N = 500 on, and the rest follows the number of answers. A sample of
-the queries is checked against DuckDB, which is given the definition: every window by itself, from the tuples.
+The first 500 queries have every combination of grouping, predicate and aggregate once; further ones have new windows
+only. So the cost of a micro-batch is the same from N = 500 on, and the rest follows the number of answers. A sample of
+the queries is checked against DuckDB, which evaluates the definition: every window by itself, from the tuples.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _NAMED = (("src", "s", 50), ("dst", "d", 20), ("proto", "p", 10))
 
 
 class Tally:
-    """What a query answered: how many rows, and the sum of all their numbers."""
+    """The number of rows that a query answered, and the sum of all their numbers."""
 
     def __init__(self) -> None:
         self.rows, self.total = 0, 0.0
@@ -98,7 +98,7 @@ class Tally:
 
 
 def run_mixed(data: Path, warm: Path, count: int, _: str) -> dict[str, Any]:
-    """N of the queries over the files, after a few over others; a child process of its own."""
+    """Run N of the queries over the files after a warm-up of a few over others. Runs in its own process."""
     import windrow
 
     def once(directory: Path, wanted: Sequence[Mixed]) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def run_mixed(data: Path, warm: Path, count: int, _: str) -> dict[str, Any]:
 
 
 def wrong(data: Path, measured: dict[str, Any], sample: int) -> list[str]:
-    """The queries, of a sample spread over all, whose answers are not what DuckDB says they are by definition."""
+    """The queries of an even sample whose answers differ from DuckDB's."""
     count = len(measured["tallies"])
     chosen = sorted(random.Random(5).sample(range(count), min(sample, count)))
     known, out = queries(count), []

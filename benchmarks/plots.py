@@ -1,4 +1,4 @@
-"""A small line chart as SVG, so that a benchmark's figure can be looked at without another library."""
+"""A small line chart as SVG, without another library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 720, 440, 70, 40, 30, 60
 def line_chart(
     path: Path, title: str, x_label: str, y_label: str, series: Mapping[str, Sequence[tuple[float, float]]]
 ) -> None:
-    """Write one chart: every series a line with a dot per point; a single point is a square."""
+    """Write one chart: each series is a line with a dot per point; a single point is a square."""
     points = [p for line in series.values() for p in line]
     high_x, high_y = max(p[0] for p in points) * 1.05 or 1.0, max(p[1] for p in points) * 1.05 or 1.0
 

@@ -1,7 +1,7 @@
 """Holistic aggregates of many windows: rolled up from counters, selected from base intervals, and the choice by cost.
 
-`q.lookups` of as many windows as asked for, by GROUP BY of few and of many groups, over few values and many, beside
-other aggregates. Both ways must give the same answers. Ends with a line `RESULT {json}`.
+`q.lookups` of a given number of windows, with few and many groups, few and many values, beside other aggregates. Both
+ways must give the same answers. The last line is `RESULT {json}`.
 """
 
 from __future__ import annotations

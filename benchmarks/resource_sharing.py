@@ -1,17 +1,21 @@
-"""Sharing among windows and among substreams: Figures 9 to 12 of *Resource Sharing in Continuous
-Sliding-Window Aggregates* (Arasu and Widom, VLDB 2004), on one core.
+"""Sharing among windows and among substreams, on one core (Arasu and Widom, VLDB 2004, Figures 9 to 12).
 
-Figure 9: 1000 operators SUM S[N, 0], inputs that are part updates and part lookups, R-INT and B-INT beside PSoup's tree,
-materialise-all and materialise-none (`baselines.py`, at the same level). Inputs come in batches of 10,000, each algorithm
-takes a batch's updates and then its lookups at once: windows of one instant, which the synopses answer in one walk over
-the cells, and materialise-none by adding up each by itself, as it is defined. Answers are compared. Figure 10: updates a second of R-INT (SUM),
-B-INT (MAX) and B-INT-QNT (QUANTILE) by N_max, in batches of 10,000. Figure 11: their lookups a second by window width,
-N_max = 100,000, suffix and historical windows. Figure 12: CI-COUNT with R-INT beside R-INT alone for each substream,
-one update and one lookup in turn, windows of 15 minutes to 3 hours, thresholds that 3–5% of the substreams pass; trades
-are synthetic, of rates that differ as much as those of stocks. Then the same by the number of substreams.
+Figure 9: 1000 operators SUM S[N, 0], inputs that are part updates and part lookups; R-INT and B-INT against PSoup's
+tree, materialise-all and materialise-none (`baselines.py`, also in NumPy). Inputs come in batches of 10,000, and each
+algorithm takes a batch's updates and then its lookups at once. These are windows of one instant: the synopses answer
+them in one walk over the cells, and materialise-none adds up each by itself, as it is defined. Answers are compared.
+
+Figure 10: updates a second of R-INT (SUM), B-INT (MAX) and B-INT-QNT (QUANTILE) by N_max, in batches of 10,000.
+
+Figure 11: their lookups a second by window width, N_max = 100,000, suffix and historical windows.
+
+Figure 12: CI-COUNT with R-INT against R-INT alone for each substream, one update and one lookup in turn, windows of 15
+minutes to 3 hours, thresholds that 3–5% of the substreams pass. Trades are synthetic; their rates differ as much as
+those of stocks. Then the same by the number of substreams.
 
 R-INT, B-INT and the collective index are the engine's own (`windrow.synopses`). B-INT-QNT, the filter over elements and
-R-INT for each substream are reference classes (`windrow.reference`), which the engine does not run: the output marks them.
+R-INT for each substream are reference classes (`windrow.reference`), which the engine does not run; the output marks
+them.
 """
 
 from __future__ import annotations
@@ -48,9 +52,9 @@ FILTER_NOTE = "both are reference classes (windrow.reference): the engine filter
 
 
 def rate(work: Callable[[], int], seconds: float, stretches: int = 5) -> float:
-    """Inputs a second of `work`, which tells how many it took: the best of some stretches, the first call not counted.
+    """Inputs a second of `work`, which returns how many it took: the best of several stretches, after a warm-up call.
 
-    Seconds are the processor's, of this one thread: what else runs on the machine costs little.
+    Time is this process's CPU time, so other load on the machine hardly matters.
     """
     clock = time.process_time
     started = clock()
@@ -69,7 +73,7 @@ def rate(work: Callable[[], int], seconds: float, stretches: int = 5) -> float:
 
 
 class Shared:
-    """A synopsis of sums behind the interface of the baselines."""
+    """A synopsis of sums with the interface of the baselines."""
 
     def __init__(self, synopsis: Any):
         self._synopsis = synopsis
@@ -113,7 +117,7 @@ def figure_9(seconds: float, operators: int = 1000, batch: int = 10_000) -> dict
 
 
 def taking(algorithm: Any, values: np.ndarray, sizes: np.ndarray) -> Callable[[], int]:
-    """One batch after another: its updates, then its lookups."""
+    """Process one batch after another: its updates, then its lookups."""
     turn = [0]
 
     def work() -> int:
@@ -219,7 +223,7 @@ class Trades:
         self.count = count
 
     def fill(self, into: Any, batch: int = 100_000) -> float:
-        """Give all but the last ones to a filter; the seconds that it took."""
+        """Feed all but the last trades to a filter. Return the seconds it took."""
         started = time.process_time()
         for start in range(0, self.count, batch):
             part = slice(start, min(start + batch, self.count))
@@ -227,7 +231,7 @@ class Trades:
         return time.process_time() - started
 
     def asked(self, substreams: Substreams, queries: int = 16) -> list[tuple[int, int]]:
-        """(window, threshold) such that 3 to 5 in a hundred substreams have more trades than the threshold."""
+        """(window, threshold) such that 3 to 5% of the substreams have more trades than the threshold."""
         rng = np.random.default_rng(13)
         every, now, found = np.arange(substreams.keys), int(self.stamps[self.count - 1]), []
         for window in rng.integers(15 * MINUTE, REACH, queries).tolist():
@@ -302,7 +306,8 @@ def substream_rates(substreams: int, per_substream: int, ps: list[int], seconds:
 
 
 def crossover(rows: list[dict[str, Any]]) -> float | None:
-    """The number of substreams from which the ratio is above one, between the measured ones in logarithms."""
+    """The number of substreams from which the ratio exceeds one, interpolated logarithmically between the measured
+    ones."""
     for before, after in zip(rows, rows[1:], strict=False):
         if before["ratio"] < 1 <= after["ratio"]:
             x, y = (np.log([r["substreams"] for r in (before, after)]), np.log([r["ratio"] for r in (before, after)]))
@@ -314,14 +319,14 @@ def crossover(rows: list[dict[str, Any]]) -> float | None:
 
 
 def chart(path: Path, title: str, x: str, y: str, lines: dict[str, Any]) -> None:
-    """With a logarithmic y axis: the algorithms are orders of magnitude apart."""
+    """Plot with a logarithmic y axis, since the algorithms are orders of magnitude apart."""
     series = {name: [(float(a), float(np.log10(b))) for a, b in line] for name, line in lines.items()}
     line_chart(path, title, x, f"log10 of {y}", series)
     print(f"plot: {path}")
 
 
 def wins(lines: dict[str, list[tuple[int, float]]], name: str) -> list[int]:
-    """The percents of updates at which this one is the fastest."""
+    """The percentages of updates at which this algorithm is the fastest."""
     return [
         p for i, (p, _) in enumerate(lines[name]) if lines[name][i][1] == max(line[i][1] for line in lines.values())
     ]

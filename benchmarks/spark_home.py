@@ -1,10 +1,10 @@
 """A synopsis too large for the driver: 2,000,000 groups × 60 panes, answered from the Spark home.
 
-Every group has a tuple in every pane, so the windows hold 120,000,000 cells. One query has HAVING, ORDER BY and LIMIT, one
-gives all groups. Each pane is a micro-batch from a file; the synopsis starts in the driver and moves to Spark by itself.
-Once the window is full, ticks are timed one by one, and the answers checked against sums of what was written. The
-driver's memory is the greatest resident size of the Python process and of the JVM (where local tasks run, too), each
-by itself and of both at one moment; Python workers are tasks.
+Every group has a tuple in every pane, so the windows hold 120,000,000 cells. One query has HAVING, ORDER BY and LIMIT;
+one returns all groups. Each pane is a micro-batch from a file; the synopsis starts in the driver and moves to Spark by
+itself. Once the window is full, ticks are timed one by one, and the answers are checked against sums of the written
+data. Memory is the greatest resident size of the Python process, of the JVM (where local tasks run, too), and of both
+at one moment; Python workers count as tasks.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Peaks:
 
 
 class Latest:
-    """The latest answer that came."""
+    """Keeps the latest answer."""
 
     def __init__(self) -> None:
         self.table: pa.Table | None = None
@@ -69,7 +69,7 @@ def values(groups: int, pane: int) -> np.ndarray:
 
 
 def write_pane(directory: Path, groups: int, pane: int) -> None:
-    """A tuple of every group, in an order of its own, keys spread over the BIGINTs."""
+    """A tuple of every group in random order, with keys spread over the BIGINTs."""
     order = np.random.default_rng([5, pane]).permutation(groups)
     keys = (order * 2_654_435_761 % (1 << 40)).astype(np.int64)
     table = pa.table({"t": np.full(groups, pane, np.int64), "k": keys, "x": values(groups, pane)[order]})
@@ -79,7 +79,7 @@ def write_pane(directory: Path, groups: int, pane: int) -> None:
 
 
 def check(limited: pa.Table, plain: pa.Table, groups: int, last: int, panes: int) -> None:
-    """The latest window holds the panes last − panes + 1 … last of every group."""
+    """Check the latest window: it holds the panes last − panes + 1 … last of every group."""
     total = sum(values(groups, pane).astype(np.int64) for pane in range(last - panes + 1, last + 1))
     ends = set(plain.column("window_end").to_pylist())
     assert ends == {last + 1} and plain.num_rows == groups, (ends, plain.num_rows)

@@ -1,8 +1,8 @@
 """Staleness: from when a pane could close to the delivery of its last answer, in real time.
 
-A process of its own writes 20,000 packets/s as Parquet files, four a second, event time being wall time; 100
-standing queries (RANGE 20–100 s, SLIDE 1 s to half the RANGE) read them. A pane could close when the file with
-the first packet at or above its end became visible. Beside it: an empty micro-batch in the same session.
+A separate process writes 20,000 packets/s as Parquet files, four a second; event time is wall time. 100 standing
+queries (RANGE 20–100 s, SLIDE 1 s to half the RANGE) read them. A pane could close when the file with the first packet
+at or above its end became visible. For comparison: an empty micro-batch in the same session.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ FILES_PER_S = 4
 
 
 def write_live(directory: str, seconds: float, log: str) -> None:
-    """Write files at the rate; each line of the log: first timestamp (µs), last, and when the file was visible (µs)."""
+    """Write files at the rate. Each line of the log has the first and last timestamp of a file and when it became
+    visible (µs)."""
     names, rng = source_names(), np.random.default_rng(3)
     per_file, step = RATE // FILES_PER_S, 1 / FILES_PER_S
     start = time.time()
@@ -63,7 +64,7 @@ class Arrivals:
 
 
 def empty_batches(spark: Any, base: Path, count: int = 12) -> float:
-    """Seconds of a trigger whose foreachBatch does nothing, median."""
+    """The median seconds of a trigger whose foreachBatch does nothing."""
     source = base / "empty"
     source.mkdir()
     frame = spark.readStream.schema("a INT").parquet(str(source))

@@ -1,11 +1,10 @@
-"""HAVING over many keys, with a SubStream Filter and without: section 4 of *Resource Sharing in Continuous
-Sliding-Window Aggregates* (Arasu and Widom, VLDB 2004), in the engine.
+"""HAVING over many keys, with a SubStream Filter and without, in the engine (Arasu and Widom, VLDB 2004, section 4).
 
-Standing queries `SELECT k, COUNT(*) … GROUP BY k HAVING COUNT(*) > v` over one stream: thresholds that some 0.1 % to 1 %
-of the keys pass, windows of 1 to 12 panes. Keys are drawn by a power law. Both settings take the same micro-batches in
-the same process, a pane each; the time is that of the ticks (answering, HAVING, delivery and commit), the median over
-the last panes; reading and grouping are the same for both. The answers are compared. What `auto` would do is shown
-beside, from its own estimates.
+Standing queries `SELECT k, COUNT(*) … GROUP BY k HAVING COUNT(*) > v` over one stream: thresholds that some 0.1 % to 1
+% of the keys pass, windows of 1 to 12 panes. Keys follow a power law. Both settings take the same micro-batches in the
+same process, one per pane. The time is that of the ticks (answering, HAVING, delivery and commit), the median over the
+last panes; reading and grouping are the same for both. The answers are compared. The output also shows what `auto`
+would choose by its estimates.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ AGGREGATES = {"count": "COUNT(*)", "sum": "SUM(x)", "max": "MAX(x)"}
 
 
 class Answers:
-    """A check-sum of every answer of all queries."""
+    """A checksum of every answer of all queries."""
 
     def __init__(self) -> None:
         self.rows, self.total = 0, 0
@@ -44,7 +43,7 @@ class Answers:
 
 
 def pane(number: int, keys: int, rows: int) -> pa.Table:
-    """The tuples of one pane: the p-th of the keys in order comes with probability falling as p^-0.6 or so."""
+    """The tuples of one pane: the p-th key comes with a probability that falls about as p^-0.6."""
     rng = np.random.default_rng([13, number])
     key = (keys * rng.random(rows) ** 2.5).astype(np.int64)
     ts = np.sort(rng.integers(0, PANE_S * 1_000_000, rows)) + number * PANE_S * 1_000_000
@@ -54,7 +53,7 @@ def pane(number: int, keys: int, rows: int) -> pa.Table:
 
 
 def thresholds(aggregate: str, keys: int, rows: int, panes: int) -> list[int]:
-    """What each of SHARES of the keys exceeds, over so many panes."""
+    """The values that each of SHARES of the keys exceeds, over so many panes."""
     tables = [pane(number, keys, rows) for number in range(panes)]
     key = np.concatenate([t.column("k").to_numpy() for t in tables])
     x = np.concatenate([t.column("x").to_numpy() for t in tables])
@@ -67,7 +66,7 @@ def thresholds(aggregate: str, keys: int, rows: int, panes: int) -> list[int]:
 
 
 def queries(count: int, aggregate: str, keys: int, rows: int) -> list[str]:
-    """Selects: windows of every length in turn, and the thresholds of each, a little apart from one another."""
+    """The selects: windows of every length in turn, with slightly different thresholds."""
     lengths = list(range(1, PANES + 1))
     bounds = {length: thresholds(aggregate, keys, rows, length) for length in lengths[: min(count, PANES)]}
     made = []

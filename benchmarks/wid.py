@@ -1,11 +1,10 @@
-"""The Window-ID approach against buffering: Figure 8 of *Semantics and Evaluation Techniques for Window
-Aggregates in Data Streams* (Li, Maier, Tufte, Papadimos and Tucker, SIGMOD 2005).
+"""The Window-ID approach against buffering (Li et al., SIGMOD 2005, Figure 8).
 
-MAX over the last 4,000 rows, sliding by 1 to 4,000 rows. Windrow evaluates from partial aggregates (`window_ids`);
-`SET window_evaluation = 'buffer'` keeps the tuples of every extent and goes through them for each window, the
-buffering of section 8.2, written at the same level (NumPy over sorted tuples). Both take the same micro-batches in
-the same process; the answers are compared. The time is that of evaluation and delivery (ticks): reading the files
-is the same for both, and is shown apart.
+MAX over the last 4,000 rows, sliding by 1 to 4,000 rows. Windrow evaluates from partial aggregates (`window_ids`). `SET
+window_evaluation = 'buffer'` keeps the tuples of every extent and scans them for each window: the buffering of section
+8.2, also in NumPy, over sorted tuples. Both take the same micro-batches in the same process, and the answers are
+compared. The time is that of evaluation and delivery (ticks). Reading the files is the same for both and is shown
+separately.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SLIDES = (1, 2, 4, 10, 20, 40, 100, 400, 1000, 4000)
 
 
 class Answers:
-    """A check-sum of every answer."""
+    """A checksum of every answer."""
 
     def __init__(self) -> None:
         self.rows, self.total = 0, 0

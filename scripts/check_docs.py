@@ -4,7 +4,9 @@
 
 - help text between `<!-- cli: windrow run --help -->` and `<!-- /cli -->` is what the command prints;
 - the tables in docs/settings.md and docs/errors.md, between their markers, are those of the code;
-- every relative link, and every heading it points to, exists.
+- every relative link, and every heading it points to, exists;
+- src/windrow/README.md names every file of the source, in its own room, and no other;
+- each step in the table of docs/architecture.md names a function of the file it names, in at most 25 steps.
 
 `--write` brings the generated parts up to date first. `--root DIR` checks another checkout's pages.
 """
@@ -22,6 +24,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
+BESIDE_DOCS = (
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md"),
+    *("src/windrow/README.md", "tests/README.md", "tests/cql/README.md"),
+)
 CODE = Path(__file__).resolve().parent.parent / "src"
 WIDTH = "100"
 REMEDY = "run `python scripts/check_docs.py --write`"
@@ -46,8 +52,7 @@ class NotInStepError(Exception):
 
 def pages(root: Path) -> list[Path]:
     """The pages of the documentation, in a stable order."""
-    top = [root / "README.md", root / "CHANGELOG.md"]
-    return [*(page for page in top if page.exists()), *sorted((root / "docs").rglob("*.md"))]
+    return [*(root / name for name in BESIDE_DOCS if (root / name).exists()), *sorted((root / "docs").rglob("*.md"))]
 
 
 def read(page: Path) -> str:
@@ -245,6 +250,57 @@ def anchors(text: str) -> set[str]:
     return names
 
 
+# Source files
+
+
+def check_rooms(root: Path) -> list[str]:
+    """A paragraph of the source's README that begins with a bold path names all files of that folder."""
+    package = root / "src" / "windrow"
+    page = package / "README.md"
+    if not page.exists():
+        return []
+    named: set[Path] = set()
+    found = []
+    for room, text in re.findall(r"^\*\*`([^`]+)`\*\*(.*?)(?=\n\n|\Z)", read(page), re.M | re.S):
+        files = {room} if room.endswith(".py") else {f"{room}{name}" for name in re.findall(r"`(\w+\.py)`", text)}
+        named |= {package / file for file in files}
+        found += [f"{room}: no such file {file}" for file in sorted(files) if not (package / file).exists()]
+        if not room.endswith(".py") and not (package / room).exists():
+            found.append(f"{room}: no such folder")
+        elif not files:  # the paragraph stands for the whole folder
+            named |= set((package / room).glob("*.py"))
+    unnamed = sorted(path for path in package.rglob("*.py") if path not in named and not path.name.startswith("__"))
+    found += [f"{path.relative_to(package)} is not named" for path in unnamed]
+    return [f"{page.relative_to(root)}: {problem}" for problem in found]
+
+
+MOST_STEPS = 25
+STEP = re.compile(r"^\| *(\d+) *\|([^|]*)\|[^|]*\|$", re.M)
+
+
+def check_steps(root: Path) -> list[str]:
+    """The way of a row: a table of numbered steps, each with `file`: `function`, that exist."""
+    page = root / "docs" / "architecture.md"
+    if not page.exists():
+        return []
+    steps = STEP.findall(read(page))
+    found = [] if 0 < len(steps) <= MOST_STEPS else [f"{len(steps)} steps of a row, 1 to {MOST_STEPS}"]
+    for number, where in steps:
+        files = re.findall(r"`([\w/]+\.py)`", where)
+        functions = re.findall(r"`([\w.]+)`", re.sub(r"`[\w/]+\.py`", "", where))
+        texts = [path.read_text(encoding="utf-8") for file in files if (path := root / "src/windrow" / file).exists()]
+        if not files or len(texts) < len(files):
+            found.append(f"step {number}: no such file in {where.strip()}")
+        found += [
+            f"step {number}: no function {name} in {', '.join(files)}"
+            for name in functions
+            if not any(f"def {name.rpartition('.')[2]}(" in text for text in texts)
+        ]
+        if not functions:
+            found.append(f"step {number} names no function")
+    return [f"{page.relative_to(root)}: {problem}" for problem in found]
+
+
 def main(arguments: list[str]) -> int:
     """Writes if asked to, then checks everything."""
     parser = argparse.ArgumentParser(description="Checks that the documentation is in step with the code.")
@@ -258,6 +314,8 @@ def main(arguments: list[str]) -> int:
         *check_table(root, options.write, "errors", "Errors", errors_table),
         *check_cli(root, options.write),
         *check_links(root),
+        *check_rooms(root),
+        *check_steps(root),
     ]
     for problem in found:
         print(problem)

@@ -1,15 +1,16 @@
 """Keeps the source tree in its layers: which room may import which, and what a file may be.
 
 `python scripts/check_layers.py [root]` prints one line per breach and exits with 1 if there is any.
-The rules are those of the design's source tree; a new room is given its place in LAYERS. Also, the product uses each of
-its modules: one that only tests import belongs in `reference/`, or nowhere.
+A new room gets its place in LAYERS; within the rooms of SUBROOMS, a new folder or file gets its place there. Also, the
+product uses each of its modules: one that only tests import belongs in `reference/`, or nowhere.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PACKAGE = "windrow"
@@ -39,6 +40,47 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
 )
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
+# Within a room, lowest first: its folders, and its files that are in none. `__init__.py` may import them all.
+SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "cql": (
+        ("names", "tokens", "intervals", "window_clause"),
+        ("patterns", "column_types", "statements", "window_syntax"),
+        ("dialect", "create_stream"),
+        ("functions", "select_text"),
+        ("parser", "printer", "final"),
+    ),
+    "optimizer": (("synopsis_kinds",), ("sharing",)),
+    "synopses": (
+        ("cells",),
+        ("index",),
+        ("lookups", "results"),
+        ("synopsis",),
+        ("answering",),
+        ("kinds",),
+        ("holistic",),
+        ("having",),
+    ),
+    "dataplane": (
+        ("frames", "jvm", "memory", "blocks"),
+        ("session",),
+        ("streaming_frames", "answers"),
+        ("kernels",),
+        ("ingest", "sinks"),
+        ("sources", "spark_home"),
+    ),
+    "engine": (
+        ("metrics", "progress", "choices"),
+        ("state",),
+        ("store",),
+        ("ticks",),
+        ("queries",),
+        ("intake",),
+        ("ask",),
+        ("run",),
+        ("engine",),
+    ),
+}
+SUBRANK = {room: {name: i for i, names in enumerate(order) for name in names} for room, order in SUBROOMS.items()}
 # Rooms that may import these and nothing else of the package.
 ONLY = {"oracle": {"cql", *BASE}}
 # Rooms that nothing else of the package imports: tests and benchmarks do.
@@ -49,6 +91,7 @@ SPARK = "pyspark"
 SPARK_ROOM = "dataplane"
 SPARK_FREE = ("dataplane", "kernels")  # inside the Spark room, yet run without a driver
 MAX_LINES = 800
+MAX_FILES = 16
 # Rooms that call the interface of synopses (`synopses/synopsis.py`) and never ask for the class.
 BY_INTERFACE = ("engine", "explain")
 SYNOPSIS = "Synopsis"
@@ -69,11 +112,36 @@ def breaches(package_dir: Path) -> list[str]:
         if path.suffix == ".py":
             tree = ast.parse(text, filename=str(path))
             found += check_imports(relative, tree)
+            found += check_subrooms(relative, tree)
             found += check_interface(relative, tree)
             trees[relative] = tree
             if path.name == "__init__.py":
                 found += check_only_reexports(relative, tree)
-    return found + check_all_used(trees)
+    return found + check_folders(trees) + check_all_used(trees)
+
+
+def check_folders(files: Iterable[Path]) -> list[str]:
+    """A folder is a chapter; one with more files holds several."""
+    counts = Counter(relative.parent for relative in files)
+    return [
+        f"{folder}:1: {count} Python files in a folder, at most {MAX_FILES}"
+        for folder, count in sorted(counts.items())
+        if count > MAX_FILES
+    ]
+
+
+def check_class_names(trees: dict[Path, ast.Module]) -> list[str]:
+    """No two public classes have one name. Not among `breaches` yet: some names still occur twice."""
+    places: dict[str, list[str]] = {}
+    for relative, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(f"{relative}:{node.lineno}")
+    return [
+        f"{second}: class {name} has the name of a class in {first.split(':')[0]}"
+        for name, (first, *more) in sorted(places.items())
+        for second in more
+    ]
 
 
 def check_length(relative: Path, text: str) -> list[str]:
@@ -98,6 +166,49 @@ def check_imports(relative: Path, tree: ast.Module) -> list[str]:
         if problem:
             found.append(f"{relative}:{line}: imports {module}: {problem}")
     return found
+
+
+def check_subrooms(relative: Path, tree: ast.Module) -> list[str]:
+    """Within a room of SUBROOMS, imports point one way too. Imports for annotations alone do not count."""
+    room = room_of(relative)
+    ranks = SUBRANK.get(room)
+    if ranks is None or len(relative.parts) < 2 or relative.parts[1:] == ("__init__.py",):
+        return []
+    own = subroom_of(relative.parts[1])
+    if own not in ranks:
+        return [f"{relative}:1: '{own}' has no place in SUBROOMS['{room}'] of scripts/check_layers.py"]
+    for_types = set(typing_only(tree))
+    found = []
+    for line, module in room_modules(relative, tree):
+        target = module.split(".")[2]
+        if line not in for_types and ranks.get(target, -1) > ranks[own]:
+            found.append(f"{relative}:{line}: imports {module}: {target} comes after {own} in {room}")
+    return found
+
+
+def subroom_of(part: str) -> str:
+    return part.removesuffix(".py")
+
+
+def typing_only(tree: ast.Module) -> Iterator[int]:
+    """The lines of imports under `if TYPE_CHECKING:`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING":
+            yield from (inner.lineno for inner in node.body)
+
+
+def room_modules(relative: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, module) of every import from the file's own room; `from windrow.cql import names` names `cql.names`."""
+    own = f"{PACKAGE}.{room_of(relative)}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            module = absolute_module(relative, node)
+            modules = [f"{own}.{alias.name}" for alias in node.names] if module == own else [module]
+        else:
+            continue
+        yield from ((node.lineno, module) for module in modules if module.startswith(f"{own}."))
 
 
 def check_interface(relative: Path, tree: ast.Module) -> list[str]:

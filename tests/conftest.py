@@ -1,4 +1,4 @@
-"""What all tests share: options, and the Java that `make setup` found."""
+"""Shared by all tests: options, the Spark session, and the Java that `make setup` found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-# One commit gives one verdict: properties draw the same examples each time. `make test-matrix` draws new ones.
+# Properties draw the same examples each time, so one commit has one result. `make test-matrix` draws new ones.
 settings.register_profile("repeatable", derandomize=True)
 settings.register_profile("random", print_blob=True)
 settings.load_profile("repeatable")
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuses a misspelt WINDROW_MATRIX, and lets a bare `pytest` find the Java of `make setup`."""
+    """Refuse a misspelt WINDROW_MATRIX, and let a bare `pytest` find the Java of `make setup`."""
     if matrix_size() not in {"sample", "full"}:
         raise pytest.UsageError(f"WINDROW_MATRIX is 'sample' or 'full', not {matrix_size()!r}")
     recorded = ROOT / ".venv" / "java_home"
@@ -35,13 +35,13 @@ def matrix_size() -> str:
 
 @pytest.fixture(scope="session")
 def matrix_full() -> bool:
-    """Whether tests marked `matrix` run whole (`make test-matrix`) rather than sampled."""
+    """Whether tests marked `matrix` run in full (`make test-matrix`) instead of sampled."""
     return matrix_size() == "full"
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """The Spark session of the whole run: configured as Windrow configures its own."""
+    """The Spark session of the whole run, configured as Windrow's own."""
     from windrow.dataplane.session import close_session, open_session
     from windrow.settings import Settings
 

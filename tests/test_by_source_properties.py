@@ -1,4 +1,4 @@
-"""Random streams with random punctuations, kept and broken: the engine answers what the oracle does, when it does."""
+"""On random streams with random punctuations, kept and broken, the engine answers what and when the oracle does."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SELECTS = (
 
 
 class Story:
-    """The engine and the oracle, told the same things."""
+    """The engine and the oracle, given the same input."""
 
     policies: tuple[str, ...] = PUNCTUATE
     kinds: tuple[str, ...] = WINDOWS
@@ -72,7 +72,7 @@ class Story:
         return {}
 
     def select(self) -> str:
-        """A query, with {} in the place of its window."""
+        """A query with {} in place of its window."""
         return self._rng.choice(SELECTS)
 
     def _open(self) -> Any:
@@ -108,7 +108,7 @@ class Story:
         self.oracle.punctuate("s", upto, **pattern)
 
     def end(self) -> None:
-        """Where landmark windows end depends on the other queries."""
+        """The end of landmark windows depends on the other queries."""
         if not any("SINCE" in window or "UNBOUNDED" in window for window in self.windows.values()):
             self.wr.end_input("s")
             self.oracle.end_input("s")
@@ -124,7 +124,7 @@ class Story:
 
 
 def pattern(rng: Random, at: int) -> str:
-    """Mostly promises that a well-behaved source would send, sometimes bolder ones, sometimes nonsense."""
+    """Mostly promises of a well-behaved source, sometimes bolder ones, sometimes nonsense."""
     bound = at + rng.choice([-8, -4, -1, 0, 1, 5])
     on = rng.choice(["n", "n", "n", "m"])
     said = [rng.choice([f"{on} < {bound}", f"{on} <= {bound}"])]
@@ -156,17 +156,17 @@ def batch(rng: Random, at: int) -> list[dict[str, Any]]:
     out = []
     for _ in range(rng.randrange(1, 9)):
         n = at + rng.choice([0, 1, 2, 3, 5, 8, -1, -2, -5, -9])
-        told = {"n": n, "m": n + rng.choice([0, 0, 1, -1, 5, -8]), "k": rng.choice(["a", "b", "c", None])}
-        told |= {"j": rng.choice([0, 1, 2, None]), "x": rng.choice([None, 1, 2, 3, 4, 5])}
-        told |= {"y": rng.choice([None, 0.1, 0.2, 77.7, float("nan")]), "punctuation": None}
+        row = {"n": n, "m": n + rng.choice([0, 0, 1, -1, 5, -8]), "k": rng.choice(["a", "b", "c", None])}
+        row |= {"j": rng.choice([0, 1, 2, None]), "x": rng.choice([None, 1, 2, 3, 4, 5])}
+        row |= {"y": rng.choice([None, 0.1, 0.2, 77.7, float("nan")]), "punctuation": None}
         if rng.random() < 0.25:
-            told["punctuation"] = pattern(rng, at)
-        out.append(told)
+            row["punctuation"] = pattern(rng, at)
+        out.append(row)
     return out
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_punctuations_do_what_the_oracle_says(seed: int, spark: Any, tmp_path: Path) -> None:
+def test_punctuations_of_the_source(seed: int, spark: Any, tmp_path: Path) -> None:
     rng, at = Random(7000 + seed), 0
     story = Story(rng, spark, tmp_path / "state")
     try:

@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it exits with, and that Ctrl-C stops it in order."""
+"""The command line: its output, its exit codes, and an orderly stop at Ctrl-C."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QUERY = "CREATE QUERY q AS SELECT k, SUM(x) AS total FROM s [RANGE 10 SECONDS SL
 
 
 def cli(*arguments: str | Path, stdin: str | None = None) -> Any:
-    """A command in this process; a Windrow that it opens shares the session of the tests."""
+    """Run a command in this process; it shares the Spark session of the tests."""
     return CliRunner().invoke(app, [str(a) for a in arguments], input=stdin, catch_exceptions=False)
 
 
@@ -66,28 +66,28 @@ def test_version() -> None:
     assert cli("--version").stdout == f"windrow {windrow.__version__}\n"
 
 
-def test_options_of_later_versions_are_not_taken(script: Callable[[str], Path]) -> None:
+def test_unknown_options(script: Callable[[str], Path]) -> None:
     assert cli("run", script(STREAM), "--console", "8080").exit_code == 2
     assert cli("experiments").exit_code == 2
 
 
-def test_a_script_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+def test_run_of_a_missing_script(tmp_path: Path) -> None:
     assert cli("run", tmp_path / "none.cql").exit_code == 2
 
 
 @pytest.mark.parametrize("query", ["missing.cql", "my missing.cql", "somewhere/missing"])
-def test_a_script_to_explain_that_is_not_there_is_a_usage_error(query: str) -> None:
+def test_explain_of_a_missing_script(query: str) -> None:
     done = cli("explain", query)
     assert (done.exit_code, "does not exist" in done.stderr) == (2, True)
 
 
-def test_a_long_query_is_not_taken_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_of_a_long_query(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windrow.cli.opened", lambda *a: pytest.fail("it was opened"))
     done = cli("explain", f"SELEKT {', '.join(['x'] * 2000)} FROM s")
     assert (done.exit_code, "Did you mean SELECT?" in done.stderr) == (1, True)
 
 
-def test_a_syntax_error_shows_its_place_and_changes_nothing(script: Callable[[str], Path], tmp_path: Path) -> None:
+def test_syntax_error(script: Callable[[str], Path], tmp_path: Path) -> None:
     path = script(STREAM + "CREATE QUERRY q AS SELECT 1;")
     done = cli("run", path, "--state", tmp_path / "state")
     assert done.exit_code == 1
@@ -98,7 +98,7 @@ def test_a_syntax_error_shows_its_place_and_changes_nothing(script: Callable[[st
     assert not (tmp_path / "state").exists()
 
 
-def test_a_script_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_script_that_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "app.cql"
     path.write_bytes(b"\xff\xfe\x00")
     done = cli("run", path)
@@ -109,15 +109,13 @@ def test_a_script_that_is_no_text_is_refused(tmp_path: Path) -> None:
     ("setting", "said"),
     [("nope=1", "there is no setting 'nope'"), ("preaggregate", "is not a setting"), ("cut_factor=x", "It takes")],
 )
-def test_a_wrong_setting_is_refused_before_spark_starts(
-    setting: str, said: str, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_setting(setting: str, said: str, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windrow.console.running.open_state", lambda *a, **k: pytest.fail("it was opened"))
     done = cli("run", script(STREAM + QUERY), "--set", setting)
     assert (done.exit_code, said in done.stderr) == (1, True)
 
 
-def test_explain_refuses_a_directory_that_is_no_state(tmp_path: Path) -> None:
+def test_explain_without_a_state(tmp_path: Path) -> None:
     done = cli("explain", "SELECT 1", "--state", tmp_path)
     assert (done.exit_code, "is not a state directory" in done.stderr) == (1, True)
     assert list(tmp_path.iterdir()) == []
@@ -140,12 +138,12 @@ def test_explain_refuses_a_directory_that_is_no_state(tmp_path: Path) -> None:
         ("SHOW STREAMS; SHOW", False),
     ],
 )
-def test_a_statement_ends_at_its_semicolon(text: str, complete: bool) -> None:
+def test_end_of_a_statement(text: str, complete: bool) -> None:
     assert is_complete(text) is complete
 
 
 def typed(*lines: str | type[BaseException]) -> tuple[Callable[[str], str], list[str]]:
-    """A reader that gives these lines, or raises what stands for a key; and the prompts it was called with."""
+    """A reader that returns these lines, or raises for a key; and the prompts it was called with."""
     queue, prompts = list(lines), []
 
     def read(shown: str) -> str:
@@ -158,7 +156,7 @@ def typed(*lines: str | type[BaseException]) -> tuple[Callable[[str], str], list
     return read, prompts
 
 
-def test_the_prompt_takes_several_lines_and_goes_on_after_errors() -> None:
+def test_prompt() -> None:
     executed: list[str] = []
     shown: list[WindrowError] = []
 
@@ -174,7 +172,7 @@ def test_the_prompt_takes_several_lines_and_goes_on_after_errors() -> None:
     assert prompts == ["windrow>", "windrow>", "...>", "windrow>", "windrow>", "windrow>", "windrow>"]
 
 
-def test_ctrl_c_at_the_prompt_drops_the_line_then_leaves(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_at_the_prompt(capsys: pytest.CaptureFixture[str]) -> None:
     executed: list[str] = []
     read, prompts = typed("SHOW 'x", KeyboardInterrupt, "SHOW TABLES;", KeyboardInterrupt, "SHOW STREAMS;")
     prompt(executed.append, lambda error: None, read)
@@ -182,7 +180,7 @@ def test_ctrl_c_at_the_prompt_drops_the_line_then_leaves(capsys: pytest.CaptureF
     assert prompts == ["windrow>", "...>", "windrow>", "windrow>"]
 
 
-def test_the_end_of_the_input_leaves_the_prompt(capsys: pytest.CaptureFixture[str]) -> None:
+def test_end_of_input_at_the_prompt(capsys: pytest.CaptureFixture[str]) -> None:
     executed: list[str] = []
     read, _ = typed("SHOW")
     prompt(executed.append, lambda error: None, read)
@@ -194,7 +192,7 @@ def test_the_end_of_the_input_leaves_the_prompt(capsys: pytest.CaptureFixture[st
 
 @contextmanager
 def ctrl_c_when(ready: threading.Event, after_s: float = 0.0) -> Iterator[None]:
-    """A SIGINT to this process, once the event is set."""
+    """Send SIGINT to this process once the event is set."""
 
     def send() -> None:
         if ready.wait(60):
@@ -207,14 +205,14 @@ def ctrl_c_when(ready: threading.Event, after_s: float = 0.0) -> Iterator[None]:
     thread.join(60)
 
 
-def test_work_in_the_background_gives_its_result_or_its_error() -> None:
+def test_background_work() -> None:
     with Interrupts() as interrupts:
         assert interrupts.background(lambda: 42) == 42
         with pytest.raises(ZeroDivisionError):
             interrupts.background(lambda: 1 / 0)
 
 
-def test_ctrl_c_waits_for_work_that_can_be_stopped() -> None:
+def test_ctrl_c_stops_work() -> None:
     working, stopped, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
@@ -229,7 +227,7 @@ def test_ctrl_c_waits_for_work_that_can_be_stopped() -> None:
         assert interrupts.wait(30)
 
 
-def test_ctrl_c_abandons_work_that_cannot_be_stopped() -> None:
+def test_ctrl_c_abandons_work() -> None:
     working, release = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -246,7 +244,7 @@ def test_ctrl_c_abandons_work_that_cannot_be_stopped() -> None:
     release.set()
 
 
-# -- what is shown -----------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------
 
 
 def drawn(render: Callable[[Console], None], width: int, is_terminal: bool = True) -> list[str]:
@@ -255,12 +253,12 @@ def drawn(render: Callable[[Console], None], width: int, is_terminal: bool = Tru
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined,no-any-return]
 
 
-def test_a_table_elsewhere_than_on_a_terminal_is_markdown() -> None:
+def test_markdown_table() -> None:
     lines = markdown(["name", "n"], [["a|b", "12"], ["c", "3456"]], {"n"}).splitlines()
     assert lines[:4] == ["| name |    n |", "| ---- | ---: |", "| a\\|b |   12 |", "| c    | 3456 |"]
 
 
-def test_a_table_too_wide_for_the_terminal_is_shown_by_record() -> None:
+def test_wide_table() -> None:
     table = pa.table({"first": ["a" * 30], "second": ["b" * 30]})
     assert any("first" in line and "second" in line for line in drawn(lambda c: print_table(c, table), 80))
     narrow = drawn(lambda c: print_table(c, table), 50)
@@ -268,7 +266,7 @@ def test_a_table_too_wide_for_the_terminal_is_shown_by_record() -> None:
     assert sum("a" * 30 in line or "b" * 30 in line for line in narrow) == 2
 
 
-def test_an_empty_table_too_wide_for_the_terminal_is_no_rows() -> None:
+def test_empty_wide_table() -> None:
     table = pa.table({"a" * 30: [], "b" * 30: []})
     assert "a" * 30 in drawn(lambda c: print_table(c, table), 80)[1]
     assert drawn(lambda c: print_table(c, table), 50) == ["no rows"]
@@ -284,7 +282,7 @@ def answers(windows: int, rows: int) -> pa.Table:
     return pa.Table.from_pylist(made)
 
 
-def test_the_last_windows_of_many_are_shown() -> None:
+def test_last_windows() -> None:
     text = "\n".join(drawn(lambda c: print_answers(c, "q", answers(9, 2)), 100, is_terminal=False))
     assert "q: the last 3 of 9 windows with rows" in text
     assert re.findall(r"w\dr\d", text) == ["w6r0", "w6r1", "w7r0", "w7r1", "w8r0", "w8r1"]
@@ -304,7 +302,7 @@ def standing(answered: bool) -> list[Standing]:
     ]
 
 
-def test_the_demo_fits_a_small_terminal_and_says_how_old_answers_are() -> None:
+def test_demo_screen() -> None:
     flow = Flow(rows=1_060_000, rows_per_s=20_013, answers=214, dead_letters=0, frontier=None)
     small = drawn(lambda c: c.print(demo_screen(flow, standing(True), 42, 60, 1_000_002.5, 24)), 80)
     assert len(small) <= 24
@@ -318,7 +316,7 @@ def test_the_demo_fits_a_small_terminal_and_says_how_old_answers_are() -> None:
     assert first.count("waiting for the first window") == 6
 
 
-def test_the_demo_in_lines() -> None:
+def test_demo_lines() -> None:
     flow = Flow(rows=1_060_000, rows_per_s=20_013, answers=214, dead_letters=0, frontier=None)
     lines = demo_lines(flow, standing(True), 42, 1_000_002.5)
     assert lines[0] == "  42 s  20,013 rows/s  1,060,000 rows in  214 answers out"
@@ -341,7 +339,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_benchmarks_are_scripts_with_a_main(checkout: Path, tmp_path: Path) -> None:
+def test_benchmarks(checkout: Path, tmp_path: Path) -> None:
     known = benchmarks([tmp_path / "nowhere", checkout])
     assert list(known) == ["fast"]
     assert about(known["fast"]) == "Something fast."
@@ -352,9 +350,7 @@ def test_benchmarks_are_scripts_with_a_main(checkout: Path, tmp_path: Path) -> N
         benchmarks([tmp_path / "nowhere"])
 
 
-def test_a_benchmark_gets_its_arguments_and_gives_its_exit_code(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_benchmark(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = benchmarks([checkout])
     assert run_benchmark(known["fast"], []) == 3
     monkeypatch.setattr("windrow.cli.benchmarks", lambda: known)
@@ -367,19 +363,19 @@ def test_a_benchmark_gets_its_arguments_and_gives_its_exit_code(
 
 
 def sensors(script: Callable[[str], Path]) -> Path:
-    """The example, reading its readings wherever the tests run."""
+    """The sensors example, with the path of its readings made absolute."""
     text = (ROOT / "examples/sensors/app.cql").read_text(encoding="utf-8")
     assert text.count("'examples/sensors/readings'") == 1
     return script(text.replace("examples/sensors/readings", str(ROOT / "examples/sensors/readings")))
 
 
 @pytest.mark.slow
-def test_the_sensors_example_runs_and_runs_again(script: Callable[[str], Path], tmp_path: Path, spark: Any) -> None:
+def test_sensors_example(script: Callable[[str], Path], tmp_path: Path, spark: Any) -> None:
     path, state = sensors(script), tmp_path / "state"
     done = cli("run", path, "--until-available", "--state", state)
     assert done.exit_code == 0, done.stderr
     assert "climate: the last 3 of 11 windows with rows" in done.stdout
-    # The last window, by hand: the four readings of s5 from 08:09 on.
+    # The last window, computed by hand: the four readings of s5 from 08:09 on.
     assert re.search(r"08:09:00 \| 2026-03-01 08:11:00 \| server room +\| +4 \| 30.08 \| +30.48 \|", done.stdout)
     assert re.search(r"\| climate +\| +11 \| +33 \| active", done.stdout)
     assert re.search(r"\| overheating +\| +21 \| +10 \| active", done.stdout)
@@ -404,7 +400,7 @@ def test_the_sensors_example_runs_and_runs_again(script: Callable[[str], Path], 
 
 
 @pytest.mark.slow
-def test_sql_executes_statements_from_arguments_and_from_standard_input(tmp_path: Path, spark: Any) -> None:
+def test_sql(tmp_path: Path, spark: Any) -> None:
     state = tmp_path / "state"
     made = cli("sql", "--state", state, STREAM, QUERY)
     assert (made.exit_code, made.stdout) == (0, "")
@@ -421,9 +417,7 @@ def test_sql_executes_statements_from_arguments_and_from_standard_input(tmp_path
 
 
 @pytest.mark.slow
-def test_explain_shows_every_query_of_a_script_and_changes_no_state(
-    script: Callable[[str], Path], tmp_path: Path, spark: Any
-) -> None:
+def test_explain(script: Callable[[str], Path], tmp_path: Path, spark: Any) -> None:
     other = QUERY.replace("QUERY q", "QUERY r").replace("SUM(x) AS total", "MAX(x) AS most")
     into = tmp_path / "out.jsonl"
     path = script(STREAM + QUERY + other.replace(";", f" INTO jsonl OPTIONS (path '{into}');"))
@@ -444,16 +438,16 @@ def test_explain_shows_every_query_of_a_script_and_changes_no_state(
 
 
 @pytest.mark.slow
-def test_a_script_without_a_query_has_nothing_to_run(script: Callable[[str], Path], spark: Any) -> None:
+def test_script_without_a_query(script: Callable[[str], Path], spark: Any) -> None:
     done = cli("run", script(STREAM))
     assert (done.exit_code, "nothing to run" in done.stderr) == (0, True)
 
 
 @pytest.mark.slow
-def test_an_interrupted_bounded_run_ends_no_input_and_can_go_on(
+def test_interrupted_run_until_available(
     script: Callable[[str], Path], tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C while files are read: exit 130, no window closed too early; the next run gives the whole answer."""
+    """Ctrl-C while files are read: exit 130, and no window closes early. The next run gives the whole answer."""
     readings = tmp_path / "in"
     readings.mkdir()
     for number in range(12):
@@ -484,11 +478,11 @@ def test_an_interrupted_bounded_run_ends_no_input_and_can_go_on(
     assert re.search(r"\| +0 \| +100 \| +12 \| +66 \|", again.stdout), again.stdout
 
 
-# -- processes of their own, and Ctrl-C for real -----------------------------------------------------
+# -- separate processes and a real Ctrl-C --------------------------------------------------------------
 
 
 class Program:
-    """`windrow …` in a process group of its own."""
+    """`windrow …` in its own process group."""
 
     def __init__(self, folder: Path, *arguments: str | Path):
         self._out, self._err = folder / "stdout", folder / "stderr"
@@ -520,11 +514,11 @@ class Program:
             time.sleep(0.1)
 
     def ctrl_c(self) -> None:
-        """What a terminal does: SIGINT to the whole group, the JVM included."""
+        """Send SIGINT to the whole group including the JVM, as a terminal does."""
         os.killpg(self._process.pid, signal.SIGINT)
 
     def ended(self, seconds: float) -> int:
-        """The exit code; the JVM ends with the program."""
+        """Wait for the exit code; the JVM must end with the program."""
         try:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -538,14 +532,14 @@ class Program:
                 return code
             time.sleep(0.1)
         os.killpg(self._process.pid, signal.SIGKILL)
-        pytest.fail("something of the group outlived the program")
+        pytest.fail("a process of the group outlived the program")
 
 
 NOISE = re.compile(r"Traceback|Exception|WARN|FutureWarning|log4j|incubator|nanobind|Setting default", re.I)
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_the_packets_example_in_order(tmp_path: Path, spark: Any) -> None:
+def test_packets_example(tmp_path: Path, spark: Any) -> None:
     state = tmp_path / "state"
     program = Program(tmp_path, "run", "examples/packets.cql", "--state", state)
     program.wait_for(r"proto=tcp  packets=\d+  bytes=\d+")
@@ -553,13 +547,13 @@ def test_ctrl_c_stops_the_packets_example_in_order(tmp_path: Path, spark: Any) -
     assert program.ended(30) == 0, program.err
     assert re.search(r"\| traffic +\| +[1-9]\d* \| +[1-9]\d* \| active", program.out)
     assert not NOISE.search(program.err), program.err
-    # The state is whole, and free.
+    # The state is complete and unlocked.
     shown = cli("sql", "--state", state, "SHOW QUERIES")
     assert re.search(r"\| traffic +\| packets +\| RANGE 10 SECONDS SLIDE 2 SECONDS \| +[1-9]", shown.stdout)
 
 
 @pytest.mark.slow
-def test_the_demo_shows_six_answers_and_stops_at_ctrl_c(tmp_path: Path) -> None:
+def test_demo(tmp_path: Path) -> None:
     program = Program(tmp_path, "demo", "--seconds", "300", "--rate", "2000")
     program.wait_for(r"totals \[\d\d:\d\d:\d\d .. \d\d:\d\d:\d\d\): packets [\d,]+, bytes")
     program.ctrl_c()
@@ -572,7 +566,7 @@ def test_the_demo_shows_six_answers_and_stops_at_ctrl_c(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_spark_starts_leaves_at_once(tmp_path: Path) -> None:
+def test_ctrl_c_while_spark_starts(tmp_path: Path) -> None:
     program = Program(tmp_path, "demo")
     program.wait_for("starting Spark")
     time.sleep(1)

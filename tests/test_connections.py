@@ -1,6 +1,6 @@
-"""Real disorder: connections windowed on their start time, as a monitor wrote them (skipped where they are absent).
+"""Real disorder: network connections windowed on their start time, as a monitor wrote them (skipped if absent).
 
-Answers with slack enough are those of the sorted input, and the dropped tuples are those of a plain simulation.
+With enough slack the answers are those of the sorted input. The dropped tuples are those of a plain simulation.
 """
 
 from __future__ import annotations
@@ -52,9 +52,7 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def test_with_slack_enough_the_answers_are_those_of_the_sorted_input(
-    spark: Any, tmp_path: Path, connections: pa.Table
-) -> None:
+def test_answers_with_enough_slack(spark: Any, tmp_path: Path, connections: pa.Table) -> None:
     disordered = run(spark, tmp_path / "a", connections, "WITH SLACK 2 HOURS", 10_000, QUERIES)
     ordered = run(spark, tmp_path / "b", connections.sort_by("ts"), "ORDERED", 40_000, QUERIES)
     assert disordered["late"] == ordered["late"] == 0 and disordered["admitted"] == connections.num_rows
@@ -63,9 +61,9 @@ def test_with_slack_enough_the_answers_are_those_of_the_sorted_input(
 
 
 def simulated(table: pa.Table, rows: int, slack_us: int | None) -> int:
-    """How many tuples the rule drops: judged against the frontier at the end of the previous micro-batch.
+    """The number of tuples that the rule drops, judged by the frontier at the end of the previous micro-batch.
 
-    `slack_us` None: PER src, where the frontier is the least of the greatest points of all sources so far.
+    `slack_us` None means PER src: the frontier is the least of the greatest points of all sources so far.
     """
     ts, src = table["ts"].cast(pa.int64()).to_numpy(), table["src"].to_pylist()
     frontier, dropped, by_src = None, 0, {}
@@ -83,7 +81,7 @@ def simulated(table: pa.Table, rows: int, slack_us: int | None) -> int:
 @pytest.mark.parametrize(
     ("punctuate", "slack_us"), [("WITH SLACK 60 SECONDS", 60_000_000), ("PER src", None)], ids=["slack", "per src"]
 )
-def test_what_is_dropped_is_what_a_plain_simulation_drops(
+def test_dropped_tuples(
     spark: Any, tmp_path: Path, connections: pa.Table, punctuate: str, slack_us: int | None
 ) -> None:
     part = connections

@@ -1,6 +1,6 @@
-"""Every `.test` file of `tests/cql`: the oracle's answers, the engine's, and the engine's under the matrix.
+"""Every `.test` file of `tests/cql` on the oracle, on the engine, and on the engine under the matrix.
 
-All are compared with the answers written in the file, so they are equal to each other as well.
+All are compared with the answers written in the file, hence with each other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RANKED = [pytest.param(path, id=path.stem) for path in PATHS if path.stem.starts
 
 
 def _varied() -> list[Any]:
-    """(file, variation) pairs, without those that differ only in what the file does not take part in."""
+    """(file, variation) pairs, without variations that differ only in something the file does not use."""
     pairs = []
     for index, path in enumerate(PATHS):
         test = read_test_file(path)
@@ -43,47 +43,43 @@ def _effective(test: TestFile, variation: Variation) -> Variation:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES)
-def test_the_oracle_gives_the_written_answers(path: Path, spark: Any) -> None:
+def test_oracle(path: Path, spark: Any) -> None:
     run_on_oracle(read_test_file(path), spark)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES)
-def test_the_engine_gives_the_written_answers(path: Path, spark: Any, tmp_path: Path) -> None:
+def test_engine(path: Path, spark: Any, tmp_path: Path) -> None:
     run_on_engine(read_test_file(path), spark, tmp_path / "state", Variation())
 
 
 @pytest.mark.slow
 @pytest.mark.matrix
 @pytest.mark.parametrize(("path", "variation"), _varied())
-def test_the_engine_gives_the_written_answers_under_the_matrix(
-    path: Path, variation: Variation, spark: Any, tmp_path: Path
-) -> None:
+def test_engine_under_the_matrix(path: Path, variation: Variation, spark: Any, tmp_path: Path) -> None:
     run_on_engine(read_test_file(path), spark, tmp_path / "state", variation)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", AXES["preaggregate"])
 @pytest.mark.parametrize("path", RANKED)
-def test_partitioned_windows_have_the_written_answers_in_both_homes(
-    path: Path, mode: str, spark: Any, tmp_path: Path
-) -> None:
-    """Ranks go on from one micro-batch to the next by other ways; the sample of the matrix may leave one out."""
+def test_partitioned_windows_in_both_homes(path: Path, mode: str, spark: Any, tmp_path: Path) -> None:
+    """Ranks continue across micro-batches differently in each home; the sample of the matrix may omit one."""
     run_on_engine(read_test_file(path), spark, tmp_path / "state", Variation(partitions=2, preaggregate=mode))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", HOLISTIC)
-def test_holistic_aggregates_have_the_written_answers_by_selection(path: Path, spark: Any, tmp_path: Path) -> None:
-    """Small windows are always rolled up, unless selection is asked for."""
+def test_holistic_aggregates_by_selection(path: Path, spark: Any, tmp_path: Path) -> None:
+    """Small windows are always rolled up unless the settings force selection."""
     run_on_engine(read_test_file(path), spark, tmp_path / "state", Variation(evaluation="selection"))
 
 
-def test_there_are_files_to_run() -> None:
+def test_files_exist() -> None:
     assert len(PATHS) >= 50
 
 
-def test_the_sample_holds_every_pair() -> None:
+def test_sample_has_every_pair() -> None:
     names = list(AXES)
     for a in range(len(names)):
         for b in range(a + 1, len(names)):

@@ -47,7 +47,7 @@ EXECUTED = ("python", "sql")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, the comment before it, its text, and where the text stands in the page."""
+    """A fenced block: its language, the comment before it, its text, and the place of the text in the page."""
 
     language: str
     mark: str
@@ -85,7 +85,7 @@ class Page:
         self.names: dict[str, Any] = {"__name__": path.stem}
 
     def run(self, block: Block) -> str:
-        """What the block prints; an error that it was to end with included."""
+        """The output of the block, including an error that it should end with."""
         printed = io.StringIO()
         failed = False
         with contextlib.redirect_stdout(printed):
@@ -134,12 +134,12 @@ class Page:
 
 
 def written(text: str) -> list[str]:
-    """The lines that hold something: how much air a table has around it is not worth a failing test."""
+    """The non-empty lines: blank lines around a table are not worth a failing test."""
     return [line for line in text.splitlines() if line.strip()]
 
 
 def execute(path: Path) -> str:
-    """Execute a page; gives its text with what was printed in place of what is shown."""
+    """Execute a page. Return its text with the actual output in place of the shown output."""
     text = path.read_text(encoding="utf-8")
     page, printed, shown, wanted = Page(path), None, text, 0
     try:
@@ -182,7 +182,7 @@ def folder(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_page_does_what_it_shows(path: Path, folder: Path) -> None:
+def test_page(path: Path, folder: Path) -> None:
     shown = execute(path)
     if WRITE:
         path.write_text(shown, encoding="utf-8")
@@ -193,7 +193,7 @@ FUNCTIONS = re.compile(r"(<!-- functions: (?P<name>\w+) -->\n)(?P<body>.*?)(<!--
 
 
 def with_functions(text: str) -> str:
-    """The page with its lists of functions as the allow-list has them, filled into lines."""
+    """The page with the allow-list's functions in its lists, filled into lines."""
 
     def listed(match: re.Match[str]) -> str:
         names = " ".join(sorted(getattr(functions, match["name"])))
@@ -203,7 +203,7 @@ def with_functions(text: str) -> str:
     return FUNCTIONS.sub(listed, text)
 
 
-def test_functions_are_those_of_the_allow_list() -> None:
+def test_functions() -> None:
     page = ROOT / "docs" / "cql.md"
     wanted = with_functions(page.read_text(encoding="utf-8"))
     if WRITE:
@@ -213,8 +213,8 @@ def test_functions_are_those_of_the_allow_list() -> None:
     assert wanted == page.read_text(encoding="utf-8")
 
 
-def test_documents_are_cited_by_author_and_year() -> None:
-    """Users cannot read our files of the papers: what they see, the help of benchmarks included, names no such file."""
+def test_citations() -> None:
+    """Users have no files of the papers, so docs and the help of benchmarks cite no file names."""
     pages = [*PAGES, *(ROOT / "benchmarks").glob("*.*"), *ROOT.glob("*.md"), ROOT / "src/windrow/README.md"]
     assert len(pages) > 20
     named = re.compile(r"\b00\d_[0-9a-f]{16}|\bof 00\d\b|\b00\d section")
@@ -222,25 +222,25 @@ def test_documents_are_cited_by_author_and_year() -> None:
 
 
 @pytest.mark.slow
-def test_generated_parts_and_links_are_in_step() -> None:
-    """What `make check` says about the pages: help texts, settings, errors, links."""
+def test_generated_parts_and_links() -> None:
+    """The pages are as `make check` wants them: help texts, settings, errors, links."""
     checker = runpy.run_path(str(ROOT / "scripts" / "check_docs.py"))
     assert checker["main"]([]) == 0
 
 
 def test_every_room_is_described() -> None:
-    """src/windrow/README.md has a paragraph for each package and each module of the top, and for nothing else."""
+    """src/windrow/README.md has a paragraph for each folder and each top-level module, and for nothing else."""
     source = ROOT / "src" / "windrow"
     text = (source / "README.md").read_text(encoding="utf-8")
-    rooms = {f"{path.parent.name}/" for path in source.glob("*/__init__.py")}
+    rooms = {f"{path.parent.relative_to(source)}/" for path in source.glob("*/**/__init__.py")}
     files = {path.name for path in source.glob("*.py")} - {"__init__.py", "__main__.py"}
     described = re.findall(r"^\*\*`([\w./]+)`\*\*", text, re.M)
     assert sorted(described) == sorted(rooms | files)
 
 
 @pytest.mark.parametrize("path", [*PAGES, ROOT / "src" / "windrow" / "README.md"], ids=lambda path: path.stem)
-def test_every_executed_block_is_found(path: Path) -> None:
-    """No Python or SQL block escapes the test by an odd fence or a misspelt comment."""
+def test_blocks_are_found(path: Path) -> None:
+    """No Python or SQL block escapes the test through an odd fence or a misspelt comment."""
     text = path.read_text(encoding="utf-8")
     fences = re.findall(r"^\s*(?:`{3,}|~{3,})\s*(\w*)", text, re.M)
     opened = [language for language in fences if language in EXECUTED]

@@ -1,4 +1,4 @@
-"""HAVING through SubStream Filters, forced on: the engine answers what the oracle does, whatever comes and goes."""
+"""With SubStream Filters forced on, the engine answers HAVING as the oracle does, while queries come and go."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VALUES = (-1, 0, 1, 2, 3, 4, 6, 9, 2.5)
 
 
 class Thresholds(Story):
-    """Many thresholds and windows over the same groups: they share synopses and filters."""
+    """Many thresholds and windows over the same groups, which share synopses and filters."""
 
     policies = (
         "PUNCTUATE ORDERED",
@@ -76,7 +76,7 @@ def _keys(grouped: str) -> str:
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups are renumbered as soon as half of them have left."""
+    """Renumber groups as soon as half of them have left."""
     monkeypatch.setattr(basic_interval, "FEW_GROUPS", 3)
 
 
@@ -86,7 +86,7 @@ def values(rng: Random, at: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_having_is_answered_alike_through_filters(seed: int, spark: Any, tmp_path: Path) -> None:
+def test_having_through_filters(seed: int, spark: Any, tmp_path: Path) -> None:
     rng, at, used = Random(4000 + seed), 0, 0
     story = Thresholds(rng, spark, tmp_path / "state")
     try:
@@ -112,6 +112,6 @@ def test_having_is_answered_alike_through_filters(seed: int, spark: Any, tmp_pat
         if rng.random() < 0.7:
             story.end()
         story.compare()
-        assert used or seed  # where nothing punctuates the stream, hardly a window closes
+        assert used or seed  # without punctuation hardly a window closes
     finally:
         story.wr.close()

@@ -1,4 +1,4 @@
-"""Synopses that move between the driver and Spark while queries come and go: the engine answers what the oracle does."""
+"""While synopses move between driver and Spark and queries come and go, the engine answers as the oracle does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEEDS = range(40 if is_full() else 3)
 
 
 class Moving(Joining):
-    """Mostly windows that may be in the Spark home; late tuples dropped or taken in."""
+    """Mostly windows that may be in the Spark home; late tuples are dropped or revise answers."""
 
     policies = (
         "PUNCTUATE ORDERED",
@@ -45,11 +45,11 @@ class Moving(Joining):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_synopses_may_move(seed: int, spark: Any, tmp_path: Path) -> None:
+def test_synopses_that_move(seed: int, spark: Any, tmp_path: Path) -> None:
     rng, at = Random(4000 + seed), 0
     story = Moving(rng, spark, tmp_path / "state")
     try:
-        if not story.wr._engine.manager.stream("s").definition.revises:  # which goes by its own clause
+        if not story.wr._engine.manager.stream("s").definition.revises:  # LATE REVISE overrides slack_meaning
             meaning = rng.choice(["consistent", "generous"])
             story.wr.sql(f"SET slack_meaning = '{meaning}'")
             story.oracle.sql(f"SET slack_meaning = '{meaning}'")

@@ -1,4 +1,4 @@
-"""Queries of every kind that come and go while a stream runs: the engine answers what the oracle does."""
+"""While queries of every kind come and go on a running stream, the engine answers as the oracle does."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from windrow.settings import SHARING_RULES
 pytestmark = pytest.mark.slow
 
 SEEDS = range(80) if is_full() else (0, 1, 2, 3, 17, 20)
-"""17 and 20 have failed once: landmark windows that joined late forgot their past."""
+"""17 and 20 once failed: landmark windows that joined late forgot their past."""
 
 
 class Joining(Story):
-    """Windows of every kind, several of them often the same, so that they share; late tuples dropped or taken in."""
+    """Windows of every kind, often repeated so that they share; late tuples are dropped or revise answers."""
 
     at_first = 3
-    """Fewer queries than this stand when the stream begins."""
+    """Fewer queries than this exist when the stream begins."""
 
     policies = (
         "PUNCTUATE ORDERED",
@@ -57,11 +57,11 @@ def tuples(rng: Random, at: int) -> list[dict[str, Any]]:
 
 
 class Sharing(Joining):
-    """Queries over a few conditions, put together at random, so that one's accumulators cover another's (SS4), and over
-    windows of one length with several slides (CS8); rules on or off."""
+    """Queries over a few randomly combined conditions, so that one's accumulators cover another's (SS4), and over
+    windows of one length with several slides (CS8). Rules are on or off."""
 
     at_first = 7
-    _asked: Sequence[str] = ()
+    _lists: Sequence[str] = ()
     _few: Sequence[str] = ()
     _keys = ""
 
@@ -99,34 +99,34 @@ class Sharing(Joining):
         return {"disabled_rules": off}
 
     def condition(self) -> str:
-        """Of three parts, in most stories values of one attribute, which exclude each other."""
+        """One to three parts joined by OR, mostly from three fixed ones, often exclusive values of one attribute."""
         parts = self._few if self._rng.random() < 0.9 else self.parts
         return " OR ".join(self._rng.sample(parts, self._rng.choice([1, 1, 2, 2, 3])))
 
     def select(self) -> str:
-        """Of two aggregates, mostly with the same keys."""
-        if not self._asked:
-            self._asked, self._keys = self._rng.sample(self.aggregates, 2), self._rng.choice(["", "k"])
+        """A SELECT with one of two aggregate lists, mostly with the same keys."""
+        if not self._lists:
+            self._lists, self._keys = self._rng.sample(self.aggregates, 2), self._rng.choice(["", "k"])
             self._few = self._rng.sample(self.parts[:4] if self._rng.random() < 0.6 else self.parts, 3)
         keys = self._keys if self._rng.random() < 0.8 else "j"
-        asked = self._rng.choice(self._asked).format(self.condition())
+        aggregates = self._rng.choice(self._lists).format(self.condition())
         where = f" WHERE {self.condition()}" if self._rng.random() < 0.9 else ""
         by = f" GROUP BY {keys}" if keys else ""
-        return f"SELECT {keys + ', ' if keys else ''}{asked} FROM s {{}}{where}{by}"
+        return f"SELECT {keys + ', ' if keys else ''}{aggregates} FROM s {{}}{where}{by}"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_queries_may_come_and_go(seed: int, spark: Any, tmp_path: Path) -> None:
+def test_queries_that_come_and_go(seed: int, spark: Any, tmp_path: Path) -> None:
     play(Joining, Random(9000 + seed), spark, tmp_path / "state")
 
 
 @pytest.mark.parametrize("seed", range(80 if is_full() else 5))
-def test_queries_may_share_by_their_predicates(seed: int, spark: Any, tmp_path: Path) -> None:
+def test_sharing_by_predicates(seed: int, spark: Any, tmp_path: Path) -> None:
     play(Sharing, Random(4000 + seed), spark, tmp_path / "state")
 
 
 def play(kind: type[Joining], rng: Random, spark: Any, folder: Path) -> None:
-    """A stream that runs, queries that come and go, and restarts."""
+    """A running stream, queries that come and go, and restarts."""
     at, story = 0, kind(rng, spark, folder)
     try:
         for _ in range(rng.randrange(kind.at_first)):

@@ -1,4 +1,4 @@
-"""Late tuples, revised or meant generously: the engine delivers what the oracle does, whatever comes in what order."""
+"""With late tuples under LATE REVISE or generous slack, the engine delivers what the oracle does."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SELECTS = (
 
 
 class Pair:
-    """The engine and the oracle, told the same things."""
+    """The engine and the oracle, given the same input."""
 
     def __init__(self, rng: Random, spark: Any, folder: Path):
         self._rng, self._spark, self._folder = rng, spark, folder
@@ -79,7 +79,7 @@ class Pair:
         self.wr = self._open()
 
     def add_query(self) -> None:
-        # By rank, the oracle leaves out a tuple that is late on another column, also where it is in time on this one.
+        # By rank, the oracle omits a tuple that is late on another column even if it is in time on this one.
         unclear = self.late == GENEROUS and "ON m" in self.punctuate
         window = self._rng.choice([w for w in WINDOWS if w != BY_RANK or not unclear])
         name = f"q{len(self.windows)}"
@@ -97,7 +97,7 @@ class Pair:
         self.oracle.punctuate("s", upto)
 
     def end(self) -> None:
-        """Where landmark windows end depends on the other queries."""
+        """The end of landmark windows depends on the other queries."""
         if not any(window in LANDMARKS for window in self.windows.values()):
             self.wr.end_input("s")
             self.oracle.end_input("s")
@@ -141,7 +141,7 @@ def rows(rng: Random, at: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_late_tuples_do_what_the_oracle_says(seed: int, spark: Any, tmp_path: Path) -> None:
+def test_late_tuples(seed: int, spark: Any, tmp_path: Path) -> None:
     rng, at = Random(1000 + seed), 0
     pair = Pair(rng, spark, tmp_path / "state")
     try:

@@ -1,5 +1,5 @@
-"""Answers are a function of event time alone (DESIGN 1.3): the same input in any micro-batches, on any number of
-partitions, killed three times at random moments, gives the same answers, and they are the oracle's.
+"""Answers depend on event time alone: the same input in any micro-batches, on any number of partitions, killed three
+times at random moments, gives the same answers, and they are the oracle's.
 
 20,000 tuples, shuffled within a slack of 10 s; 200,000 and every combination with WINDROW_MATRIX=full.
 """
@@ -81,7 +81,7 @@ def cut(batch: int | None) -> list[pa.Table]:
 
 
 def in_order(query: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Without ORDER BY, the rows of a window come in any order; windows never do."""
+    """The rows, sorted within each window unless the query has ORDER BY. The windows must be in order."""
     ends = [row[1] for row in rows]
     assert ends == sorted(ends), f"the windows of {query} are not in order"
     return rows if query == "ranked" else sorted(rows, key=lambda row: (row[1], sort_key(row[2:])))
@@ -89,7 +89,7 @@ def in_order(query: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(scope="module")
 def expected(spark: Any) -> dict[str, list[tuple[Any, ...]]]:
-    """The oracle's answers, to the whole input in one piece."""
+    """The oracle's answers to the whole input at once."""
     oracle = Oracle(spark, ManualClock("2030-01-01 00:00:00"))
     oracle.sql(f"CREATE STREAM s ({COLUMNS}) FROM memory {CLAUSES}")
     for name, select in QUERIES.items():
@@ -117,7 +117,7 @@ def variations() -> list[Any]:
 
 
 @pytest.mark.parametrize(("batch", "partitions", "preaggregate"), variations())
-def test_any_micro_batches_and_partitions_give_the_oracles_answers(
+def test_any_micro_batches_and_partitions(
     spark: Any,
     tmp_path: Path,
     expected: dict[str, list[tuple[Any, ...]]],
@@ -150,7 +150,7 @@ def killed() -> list[Any]:
 
 @pytest.mark.crash
 @pytest.mark.parametrize(("batch", "groups"), killed())
-def test_three_kills_at_random_moments_change_nothing(
+def test_three_kills_at_random_moments(
     spark: Any,
     tmp_path: Path,
     expected: dict[str, list[tuple[Any, ...]]],

@@ -1,4 +1,4 @@
-"""The engine equals the oracle: random streams, random queries, random partitions, restarts in between."""
+"""The engine equals the oracle on random streams, queries and partitions, with restarts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def _play(scenario: Scenario, engine: EngineBackend, oracle: OracleBackend) -> N
 
 
 def _add_late(name: str, text: str, engine: EngineBackend, oracle: OracleBackend) -> None:
-    """A query added while the stream runs: where it begins depends on what it shares, and the engine says it."""
+    """Add a query while the stream runs. Where it begins depends on what it shares, so the oracle takes the engine's
+    point."""
     engine.sql(text)
     oracle.sql(text)
     oracle.begin(name, engine.since(name))
@@ -65,7 +66,7 @@ def _add_late(name: str, text: str, engine: EngineBackend, oracle: OracleBackend
 
 @pytest.mark.slow
 @pytest.mark.matrix
-def test_the_engine_equals_the_oracle(spark: Any) -> None:
+def test_engine_equals_oracle(spark: Any) -> None:
     @settings(
         max_examples=EXAMPLES,
         deadline=None,

@@ -1,7 +1,7 @@
 """Windrow: standing SQL over sliding windows, on Apache Spark."""
 
 from windrow.api import Query, Windrow, open
-from windrow.dataplane.answers.parquet_answers import compact_answers, read_answers
+from windrow.dataplane.sinks.parquet_answers import compact_answers, read_answers
 from windrow.errors import WindrowError
 from windrow.result import Result
 from windrow.version import __version__

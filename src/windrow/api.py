@@ -1,4 +1,4 @@
-"""What users import: `windrow.open`, a `Windrow`, its query handles and results (DESIGN 8)."""
+"""The Python interface: `windrow.open`, `Windrow` and its query handles."""
 
 from __future__ import annotations
 
@@ -96,7 +96,6 @@ class Windrow:
         return self._engine.opened.state_dir
 
     def _opened(self) -> Engine:
-        """The engine, as long as it is open."""
         if self._closed:
             raise StateError(
                 f"the state directory {self.state_dir} is closed", remedy="Open it again: windrow.open(…)."
@@ -106,7 +105,7 @@ class Windrow:
     # -- statements ----------------------------------------------------------------------------
 
     def sql(self, text: str) -> Result:
-        """Execute one or more statements; the result of the last one."""
+        """Execute one or more statements and return the result of the last one."""
         _check_text(text)
         statements = parse(text)
         if not statements:
@@ -115,7 +114,7 @@ class Windrow:
         return results[-1]
 
     def execute(self, statement: Statement, text: str | None = None) -> Result:
-        """Execute a parsed statement; `text` is what it was parsed from, for the places in errors."""
+        """Execute a parsed statement. Errors show their place in `text`, from which it was parsed."""
         text = to_text(statement) if text is None else text
         try:
             return self._execute(statement, text)
@@ -129,7 +128,7 @@ class Windrow:
         if isinstance(statement, CreateStream):
             is_known = statement.name.lower() in engine.manager.streams
             engine.statements.create_stream(statement)
-            left = " exists already and was left as it is" if is_known else ""
+            left = " exists already and was not changed" if is_known else ""
             return Result.message(f"stream {statement.name}{left}")
         if isinstance(statement, CreateQuery):
             return Result.message(self._created(engine.statements.create_query(statement, text)))
@@ -184,7 +183,7 @@ class Windrow:
         return explain_query(inner.name, plan, stream, None, self._engine.settings)
 
     def _select(self, statement: Select, text: str) -> pa.Table:
-        """A one-time query: over a window of a stream, or over dead letters."""
+        """The answer to a one-time query over a window of a stream or over dead letters."""
         check_functions(statement.select, text)
         select = statement.select.copy()
         source = select.find(exp.Table)
@@ -208,7 +207,7 @@ class Windrow:
     # -- streams and queries from Python -------------------------------------------------------
 
     def stream(self, name: str, df: Any, *, timestamp: str, slack: str | int | None = None) -> None:
-        """Any Spark streaming DataFrame is a stream. After a restart, give it again under the same name."""
+        """Create a stream from a Spark streaming DataFrame. After a restart, call this again with the same name."""
         engine = self._opened()
         columns = tuple(ColumnDef(n, t) for n, t in columns_of(df))
         measure = None
@@ -221,7 +220,7 @@ class Windrow:
         engine.statements.create_stream(statement, df)
 
     def query(self, name: str, select: str, *, sink: Any = None) -> Query:
-        """Register a standing query. `sink`: an object with write(batch), given again after a restart."""
+        """Register a standing query. `sink` is an object with write(batch); pass it again after a restart."""
         _check_text(name)
         _check_text(select)
         text = f"CREATE QUERY `{name.replace('`', '``')}` AS {select}"
@@ -239,58 +238,58 @@ class Windrow:
         return "\n\n".join(charts) or f"stream '{stream.name}' has no window attribute that is punctuated"
 
     def feed(self, stream: str, rows: Any) -> int:
-        """Give rows to a memory stream; returns how many, once they are on disk."""
+        """Append rows to a memory stream. Return how many, once they are on disk."""
         return self._opened().inputs.feed(stream, rows)
 
     def punctuate(self, stream: str, upto: datetime | str | int, column: str | None = None, **pattern: Any) -> None:
-        """Promise that no more tuples below `upto` come, on the stream's window attribute unless another is named.
+        """Promise that no more tuples come with `column` (default: the stream's window attribute) below `upto`.
 
-        `upto`: a datetime (a naive one is UTC) or its ISO text, for an integer attribute an integer. `pattern`: values
-        of other columns; then the promise is of the tuples that have them, and closes just these groups.
+        `upto` is a datetime (a naive one is UTC) or its ISO text, or an integer for an integer attribute. With
+        `pattern` (column=value) the promise covers only tuples that have these values, and closes only their groups.
         """
         definition = self._opened().manager.stream(stream).definition
-        named = column or definition.attribute
-        if named is None:
+        name = column or definition.attribute
+        if name is None:
             raise CatalogError(f"stream '{stream}' has no window attribute")
-        covered = next((p for p in definition.punctuated if p.column.lower() == named.lower()), None)
-        if covered is None:
-            raise CatalogError(f"no PUNCTUATE covers '{named}'", remedy="Create the stream with one.")
-        point = _promised(upto, covered.column, covered.type)
+        attribute = next((p for p in definition.punctuated if p.column.lower() == name.lower()), None)
+        if attribute is None:
+            raise CatalogError(f"no PUNCTUATE covers '{name}'", remedy="Create the stream with one.")
+        point = _promised(upto, attribute.column, attribute.type)
         if not pattern:
-            self._engine.time.punctuate(stream, {covered.column: point})
+            self._engine.time.punctuate(stream, {attribute.column: point})
             return
-        below = Condition(covered.column, "<", (value_of(point, covered.type),))
+        below = Condition(attribute.column, "<", (value_of(point, attribute.type),))
         self._engine.time.punctuate_pattern(stream, (*_conditions(definition, pattern), below))
 
     def deposit(self, stream: str, rows: Any, partitions: int | None = None) -> None:
-        """Process rows as one micro-batch, without Structured Streaming; for tests."""
+        """Process rows as one micro-batch, without Structured Streaming. For tests."""
         self._opened().inputs.deposit(stream, rows, partitions)
 
     def end_input(self, stream: str) -> None:
-        """End a stream's input: all panes that hold a tuple close."""
+        """End a stream's input. All panes that hold a tuple close."""
         self._opened().time.end_input(stream)
 
     # -- running -------------------------------------------------------------------------------
 
     def run_available(self, close: bool = False) -> None:
-        """Process everything available now, then return; `close` ends the input, and all panes close."""
+        """Process everything available now, then return. `close` also ends the input, which closes all panes."""
         self._opened().running.run_available(close)
 
     def start(self) -> None:
-        """Keep running in the background until `stop`."""
+        """Run in the background until `stop`."""
         self._opened().running.start()
 
     @property
     def is_running(self) -> bool:
-        """Whether the streams run in the background: started, not stopped, and their Spark JVM is there."""
+        """Whether the streams run in the background and their Spark JVM is alive."""
         return self._engine.running.is_running
 
     def stop(self) -> None:
-        """Stop what was started. Raises where the Spark JVM had ended, and the streams with it."""
+        """Stop the streams. Raises SparkEndedError if the Spark JVM ended while they ran."""
         self._engine.running.stop()
 
     def close(self) -> None:
-        """Stop, and release the state directory; a temporary one is removed."""
+        """Stop and release the state directory. A temporary one is removed."""
         self._engine.close()
         self._closed = True
         if self._temporary:
@@ -315,7 +314,7 @@ def _check_text(text: object) -> None:
 
 
 def _promised(upto: object, column: str, kind: SqlType) -> int:
-    """The point up to which a punctuation promises."""
+    """The point below which a punctuation promises no more tuples."""
     try:
         value = moment_of(upto) if isinstance(upto, str) else upto
         fits = isinstance(value, datetime) if kind.is_timestamp else isinstance(value, Integral)
@@ -330,7 +329,6 @@ def _promised(upto: object, column: str, kind: SqlType) -> int:
 
 
 def _conditions(stream: StreamDef, values: Mapping[str, Any]) -> list[Condition]:
-    """The conditions that columns have these values."""
     try:
         return [equals(name, value, dict(stream.columns)) for name, value in values.items()]
     except BadPatternError as error:
@@ -353,41 +351,41 @@ class Query:
         if state.error is not None:
             raise QuerySuspendedError(
                 f"query '{state.name}' is suspended, and answers no more windows: {state.error}",
-                remedy="DROP it and create it anew; answers() has the answers that it gave.",
+                remedy="DROP it and create it again; answers() still returns its earlier answers.",
             )
         return state
 
     def answer(self) -> Result:
-        """The answer to the latest window that was answered as a whole. A suspended query has none: `answers` has those
-        that were given."""
+        """The answer to the latest window that was answered as a whole. Raises QuerySuspendedError if the query is
+        suspended; `answers` then still returns its earlier answers."""
         return Result(self._engine.reads.answer(self._active()))
 
     def answers(self) -> Result:
-        """All retained answers, in window order; groups that a punctuation closed early stand where they came."""
+        """All retained answers, in window order. Groups that a punctuation closed early stand in order of delivery."""
         return Result(self._engine.reads.answers(self._state()))
 
     def lookup(self, window: str | timedelta | int, at: datetime | str | int | None = None) -> Result:
-        """The answer over any suffix or historical window within the span that its synopsis keeps, as `answers` has it.
+        """The answer over one window, current or past, within the span that the query's synopsis keeps.
 
-        `window`: the length, as "7 minutes" or a timedelta; a number for integer attributes and rows. `at`: where the
-        window ends; None: at the latest end that is closed and fits the synopsis's cuts.
+        `window` is its length: text such as "7 minutes" or a timedelta, or a number for integer attributes and rows.
+        `at` is its end; by default the latest closed end that lies on the synopsis's cuts.
         """
         return Result(self._engine.reads.lookup(self._active().name, window, at))
 
     def lookups(self, windows: Any, at: Any = None) -> Result:
-        """Many lookups at once: lists of lengths and of ends; a single one goes with all of the other. The rows of each
-        window stand in the order asked."""
+        """Many lookups at once. `windows` and `at` are lists of equal length; a single value is paired with every
+        element of the other. The rows come in the order of the lists."""
         return Result(self._engine.reads.lookup(self._active().name, windows, at))
 
     def revisions(self) -> Result:
-        """All that was delivered and is retained, in order: `op` ('+' or '-') and `revision`, then the answers.
+        """All retained rows in the order of delivery: `op` ('+' or '-'), `revision`, then the columns of `answers`.
 
-        Where the stream says LATE REVISE, corrections are among it; else every row is '+', 0.
+        Corrections occur only if the stream has LATE REVISE; otherwise every row has '+' and 0.
         """
         return Result(self._engine.reads.revisions(self._state()))
 
     def subscribe(self, callback: Callable[[Any], None], *, batched: bool = False) -> None:
-        """Call back for every window's answer, at least once; `batched`: once per tick batch."""
+        """Call `callback` with the answer of every window, at least once. `batched`: one call per tick batch."""
         state = self._active()
         (state.batch_subscribers if batched else state.subscribers).append(callback)
 

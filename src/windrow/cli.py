@@ -1,4 +1,4 @@
-"""The command line: `windrow run | sql | explain | demo | bench`. What it shows and does is in `console/`."""
+"""The command line: `windrow run | sql | explain | demo | bench`. `console/` does the work of the commands."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def bench(
 
 @contextmanager
 def _commanding(where: str | None = None) -> Iterator[Interrupts]:
-    """A command: Ctrl-C is a request, an error of ours is shown without a traceback and exits with 1."""
+    """Run a command: Ctrl-C requests a stop; a WindrowError is printed without a traceback and exits with 1."""
     try:
         with Interrupts() as interrupts:
             yield interrupts
@@ -214,27 +214,27 @@ def _commanding(where: str | None = None) -> Iterator[Interrupts]:
         raise typer.Exit(1) from None
 
 
-def _settings(given: Sequence[str] | None) -> dict[str, str]:
-    """`--set name=value`, checked before Spark starts."""
-    found = {}
-    for item in given or ():
+def _settings(items: Sequence[str] | None) -> dict[str, str]:
+    """The values of `--set name=value`, checked before Spark starts."""
+    settings = {}
+    for item in items or ():
         name, equals, value = item.partition("=")
         if not equals:
             raise SettingError(f"'{item}' is not a setting", remedy="Write --set name=value.")
         parse_value(name.strip(), value.strip())
-        found[name.strip()] = value.strip()
-    return found
+        settings[name.strip()] = value.strip()
+    return settings
 
 
 class _ToStderr(logging.Handler):
-    """Log lines to what standard error is at the time: a live table puts them above itself."""
+    """Writes to the current sys.stderr, which a live table replaces in order to print above itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
         sys.stderr.write(f"{record.levelname.lower()}: {self.format(record)}\n")
 
 
 def _quieten() -> None:
-    """Our own warnings are shown; what libraries say to their developers is not."""
+    """Show Windrow's own warnings and hide those of its libraries."""
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     ours = logging.getLogger("windrow")
     ours.addHandler(_ToStderr())
@@ -244,8 +244,8 @@ def _quieten() -> None:
 
 
 def main() -> NoReturn:
-    """The program. It leaves without winding the interpreter down: all is closed by then, and threads of a
-    start that was abandoned, or of Spark's callbacks, must not hold it up or complain."""
+    """Run the program. It exits with os._exit: everything is closed by then, and threads of an abandoned start or of
+    Spark's callbacks must neither delay the exit nor print errors."""
     _quieten()
     code = 0
     try:

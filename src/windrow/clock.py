@@ -1,4 +1,4 @@
-"""The only place that reads the wall clock; tests put a settable one in its stead."""
+"""The wall clock. Only this module reads it, so that tests can replace it."""
 
 from __future__ import annotations
 

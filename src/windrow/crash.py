@@ -1,9 +1,8 @@
-"""Crash points: named places of the commit protocol where a test may kill the process.
+"""Crash points: named places in the commit protocol where a test may kill the process.
 
-`crash_point(name)` costs one dictionary look-up and does nothing unless the environment says
-otherwise. `WINDROW_CRASH_AT=name` kills this process with SIGKILL the first time the point is
-passed, `name:k` the k-th time. With `WINDROW_CRASH_GROUP=1` the whole process group dies, the Spark
-JVM included. SIGKILL on purpose: nothing of Python's or Java's clean-up may run.
+`WINDROW_CRASH_AT=name` kills this process with SIGKILL when it first passes the point, `name:k` when it passes it for
+the k-th time. `WINDROW_CRASH_GROUP=1` kills the whole process group, including the Spark JVM. SIGKILL prevents all
+clean-up in Python and Java. Without these variables `crash_point(name)` costs one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _passes: Counter[str] = Counter()
 
 
 def crash_plan(text: str) -> tuple[str, int]:
-    """`name` or `name:k` as (name, k); k counts passes from 1."""
+    """Parse `name` or `name:k` as (name, k); k counts passes from 1."""
     name, colon, count = text.rpartition(":")
     if not colon:
         return text, 1
@@ -29,7 +28,7 @@ def crash_plan(text: str) -> tuple[str, int]:
 
 
 def crash_point(name: str) -> None:
-    """Die here if the environment asks for it; otherwise do nothing."""
+    """Kill the process here if the environment says so."""
     wanted = os.environ.get(CRASH_AT)
     if not wanted:
         return

@@ -1,4 +1,4 @@
-"""Making sure that what was written is on the disk."""
+"""Sync files and directories to disk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def sync(path: Path) -> None:
-    """Have a file's content, or a directory's names, reach the disk before going on."""
+    """Return when the content of a file, or the names in a directory, are on disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Every error a user can meet: a code, what went wrong, where, and what to do about it."""
+"""Every error that a user can meet: a code, a message, a place in the query text, and a remedy."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Place:
 
 
 class WindrowError(Exception):
-    """Base of all of Windrow's own errors.
+    """Base class of all errors that Windrow raises.
 
-    `code` is stable and searchable, `message` says what is wrong, `place` where in the
-    statement, `remedy` what to do. `str(error)` shows them all.
+    `code` is stable and searchable. `message` says what is wrong, `place` where in the statement, and `remedy` what
+    to do. `str(error)` shows all four.
     """
 
     code = "WR000"
@@ -68,7 +68,7 @@ class FunctionError(BindError):
 
 
 class SpanError(BindError):
-    """A lookup of a window that the synopsis cannot answer: an edge is no cut, or it is out of what is kept."""
+    """The synopsis cannot answer this window: an edge is not a cut, or the panes are no longer kept."""
 
     code = "WR220"
 
@@ -86,7 +86,7 @@ class CatalogError(WindrowError):
 
 
 class SettingError(WindrowError):
-    """An unknown setting, or a value it does not take."""
+    """An unknown setting, or a value that the setting does not accept."""
 
     code = "WR310"
 
@@ -104,7 +104,7 @@ class SourceError(WindrowError):
 
 
 class FeedError(SourceError):
-    """Rows given to `feed` cannot be taken at all (a record that merely does not fit is a dead letter)."""
+    """`feed` cannot read the rows at all (a record that only fails to fit the schema becomes a dead letter)."""
 
     code = "WR510"
 
@@ -116,7 +116,7 @@ class SessionError(WindrowError):
 
 
 class SparkEndedError(SessionError):
-    """The JVM of the Spark session has ended: killed, or out of memory. What was committed is not lost."""
+    """The JVM of the Spark session has ended: it was killed or ran out of memory. Committed work is safe."""
 
     code = "WR610"
 
@@ -128,12 +128,12 @@ class ExecutionError(WindrowError):
 
 
 class QuerySuspendedError(ExecutionError):
-    """A query's own expression failed at run time; the query is suspended, others go on."""
+    """An expression of the query failed at run time: the query is suspended, other queries continue."""
 
     code = "WR710"
 
 
 class SinkError(ExecutionError):
-    """A sink did not take an answer."""
+    """A sink failed to accept an answer."""
 
     code = "WR720"

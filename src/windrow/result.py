@@ -12,7 +12,7 @@ ROWS_SHOWN = 50
 
 
 class Result:
-    """A table: `.arrow()`, `.pandas()`, `.rows()` (dicts); prints as a table."""
+    """A table, as `.arrow()`, `.pandas()` or `.rows()` (dicts)."""
 
     def __init__(self, table: pa.Table):
         self._table = table

@@ -1,8 +1,7 @@
-"""Settings: every name, its type, its default and its meaning, in one visible table.
+"""Settings: the name, type, default and meaning of each, in one table.
 
-A setting is changed by `SET name = value` or by `windrow.open(settings={...})`, is kept in the
-catalog, and takes effect from the next micro-batch (those marked *at open*: when the state
-directory is next opened).
+`SET name = value` or `windrow.open(settings={...})` changes a setting. The catalog keeps it. It takes effect with the
+next micro-batch, or, if marked *at open*, when the state directory is next opened.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ LEAST_DRIVER_MEMORY = 512 << 20
 
 @dataclass(frozen=True)
 class SettingSpec:
-    """One setting. `parse` turns text into a value or raises ValueError saying what it takes."""
+    """One setting. `parse` turns text into a value, or raises a ValueError that says what the setting accepts."""
 
     name: str
     default: Value
@@ -63,7 +62,7 @@ _SIZES = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 
 
 class Size(int):
-    """Bytes, that print as SET takes them: in the largest unit that is whole."""
+    """A number of bytes. `str` gives text that SET accepts: a whole number of the largest possible unit."""
 
     def __str__(self) -> str:
         unit = next(u for u in ("gb", "mb", "kb", "b") if int(self) % _SIZES[u] == 0)
@@ -95,7 +94,7 @@ _UNITS_US = {
 
 
 class Interval(int):
-    """Microseconds, that print as SET takes them: in the largest unit, up to days, that is whole."""
+    """Microseconds. `str` gives text that SET accepts: a whole number of the largest possible unit up to days."""
 
     def __str__(self) -> str:
         if self == 0:
@@ -151,40 +150,40 @@ _TABLE = (
     SettingSpec(
         "gather_bytes",
         Size(64 << 20),
-        "The most that `driver` pre-aggregation may gather per micro-batch; a larger one is grouped by Spark.",
+        "The most that `driver` pre-aggregation may gather per micro-batch; Spark groups a larger one.",
         _size(),
     ),
     SettingSpec(
         "empty_windows",
         "skip",
-        "`emit`: ungrouped queries also answer windows without a tuple, from the stream's first tuple on.",
+        "`emit`: ungrouped queries also answer empty windows, starting at the stream's first tuple.",
         _choice("skip", "emit"),
     ),
     SettingSpec(
         "window_evaluation",
         "window_ids",
-        "How queries created from now on are evaluated: from panes and partial aggregates (`window_ids`), or by "
-        "keeping the tuples of every extent and going through them for each window (`buffer`, for comparison).",
+        "How new queries are evaluated: from panes and partial aggregates (`window_ids`), or by keeping all tuples and "
+        "scanning them for each window (`buffer`, for comparison).",
         _choice("window_ids", "buffer"),
     ),
     SettingSpec(
         "slack_meaning",
         "consistent",
-        "What becomes of a late tuple: it counts in no window (`consistent`), or in those that have not been answered "
-        "when it comes (`generous`). Streams with LATE REVISE go by that clause instead.",
+        "Which windows count a late tuple: none (`consistent`), or those that are not answered when it arrives "
+        "(`generous`). Streams with LATE REVISE ignore this setting.",
         _choice("consistent", "generous"),
     ),
     SettingSpec(
         "max_future",
         Interval(_UNITS_US["day"]),
-        "How far ahead of the wall clock a timestamp may be; a tuple beyond goes to dead letters. `off` allows any.",
+        "How far ahead of the wall clock a timestamp may be; a tuple beyond that is a dead letter. `off` allows any.",
         _interval_or_off,
     ),
     SettingSpec(
         "heartbeat",
         "off",
-        "How long a running stream may be silent, by the wall clock. After that the frontiers of its timestamps follow "
-        "the clock at this distance, as punctuations: a tuple that is older when it comes is late.",
+        "How long a running stream may be silent by the wall clock. After that, punctuations move the frontiers of its "
+        "timestamps to the clock less this interval; a tuple that arrives below its frontier is late.",
         _interval_or_off,
     ),
     SettingSpec(
@@ -197,64 +196,65 @@ _TABLE = (
     SettingSpec(
         "dead_letters_per_batch",
         1_000,
-        "Dead letters kept with their record per micro-batch; beyond that they are counted only.",
+        "Dead letters kept with their record per micro-batch; the rest are only counted.",
         _integer(0, 1_000_000),
     ),
     SettingSpec(
         "retained_dead_letters",
         10_000,
-        "Dead letters kept per stream, the newest; older ones are counted only.",
+        "The newest dead letters kept per stream; older ones are only counted.",
         _integer(0, 100_000_000),
     ),
     SettingSpec(
         "cut_factor",
         4,
-        "A query joins a shared synopsis only if that makes the panes at most this many times as many as "
-        "its own or the synopsis's panes were; else it gets a synopsis of its own.",
+        "A query joins a shared synopsis only if this multiplies the synopsis's cuts by at most this factor; otherwise "
+        "it gets a synopsis of its own.",
         _integer(1, 1_000_000),
     ),
     SettingSpec(
         "synopsis_blocks",
         24,
-        "Blocks that a synopsis may have on disk before the small ones are compacted.",
+        "How many blocks a synopsis may have on disk before the small ones are compacted.",
         _integer(4, 10_000),
     ),
     SettingSpec(
         "driver_synopsis_bytes",
         Size(512 << 20),
-        "The most that a synopsis may take in the driver, with what it needs to answer; a larger one moves to Spark "
-        "until it is smaller than a quarter of this.",
+        "The most memory that a synopsis may use in the driver, including what it needs to answer. A larger one moves "
+        "to Spark, and back when it is smaller than a quarter of this.",
         _size(),
     ),
     SettingSpec(
         "synopsis_home",
         "auto",
-        "Where synopses live: in the driver's memory (`driver`), in blocks that Spark tasks read (`spark`; those that "
-        "cannot go there stay in the driver), or by their size (`auto`). Takes effect with the next micro-batch.",
+        "Where synopses live: in the driver's memory (`driver`), in blocks that Spark tasks read (`spark`; a synopsis "
+        "that cannot move there stays in the driver), or by their size (`auto`). Takes effect with the next "
+        "micro-batch.",
         _choice("auto", "driver", "spark"),
     ),
     SettingSpec(
         "synopsis",
         "auto",
-        "How windows are found in the panes of a synopsis: by walking over them (`basic interval`), from base "
-        "intervals (`interval`), running sums (`running`; where sums cannot be subtracted exactly, base intervals) or "
-        "landmark intervals (`landmark interval`; running sums where these are exact, and base intervals where more "
-        "than 16 widths of windows are asked for), or by what the measured updates and lookups make cheapest "
-        "(`auto`). Answers stay the same.",
+        "How windows are computed from the panes of a synopsis: by a pass over the panes (`basic interval`), from base "
+        "intervals (`interval`), from running sums (`running`; base intervals if sums cannot be subtracted exactly), "
+        "from landmark intervals (`landmark interval`; running sums if these are exact, base intervals if queries "
+        "need more than 16 window widths), or the cheapest of these by the measured updates and lookups (`auto`). "
+        "Answers stay the same.",
         _choice("auto", "basic interval", "interval", "running", "landmark interval"),
     ),
     SettingSpec(
         "index_bytes",
         Size(512 << 20),
-        "The most that base intervals, landmark intervals and running sums may take, beside the cells of a stream's "
-        "synopses; and the most that the SubStream Filters of one synopsis may.",
+        "The most memory for base intervals, landmark intervals and running sums, in addition to the cells of a "
+        "stream's synopses; also the most for the SubStream Filters of one synopsis.",
         _size(),
     ),
     SettingSpec(
         "holistic",
         "auto",
-        "How MEDIAN, QUANTILE and COUNT(DISTINCT) are found: rolled up from how often each value occurs (`roll up`), "
-        "selected from sorted base intervals wherever they can be (`selection`), or whichever is expected to cost "
+        "How MEDIAN, QUANTILE and COUNT(DISTINCT) are computed: rolled up from the count of each value (`roll up`), "
+        "selected from sorted base intervals wherever possible (`selection`), or whichever is expected to cost "
         "less (`auto`). Answers stay the same.",
         _choice("auto", "roll up", "selection"),
     ),
@@ -273,36 +273,35 @@ _TABLE = (
     SettingSpec(
         "bytes_per_trigger",
         Size(128 << 20),
-        "Bytes of files that one micro-batch of a file source takes, unless the stream's own OPTIONS say.",
+        "Bytes of files that one micro-batch of a file source reads, unless the stream's OPTIONS set a limit.",
         _size(),
     ),
     SettingSpec(
         "restart_backoff",
         Interval(60_000_000),
-        "The longest pause before a streaming query that died is started again (the first is one second).",
+        "The longest pause before a failed streaming query is restarted (the first pause is one second).",
         _interval,
     ),
     SettingSpec(
         "substream_filters",
         "auto",
-        "Whether HAVING with a bound on COUNT, SUM, MAX or MIN is answered through a SubStream Filter, which names the "
-        "groups that may pass: where it is expected to cost less (`auto`), wherever it can be (`on`), or never "
-        "(`off`). Answers stay the same.",
+        "Whether a SubStream Filter finds the groups that may pass a HAVING bound on COUNT, SUM, MAX or MIN: where it "
+        "is expected to cost less (`auto`), wherever possible (`on`), or never (`off`). Answers stay the same.",
         _choice("auto", "on", "off"),
     ),
     SettingSpec(
         "filter_epsilon",
         "0.4",
-        "How far a SubStream Filter over COUNT and SUM may be mistaken: for `> v` it names no group below v·(1 − ε). "
-        "A smaller ε takes more memory and more work per cell, and leaves less to be compared afterwards.",
+        "The error ε of a SubStream Filter over COUNT and SUM: for `> v` it returns no group below v·(1 − ε). "
+        "A smaller ε needs more memory and more work per cell, and leaves fewer groups to compare afterwards.",
         _fraction,
     ),
     SettingSpec(
         "approximate_having",
         "off",
-        "`on`: where a SubStream Filter is used, a bound of HAVING on COUNT or SUM is not compared once more. Every "
-        "group that meets it is in the answer, with exact values, and perhaps some that come within ε of it. Not on "
-        "streams with LATE REVISE.",
+        "`on`: groups that a SubStream Filter returns for a HAVING bound on COUNT or SUM are not compared with the "
+        "bound again. The answer has every group that meets the bound, with exact values, and perhaps groups within ε "
+        "of it. Not on streams with LATE REVISE.",
         _choice("off", "on"),
     ),
     SettingSpec(
@@ -316,7 +315,7 @@ _TABLE = (
     SettingSpec(
         "driver_memory",
         Size(1 << 30),
-        "Heap of the Spark JVM that Windrow starts, at least 512 MB (*at open*; a session of your own keeps its heap).",
+        "Heap of the Spark JVM that Windrow starts, at least 512 MB (*at open*; your own session keeps its heap).",
         _size(LEAST_DRIVER_MEMORY),
     ),
 )
@@ -325,7 +324,7 @@ SPECS: Mapping[str, SettingSpec] = MappingProxyType({spec.name: spec for spec in
 
 
 def spec_of(name: str) -> SettingSpec:
-    """The setting of that name, or an error with a near one."""
+    """The setting of this name; raises SettingError with a similar name if there is none."""
     spec = SPECS.get(name.lower())
     if spec is None:
         near = difflib.get_close_matches(name.lower(), SPECS, n=1)
@@ -344,7 +343,7 @@ def parse_value(name: str, text: str) -> Value:
 
 @dataclass(frozen=True)
 class Settings:
-    """An immutable set of values; what is not set has its default."""
+    """An immutable set of values; a setting without a value has its default."""
 
     values: Mapping[str, Value] = field(default_factory=dict)
 

@@ -1,5 +1,5 @@
-"""What a test of an application on Windrow needs: a settable clock, a collecting sink, a scripted
-source, and the crash points of the commit protocol.
+"""Tools for testing an application of Windrow: a manual clock, a collecting sink, a scripted source, and the crash
+points of the commit protocol.
 
     clock = ManualClock("2026-01-01 00:00:00")
     wr = windrow.open(clock=clock)
@@ -33,10 +33,10 @@ Row = Mapping[str, Any]
 
 
 class ManualClock:
-    """A `windrow.clock.Clock` that stands still until it is told to move; both its times move together."""
+    """A `windrow.clock.Clock` that moves only on `advance` and `set`. Wall clock and monotonic time move together."""
 
     def __init__(self, now: datetime | str | int = 0):
-        """`now`: a datetime (naive is UTC), an ISO text of one, or microseconds since the epoch."""
+        """`now` is a datetime (naive: UTC), its ISO text, or microseconds since the epoch."""
         self._now_us = _micros(now)
         self._monotonic_s = 0.0
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class ManualClock:
             self._monotonic_s += step.total_seconds()
 
     def set(self, now: datetime | str | int) -> None:
-        """Put the wall clock anywhere, also back; the monotonic time does not go back."""
+        """Set the wall clock, possibly back; the monotonic time never goes back."""
         target = _micros(now)
         with self._lock:
             self._monotonic_s += max(0, target - self._now_us) / 1e6
@@ -75,10 +75,9 @@ def _micros(moment: datetime | str | int) -> int:
 
 
 class CollectingSink:
-    """Keeps every batch it is given; a batch whose key came before is counted and not kept again.
+    """Keeps every batch once, by its key, as an idempotent receiver of at-least-once deliveries does.
 
-    That is how a receiver with at-least-once delivery becomes exact, so a test can ask for both:
-    `table()` is what an idempotent receiver holds, `repetitions` how often it was told again.
+    `repetitions` counts the batches that came again.
     """
 
     def __init__(self) -> None:
@@ -128,7 +127,7 @@ class Script:
         return [row for batch in self.batches for row in batch]
 
     def recut(self, size: int | None) -> Script:
-        """The same rows in the same order in micro-batches of `size` rows; None: all in one."""
+        """The same rows in the same order, in micro-batches of `size` rows. None: all in one."""
         rows = self.rows()
         if size is not None and size < 1:
             raise ValueError("a micro-batch has at least one row")

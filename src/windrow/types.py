@@ -1,7 +1,7 @@
-"""Column types: Spark SQL's names, their Arrow types, and the window attribute's integer domain.
+"""Column types: Spark SQL's names, their Arrow types, and points of window attributes.
 
-Inside Windrow a point of a window attribute is always an int64: microseconds since the epoch
-(UTC) for TIMESTAMP and TIMESTAMP_NTZ, the value itself for integer columns.
+A point of a window attribute is always an int64: microseconds since the epoch (UTC) for TIMESTAMP and TIMESTAMP_NTZ,
+the value itself for integer columns.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _ARRAY, _STRUCT = "ARRAY<", "STRUCT<"
 
 @dataclass(frozen=True)
 class SqlType:
-    """A Spark SQL type in its canonical spelling: a scalar, or what some aggregates give, an ARRAY or a STRUCT."""
+    """A Spark SQL type in its canonical spelling: a scalar, or an ARRAY or STRUCT that an aggregate returns."""
 
     name: str
 
     def __post_init__(self) -> None:
         if self.is_nested:
-            _ = self.arrow  # which reads every part of the name
+            _ = self.arrow  # raises ValueError if a part of the name is not a type
         elif self.name not in _SIMPLE and not _DECIMAL.fullmatch(self.name) and self.name != "VOID":
             raise ValueError(f"not a column type: {self.name}")
 
@@ -62,8 +62,8 @@ class SqlType:
         """The names and types of a STRUCT's fields."""
         if not self.name.startswith(_STRUCT):
             raise ValueError(f"{self.name} is not a STRUCT")
-        written = (part.partition(": ") for part in _outermost(self.name[len(_STRUCT) : -1]))
-        return tuple((name, SqlType(kind)) for name, _, kind in written)
+        parts = (part.partition(": ") for part in _outermost(self.name[len(_STRUCT) : -1]))
+        return tuple((name, SqlType(kind)) for name, _, kind in parts)
 
     @property
     def arrow(self) -> pa.DataType:
@@ -106,7 +106,7 @@ class SqlType:
 
     @property
     def bound(self) -> SqlType:
-        """The type of a window's start and end: an extent may reach beyond what the attribute itself can hold."""
+        """The type of a window's start and end. For integers it is BIGINT: an extent may exceed the column's range."""
         return self if self.is_timestamp else SqlType("BIGINT")
 
     @property
@@ -122,11 +122,11 @@ def decimal_type(precision: int, scale: int) -> SqlType:
 
 
 def scalar_type(name: str) -> SqlType:
-    """The type of a column of a stream, or of an expression: a ValueError for an ARRAY or a STRUCT."""
-    found = SqlType(name)
-    if found.is_nested:
+    """The scalar type of this name; raises ValueError for an ARRAY or a STRUCT."""
+    kind = SqlType(name)
+    if kind.is_nested:
         raise ValueError(f"not a scalar type: {name}")
-    return found
+    return kind
 
 
 def array_type(element: SqlType) -> SqlType:
@@ -138,7 +138,7 @@ def struct_type(**fields: SqlType) -> SqlType:
 
 
 def _outermost(text: str) -> list[str]:
-    """The fields of a STRUCT as written: cut at the commas that no bracket encloses."""
+    """Split the text at the commas outside brackets: the fields of a STRUCT."""
     parts, depth = [""], 0
     for character in text:
         depth += (character in "<(") - (character in ">)")
@@ -150,7 +150,7 @@ def _outermost(text: str) -> list[str]:
 
 
 def point_text(point: int, attribute: SqlType) -> str:
-    """A point of the window attribute for people: a UTC time, or the integer."""
+    """Display text of a point: a UTC time, or the integer."""
     if not attribute.is_timestamp:
         return str(point)
     try:
@@ -161,7 +161,7 @@ def point_text(point: int, attribute: SqlType) -> str:
 
 
 def value_of(point: int, attribute: SqlType) -> datetime | int:
-    """A point as a Python value: a datetime (aware for TIMESTAMP), or the integer itself where Python has none."""
+    """A point as a datetime (aware for TIMESTAMP); the integer itself if datetime cannot hold it."""
     if not attribute.is_timestamp:
         return point
     try:
@@ -172,7 +172,7 @@ def value_of(point: int, attribute: SqlType) -> datetime | int:
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows as dicts; a time that Python's datetime cannot hold (before year 1, after 9999) is its microseconds."""
+    """The rows as dicts; a time that datetime cannot hold (before year 1, after 9999) becomes its microseconds."""
     columns = {}
     for field in table.schema:
         column = table.column(field.name)
@@ -188,7 +188,7 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
 def _listed(column: pa.ChunkedArray) -> list[Any]:
     try:
         return list(column.to_pylist())
-    except (ValueError, OverflowError):  # a time in an array, beyond what datetime holds: all in it as microseconds
+    except (ValueError, OverflowError):  # a nested time that datetime cannot hold: show all times as microseconds
         return list(column.cast(_with_points(column.type)).to_pylist())
 
 
@@ -201,7 +201,7 @@ def _with_points(kind: pa.DataType) -> pa.DataType:
 
 
 def value_text(value: object) -> str:
-    """A value of an answer for people: times are UTC and do not say so, arrays and structs show their parts."""
+    """Display text of a value: times are UTC without a zone, arrays and structs show their parts."""
     if value is None:
         return "NULL"
     if isinstance(value, list):
@@ -215,16 +215,16 @@ _FRACTION = re.compile(r"(?<=\.)\d+")
 
 
 def moment_of(text: str) -> datetime:
-    """A time as ISO text, alike on every Python: before 3.11 a fraction had to have three or six digits, and no Z."""
+    """Parse ISO text. Python before 3.11 accepts neither Z nor a fraction of other than three or six digits."""
     text = text.replace("Z", "+00:00")
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        return datetime.fromisoformat(_FRACTION.sub(lambda found: found[0][:6].ljust(6, "0"), text, count=1))
+        return datetime.fromisoformat(_FRACTION.sub(lambda match: match[0][:6].ljust(6, "0"), text, count=1))
 
 
 def point_of(value: datetime | int, attribute: SqlType) -> int:
-    """The point that a Python value denotes; a naive datetime is UTC."""
+    """The point of a Python value; a naive datetime is taken as UTC."""
     if isinstance(value, datetime):
         if not attribute.is_timestamp:
             raise ValueError("the window attribute is an integer, not a time")

@@ -1,4 +1,4 @@
-"""Starting, killing and reading back the children of the crash tests."""
+"""Starts, kills and reads back the child processes of the crash tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from windrow.crash import CRASH_AT, CRASH_GROUP
 TESTS = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 300
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A child lives for seconds: code that is compiled once and roughly costs it least."""
+"""A child lives for seconds, so quick, rough compilation costs it least."""
 
 
 def make_root(
@@ -34,21 +34,21 @@ def make_root(
     subscribed: Sequence[str] = (),
     **settings: Any,
 ) -> Path:
-    """A directory for a workload; `{root}` in the statements becomes its path. Each batch is a file of `in/`."""
+    """Create a directory for a workload; `{root}` in the statements becomes its path. Each batch is a file of `in/`."""
     (root / "in").mkdir(parents=True)
     for number, batch in enumerate(batches):
         file = root / "in" / f"{number:05d}.parquet"
         pq.write_table(batch, file)
         os.utime(file, (1_000_000 + number, 1_000_000 + number))
-    told = [statement.replace("{root}", str(root)) for statement in statements]
-    setup = {"statements": told, "subscribed": list(subscribed), "settings": settings}
+    texts = [statement.replace("{root}", str(root)) for statement in statements]
+    setup = {"statements": texts, "subscribed": list(subscribed), "settings": settings}
     (root / "setup.json").write_text(json.dumps(setup))
     return root
 
 
 @contextmanager
 def child(root: Path, crash_at: str | None = None, group: bool = False) -> Iterator[subprocess.Popen[bytes]]:
-    """A child in a session of its own; whatever happens, nothing of it is left when the block ends."""
+    """A child in its own session; none of its processes is left when the block ends."""
     environment = {k: v for k, v in os.environ.items() if k not in (CRASH_AT, CRASH_GROUP)}
     path = [str(TESTS.parent / "src"), str(TESTS), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
@@ -72,7 +72,7 @@ def child(root: Path, crash_at: str | None = None, group: bool = False) -> Itera
 
 
 def kill(process: subprocess.Popen[bytes], group: bool) -> None:
-    """SIGKILL to the child alone (its JVM must notice by itself), or to its whole group."""
+    """Send SIGKILL to the child alone (its JVM must notice by itself), or to its whole group."""
     if group:
         os.killpg(process.pid, signal.SIGKILL)
     else:
@@ -95,7 +95,7 @@ def run_to_end(root: Path) -> None:
 
 
 def wait_for(process: subprocess.Popen[bytes], reached: Any) -> bool:
-    """Wait until `reached()` or until the child has ended; whether it still runs."""
+    """Wait until `reached()` or until the child has ended. Return whether it still runs."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while process.poll() is None and not reached():
         assert time.monotonic() < deadline_s, "the child makes no progress"
@@ -109,7 +109,7 @@ def tail(root: Path) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that a workload left behind. Rows are tuples, in the order in which they stand."""
+    """All that a workload left behind, with rows as tuples in the order of the files."""
 
     answers: dict[str, list[tuple[Any, ...]]]
     counted: dict[str, tuple[int, int]]
@@ -117,7 +117,7 @@ class Outcome:
 
 
 def outcome(root: Path, spark: Any, stream: str = "s") -> Outcome:
-    """Read with a session of the parent's: that the directory opens again is part of the test."""
+    """Read the outcome with a session of the parent, which also tests that the directory opens again."""
     with windrow.open(root / "state", spark=spark) as wr:
         answers = {name: rows_of(query.answers().arrow()) for name, query in wr.queries.items()}
         metrics = {name: query.metrics() for name, query in wr.queries.items()}
@@ -130,7 +130,7 @@ def outcome(root: Path, spark: Any, stream: str = "s") -> Outcome:
 
 
 def run_uninterrupted(root: Path, spark: Any) -> None:
-    """The same workload in this process, with the session of the tests."""
+    """Run the workload in this process, with the session of the tests."""
     with windrow.open(root / "state", spark=spark, settings=workload.setup_of(root)["settings"]) as wr:
         workload.prepare(wr, root)
         wr.run_available(close=True)
@@ -141,18 +141,20 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def parquet_rows(directory: Path) -> list[tuple[Any, ...]]:
-    """Every row of the sink's files, in the order of their names: that of the tick batches."""
+    """Every row of the sink's files, in the order of their names, which is that of the tick batches."""
     files = sorted(directory.glob("*.parquet"))
     return [row for file in files for row in rows_of(pq.read_table(file))]
 
 
 def callbacks(root: Path) -> dict[str, list[Any]]:
-    """What was delivered under each key; a key delivered again must carry the same rows."""
+    """The rows delivered under each key; a repeated key must carry the same rows."""
     found: dict[str, list[Any]] = {}
     for line in (root / "callbacks.log").read_text(encoding="utf-8").splitlines():
         try:
-            told = json.loads(line)
+            delivery = json.loads(line)
         except ValueError:
-            continue  # the last line of a killed child may be cut short
-        assert found.setdefault(told["key"], told["rows"]) == told["rows"], f"{told['key']} came with other rows"
+            continue  # the last line of a killed child may be incomplete
+        assert found.setdefault(delivery["key"], delivery["rows"]) == delivery["rows"], (
+            f"{delivery['key']} came with other rows"
+        )
     return found

@@ -1,6 +1,6 @@
-"""A process whose Spark JVM ends under it, again and again: it opens its state anew and goes on. Run with a directory.
+"""A process whose Spark JVM ends again and again; it opens its state anew and continues. Run with a directory.
 
-What each call gives once the JVM is gone, and how long it took, is written to `told.json`; the answers stay in the state.
+The outcome of each call after the JVM's end, and its duration, goes to `calls.json`; the answers stay in the state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ QUERIES = (
 )
 BATCHES = 4
 DEPOSITED, RUN = "deposited", "run"
-"""Two states, since a stream is either deposited into or run; they share the session."""
+"""Two states, since a stream is either deposited into or run. They share the session."""
 
 
 def batch(number: int) -> list[tuple[int, str, int]]:
@@ -45,14 +45,14 @@ def killed(wr: windrow.Windrow) -> None:
 
 
 def out_of_memory(wr: windrow.Windrow) -> None:
-    """An array that is larger than the heap."""
+    """Allocate an array that is larger than the heap."""
     gateway: Any = wr.spark.sparkContext._gateway
-    with suppress(Exception):  # it is gone before it answers
+    with suppress(Exception):  # the JVM ends before it answers
         gateway.new_array(gateway.jvm.long, 200_000_000)
 
 
-class Told:
-    """What calls gave: the error and its seconds, or that there was none."""
+class CallLog:
+    """The outcome of calls: the error, if any, and the seconds."""
 
     def __init__(self) -> None:
         self.calls: dict[str, dict[str, Any]] = {}
@@ -67,24 +67,24 @@ class Told:
         self.calls[name] = {**found, "seconds": time.monotonic() - started_s}
 
 
-def refused(deposited: windrow.Windrow, run: windrow.Windrow, told: Told) -> None:
-    """Every way in, the JVM being gone."""
-    told.call("deposit", lambda: deposited.deposit("s", batch(1)))
-    told.call("lookup", lambda: deposited.queries["sums"].lookup(10, 10))
-    told.call("select", lambda: deposited.sql("SELECT * FROM dead_letters('s')"))
-    told.call("create", lambda: deposited.sql("CREATE QUERY more AS SELECT SUM(x + 1) AS s FROM s [RANGE 10 SLIDE 10]"))
-    told.call("explain", lambda: deposited.sql("EXPLAIN SELECT SUM(x + 2) AS s FROM s [RANGE 10 SLIDE 10]"))
-    told.call("show", lambda: deposited.sql("SHOW STREAMS; SHOW QUERIES; SHOW SHARING"))
-    told.call("answers", lambda: deposited.queries["sums"].answers())
-    told.call("run_available", run.run_available)
-    told.call("start", run.start)
-    told.call("stop", run.stop)
-    told.call("close", deposited.close)
-    told.call("close", run.close)
+def refused(deposited: windrow.Windrow, run: windrow.Windrow, log: CallLog) -> None:
+    """Make every kind of call after the JVM has ended."""
+    log.call("deposit", lambda: deposited.deposit("s", batch(1)))
+    log.call("lookup", lambda: deposited.queries["sums"].lookup(10, 10))
+    log.call("select", lambda: deposited.sql("SELECT * FROM dead_letters('s')"))
+    log.call("create", lambda: deposited.sql("CREATE QUERY more AS SELECT SUM(x + 1) AS s FROM s [RANGE 10 SLIDE 10]"))
+    log.call("explain", lambda: deposited.sql("EXPLAIN SELECT SUM(x + 2) AS s FROM s [RANGE 10 SLIDE 10]"))
+    log.call("show", lambda: deposited.sql("SHOW STREAMS; SHOW QUERIES; SHOW SHARING"))
+    log.call("answers", lambda: deposited.queries["sums"].answers())
+    log.call("run_available", run.run_available)
+    log.call("start", run.start)
+    log.call("stop", run.stop)
+    log.call("close", deposited.close)
+    log.call("close", run.close)
 
 
-def in_a_job(wr: windrow.Windrow, told: Told) -> None:
-    """Killed when the job of a micro-batch of Structured Streaming runs."""
+def in_a_job(wr: windrow.Windrow, log: CallLog) -> None:
+    """The JVM is killed while the job of a micro-batch of Structured Streaming runs."""
     run = ingest.run
 
     def run_killed(df: Any) -> Any:
@@ -93,11 +93,11 @@ def in_a_job(wr: windrow.Windrow, told: Told) -> None:
         return run(df)
 
     ingest.run = run_killed
-    told.call("run_available in a job", wr.run_available)
+    log.call("run_available in a job", wr.run_available)
 
 
-def while_started(wr: windrow.Windrow, told: Told) -> None:
-    """Killed while streams run in the background."""
+def while_started(wr: windrow.Windrow, log: CallLog) -> None:
+    """The JVM is killed while streams run in the background."""
     wr.start()
     wr.feed("s", batch(3))
     while wr.metrics()["s"]["rows"] == 0:
@@ -106,14 +106,14 @@ def while_started(wr: windrow.Windrow, told: Told) -> None:
     until_s = time.monotonic() + 20
     while wr.metrics()["s"]["last_error"] is None and time.monotonic() < until_s:
         time.sleep(0.05)
-    told.calls["shown"] = {"running": wr.is_running, "last_error": wr.metrics()["s"]["last_error"]}
-    told.call("run after start", wr.run_available)
-    told.call("start after start", wr.start)
-    told.call("stop after start", wr.stop)
+    log.calls["shown"] = {"running": wr.is_running, "last_error": wr.metrics()["s"]["last_error"]}
+    log.call("run after start", wr.run_available)
+    log.call("start after start", wr.start)
+    log.call("stop after start", wr.stop)
 
 
 def main(root: Path) -> None:
-    told = Told()
+    log = CallLog()
 
     def both() -> tuple[windrow.Windrow, windrow.Windrow]:
         more = {"master": "local[2]", "settings": {**SETTINGS, "synopsis_home": "spark"}}
@@ -124,18 +124,18 @@ def main(root: Path) -> None:
     deposited.deposit("s", batch(1))
     run.feed("s", batch(0))
     out_of_memory(run)
-    refused(deposited, run, told)
+    refused(deposited, run, log)
     deposited, run = both()
     run.run_available()
     run.feed("s", batch(1))
-    in_a_job(run, told)
-    told.call("deposit after a job", lambda: deposited.deposit("s", batch(2)))
+    in_a_job(run, log)
+    log.call("deposit after a job", lambda: deposited.deposit("s", batch(2)))
     run.close()
-    run = opened(root, RUN, master="local[2]")  # the other is still open, with the session that is gone
+    run = opened(root, RUN, master="local[2]")  # the other state is still open, with the ended session
     deposited.close()
     run.run_available()
     run.feed("s", batch(2))
-    while_started(run, told)
+    while_started(run, log)
     run.close()
     deposited, run = both()
     deposited.deposit("s", batch(2))
@@ -145,7 +145,7 @@ def main(root: Path) -> None:
     for wr in (deposited, run):
         assert "suspended" not in str(wr.sql("SHOW QUERIES").rows())
         wr.close()
-    (root / "told.json").write_text(json.dumps(told.calls))
+    (root / "calls.json").write_text(json.dumps(log.calls))
 
 
 if __name__ == "__main__":

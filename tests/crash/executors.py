@@ -1,7 +1,7 @@
 """A small cluster whose executors are killed during jobs, in both homes of synopses. Run with a directory.
 
-Spark's own `local-cluster`: the master and two workers live in the driver's JVM, each executor is a JVM of its own. How
-many executors were killed is written to `kills.json`; the answers stay in the states.
+Spark's `local-cluster` runs the master and two workers in the driver's JVM, and each executor in its own. The number of
+killed executors goes to `kills.json`; the answers stay in the states.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Killer:
         self.kills = 0
 
     def executors(self) -> dict[str, int]:
-        """The process of each executor that is there."""
+        """The process of each live executor."""
         found = {}
         for process in self._jvm.children(recursive=True):
             with suppress(psutil.Error):
@@ -64,12 +64,12 @@ class Killer:
         return found
 
     def busy(self) -> list[str]:
-        """The executors that have a task, as the scheduler knows at this moment."""
+        """The executors that have a task at this moment, according to the scheduler."""
         running = self._spark.sparkContext._jsc.sc().taskScheduler().runningTasksByExecutors()
         return re.findall(r"(\d+) -> [1-9]", running.toString())
 
     def during(self, owner: Any, name: str) -> threading.Thread:
-        """The next call of a function is one during which an executor that has a task is killed."""
+        """Let the next call of a function kill an executor that has a task."""
         before = getattr(owner, name)
         thread = threading.Thread(target=self._kill)
 

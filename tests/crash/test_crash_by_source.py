@@ -1,4 +1,4 @@
-"""Killed at the points of deposits and ticks, a stream with punctuations of its source answers every group once."""
+"""A stream with punctuations of its source, killed in deposits and ticks, answers every group once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ SETTINGS = {"preaggregate": "driver", "synopsis_blocks": 4, "driver_memory": "51
 
 
 def batches() -> list[pa.Table]:
-    """16 micro-batches over 80 s. Every one promises a key or two, every third the whole stream; some tuples break it."""
+    """16 micro-batches over 80 s. Each promises a key or two, every third the whole stream; some tuples break a
+    promise."""
     rng = random.Random(5)
     out = []
     for i in range(16):
@@ -80,7 +81,7 @@ def promises(root: Path, spark: Any) -> Any:
         return wr.metrics()["s"]["promised"]
 
 
-def test_no_early_answer_is_lost_or_doubled(spark: Any, tmp_path: Path) -> None:
+def test_early_answers_survive_kills(spark: Any, tmp_path: Path) -> None:
     reference, root = new_root(tmp_path / "uninterrupted"), new_root(tmp_path / "root")
     children.run_uninterrupted(reference, spark)
     expected = children.outcome(reference, spark)

@@ -1,4 +1,6 @@
-"""Killed while a synopsis moves to Spark, and in the commits of its Spark home: the answers are the driver home's."""
+"""Killed while a synopsis moves to Spark, and in the commits of its Spark home, a workload has the driver home's
+answers.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ STATEMENTS = (
 )
 SETTINGS = {"preaggregate": "spark", "synopsis_blocks": 4, "driver_memory": "512 MB"}
 SPARK = {**SETTINGS, "driver_synopsis_bytes": "1 KB"}
-"""The synopsis grows beyond that with the first micro-batches."""
+"""The synopsis exceeds this size within the first micro-batches."""
 
 
 def sorted_rows(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -75,7 +77,7 @@ def _blocks(root: Path, spark: Any) -> list[Any]:
 def test_killed_twice_at_one_point(spark: Any, tmp_path: Path, expected: children.Outcome, point: str) -> None:
     root = children.make_root(tmp_path / "root", batches(), STATEMENTS, **SPARK)
     children.run_to_crash(root, f"{point}:1", True)
-    if point not in HOMES:  # it moves but once
+    if point not in HOMES:  # it moves only once
         children.run_to_crash(root, f"{point}:2", False)
     children.run_to_end(root)
     check(root, spark, expected)

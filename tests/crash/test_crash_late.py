@@ -1,5 +1,4 @@
-"""Killed at the points of deposits and ticks, a stream with LATE REVISE loses and doubles no correction, in either home
-of its synopses."""
+"""A stream with LATE REVISE, killed in deposits and ticks, loses and duplicates no correction, in either home."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ SETTINGS = {"preaggregate": "driver", "synopsis_blocks": 4, "driver_memory": "51
 
 
 def batches() -> list[pa.Table]:
-    """14 micro-batches over 70 s; most have tuples that are late, some beyond reach."""
+    """14 micro-batches over 70 s. Most have late tuples, some beyond the reach of LATE REVISE FOR."""
     rng = random.Random(3)
     out = []
     for i in range(14):
@@ -55,7 +54,7 @@ def batches() -> list[pa.Table]:
 
 
 IN_SPARK = ("deposit-committed:3", "tick-blocks-written:1", "tick-committed:3")
-"""In the Spark home: with late blocks that wait, before their commit and after it."""
+"""In the Spark home: while late blocks wait, before and after their commit."""
 
 
 def new_root(directory: Path, home: str = "driver") -> Path:
@@ -76,13 +75,13 @@ def revisions(root: Path, spark: Any) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def by_window(rows: list[tuple[Any, ...]], head: int) -> list[Any]:
-    """Runs of rows with an equal head (window, op, revision); within one there is no order without ORDER BY."""
+    """Runs of rows with an equal head (window, op, revision). Without ORDER BY a run has no order."""
     runs = itertools.groupby(rows, key=lambda row: row[:head])
     return [(key, sorted(map(str, run))) for key, run in runs]
 
 
 @pytest.mark.parametrize(("home", "kills"), [("driver", KILLS), ("spark", KILLS if is_full() else IN_SPARK)])
-def test_no_correction_is_lost_or_doubled(
+def test_corrections_survive_kills(
     spark: Any, tmp_path: Path, reference: Path, home: str, kills: Sequence[str]
 ) -> None:
     root = new_root(tmp_path / "root", home)

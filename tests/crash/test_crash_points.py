@@ -1,4 +1,4 @@
-"""Killed at every point of the commit protocol, alone or with its JVM, a workload ends as if it had not been."""
+"""A workload killed at every point of the commit protocol, alone or with its JVM, ends as if it had not been killed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ POINTS = (
 )
 
 FIRST = {"tick-staged": 2, "tick-blocks-written": 2, "tick-committed": 2}
-"""The pass at which the chain of kills takes a point, where it is not the first."""
+"""The pass at which the chain of kills uses a point, if it is not the first."""
 
 STATEMENTS = (
     "CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, k STRING, x INT, y DOUBLE) FROM files"
@@ -50,7 +50,7 @@ SETTINGS = {"preaggregate": "driver", "synopsis_blocks": 4, "driver_memory": "51
 
 
 def batches() -> list[pa.Table]:
-    """20 micro-batches over 100 s, in disorder, some rows late or without a time."""
+    """20 micro-batches over 100 s, in disorder; some rows are late or have no time."""
     rng = random.Random(20)
     out = []
     for i in range(20):
@@ -86,10 +86,10 @@ def by_partition(rows: list[tuple[Any, ...]]) -> dict[Any, list[tuple[Any, ...]]
 
 
 def check(root: Path, spark: Any, expected: tuple[Path, children.Outcome]) -> None:
-    """Every answer once, wherever answers go; and at least once, under its key, where that is the promise."""
+    """Sinks hold every answer once; callbacks get every answer at least once, under its key."""
     reference, outcome = expected
     found = children.outcome(root, spark)
-    # Each partition has its own windows in their order; how partitions take turns depends on the ticks.
+    # Each partition has its own windows in their order; how partitions interleave depends on the ticks.
     assert by_partition(found.answers.pop("ranked")) == by_partition(outcome.answers["ranked"])
     assert found.answers == {name: rows for name, rows in outcome.answers.items() if name != "ranked"}
     assert found.counted == outcome.counted
@@ -101,7 +101,7 @@ def check(root: Path, spark: Any, expected: tuple[Path, children.Outcome]) -> No
 
 
 HOMES = {"home-blocks-written", "home-moved"}
-"""Those of moves between homes: `test_crash_homes.py`."""
+"""The points of moves between homes are in `test_crash_homes.py`."""
 
 
 def test_every_crash_point_of_the_code_is_tested() -> None:
@@ -109,7 +109,7 @@ def test_every_crash_point_of_the_code_is_tested() -> None:
     assert set(re.findall(r"crash_point\(\"([a-z-]+)\"\)", text)) == set(POINTS) | HOMES
 
 
-def test_the_workload_is_worth_its_name(expected: tuple[Path, children.Outcome]) -> None:
+def test_workload_reaches_every_part(expected: tuple[Path, children.Outcome]) -> None:
     reference, outcome = expected
     assert all(len(rows) >= 30 for rows in outcome.answers.values())
     assert outcome.stream["dead_letter_reasons"] == {"late": 4, "null window attribute": 3}
@@ -120,7 +120,7 @@ def test_the_workload_is_worth_its_name(expected: tuple[Path, children.Outcome])
 
 
 def test_killed_at_every_point_in_turn(spark: Any, tmp_path: Path, expected: tuple[Path, children.Outcome]) -> None:
-    """One state directory is killed at each point once, alone and with its group by turns."""
+    """Kill one state directory once at each point, alone and with its group in turn."""
     root = new_root(tmp_path / "root")
     for number, point in enumerate(POINTS):
         children.run_to_crash(root, f"{point}:{FIRST.get(point, 1)}", group=number % 2 == 0)
@@ -129,7 +129,7 @@ def test_killed_at_every_point_in_turn(spark: Any, tmp_path: Path, expected: tup
 
 
 def every_kill() -> list[tuple[str, int, bool]]:
-    """All points alone; by default the chain above stands for them."""
+    """(point, pass, whole group) of every kill in the full matrix. By default the chain above covers the points."""
     return list(itertools.product(POINTS, (1, 2), (False, True))) if is_full() else []
 
 
@@ -145,7 +145,7 @@ def test_killed_twice_at_one_point(
 ) -> None:
     root = new_root(tmp_path / "root")
     children.run_to_crash(root, f"{point}:{passes}", group)
-    if point != "answers-compaction-written":  # there is but one left
+    if point != "answers-compaction-written":  # the point is not reached again
         children.run_to_crash(root, f"{point}:1", not group)
     children.run_to_end(root)
     check(root, spark, expected)

@@ -1,4 +1,4 @@
-"""Executors of a cluster are killed during jobs: the answers are those of an undisturbed run, in both homes."""
+"""If executors of a cluster are killed during jobs, the answers are those of an undisturbed run, in both homes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`feed` returns once its rows are on the disk: a feeder killed at a random moment loses nothing it was told of."""
+"""`feed` returns once its rows are on disk: a feeder killed at a random moment loses no acknowledged rows."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ for i in range(int(sys.argv[2]), 1 << 30):
 """
 
 
-def test_a_killed_feeder_loses_nothing_that_it_was_told_of(tmp_path: Path) -> None:
+def test_killed_feeder(tmp_path: Path) -> None:
     rng = random.Random(4)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    told = -1
+    acknowledged = -1
     for _ in range(3):
-        command = [sys.executable, "-c", FEEDER, str(tmp_path / "spool"), str(told + 10)]
+        command = [sys.executable, "-c", FEEDER, str(tmp_path / "spool"), str(acknowledged + 10)]
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as feeder:
             assert feeder.stdout is not None
             lines = [feeder.stdout.readline()]
             time.sleep(rng.uniform(0, 0.3))
             feeder.send_signal(signal.SIGKILL)
             lines += feeder.stdout.readlines()
-        told = int(lines[-1])
+        acknowledged = int(lines[-1])
         found = [pq.read_table(p).column("t").to_pylist() for p in sorted((tmp_path / "spool").glob("feed-*"))]
         kept = [rows[0] for rows in found]
         assert all(rows == [rows[0]] * 100 for rows in found)
-        assert kept == sorted(set(kept)), "a feed is there twice, or out of order"
+        assert kept == sorted(set(kept)), "a feed occurs twice or out of order"
         assert {int(line) for line in lines} <= set(kept)
-        told = max(kept)
+        acknowledged = max(kept)
     Spool(define_stream(parse_one(STREAM)), tmp_path / "spool")
     assert not list((tmp_path / "spool").glob(".feed-*"))

@@ -1,4 +1,4 @@
-"""The Spark JVM ends, killed or out of memory: every call says so, nothing hangs, and the same process goes on."""
+"""If the Spark JVM ends, killed or out of memory, every call says so, nothing hangs, and the same process can continue."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def expected(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         return answers(wr)
 
 
-def test_a_process_outlives_its_jvm(spark: Any, tmp_path: Path, expected: dict[str, list[tuple[Any, ...]]]) -> None:
+def test_process_outlives_its_jvm(spark: Any, tmp_path: Path, expected: dict[str, list[tuple[Any, ...]]]) -> None:
     path = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS)])
     environment = {**os.environ, "PYTHONPATH": path, "JDK_JAVA_OPTIONS": SHORT_LIVED_JVM}
     command = [sys.executable, str(TESTS / "crash" / "ending.py"), str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "Traceback" not in done.stderr and "Py4J" not in done.stderr
-    told = json.loads((tmp_path / "told.json").read_text())
+    calls = json.loads((tmp_path / "calls.json").read_text())
     for name in REFUSED:
-        assert told[name]["kind"] == "SparkEndedError", (name, told[name])
-        assert "it ran out of memory" in told[name]["text"] and "driver_memory" in told[name]["text"]
-    assert [told[name]["kind"] for name in SERVED] == [None] * len(SERVED)
+        assert calls[name]["kind"] == "SparkEndedError", (name, calls[name])
+        assert "it ran out of memory" in calls[name]["text"] and "driver_memory" in calls[name]["text"]
+    assert [calls[name]["kind"] for name in SERVED] == [None] * len(SERVED)
     for name in (
         "run_available in a job",
         "deposit after a job",
@@ -53,10 +53,10 @@ def test_a_process_outlives_its_jvm(spark: Any, tmp_path: Path, expected: dict[s
         "start after start",
         "stop after start",
     ):
-        assert told[name]["kind"] == "SparkEndedError", (name, told[name])
-        assert "SIGKILL" in told[name]["text"] and "Nothing that was committed is lost" in told[name]["text"]
-    assert told["shown"]["running"] is False and "[WR610]" in told["shown"]["last_error"]
-    assert max(one["seconds"] for one in told.values() if "seconds" in one) < 60
+        assert calls[name]["kind"] == "SparkEndedError", (name, calls[name])
+        assert "SIGKILL" in calls[name]["text"] and "Nothing that was committed is lost" in calls[name]["text"]
+    assert calls["shown"]["running"] is False and "[WR610]" in calls["shown"]["last_error"]
+    assert max(one["seconds"] for one in calls.values() if "seconds" in one) < 60
     for state in (ending.DEPOSITED, ending.RUN):
         with ending.opened(tmp_path, state, spark=spark) as wr:
             assert answers(wr) == expected and len(expected["sums"]) >= 12

@@ -1,10 +1,10 @@
-"""What a child process of the crash tests runs, again and again, until it is left alone to finish.
+"""The program of a child process of the crash tests; it is killed and restarted until it finishes.
 
     python workload.py ROOT
 
-ROOT holds `in/` (numbered Parquet files, one a micro-batch) and `setup.json` (statements, settings, whether to
-subscribe); the state directory, the sinks' files and the callbacks' log are put beside them. Nothing is kept in
-the process: it may be killed at any moment and started again.
+ROOT holds `in/` (numbered Parquet files, one per micro-batch) and `setup.json` (statements, settings, whether to
+subscribe). The program adds the state directory, the sinks' files and the callbacks' log. It keeps no state in memory,
+so it may be killed and restarted at any moment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def setup_of(root: Path) -> dict[str, Any]:
 
 
 def prepare(wr: Any, root: Path) -> None:
-    """Create what is not there yet, and subscribe."""
+    """Create streams and queries that do not exist yet, and subscribe."""
     setup = setup_of(root)
     for statement in setup["statements"]:
         wr.sql(statement)
@@ -31,7 +31,7 @@ def prepare(wr: Any, root: Path) -> None:
 
 
 def _log(root: Path, answer: Any) -> None:
-    """One line per delivery, on the disk when the callback returns."""
+    """Log one line per delivery; it is on disk when the callback returns."""
     line = json.dumps({"key": answer.key, "rows": answer.table.to_pylist()}, default=str)
     with open(root / "callbacks.log", "a", encoding="utf-8") as out:
         out.write(line + "\n")

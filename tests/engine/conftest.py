@@ -1,4 +1,4 @@
-"""What the engine's tests share: state directories that are closed again, and a small stream of integers."""
+"""Fixtures of the engine's tests: state directories that are closed at the end, and a small stream of integers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STREAM = "CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t
 
 @pytest.fixture
 def open_state(spark: Any, tmp_path: Path) -> Iterator[Open]:
-    """`open_state(name, **settings)`: opens a state directory of the test, on the clock of 2030."""
+    """`open_state(name, **settings)` opens a state directory of the test, with a clock in 2030."""
     opened: list[windrow.Windrow] = []
     clock = ManualClock("2030-01-01 00:00:00")
 

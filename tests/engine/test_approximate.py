@@ -1,4 +1,4 @@
-"""Approximate aggregates: sketches that Spark makes, merged in the driver, through restarts, compaction, corrections."""
+"""Approximate aggregates: Spark makes sketches and the driver merges them, with restarts, compaction and corrections."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def by_window(rows: Sequence[Row]) -> list[Row]:
 
 
 @pytest.mark.parametrize("home", ["driver", "spark"])
-def test_small_windows_are_exact_in_either_home(open_state: Open, home: str) -> None:
-    """Across compaction and a restart; asked to gather rows, Spark groups them all the same."""
+def test_small_windows_are_exact(open_state: Open, home: str) -> None:
+    """With compaction and a restart. Spark groups even if the setting asks for gathering."""
     settings = {"preaggregate": "driver", "synopsis_blocks": 4, "synopsis_home": home}
     wr = open_state(**settings)
     wr.sql(STREAM)
@@ -69,7 +69,7 @@ def test_small_windows_are_exact_in_either_home(open_state: Open, home: str) -> 
     assert state_of(wr).metrics.preaggregated_by["driver"] == 0
 
 
-def test_explain_says_what_the_bounds_are_and_who_groups(wr: Any) -> None:
+def test_explain_shows_error_bounds(wr: Any) -> None:
     wr.sql(f"CREATE QUERY q AS {SELECT} FROM s [RANGE 30 SLIDE 10] GROUP BY k")
     wr.sql("CREATE QUERY plain AS SELECT MAX(x) AS x FROM s [RANGE 30 SLIDE 10]")
     said = wr.queries["q"].explain()
@@ -94,7 +94,7 @@ def test_late_tuples_correct_approximate_answers(open_state: Open) -> None:
     assert by_window(answers(wr, "q")) == [row for row in expected if row[3]]
 
 
-def test_large_windows_are_within_their_bounds(open_state: Open) -> None:
+def test_large_windows_are_within_error_bounds(open_state: Open) -> None:
     """Three micro-batches of 20,000 rows, with more different values than any of the sketches keeps."""
     wr = open_state()
     wr.sql(STREAM)
@@ -119,7 +119,7 @@ def test_large_windows_are_within_their_bounds(open_state: Open) -> None:
     assert len(answers(wr, "q")) == 2
 
 
-def test_explain_has_no_costs_of_an_index_where_none_can_be(wr: Any) -> None:
+def test_explain_without_index_costs(wr: Any) -> None:
     wr.sql("CREATE QUERY q AS SELECT APPROX_COUNT_DISTINCT(k) AS n FROM s [RANGE 20 SLIDE 10] GROUP BY k")
     put(wr, *((t, "ab"[t % 2], t) for t in range(50)))
     line = next(one for one in wr.queries["q"].explain().splitlines() if "choice:" in one)

@@ -1,4 +1,4 @@
-"""What must not grow: answers, blocks, groups, panes, and the cost of a stream that runs for a week."""
+"""Bounds on answers, blocks, groups and panes, and on the cost of a stream that runs for a week."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def files(wr: Any) -> int:
 
 
 def test_retained_answers_have_no_gap(open_state: Any) -> None:
-    """A tick batch with more than is kept: nothing older stays behind the windows that it leaves out."""
+    """A tick batch with more rows than are kept retires all older answers, so that there is no gap."""
     wr = open_state(retained_answers=3)
     wr.sql("CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
     wr.query("q", "SELECT k, COUNT(*) AS n FROM s [RANGE 10 SLIDE 10] GROUP BY k")
@@ -59,7 +59,7 @@ def test_retained_answers_are_bounded(open_state: Any) -> None:
     assert files(wr) == wr._engine.catalog.value("SELECT count(*) FROM blocks")
 
 
-def test_the_bound_on_answers_is_known_after_a_restart(open_state: Any) -> None:
+def test_answer_bound_after_restart(open_state: Any) -> None:
     for i in range(3):
         wr = open_state(retained_answers=5)
         if i == 0:
@@ -72,8 +72,8 @@ def test_the_bound_on_answers_is_known_after_a_restart(open_state: Any) -> None:
     assert [row[1] for row in answers(wr, "q")] == list(range(130, 180, 10))
 
 
-def test_blocks_of_answers_are_folded(open_state: Any) -> None:
-    """A tick batch writes a block; a query of one row a window keeps ten thousands of them."""
+def test_answer_blocks_are_merged(open_state: Any) -> None:
+    """Each tick batch writes a block, so a query with one row per window would keep tens of thousands."""
     wr = open_state(synopsis_blocks=4, retained_answers=100)
     wr.sql(STREAM.replace("ORDERED", "WITH SLACK 100000"))
     wr.sql("CREATE QUERY q AS SELECT SUM(x) AS total FROM s [RANGE 10 SLIDE 10]")
@@ -97,7 +97,7 @@ def test_blocks_of_answers_are_folded(open_state: Any) -> None:
     assert files(wr) == 0
 
 
-def test_compaction_bounds_the_blocks_and_changes_no_answer(open_state: Any) -> None:
+def test_compaction_changes_no_answer(open_state: Any) -> None:
     rng = random.Random(5)
     batches = [
         [(20 * i + rng.randrange(20), rng.choice("abcd"), rng.randrange(9)) for _ in range(6)] for i in range(25)
@@ -144,7 +144,7 @@ def test_memory_follows_the_groups_alive(wr: Any) -> None:
     assert wr.queries["q"].metrics()["answer_rows"] == 15 * 800 * 2
 
 
-def test_a_pane_that_stays_open_does_not_grow_with_every_micro_batch(wr: Any) -> None:
+def test_open_pane_does_not_grow(wr: Any) -> None:
     wr.sql("CREATE QUERY q AS SELECT k, SUM(x) AS total FROM s [RANGE 1000 SLIDE 1000] GROUP BY k")
     for i in range(3 * MOST_PENDING):
         put(wr, *[(i, k, 1) for k in "abcde"])
@@ -154,8 +154,8 @@ def test_a_pane_that_stays_open_does_not_grow_with_every_micro_batch(wr: Any) ->
     assert answers(wr, "q") == [(0, 1000, k, 3 * MOST_PENDING) for k in "abcde"]
 
 
-def test_chunks_stay_few_though_every_tick_closes_a_pane() -> None:
-    """The cost of a tick follows the chunks; the answers are those of panes that were closed all at once."""
+def test_chunks_stay_few() -> None:
+    """The cost of a tick grows with the chunks; the answers equal those of panes closed all at once."""
     rng = np.random.default_rng(3)
     count = Accumulator(Kind.COUNT, None, None, None)
     least = Accumulator(Kind.LEAST, "k", SqlType("STRING"), None)
@@ -188,8 +188,8 @@ def test_chunks_stay_few_though_every_tick_closes_a_pane() -> None:
 PANE_US = 60_000
 
 
-def test_a_week_of_sparse_data_neither_slows_down_nor_grows(open_state: Any) -> None:
-    """10 million panes' worth of event time: what is kept follows the tuples in the windows, not the time."""
+def test_a_week_of_sparse_data(open_state: Any) -> None:
+    """10 million panes of event time: the state grows with the tuples in the windows, not with time."""
     rng = np.random.default_rng(7)
     wr = open_state(retained_answers=1000)
     wr.sql("CREATE STREAM s (ts TIMESTAMP, k STRING, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED")
@@ -215,8 +215,9 @@ def test_a_week_of_sparse_data_neither_slows_down_nor_grows(open_state: Any) -> 
     assert late[0] <= 64 and late[3] <= 20
 
 
-def test_a_large_deposit_is_no_rows_on_the_heap(open_state: Any) -> None:
-    """A table of 500,000 rows took the JVM's heap of 1 GB. Spark does not know the size of what stays Arrow: we do."""
+def test_large_deposit_stays_off_the_heap(open_state: Any) -> None:
+    """Gathering a table of 500,000 rows once filled the JVM's heap of 1 GB. Spark does not know the size of Arrow data, but
+    the engine does."""
     wr = open_state(preaggregate="auto")
     wr.sql(STREAM)
     wr.query("q", "SELECT k, COUNT(*) AS n FROM s [RANGE 10 SLIDE 10] GROUP BY k")
@@ -226,5 +227,5 @@ def test_a_large_deposit_is_no_rows_on_the_heap(open_state: Any) -> None:
         plan = frame_of(wr.spark, part, None)._jdf.queryExecution().optimizedPlan().toString()
         assert plan.startswith("LocalRelation") is as_rows
     wr.deposit("s", table)
-    assert state_of(wr).chooser.row_bytes is not None, "it was not gathered: its size was not known"
+    assert state_of(wr).chooser.row_bytes is not None, "it was not gathered, so its size was not known"
     assert sum(row[-1] for row in answers(wr, "q")) == 20_000

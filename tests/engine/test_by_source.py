@@ -1,4 +1,4 @@
-"""PUNCTUATE BY SOURCE and punctuations of groups: what is kept, what is let go of, what is shown, and other sources."""
+"""PUNCTUATE BY SOURCE and punctuations of groups: kept and released cells, EXPLAIN, and other sources."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def say(*texts: str) -> list[tuple[Any, ...]]:
 
 
 def cells_held(wr: Any) -> int:
-    """Cells of groups, in memory."""
+    """The number of cells in memory."""
     synopsis = next(iter(state_of(wr).synopses.values())).synopsis
     parts = [*synopsis._pending, *(chunk.cells() for chunk in synopsis._chunks)]
     return sum(int((cells.groups != 0).sum()) for cells in parts)
 
 
-def test_nothing_grows_where_only_groups_are_ever_closed(open_state: Any) -> None:
+def test_state_is_bounded_with_group_punctuations(open_state: Any) -> None:
     wr = open_state(synopsis_blocks=4, preaggregate="driver", retained_answers=20)
     wr.sql(STREAM)
     wr.sql(SUMS)
@@ -50,16 +50,16 @@ def test_nothing_grows_where_only_groups_are_ever_closed(open_state: Any) -> Non
     assert wr.queries["q"].metrics()["windows_answered"] == 24
 
 
-def test_what_a_longer_window_needs_is_kept(open_state: Any) -> None:
+def test_cells_of_a_longer_window_are_kept(open_state: Any) -> None:
     wr = open_state()
     wr.sql(STREAM)
     wr.sql("CREATE QUERY q AS SELECT k, SUM(x) AS total FROM s [RANGE 30 SLIDE 10] GROUP BY k")
     wr.deposit("s", [(10 * i, "a", 1, None) for i in range(6)] + say("k = 'a', t < 40"))
-    assert cells_held(wr) == 4  # of 20, 30, 40 and 50: the window that ends at 50 begins at 20
+    assert cells_held(wr) == 4  # the panes 20, 30, 40 and 50: the window that ends at 50 begins at 20
     assert answers(wr, "q")[-1] == (10, 40, "a", 3)
 
 
-def test_explain_and_metrics_show_what_is_promised(open_state: Any) -> None:
+def test_explain_and_metrics_show_promises(open_state: Any) -> None:
     wr = open_state()
     wr.sql(STREAM)
     wr.sql(SUMS)
@@ -74,7 +74,7 @@ def test_explain_and_metrics_show_what_is_promised(open_state: Any) -> None:
     assert wr.metrics()["s"]["frontier"] == "5"
 
 
-def test_the_latest_answer_is_that_of_a_whole_window(open_state: Any) -> None:
+def test_answer_returns_a_whole_window(open_state: Any) -> None:
     wr = open_state()
     wr.sql(STREAM)
     wr.sql(SUMS)
@@ -87,7 +87,7 @@ def test_the_latest_answer_is_that_of_a_whole_window(open_state: Any) -> None:
     ]
 
 
-def test_subscribers_get_groups_that_are_closed_under_keys_of_their_own(open_state: Any) -> None:
+def test_keys_of_early_answers(open_state: Any) -> None:
     wr = open_state()
     wr.sql(STREAM)
     wr.sql(SUMS)
@@ -100,8 +100,8 @@ def test_subscribers_get_groups_that_are_closed_under_keys_of_their_own(open_sta
 
 
 @pytest.mark.parametrize("mode", ["driver", "spark"])
-def test_records_that_are_text(open_state: Any, tmp_path: Path, mode: str) -> None:
-    """A source whose dead letters come with their records, through Structured Streaming."""
+def test_punctuations_in_text_records(open_state: Any, tmp_path: Path, mode: str) -> None:
+    """A text source, whose dead letters have their records, through Structured Streaming."""
     wr = open_state(preaggregate=mode)
     folder = tmp_path / "in"
     folder.mkdir()
@@ -129,7 +129,7 @@ def test_records_that_are_text(open_state: Any, tmp_path: Path, mode: str) -> No
 
 @pytest.mark.parametrize("bounds", [7, 120])
 def test_many_keys_at_once(open_state: Any, bounds: int) -> None:
-    """A promise per sensor, few bounds or many, in both ways to group: a tuple is judged by its own."""
+    """One promise per sensor, with few or many bounds, grouped by Spark or the driver: each tuple is judged by its own."""
     wr = open_state(preaggregate="spark")
     wr.sql(STREAM)
     wr.sql(SUMS)

@@ -1,4 +1,4 @@
-"""Rows that are not admitted: kept with a reason, capped, and counted beyond; the stream goes on."""
+"""Rows that are not admitted are kept with a reason up to a cap, and counted; the stream continues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from engine.conftest import STREAM
 from engine.helpers import answers, put
-from windrow.dataplane.ingest import job as ingest
+from windrow.dataplane.ingest.admission import POINT_BOUND, Admission
+from windrow.dataplane.ingest.job import MicroBatch
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +24,7 @@ def letters(wr: Any, stream: str = "s") -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("mode", ["driver", "spark"])
-def test_dead_letters_are_capped_per_batch_and_all_counted(open_state: Any, mode: str) -> None:
+def test_dead_letters_are_capped_per_batch(open_state: Any, mode: str) -> None:
     wr = open_state(preaggregate=mode, dead_letters_per_batch=5)
     wr.sql(STREAM)
     wr.sql(QUERY)
@@ -48,7 +49,7 @@ def test_late_by_and_the_record_are_kept(wr: Any) -> None:
     assert row["record"] == '{"t":93,"k":"b","x":null}'
 
 
-def test_each_stream_keeps_its_own_number_of_dead_letters(open_state: Any) -> None:
+def test_retained_dead_letters_per_stream(open_state: Any) -> None:
     wr = open_state(retained_dead_letters=4)
     for name in ("s", "r"):
         wr.sql(STREAM.replace("STREAM s", f"STREAM {name}"))
@@ -62,7 +63,7 @@ def test_each_stream_keeps_its_own_number_of_dead_letters(open_state: Any) -> No
         assert wr.metrics()[name]["dead_letters"] == 6
 
 
-def test_malformed_rows_of_a_batch_do_not_spoil_the_others(wr: Any) -> None:
+def test_malformed_rows_in_a_batch(wr: Any) -> None:
     wr.sql(QUERY)
     rows = [{"t": 1, "k": "a", "x": 1}, {"t": "soon", "k": "a", "x": 1}, {"t": 2, "y": 1}, (3, "a")]
     wr.deposit("s", [*rows, {"t": 11, "k": "a", "x": 2}])
@@ -71,7 +72,7 @@ def test_malformed_rows_of_a_batch_do_not_spoil_the_others(wr: Any) -> None:
 
 
 def write(directory: Path, name: str, *lines: str) -> None:
-    """A file, each a second younger than the last: Spark reads files in the order of their age."""
+    """Write a file one second younger than the last; Spark reads files in the order of their age."""
     directory.mkdir(exist_ok=True)
     (directory / name).write_text("".join(line + "\n" for line in lines))
     os.utime(directory / name, (int(name), int(name)))
@@ -105,18 +106,18 @@ def test_malformed_records_in_files(open_state: Any, tmp_path: Path, kind: str) 
 
 @pytest.mark.parametrize("latest", [None, 50])
 @pytest.mark.parametrize("frontier", [None, -3])
-def test_the_driver_judges_rows_as_spark_does(wr: Any, spark: Any, frontier: int | None, latest: int | None) -> None:
+def test_driver_and_spark_judge_rows_alike(wr: Any, spark: Any, frontier: int | None, latest: int | None) -> None:
     wr.sql("CREATE STREAM judged (ts TIMESTAMP, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED")
     stream = wr._engine.manager.stream("judged").definition
-    bound = ingest.POINT_BOUND
+    bound = POINT_BOUND
     points = [None, -bound - 1, -bound, -4, -3, 0, 50, 51, bound, bound + 1]
     rows = [(t, bad) for t in points for bad in (None, "broken")]
     df = spark.createDataFrame(rows, "t BIGINT, __bad STRING").selectExpr(
         "timestamp_micros(t) AS ts", "1 AS x", "__bad"
     )
-    admission = ingest.Admission(((stream.punctuated[0], frontier, latest),))
-    told = ingest.run(ingest.gathered(df, stream, [], admission, True))
-    judged = ingest.judged(ingest.run(ingest.gathered(df, stream, [], admission, False)), stream, admission)
+    admission = Admission(((stream.punctuated[0], frontier, latest),))
+    batches = [MicroBatch(df, stream, admission, carry_records) for carry_records in (True, False)]
+    told, judged = (batch.gather(batch.gathered([])) for batch in batches)
     assert judged.column("__t0").to_pylist() == told.column("__t0").to_pylist()
     assert judged.column("__reason").to_pylist() == told.column("__reason").to_pylist()
     assert len(set(told.column("__reason").to_pylist())) == 4 + (frontier is not None) + (latest is not None)

@@ -1,4 +1,4 @@
-"""Answers out: what a sink, a subscriber or a full disk may do, and what may never happen to an answer."""
+"""Delivery: failing sinks, subscribers and disks never lose or repeat an answer."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_a_bad_callback_does_not_stop_the_stream(wr: Any) -> None:
     assert "Error" in metrics["last_callback_error"]
 
 
-def test_a_callback_may_not_change_what_is_being_ticked(wr: Any) -> None:
-    """It is told so, and the answers are as if it had not tried."""
+def test_callback_cannot_change_the_stream(wr: Any) -> None:
+    """The call raises, and the answers do not change."""
     q = wr.query("q", QUERY)
     told: list[str] = []
 
@@ -101,10 +101,8 @@ def test_a_callback_may_read(wr: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
-def test_a_sink_that_cannot_publish_gets_every_answer_once_later(
-    wr: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    """Publishing comes after the commit: the answers must be neither lost nor made anew."""
+def test_failed_publish_is_retried_once(wr: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Publishing follows the commit, so the answers must be neither lost nor computed again."""
     target = tmp_path / "out"
     wr.sql(f"CREATE QUERY q AS {QUERY} INTO {kind} OPTIONS (path '{target}')")
     put(wr, (1, "a", 1))
@@ -128,7 +126,7 @@ def test_a_sink_that_cannot_publish_gets_every_answer_once_later(
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
-def test_what_was_not_published_is_published_by_the_next_opening(
+def test_unpublished_stages_after_restart(
     wr: Any, open_state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     target = tmp_path / "out"
@@ -145,7 +143,7 @@ def test_what_was_not_published_is_published_by_the_next_opening(
     assert (files(target) if kind == "parquet" else lines(target)) == answers(again, "q")
 
 
-def test_a_failing_python_sink_is_asked_again_with_the_same_key(wr: Any) -> None:
+def test_python_sink_is_retried_with_the_same_key(wr: Any) -> None:
     class Flaky:
         def __init__(self) -> None:
             self.calls: list[str] = []
@@ -165,7 +163,7 @@ def test_a_failing_python_sink_is_asked_again_with_the_same_key(wr: Any) -> None
     assert answers(wr, "q") == [(-10, 10, "a", 1)]
 
 
-def test_a_python_sink_is_given_again_after_a_restart(wr: Any, open_state: Any) -> None:
+def test_python_sink_after_restart(wr: Any, open_state: Any) -> None:
     before, after = CollectingSink(), CollectingSink()
     wr.query("q", QUERY, sink=before)
     put(wr, (1, "a", 1), (11, "a", 2))
@@ -191,7 +189,7 @@ def test_two_queries_cannot_write_one_file(wr: Any, tmp_path: Path) -> None:
     wr.sql(f"CREATE QUERY b AS {QUERY} INTO jsonl OPTIONS (path '{tmp_path}/out')")
 
 
-def test_paths_that_cannot_be_written_are_refused_when_the_query_is_created(wr: Any, tmp_path: Path) -> None:
+def test_unwritable_path_is_refused_at_creation(wr: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for kind, path in (("jsonl", tmp_path), ("parquet", tmp_path / "file")):
         with pytest.raises(SinkError, match=f"query 'q' cannot write to {path}"):
@@ -199,7 +197,7 @@ def test_paths_that_cannot_be_written_are_refused_when_the_query_is_created(wr: 
     assert not wr.queries
 
 
-def test_an_object_that_is_no_sink_is_refused(wr: Any) -> None:
+def test_invalid_sink_object_is_refused(wr: Any) -> None:
     with pytest.raises(BindError, match="of type int"):
         wr.query("q", QUERY, sink=5)
     wr.query("q", QUERY)
@@ -208,7 +206,7 @@ def test_an_object_that_is_no_sink_is_refused(wr: Any) -> None:
 
 
 def block(target: Path) -> None:
-    """A directory where the sink's file was."""
+    """Put a directory in the place of the sink's file."""
     target.rename(target.with_name("away"))
     target.mkdir()
 
@@ -240,12 +238,12 @@ def staged(directory: Path) -> list[Path]:
     return list(directory.glob(".windrow-*"))
 
 
-def test_a_sink_that_cannot_publish_does_not_keep_the_state_from_opening(
+def test_failing_sink_does_not_prevent_opening(
     wr: Any, open_state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     target = tmp_path / "out"
     spoil(wr, target, monkeypatch)
-    assert lines(tmp_path / "good") == EXPECTED[:2], "what was committed is published to the others"
+    assert lines(tmp_path / "good") == EXPECTED[:2], "committed stages of the others are published"
     wr.close()
     caplog.clear()
     again = open_state()
@@ -260,7 +258,7 @@ def test_a_sink_that_cannot_publish_does_not_keep_the_state_from_opening(
     assert not staged(tmp_path)
 
 
-def test_a_query_whose_sink_fails_can_be_dropped_and_the_others_go_on(
+def test_drop_query_with_failing_sink(
     wr: Any, open_state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil(wr, tmp_path / "out", monkeypatch)
@@ -275,7 +273,7 @@ def test_a_query_whose_sink_fails_can_be_dropped_and_the_others_go_on(
 
 
 class Staging:
-    """A staging sink of a user's own; `rows` is what the world sees of it."""
+    """A user's staging sink; `rows` are the published rows."""
 
     def __init__(self) -> None:
         self.stages: dict[str, Any] = {}
@@ -295,7 +293,7 @@ class Staging:
         self.stages.clear()
 
 
-def test_a_staging_sink_from_python_gets_what_it_refused_when_it_is_given_again(wr: Any, open_state: Any) -> None:
+def test_python_staging_sink_gets_refused_stages_later(wr: Any, open_state: Any) -> None:
     sink = Staging()
     wr.query("q", QUERY, sink=sink)
     sink.is_away = True
@@ -310,9 +308,7 @@ def test_a_staging_sink_from_python_gets_what_it_refused_when_it_is_given_again(
     assert answers(again, "q")[:4] == EXPECTED
 
 
-def test_closing_a_temporary_state_leaves_no_stages(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_close_of_temporary_state_leaves_no_stages(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wr = windrow.open(spark=spark, settings={"preaggregate": "driver"})
     wr.sql(STREAM)
     spoil(wr, tmp_path / "out", monkeypatch)

@@ -1,4 +1,4 @@
-"""Accumulators derived from those that others have kept (SS4): the past at once, whoever comes and goes after that."""
+"""Accumulators derived from kept ones (SS4): a new query sees the past at once, also after others are dropped."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def grouped(wr: Any, name: str) -> list[Any]:
     return sorted(answers(wr, name), key=lambda row: (row[1], str(row[2])))
 
 
-def test_a_sum_added_from_two_others_has_the_past(open_state: Any) -> None:
-    """Q3 of the text from Q1 and Q2; Q1 is dropped, the state reopened, and what Q3 needs is there."""
+def test_sum_derived_by_addition(open_state: Any) -> None:
+    """Q3 of section 8.3.3 from Q1 and Q2; it stays right after Q1 is dropped and the state is reopened."""
     wr = open_state()
     wr.sql(STREAM)
     ask(wr, "q1", SUMS.format("x = 1"))
@@ -77,8 +77,8 @@ def test_a_sum_added_from_two_others_has_the_past(open_state: Any) -> None:
     assert again._engine.catalog.value("SELECT count(*) FROM derivations") == 0
 
 
-def test_what_is_left_over_when_a_part_is_taken_off(open_state: Any) -> None:
-    """Q1 is Q3 less Q2. Both go; a query that comes later finds what Q3 had, of all tuples."""
+def test_sum_derived_by_subtraction(open_state: Any) -> None:
+    """Q1 is Q3 minus Q2. Both are dropped; a later query still finds what Q3 kept, of all tuples."""
     wr = open_state(preaggregate="spark")
     wr.sql(STREAM)
     ask(wr, "q3", SUMS.format("x = 1 OR x = 2"))
@@ -101,8 +101,8 @@ def test_what_is_left_over_when_a_part_is_taken_off(open_state: Any) -> None:
     assert grouped(again, "q3_again") == whole
 
 
-def test_a_maximum_of_overlapping_parts(wr: Any) -> None:
-    """Q6 of the text from Q4 and Q5: groups and nulls are right although the counts overlap."""
+def test_maximum_derived_from_overlapping_covers(wr: Any) -> None:
+    """Q6 of section 8.3.3 from Q4 and Q5: groups and NULLs are right although the counts overlap."""
     most = "SELECT k, MAX(x) AS m FROM s " + WINDOW + " WHERE {} GROUP BY k"
     ask(wr, "q4", most.format("x > 1 OR x IS NULL"))
     ask(wr, "q5", most.format("k = 'a'"))
@@ -121,7 +121,7 @@ def test_a_maximum_of_overlapping_parts(wr: Any) -> None:
     assert {row[:3]: row[3] for row in answers(wr, "q6")} == want
 
 
-def test_the_rule_can_be_switched_off_and_doubles_are_not_subtracted(open_state: Any) -> None:
+def test_ss4_off_and_doubles(open_state: Any) -> None:
     wr = open_state(disabled_rules="SS4")
     wr.sql(STREAM)
     ask(wr, "q1", SUMS.format("x = 1"))
@@ -143,7 +143,7 @@ def test_the_rule_can_be_switched_off_and_doubles_are_not_subtracted(open_state:
     assert {row[1]: row[2] for row in answers(wr, "d1") if row[2] is not None} == {e: v for e, v in ones.items() if v}
 
 
-def test_a_suspended_query_derives_nothing_any_more(wr: Any) -> None:
+def test_suspended_query_derives_nothing(wr: Any) -> None:
     ask(wr, "q1", SUMS.format("x = 1"))
     ask(wr, "q2", SUMS.format("x = 2"))
     ask(wr, "q3", SUMS.format("x = 1 OR x = 2"))
@@ -153,8 +153,8 @@ def test_a_suspended_query_derives_nothing_any_more(wr: Any) -> None:
     assert not plan_of(wr).derived and {a.condition for a in plan_of(wr).accumulators} == {"`x` = 2"}
 
 
-def test_a_longer_window_has_a_synopsis_that_is_extended(wr: Any) -> None:
-    """Cells are not dropped for as long as the new query needs them; its first complete window is stated (8.2)."""
+def test_longer_window_extends_the_synopsis(wr: Any) -> None:
+    """Cells are kept as long as the new query needs them; its first complete window is stated (section 8.2)."""
     ask(wr, "short", "SELECT COUNT(*) AS n FROM s [RANGE 10 SLIDE 10]")
     put(wr, *((t, "a", 1) for t in range(52)))
     ask(wr, "long", "SELECT COUNT(*) AS n FROM s [RANGE 40 SLIDE 10]")

@@ -1,4 +1,4 @@
-"""The end of the input: no query answers more because of another's longer windows, be they empty ones or landmarks."""
+"""The end of the input: a query does not answer more windows because another has longer ones."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def opened(open_state: Open, more: str = "") -> Any:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_what_was_left_out_comes_when_the_stream_goes_on(open_state: Open, restart: bool) -> None:
+def test_skipped_windows_follow_new_tuples(open_state: Open, restart: bool) -> None:
     wr = opened(open_state)
     put(wr, (1, "a", 1), (12, "a", 1))
-    for _ in range(2):  # the second end says nothing new
+    for _ in range(2):  # the second end changes nothing
         wr._engine.time.end_input("s")
         assert answers(wr, "short") == [(0, 5, 1), (5, 10, 0), (10, 15, 1)]
     assert answers(wr, "long") == [(-20, 20, 2), (0, 40, 2)]
@@ -39,7 +39,7 @@ def test_what_was_left_out_comes_when_the_stream_goes_on(open_state: Open, resta
     assert answers(wr, "short")[-1] == (60, 65, 1)
 
 
-def test_a_late_tuple_in_what_was_left_out_is_a_first_answer(open_state: Open) -> None:
+def test_late_tuple_in_a_skipped_window(open_state: Open) -> None:
     wr = opened(open_state, " LATE REVISE")
     put(wr, (1, "a", 1), (12, "a", 1))
     wr._engine.time.end_input("s")
@@ -72,7 +72,7 @@ def test_landmark_windows_end_above_the_greatest_point(open_state: Open, beside:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_landmark_windows_go_on_when_the_stream_does(open_state: Open, restart: bool) -> None:
+def test_landmark_windows_after_the_end(open_state: Open, restart: bool) -> None:
     wr = open_state()
     wr.sql(STREAM)
     wr.query("since", "SELECT COUNT(*) AS n FROM s [SINCE 0 SLIDE 5]")
@@ -90,7 +90,7 @@ def test_landmark_windows_go_on_when_the_stream_does(open_state: Open, restart: 
     assert answers(wr, "since")[-1] == (0, 55, 3)
 
 
-def test_a_late_tuple_above_the_last_landmark_window_has_the_windows_up_to_it_answered(open_state: Open) -> None:
+def test_late_tuple_above_the_last_landmark_window(open_state: Open) -> None:
     wr = open_state()
     wr.sql(STREAM + " LATE REVISE")
     wr.query("since", "SELECT COUNT(*) AS n FROM s [SINCE 0 SLIDE 5]")

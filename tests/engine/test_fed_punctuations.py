@@ -1,4 +1,4 @@
-"""`punctuate` on a memory stream: it takes its place behind the rows that were fed before it."""
+"""`punctuate` on a memory stream is applied after the rows that were fed before it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def story(wr: Any) -> None:
     wr.feed("s", [(22, "a", 1)])
 
 
-def test_a_punctuation_stands_behind_the_rows_fed_before_it(slack: Any) -> None:
+def test_punctuation_follows_fed_rows(slack: Any) -> None:
     story(slack)
     assert slack.metrics()["s"]["frontier"] is None, "nothing has been read"
     slack.run_available()
@@ -44,13 +44,13 @@ def test_a_punctuation_stands_behind_the_rows_fed_before_it(slack: Any) -> None:
     assert late(slack) == 2
     assert slack.metrics()["s"]["frontier"] == "30"
     slack.punctuate("s", 40)
-    assert slack.metrics()["s"]["frontier"] == "40", "no rows wait: it is applied at once"
+    assert slack.metrics()["s"]["frontier"] == "40", "all rows are read, so it is applied at once"
     slack.feed("s", [(39, "a", 1), (40, "a", 1)])
     slack.run_available()
     assert late(slack) == 3
 
 
-def test_it_survives_a_restart(slack: Any, open_state: Open) -> None:
+def test_fed_punctuation_survives_a_restart(slack: Any, open_state: Open) -> None:
     story(slack)
     slack.close()
     again = open_state()
@@ -60,10 +60,10 @@ def test_it_survives_a_restart(slack: Any, open_state: Open) -> None:
 
 
 @pytest.mark.parametrize("step", ["pass_punctuation", "_release"])
-def test_a_crash_while_it_is_applied_changes_nothing(
+def test_crash_while_a_punctuation_is_applied(
     slack: Any, open_state: Open, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """After the commit: before the punctuation is removed, and before the rows behind it are released."""
+    """Crashes after the commit: before the punctuation is removed, and before the rows behind it are released."""
 
     def crash(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -81,7 +81,7 @@ def test_a_crash_while_it_is_applied_changes_nothing(
     assert not list((again.state_dir / "streams" / "1" / "spool").glob("_*"))
 
 
-def test_it_works_on_a_stream_that_runs(slack: Any) -> None:
+def test_fed_punctuation_on_a_running_stream(slack: Any) -> None:
     slack.start()
     story(slack)
     wait_until(lambda: late(slack) == 2 and slack.metrics()["s"]["admitted"] == 3)
@@ -91,7 +91,7 @@ def test_it_works_on_a_stream_that_runs(slack: Any) -> None:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_pattern_stands_behind_the_rows_fed_before_it(slack: Any, open_state: Open, restart: bool) -> None:
+def test_pattern_follows_fed_rows(slack: Any, open_state: Open, restart: bool) -> None:
     wr = slack
     wr.query("by_key", BY_KEY)
     wr.feed("s", [(1, "s6", 1), (2, 'it\'s, "s7"', 1)])
@@ -106,7 +106,7 @@ def test_a_pattern_stands_behind_the_rows_fed_before_it(slack: Any, open_state: 
     assert late(wr) == 1
 
 
-def test_rows_read_long_ago_hold_nothing_back(slack: Any) -> None:
+def test_rows_read_long_ago(slack: Any) -> None:
     """Spark compacts its log of files every tenth micro-batch, and leaves the last files in place."""
     for i in range(12):
         slack.feed("s", [(i, "a", 1)])

@@ -1,4 +1,4 @@
-"""HEARTBEAT AFTER: a stream that has gone silent goes on by the wall clock, as if it had been punctuated."""
+"""HEARTBEAT AFTER: the frontier of a silent stream advances with the clock."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def at(seconds: float) -> datetime:
 
 
 def feed(wr: Any, *seconds: float) -> None:
-    """Rows with k a, b, … in turn; waits until they have been read."""
+    """Feed rows with k = a, b, … in turn, and wait until they have been read."""
     before = wr.metrics()["s"]["admitted"] + wr.metrics()["s"]["late"]
     wr.feed("s", [(at(s), "ab"[i % 2], None) for i, s in enumerate(seconds)])
     wait_until(lambda: wr.metrics()["s"]["admitted"] + wr.metrics()["s"]["late"] == before + len(seconds))
 
 
 def settle(wr: Any) -> None:
-    """Until the stream is known to be silent; what the supervisor does every now and then is done at once."""
+    """Do the supervisor's work at once, until the stream is known to be silent."""
     stream = state_of(wr)
     runner = wr._engine.running._runners[stream.id]
 
@@ -65,11 +65,11 @@ def ends(wr: Any) -> list[float]:
     return [(row[1] - NOON).total_seconds() for row in answers(wr, "q")]
 
 
-def test_a_silent_stream_goes_on_by_the_clock(open_state: Open) -> None:
+def test_silent_stream_advances_with_the_clock(open_state: Open) -> None:
     wr = opened(open_state, "WITH SLACK 5 SECONDS HEARTBEAT AFTER 30 SECONDS")
     wr.start()
     advance(wr, 100)
-    assert frontier(wr) is None, "no tuple ever came: there is nothing to go on from"
+    assert frontier(wr) is None, "no tuple ever came, so there is no frontier to advance"
     feed(wr, 1, 12)
     assert frontier(wr) == 7
     advance(wr, 29)
@@ -77,7 +77,7 @@ def test_a_silent_stream_goes_on_by_the_clock(open_state: Open) -> None:
     advance(wr, 1)
     assert frontier(wr) == 12 + 30 - 5 and ends(wr) == [10, 20]
     advance(wr, 29)
-    assert frontier(wr) == 37, "the next one comes after as long again"
+    assert frontier(wr) == 37, "the next heartbeat comes after as long again"
     advance(wr, 40)
     assert frontier(wr) == 12 + 90 - 5 and wr.metrics()["s"]["heartbeats"] == 2
     feed(wr, 96, 97)
@@ -90,7 +90,7 @@ def test_a_silent_stream_goes_on_by_the_clock(open_state: Open) -> None:
     assert "heartbeat after 30 SECONDS" in "\n".join(row["plan"] for row in wr.sql("EXPLAIN QUERY q").rows())
 
 
-def test_a_restart_keeps_what_heartbeats_moved_and_counts_on(open_state: Open) -> None:
+def test_heartbeats_after_restart(open_state: Open) -> None:
     wr = opened(open_state, "ORDERED HEARTBEAT AFTER 10 SECONDS")
     wr.start()
     feed(wr, 1, 5)
@@ -103,7 +103,7 @@ def test_a_restart_keeps_what_heartbeats_moved_and_counts_on(open_state: Open) -
     assert frontier(wr) == 25 and ends(wr) == [10]
     wr.start()
     advance(wr, 9)
-    assert frontier(wr) == 25, "time in which the stream did not run says nothing about it"
+    assert frontier(wr) == 25, "time in which the stream did not run does not count"
     advance(wr, 1)
     assert frontier(wr) == 35
     feed(wr, 34, 36)
@@ -112,7 +112,7 @@ def test_a_restart_keeps_what_heartbeats_moved_and_counts_on(open_state: Open) -
     assert frontier(wr) == 36 and ends(wr) == [10]
 
 
-def test_rows_that_wait_are_no_silence(open_state: Open) -> None:
+def test_unread_rows_prevent_heartbeats(open_state: Open) -> None:
     wr = opened(open_state, "ORDERED HEARTBEAT AFTER 10 SECONDS")
     wr.feed("s", [(at(1), "a", None)])
     wr.run_available()
@@ -130,9 +130,7 @@ def test_rows_that_wait_are_no_silence(open_state: Open) -> None:
     ("punctuate", "before", "after"),
     [("PER k", 11, 30), ("PER k IDLE AFTER 5 SECONDS", 11, 40), ("BY SOURCE", None, 24), ("WITH SLACK 1 ROWS", 11, 30)],
 )
-def test_it_goes_on_from_the_greatest_point_whatever_the_policy(
-    open_state: Open, punctuate: str, before: float | None, after: float
-) -> None:
+def test_heartbeats_with_each_policy(open_state: Open, punctuate: str, before: float | None, after: float) -> None:
     wr = opened(open_state, f"{punctuate} HEARTBEAT AFTER 10 SECONDS")
     wr.start()
     feed(wr, 11, 14)
@@ -145,7 +143,7 @@ def test_it_goes_on_from_the_greatest_point_whatever_the_policy(
     assert frontier(wr) == after
 
 
-def test_it_works_with_the_machine_s_clock(spark: Any, tmp_path: Path) -> None:
+def test_heartbeats_with_the_system_clock(spark: Any, tmp_path: Path) -> None:
     with windrow.open(tmp_path / "state", spark=spark) as wr:
         wr.sql(
             "CREATE STREAM s (ts TIMESTAMP, k STRING) FROM memory TIMESTAMP BY ts"
@@ -160,7 +158,7 @@ def test_it_works_with_the_machine_s_clock(spark: Any, tmp_path: Path) -> None:
         assert wr.metrics()["s"]["heartbeats"] >= 1
 
 
-def test_nothing_beats_in_a_run_of_what_is_available(open_state: Open) -> None:
+def test_no_heartbeat_in_run_available(open_state: Open) -> None:
     wr = opened(open_state, "ORDERED HEARTBEAT AFTER 1 SECOND")
     wr.feed("s", [(at(1), "a", None)])
     wr.run_available()

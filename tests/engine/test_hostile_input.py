@@ -1,4 +1,4 @@
-"""What a hostile tester broke once: times that Python cannot hold, subscribers that exit, endless names."""
+"""Hostile input: times that Python cannot hold, subscribers that exit, endless names."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def test_window_edges_that_datetime_cannot_hold(spark, tmp_path, capsys):
         wr.end_input("s")
         rows = q.answers().rows()
         assert [row["n"] for row in rows] == [1, 1]
-        assert isinstance(rows[0]["window_start"], int), "microseconds, for there is no datetime before year 1"
+        assert isinstance(rows[0]["window_start"], int), "in microseconds, since there is no datetime before year 1"
         assert [(a.window_start, a.window_end) for a in got] == [(r["window_start"], r["window_end"]) for r in rows]
         assert "n=1" in capsys.readouterr().out
         assert str(q.answers()).count("\n") == 3
 
 
-def test_a_subscriber_that_exits_does_not_stop_the_stream(spark, tmp_path):
+def test_subscriber_that_exits(spark, tmp_path):
     with windrow.open(tmp_path / "state", spark=spark) as wr:
         wr.sql("CREATE STREAM s (t INT, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
         q = wr.query("q", "SELECT COUNT(*) AS n FROM s [RANGE 10 SLIDE 10]")
@@ -41,7 +41,7 @@ def test_a_subscriber_that_exits_does_not_stop_the_stream(spark, tmp_path):
         assert q.answers().rows()[0]["n"] == 1
 
 
-def test_a_long_name_is_no_obstacle_to_a_file_sink(spark, tmp_path):
+def test_file_sink_of_a_long_name(spark, tmp_path):
     with windrow.open(tmp_path / "state", spark=spark) as wr:
         wr.sql("CREATE STREAM s (t INT, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
         select = "SELECT COUNT(*) AS n FROM s [RANGE 5 SLIDE 5]"
@@ -72,7 +72,7 @@ def test_moments_of_one_enormous_value_are_finite():
     assert (into[1][0], into[2][0]) == (1e308, 0.0)
 
 
-def test_a_wrong_name_in_a_one_time_query_is_told_without_a_stack(spark, tmp_path, capfd):
+def test_wrong_name_in_a_one_time_query(spark, tmp_path, capfd):
     with windrow.open(tmp_path / "state", spark=spark) as wr:
         wr.sql("CREATE STREAM p (t INT, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
         with pytest.raises(BindError, match="`reson` cannot be resolved. Did you mean .*`reason`") as refused:
@@ -87,7 +87,7 @@ def test_a_wrong_name_in_a_one_time_query_is_told_without_a_stack(spark, tmp_pat
     [("TIMESTAMP", bad) for bad in ("soon", 5, None, 1.5, date(2026, 3, 1), pd.NaT, True)]
     + [("INT", bad) for bad in ("5", 1.5, None, datetime(2026, 3, 1), 1 << 63, True)],
 )
-def test_a_promise_that_is_no_point_is_refused(spark, tmp_path, kind, upto):
+def test_invalid_punctuation_is_refused(spark, tmp_path, kind, upto):
     with windrow.open(tmp_path / "state", spark=spark) as wr:
         wr.sql(f"CREATE STREAM s (t {kind}) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
         with pytest.raises(BindError, match=f"is no point of 't', which is {kind}") as refused:
@@ -115,7 +115,7 @@ def test_promises_in_every_form(spark, tmp_path):
             assert wr.metrics()["i"]["frontier"] == str(upto)
 
 
-def test_after_close_everything_says_so(spark, tmp_path):
+def test_calls_after_close(spark, tmp_path):
     wr = windrow.open(tmp_path / "state", spark=spark)
     wr.sql("CREATE STREAM s (t INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
     wr.close()
@@ -137,7 +137,7 @@ def test_after_close_everything_says_so(spark, tmp_path):
     wr.close()
 
 
-def test_statements_that_are_no_text(spark, tmp_path):
+def test_statements_that_are_not_text(spark, tmp_path):
     with windrow.open(tmp_path / "state", spark=spark) as wr:
         for attempt in (lambda: wr.sql(None), lambda: wr.query("q", None), lambda: wr.query(5, "SELECT 1")):
             with pytest.raises(ParseError, match="text"):
@@ -160,7 +160,7 @@ def test_statements_that_are_no_text(spark, tmp_path):
         ("packets", "speed '1'"),
     ],
 )
-def test_options_that_are_no_numbers_are_refused_at_once(spark, tmp_path, source, option):
+def test_non_numeric_options_are_refused(spark, tmp_path, source, option):
     column = "timestamp" if source == "rate" else "ts"
     own = f"path '{tmp_path}', format 'json', " if source == "files" else ""
     with windrow.open(tmp_path / "state", spark=spark) as wr:
@@ -170,16 +170,16 @@ def test_options_that_are_no_numbers_are_refused_at_once(spark, tmp_path, source
         assert len(wr.sql("SHOW STREAMS")) == 0
 
 
-def test_a_stream_that_exists_is_left_and_that_is_said(spark, tmp_path):
+def test_existing_stream_is_left(spark, tmp_path):
     with windrow.open(tmp_path / "state", spark=spark) as wr:
         create = "CREATE STREAM IF NOT EXISTS s (t INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"
         assert wr.sql(create).rows() == [{"result": "stream s"}]
         again = wr.sql(create.replace("t INT", "t INT, x INT")).rows()
-        assert again == [{"result": "stream s exists already and was left as it is"}]
+        assert again == [{"result": "stream s exists already and was not changed"}]
         assert len(wr.sql("DESCRIBE s")) == 1
 
 
-def test_settings_are_shown_as_set_takes_them(spark, tmp_path):
+def test_shown_settings_can_be_set(spark, tmp_path):
     with windrow.open(tmp_path / "state", spark=spark) as wr:
         wr.sql("SET max_future = '36 hours'")
         for row in wr.sql("SHOW SETTINGS").rows():

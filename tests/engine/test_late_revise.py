@@ -1,4 +1,4 @@
-"""LATE REVISE: corrections reach every receiver, survive failures and restarts, and cost a bounded state."""
+"""LATE REVISE: corrections reach every receiver, survive failures and restarts, and need bounded state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def revisions(wr: Any, query: str = "q") -> list[Row]:
 
 
 class Flaky:
-    """A sink that can be told to fail."""
+    """A sink that fails on demand."""
 
     def __init__(self) -> None:
         self.fails, self.batches = False, []
@@ -66,8 +66,8 @@ def test_every_receiver_gets_op_and_revision(open_state: Open, tmp_path: Path) -
     assert windrow.read_answers(tmp_path / "out").rows() == wr.queries["q"].answers().rows()
 
 
-def test_a_correction_that_cannot_be_delivered_comes_after_a_restart(open_state: Open) -> None:
-    """The deposit is committed and its tick is not: the late cells are held apart on the disk until it is."""
+def test_failed_correction_after_restart(open_state: Open) -> None:
+    """The deposit is committed and its tick is not; until then the late cells are apart on disk."""
     wr, sink = open_state(), Flaky()
     create(wr)
     select = "SELECT k, SUM(x) AS x FROM s [RANGE 10 SLIDE 5] GROUP BY k"
@@ -95,7 +95,7 @@ def test_a_correction_that_cannot_be_delivered_comes_after_a_restart(open_state:
             ("+", 0, 20, "b", 18),
         ]
     )
-    assert len(mended.batches) == 2, "the correction, and what was due"
+    assert len(mended.batches) == 2, "the correction, and the due windows"
     third = open_state("third")  # as if nothing had failed
     create(third)
     third.query("q", select)
@@ -114,14 +114,14 @@ def test_a_bounded_reach_bounds_the_state(open_state: Open) -> None:
         put(wr, (t, "a", 1))
         put(wr, (max(0, t - 25), "a", 1))
     panes = [state.synopsis.closed_panes.size for state in state_of(wr).synopses.values()]
-    assert max(panes) <= 12  # of 50; whole chunks leave
+    assert max(panes) <= 12  # of 50; only whole chunks expire
     assert wr._engine.catalog.value("SELECT count(*) FROM revisions") <= 20
     assert answers(wr, "q")[20] == (200, 210, 2)
     assert answers(wr, "all_of_it")[-1] == (None, 490, 99)
 
 
-def test_a_query_is_not_corrected_where_it_gave_no_answer(open_state: Open) -> None:
-    """It shares cells that reach further back than it does."""
+def test_no_correction_without_an_answer(open_state: Open) -> None:
+    """The query shares cells that reach further back than it does."""
     wr = open_state()
     create(wr)
     wr.sql("CREATE QUERY first AS SELECT SUM(x) AS x FROM s [RANGE 10 SLIDE 5]")
@@ -140,7 +140,7 @@ def test_a_query_is_not_corrected_where_it_gave_no_answer(open_state: Open) -> N
     assert revisions(wr, "second") == [("+", 0, 15, 2), ("-", 1, 15, 2), ("+", 1, 15, 18)]
 
 
-def test_dropping_a_query_drops_its_late_cells_and_numbers(open_state: Open) -> None:
+def test_drop_query_with_late_cells(open_state: Open) -> None:
     wr = open_state()
     create(wr)
     wr.query("q", "SELECT SUM(x) AS x FROM s [RANGE 5 SLIDE 5]", sink=(sink := Flaky()))
@@ -161,26 +161,26 @@ def test_dropping_a_query_drops_its_late_cells_and_numbers(open_state: Open) -> 
         ("LATE REVISE", "", "needs a PUNCTUATE"),
     ],
 )
-def test_what_cannot_be_revised_is_refused(open_state: Open, late: str, punctuate: str, said: str) -> None:
+def test_queries_that_cannot_be_revised_are_refused(open_state: Open, late: str, punctuate: str, said: str) -> None:
     with pytest.raises(BindError, match=said):
         create(open_state(), late, punctuate)
 
 
-def test_the_columns_that_corrections_need_are_taken(open_state: Open) -> None:
+def test_reserved_columns_of_corrections(open_state: Open) -> None:
     wr = open_state()
     create(wr)
     with pytest.raises(BindError, match="'op'"):
         wr.sql("CREATE QUERY q AS SELECT k AS op FROM s [RANGE 5 SLIDE 5] GROUP BY k")
 
 
-def test_without_late_revise_everything_is_a_first_answer(wr: windrow.Windrow) -> None:
+def test_revisions_without_late_revise(wr: windrow.Windrow) -> None:
     wr.sql("CREATE QUERY q AS SELECT SUM(x) AS x FROM s [RANGE 5 SLIDE 5]")
     put(wr, (1, "a", 1), (7, "a", 2))
     put(wr, (2, "a", 2))
     assert revisions(wr) == [("+", 0, 5, 1)]
 
 
-def test_an_empty_window_that_was_answered_is_corrected_though_its_past_has_left(open_state: Open) -> None:
+def test_correction_of_an_answered_empty_window(open_state: Open) -> None:
     wr = open_state(empty_windows="emit")
     create(wr, "LATE REVISE FOR 50")
     wr.query("q", "SELECT COUNT(*) AS n FROM s [RANGE 10 SLIDE 10]")
@@ -190,7 +190,7 @@ def test_an_empty_window_that_was_answered_is_corrected_though_its_past_has_left
     assert revisions(wr)[-2:] == [("-", 1, 280, 0), ("+", 1, 280, 1)]
 
 
-def test_empty_windows_of_a_query_that_joined_are_corrected(open_state: Open) -> None:
+def test_correction_of_empty_windows_of_a_joined_query(open_state: Open) -> None:
     wr = open_state(empty_windows="emit")
     create(wr)
     wr.query("a", "SELECT MAX(x) AS n FROM s [RANGE 10 SLIDE 10]")
@@ -202,7 +202,7 @@ def test_empty_windows_of_a_query_that_joined_are_corrected(open_state: Open) ->
     assert len(ends) == len(set(ends)) and {30, 35, 40, 45} <= set(ends)
 
 
-def test_a_first_tuple_that_is_late_brings_its_windows_and_takes_none_back(open_state: Open) -> None:
+def test_first_tuple_is_late(open_state: Open) -> None:
     wr = open_state(empty_windows="emit")
     create(wr)
     wr.query("q", "SELECT COUNT(*) AS n FROM s [RANGE 10 SLIDE 10]")

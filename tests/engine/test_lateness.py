@@ -1,4 +1,4 @@
-"""SHOW LATENESS: what came late is counted, dropped tuples too, in either way of grouping, and across a restart."""
+"""SHOW LATENESS counts late tuples, including dropped ones, with both ways of grouping and across a restart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def shown(wr: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["driver", "spark"])
-def test_late_tuples_are_shown_with_the_slack_that_keeps_them(open_state: Any, mode: str) -> None:
+def test_show_lateness(open_state: Any, mode: str) -> None:
     wr = open_state(preaggregate=mode)
     wr.sql(STREAM)
     wr.query("q", "SELECT k, COUNT(*) AS n FROM s [RANGE 1 SLIDE 1] GROUP BY k")

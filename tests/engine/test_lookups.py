@@ -1,4 +1,4 @@
-"""q.lookup and q.lookups: any window on cuts within the span, equal to the tuples that were fed."""
+"""q.lookup and q.lookups: any window on cuts within the span, checked against the fed tuples."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def looked(result: Any) -> list[Row]:
 
 @pytest.fixture
 def q(wr: Any) -> Any:
-    """A query over 60, every 10, over tuples 0 … 94 of which those below 90 are closed."""
+    """A query with RANGE 60 SLIDE 10 over the tuples 0 … 94; panes below 90 are closed."""
     query = wr.query(
         "q", "SELECT k, SUM(x) AS s, COUNT(*) AS n, MAX(x) AS m FROM s [RANGE 60 SLIDE 10] GROUP BY k ORDER BY k"
     )
@@ -41,20 +41,20 @@ def q(wr: Any) -> Any:
 
 
 @pytest.mark.parametrize(("window", "at", "start", "end"), [(20, None, 70, 90), (60, None, 30, 90), (30, 70, 40, 70)])
-def test_a_lookup_is_the_answer_over_that_window(q: Any, window: int, at: int | None, start: int, end: int) -> None:
+def test_lookup(q: Any, window: int, at: int | None, start: int, end: int) -> None:
     assert looked(q.lookup(window=window, at=at)) == [(start, end, *row) for row in brute(start, end)]
 
 
-def test_the_columns_are_those_of_answers(q: Any) -> None:
+def test_lookup_columns(q: Any) -> None:
     assert q.lookup(20).arrow().schema == q.answers().arrow().schema
     assert q.lookups([]).arrow().schema == q.answers().arrow().schema and len(q.lookups([])) == 0
 
 
-def test_the_last_answer_can_be_looked_up_again(q: Any) -> None:
+def test_lookup_of_the_last_window(q: Any) -> None:
     assert q.lookup(60).rows() == q.answer().rows()
 
 
-def test_many_lookups_stand_in_the_order_asked_also_the_same_twice(q: Any) -> None:
+def test_lookups_keep_their_order(q: Any) -> None:
     windows, ends = [20, 50, 20, 10, 60], [80, 90, 80, 50, 90]
     expected = [(e - w, e, *row) for w, e in zip(windows, ends, strict=True) for row in brute(e - w, e)]
     assert looked(q.lookups(windows, ends)) == expected
@@ -64,22 +64,22 @@ def test_many_lookups_stand_in_the_order_asked_also_the_same_twice(q: Any) -> No
         q.lookups([10, 20], [90])
 
 
-def test_thousands_of_lookups_are_cut_into_parts(q: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thousands_of_lookups(q: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windrow.engine.ask.lookups.SLOTS_AT_ONCE", 50)
     windows = [10 * (1 + i % 6) for i in range(2000)]
     assert looked(q.lookups(windows)) == [(90 - w, 90, *row) for w in windows for row in brute(90 - w, 90)]
 
 
-def test_an_edge_inside_a_pane_is_refused_and_windows_near_it_are_named(q: Any) -> None:
+def test_edge_inside_a_pane(q: Any) -> None:
     with pytest.raises(SpanError, match="has an edge inside a pane: the synopsis has cuts every 10") as told:
         q.lookup(27)
-    assert told.value.remedy == "Near it fit: [60, 90) (30), [70, 90) (20)."
+    assert told.value.remedy == "Windows near it that fit: [60, 90) (30), [70, 90) (20)."
     with pytest.raises(SpanError, match="edge inside a pane") as told:
         q.lookup(20, at=83)
     assert told.value.remedy is not None and "[60, 80) (20)" in told.value.remedy
 
 
-def test_out_of_the_span_is_refused_and_the_span_is_stated(q: Any) -> None:
+def test_window_outside_the_span(q: Any) -> None:
     with pytest.raises(SpanError, match=r"not closed yet: windows from 30 to 90 can be looked up"):
         q.lookup(10, at=100)
     with pytest.raises(SpanError, match=r"begins before what is kept: windows from 30 to 90") as told:
@@ -91,16 +91,16 @@ def test_out_of_the_span_is_refused_and_the_span_is_stated(q: Any) -> None:
     with pytest.raises(SpanError, match=r"begins before what is kept") as told:
         q.lookup(10, at=-1000)
     assert told.value.remedy is not None
-    assert told.value.remedy.startswith("What is kept reaches 60 back from 90: ask for an end above 30, or create")
+    assert told.value.remedy.startswith("Windows are kept 60 back from 90: ask for an end above 30, or create")
 
 
-def test_nothing_closed_is_nothing_to_look_up(wr: Any) -> None:
+def test_lookup_before_anything_is_closed(wr: Any) -> None:
     query = wr.query("q", "SELECT COUNT(*) AS n FROM s [RANGE 60 SLIDE 10]")
-    with pytest.raises(SpanError, match="nothing of stream 's' is closed yet"):
+    with pytest.raises(SpanError, match="stream 's' has no closed window"):
         query.lookup(10)
 
 
-def test_before_a_query_was_there_is_out_of_its_span(wr: Any, q: Any) -> None:
+def test_lookup_before_the_query_was_created(wr: Any, q: Any) -> None:
     late = wr.query("late", "SELECT k, SUM(length(k) * x) AS s FROM s [RANGE 60 SLIDE 10] GROUP BY k")
     put(wr, *[(t, "a", 1) for t in range(95, 131)])
     assert looked(late.lookup(20)) == [(110, 130, "a", 20)]
@@ -108,7 +108,7 @@ def test_before_a_query_was_there_is_out_of_its_span(wr: Any, q: Any) -> None:
         late.lookup(40)
 
 
-def test_the_lookups_of_a_query_that_shares_have_the_longest_span_and_the_finest_cuts(wr: Any, q: Any) -> None:
+def test_span_and_cuts_of_a_shared_synopsis(wr: Any, q: Any) -> None:
     short = wr.query("short", "SELECT COUNT(*) AS n FROM s [RANGE 30 SLIDE 5]")
     wr.query("long", "SELECT k, COUNT(*) AS n FROM s [RANGE 100 SLIDE 20] GROUP BY k")
     put(wr, *[(t, "a", 1) for t in range(95, 301)])
@@ -118,13 +118,13 @@ def test_the_lookups_of_a_query_that_shares_have_the_longest_span_and_the_finest
     assert looked(short.lookup(15)) == [(285, 300, 15)]
 
 
-def test_ungrouped_windows_always_have_a_row(wr: Any) -> None:
+def test_ungrouped_lookup_always_has_a_row(wr: Any) -> None:
     query = wr.query("q", "SELECT COUNT(*) AS n, SUM(x) AS s FROM s [RANGE 60 SLIDE 10]")
     put(wr, (5, "a", 1), (55, "a", 2))
     assert looked(query.lookups([10, 50], at=[30, 50])) == [(20, 30, 0, None), (0, 50, 1, 1)]
 
 
-def test_having_order_and_limit_hold_for_each_window(wr: Any) -> None:
+def test_having_order_and_limit_per_window(wr: Any) -> None:
     query = wr.query(
         "q",
         "SELECT k, SUM(x) * 2 AS s FROM s [RANGE 60 SLIDE 10] GROUP BY k HAVING COUNT(*) > 3 ORDER BY s DESC LIMIT 2",
@@ -152,14 +152,14 @@ def test_windows_of_rows_and_windows_that_slide_by_tuple(wr: Any) -> None:
 @pytest.mark.parametrize(
     ("window", "told"), [("SINCE 0 SLIDE 10", "landmark"), ("ROWS 4 SLIDE 2 PARTITION BY k", "rows of each partition")]
 )
-def test_landmark_and_partitioned_windows_say_why_not(wr: Any, window: str, told: str) -> None:
+def test_landmark_and_partitioned_windows_are_refused(wr: Any, window: str, told: str) -> None:
     query = wr.query("q", f"SELECT k, COUNT(*) AS n FROM s [{window}] GROUP BY k")
     put(wr, *ROWS)
     with pytest.raises(UnsupportedError, match=told):
         query.lookup(10)
 
 
-def test_times_are_given_as_text_timedelta_and_datetime(open_state: Open) -> None:
+def test_lookup_arguments_for_timestamps(open_state: Open) -> None:
     wr = open_state()
     wr.sql("CREATE STREAM e (ts TIMESTAMP, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED")
     query = wr.query("q", "SELECT COUNT(*) AS n FROM e [RANGE 10 MINUTES SLIDE 1 MINUTE]")
@@ -170,7 +170,7 @@ def test_times_are_given_as_text_timedelta_and_datetime(open_state: Open) -> Non
     for at in (noon + timedelta(minutes=13), "2026-03-01 12:13:00", datetime(2026, 3, 1, 12, 13)):
         assert query.lookup(timedelta(minutes=7), at).rows() == latest.rows()
     for wrong in (7, "7 months", "seven", -1, None, 1.5, timedelta(0), True):
-        with pytest.raises(BindError, match="is no length of a window"):
+        with pytest.raises(BindError, match="is not a window length"):
             query.lookup(wrong)
     for wrong in (7, "noon", 1.5):
         with pytest.raises(BindError, match="is no point of ts"):
@@ -179,14 +179,14 @@ def test_times_are_given_as_text_timedelta_and_datetime(open_state: Open) -> Non
         query.lookup("90 seconds")
 
 
-def test_suspended_queries_are_not_looked_up(wr: Any, q: Any) -> None:
+def test_lookup_of_a_suspended_query(wr: Any, q: Any) -> None:
     stream = state_of(wr)
     wr._engine.opened.journal.suspend(stream, stream.queries["q"], "a test")
     with pytest.raises(QuerySuspendedError):
         q.lookup(10)
 
 
-def test_a_restart_changes_no_lookup(open_state: Open) -> None:
+def test_lookup_after_restart(open_state: Open) -> None:
     wr = open_state()
     wr.sql("CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
     wr.query("q", "SELECT k, SUM(x) AS s FROM s [RANGE 60 SLIDE 10] GROUP BY k ORDER BY k")
@@ -197,7 +197,7 @@ def test_a_restart_changes_no_lookup(open_state: Open) -> None:
     assert again.queries["q"].lookups([10, 20, 60]).rows() == before
 
 
-def test_late_tuples_are_seen_once_the_answers_are_corrected(open_state: Open) -> None:
+def test_lookup_with_late_tuples(open_state: Open) -> None:
     wr = open_state()
     wr.sql(
         "CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED LATE REVISE FOR 30"
@@ -211,8 +211,8 @@ def test_late_tuples_are_seen_once_the_answers_are_corrected(open_state: Open) -
     assert looked(query.lookup(30)) == [(60, 90, *row) for row in brute(60, 90, [*ROWS, late])]
 
 
-def test_lookups_while_the_stream_runs_see_whole_ticks(wr: Any) -> None:
-    """Every lookup is of one moment: as many tuples as the window has points."""
+def test_lookups_see_whole_ticks(wr: Any) -> None:
+    """Every lookup sees whole ticks: as many tuples as the window has points."""
     query = wr.query("q", "SELECT COUNT(*) AS n FROM s [RANGE 50 SLIDE 10]")
     put(wr, *[(t, "a", 1) for t in range(60)])
     wrong: list[Any] = []
@@ -256,13 +256,13 @@ def test_the_kind_of_synopsis_changes_no_lookup(wr: Any, kind: str) -> None:
     assert state.synopsis.indexer.index is None
 
 
-def test_costs_are_told_once_something_was_asked_that_an_index_could_serve(wr: Any, q: Any) -> None:
+def test_explain_shows_index_costs_after_lookups(wr: Any, q: Any) -> None:
     (line,) = (one for one in q.explain().splitlines() if "choice:" in one)
-    assert "probings, each of so many windows that a walk is quickest" in line and " ns" not in line
+    assert "probings, each of so many windows that a walk is fastest" in line and " ns" not in line
 
 
-def test_many_lookups_make_an_index_pay_and_its_bound_holds(wr: Any) -> None:
-    """By cost: built once walking has cost what building does, let go of where it may not take as much."""
+def test_index_is_built_and_bounded(wr: Any) -> None:
+    """An index is built once walking has cost as much as building, and dropped if it exceeds its bound."""
     wr.query("fine", "SELECT k, SUM(x) AS s FROM s [RANGE 1 SLIDE 1] GROUP BY k")
     query = wr.query("q", "SELECT k, SUM(x) AS s FROM s [RANGE 2000 SLIDE 2000] GROUP BY k")
     put(wr, *[(t, f"k{t % 400}", 1) for t in range(4000)])
@@ -282,8 +282,8 @@ def test_many_lookups_make_an_index_pay_and_its_bound_holds(wr: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["running", "interval", "landmark interval"])
-def test_groups_that_only_open_panes_have_are_no_trouble_to_an_index(wr: Any, kind: str) -> None:
-    """They are numbered when they come, before the index has heard of them."""
+def test_index_with_groups_of_open_panes(wr: Any, kind: str) -> None:
+    """Groups are numbered when they arrive, before the index has them."""
     wr.sql(f"SET synopsis = '{kind}'")
     query = wr.query(
         "q", "SELECT k, SUM(x) AS s, COUNT(*) AS n, MAX(x) AS m FROM s [RANGE 60 SLIDE 10] GROUP BY k ORDER BY k"
@@ -294,7 +294,7 @@ def test_groups_that_only_open_panes_have_are_no_trouble_to_an_index(wr: Any, ki
     assert looked(query.lookup(20)) == [(70, 90, *row) for row in brute(70, 90)]
 
 
-def test_a_shared_synopsis_of_single_points_is_no_buffer_after_a_restart(open_state: Open) -> None:
+def test_panes_of_single_points_after_restart(open_state: Open) -> None:
     wr = open_state()
     wr.sql(STREAM)
     wr.query("long", "SELECT k, SUM(x) AS s FROM s [RANGE 4 SLIDE 4] GROUP BY k")

@@ -1,4 +1,4 @@
-"""More groupings than Spark's GROUPING SETS take: grouped by Spark or by the driver, in one job, the answers agree."""
+"""More groupings than Spark's GROUPING SETS allow: Spark and the driver give the same answers, in one job."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from engine.conftest import STREAM, Open
 from engine.helpers import answers, jobs, put, state_of
 from windrow.dataplane.ingest import job as ingest
+from windrow.dataplane.ingest.grouping_sets import is_packed
 from windrow.errors import ExecutionError
 
 pytestmark = pytest.mark.slow
@@ -21,7 +22,7 @@ LATER = [(t, "abc"[t % 3], t % 5) for t in range(60, 70)]
 
 
 def key_of(g: int) -> tuple[str, Callable[[Any], Any]]:
-    """One of 100 grouping expressions: half of them integers, half strings; as SQL and in Python."""
+    """One of 100 grouping expressions, half integers and half strings, in SQL and in Python."""
     e = g % EXPRESSIONS
     if e % 2:
         return f"(x + {e}) % {3 + e % 5}", lambda row: None if row[2] is None else (row[2] + e) % (3 + e % 5)
@@ -29,7 +30,7 @@ def key_of(g: int) -> tuple[str, Callable[[Any], Any]]:
 
 
 def length_of(g: int) -> int:
-    """The first 100 queries have windows of 20, the others of 30: expressions recur, groupings do not."""
+    """The first 100 queries have windows of 20, the others of 30, so expressions recur but groupings do not."""
     return 20 if g < EXPRESSIONS else 30
 
 
@@ -71,7 +72,7 @@ def test_200_groupings_over_100_expressions(open_state: Open, spark: Any, settin
     for g in range(GROUPINGS):
         wr.query(f"q{g}", query_of(g))
     groupings = state_of(wr).groupings()
-    assert len(groupings) >= EXPRESSIONS and ingest.is_packed(groupings)
+    assert len(groupings) >= EXPRESSIONS and is_packed(groupings)
     before = jobs(spark)
     put(wr, *ROWS, *LATER)
     assert jobs(spark) == before + 1
@@ -86,7 +87,7 @@ def test_sketches_beside_many_groupings(open_state: Open) -> None:
     wr.sql(STREAM)
     for g in range(40):
         wr.query(f"q{g}", query_of(g, ", APPROX_COUNT_DISTINCT(x) AS d" if g % 10 == 1 else ""))
-    assert ingest.is_packed(state_of(wr).groupings())
+    assert is_packed(state_of(wr).groupings())
     put(wr, *ROWS, *LATER)
     for g in range(40):
         found = answers(wr, f"q{g}")
@@ -97,8 +98,8 @@ def test_sketches_beside_many_groupings(open_state: Open) -> None:
             assert distinct == len(xs)
 
 
-def test_many_groupings_with_ranks_dead_letters_and_keyed_progress(open_state: Open) -> None:
-    """What a job carries beside plain cells: the same with and without Spark's group-by."""
+def test_groupings_with_ranks_dead_letters_and_keys(open_state: Open) -> None:
+    """Ranks, dead letters and per-key progress are the same with and without Spark's group-by."""
     told = []
     for mode in ("spark", "driver"):
         wr = open_state(mode, preaggregate=mode)
@@ -106,7 +107,7 @@ def test_many_groupings_with_ranks_dead_letters_and_keyed_progress(open_state: O
         for g in range(30):
             wr.query(f"q{g}", query_of(g))
         wr.query("ranked", "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [ROWS 4 SLIDE 2 PARTITION BY k] GROUP BY k")
-        assert ingest.is_packed(state_of(wr).groupings(), 1)
+        assert is_packed(state_of(wr).groupings(), 1)
         put(wr, *ROWS, *LATER)
         put(wr, (5, "a", 1), (None, "b", 2), (80, "a", 3), (81, "b", 4), (82, "c", 5))
         found = {name: sorted(answers(wr, name), key=repr) for name in ("ranked", *(f"q{g}" for g in range(30)))}
@@ -115,17 +116,17 @@ def test_many_groupings_with_ranks_dead_letters_and_keyed_progress(open_state: O
     assert told[0][0]["ranked"]
 
 
-def test_a_job_that_spark_refuses_is_not_blamed_on_the_source(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_refused_by_spark(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wr.query("q", query_of(1))
     grouped = ingest.grouped
 
-    def refused(*args: Any) -> Any:
-        if len(args) > 5:
+    def refused(df: Any, stream: Any, groupings: Any, *args: Any) -> Any:
+        if groupings[0].synopsis:  # the trial of a query alone has no synopsis
             raise AnalysisException("[TOO_MUCH] of it")
-        return grouped(*args)
+        return grouped(df, stream, groupings, *args)
 
     monkeypatch.setattr(ingest, "grouped", refused)
     wr.sql("SET preaggregate = 'spark'")
     with pytest.raises(ExecutionError, match="TOO_MUCH") as told:
         put(wr, *ROWS)
-    assert "refuses the job" in str(told.value) and "Mend the source" not in str(told.value)
+    assert "refuses the job" in str(told.value) and "Fix the source" not in str(told.value)

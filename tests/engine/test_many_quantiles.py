@@ -1,4 +1,4 @@
-"""Holistic aggregates of many windows, by selection and by counters: the same answers, and EXPLAIN says which."""
+"""Holistic aggregates of many windows: selection and counters give the same answers, and EXPLAIN names the way."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_groups_and_other_aggregates_beside(open_state: Open, clause: str) -> No
     assert all(len(part) > 2 for part in stories[0])
 
 
-def test_a_batch_of_lookups_is_selected_where_that_pays(open_state: Open) -> None:
+def test_batch_of_lookups_by_selection(open_state: Open) -> None:
     wr = open_state()
     wr.sql("CREATE STREAM s (t BIGINT, k STRING, x DOUBLE) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
     query = wr.query("q", "SELECT k, COUNT(*) AS n, MEDIAN(x) AS m FROM s [RANGE 1000 SLIDE 10] GROUP BY k ORDER BY k")
@@ -96,7 +96,7 @@ def test_a_batch_of_lookups_is_selected_where_that_pays(open_state: Open) -> Non
         assert tuple(found[2 * i].values())[-3:] == ("a", mine.size, pytest.approx(float(np.median(mine)), rel=1e-12))
 
 
-def test_what_was_decided_of_a_query_goes_with_it(open_state: Open) -> None:
+def test_decisions_are_dropped_with_the_query(open_state: Open) -> None:
     wr = open_state(holistic="selection")
     wr.sql(STREAM)
     wr.query("q", "SELECT MEDIAN(x) AS m, TOP_K(x, 2) AS top FROM s [RANGE 2 SLIDE 2]")
@@ -110,8 +110,8 @@ def test_what_was_decided_of_a_query_goes_with_it(open_state: Open) -> None:
     assert set(state.holistic.decisions) == {"other"}
 
 
-def test_queries_that_are_due_together_pay_for_sorting_together(open_state: Open) -> None:
-    """Of different φ and lengths, a few windows each: none would be worth sorting for by itself."""
+def test_due_queries_share_sorted_intervals(open_state: Open) -> None:
+    """Queries with different φ and lengths, and few windows each: none alone would be worth sorting for."""
     rows = [(i // 30, "ab"[i % 2], float(x)) for i, x in enumerate(np.random.default_rng(2).random(3000))]
     found = []
     for way in ("auto", "roll up"):

@@ -1,4 +1,4 @@
-"""Partitioned windows: ranks are the same whether Spark or the driver counts them, and one job does it."""
+"""Partitioned windows: Spark and the driver give the same ranks, in one job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.matrix import is_full
 import windrow
 from engine.helpers import answers, jobs, put, state_of
 from windrow.dataplane.ingest import job as ingest
-from windrow.engine.intake import chooser
+from windrow.engine.choices import chooser
 from windrow.oracle import Oracle
 from windrow.oracle.values import equal_rows, sort_key
 from windrow.testing import ManualClock
@@ -39,7 +39,7 @@ SEEDS = range(30 if is_full() else 3)
 
 
 def make_rows(rng: Random, at: int) -> list[Row]:
-    """Tuples around a point, some late, in partitions of every kind of value."""
+    """Tuples around a point, some late, with partition keys of every kind."""
     values = (["a", "b", "", None], [1, 2, None], [0.0, -0.0, 1.5, float("nan"), None], [None, *range(10)])
     return [(at + rng.choice([0, 1, 3, -2, -40]), *map(rng.choice, values)) for _ in range(rng.randrange(12))]
 
@@ -50,7 +50,7 @@ def same(some: list[Row], others: list[Row]) -> bool:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_spark_ranks_as_the_driver_and_the_oracle_do(seed: int, spark: Any, tmp_path: Path) -> None:
+def test_ranks_of_spark_driver_and_oracle(seed: int, spark: Any, tmp_path: Path) -> None:
     rng, clock = Random(seed), ManualClock("2030-01-01 00:00:00")
     told = {mode: windrow.open(tmp_path / mode, spark=spark, settings={"preaggregate": mode}) for mode in MODES}
     oracle = Oracle(spark, clock)
@@ -99,8 +99,8 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
-def test_every_type_is_a_partition_whose_count_goes_on(open_state: Any) -> None:
-    """All in one stream: so a micro-batch has windows of many partitions, each with its own counts."""
+def test_partition_keys_of_every_type(open_state: Any) -> None:
+    """One stream with many partitioned windows, each with its own counts."""
     wr = open_state(preaggregate="spark")
     columns = {f"c{n}": kind for n, kind in enumerate(VALUES)}
     wr.sql(f"CREATE STREAM s (t BIGINT, {', '.join(f'{c} {k}' for c, k in columns.items())}) FROM memory"
@@ -118,7 +118,7 @@ def test_every_type_is_a_partition_whose_count_goes_on(open_state: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_micro_batch_with_partitioned_windows_is_one_spark_job(open_state: Any, spark: Any, mode: str) -> None:
+def test_partitioned_windows_take_one_job(open_state: Any, spark: Any, mode: str) -> None:
     wr = open_state(preaggregate=mode)
     wr.sql(f"CREATE STREAM s ({COLUMNS}) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
     for n, text in enumerate(QUERIES):
@@ -130,7 +130,7 @@ def test_a_micro_batch_with_partitioned_windows_is_one_spark_job(open_state: Any
     assert wr.metrics()["s"]["preaggregated_by"][mode] == 3
 
 
-def test_generated_code_is_not_compiled_anew_as_counts_move(open_state: Any, spark: Any) -> None:
+def test_generated_code_is_reused(open_state: Any, spark: Any) -> None:
     wr = open_state(preaggregate="spark")
     wr.sql("CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
     wr.query("q", "SELECT k, SUM(x) AS s FROM s [ROWS 3 SLIDE 2 PARTITION BY k]")
@@ -142,7 +142,7 @@ def test_generated_code_is_not_compiled_anew_as_counts_move(open_state: Any, spa
     assert compiled.getCount() == before
 
 
-def test_gathered_rows_are_numbered_without_an_exchange(open_state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gathered_rows_need_no_exchange(open_state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = []
     run = ingest.run
 
@@ -160,7 +160,7 @@ def test_gathered_rows_are_numbered_without_an_exchange(open_state: Any, monkeyp
     assert answers(wr, "q") == [(0, 3, "a", 5)] and answers(wr, "r") == [(0, 3, 3), (2, 5, 14)]
 
 
-def test_too_many_counts_are_not_sent_with_every_micro_batch(open_state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_counts_are_not_sent_to_spark(open_state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wr = open_state(preaggregate="spark")
     wr.sql("CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
     query = wr.query("q", "SELECT k, SUM(x) AS s FROM s [ROWS 2 SLIDE 1 PARTITION BY k]")
@@ -177,9 +177,7 @@ def test_too_many_counts_are_not_sent_with_every_micro_batch(open_state: Any, mo
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_micro_batch_that_was_not_committed_is_ranked_alike_when_it_comes_again(
-    open_state: Any, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeated_micro_batch_has_the_same_ranks(open_state: Any, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wr = open_state(preaggregate=mode)
     wr.sql("CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
     wr.query("q", "SELECT k, SUM(x) AS s FROM s [ROWS 2 SLIDE 2 PARTITION BY k]")
@@ -195,8 +193,8 @@ def test_a_micro_batch_that_was_not_committed_is_ranked_alike_when_it_comes_agai
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_rows_are_numbered_in_the_order_of_feed_and_of_files(open_state: Any, tmp_path: Path, mode: str) -> None:
-    """Several feeds, or several files with one time of modification, in a micro-batch."""
+def test_row_numbers_follow_feed_and_file_order(open_state: Any, tmp_path: Path, mode: str) -> None:
+    """One micro-batch of several feeds, or of several files with the same modification time."""
     folder = tmp_path / "in"
     folder.mkdir()
     wr = open_state(preaggregate=mode)

@@ -1,4 +1,4 @@
-"""Queries added and dropped while the stream runs: others are not disturbed, the new one says what it sees."""
+"""Queries created and dropped while the stream runs: others are unaffected, and a new one states what it sees."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def steady_answers(wr: Any, disturb: bool) -> dict[str, list[Any]]:
     return {name: answers(wr, name) for name in STEADY}
 
 
-def test_others_are_not_disturbed(open_state: Any) -> None:
+def test_other_queries_are_unaffected(open_state: Any) -> None:
     assert steady_answers(open_state("a"), False) == steady_answers(open_state("b"), True)
 
 
@@ -54,7 +54,7 @@ def by_definition(rows: list[Any], since: int, closed: int, size: int, slide: in
 
 
 @pytest.mark.parametrize(("size", "slide"), [(30, 10), (21, 7), (10, 30), (25, 10)])
-def test_a_new_query_sees_what_it_says(wr: Any, size: int, slide: int) -> None:
+def test_completeness_of_a_new_query(wr: Any, size: int, slide: int) -> None:
     wr.sql(f"CREATE QUERY coarse AS {STEADY['coarse']}")
     for at in range(0, 48, 12):
         put(wr, *ROWS[at : at + 12])
@@ -70,7 +70,7 @@ def test_a_new_query_sees_what_it_says(wr: Any, size: int, slide: int) -> None:
     assert told["new"] == f"windows that end before {first_whole} are partial"
 
 
-def test_a_new_query_over_kept_cells_is_complete_at_once(wr: Any) -> None:
+def test_new_query_over_kept_cells(wr: Any) -> None:
     wr.sql("CREATE QUERY old AS SELECT COUNT(*) AS n FROM s [RANGE 60 SLIDE 10]")
     put(wr, *ROWS[:40])
     created = wr.sql("CREATE QUERY new AS SELECT COUNT(*) AS n FROM s [RANGE 30 SLIDE 10]")
@@ -81,8 +81,8 @@ def test_a_new_query_over_kept_cells_is_complete_at_once(wr: Any) -> None:
     assert answers(wr, "new") == by_definition(ROWS, 0, ROWS[39][0], 30, 10)
 
 
-def test_what_a_new_query_needs_survives_a_restart_beside_a_slide_larger_than_range(wr: Any, open_state: Any) -> None:
-    """The first query needs nothing of 0..60: what the second one needs there must be kept all the same."""
+def test_cells_between_windows_after_restart(wr: Any, open_state: Any) -> None:
+    """The first query needs nothing in 0..60, but the cells that the second one needs there must be kept."""
     wr.sql("CREATE QUERY gaps AS SELECT COUNT(*) AS n FROM s [RANGE 30 SLIDE 90]")
     put(wr, (-1, "a", 1), (1, "a", 1))
     wr.sql("CREATE QUERY new AS SELECT COUNT(*) AS n FROM s [RANGE 30 SLIDE 30]")
@@ -95,7 +95,7 @@ def test_what_a_new_query_needs_survives_a_restart_beside_a_slide_larger_than_ra
     assert answers(again, "gaps") == [(-30, 0, 1), (60, 90, 1)]
 
 
-def test_compaction_keeps_what_a_new_query_needs(open_state: Any) -> None:
+def test_compaction_keeps_cells_of_a_new_query(open_state: Any) -> None:
     wr = open_state(synopsis_blocks=4)
     wr.sql(STREAM)
     wr.sql("CREATE QUERY gaps AS SELECT COUNT(*) AS n FROM s [RANGE 30 SLIDE 90]")
@@ -110,7 +110,7 @@ def test_compaction_keeps_what_a_new_query_needs(open_state: Any) -> None:
     assert answers(again, "new") == [(0, 30, 1), (30, 60, 10)]
 
 
-def test_incommensurate_slides_get_synopses_of_their_own(wr: Any) -> None:
+def test_incommensurate_slides_do_not_share(wr: Any) -> None:
     wr.sql("CREATE STREAM e (ts TIMESTAMP, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED")
     window = "SELECT SUM(x) AS total FROM e [RANGE {} SLIDE {}]"
     wr.query("second", window.format("10 SECONDS", "1 SECOND"))
@@ -124,7 +124,7 @@ def test_incommensurate_slides_get_synopses_of_their_own(wr: Any) -> None:
     assert all(row[2] == 40 for row in answers(wr, "second") if row[0].timestamp() >= 0)
 
 
-def test_a_dropped_query_takes_its_state_with_it(wr: Any) -> None:
+def test_drop_query_removes_its_state(wr: Any) -> None:
     wr.sql("CREATE QUERY q AS SELECT k, SUM(x) AS total FROM s [RANGE 50 SLIDE 10] GROUP BY k")
     put(wr, *ROWS[:40])
     assert wr._engine.catalog.value("SELECT count(*) FROM blocks") > 0
@@ -134,8 +134,8 @@ def test_a_dropped_query_takes_its_state_with_it(wr: Any) -> None:
     assert state_of(wr).synopses == {}
 
 
-def test_tuples_pass_while_no_query_reads_the_stream(wr: Any) -> None:
-    """Between the last DROP and the next CREATE, time goes on: the new query begins where it says."""
+def test_tuples_while_no_query_reads_the_stream(wr: Any) -> None:
+    """Event time advances between the last DROP and the next CREATE; the new query begins where it says."""
     wr.sql("CREATE QUERY first AS SELECT COUNT(*) AS n FROM s [RANGE 10 SLIDE 10]")
     put(wr, (1, "a", 1))
     wr.sql("DROP QUERY first")
@@ -147,8 +147,8 @@ def test_tuples_pass_while_no_query_reads_the_stream(wr: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ["driver", "spark"])
-def test_empty_windows_begin_with_the_first_tuple_in_event_time(open_state: Any, mode: str) -> None:
-    """Not with the first micro-batch's, and not with the pane of a query that has long ones."""
+def test_empty_windows_start_at_the_first_tuple(open_state: Any, mode: str) -> None:
+    """They do not start at the first micro-batch, nor at the pane of a query with long panes."""
     wr = open_state(preaggregate=mode, empty_windows="emit")
     wr.sql(STREAM.replace("ORDERED", "WITH SLACK 20"))
     wr.sql("CREATE QUERY coarse AS SELECT COUNT(*) AS n FROM s [RANGE 1000 SLIDE 1000]")
@@ -161,7 +161,7 @@ def test_empty_windows_begin_with_the_first_tuple_in_event_time(open_state: Any,
     assert [(row[1], row[2]) for row in answers(wr, "q")] == [(1036, 1), (1043, 0), (1050, 0), (1057, 1)]
 
 
-def test_a_query_that_begins_at_zero(open_state: Any) -> None:
+def test_query_that_starts_at_zero(open_state: Any) -> None:
     wr = open_state(empty_windows="emit")
     wr.sql(STREAM)
     wr.sql("CREATE QUERY old AS SELECT COUNT(*) AS n FROM s [RANGE 10 SLIDE 10]")
@@ -172,7 +172,7 @@ def test_a_query_that_begins_at_zero(open_state: Any) -> None:
     assert answers(wr, "new") == [(0, 20, None), (20, 40, 2)]
 
 
-def test_an_axis_without_a_query_is_not_ticked_and_a_later_query_begins_at_its_frontier(
+def test_axis_without_a_query_is_not_ticked(
     open_state: Any,
 ) -> None:
     wr = open_state()

@@ -1,4 +1,4 @@
-"""A sharing rule that is switched off changes what is shared, and no answer."""
+"""Disabling a sharing rule changes what is shared, but no answer."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def asked(wr: Any) -> Any:
 
 
 def found(wr: Any) -> dict[str, list[Any]]:
-    """The answers; the rows of a window in any order where the query names none."""
+    """The answers; the rows of a window are sorted if the query has no ORDER BY."""
     wr.end_input("s")
     rows = {name: answers(wr, name) for name in QUERIES}
     return {name: some if "ORDER BY" in QUERIES[name] else sorted(some) for name, some in rows.items()}
 
 
 def story(wr: Any, off: list[str]) -> dict[str, list[Any]]:
-    """One micro-batch for each of some values of `disabled_rules`."""
+    """Deposit one micro-batch for each value of `disabled_rules`."""
     size = -(-len(ROWS) // len(off))
     for i, rules in enumerate(off):
         wr.sql(f"SET disabled_rules = '{rules}'")
@@ -75,7 +75,7 @@ def test_rules_switched_while_a_stream_runs(open_state: Any, home: str) -> None:
     assert story(asked(open_state("off", synopsis_home=home)), ["CS2", "CS3", "CS7", "CS8", "", EVERY]) == plain
 
 
-def test_show_sharing_and_explain_name_what_is_on(open_state: Any) -> None:
+def test_show_sharing_and_explain_name_enabled_rules(open_state: Any) -> None:
     wr = asked(open_state())
     wr.sql("SET disabled_rules = 'CS7, CS3, SS1'")
     rules = {row["name"]: row["rules"] for row in wr.sql("SHOW SHARING").rows()}
@@ -89,13 +89,13 @@ def test_show_sharing_and_explain_name_what_is_on(open_state: Any) -> None:
     assert "apart from synopsis 1: the rule SS2 is disabled" in str(wr.sql(f"EXPLAIN {QUERIES['mean']}"))
 
 
-def test_an_unknown_rule_is_refused_with_the_names(wr: Any) -> None:
+def test_unknown_rule_is_refused(wr: Any) -> None:
     with pytest.raises(SettingError) as told:
         wr.sql("SET disabled_rules = 'CS8, CS9'")
     assert told.value.remedy is not None and all(name in told.value.remedy for name in SHARING_RULES)
 
 
-def test_a_state_with_former_names_of_rules_opens(open_state: Any) -> None:
+def test_former_rule_names(open_state: Any) -> None:
     wr = asked(open_state())
     put(wr, *ROWS[:60])
     with wr._engine.catalog.transaction() as tx:
@@ -109,7 +109,7 @@ def test_a_state_with_former_names_of_rules_opens(open_state: Any) -> None:
     assert {row["name"]: row["rules"] for row in rows}["either"] == "SS1, CS2, SS4, CS7", "as it was placed"
 
 
-def test_without_cs2_each_query_is_a_job_in_the_spark_home(open_state: Any, spark: Any) -> None:
+def test_without_cs2_each_query_takes_a_job(open_state: Any, spark: Any) -> None:
     counts = {}
     for rules in ("CS8", "CS8, CS2"):
         wr = open_state(rules, synopsis_home="spark", disabled_rules=rules)

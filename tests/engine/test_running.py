@@ -1,4 +1,4 @@
-"""Streams that run: started, stopped, restarted with back-off; `run_available`, which raises; many threads at once."""
+"""Running streams: start, stop, restart with back-off, `run_available`, and many threads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shown(wr: Any, query: str = "q") -> str:
     return {row["name"]: row["state"] for row in wr.sql("SHOW QUERIES").rows()}[query]
 
 
-def test_run_available_raises_and_nothing_is_lost(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_available_raises_without_loss(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wr.sql(QUERY)
     wr.feed("s", [(1, "a", 1)])
     with monkeypatch.context() as broken:
@@ -40,7 +40,7 @@ def test_run_available_raises_and_nothing_is_lost(wr: Any, monkeypatch: pytest.M
     assert answers(wr, "q") == [(0, 10, 2, 3)]
 
 
-def test_a_tick_that_fails_is_raised_and_tried_again(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_tick_is_retried(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wr.sql(QUERY)
     wr.feed("s", [(1, "a", 1), (11, "a", 2)])
     with monkeypatch.context() as broken:
@@ -51,7 +51,7 @@ def test_a_tick_that_fails_is_raised_and_tried_again(wr: Any, monkeypatch: pytes
     assert answers(wr, "q") == [(0, 10, 1, 1)]
 
 
-def test_a_missing_directory_is_said_at_once(open_state: Any, tmp_path: Path) -> None:
+def test_missing_directory(open_state: Any, tmp_path: Path) -> None:
     wr = open_state()
     wr.sql(
         f"CREATE STREAM f (t BIGINT) FROM files OPTIONS (path '{tmp_path}/none', format 'json')"
@@ -66,13 +66,13 @@ def test_a_missing_directory_is_said_at_once(open_state: Any, tmp_path: Path) ->
     wr.run_available()
 
 
-def test_a_stream_that_dies_restarts_with_back_off(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restart_with_back_off(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wr.sql(QUERY)
     run, calls = ingest.run, []
 
     def flaky(df: Any) -> Any:
         calls.append(df)
-        if len(calls) <= 4:  # the micro-batch, the query's two trials and the stream's own: the source fails
+        if len(calls) <= 4:  # the micro-batch, the query's two trials and the stream's own
             raise RuntimeError("the source is away")
         return run(df)
 
@@ -89,7 +89,7 @@ def test_a_stream_that_dies_restarts_with_back_off(wr: Any, monkeypatch: pytest.
         wr.stop()
 
 
-def test_ticks_that_fail_are_tried_again_without_new_tuples(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_tick_is_retried_without_new_tuples(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wr.sql(QUERY)
     commit, calls = Delivery.commit, []
 
@@ -109,8 +109,8 @@ def test_ticks_that_fail_are_tried_again_without_new_tuples(wr: Any, monkeypatch
     assert answers(wr, "q") == [(0, 10, 1, 1)]
 
 
-def test_stopping_in_the_middle_of_a_job_blames_no_query(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark cancels the job, which then fails; so may the first trials to find who is to blame."""
+def test_stop_during_a_job_suspends_no_query(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark cancels the job, which then fails, as may the first trials of the queries."""
     wr.sql(QUERY)
     wr.sql(QUERY.replace("QUERY q", "QUERY r").replace("RANGE 10", "RANGE 20"))
     at_work, go_on = threading.Event(), threading.Event()
@@ -139,7 +139,7 @@ def test_stopping_in_the_middle_of_a_job_blames_no_query(wr: Any, monkeypatch: p
     assert answers(wr, "q") == [(0, 10, 1, 1)]
 
 
-def test_a_failure_that_does_not_recur_blames_no_query(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transient_failure_suspends_no_query(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wr.sql(QUERY)
     run, calls = ingest.run, []
 
@@ -157,7 +157,7 @@ def test_a_failure_that_does_not_recur_blames_no_query(wr: Any, monkeypatch: pyt
     assert answers(wr, "q") == [(0, 10, 1, 1)]
 
 
-def test_queries_come_and_go_while_the_stream_runs(wr: Any) -> None:
+def test_create_and_drop_queries_while_running(wr: Any) -> None:
     wr.sql(QUERY)
     wr.start()
     try:
@@ -176,8 +176,8 @@ def test_queries_come_and_go_while_the_stream_runs(wr: Any) -> None:
     assert list(wr.queries) == ["q", "r4", "r5"]
 
 
-def test_a_new_query_answers_no_window_that_had_closed(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However late the ticks are: here they are held back until the query is being created."""
+def test_new_query_skips_closed_windows(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ticks are held back until the query is being created."""
     wr.sql(QUERY.replace("RANGE 10", "RANGE 30"))
     wr.deposit("s", [(1, "a", 1)])
     deposit, ticks = Depositor.deposit, wr._engine.ticks
@@ -198,7 +198,7 @@ def test_a_new_query_answers_no_window_that_had_closed(wr: Any, monkeypatch: pyt
     assert answers(wr, "new") == [(10, 30, 2), (20, 40, 1)]
 
 
-def test_answers_can_be_read_while_they_are_retired(open_state: Any) -> None:
+def test_read_answers_during_retirement(open_state: Any) -> None:
     wr = open_state(retained_answers=1)
     wr.sql("CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
     wr.sql(QUERY)
@@ -228,7 +228,7 @@ def test_answers_can_be_read_while_they_are_retired(open_state: Any) -> None:
 
 
 def held_job(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
-    """The first job of a micro-batch waits, before it runs, until the second event is set."""
+    """Make the first job of a micro-batch wait until the second event is set."""
     at_work, go_on = threading.Event(), threading.Event()
     run = ingest.run
 
@@ -242,7 +242,7 @@ def held_job(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threadin
 
 
 def in_threads(*calls: Callable[[], Any]) -> list[BaseException | None]:
-    """All of them at once; what each raised."""
+    """Run the calls at once; return what each raised."""
     raised: list[BaseException | None] = [None] * len(calls)
     gate = threading.Barrier(len(calls))
 
@@ -264,7 +264,7 @@ def in_threads(*calls: Callable[[], Any]) -> list[BaseException | None]:
 
 @pytest.mark.parametrize("end", ["stop", "close"])
 @pytest.mark.parametrize("close", [False, True])
-def test_an_interrupted_run_says_so_and_ends_no_input(
+def test_interrupted_run_does_not_end_the_input(
     wr: Any, open_state: Any, monkeypatch: pytest.MonkeyPatch, end: str, close: bool
 ) -> None:
     wr.sql(QUERY)
@@ -286,7 +286,7 @@ def test_an_interrupted_run_says_so_and_ends_no_input(
     assert answers(again, "q") == [(0, 10, 2, 3), (10, 20, 2, 12)]
 
 
-def test_a_stop_between_two_streams_ends_no_input(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_between_streams_does_not_end_the_input(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wr.sql(QUERY)
     wr.sql("CREATE STREAM r (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
     wr.sql(QUERY.replace("QUERY q", "QUERY p").replace("FROM s", "FROM r"))
@@ -308,7 +308,7 @@ def test_a_stop_between_two_streams_ends_no_input(wr: Any, monkeypatch: pytest.M
     assert (answers(wr, "q"), answers(wr, "p")) == ([(0, 10, 1, 1)], [(0, 10, 1, 1)])
 
 
-def test_start_beside_a_run_of_what_is_available_is_refused(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_during_run_available_is_refused(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wr.sql(QUERY)
     wr.feed("s", [(1, "a", 1), (11, "a", 4)])
     at_work, go_on = held_job(monkeypatch)
@@ -331,14 +331,14 @@ def test_start_beside_a_run_of_what_is_available_is_refused(wr: Any, monkeypatch
         wr.stop()
 
 
-def test_runs_of_what_is_available_come_one_after_another(wr: Any) -> None:
+def test_run_available_from_two_threads(wr: Any) -> None:
     wr.sql(QUERY)
     wr.feed("s", [(1, "a", 1), (11, "a", 4)])
     assert in_threads(*[wr.run_available] * 3) == [None] * 3
     assert answers(wr, "q") == [(0, 10, 1, 1)]
 
 
-def test_deposits_from_several_threads_lose_nothing(wr: Any) -> None:
+def test_deposits_from_several_threads(wr: Any) -> None:
     wr.sql("CREATE QUERY n AS SELECT COUNT(*) AS n FROM s [ROWS 1000 SLIDE 1000]")
     assert in_threads(*[lambda: wr.deposit("s", [(5, "a", 1)])] * 8) == [None] * 8
     wr.end_input("s")
@@ -346,7 +346,7 @@ def test_deposits_from_several_threads_lose_nothing(wr: Any) -> None:
     assert values(answers(wr, "n"), 2) == [8]
 
 
-def test_a_storm_of_calls_leaves_nothing_behind(wr: Any, open_state: Any) -> None:
+def test_random_calls_from_many_threads(wr: Any, open_state: Any) -> None:
     def feed() -> None:
         wr.feed("s", [(2, "a", 1)])
 
@@ -375,7 +375,7 @@ def test_a_storm_of_calls_leaves_nothing_behind(wr: Any, open_state: Any) -> Non
     assert answers(again, "q")
 
 
-def test_streams_and_queries_made_and_shown_by_many_threads(wr: Any) -> None:
+def test_create_and_show_from_many_threads(wr: Any) -> None:
     made = STREAM.replace("STREAM s", "STREAM IF NOT EXISTS same")
     assert in_threads(*[lambda: wr.sql(made)] * 8) == [None] * 8
     raised = in_threads(*[lambda: wr.query("q", "SELECT COUNT(*) AS n FROM s [RANGE 10 SLIDE 10]")] * 4)
@@ -416,10 +416,10 @@ def test_a_subscriber_cannot_start_or_close(wr: Any) -> None:
     assert len(said) == 4 and all(text.startswith("a subscriber cannot") for text in said)
 
 
-# -- what is said ------------------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_is_said_in_the_first_line(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_error(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wr.sql(QUERY)
     wr.feed("s", [(1, "a", 1), (11, "a", 4)])
     with monkeypatch.context() as full:
@@ -431,7 +431,7 @@ def test_a_full_disk_is_said_in_the_first_line(wr: Any, monkeypatch: pytest.Monk
     assert answers(wr, "q") == [(0, 10, 1, 1)]
 
 
-def test_a_full_disk_of_spark_s_is_said_too(wr: Any) -> None:
+def test_full_disk_of_spark(wr: Any) -> None:
     wr.sql(QUERY)
     runner = wr._engine.running._runner(state_of(wr))
     spark = RuntimeError(
@@ -443,7 +443,7 @@ def test_a_full_disk_of_spark_s_is_said_too(wr: Any) -> None:
 
 
 @pytest.mark.parametrize("upto", [10**18 + 1, -(10**18) - 1])
-def test_a_promise_out_of_all_bounds_is_refused(wr: Any, upto: int) -> None:
+def test_punctuation_beyond_bounds_is_refused(wr: Any, upto: int) -> None:
     with pytest.raises(BindError, match="beyond"):
         wr.punctuate("s", upto)
     wr.sql(QUERY)
@@ -452,7 +452,7 @@ def test_a_promise_out_of_all_bounds_is_refused(wr: Any, upto: int) -> None:
     assert wr.metrics()["s"]["admitted"] == 1
 
 
-def test_a_silent_stream_is_moved_on_by_its_heartbeat(open_state: Any) -> None:
+def test_heartbeat_setting_advances_a_silent_stream(open_state: Any) -> None:
     wr = open_state(heartbeat="1 second")
     wr.sql("CREATE STREAM beats (ts TIMESTAMP, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED")
     query = wr.query("q", "SELECT COUNT(*) AS n FROM beats [RANGE 1 SECOND SLIDE 1 SECOND]")

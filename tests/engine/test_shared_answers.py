@@ -1,4 +1,4 @@
-"""A query that is another but for a longer period takes its answers (CS8), and is right whatever becomes of the other."""
+"""A query that differs from another only in a longer period takes its answers (CS8), also if the other fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = [(t, "abcd"[t % 7 % 4], t % 5) for t in range(0, 200, 2)]
 
 @pytest.fixture
 def finished(monkeypatch: Any) -> Counter[int]:
-    """How many windows were finished, by the slide of their query."""
+    """The number of finished windows, by the slide of their query."""
     counts: Counter[int] = Counter()
     finish = Finisher.finish
 
@@ -43,7 +43,8 @@ def feed(wr: Any, first: int, last: int) -> None:
 
 
 def story(wr: Any) -> dict[str, list[Any]]:
-    """The coarse one comes second, the fine one goes and comes again; one has a longer window, one another HAVING."""
+    """The coarse query is created second, and the fine one is dropped and created again; two others differ in the window and
+    in HAVING."""
     wr.sql(STREAM)
     ask(wr, "fine", 5)
     ask(wr, "coarse", 15)
@@ -62,17 +63,17 @@ def story(wr: Any) -> dict[str, list[Any]]:
     return found | {name: answers(wr, name) for name in ("coarse", "longer", "other", "late", "finer")}
 
 
-def test_answers_are_the_same_and_finished_once(open_state: Any, finished: Counter[int]) -> None:
+def test_shared_answers_are_finished_once(open_state: Any, finished: Counter[int]) -> None:
     shared, mine = story(open_state("shared")), Counter(finished)
     finished.clear()
     alone = story(open_state("alone", disabled_rules="CS8"))
     assert shared == alone and all(shared.values())
-    assert 0 < mine[15] < finished[15] / 2, "only while the fine one was away"
+    assert 0 < mine[15] < finished[15] / 2, "only while the fine one was dropped"
     assert mine[5] < finished[5] and mine[10] < finished[10]
 
 
-def test_the_other_one_is_suspended(open_state: Any, finished: Counter[int], monkeypatch: Any) -> None:
-    """A query whose leader fails on a window of its own answers by itself."""
+def test_suspended_leader(open_state: Any, finished: Counter[int], monkeypatch: Any) -> None:
+    """If the leader fails on a window that only it has, its follower answers alone."""
     wr = open_state()
     wr.sql(STREAM)
     ask(wr, "fine", 5)
@@ -98,7 +99,7 @@ def test_the_other_one_is_suspended(open_state: Any, finished: Counter[int], mon
     assert answers(wr, "coarse") == answers(other, "coarse") != []
 
 
-def test_overflows_are_counted_for_each(open_state: Any) -> None:
+def test_overflows_of_leader_and_follower(open_state: Any) -> None:
     total = "SELECT SUM(t * 4611686018427387904L) AS s FROM s {}"
     found = []
     for rules in ("", "CS8"):
@@ -112,7 +113,7 @@ def test_overflows_are_counted_for_each(open_state: Any) -> None:
     assert found[0] == found[1] and 0 < found[0]["coarse"] < found[0]["fine"]
 
 
-def test_late_revise_corrects_both(open_state: Any) -> None:
+def test_late_revise_corrects_leader_and_follower(open_state: Any) -> None:
     found = []
     for rules in ("", "CS8"):
         wr = open_state(f"state-{rules}", disabled_rules=rules)

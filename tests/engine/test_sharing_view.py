@@ -1,4 +1,4 @@
-"""SHOW SHARING and EXPLAIN: who shares what by which rule, and where a new query would begin."""
+"""SHOW SHARING and EXPLAIN: what queries share, by which rules, and where a new query would begin."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_show_sharing(wr: Any) -> None:
     assert {row["answers_of"] for row in wr.sql("SHOW SHARING").rows()} == {None}
 
 
-def test_show_sharing_tells_the_home_of_each_synopsis(open_state: Any) -> None:
+def test_show_sharing_names_homes(open_state: Any) -> None:
     wr = open_state(synopsis_home="spark")
     wr.sql(STREAM)
     wr.sql(f"CREATE QUERY tcp AS {QUERIES['tcp']}")
@@ -70,7 +70,7 @@ APART = {
 }
 
 
-def test_show_sharing_and_explain_say_why_queries_do_not_share(wr: Any) -> None:
+def test_reasons_for_not_sharing(wr: Any) -> None:
     for name, select in APART.items():
         wr.sql(f"CREATE QUERY {name} AS {select}")
     rows = {row["name"]: row["apart_from"] for row in wr.sql("SHOW SHARING").rows()}
@@ -87,17 +87,17 @@ def test_show_sharing_and_explain_say_why_queries_do_not_share(wr: Any) -> None:
     wr.sql(f"CREATE QUERY again AS {APART['base']}")
     wr.sql("SET disabled_rules = ''")
     rows = {row["name"]: row["apart_from"] for row in wr.sql("SHOW SHARING").rows()}
-    assert "9: queries or settings were others when it came" in rows["base"]
+    assert "9: queries or settings were different when it was created" in rows["base"]
 
 
-def test_a_query_alone_is_apart_from_nobody(wr: Any) -> None:
+def test_single_query_has_no_reasons(wr: Any) -> None:
     wr.sql(f"CREATE QUERY base AS {APART['base']}")
     wr.sql(f"CREATE QUERY longer AS {APART['base'].replace('2000', '4000')}")
     assert [row["apart_from"] for row in wr.sql("SHOW SHARING").rows()] == [None, None]
     assert "apart from" not in wr.queries["base"].explain()
 
 
-def test_explain_tells_what_a_new_query_would_share(open_state: Any) -> None:
+def test_explain_of_a_new_query(open_state: Any) -> None:
     wr = open_state(disabled_rules="SS1")
     wr.sql(STREAM)
     wr.sql(f"CREATE QUERY either AS {QUERIES['either']}")
@@ -123,8 +123,8 @@ def test_explain_tells_what_a_new_query_would_share(open_state: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ["driver", "spark"])
-def test_groupings_and_predicates_that_differ_share_the_scan(open_state: Any, spark: Any, mode: str) -> None:
-    """However many queries, synopses and derivations there are, a micro-batch is one Spark job."""
+def test_different_groupings_share_the_scan(open_state: Any, spark: Any, mode: str) -> None:
+    """A micro-batch is one Spark job for any number of queries, synopses and derivations."""
     wr = open_state(preaggregate=mode)
     wr.sql(STREAM)
     for name, select in QUERIES.items():

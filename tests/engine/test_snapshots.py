@@ -1,4 +1,4 @@
-"""One-time questions over windows, answered from the synopses of standing queries."""
+"""One-time queries over windows, answered from the synopses of standing queries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def asked(wr: Any) -> Any:
 SELECT = "SELECT k, SUM(x) AS s, COUNT(*) AS n, MAX(x) AS m FROM s"
 
 
-def test_a_select_over_a_window_without_slide_is_answered_from_a_synopsis(asked: Any) -> None:
+def test_select_over_a_window_without_slide(asked: Any) -> None:
     found = asked.sql(f"{SELECT} [RANGE 20] GROUP BY k ORDER BY k")
     assert looked(found) == [(70, 90, *row) for row in brute(70, 90)]
     assert asked.sql(f"{SELECT} [RANGE 60] GROUP BY k ORDER BY k").rows() == sorted(
@@ -34,12 +34,12 @@ def test_a_select_over_a_window_without_slide_is_answered_from_a_synopsis(asked:
     )
 
 
-def test_an_offset_asks_for_a_historical_window(asked: Any) -> None:
+def test_offset_selects_a_historical_window(asked: Any) -> None:
     found = asked.sql(f"{SELECT} [RANGE 20 OFFSET 30] GROUP BY k ORDER BY k")
     assert looked(found) == [(40, 60, *row) for row in brute(40, 60)]
 
 
-def test_other_aggregates_of_the_same_accumulators_are_there_too(asked: Any) -> None:
+def test_other_aggregates_of_kept_accumulators(asked: Any) -> None:
     found = asked.sql(
         "SELECT k, AVG(x) AS a, SUM(x) * 2 AS d FROM s [RANGE 30] GROUP BY k HAVING n > 0 ORDER BY k".replace(
             "HAVING n > 0", "HAVING COUNT(*) > 0"
@@ -55,7 +55,7 @@ def test_windows_of_rows(asked: Any) -> None:
     assert looked(asked.sql("SELECT COUNT(*) AS n FROM s [ROWS 10]")) == [(86, 96, 10)]
 
 
-def test_what_is_missing_is_said_with_the_query_that_would_have_it(asked: Any) -> None:
+def test_missing_accumulator_proposes_a_query(asked: Any) -> None:
     with pytest.raises(UnsupportedError, match="does not keep the least of `x`") as told:
         asked.sql("SELECT k, MIN(x) AS m FROM s [RANGE 40] GROUP BY k ORDER BY m LIMIT 1")
     assert told.value.remedy == (
@@ -72,7 +72,7 @@ def test_what_is_missing_is_said_with_the_query_that_would_have_it(asked: Any) -
         asked.sql("SELECT SUM(x) AS s FROM s [RANGE 20] WHERE x > 6")
 
 
-def test_the_query_that_is_proposed_makes_the_question_answerable(open_state: Open) -> None:
+def test_proposed_query_makes_it_answerable(open_state: Open) -> None:
     wr = open_state()
     wr.sql("CREATE STREAM e (ts TIMESTAMP, k STRING) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED")
     question = "SELECT k, COUNT(*) AS n FROM e [RANGE 7 MINUTES OFFSET 2 MINUTES] GROUP BY k HAVING COUNT(*) > 1"
@@ -84,14 +84,14 @@ def test_the_query_that_is_proposed_makes_the_question_answerable(open_state: Op
     assert [(row["k"], row["n"]) for row in wr.sql(question).rows()] == [("a", 4), ("b", 3)]
 
 
-def test_the_place_is_that_of_the_stream_and_its_window(asked: Any) -> None:
+def test_error_place_is_the_stream_and_window(asked: Any) -> None:
     with pytest.raises(UnsupportedError, match="no synopsis can answer") as told:
         asked.sql("SELECT k, MIN(x) AS m\nFROM s [RANGE 40]\nGROUP BY k")
     place = told.value.place
     assert place is not None and (place.line, place.column, place.length) == (2, 6, len("s [RANGE 40]"))
 
 
-def test_value_columns_are_not_told_as_groups(asked: Any) -> None:
+def test_value_columns_are_not_named_as_groups(asked: Any) -> None:
     asked.sql(
         "CREATE QUERY m AS SELECT k, MEDIAN(x) AS m, COUNT(DISTINCT t) AS d FROM s [RANGE 60 SLIDE 10] GROUP BY k"
     )
@@ -107,7 +107,7 @@ def test_value_columns_are_not_told_as_groups(asked: Any) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 7])
-def test_asked_again_after_the_query_that_was_proposed_it_says_from_when_on(asked: Any, offset: int) -> None:
+def test_wait_after_creating_the_proposed_query(asked: Any, offset: int) -> None:
     question = "SELECT MIN(x) AS m FROM s [RANGE 5]".replace("]", f" OFFSET {offset}]" if offset else "]")
     with pytest.raises(UnsupportedError, match="no synopsis can answer") as told:
         asked.sql(question)
@@ -126,21 +126,21 @@ def test_asked_again_after_the_query_that_was_proposed_it_says_from_when_on(aske
     assert looked(asked.sql(question)) == [(95, 100, 95)]
 
 
-def test_before_anything_is_closed_it_says_that(wr: Any) -> None:
+def test_nothing_closed_yet(wr: Any) -> None:
     wr.sql("CREATE QUERY q AS SELECT SUM(x) AS s FROM s [RANGE 10 SLIDE 1]")
-    with pytest.raises(UnsupportedError, match="has what it needs, but nothing of stream 's' is closed") as told:
+    with pytest.raises(UnsupportedError, match="has what it needs, but stream 's' has no closed window") as told:
         wr.sql("SELECT SUM(x) AS s FROM s [RANGE 10]")
-    assert told.value.remedy == "Lookups are of closed windows: feed rows, or punctuate."
+    assert told.value.remedy == "Lookups read closed windows: feed rows, or punctuate."
 
 
-def test_a_window_longer_than_ever_will_be_kept_is_not_awaited(asked: Any) -> None:
+def test_window_longer_than_kept(asked: Any) -> None:
     asked.sql("CREATE QUERY least AS SELECT MIN(x) AS m FROM s [RANGE 10 SLIDE 10]")
     with pytest.raises(UnsupportedError, match="longer than what is kept") as told:
         asked.sql("SELECT MIN(x) AS m FROM s [RANGE 400]")
     assert told.value.remedy is not None and "CREATE QUERY name" in told.value.remedy
 
 
-def test_nothing_is_derived_where_that_rule_is_off(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_derivation_with_ss4_off(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for x in (1, 2):
         asked.sql(f"CREATE QUERY v{x} AS SELECT COUNT(*) AS n FROM s [RANGE 60 SLIDE 10] WHERE x = {x}")
     put(asked, *[(t, "a", t % 3) for t in range(96, 200)])
@@ -154,17 +154,17 @@ def test_nothing_is_derived_where_that_rule_is_off(asked: Any, monkeypatch: pyte
     monkeypatch.setattr(snapshots, "derivations_of", lambda *given: searched.append(given) or ())
     with pytest.raises(UnsupportedError, match="is grouped by"):
         asked.sql("SELECT x, t, COUNT(*) AS n FROM s [RANGE 20] GROUP BY x, t")
-    assert not searched  # what does not fit anyway is told before covers are looked for
+    assert not searched  # a synopsis that does not fit is rejected before the search for covers
 
 
-def test_the_freshest_of_the_synopses_that_fit_answers(asked: Any) -> None:
+def test_freshest_synopsis_answers(asked: Any) -> None:
     asked.sql("SET cut_factor = 1")
     asked.sql("CREATE QUERY fine AS SELECT k, COUNT(*) AS n FROM s [RANGE 40 SLIDE 2] GROUP BY k")
     put(asked, *[(t, "a", 1) for t in range(95, 178)])
     assert looked(asked.sql("SELECT k, COUNT(*) AS n FROM s [RANGE 20] GROUP BY k")) == [(156, 176, "a", 20)]
 
 
-def test_explain_shows_which_synopsis_would_answer(asked: Any) -> None:
+def test_explain_names_the_synopsis(asked: Any) -> None:
     told = str(asked.sql(f"EXPLAIN {SELECT} [RANGE 20 OFFSET 10] GROUP BY k"))
     assert "Snapshot query" in told and "[RANGE 20 OFFSET 10]" in told and "kept for q" in told
     assert "answers [60, 80)" in told and "windows from 30 to 90 can be looked up" in told
@@ -185,19 +185,19 @@ def test_explain_shows_which_synopsis_would_answer(asked: Any) -> None:
         ("[SINCE 10]", "\\[ROWS n\\] and \\[ROWS n OFFSET m\\]"),
     ],
 )
-def test_other_windows_are_refused_with_what_to_do(asked: Any, window: str, told: str) -> None:
+def test_other_windows_are_refused(asked: Any, window: str, told: str) -> None:
     with pytest.raises(BindError, match=told) as error:
         asked.sql(f"SELECT COUNT(*) AS n FROM s {window}")
     assert error.value.remedy and error.value.place is not None
     assert "SLIDE" not in error.value.remedy or "SLIDE" in window
 
 
-def test_nothing_is_known_of_a_stream_that_is_not_there(asked: Any) -> None:
+def test_unknown_stream(asked: Any) -> None:
     with pytest.raises(UnsupportedError, match="a window of a stream, or dead_letters"):
         asked.sql("SELECT COUNT(*) AS n FROM nowhere")
 
 
-def test_statements_of_one_time_questions_and_of_dropped_queries_do_not_stay(asked: Any) -> None:
+def test_finisher_forgets_statements(asked: Any) -> None:
     finisher = asked._engine.ticker.finisher
     question = "SELECT k, SUM(x) * 2 AS d FROM s [RANGE 30] GROUP BY k HAVING COUNT(*) > {} AND SUM(x) + 1 > 2"
     for n in range(3):

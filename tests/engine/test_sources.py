@@ -1,4 +1,4 @@
-"""Rows in: `feed`, files, and any streaming DataFrame, through Structured Streaming."""
+"""Sources: `feed`, files, and streaming DataFrames, through Structured Streaming."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 QUERY = "CREATE QUERY q AS SELECT COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 10 SLIDE 10]"
 
 
-def test_fed_rows_survive_a_restart_before_they_are_read(wr: Any, open_state: Any) -> None:
+def test_fed_rows_survive_a_restart(wr: Any, open_state: Any) -> None:
     wr.sql(QUERY)
     assert wr.feed("s", [(1, "a", 1), (2, "a", 2)]) == 2
     wr.close()
@@ -31,8 +31,8 @@ def test_fed_rows_survive_a_restart_before_they_are_read(wr: Any, open_state: An
     assert answers(again, "q") == [(0, 10, 2, 3)]
 
 
-def test_rows_fed_after_a_restart_are_read_though_the_clock_stands_still(wr: Any, open_state: Any) -> None:
-    """Spark knows a file it has read by its name for ever, and read files are deleted: a name must not return."""
+def test_feed_after_restart_with_a_still_clock(wr: Any, open_state: Any) -> None:
+    """Spark remembers the name of every file it has read, and read files are deleted, so a name must not be used again."""
     wr.sql(QUERY)
     wr.feed("s", [(1, "a", 1)])
     wr.run_available()
@@ -48,7 +48,7 @@ def test_rows_fed_after_a_restart_are_read_though_the_clock_stands_still(wr: Any
     assert answers(again, "q") == [(0, 10, 3, 7)]
 
 
-def test_feeding_from_many_threads_loses_nothing(wr: Any) -> None:
+def test_feed_from_many_threads(wr: Any) -> None:
     wr.sql(QUERY)
     errors: list[BaseException] = []
 
@@ -69,12 +69,12 @@ def test_feeding_from_many_threads_loses_nothing(wr: Any) -> None:
     assert answers(wr, "q") == [(0, 10, 96, 96)]
 
 
-def test_a_feed_that_fails_has_taken_nothing(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_feed_takes_nothing(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wr.sql(QUERY)
     wr.feed("s", [(1, "a", 1)])
     with monkeypatch.context() as full:
         full.setattr(pq, "write_table", lambda *a, **k: (_ for _ in ()).throw(OSError(28, "No space left")))
-        with pytest.raises(StateError, match="nothing was taken"):
+        with pytest.raises(StateError, match="nothing was stored"):
             wr.feed("s", [(2, "a", 1)])
     wr.feed("s", [(11, "a", 1)])
     wr.run_available()
@@ -100,8 +100,8 @@ def test_the_order_of_feed_is_the_order_of_files(tmp_path: Path, wr: Any) -> Non
     assert len({p.stat().st_mtime_ns // 1_000_000 for p in files}) == 5
 
 
-def test_micro_batches_given_directly_and_streaming_do_not_mix(wr: Any) -> None:
-    """Spark counts its own micro-batches from 0: those up to the last one taken would be passed over."""
+def test_deposit_and_run_do_not_mix(wr: Any) -> None:
+    """Spark numbers its micro-batches from 0, so those up to the last deposited one would be skipped."""
     wr.sql(QUERY)
     put(wr, (1, "a", 1))
     wr.feed("s", [(2, "a", 1)])
@@ -117,7 +117,7 @@ def test_micro_batches_given_directly_and_streaming_do_not_mix(wr: Any) -> None:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_run_passes_over_streams_that_are_deposited_into(open_state: Any, wr: Any, restart: bool) -> None:
+def test_run_skips_deposited_streams(open_state: Any, wr: Any, restart: bool) -> None:
     wr.sql(QUERY)
     wr.sql(STREAM.replace("STREAM s", "STREAM r"))
     wr.sql(QUERY.replace("QUERY q", "QUERY r").replace("FROM s", "FROM r"))
@@ -135,7 +135,7 @@ def test_a_run_passes_over_streams_that_are_deposited_into(open_state: Any, wr: 
     assert (len(answers(wr, "q")), len(answers(wr, "r"))) == (1, 2), "the input of both has ended"
 
 
-def test_a_lost_checkpoint_is_not_taken_for_deposits(wr: Any) -> None:
+def test_lost_checkpoint_is_refused(wr: Any) -> None:
     wr.sql(QUERY)
     wr.feed("s", [(1, "a", 1)])
     wr.run_available()
@@ -169,6 +169,6 @@ def test_a_streaming_data_frame_is_a_stream(open_state: Any, spark: Any, tmp_pat
     assert again.queries["q"].answers().arrow().column("total").to_pylist() == [2.5, 12.0]
 
 
-def test_a_data_frame_that_is_no_stream_is_refused(wr: Any, spark: Any) -> None:
+def test_batch_data_frame_is_refused(wr: Any, spark: Any) -> None:
     with pytest.raises(SourceError, match="streaming DataFrame"):
         wr.stream("batch", spark.range(3), timestamp="id")

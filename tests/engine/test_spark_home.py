@@ -1,4 +1,4 @@
-"""The Spark home: moves by size and back, restarts, compaction, suspension, and what stays in the driver."""
+"""The Spark home: moves by size, restarts, compaction, suspension, and synopses that stay in the driver."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def told(wr: Any) -> dict[str, list[Any]]:
     return {name: sorted(answers(wr, name), key=str) for name in wr.queries}
 
 
-def test_moves_by_size_and_restarts_change_no_answer(open_state: Open) -> None:
-    """A large micro-batch takes the synopsis to Spark; when its panes have left, it comes back."""
+def test_moves_and_restarts_change_no_answer(open_state: Open) -> None:
+    """A large micro-batch moves the synopsis to Spark; when its panes have expired, it moves back."""
     chosen = {"driver_synopsis_bytes": "16 KB", "preaggregate": "spark"}
     moving, staying = open_state("moving", **chosen), open_state("staying")
     for wr in (moving, staying):
@@ -59,8 +59,8 @@ def test_moves_by_size_and_restarts_change_no_answer(open_state: Open) -> None:
     assert all(told(staying).values())
 
 
-def test_what_tasks_write_is_counted_and_judged_alike(open_state: Open) -> None:
-    """Two window attributes, tuples late and malformed, a synopsis that stays in the driver beside."""
+def test_counts_of_cells_written_by_tasks(open_state: Open) -> None:
+    """Two window attributes, late and malformed tuples, and another synopsis that stays in the driver."""
     found = []
     for home in ("spark", "driver"):
         wr = open_state(home, synopsis_home=home, preaggregate="spark")
@@ -83,7 +83,7 @@ def test_what_tasks_write_is_counted_and_judged_alike(open_state: Open) -> None:
     assert found[0][1]["late"] > 0 and found[0][1]["cells"] > 0
 
 
-def test_blocks_stay_few_and_expired_ones_go(open_state: Open) -> None:
+def test_blocks_stay_few(open_state: Open) -> None:
     wr = open_state(synopsis_home="spark", synopsis_blocks=4)
     wr.sql(STREAM)
     wr.query("q", "SELECT k, COUNT(*) AS n FROM s [RANGE 40 SLIDE 1] GROUP BY k")
@@ -96,8 +96,8 @@ def test_blocks_stay_few_and_expired_ones_go(open_state: Open) -> None:
     assert sorted(answers(wr, "q")[-3:]) == [(19, 59, "k0", 13), (19, 59, "k1", 14), (19, 59, "k2", 13)]
 
 
-def test_the_past_of_landmark_windows_is_folded_into_one_pane(open_state: Open) -> None:
-    """Whatever is answered takes one cell for each group and each query that came later; with a restart, and back."""
+def test_past_of_landmark_windows_is_merged(open_state: Open) -> None:
+    """Answered panes take one cell per group, and one more for each later query; with a restart, and a move back."""
     wr, plain = open_state("spark", synopsis_home="spark", synopsis_blocks=4), open_state("driver")
     for one in (wr, plain):
         one.sql(STREAM)
@@ -123,7 +123,7 @@ def test_the_past_of_landmark_windows_is_folded_into_one_pane(open_state: Open) 
     assert homes(wr) == [False] and told(wr) == told(plain)
 
 
-def test_queries_join_and_leave_a_synopsis_of_the_spark_home(open_state: Open) -> None:
+def test_queries_join_and_leave_in_the_spark_home(open_state: Open) -> None:
     wr, plain = open_state("spark", synopsis_home="spark"), open_state("driver", synopsis_home="driver")
     for one in (wr, plain):
         one.sql(STREAM)
@@ -143,9 +143,7 @@ def test_queries_join_and_leave_a_synopsis_of_the_spark_home(open_state: Open) -
     assert blocks_of(wr, "synopses") == 0 and not wr._engine.opened.homes.spark._told
 
 
-def test_a_move_that_fails_is_tried_again_and_keeps_no_tick_back(
-    open_state: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_move_is_retried(open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: Any) -> None:
         raise OSError("the disk is full")
 
@@ -162,7 +160,7 @@ def test_a_move_that_fails_is_tried_again_and_keeps_no_tick_back(
     assert sorted(row[1:] for row in answers(wr, "q")) == [(2, "a", 1), (2, "b", 1), (4, "a", 1)]
 
 
-def test_a_query_that_fails_in_a_task_is_suspended_alone(open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_task_suspends_one_query(open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     wr = open_state(synopsis_home="spark")
     wr.sql(STREAM)
     wr.query("good", "SELECT k, COUNT(*) AS n FROM s [RANGE 2 SLIDE 2] GROUP BY k")
@@ -191,7 +189,7 @@ def test_a_query_that_fails_in_a_task_is_suspended_alone(open_state: Open, monke
     assert wr.queries["bad"].metrics()["state"] == "suspended: out of luck"
 
 
-def test_lookups_are_a_job(open_state: Open) -> None:
+def test_lookups_take_one_job(open_state: Open) -> None:
     wr, plain = open_state("spark", synopsis_home="spark"), open_state("driver", synopsis_home="driver")
     found = []
     for one in (wr, plain):
@@ -222,7 +220,7 @@ def test_having_has_no_filter_in_the_spark_home(open_state: Open) -> None:
     assert "home: Spark, kept for q" in snapshot
 
 
-def test_what_stays_in_the_driver_says_why(open_state: Open) -> None:
+def test_explain_of_a_synopsis_that_stays_in_the_driver(open_state: Open) -> None:
     wr = open_state(synopsis_home="spark")
     wr.sql(STREAM)
     wr.sql("CREATE STREAM r (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED LATE REVISE")
@@ -238,7 +236,7 @@ def test_what_stays_in_the_driver_says_why(open_state: Open) -> None:
     assert "home: driver (whatever its size: punctuations close groups early)" in sliding.explain()
 
 
-def test_explain_says_what_a_synopsis_cannot_do(open_state: Open) -> None:
+def test_explain_names_missing_abilities(open_state: Open) -> None:
     wr = open_state(synopsis_home="spark")
     wr.sql(STREAM)
     bounded = "SELECT k, MEDIAN(x) AS m, SUM(x) AS total FROM s [RANGE 4 SLIDE 2] GROUP BY k HAVING SUM(x) > 1"

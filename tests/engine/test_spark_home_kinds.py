@@ -1,5 +1,5 @@
-"""Windows and aggregates of every kind that may be in the Spark home: answers are the driver home's at every instant,
-with restarts and with moves there and back."""
+"""Every kind of window and aggregate that may be in the Spark home: answers always equal the driver home's, with
+restarts and moves."""
 
 from __future__ import annotations
 
@@ -50,9 +50,7 @@ def homes(wr: Any) -> set[bool]:
     [(KINDS, " LATE REVISE FOR 9", "driver"), (KINDS | LISTS, "", "driver"), (LISTS, "", "spark")],
     ids=["revised", "dropped", "lists"],
 )
-def test_answers_are_those_of_the_driver_home(
-    open_state: Open, queries: Mapping[str, str], late: str, mode: str
-) -> None:
+def test_answers_equal_the_driver_home(open_state: Open, queries: Mapping[str, str], late: str, mode: str) -> None:
     chosen = {"synopsis_home": "spark", "preaggregate": mode}
     wr, plain = open_state("moving", **chosen), open_state("plain", synopsis_home="driver", preaggregate="driver")
     for one in (wr, plain):

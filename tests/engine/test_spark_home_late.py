@@ -1,4 +1,4 @@
-"""LATE REVISE in the Spark home: what is delivered, corrections among it, is what the driver home delivers."""
+"""LATE REVISE in the Spark home: it delivers the same answers and corrections as the driver home."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def delivered(wr: Any) -> dict[str, list[str]]:
 
 
 def batches(seed: int, count: int = 6) -> list[list[tuple[int, str, int]]]:
-    """Most rows in order, some late, by more than a reach of 12 now and then; one batch of late rows alone."""
+    """Most rows in order, some late, a few by more than a reach of 12; one batch has only late rows."""
     rng, out = Random(seed), []
     for at in range(0, 4 * count, 4):
         some = [(at + rng.randrange(4), f"k{rng.randrange(7)}", rng.randrange(6)) for _ in range(12)]
@@ -54,10 +54,8 @@ def open_with(open_state: Open, name: str, reach: str, queries: Sequence[str], *
     ("mode", "reach", "queries"),
     [("spark", "", ["plain", "bag", "first", "each"]), ("driver", " FOR 12", list(QUERIES))],
 )
-def test_corrections_are_those_of_the_driver_home(
-    open_state: Open, mode: str, reach: str, queries: Sequence[str]
-) -> None:
-    """With restarts, and moves while late cells wait to be taken in."""
+def test_corrections_equal_the_driver_home(open_state: Open, mode: str, reach: str, queries: Sequence[str]) -> None:
+    """With restarts, and moves while late cells wait to be merged."""
     plain = open_with(open_state, "plain", reach, queries, synopsis_home="driver", preaggregate="driver")
     wr = open_with(open_state, "moving", reach, queries, synopsis_home="spark", preaggregate=mode)
     for number, rows in enumerate(batches(len(reach))):
@@ -80,7 +78,7 @@ def test_corrections_are_those_of_the_driver_home(
         assert sorted(answers(wr, name), key=str) == sorted(answers(plain, name), key=str)
 
 
-def test_all_corrections_of_a_synopsis_are_one_job(open_state: Open, spark: Any) -> None:
+def test_corrections_take_one_job(open_state: Open, spark: Any) -> None:
     wr = open_state(synopsis_home="spark")
     wr.sql(STREAM.format(""))
     for i in range(4):
@@ -96,9 +94,7 @@ def test_all_corrections_of_a_synopsis_are_one_job(open_state: Open, spark: Any)
     assert {row["window_end"] for row in told} >= {3, 6, 12, 15}
 
 
-def test_a_query_that_fails_in_a_correction_is_suspended_alone(
-    open_state: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_correction_suspends_one_query(open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     from windrow.dataplane.kernels import BucketCorrection
 
     wr = open_state(synopsis_home="spark")

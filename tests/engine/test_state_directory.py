@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 QUERY = "CREATE QUERY q AS SELECT k, SUM(x) AS total FROM s [RANGE 20 SLIDE 10] GROUP BY k"
 
 
-def test_a_second_opening_in_this_process_is_refused(wr: Any, spark: Any) -> None:
+def test_second_open_in_one_process(wr: Any, spark: Any) -> None:
     with pytest.raises(StateError, match="open in this process already"):
         windrow.open(wr.state_dir, spark=spark)
     wr.sql(QUERY)
@@ -26,21 +26,21 @@ def test_a_second_opening_in_this_process_is_refused(wr: Any, spark: Any) -> Non
     assert answers(wr, "q") == [(-10, 10, "a", 1)]
 
 
-def test_a_second_process_is_refused_without_starting_spark(wr: Any) -> None:
+def test_second_process_is_refused(wr: Any) -> None:
     code = f"import windrow; windrow.open({str(wr.state_dir)!r})"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert run.returncode != 0
     assert "is held by process" in run.stderr
 
 
-def test_a_failed_opening_leaves_the_directory_free(open_state: Any, spark: Any, tmp_path: Path) -> None:
+def test_failed_open_releases_the_lock(open_state: Any, spark: Any, tmp_path: Path) -> None:
     with pytest.raises(windrow.WindrowError):
         windrow.open(tmp_path / "state", spark=spark, settings={"no_such_setting": 1})
     open_state("state").close()
     open_state("state")
 
 
-def test_everything_is_there_after_reopening(open_state: Any, wr: Any) -> None:
+def test_reopen(open_state: Any, wr: Any) -> None:
     wr.sql(QUERY)
     put(wr, (1, "a", 1), (11, None, 2))
     wr.sql("SET retained_answers = 7")
@@ -60,7 +60,7 @@ def test_everything_is_there_after_reopening(open_state: Any, wr: Any) -> None:
     assert settings["retained_answers"] == "7"
 
 
-def test_a_setting_that_could_not_be_kept_is_not_set(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setting_that_cannot_be_saved(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> Any:
         raise StateError("full", remedy="-")
 
@@ -85,7 +85,7 @@ def test_a_setting_that_could_not_be_kept_is_not_set(wr: Any, monkeypatch: pytes
         ("spark.sql.legacy.literal.pickMinimumPrecision", "false"),
     ],
 )
-def test_a_session_that_would_change_answers_is_refused(spark: Any, tmp_path: Path, name: str, value: str) -> None:
+def test_unsuitable_spark_session_is_refused(spark: Any, tmp_path: Path, name: str, value: str) -> None:
     own = spark.newSession()
     windrow.open(tmp_path / "state", spark=own).close()
     own.conf.set(name, value)
@@ -94,7 +94,7 @@ def test_a_session_that_would_change_answers_is_refused(spark: Any, tmp_path: Pa
     assert raised.value.remedy is not None and name in raised.value.remedy
 
 
-def test_a_script_that_ends_by_an_exception_says_only_that() -> None:
+def test_script_that_ends_with_an_exception() -> None:
     code = (
         "import windrow\n"
         "wr = windrow.open(master='local[1]')\n"

@@ -1,4 +1,4 @@
-"""SubStream Filters in the engine: when they are used, what EXPLAIN says, approximate answers, what cannot be filtered."""
+"""SubStream Filters in the engine: their use, EXPLAIN, approximate answers, and queries that cannot be filtered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STREAM = "CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t
 
 
 def filters_of(wr: Any, query: str = "q") -> Any:
-    """The filters of the synopsis that a query uses."""
+    """The filters of a query's synopsis."""
     states = state_of(wr).synopses.values()
     return next(state.having for state in states if query in dict(state.plan.queries))
 
@@ -48,7 +48,7 @@ def test_thresholds_and_windows_share_one_filter(open_state: Open) -> None:
     assert "not shared" in line(wr, "q")
 
 
-def test_a_filter_is_let_go_of_when_its_queries_have_left_or_it_is_switched_off(open_state: Open) -> None:
+def test_unused_filter_is_dropped(open_state: Open) -> None:
     wr = open_state(substream_filters="on")
     wr.sql(STREAM)
     wr.query("q", "SELECT k FROM s [RANGE 10 SLIDE 5] GROUP BY k HAVING COUNT(*) > 1")
@@ -150,7 +150,7 @@ def test_auto_measures_first_and_then_goes_by_costs(open_state: Open, monkeypatc
     assert sorted(answers(wr, "q")) == shown
 
 
-def test_filters_that_take_more_than_they_may_are_let_go_of(open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_filters_are_dropped(open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "PASS_SLOT_NS", 1e9)
     wr = open_state(index_bytes="64 B")
     wr.sql(STREAM)
@@ -180,7 +180,7 @@ def test_filters_that_take_more_than_they_may_are_let_go_of(open_state: Open, mo
         ("[RANGE 5 SLIDE 5]", "COUNT(*) > SUM(x)", "HAVING has no conjunct"),
     ],
 )
-def test_explain_says_why_there_is_no_filter(open_state: Open, window: str, having: str, why: str) -> None:
+def test_explain_without_a_filter(open_state: Open, window: str, having: str, why: str) -> None:
     wr = open_state(substream_filters="on")
     wr.sql(STREAM)
     wr.query("q", f"SELECT k FROM s {window} GROUP BY k HAVING {having}")

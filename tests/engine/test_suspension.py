@@ -1,4 +1,4 @@
-"""A query whose expression fails at run time is suspended with its error; the stream and the others go on."""
+"""A query whose expression fails at run time is suspended with its error; the stream and other queries continue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def state(wr: Any, query: str) -> str:
 
 
 @pytest.mark.parametrize("mode", ["driver", "spark"])
-def test_a_bad_regular_expression_suspends_its_query_alone(open_state: Any, mode: str) -> None:
+def test_bad_regular_expression_suspends_one_query(open_state: Any, mode: str) -> None:
     wr = open_state(preaggregate=mode)
     wr.sql(STREAM)
     wr.sql(GOOD)
@@ -41,8 +41,8 @@ def test_a_bad_regular_expression_suspends_its_query_alone(open_state: Any, mode
 
 
 @pytest.mark.parametrize("mode", ["driver", "spark"])
-def test_the_stream_goes_on_when_its_only_query_is_suspended(open_state: Any, mode: str) -> None:
-    """And a query that comes afterwards does not claim tuples that no one kept."""
+def test_stream_continues_without_active_queries(open_state: Any, mode: str) -> None:
+    """A later query does not claim tuples that were not kept."""
     wr = open_state(preaggregate=mode)
     wr.sql(STREAM)
     wr.sql(BAD)
@@ -58,8 +58,8 @@ def test_the_stream_goes_on_when_its_only_query_is_suspended(open_state: Any, mo
     assert told["good"] == "windows that end before 30 are partial"
 
 
-def test_what_a_suspended_query_is_asked_for_it_says_why_not(wr: Any) -> None:
-    """Its latest answer is not that of the latest window, and none will come; what it gave can be read."""
+def test_reads_of_a_suspended_query(wr: Any) -> None:
+    """`answer` and `subscribe` raise, since no more answers follow; the retained answers can be read."""
     wr.sql(BAD)
     bad = wr.queries["bad"]
     assert bad.answer().rows() == []
@@ -71,7 +71,7 @@ def test_what_a_suspended_query_is_asked_for_it_says_why_not(wr: Any) -> None:
     assert bad.answers().rows() == []
 
 
-def test_other_queries_can_be_dropped_beside_a_suspended_one(wr: Any) -> None:
+def test_drop_beside_a_suspended_query(wr: Any) -> None:
     wr.sql("CREATE QUERY other AS SELECT k, SUM(x) AS total FROM s [RANGE 10 SLIDE 10] GROUP BY k")
     wr.sql(BAD)
     put(wr, (1, "a", 1))
@@ -81,10 +81,8 @@ def test_other_queries_can_be_dropped_beside_a_suspended_one(wr: Any) -> None:
     wr.sql("DROP STREAM s")
 
 
-def test_a_query_does_not_build_on_what_a_suspended_one_stopped_keeping(
-    wr: Any, open_state: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`sums` fails when it is finalised, so from then on no one keeps SUM(x); a later query must say so."""
+def test_new_query_after_a_suspended_one(wr: Any, open_state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sums` fails when it is finished, so SUM(x) is no longer kept, and a later query must say so."""
     wr.sql("CREATE QUERY counts AS SELECT COUNT(*) AS n FROM s [RANGE 30 SLIDE 10]")
     wr.sql("CREATE QUERY sums AS SELECT SUM(x) AS total FROM s [RANGE 30 SLIDE 10]")
     finish = Finisher.finish
@@ -110,7 +108,7 @@ def test_a_query_does_not_build_on_what_a_suspended_one_stopped_keeping(
     assert [row[2] for row in answers(wr, "counts")] == [1, 3, 4, 4, 2, 1]
 
 
-def test_a_sum_that_does_not_fit_is_counted_where_having_leaves_its_group_out(open_state: Any) -> None:
+def test_overflow_in_a_group_that_having_removes(open_state: Any) -> None:
     wr = open_state()
     wr.sql("CREATE STREAM big (t BIGINT, k STRING, x BIGINT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
     for name, having in (("plain", "SUM(x) > 5"), ("computed", "SUM(x) + 0 > 5")):

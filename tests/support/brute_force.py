@@ -1,6 +1,7 @@
-"""Aggregates by plain Python, from the tuples themselves: what a synopsis must give.
+"""Aggregates in plain Python, from the tuples themselves, for comparison with synopses.
 
-Shares nothing with the synopses: integers and decimals are exact, means are fractions, variances are `statistics`'.
+This shares nothing with the synopses: integers and decimals are exact, means are fractions, variances come from
+`statistics`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from windrow.types import SqlType
 EXACT = Context(prec=120)
 MOMENTS = ("VARIANCE", "VAR_POP", "STDDEV", "STDDEV_POP")
 PASSES = "passes"
-"""The condition that a test's accumulators may carry: the tuple's `passes` is true."""
+"""The condition that a test's accumulators may have: the tuple's `passes` is true."""
 
 TYPES = tuple(
     SqlType(name)
@@ -56,7 +57,7 @@ _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 
 @dataclass(frozen=True)
 class Row:
-    """A tuple as a synopsis sees it: its pane, its group, the aggregated value, and whether it meets `PASSES`."""
+    """A tuple as a synopsis sees it: its pane, its group, the aggregated value, and whether it meets PASSES."""
 
     pane: int
     key: tuple[Any, ...]
@@ -74,7 +75,7 @@ def calls_of(type_: SqlType, condition: str | None = None) -> list[AggregateCall
 
 
 def values_of(type_: SqlType) -> st.SearchStrategy[Any]:
-    """Values of a type with its extremes. Doubles are quarters, so that their sums are exact."""
+    """Values of a type, including its extremes. Doubles are quarters, so that their sums are exact."""
     if type_.is_integer:
         top = 1 << (_BITS[type_.name] - 1)
         return st.sampled_from([top - 1, -top, top - 2, 0, 1, -1]) | st.integers(-100, 100)
@@ -98,7 +99,7 @@ def values_of(type_: SqlType) -> st.SearchStrategy[Any]:
 
 
 def expected(call: AggregateCall, type_: SqlType, values: Iterable[Any]) -> Any:
-    """The aggregate of these values as DESIGN 5 (Values) defines it."""
+    """The aggregate of these values (docs/semantics.md)."""
     present = [value for value in values if value is not None]
     if call.function == "COUNT":
         return len(present)
@@ -135,7 +136,7 @@ def _double_sum(values: Sequence[float]) -> float:
 
 
 def _decimal(value: Fraction, type_: SqlType) -> Decimal | None:
-    """Rounded half up to the type's scale; None where it does not fit its precision."""
+    """The value rounded half up to the type's scale; None if it does not fit its precision."""
     precision, scale = type_.decimal
     exact = EXACT.divide(Decimal(value.numerator), Decimal(value.denominator))
     rounded = exact.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)
@@ -154,7 +155,7 @@ def _moment(function: str, values: Sequence[float]) -> float | None:
 
 
 def same(found: Any, wanted: Any, rel: float = 1e-9) -> bool:
-    """Equal, doubles to 1e-9 relative (DESIGN 5)."""
+    """Equality, for doubles to 1e-9 relative."""
     if isinstance(wanted, float) and isinstance(found, float):
         if math.isnan(wanted) or math.isnan(found):
             return math.isnan(wanted) and math.isnan(found)
@@ -176,7 +177,7 @@ def takes(role: str, type_: SqlType, value: Any) -> bool:
 
 
 def roles_of(calls: Iterable[AggregateCall]) -> dict[Accumulator, tuple[str, str | None]]:
-    """Every accumulator once, with its role and the condition its call was made with."""
+    """Every accumulator once, with its role and the condition of its call."""
     found: dict[Accumulator, tuple[str, str | None]] = {}
     for call in calls:
         base = call.part("n").condition
@@ -193,7 +194,7 @@ def cells_of(
     key_types: Sequence[pa.DataType] = (),
     nobody: Sequence[bool] | None = None,
 ) -> Cells:
-    """One cell per tuple: cells may repeat, and that is what a synopsis must cope with."""
+    """One cell per tuple; a synopsis must accept repeated cells."""
     keys = [pa.array([row.key[i] for row in rows], kind) for i, kind in enumerate(key_types)]
     ids = groups.ids(keys, np.array(nobody if nobody is not None else [False] * len(rows), bool))
     states: States = {}

@@ -25,7 +25,7 @@ def open_blocks(test: TestFile) -> list[Answers | Net | Revisions]:
 
 
 def completed_text(test: TestFile, answers: dict[int, list[str]]) -> str:
-    """The file's text with the answers in place of the `????` under the directives at those lines."""
+    """The file's text with the answers in place of `????` under the directives at these lines."""
     lines = test.path.read_text(encoding="utf-8").splitlines()
     written: list[str] = []
     block = 0
@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
 
 
 def test_session() -> Any:
-    """A small local session with what Windrow needs of one."""
+    """A small local session with the configuration that Windrow needs."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").appName("windrow-tests")

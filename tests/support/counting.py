@@ -1,4 +1,4 @@
-"""Counts what the engine's synopses do, from outside: the source itself holds no meters."""
+"""Counts the work of the engine's synopses from outside; the source has no counters of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windrow.synopses.holistic import selection
 
 
 def count_comparisons(patch: pytest.MonkeyPatch, meter: Meter) -> None:
-    """Of every selection from sorted arrays: the steps of bisection that fall inside an array."""
+    """Count the steps of bisection inside an array, over all selections from sorted arrays."""
     up_to = selection._up_to
 
     def counted(values: Any, low: Any, high: Any, *rest: Any) -> Any:
@@ -24,7 +24,7 @@ def count_comparisons(patch: pytest.MonkeyPatch, meter: Meter) -> None:
 
 
 def count_entries(patch: pytest.MonkeyPatch, meter: Meter) -> None:
-    """Of every collective index: the entries that it stores, sorts and reads."""
+    """Count the entries that collective indexes store, sort and read."""
     stored, ordered, newer = collective_index._Size.store, runs.Runs._sorted, runs.Runs.newer
 
     def count_stored(self: Any, entries: Any) -> None:

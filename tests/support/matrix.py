@@ -1,4 +1,4 @@
-"""The matrix that each `.test` file runs under, and its pairwise sample."""
+"""The matrix of configurations under which each `.test` file runs, and its pairwise sample."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 class Variation:
     """One way to run a file; the answers must not depend on it.
 
-    `batch_rows`: None leaves the file's own micro-batches, 0 puts adjacent feeds into one micro-batch, n
-    cuts them into micro-batches of n rows (only for files that say `recut ok`). `evaluation`: the setting
-    `window_evaluation`, or `spark_home`: panes as usual, in the Spark home where they can be; a kind of synopsis; or
-    `selection`: holistic aggregates from sorted base intervals where they can be.
+    `batch_rows`: None keeps the file's micro-batches, 0 merges adjacent feeds into one, n cuts them into micro-batches
+    of n rows (only for files that say `recut ok`). `evaluation` is a value of the setting `window_evaluation`; or
+    `spark_home`: panes, in the Spark home if possible; or a kind of synopsis; or `selection`: holistic aggregates from
+    sorted base intervals if possible.
     """
 
     batch_rows: int | None = None
@@ -51,7 +51,7 @@ def whole_matrix() -> list[Variation]:
 
 
 def pairwise() -> list[Variation]:
-    """A sample in which every pair of values of two axes occurs, chosen greedily by the most new pairs."""
+    """A sample with every pair of values of two axes, chosen greedily by the number of new pairs."""
     candidates = whole_matrix()
     missing = set().union(*(_pairs(v) for v in candidates))
     chosen: list[Variation] = []
@@ -72,7 +72,7 @@ def is_full() -> bool:
 
 
 def variations_for(index: int, per_file: int = 1) -> Sequence[Variation]:
-    """The variations of the index-th file: all, or the next few of the pairwise sample, round and round."""
+    """The variations of the index-th file: all, or the next few of the pairwise sample, cyclically."""
     if is_full():
         return whole_matrix()
     sample = pairwise()

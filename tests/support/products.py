@@ -1,4 +1,4 @@
-"""Several folds as one, so that a test can compare all accumulators of a type in one synopsis."""
+"""Combines several folds into one, so that a test can compare all accumulators of a type in one synopsis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from windrow.synopses.cells.folds import Array, Fold, State, UfuncFold, adding
 
 @dataclass(frozen=True)
 class Together:
-    """The product of folds: its columns are theirs, one after another."""
+    """The product of folds: their columns one after another."""
 
     parts: tuple[Fold, ...]
 
@@ -50,7 +50,7 @@ class Together:
 
 
 def added_up(accumulators: Sequence[Accumulator]) -> UfuncFold:
-    """The same for sums of integers, which a running synopsis can subtract."""
+    """A product for sums of integers, which a running synopsis can subtract."""
     return adding(np.int64, len(fold_of_all(accumulators).dtypes))
 
 
@@ -59,7 +59,7 @@ def fold_of_all(accumulators: Sequence[Accumulator]) -> Together:
 
 
 def joined(accumulators: Iterable[Accumulator], states: States) -> State:
-    """The states of cells as one, in the order of the accumulators."""
+    """The states of the accumulators as one state, in their order."""
     return tuple(column for a in accumulators for column in states[a])
 
 

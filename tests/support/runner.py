@@ -1,6 +1,6 @@
-"""Runs a `.test` file against the engine, or against the oracle, and compares with its written answers.
+"""Runs a `.test` file against the engine or the oracle and compares the answers with the written ones.
 
-This is the only place of the tests that knows how the engine is called.
+No other module for `.test` files knows how the engine is called.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from windrow.types import SqlType, point_of
 
 Row = tuple[Any, ...]
 START = "2030-01-01 00:00:00"
-"""The wall clock of a test that does not set it: later than all the test data."""
+"""The wall clock of a test that does not set it: later than all test data."""
 
 ENGINE_REASONS = ("malformed", "null", "range", "future", "late")
 
 
 class Mismatch(AssertionError):
-    """The answers are not those written, or not the oracle's."""
+    """The answers differ from the written ones, or from the oracle's."""
 
 
 class Backend(Protocol):
-    """What a test file drives: the engine or the oracle."""
+    """What a test file runs against: the engine or the oracle."""
 
     def sql(self, text: str) -> None: ...
 
@@ -81,7 +81,7 @@ class Backend(Protocol):
 
 
 class OracleBackend:
-    """The oracle; it checks nothing, so statements that change no answer are skipped."""
+    """The oracle. It checks nothing, so statements that change no answer are skipped."""
 
     checks_errors = False
 
@@ -114,18 +114,18 @@ class OracleBackend:
         self.oracle.begin(query, point)
 
     def restart(self) -> None:
-        """The oracle keeps no state to lose."""
+        """The oracle keeps no state that a restart could lose."""
 
     def close(self) -> None:
         """Nothing is held."""
 
 
 INDEXES = {"interval": "interval", "running": "running", "landmark": "landmark interval"}
-"""The setting `synopsis` of an evaluation."""
+"""The value of the setting `synopsis` for an evaluation."""
 
 
 class EngineBackend:
-    """The engine on a state directory of its own."""
+    """The engine on its own state directory."""
 
     checks_errors = True
 
@@ -176,7 +176,7 @@ class EngineBackend:
         return list(zip(*columns, strict=True))
 
     def revisions(self, query: str) -> list[Row]:
-        """What was delivered, in order: op, revision, window_start, window_end, then the select list."""
+        """All deliveries in order: op, revision, window_start, window_end, then the select list."""
         table = self.engine.queries[query].revisions().arrow()
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
@@ -188,15 +188,15 @@ class EngineBackend:
         return found
 
     def since(self, query: str) -> int | None:
-        """The point from which on the query counts tuples; None: from the first."""
+        """The point from which the query counts tuples; None: from the first."""
         since: int | None = self.engine._engine.manager.query(query)[1].since
         return since
 
     def begin(self, query: str, point: int | None) -> None:
-        """The file says where the query begins; the engine must say the same."""
-        told = self.since(query)
-        if told != point:
-            raise Mismatch(f"query {query!r} begins at {told}, not at {point}")
+        """The engine must begin the query at the point that the file gives."""
+        begins = self.since(query)
+        if begins != point:
+            raise Mismatch(f"query {query!r} begins at {begins}, not at {point}")
 
     def restart(self) -> None:
         self.engine.close()
@@ -207,7 +207,7 @@ class EngineBackend:
 
 
 def reason_of(row: Any) -> str:
-    """The word of a dead letter's reason that test files use."""
+    """The word for a dead letter's reason in test files."""
     text = str(row["reason"]).lower()
     for word in ENGINE_REASONS:
         if word in text:
@@ -238,7 +238,7 @@ class Run:
         self.completed: dict[int, list[str]] = {}
 
     def run(self, complete: bool = False) -> None:
-        """Raises Mismatch at the first difference; with `complete`, fills `completed` for `????`."""
+        """Raises Mismatch at the first difference. With `complete`, collects the answers for `????` in `completed`."""
         for command in recut(self.test, self.variation.batch_rows):
             handler: Callable[..., None] = getattr(self, f"_{type(command).__name__.lower()}")
             if isinstance(command, Answers | Net | Revisions):
@@ -310,7 +310,7 @@ class Run:
         self.backend.restart()
 
     def _since(self, command: Since) -> None:
-        """The point is of the query's axis: a row number where its window counts rows."""
+        """A point on the query's axis: a row number if its window counts rows."""
         stream, window = self.streams_of[command.query], self.windows[command.query]
         if command.point == "all":
             self.backend.begin(command.query, None)
@@ -338,7 +338,7 @@ class Run:
         self._compare(command, self.backend.answers(command.query), ordered, complete)
 
     def _revisions(self, command: Revisions, complete: bool) -> None:
-        """What had been delivered stands; of each window the corrections come by their numbers."""
+        """Compare the deliveries since the last look. Earlier ones must be unchanged."""
         every, before = self.backend.revisions(command.query), self.delivered[command.query]
         if not _same_text(every[: len(before)], before):
             raise Mismatch(f"{self._at(command)}: what {command.query} had delivered has changed")
@@ -357,7 +357,7 @@ class Run:
             raise Mismatch(f"{self._at(command)}: {command.query}\n{difference(command.rows, new)}")
 
     def _partition(self, query: str) -> list[int] | None:
-        """Where in an answer row a partitioned window and its partition stand: there is no order between partitions."""
+        """The columns of an answer row that hold its window and partition, since partitions have no order."""
         window = self.windows[query]
         if window is None or not window.pattr:
             return None
@@ -365,7 +365,7 @@ class Run:
         return [0, 1, *(2 + i for i, name in enumerate(names) if name in {one.lower() for one in window.pattr})]
 
     def _new_answers(self, command: Answers) -> list[Row]:
-        """What came since the last look; what had come by then must still stand, in the same order."""
+        """The answers since the last look. Earlier ones must be unchanged, in the same order."""
         every = self.backend.answers(command.query)
         before = self.seen[command.query]
         now_before = every[: len(before)]
@@ -389,9 +389,9 @@ def _same_text(some: Sequence[Row], others: Sequence[Row]) -> bool:
 def same_answers(
     written: Sequence[Sequence[Cell]], found: Sequence[Row], ordered: bool, apart: Sequence[int] | None = None
 ) -> bool:
-    """Row by row; without ORDER BY the rows of a window may come in any order.
+    """Compare row by row. Without ORDER BY the rows of a window may come in any order.
 
-    `apart`: rows that differ in these places may come in any order also with ORDER BY.
+    Rows that differ in the columns `apart` may come in any order even with ORDER BY.
     """
     if len(written) != len(found):
         return False
@@ -422,7 +422,7 @@ def difference(written: Sequence[Sequence[Cell]], found: Sequence[Row]) -> str:
 
 
 def recut(test: TestFile, batch_rows: int | None) -> Iterator[Command]:
-    """The file's commands, the rows of adjacent feeds of a stream cut anew where the file allows it."""
+    """The file's commands; if the file allows it, with the rows of adjacent feeds of a stream cut anew."""
     if batch_rows is None or not test.recut_ok:
         yield from test.commands
         return

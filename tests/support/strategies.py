@@ -1,7 +1,7 @@
-"""Hypothesis: streams with ties, disorder, nulls, silence, NaN and extremes, and queries from the grammar.
+"""Hypothesis strategies: streams with ties, disorder, nulls, silence, NaN and extremes, and queries of the grammar.
 
-Doubles are quarters of small integers, infinities or NaN, and the aggregates of a column are those that are
-well conditioned on its values: then a double answer differs by rounding only, and 1e-9 excuses no bug.
+Doubles are quarters of small integers, infinities or NaN, and only aggregates that are well conditioned on a column are
+used. So doubles in answers differ only by rounding, and the tolerance of 1e-9 hides no bug.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ INTEGERS = Attribute("BIGINT", 0, "")
 class Scenario:
     """A stream, its micro-batches and its queries, as text and rows.
 
-    After the micro-batch `added_after` the last query is added (None: it is there from the start), after
-    `dropped_after` the first of several is dropped, after `restart_after` the engine is restarted.
+    After the micro-batch `added_after` the last query is added (None: it exists from the start), after `dropped_after`
+    the first of several is dropped, after `restart_after` the engine is restarted.
     """
 
     create_stream: str
@@ -93,7 +93,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def batches(draw: st.DrawFn, attribute: Attribute, slack: int) -> tuple[tuple[Row, ...], ...]:
-    """Micro-batches: time goes on by small steps, with ties, silences, disorder and late tuples."""
+    """Micro-batches in which time advances by small steps, with ties, silences, disorder and late tuples."""
     point = draw(st.sampled_from([0, -40, 1_000_003, -1_000_003]))
     made = []
     for number in range(draw(st.integers(2, 4))):
@@ -163,7 +163,7 @@ APPROXIMATE = (
     *(f"APPROX_QUANTILE({column}, {phi})" for column in ("i", "d", "m") for phi in ("0.25", "0.9")),
     *(f"APPROX_TOP_K({column}, 2)" for column in ("k", "d", "g", "m", "day")),
 )
-"""Exact on as few values as these streams have."""
+"""Approximate aggregates, which are exact on the few values of these streams."""
 
 HOLISTIC += APPROXIMATE if HAS_SKETCHES else ()
 COMBINED = (
@@ -193,7 +193,7 @@ def aggregate(draw: st.DrawFn) -> str:
 
 @st.composite
 def holistic(draw: st.DrawFn) -> list[str]:
-    """None, one or two that are exact, or FREQUENT_ITEMS by itself."""
+    """Up to two holistic aggregates, or FREQUENT_ITEMS alone."""
     texts = draw(st.one_of(st.just([]), st.lists(st.sampled_from(HOLISTIC), min_size=1, max_size=2)))
     if draw(st.integers(0, 7)) == 0:
         texts = [draw(st.sampled_from(["FREQUENT_ITEMS(k, 2)", "FREQUENT_ITEMS(g, 1)"]))]
@@ -204,7 +204,7 @@ def holistic(draw: st.DrawFn) -> list[str]:
 
 @st.composite
 def query_text(draw: st.DrawFn, attribute: Attribute) -> str:
-    """A SELECT of the grammar over the stream s. Keys come first, so that they break the ties of an order."""
+    """A SELECT of the grammar over the stream s. Keys come first, so that they break ties in ORDER BY."""
     keys = draw(st.lists(st.sampled_from(KEYS), max_size=2, unique=True))
     shapes = st.one_of(aggregate(), aggregate(), st.sampled_from(COMBINED))
     aggregates = draw(st.lists(shapes, min_size=1, max_size=3)) + draw(holistic())
@@ -225,13 +225,13 @@ def query_text(draw: st.DrawFn, attribute: Attribute) -> str:
 
 
 def _key_text(draw: st.DrawFn, number: int, key: str) -> str:
-    """A key as itself, by its alias, or by its position."""
+    """A key as an expression, by its alias, or by its position."""
     return str(draw(st.sampled_from([key, f"k{number}", str(number + 1)])))
 
 
 @st.composite
 def order(draw: st.DrawFn, keys: int) -> str:
-    """Orders by what is exact: keys and counts; their ties are broken by the select list."""
+    """ORDER BY exact values: keys and counts. Ties are broken by the select list."""
     options = ["COUNT(*)", *(f"k{n}" for n in range(keys))]
     direction = draw(st.sampled_from(["", " DESC", " ASC NULLS LAST", " DESC NULLS FIRST"]))
     return draw(st.sampled_from(options)) + direction
@@ -239,7 +239,7 @@ def order(draw: st.DrawFn, keys: int) -> str:
 
 @st.composite
 def scenarios(draw: st.DrawFn, queries: int = 5) -> Scenario:
-    """At least three queries and some rows in each: a Spark job is dear, so an example is worth its while."""
+    """At least three queries and some rows in each: a Spark job is expensive, so an example should cover much."""
     attribute = draw(st.sampled_from([SECONDS, MILLISECONDS, INTEGERS]))
     slack = draw(st.sampled_from([0, 0, 5]))
     policy = f"WITH SLACK {attribute.measure(slack)}" if slack and attribute.unit_us else "ORDERED"

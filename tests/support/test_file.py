@@ -22,18 +22,18 @@ from windrow.types import EPOCH, SqlType, moment_of
 
 TO_COMPLETE = "????"
 FLAGS = ("recut ok", "needs rules")
-"""`needs rules`: what the file shows is a gift of an optimizer rule, so it is not run without them."""
+"""`needs rules`: the file shows the effect of an optimizer rule, so it does not run without the rules."""
 
 
 class TestFileError(Exception):
-    """The test file itself is wrong; says the file and the line."""
+    """The test file itself is wrong. The message gives the file and the line."""
 
     __test__ = False
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One field as written; a quoted `"NULL"` is text, a bare NULL is null."""
+    """One field as written: a quoted `"NULL"` is text, a bare NULL is null."""
 
     text: str
     quoted: bool = False
@@ -46,7 +46,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Statement(Command):
-    """`statement ok`, or `statement error <code or text>` where `error` is what the message must hold."""
+    """`statement ok`, or `statement error <code or text>`, where the message must contain `error`."""
 
     text: str
     error: str | None = None
@@ -77,7 +77,8 @@ class Advance(Command):
 
 @dataclass(frozen=True)
 class Punctuate(Command):
-    """`punctuate <stream>[.<column>] <point> [<column>=<value> …]`: with values, a promise of the tuples that have them."""
+    """`punctuate <stream>[.<column>] <point> [<column>=<value> …]`: with values, the promise covers tuples that have
+    them."""
 
     stream: str
     upto: str
@@ -87,7 +88,7 @@ class Punctuate(Command):
 
 @dataclass(frozen=True)
 class Close(Command):
-    """`close <stream>`: the input has ended."""
+    """`close <stream>`: end the input."""
 
     stream: str
 
@@ -99,7 +100,7 @@ class Restart(Command):
 
 @dataclass(frozen=True)
 class Since(Command):
-    """`since <query> <point>`: a query added while the stream ran counts tuples from there on, or `all`."""
+    """`since <query> <point>`: a query added to a running stream counts tuples from this point, or `all`."""
 
     query: str
     point: str
@@ -107,7 +108,7 @@ class Since(Command):
 
 @dataclass(frozen=True)
 class Answers(Command):
-    """`answers <query>`: the answers that are new since its last such block; None: to be completed."""
+    """`answers <query>`: the answers since its last such block; None: to be completed."""
 
     query: str
     rows: tuple[tuple[Cell, ...], ...] | None
@@ -115,7 +116,7 @@ class Answers(Command):
 
 @dataclass(frozen=True)
 class Net(Command):
-    """`net <query>`: all answers as they stand now, whenever they came; for streams whose answers are revised."""
+    """`net <query>`: all net answers so far, for streams whose answers are revised."""
 
     query: str
     rows: tuple[tuple[Cell, ...], ...] | None
@@ -123,7 +124,7 @@ class Net(Command):
 
 @dataclass(frozen=True)
 class Revisions(Command):
-    """`revisions <query>`: what was delivered since its last such block: op, revision, then as in `answers`."""
+    """`revisions <query>`: the deliveries since its last such block: op, revision, then as in `answers`."""
 
     query: str
     rows: tuple[tuple[Cell, ...], ...] | None
@@ -170,7 +171,7 @@ def parse_test_file(text: str, path: Path = Path("inline.test")) -> TestFile:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str, list[str]]]:
-    """(line number, directive, following lines) of each block, comments left out."""
+    """(line number, directive, following lines) of each block, without comments."""
     head, body, first = "", [], 0
     for number, raw in enumerate([*text.splitlines(), ""], start=1):
         line = raw.rstrip()
@@ -245,7 +246,7 @@ _EQUALITY = re.compile(r'\s+(\w+)=("(?:[^"]|"")*"|\S*)')
 
 
 def _punctuate(line: int, name: str, rest: str) -> Punctuate:
-    """The point may hold a space; what follows it are equalities."""
+    """The point may contain a space; equalities follow it."""
     stream, _, column = name.partition(".")
     first = _EQUALITY.search(rest)
     point = rest[: first.start()] if first else rest
@@ -305,7 +306,7 @@ def join_cells(cells: Sequence[Cell]) -> str:
 
 
 def feed_rows(feed: Feed, types: Mapping[str, SqlType]) -> list[dict[str, Any]]:
-    """The rows of a feed block as Python values; what is not of its column's type stays text."""
+    """The rows of a feed block as Python values; what does not fit its column's type stays text."""
     rows = []
     for offset, line in enumerate(feed.lines, start=1):
         if feed.json:
@@ -326,7 +327,7 @@ def _of_json(value: Any, kind: SqlType) -> Any:
 
 
 def value_of(cell: Cell, kind: SqlType) -> Any:
-    """A cell as a value of the type, or as its text where it is none."""
+    """A cell as a value of the type, or as text if it is none."""
     if cell.text == "NULL" and not cell.quoted:
         return None
     if kind.name == "STRING":
@@ -369,7 +370,7 @@ def _micros(moment: datetime) -> int:
 
 
 def render(value: Any) -> Cell:
-    """A value of an answer as a cell; doubles always show that they are doubles."""
+    """A value of an answer as a cell; doubles are always recognisable as doubles."""
     if value is None:
         return Cell("NULL")
     if isinstance(value, bool):
@@ -398,7 +399,7 @@ _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][+-]?\d+|Infinity)|NaN
 
 
 def _matches_nested(text: str, value: list[Any] | dict[str, Any]) -> bool:
-    """`[(a; 3); (b; 1)]` is a list of structs; the words in it may hold none of these signs."""
+    """Parse `[(a; 3); (b; 1)]` as a list of structs. The words in it contain none of these signs."""
     parts = list(value) if isinstance(value, list) else list(value.values())
     opened, closed = "[]" if isinstance(value, list) else "()"
     if not (text.startswith(opened) and text.endswith(closed)):
@@ -415,7 +416,7 @@ def _matches_nested(text: str, value: list[Any] | dict[str, Any]) -> bool:
 
 
 def matches(cell: Cell, value: Any) -> bool:
-    """Whether a written cell is that value: exact, doubles to 1e-9 relative; times also as `@seconds`."""
+    """Whether a written cell equals the value: exactly, doubles to 1e-9 relative; times also as `@seconds`."""
     if isinstance(value, list | dict):
         return _matches_nested(cell.text, value)
     if isinstance(value, float) and not cell.quoted:

@@ -1,4 +1,4 @@
-"""Settings: every one has a default that it would itself accept, and refuses what makes no sense with a remedy."""
+"""Settings accept their own defaults and refuse bad values with a remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY_US = 86_400_000_000
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_defaults_are_values_that_the_setting_takes(name: str) -> None:
+def test_defaults_are_accepted(name: str) -> None:
     spec = SPECS[name]
     assert Settings()[name] == spec.default
     assert spec.parse(str(spec.default)) == spec.default
@@ -41,7 +41,7 @@ def test_defaults_are_values_that_the_setting_takes(name: str) -> None:
         ("disabled_rules", "", ""),
     ],
 )
-def test_texts_and_their_values(name: str, text: str, value: object) -> None:
+def test_parse_value(name: str, text: str, value: object) -> None:
     assert parse_value(name, text) == value
 
 
@@ -64,7 +64,7 @@ def test_texts_and_their_values(name: str, text: str, value: object) -> None:
         ("disabled_rules", "SS1, CS9", "SS1, SS2, SS3, SS4, CS1, CS2, CS3, CS4, CS5, CS6, CS7, CS8"),
     ],
 )
-def test_values_that_make_no_sense_are_refused_with_what_would(name: str, text: str, takes: str) -> None:
+def test_bad_value(name: str, text: str, takes: str) -> None:
     with pytest.raises(SettingError) as raised:
         parse_value(name, text)
     assert f"'{text}' is not a value for '{name}'" in str(raised.value)
@@ -87,19 +87,19 @@ def test_values_that_make_no_sense_are_refused_with_what_would(name: str, text: 
         ("retained_answers", "1_000", "1000"),
     ],
 )
-def test_a_value_is_shown_as_set_takes_it(name: str, text: str, shown: str) -> None:
+def test_value_text(name: str, text: str, shown: str) -> None:
     value = Settings().with_text(name, text)[name]
     assert str(value) == shown
     assert parse_value(name, shown) == value
 
 
-def test_disabled_rules_names_the_rules_of_the_table() -> None:
+def test_disabled_rules_are_those_of_the_table() -> None:
     assert set(SHARING_RULES) == {one.name for one in RULES} and len(SHARING_RULES) == len(RULES)
     assert Settings().rules_off == frozenset()
     assert Settings().with_text("disabled_rules", "CS8,SS4").rules_off == {"SS4", "CS8"}
 
 
-def test_an_unknown_setting_gets_a_near_one() -> None:
+def test_unknown_setting() -> None:
     with pytest.raises(SettingError, match="no setting 'preagregate'") as raised:
         spec_of("preagregate")
     assert raised.value.remedy and "Did you mean 'preaggregate'?" in raised.value.remedy
@@ -108,7 +108,7 @@ def test_an_unknown_setting_gets_a_near_one() -> None:
     assert raised.value.remedy == "SHOW SETTINGS lists them all."
 
 
-def test_settings_are_immutable_and_remember_what_was_set() -> None:
+def test_settings_are_immutable() -> None:
     plain = Settings()
     changed = plain.with_text("CUT_FACTOR", "9").with_text("preaggregate", "driver")
     assert (plain.integer("cut_factor"), changed.integer("cut_factor")) == (4, 9)
@@ -117,12 +117,12 @@ def test_settings_are_immutable_and_remember_what_was_set() -> None:
     assert set(changed.values) == {"cut_factor", "preaggregate"}
 
 
-def test_a_wrong_name_inside_the_program_is_no_silent_default() -> None:
+def test_unknown_name_raises_key_error() -> None:
     with pytest.raises(KeyError):
         Settings()["no_such_setting"]
 
 
-def test_a_bad_value_leaves_the_settings_as_they_were() -> None:
+def test_bad_value_changes_nothing() -> None:
     settings = Settings().with_text("cut_factor", "9")
     with pytest.raises(SettingError):
         settings.with_text("cut_factor", "none")

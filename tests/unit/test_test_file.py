@@ -1,4 +1,4 @@
-"""The `.test` dialect: what is read, what is refused, and that the comparison can fail."""
+"""The `.test` dialect: reading, errors, and comparing answers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ null 1
 """
 
 
-def test_a_file_is_read_as_commands() -> None:
+def test_read_commands() -> None:
     test = parse_test_file(TEXT)
     assert test.recut_ok
     statement, failing, first, second, close, answers, none, unknown, dead = test.commands
@@ -89,7 +89,7 @@ def test_a_file_is_read_as_commands() -> None:
         ('answers q\n"open, 1', "not a row"),
     ],
 )
-def test_a_mistake_in_a_file_is_refused_with_its_line(text: str, message: str) -> None:
+def test_error_names_the_line(text: str, message: str) -> None:
     with pytest.raises(TestFileError, match=message) as caught:
         parse_test_file("\n\n" + text, Path("x.test"))
     assert "x.test:3" in str(caught.value)
@@ -102,7 +102,7 @@ def test_cells() -> None:
     assert split_cells(join_cells(cells)) == cells
 
 
-def test_rows_are_typed_and_what_does_not_fit_stays_text() -> None:
+def test_rows_are_typed() -> None:
     types = {
         "ts": SqlType("TIMESTAMP"),
         "x": SqlType("INT"),
@@ -137,7 +137,7 @@ def test_rows_are_typed_and_what_does_not_fit_stays_text() -> None:
         datetime(2026, 1, 1),
     ],
 )
-def test_a_rendered_value_matches_itself(value: Any) -> None:
+def test_rendered_value_matches(value: Any) -> None:
     assert matches(render(value), value)
     assert split_cells(join_cells([render(value)])) == [render(value)]
 
@@ -156,7 +156,7 @@ def test_a_rendered_value_matches_itself(value: Any) -> None:
         ("4", None),
     ],
 )
-def test_values_that_are_not_the_written_ones(text: str, value: Any) -> None:
+def test_value_mismatch(text: str, value: Any) -> None:
     assert not matches(Cell(text), value)
 
 
@@ -166,7 +166,7 @@ def test_doubles_match_to_nine_digits() -> None:
     assert matches(Cell("0.0"), -0.0)
 
 
-def test_the_order_of_rows_counts_only_where_the_query_has_one() -> None:
+def test_row_order() -> None:
     written = [(Cell("1"), Cell("2")), (Cell("1"), Cell("3"))]
     assert same_answers(written, [(1, 3), (1, 2)], ordered=False)
     assert not same_answers(written, [(1, 3), (1, 2)], ordered=True)
@@ -174,7 +174,7 @@ def test_the_order_of_rows_counts_only_where_the_query_has_one() -> None:
     assert not same_answers(written, [(1, 2)], ordered=False)
 
 
-def test_adjacent_feeds_are_cut_anew() -> None:
+def test_recut_adjacent_feeds() -> None:
     test = parse_test_file(TEXT)
     sizes = {n: [len(c.lines) for c in recut(test, n) if isinstance(c, Feed)] for n in (None, 0, 1, 2)}
     assert sizes == {None: [2, 1], 0: [3], 1: [1, 1, 1], 2: [2, 1]}
@@ -184,7 +184,7 @@ def test_adjacent_feeds_are_cut_anew() -> None:
     assert kinds.index("Feed") > kinds.index("Statement") and kinds.index("Close") > kinds.index("Feed")
 
 
-def test_completing_puts_answers_in_the_place_of_the_question_marks(tmp_path: Path) -> None:
+def test_complete_replaces_question_marks(tmp_path: Path) -> None:
     path = tmp_path / "x.test"
     path.write_text("answers q\n????\n\nanswers r\n????\n")
     assert (
@@ -194,7 +194,7 @@ def test_completing_puts_answers_in_the_place_of_the_question_marks(tmp_path: Pa
 
 
 class _Fixed(OracleBackend):
-    """A backend whose answers are given."""
+    """A backend that returns the given answers."""
 
     def __init__(self, answers: list[list[tuple[Any, ...]]]):
         self._given = iter(answers)
@@ -221,7 +221,7 @@ def _run(*answers: list[tuple[Any, ...]]) -> None:
     Run(parse_test_file(SCRIPT), _Fixed(list(answers)), None, Variation()).run()  # type: ignore[arg-type]
 
 
-def test_a_block_holds_what_is_new() -> None:
+def test_answers_block_holds_new_rows_only() -> None:
     _run([(0, 10, 1)], [(0, 10, 1), (10, 20, 2)])
 
 
@@ -236,6 +236,6 @@ def test_a_block_holds_what_is_new() -> None:
     ],
     ids=["wrong", "changed", "repeated", "out of order", "missing"],
 )
-def test_wrong_answers_are_found(answers: tuple[list[tuple[Any, ...]], ...]) -> None:
+def test_wrong_answers_fail(answers: tuple[list[tuple[Any, ...]], ...]) -> None:
     with pytest.raises(Mismatch):
         _run(*answers)

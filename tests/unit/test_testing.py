@@ -1,4 +1,4 @@
-"""The shipped test helpers: clock, sink, script, crash points."""
+"""The test helpers in windrow.testing: clock, sink, script, crash points."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windrow.testing import CollectingSink, ManualClock, Script, crash_plan
 SRC = Path(__file__).resolve().parents[2] / "src"
 
 
-def test_the_clock_moves_only_when_told() -> None:
+def test_settable_clock() -> None:
     clock = ManualClock("1970-01-01 00:00:05")
     assert (clock.now_us(), clock.monotonic_s()) == (5_000_000, 0.0)
     clock.advance(1.5)
@@ -37,7 +37,7 @@ class _Batch:
     table: pa.Table
 
 
-def test_the_sink_keeps_each_batch_once() -> None:
+def test_sink_keeps_each_batch_once() -> None:
     sink = CollectingSink()
     one, two = pa.table({"x": [1]}), pa.table({"x": [2]})
     sink.write(_Batch("q", "1", one))
@@ -54,7 +54,7 @@ def test_the_sink_keeps_each_batch_once() -> None:
     assert sink.batches() == [] and sink.repetitions == 0
 
 
-def test_a_script_is_fed_and_recut() -> None:
+def test_script_feed_and_recut() -> None:
     rows = [{"x": n} for n in range(5)]
     script = Script("s", [rows[:2], rows[2:]])
     fed: list[tuple[str, int]] = []
@@ -93,14 +93,14 @@ def _passes(**environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_crash_point_kills_at_its_nth_pass() -> None:
+def test_crash_point_at_nth_pass() -> None:
     assert _passes().stdout.split() == ["1", "2", "3"]
     killed = _passes(WINDROW_CRASH_AT="commit:2")
     assert killed.returncode == -signal.SIGKILL and killed.stdout.split() == ["1"]
     assert _passes(WINDROW_CRASH_AT="elsewhere").returncode == 0
 
 
-def test_a_crash_point_can_kill_the_group() -> None:
+def test_crash_point_kills_the_group() -> None:
     start = f"subprocess.run([sys.executable, '-c', {_PASSES!r}])"
     program = f"import subprocess, sys; {start}; print('survived')"
     ran = subprocess.run(

@@ -62,12 +62,12 @@ def test_every_type(name: str, arrow: pa.DataType, traits: str) -> None:
 
 
 @pytest.mark.parametrize("bad", ["int", "VARCHAR", "DECIMAL", "DECIMAL(5)", "ARRAY<VARCHAR>", ""])
-def test_other_names_are_refused(bad: str) -> None:
+def test_bad_names(bad: str) -> None:
     with pytest.raises(ValueError, match="not a column type"):
         SqlType(bad)
 
 
-def test_arrays_and_structs_have_parts_and_an_arrow_type() -> None:
+def test_arrays_and_structs() -> None:
     entry = struct_type(item=decimal_type(12, 2), count=SqlType("BIGINT"))
     found = struct_type(threshold=SqlType("BIGINT"), items=array_type(entry))
     assert str(found) == "STRUCT<threshold: BIGINT, items: ARRAY<STRUCT<item: DECIMAL(12,2), count: BIGINT>>>"
@@ -88,7 +88,7 @@ def test_decimals() -> None:
 
 @some
 @given(st.datetimes(timezones=st.just(timezone.utc)))
-def test_a_time_is_its_microseconds_since_the_epoch(moment: datetime) -> None:
+def test_time_to_point_and_back(moment: datetime) -> None:
     point = point_of(moment, TIMESTAMP)
     assert EPOCH + timedelta(microseconds=point) == moment
     assert pa.array([point]).view(TIMESTAMP.arrow)[0].as_py() == moment
@@ -108,27 +108,27 @@ def test_a_time_is_its_microseconds_since_the_epoch(moment: datetime) -> None:
         ("2026-01-01", 0),
     ],
 )
-def test_a_time_is_read_alike_on_every_python(text: str, micros: int) -> None:
+def test_moment_of(text: str, micros: int) -> None:
     moment = moment_of(text)
     aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
     assert aware - datetime(2026, 1, 1, tzinfo=timezone.utc) == timedelta(microseconds=micros)
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-01-01 00:00:00.5.5", "2026-13-01 00:00:00.5"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_moment_of_bad_text(text: str) -> None:
     with pytest.raises(ValueError):
         moment_of(text)
 
 
 @some
 @given(st.integers(POINT_MIN, POINT_MAX))
-def test_an_integer_is_itself(point: int) -> None:
+def test_integer_point(point: int) -> None:
     assert point_of(point, BIGINT) == point
     assert point_text(point, BIGINT) == str(point)
     assert point_text(point, TIMESTAMP)
 
 
-def test_times_in_other_zones_and_before_the_epoch() -> None:
+def test_other_zones_and_before_the_epoch() -> None:
     there = timezone(timedelta(hours=2))
     assert point_of(datetime(1970, 1, 1, 2, tzinfo=there), TIMESTAMP) == 0
     assert point_of(datetime(1969, 12, 31, 23, 59, 59, 999_999), TIMESTAMP) == -1
@@ -136,10 +136,10 @@ def test_times_in_other_zones_and_before_the_epoch() -> None:
     assert point_text(0, NTZ) == "1970-01-01 00:00:00"
 
 
-def test_a_time_is_no_point_of_an_integer_attribute() -> None:
+def test_time_on_integer_attribute() -> None:
     with pytest.raises(ValueError, match="integer, not a time"):
         point_of(datetime(2026, 1, 1), BIGINT)
 
 
-def test_points_beyond_the_calendar_are_still_shown() -> None:
+def test_points_beyond_the_calendar() -> None:
     assert point_text(POINT_MAX, TIMESTAMP) == f"{POINT_MAX} µs"

@@ -1,4 +1,4 @@
-"""What a stream is, once its statement has been checked."""
+"""Stream definitions: a checked CREATE STREAM statement."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from windrow.types import SqlType
 
 RESERVED_PREFIX = "__"
 PUNCTUATION = "punctuation"
-"""The option that names the column of punctuations, and the name that it has where the option is not given."""
+"""The option that names the column of punctuations, and the default name of that column."""
 Columns = tuple[tuple[str, SqlType], ...]
 
 
 @dataclass(frozen=True)
 class Punctuated:
-    """A window attribute, and how the stream's progress on it is known.
+    """A window attribute and its PUNCTUATE clause.
 
-    `slack` is in points of the attribute, `slack_rows` in rows; `key` and `idle_after` are those of PER. `heartbeat`:
-    the silence, in microseconds, after which the frontier goes on by the wall clock.
+    `slack` is in points of the attribute, `slack_rows` in rows. `key` and `idle_after` belong to PER. `heartbeat` is
+    the silence in microseconds after which the wall clock moves the frontier.
     """
 
     column: str
@@ -37,14 +37,14 @@ class Punctuated:
 
 @dataclass(frozen=True)
 class StreamDef:
-    """A stream: its statement, typed columns, default window attribute, and what its windows may be on."""
+    """A stream: its statement, typed columns, default window attribute, and punctuated columns."""
 
     statement: CreateStream
     columns: Columns
     attribute: str | None
     punctuated: tuple[Punctuated, ...]
     punctuation: str | None = None
-    """BY SOURCE: the column whose text makes a record a punctuation."""
+    """The column of punctuations, for BY SOURCE: a record is a punctuation if it has a text there."""
 
     @property
     def name(self) -> str:
@@ -60,7 +60,7 @@ class StreamDef:
 
     @property
     def source_options(self) -> tuple[tuple[str, str], ...]:
-        """The options that are the source's own."""
+        """The options that are passed to the source."""
         options = self.statement.options
         return options if self.punctuation is None else tuple(o for o in options if o[0].lower() != PUNCTUATION)
 
@@ -76,27 +76,27 @@ class StreamDef:
 
     @property
     def revises(self) -> bool:
-        """LATE REVISE: answers that were given are corrected when a late tuple comes."""
+        """Whether the stream has LATE REVISE: a late tuple corrects earlier answers."""
         return self.statement.late is Late.REVISE
 
     @property
     def late_reach(self) -> int | None:
-        """FOR d: how far below a frontier a late tuple still counts; None: however far."""
+        """How far below the frontier a late tuple still counts (LATE REVISE FOR d); None: any distance."""
         return None if self.statement.late_for is None else self.statement.late_for.amount
 
     def horizon(self, frontier: int) -> int | None:
-        """The point below which no tuple is admitted any more; None: there is none."""
+        """The point below which no tuple is admitted; None if every tuple is."""
         if not self.revises:
             return frontier
         return None if self.late_reach is None else frontier - self.late_reach
 
     def punctuation_of(self, column: str) -> Punctuated | None:
-        """How a column is punctuated; None where it is not, so that no window can be on it."""
+        """The PUNCTUATE clause of a column; None if it has none, so that no window can lie on it."""
         return next((p for p in self.punctuated if p.column == column), None)
 
 
 def define_stream(statement: CreateStream) -> StreamDef:
-    """Check a CREATE STREAM and resolve its names."""
+    """Check a CREATE STREAM and resolve its names; raises BindError."""
     columns = tuple((c.name, SqlType(c.type)) for c in statement.columns)
     if not columns:
         raise BindError(
@@ -105,7 +105,7 @@ def define_stream(statement: CreateStream) -> StreamDef:
     for name, _ in columns:
         if name.startswith(RESERVED_PREFIX):
             raise BindError(
-                f"column '{name}': names that start with '{RESERVED_PREFIX}' are Windrow's own",
+                f"column '{name}': names that start with '{RESERVED_PREFIX}' are reserved",
                 remedy=f"Call it for example {name.lstrip('_') or 'x'}.",
             )
     _refuse_unfinished(statement)
@@ -113,10 +113,10 @@ def define_stream(statement: CreateStream) -> StreamDef:
     attribute = None if named is None else _window_attribute(columns, named, "TIMESTAMP BY")
     punctuated: list[Punctuated] = []
     for clause in statement.punctuate:
-        one = _punctuated(columns, attribute, clause)
-        if any(one.column == other.column for other in punctuated):
-            raise BindError(f"PUNCTUATE is given twice for '{one.column}'", remedy="Keep one of the two.")
-        punctuated.append(one)
+        axis = _punctuated(columns, attribute, clause)
+        if any(axis.column == other.column for other in punctuated):
+            raise BindError(f"PUNCTUATE is given twice for '{axis.column}'", remedy="Keep one of the two.")
+        punctuated.append(axis)
     if statement.sequence_by is not None:
         _column(columns, statement.sequence_by, "SEQUENCE BY")
     _check_late(statement, punctuated)
@@ -135,7 +135,7 @@ def _is_by_source(statement: CreateStream) -> bool:
 
 
 def _punctuation_column(statement: CreateStream, columns: Columns) -> str | None:
-    """The column that punctuations come in, where the source sends them."""
+    """The column of punctuations of a stream with BY SOURCE; None for other streams."""
     if not _is_by_source(statement):
         return None
     named = {name.lower(): value for name, value in statement.options}.get(PUNCTUATION)
@@ -149,12 +149,12 @@ def _punctuation_column(statement: CreateStream, columns: Columns) -> str | None
 
 
 def _check_late(statement: CreateStream, punctuated: list[Punctuated]) -> None:
-    """LATE REVISE is of tuples below a frontier, and FOR d in the unit of every column that has one."""
+    """LATE REVISE needs a frontier, and d of FOR d must fit every punctuated column."""
     if statement.late is Late.REVISE and not punctuated:
         raise BindError("LATE REVISE needs a PUNCTUATE clause", remedy="Without one no tuple is late: leave it out.")
-    for one in punctuated if statement.late_for is not None else ():
+    for axis in punctuated if statement.late_for is not None else ():
         assert statement.late_for is not None
-        _length(one.column, one.type, statement.late_for, "LATE REVISE FOR")
+        _length(axis.column, axis.type, statement.late_for, "LATE REVISE FOR")
 
 
 def _punctuated(columns: Columns, attribute: str | None, clause: Punctuate) -> Punctuated:

@@ -1,9 +1,8 @@
-"""One process at a time in a state directory, and none while the JVM of a killed one still writes.
+"""The lock on a state directory: one process at a time, and none while the JVM of a killed process may still write.
 
-Two things guard the directory. `flock` on `<state>/lock` says who is in it; the kernel lets go of it when
-the process dies, however it dies. The file's contents say which JVM that process drove: a JVM outlives a
-`kill -9` of its Python process by a moment in which it may still write, and must be gone before anyone
-else goes in.
+A process holds a `flock` on `<state>/lock`; the kernel releases it when the process dies. The file also names the JVM
+of the process: a JVM outlives a `kill -9` of its Python process by a moment in which it may still write, so the next
+process waits until that JVM has ended.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ _LOG = logging.getLogger(__name__)
 
 _POLL_S = 0.05
 _RECORD_BYTES = 1024
-"""The record is padded to one size and written by one call, so a kill never leaves half of it."""
+"""Records have one size and are written by one call, so that a kill never leaves half a record."""
 
 
 @dataclass(frozen=True)
 class ProcessMark:
-    """A process beyond doubt: a pid alone may be reused, a pid and its start time may not.
+    """The identity of a process: its pid, which may be reused, and its start time.
 
-    `started` is the kernel's own count of clock ticks from boot, with the boot's id, where there is a
-    /proc: unlike a wall-clock time it does not move when the clock is set.
+    If there is a /proc, `started` is the boot id and the kernel's clock ticks since boot: unlike a wall-clock time
+    it does not change when the clock is set.
     """
 
     pid: int
@@ -47,7 +46,7 @@ class ProcessMark:
 
     @staticmethod
     def of(pid: int) -> ProcessMark | None:
-        """The mark of the process that has this pid now; None if there is none, or only a zombie."""
+        """The mark of the process that has this pid now; None if there is none or it is a zombie."""
         started = _started(pid)
         return None if started is None else ProcessMark(pid, started)
 
@@ -57,7 +56,7 @@ class ProcessMark:
 
 @dataclass(frozen=True)
 class Record:
-    """The contents of the lock file: who is in, and the JVM that is, or was left, with its parent."""
+    """The contents of the lock file: the holder, and a JVM that may still write, with its parent."""
 
     holder: ProcessMark | None = None
     jvm: ProcessMark | None = None
@@ -69,7 +68,7 @@ class Record:
 
     @staticmethod
     def from_bytes(data: bytes) -> Record:
-        """What the bytes say; an empty or unreadable file says that nobody was here."""
+        """Parse the bytes; an empty or unreadable file gives an empty record."""
         try:
             parsed = json.loads(data)
             return Record(*(_mark(parsed.get(key)) for key in ("holder", "jvm", "jvm_parent")))
@@ -78,10 +77,10 @@ class Record:
 
 
 class StateLock:
-    """The right to use a state directory. Not re-entrant: a second opening is refused, in this process too.
+    """The right to use a state directory. Not re-entrant: a second acquire fails, in the same process too.
 
-    A JVM left behind is given `grace_s` to notice that its parent is gone (Spark's does, by its closed
-    standard input), then SIGTERM, then, `kill_after_s` later, SIGKILL; but only if its parent is dead.
+    An orphaned JVM has `grace_s` to notice that its parent is dead (Spark's does so by its closed standard input). Then
+    it gets SIGTERM, and after another `kill_after_s` SIGKILL. A JVM whose parent lives gets no signal.
     """
 
     def __init__(
@@ -105,10 +104,10 @@ class StateLock:
         return self._held
 
     def acquire(self, timeout_s: float = 60.0) -> None:
-        """Take the directory, creating it if need be.
+        """Take the directory, and create it if necessary.
 
-        Raises StateError at once where a living process has it, and after `timeout_s` where the JVM of a
-        dead one does not go away.
+        Raises StateError at once if a living process holds it, and after `timeout_s` if the JVM of a dead process does
+        not end.
         """
         if self._fd is not None:
             raise self._refusal(os.getpid())
@@ -131,7 +130,7 @@ class StateLock:
         self._held = True
 
     def record_jvm(self, pid: int) -> None:
-        """Name the JVM this process drives, so that whoever opens the directory after a kill waits for it."""
+        """Record the JVM of this process: after a kill, the next process waits until that JVM has ended."""
         if self._fd is None or not self._held:
             raise RuntimeError("record_jvm needs the lock: call acquire first")
         jvm = ProcessMark.of(pid)
@@ -141,10 +140,10 @@ class StateLock:
         _write(self._fd, self._record)
 
     def release(self) -> None:
-        """Give the directory up; again is harmless.
+        """Release the directory; a second call does nothing.
 
-        The caller has stopped its writers, so the record is cleared: a JVM that lives on with the
-        session does not keep others out.
+        The caller has stopped all writers, so the record is cleared: a JVM that lives on with the Spark session does
+        not make other processes wait.
         """
         if self._fd is None:
             return
@@ -161,7 +160,7 @@ class StateLock:
         self.release()
 
     def _open(self) -> int:
-        """A file descriptor that no program started from here inherits (see `_forget_in_child` for forks)."""
+        """Open a file descriptor that child programs do not inherit (for forks see `_forget_in_child`)."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -174,7 +173,7 @@ class StateLock:
         return self._fd
 
     def _close(self) -> None:
-        """Let go. Closing our copy is enough, and in a forked child does not unlock the parent's."""
+        """Close the file, which releases the flock; in a forked child the parent keeps its flock."""
         fd, self._fd = self._fd, None
         self._held = False
         _OPEN.discard(self)
@@ -182,10 +181,10 @@ class StateLock:
             os.close(fd)
 
     def _flock(self, fd: int, deadline_s: float) -> None:
-        """Take the flock, or refuse at once if its holder lives.
+        """Take the flock, or raise StateError at once if its holder lives.
 
-        Who is named may be dead or nobody while the flock is held: a killed process that the kernel is
-        still clearing away, or one that came in just now and has not signed yet. Those are waited for.
+        If the flock is held but the record names no living process, this waits: the kernel is still removing a killed
+        process, or a new holder has not written its record yet.
         """
         while True:
             try:
@@ -241,7 +240,7 @@ def _is_orphan(record: Record) -> bool:
 
 
 def _signal(mark: ProcessMark, number: signal.Signals) -> None:
-    """Signal that very process; psutil looks again whether the pid was reused."""
+    """Signal the process, unless its pid was reused (psutil checks again)."""
     try:
         process = psutil.Process(mark.pid)
         if mark.is_alive():
@@ -278,12 +277,12 @@ def _write(fd: int, record: Record) -> None:
 
 
 def _started(pid: int) -> str | None:
-    """When the process of this pid started, as text to compare; None if it is gone or a zombie."""
+    """The start time of the process with this pid, as text to compare; None if it is gone or a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None if Path("/proc/self/stat").exists() else _started_without_proc(pid)
-    # The second field, the program's name in parentheses, may itself hold blanks and parentheses.
+    # The second field, the program's name in parentheses, may itself contain blanks and parentheses.
     fields = stat.rpartition(")")[2].split()
     state, ticks = fields[0], fields[19]
     return None if state in "ZX" else f"{_boot()}:{ticks}"
@@ -298,7 +297,7 @@ def _started_without_proc(pid: int) -> str | None:
 
 
 def _boot() -> str:
-    """This boot's id, for ticks start anew at each; empty where the kernel does not tell."""
+    """The id of this boot, as ticks restart at each boot; empty if the kernel has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -309,7 +308,7 @@ _OPEN: set[StateLock] = set()
 
 
 def _forget_in_child() -> None:
-    """A forked child is not the holder: were its copy open, the flock would outlive a kill of the parent."""
+    """Close the locks in a forked child: an open copy would keep the flock after a kill of the parent."""
     for lock in list(_OPEN):
         lock._close()
 

@@ -1,8 +1,8 @@
-"""The catalog's store: one SQLite file, opened through numbered migrations, written in whole transactions.
+"""The catalog's store: one SQLite file with numbered migrations and atomic, durable transactions.
 
-It knows no stream and no query, only how to commit: a commit is one transaction that is either wholly on
-the disk or not at all (WAL, synchronous=FULL), and what must follow a commit, such as deleting the files
-it dropped, is a hook that runs after it and never after a rollback.
+It knows no streams and no queries. A commit is one transaction, wholly on disk or not at all (WAL, synchronous=FULL).
+Work that must follow a commit, such as deleting dropped files, is a hook: it runs after COMMIT and never after a
+rollback.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DAMAGE = ("not a database", "malformed", "disk i/o error", "unable to open", "u
 
 @dataclass(frozen=True)
 class Migration:
-    """One numbered step of the schema. Once released it never changes: the checksum holds us to that."""
+    """One numbered step of the schema. A released migration never changes; its checksum enforces this."""
 
     version: int
     name: str
@@ -46,9 +46,9 @@ class Migration:
 def read_migrations(folder: Path) -> tuple[Migration, ...]:
     """The migrations `NNNN_name.sql` of a folder, in order, without gaps from 0001.
 
-    The checksum is of the text with line ends made `\\n`, so that a checkout's line ends do not matter.
+    The checksum is of the text with `\\n` line ends, so that those of a checkout do not matter.
     """
-    found: list[Migration] = []
+    steps: list[Migration] = []
     for file in sorted(folder.glob("*.sql")):
         match = _MIGRATION_NAME.match(file.name)
         if match is None:
@@ -58,23 +58,23 @@ def read_migrations(folder: Path) -> tuple[Migration, ...]:
             )
         sql = file.read_text(encoding="utf-8").replace("\r\n", "\n")
         checksum = hashlib.sha256(sql.encode()).hexdigest()
-        found.append(Migration(int(match[1]), match[2], sql, checksum))
-    if not found:
+        steps.append(Migration(int(match[1]), match[2], sql, checksum))
+    if not steps:
         raise StateError(
             f"there are no migrations in {folder}",
             remedy="The installation is incomplete: install Windrow again.",
         )
-    for expected, migration in enumerate(found, start=1):
+    for expected, migration in enumerate(steps, start=1):
         if migration.version != expected:
             raise StateError(
-                f"{migration.version:04d}_{migration.name} stands in the place of migration {expected:04d}",
+                f"found {migration.version:04d}_{migration.name}, but migration {expected:04d} was expected",
                 remedy="Number the migrations 0001, 0002, … without gaps; or install Windrow again.",
             )
-    return tuple(found)
+    return tuple(steps)
 
 
 class _Transaction:
-    """What a transaction in flight remembers: its thread, its hooks, and whether it can still commit."""
+    """An open transaction: its thread, its hooks, and the failure after which it cannot commit."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
@@ -85,9 +85,9 @@ class _Transaction:
 class Catalog:
     """One connection to the catalog, shared by all threads of the process.
 
-    A transaction holds the connection until it ends, so other threads' reads wait and see only what is
-    committed. Writing is possible in a transaction only. Misuse by the calling code (nesting, writing
-    outside) is a RuntimeError; trouble with the file is a StateError with its remedy.
+    A transaction holds the connection until it ends, so reads of other threads wait and see only committed data.
+    Writing needs a transaction. Misuse by the calling code (nesting, writing outside of a transaction) raises
+    RuntimeError; problems with the file raise StateError with a remedy.
     """
 
     def __init__(self, path: Path | str, migrations: Path = MIGRATIONS, busy_timeout_s: float = 30.0):
@@ -111,7 +111,7 @@ class Catalog:
     # -- reading -------------------------------------------------------------------------------------
 
     def rows(self, sql: str, params: Params = ()) -> list[sqlite3.Row]:
-        """All rows of a SELECT; within a transaction it sees the transaction's own writes."""
+        """All rows of a SELECT; inside a transaction it sees the writes of that transaction."""
         with self._lock, self._translated():
             return self._connection.execute(sql, params).fetchall()
 
@@ -120,15 +120,15 @@ class Catalog:
         with self._lock, self._translated():
             cursor = self._connection.execute(sql, params)
             try:
-                found: sqlite3.Row | None = cursor.fetchone()
+                first: sqlite3.Row | None = cursor.fetchone()
             finally:
                 cursor.close()
-            return found
+            return first
 
     def value(self, sql: str, params: Params = ()) -> Any:
-        """The first column of the first row, or None where there is no row."""
-        found = self.row(sql, params)
-        return None if found is None else found[0]
+        """The first column of the first row, or None if there is no row."""
+        first = self.row(sql, params)
+        return None if first is None else first[0]
 
     # -- writing -------------------------------------------------------------------------------------
 
@@ -139,30 +139,29 @@ class Catalog:
         return current is not None and current.thread == threading.get_ident()
 
     def execute(self, sql: str, params: Params = ()) -> sqlite3.Cursor:
-        """Run one statement in the transaction of this thread; refused outside of one."""
+        """Run one statement in this thread's transaction; raises RuntimeError if there is none."""
         with self._lock:
             self._transaction_in_flight("execute")
             with self._translated():
                 return self._connection.execute(sql, params)
 
     def executemany(self, sql: str, params: Iterable[Params]) -> sqlite3.Cursor:
-        """Run one statement once per member of `params`, in the transaction of this thread."""
+        """Run one statement once per member of `params`, in this thread's transaction."""
         with self._lock:
             self._transaction_in_flight("executemany")
             with self._translated():
                 return self._connection.executemany(sql, params)
 
     def on_commit(self, hook: Callable[[], None]) -> None:
-        """Have `hook` called once this thread's transaction is committed; a rollback forgets it."""
+        """Call `hook` after the commit of this thread's transaction; a rollback drops it."""
         self._transaction_in_flight("on_commit").hooks.append(hook)
 
     @contextmanager
     def transaction(self) -> Iterator[Catalog]:
-        """BEGIN IMMEDIATE … COMMIT around the block; any exception rolls all of it back and goes on up.
+        """BEGIN IMMEDIATE … COMMIT around the block; any exception rolls the block back and is raised again.
 
-        Hooks run after COMMIT, in order, with the connection free again (they may open a transaction of
-        their own). A hook that fails does not keep the others from running; the first failure is then
-        raised, and the commit stands.
+        Hooks run after COMMIT, in order. The connection is free then, so they may open transactions. If a hook fails,
+        the others still run, the commit stands, and the first failure is raised.
         """
         with self._lock:
             if self._current is not None:
@@ -183,7 +182,7 @@ class Catalog:
         _run_hooks(current.hooks)
 
     def close(self) -> None:
-        """Close the connection; again is harmless. Refused inside a transaction."""
+        """Close the connection; a second call does nothing. Raises RuntimeError inside a transaction."""
         with self._lock:
             if self._current is not None:
                 raise RuntimeError("the catalog cannot be closed inside a transaction")
@@ -206,8 +205,8 @@ class Catalog:
         return self._open
 
     def _transaction_in_flight(self, what: str) -> _Transaction:
-        """The transaction of this thread. One that SQLite has ended by itself takes no more statements:
-        they would be committed one by one, without those before them."""
+        """This thread's transaction. After SQLite has ended it by itself, this raises its failure: further statements
+        would be committed one by one, without the earlier ones."""
         current = self._current
         if current is None or current.thread != threading.get_ident():
             raise RuntimeError(f"Catalog.{what} belongs inside `with catalog.transaction():`")
@@ -222,18 +221,18 @@ class Catalog:
             self._connection.execute("COMMIT")
 
     def _rollback(self) -> None:
-        """Undo what is left to undo; after some failures SQLite has rolled back by itself."""
+        """Roll back, unless SQLite has already done so after a failure."""
         if self._open is not None and self._open.in_transaction:
-            # The failure that led here is the one to report. What a ROLLBACK that fails leaves in the
-            # write-ahead log has no commit mark, and the next open passes it over.
+            # Report the original failure. If ROLLBACK fails, the write-ahead log holds changes without a commit mark,
+            # which the next open ignores.
             with suppress(sqlite3.Error):
                 self._open.execute("ROLLBACK")
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Give SQLite's complaints about the file our words; a StateError dooms the transaction in flight.
+        """Turn SQLite's errors about the file into StateError, after which the open transaction cannot commit.
 
-        Mistakes in SQL and broken constraints are the caller's and pass as they are.
+        Errors in SQL and violated constraints are the caller's and pass unchanged.
         """
         try:
             yield
@@ -251,7 +250,7 @@ class Catalog:
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise StateError(
-                f"{self.path} cannot be written ahead: SQLite gives journal mode '{mode}' for 'wal'",
+                f"{self.path} cannot have a write-ahead log: SQLite gives journal mode '{mode}' for 'wal'",
                 remedy="Put the state directory on a local file system.",
             )
         connection.execute("PRAGMA synchronous = FULL")
@@ -285,7 +284,7 @@ class Catalog:
             sync(self.path.parent)
 
     def _applied(self) -> list[tuple[int, str]] | None:
-        """(version, checksum) of each migration in the file, or None where it has never had one."""
+        """(version, checksum) of each migration in the file, or None if it never had one."""
         tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations'"
         if self._connection.execute(tables).fetchone() is None:
             return None
@@ -293,7 +292,7 @@ class Catalog:
         return [(row[0], row[1]) for row in listed]
 
     def _check_empty(self) -> None:
-        """A database of someone else's must not be taken over."""
+        """Refuse to take over the database of another program."""
         stranger = self._connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchone()
         if stranger is not None:
             raise StateError(
@@ -302,7 +301,7 @@ class Catalog:
             )
 
     def _apply(self, step: Migration) -> None:
-        """One migration and its record, in one transaction."""
+        """Apply one migration and record it, in one transaction."""
         connection = self._connection
         try:
             connection.executescript(
@@ -333,7 +332,7 @@ def _run_hooks(hooks: Sequence[Callable[[], None]]) -> None:
 
 
 def _as_state_error(path: Path, error: sqlite3.DatabaseError) -> StateError | None:
-    """Our error for one that is about the file, None for one that is about the statement."""
+    """A StateError for an error about the file; None for an error about the statement."""
     text = str(error).lower()
     if "disk is full" in text:
         return StateError(

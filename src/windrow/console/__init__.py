@@ -1,1 +1,1 @@
-"""What the command line shows and does: rendering, scripts, the prompt, the demo."""
+"""The work of the command line: tables, scripts, the prompt, the demo, the benchmarks."""

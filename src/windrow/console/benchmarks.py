@@ -1,4 +1,4 @@
-"""The benchmarks of a checkout: listed, and run as programs of their own."""
+"""Lists the benchmarks of a source checkout and runs each as a separate program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def benchmarks(roots: Sequence[Path] = (CHECKOUT, Path())) -> dict[str, Path]:
-    """The scripts by name; an error where there is no checkout around."""
+    """The scripts by name, from the first root that has any. Raises CatalogError if none has."""
     for root in roots:
         found = sorted((root / "benchmarks").glob("*.py"))
         named = {path.stem: path.resolve() for path in found if not path.stem.startswith("_") and has_main(path)}
@@ -28,7 +28,7 @@ def benchmarks(roots: Sequence[Path] = (CHECKOUT, Path())) -> dict[str, Path]:
 
 
 def has_main(path: Path) -> bool:
-    """Whether the file is a benchmark, and not something that benchmarks share."""
+    """Whether the file is a benchmark; modules that benchmarks share have no `main`."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
 
@@ -40,7 +40,7 @@ def about(path: Path) -> str:
 
 
 def chosen(name: str, known: dict[str, Path]) -> list[Path]:
-    """The scripts that a name stands for; `all` is every one."""
+    """The script of that name; `all` stands for every script."""
     if name == "all":
         return list(known.values())
     if name not in known:
@@ -51,7 +51,7 @@ def chosen(name: str, known: dict[str, Path]) -> list[Path]:
 
 
 def run_benchmark(path: Path, arguments: Sequence[str]) -> int:
-    """Run a script with this Python; a Ctrl-C reaches it too, and its end is waited for."""
+    """Run a script with this Python, wait for its end and return its exit code. A Ctrl-C reaches the script too."""
     process = subprocess.Popen([sys.executable, str(path), *arguments])
     code = process.wait()
     return 128 - code if code < 0 else code

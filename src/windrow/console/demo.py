@@ -1,4 +1,4 @@
-"""The demo: simulated traffic, six standing queries, their answers live."""
+"""The demo: simulated traffic, six standing queries and their live answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TIMESTAMP BY ts PUNCTUATE ORDERED
 
 @dataclass(frozen=True)
 class DemoQuery:
-    """A query of the demo; `{window}` in `select` is its window."""
+    """A query of the demo; `{window}` in `select` stands for its window."""
 
     name: str
     title: str
@@ -47,7 +47,6 @@ class DemoQuery:
 
     @property
     def window(self) -> str:
-        """The window in few words."""
         return f"last {self.range_s} s, every {self.slide_s} s"
 
 
@@ -103,7 +102,7 @@ QUERIES = (
 
 
 class Watcher:
-    """What the screen needs of one query, kept by its subscription."""
+    """Subscribes to one query and keeps what the screen shows of it."""
 
     def __init__(self, query: DemoQuery):
         self._lock = threading.Lock()
@@ -111,7 +110,7 @@ class Watcher:
         self._standing = Standing(query.name, query.title, query.window, 0, None, None, (), 0.0)
 
     def take(self, answer: Any) -> None:
-        """The answer to a window, from the stream's thread."""
+        """Receive the answer to a window; called on the stream's thread."""
         now_s, before = time.time(), self._standing
         rows = answer.table.slice(0, ROWS_SHOWN).drop_columns(["window_start", "window_end", "is_revision"])
         with self._lock:
@@ -132,7 +131,6 @@ class Watcher:
         return self._standing
 
     def summary(self) -> dict[str, Any]:
-        """How it went."""
         with self._lock:
             median_s = statistics.median(self._delays_s) if self._delays_s else None
         return {
@@ -144,7 +142,7 @@ class Watcher:
 
 
 def run_demo(wr: Windrow, seconds: float, rate: int, interrupts: Interrupts) -> None:
-    """Show the demo for some seconds, or until Ctrl-C; then sum up."""
+    """Show the demo for `seconds` or until Ctrl-C, then print a summary."""
     out = output()
     watchers = [Watcher(query) for query in QUERIES]
     with Progress("registering six standing queries…") as progress:

@@ -1,8 +1,8 @@
 """Ctrl-C as a request, not an exception.
 
-A KeyboardInterrupt can strike in the middle of a call to the JVM or of a commit. Here the first Ctrl-C (or
-SIGTERM) is noted, whoever waits sees it within a tenth of a second and stops in order; the second one leaves
-at once, which loses nothing either: a state directory survives a kill.
+A KeyboardInterrupt can strike in the middle of a call to the JVM or of a commit. So the first Ctrl-C (or SIGTERM) is
+only recorded; waiting code sees it within a tenth of a second and stops in order. The second one exits at once. That
+loses nothing either, since a state directory survives a kill.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ EXIT_CODE = 130
 
 
 class Interrupted(Exception):
-    """The user asked to stop."""
+    """The user requested a stop."""
 
 
 class Interrupts:
-    """Holds SIGINT and SIGTERM while it is entered; work goes to `background`, the main thread waits."""
+    """A context that records SIGINT and SIGTERM. `background` does the work while the main thread waits."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -43,7 +43,7 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        # No lock may be taken here: the interrupted code may hold it.
+        # Take no lock in a signal handler: the interrupted code may hold it.
         self._count += 1
         if self._count > 1:
             os._exit(EXIT_CODE)
@@ -53,7 +53,7 @@ class Interrupts:
         return self._count > 0
 
     def wait(self, seconds: float) -> bool:
-        """Sleep, at most until a Ctrl-C; whether there was one."""
+        """Sleep until the time is over or Ctrl-C comes; return whether it came."""
         until = time.monotonic() + seconds
         while not self.requested and (left := until - time.monotonic()) > 0:
             time.sleep(min(POLL_S, left))
@@ -66,10 +66,10 @@ class Interrupts:
         stop: Callable[[], None] | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> T:
-        """The result of `work`, done in a thread; `meanwhile` is called every so often here.
+        """Run `work` in a thread and return its result; meanwhile call `meanwhile` every tenth of a second.
 
-        On a Ctrl-C, Interrupted is raised: at once, the work abandoned; or, with `stop`, when the work has
-        ended, `stop` being called until it has.
+        After a Ctrl-C, raise Interrupted. Without `stop` the work is abandoned; with it, `stop` is called repeatedly
+        until the work has ended.
         """
         outcome: list[T] = []
         failure: list[BaseException] = []

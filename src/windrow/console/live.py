@@ -1,4 +1,4 @@
-"""What moves on the screen: progress, and the live table of the demo. Rendering only, from values given."""
+"""Renders progress and the live table of the demo."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from windrow.console.tables import messages, say
 FRAME_LINES = 5
 TIGHT_ROWS, ROOMY_ROWS = 2, 3
 LINE_S = 5.0
-"""How often progress is a line, where no spinner can turn."""
+"""The least time between two lines of progress, where the output is no terminal."""
 
 
 class Progress:
-    """A spinner with a text on a terminal; elsewhere, with `lines`, a line every few seconds at most."""
+    """A spinner with a text. Where the output is no terminal: a line every few seconds, or nothing without `lines`."""
 
     def __init__(self, text: str, lines: bool = True):
-        # A spinner catches what others print, to put it above itself: both outputs must be the terminal.
+        # A spinner captures both outputs in order to print them above itself, so both must be the terminal.
         self._status: Status | None = None
         if sys.stdout.isatty() and sys.stderr.isatty():
             self._status = Status(Text(text), console=messages())
@@ -56,7 +56,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Flow:
-    """What streams and queries have done so far, and how fast."""
+    """Totals of all streams and queries so far, and the present rate."""
 
     rows: int
     rows_per_s: float
@@ -95,14 +95,14 @@ class Standing:
     delivered_s: float
 
     def behind_s(self, now_s: float) -> float | None:
-        """How old the answer is: now, less the end of its window."""
+        """The age of the answer: now less the end of its window."""
         return None if self.window_end is None else max(0.0, now_s - self.window_end.timestamp())
 
 
 def demo_screen(
     flow: Flow, queries: Sequence[Standing], elapsed_s: float, total_s: float, now_s: float, height: int
 ) -> Panel:
-    """The whole screen of the demo; on 24 lines of 80 characters there is room for it all."""
+    """The whole screen of the demo; it fits 24 lines of 80 characters."""
     head = Text.assemble(
         (f" {flow.rows_per_s:,.0f} rows/s", "bold green"),
         f"   {flow.rows:,} rows in   ",
@@ -150,7 +150,7 @@ def _answer(query: Standing, rows: int) -> Table | Text:
 
 
 def _staleness(query: Standing, now_s: float) -> Text:
-    """Now less the end of the window, and below it the time since the answer was delivered."""
+    """The age of the answer, and below it the time since its delivery."""
     behind_s = query.behind_s(now_s)
     if behind_s is None:
         return Text("")
@@ -159,7 +159,7 @@ def _staleness(query: Standing, now_s: float) -> Text:
 
 
 def demo_lines(flow: Flow, queries: Sequence[Standing], elapsed_s: float, now_s: float) -> list[str]:
-    """The same for an output that is no terminal."""
+    """The content of `demo_screen` as plain lines, for an output that is no terminal."""
     rates = f"{flow.rows_per_s:,.0f} rows/s  {flow.rows:,} rows in  {flow.answers:,} answers out"
     lines = [f"{elapsed_s:4.0f} s  {rates}"]
     for query in queries:

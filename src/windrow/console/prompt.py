@@ -1,4 +1,4 @@
-"""The interactive prompt: statements over several lines, history, errors that do not end it."""
+"""The interactive prompt: statements over several lines and a history. An error does not end it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def prompt(
 ) -> None:
     """Read statements up to a `;` and execute them until `\\q` or the end of the input.
 
-    Ctrl-C drops what is typed so far, and leaves if there is nothing.
+    Ctrl-C drops the typed text, or leaves if nothing is typed.
     """
     typed = ""
     while True:
@@ -58,7 +58,7 @@ def prompt(
 
 
 def is_complete(text: str) -> bool:
-    """Whether the text ends in a `;` that is not within a string, a name or a comment; or holds nothing."""
+    """Whether the text holds nothing, or ends in a `;` outside strings, quoted names and comments."""
     try:
         tokens = tokenize(text, CQL())
     except ParseError:
@@ -72,7 +72,7 @@ def is_empty(text: str) -> bool:
 
 @contextlib.contextmanager
 def _raising() -> Iterator[None]:
-    """While a line is typed, a Ctrl-C is a KeyboardInterrupt, whatever it is elsewhere."""
+    """Let Ctrl-C raise KeyboardInterrupt while a line is typed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -85,7 +85,7 @@ def _raising() -> Iterator[None]:
 
 @contextlib.contextmanager
 def history() -> Iterator[None]:
-    """Line editing and a history kept in the home directory, where readline is there to be had."""
+    """Line editing, and a history in the home directory, if Python has readline."""
     try:
         import readline
     except ImportError:

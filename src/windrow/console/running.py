@@ -1,4 +1,4 @@
-"""Opening a state and running its streams, with progress, until all is read or the user stops."""
+"""Opens a state and runs its streams, with progress, until all input is read or the user stops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RATE_WINDOW_S = 3.0
 
 @dataclass(frozen=True)
 class Target:
-    """Where a command runs: a state directory (None: a temporary one), Spark's master, settings."""
+    """A state directory (None: a temporary one), Spark's master and the settings of a command."""
 
     state: Path | None
     master: str | None
@@ -36,7 +36,7 @@ class Target:
 
 @contextmanager
 def opened(target: Target, interrupts: Interrupts) -> Iterator[Windrow]:
-    """An open state, closed in order whatever happens; a Ctrl-C while Spark starts leaves at once."""
+    """An open state that is always closed in order. A Ctrl-C while Spark starts leaves at once."""
     with _directory(target.state) as state:
         with Progress("starting Spark…"):
             wr = interrupts.background(lambda: open_state(state, master=target.master, settings=target.settings))
@@ -56,7 +56,7 @@ def _directory(state: Path | None) -> Iterator[Path]:
 
 
 def execute_all(wr: Windrow, script: StatementScript, interrupts: Interrupts, doing: str = "executing…") -> None:
-    """Execute the statements of a script one by one, printing what each gives."""
+    """Execute the statements of a script one by one and print the result of each."""
     out, notes = output(), messages()
     for statement in script.statements:
         with Progress(doing, lines=False):
@@ -68,11 +68,11 @@ def execute_all(wr: Windrow, script: StatementScript, interrupts: Interrupts, do
 
 
 def _nothing() -> None:
-    """A statement cannot be stopped; it is waited for, so that the state is closed in order."""
+    """The `stop` of work that cannot be stopped: `background` then waits for its end, so the state closes in order."""
 
 
 class FlowMeter:
-    """Measures the flow through all streams: rates over the last few seconds."""
+    """Measures the flow through all streams; the rate is that of the last few seconds."""
 
     def __init__(self, wr: Windrow):
         self._wr = wr
@@ -96,15 +96,15 @@ class FlowMeter:
 
 
 def to_print(wr: Windrow, script: StatementScript) -> list[str]:
-    """The queries of a script that no sink takes: their answers are printed."""
-    made = [s.name for s in script.statements if isinstance(s, CreateQuery) and s.sink is None]
-    return [name for name in dict.fromkeys(made) if name in wr.queries]
+    """The queries of a script that have no sink, so that their answers are printed."""
+    names = [s.name for s in script.statements if isinstance(s, CreateQuery) and s.sink is None]
+    return [name for name in dict.fromkeys(names) if name in wr.queries]
 
 
 def run_until_available(wr: Windrow, printed: Sequence[str], interrupts: Interrupts) -> list[str]:
-    """Process everything available, end the input, print answers and a summary; gives the suspended queries.
+    """Process everything available, end the input, print answers and a summary. Return the suspended queries.
 
-    The input is ended only after all of it was read: a Ctrl-C before that closes no window.
+    The input ends only after all of it was read, so an earlier Ctrl-C closes no window.
     """
     meter = FlowMeter(wr)
     with Progress("reading what is available…") as progress:
@@ -141,12 +141,12 @@ def _every(seconds: float, act: Callable[[], None]) -> Callable[[], None]:
 
 
 def run_until_stopped(wr: Windrow, printed: Sequence[str], interrupts: Interrupts) -> None:
-    """Run the streams, a line of progress every few seconds, until Ctrl-C; then stop and sum up."""
+    """Run the streams until Ctrl-C, with a line of progress every few seconds; then print a summary."""
     out, notes = output(), messages()
     for name in printed:
         try:
             wr.queries[name].subscribe(_printer(out, name), batched=True)
-        except QuerySuspendedError as error:  # since an earlier run; the others go on
+        except QuerySuspendedError as error:  # suspended in an earlier run; the other queries run
             say(notes, error.message, "bold red")
     with Progress("starting the streams…"):
         interrupts.background(wr.start, stop=_nothing)

@@ -1,4 +1,4 @@
-"""A script of statements, executed so that it can be run again on the same state."""
+"""Scripts of statements, which can be run again on the same state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from windrow.result import Result
 
 @dataclass(frozen=True)
 class StatementScript:
-    """Statements and the text they were parsed from; `name` is the file's, None for text given directly."""
+    """Statements and the text they were parsed from. `name` is the file's name, or None if there is no file."""
 
     name: str | None
     text: str
@@ -35,7 +35,7 @@ class StatementScript:
 
 
 def read_script(path: Path) -> StatementScript:
-    """The statements of a file; nothing is executed yet, so a syntax error changes nothing."""
+    """The parsed statements of a file. Nothing is executed yet, so a syntax error changes nothing."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -51,9 +51,9 @@ def to_script(text: str, name: str | None = None) -> StatementScript:
 
 
 def execute(wr: Windrow, statement: Statement, text: str) -> Result | None:
-    """Execute a statement of a script; None if it creates what exists already with the same text.
+    """Execute a statement of a script. Return None if it creates what exists already with the same text.
 
-    A script so describes what is to be there, and may be run again on its state.
+    So a script may be run again on its state.
     """
     known = known_text(wr, statement)
     if known is None or (isinstance(statement, CreateStream | CreateQuery) and statement.if_not_exists):
@@ -62,13 +62,13 @@ def execute(wr: Windrow, statement: Statement, text: str) -> Result | None:
         kind, name = _kind(statement)
         raise CatalogError(
             f"{kind} '{name}' exists with another text:\n  {known}",
-            remedy=f"DROP {kind.upper()} {name} first, or write it as it is there, or use another --state.",
+            remedy=f"DROP {kind.upper()} {name} first, or use the existing text, or use another --state.",
         )
     return None
 
 
 def known_text(wr: Windrow, statement: Statement) -> str | None:
-    """The text of the stream or query of that name that exists already."""
+    """The text of the existing stream or query that has the statement's name; None if there is none."""
     manager = wr._engine.manager
     if isinstance(statement, CreateStream):
         stream = manager.streams.get(statement.name.lower())
@@ -92,7 +92,7 @@ def _kind(statement: Statement) -> tuple[str, str]:
 
 
 def print_outcome(out: Console, notes: Console, statement: Statement, result: Result | None) -> None:
-    """The table of a statement that asks; a note on one that does."""
+    """Print the table of a statement that reads, or a note for one that changes something."""
     if result is None:
         kind, name = _kind(statement)
         say(notes, f"{kind} {name}: kept, it exists with the same text", "dim")
@@ -105,7 +105,7 @@ def print_outcome(out: Console, notes: Console, statement: Statement, result: Re
 
 
 def explanations(wr: Windrow, script: StatementScript) -> list[str]:
-    """EXPLAIN of each query of a script on a state of its own: all are created, so that sharing shows."""
+    """EXPLAIN of each query of a script on a temporary state. All queries are created first, so that sharing shows."""
     texts = []
     for statement in script.statements:
         if isinstance(statement, Select):
@@ -118,7 +118,7 @@ def explanations(wr: Windrow, script: StatementScript) -> list[str]:
 
 
 def explanations_on(wr: Windrow, statements: Iterable[Statement], text: str) -> list[str]:
-    """EXPLAIN of queries against the streams of a state, which stays as it is."""
+    """EXPLAIN of queries against the streams of an existing state, which is not changed."""
     texts = []
     for statement in statements:
         if isinstance(statement, CreateQuery | Select):

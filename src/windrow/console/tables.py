@@ -1,4 +1,4 @@
-"""Results, answers and summaries as tables: boxes on a terminal, Markdown where the output goes elsewhere."""
+"""Results, answers and summaries as tables: boxes on a terminal, Markdown elsewhere."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from windrow.errors import WindrowError
 from windrow.types import rows_of, value_text
 
 WIDE = 100_000
-"""The width of a console that is no terminal: nothing is wrapped or cut there."""
+"""The width of an output that is no terminal, so that nothing is wrapped or cut."""
 
 ROWS_SHOWN = 20
 WINDOWS_SHOWN = 3
 
 
 def output() -> Console:
-    """Standard output, for what was asked for."""
+    """Standard output, for results."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 
 
@@ -37,12 +37,12 @@ def messages() -> Console:
 
 
 def say(console: Console, text: str, style: str = "") -> None:
-    """Text as it is, in whole lines: a terminal may wrap it, we do not."""
+    """Print text without markup and without wrapping; a terminal may wrap it."""
     console.print(Text(text, style=style), soft_wrap=True)
 
 
 def print_error(error: WindrowError, where: str | None = None) -> None:
-    """An error with its place, caret and remedy, on standard error."""
+    """Print an error with its place, caret and remedy on standard error."""
     head, _, rest = str(error).partition("\n")
     text = Text.assemble(("error: ", "bold red"), f"{where}: " if where else "", (head, "bold"))
     messages().print(text, soft_wrap=True)
@@ -51,7 +51,7 @@ def print_error(error: WindrowError, where: str | None = None) -> None:
 
 
 def print_table(console: Console, table: pa.Table, title: str | None = None) -> None:
-    """Every row of an Arrow table."""
+    """Print every row of an Arrow table."""
     if title:
         say(console, title, "bold")
     numbers = {field.name for field in table.schema if _is_number(field.type)}
@@ -71,12 +71,12 @@ def print_table(console: Console, table: pa.Table, title: str | None = None) -> 
 
 
 def _width(names: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
-    """What a box around the cells would take."""
+    """The width of a box around the cells."""
     return 1 + sum(3 + max(cell_len(row[i]) for row in (names, *cells)) for i in range(len(names)))
 
 
 def _records(names: Sequence[str], cells: Sequence[Sequence[str]]) -> Table:
-    """Rows that are too wide for the terminal, one column per line."""
+    """A table for rows that are too wide for the terminal, with one column per line."""
     drawn = Table(box=box.ROUNDED, show_header=False)
     drawn.add_column(style="bold", no_wrap=True)
     drawn.add_column(overflow="fold")
@@ -91,7 +91,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def markdown(names: Sequence[str], cells: Sequence[Sequence[str]], right: Container[str]) -> str:
-    """A table as Markdown, its columns in line; a blank line ends it."""
+    """A table as Markdown with aligned columns, ended by a blank line."""
     rows = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in (names, *cells)]
     widths = [max(3, *(len(row[i]) for row in rows)) for i in range(len(names))]
     is_right = [name in right for name in names]
@@ -105,7 +105,7 @@ def markdown(names: Sequence[str], cells: Sequence[Sequence[str]], right: Contai
 
 
 def cell_text(value: object) -> str:
-    """A value for people; times are UTC and do not say so in every cell."""
+    """A value as text for people. Times are UTC, without saying so in every cell."""
     if value is None:
         return "NULL"
     if isinstance(value, datetime):
@@ -116,7 +116,7 @@ def cell_text(value: object) -> str:
 def print_answers(
     console: Console, query: str, table: pa.Table, windows: int = WINDOWS_SHOWN, rows: int = ROWS_SHOWN
 ) -> None:
-    """The last windows of a query's answers, the last rows of them if they are many."""
+    """Print the last rows of the last windows of a query's answers."""
     ends = table.column("window_end").unique()
     last = table
     if len(ends) > windows:
@@ -138,7 +138,7 @@ def _extent(windows: int, windows_shown: int, rows: int, rows_shown: int) -> str
 
 
 def print_summary(console: Console, wr: Windrow) -> list[str]:
-    """What this run did (not those before it on the same state); returns the queries that are suspended."""
+    """Print what this run did, without earlier runs on the same state. Return the suspended queries."""
     queries = {name: wr.queries[name].metrics() for name in wr.queries}
     by_query = [
         {

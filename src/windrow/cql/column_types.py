@@ -1,4 +1,4 @@
-"""Column types of CREATE STREAM: Spark SQL's scalar types, with aliases brought to one spelling."""
+"""Column types of CREATE STREAM: Spark SQL's scalar types, with one name for all aliases."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MAX_PRECISION = 38
 
 
 def parse_type(cursor: Cursor) -> str:
-    """The type at the cursor, normalised: `numeric(10, 2)` is `DECIMAL(10,2)`, `varchar(20)` is `STRING`."""
+    """Read a type in normal form: `numeric(10, 2)` is `DECIMAL(10,2)`, `varchar(20)` is `STRING`."""
     start = cursor.index
     word = cursor.word()
     name = _ALIASES.get(word, word)

@@ -1,4 +1,4 @@
-"""CREATE STREAM: its columns and its clauses, which come in any order."""
+"""Parse CREATE STREAM: its columns, and its clauses in any order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POLICIES = ("ORDERED", "WITH", "SLACK", "PER", "BY", "ON")
 
 
 def parse_create_stream(cursor: Cursor, name: str, if_not_exists: bool) -> CreateStream:
-    """The rest of the statement, from behind the stream's name to its end."""
+    """Parse the statement from after the stream's name to its end."""
     columns = _columns(cursor)
     given: dict[str, Any] = {}
     punctuate: list[Punctuate] = []
@@ -66,7 +66,7 @@ def _columns(cursor: Cursor) -> tuple[ColumnDef, ...]:
 
 
 def parse_options(cursor: Cursor) -> Options:
-    """`OPTIONS (path '…', format 'json', header true)`, if it comes next. Names are unique."""
+    """Parse `OPTIONS (path '…', format 'json', header true)` if it comes next. Names are unique."""
     if not cursor.take("OPTIONS"):
         return ()
     cursor.expect_symbol(TokenType.L_PAREN, "(")
@@ -88,7 +88,7 @@ def parse_options(cursor: Cursor) -> Options:
 
 
 def option_name(cursor: Cursor, what: str) -> str:
-    """A dotted name; parts that are not quoted are brought to lower case."""
+    """Read a dotted name; unquoted parts become lower case."""
     parts = [_name_part(cursor, what)]
     while cursor.take_symbol(TokenType.DOT):
         parts.append(_name_part(cursor, what))

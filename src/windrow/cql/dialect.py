@@ -2,8 +2,8 @@
 
     FROM packets [RANGE 10 MINUTES SLIDE 1 MINUTE] AS p
 
-Such a table is a `StreamTable` node, a table to everything in sqlglot, with its `WindowClause` as an
-argument: it takes part in equality, lives through `copy()` and `transform()`, and is printed.
+Such a table is a `StreamTable` node: a table to all of sqlglot, with its `WindowClause` as an argument. So the clause
+takes part in equality, survives `copy()` and `transform()`, and is printed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class StreamTable(exp.Table):
 
 
 class OwnAggregate(exp.Expression, exp.AggFunc):
-    """A call of an aggregate that Spark SQL has not, or not in this form: its name and its `expressions`."""
+    """A call of an aggregate that Spark SQL lacks or writes differently: its name and its arguments."""
 
     arg_types = {"this": True, "expressions": False}
     is_var_len_args = True
@@ -46,7 +46,7 @@ OWN_AGGREGATES = (*HOLISTIC, *APPROXIMATE)
 
 
 def window_of(table: exp.Expr) -> WindowClause | None:
-    """The window clause that a table carries; None for a table without one."""
+    """The window clause of a table; None if it has none."""
     window = table.args.get("window") if isinstance(table, StreamTable) else None
     return window if isinstance(window, WindowClause) else None
 
@@ -54,10 +54,10 @@ def window_of(table: exp.Expr) -> WindowClause | None:
 _TYPED_FUNCTIONS = (
     # aggregates
     "SUM COUNT AVG MIN MAX VARIANCE VAR_SAMP VAR_POP STDDEV STDDEV_SAMP STDDEV_POP "
-    # what FINAL expressions and the oracle evaluate themselves
+    # evaluated by FINAL expressions and by the oracle
     "ABS CEIL CEILING COALESCE CONCAT EXP FLOOR GREATEST IF IFNULL LEAST LENGTH LEN CHAR_LENGTH "
     "CHARACTER_LENGTH LN LOG LOWER LCASE MOD NULLIF NVL NVL2 POW POWER ROUND SIGN SIGNUM SQRT UPPER UCASE "
-    # function forms of operators and of special syntax, which print as one another
+    # functions with an operator or special syntax of the same meaning, which may be printed instead
     "DIV SHIFTLEFT SHIFTRIGHT LIKE ILIKE RLIKE REGEXP_LIKE LOCATE INSTR LTRIM RTRIM"
 ).split()
 _UNIT_FUNCTIONS = "TIMESTAMPADD TIMESTAMPDIFF DATEADD DATE_ADD DATEDIFF DATE_DIFF".split()
@@ -65,7 +65,7 @@ _FUNCTION_SYNTAX = "CAST TRY_CAST CEIL FLOOR EXTRACT OVERLAY POSITION SUBSTR SUB
 
 
 def _with_unit(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
-    """In `timestampadd(HOUR, 1, ts)` the first of three arguments is a unit, not a column."""
+    """Build `timestampadd(HOUR, 1, ts)`: the first of three arguments is a unit, not a column."""
 
     def build(args: list[exp.Expr]) -> exp.Expr:
         first = args[0] if len(args) == 3 else None
@@ -77,18 +77,18 @@ def _with_unit(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
 
 
 class CqlParser(SparkParser):
-    """Spark's parser, with window clauses, and with functions kept as written.
+    """Spark's parser with window clauses and with functions kept as written.
 
-    sqlglot turns many functions into general nodes that print as other functions, with other results at
-    the edges (`to_date(s, 'yyyy')` as `to_date(s)`). Here a function is `exp.Anonymous`, under its own
-    name, unless it is one of those above: what Spark gets is what the user wrote.
+    sqlglot turns many functions into general nodes that print as other functions, with other results in some cases
+    (`to_date(s, 'yyyy')` as `to_date(s)`). Here a function is `exp.Anonymous` under its own name, unless it is listed
+    above. So Spark gets what the user wrote.
     """
 
     STRICT_CAST = True
     FUNCTIONS = {
         **{name: SparkParser.FUNCTIONS[name] for name in _TYPED_FUNCTIONS},
         **{name: _with_unit(name) for name in _UNIT_FUNCTIONS},
-        # both forms of CURRENT_TIMESTAMP and its like are one node, which the allow-list refuses
+        # CURRENT_TIMESTAMP and the like, with and without parentheses, are one node; the allow-list refuses it
         **{token.name: node.from_arg_list for token, node in SparkParser.NO_PAREN_FUNCTIONS.items()},
         **{name: _own(name) for name in OWN_AGGREGATES},
         "MEAN": exp.Avg.from_arg_list,
@@ -98,7 +98,7 @@ class CqlParser(SparkParser):
     NO_PAREN_FUNCTION_PARSERS = {name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE", "IF")}
 
     def _negate_range(self, this: Any = None) -> Any:
-        # sqlglot hides the NOT of NOT LIKE in an argument, where whoever reads the tree may miss it.
+        # sqlglot keeps the NOT of NOT LIKE in an argument, which readers of the tree may miss.
         return self.expression(exp.Not(this=this)) if this else this
 
     def _parse_bracket(self, this: Any = None) -> Any:
@@ -128,21 +128,21 @@ class CqlGenerator(SparkGenerator):
     }
 
     def literal_sql(self, expression: exp.Literal) -> str:
-        # sqlglot's own escapes run a NUL into the digits that follow it.
+        # sqlglot's escape of NUL merges with digits that follow it.
         return quote_text(expression.this) if expression.is_string else cast(str, expression.this)
 
 
 class CQL(Spark):
     class Tokenizer(Spark.Tokenizer):
-        # Spark 4 reads a doubled quote as one quote; sqlglot's Spark still joins two strings.
+        # Spark 4 reads a doubled quote as one quote; sqlglot's Spark dialect still joins two strings.
         STRING_ESCAPES = ["\\", "'", '"']
-        # `range < 7` is no type: other dialects have words for nested types that Spark does not have.
+        # Drop the nested types of other dialects: `range < 7` is not a type.
         KEYWORDS = {
             word: token
             for word, token in Spark.Tokenizer.KEYWORDS.items()
             if token not in SparkParser.NESTED_TYPE_TOKENS or word in ("ARRAY", "MAP", "STRUCT", "UNION")
         }
-        # EXPLAIN, SHOW and the like are our own statements: sqlglot must not swallow them as a string.
+        # EXPLAIN, SHOW and the like are our own statements; sqlglot must not read their rest as one string.
         COMMANDS: ClassVar[set[TokenType]] = set()
 
     Parser = CqlParser

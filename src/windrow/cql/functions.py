@@ -1,7 +1,7 @@
-"""The allow-list: which functions and which kinds of syntax a query may use.
+"""The allow-list: the functions and the syntax that a query may use.
 
-Default deny, twice over: a function passes only by its name, and any other node of the tree only by its
-class. What is refused gets its reason and, where one looks alike, the name of an allowed function.
+A function is allowed only by its name, and any other node of the tree only by its class. An error gives the reason and
+the name of a similar function that is allowed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 AGGREGATES = _words("SUM COUNT AVG MEAN MIN MAX VARIANCE VAR_SAMP VAR_POP STDDEV STDDEV_SAMP STD STDDEV_POP")
-"""Algebraic aggregates: a window's value follows from the partial values of its panes."""
+"""Algebraic aggregates: a window's value is computed from the partial values of its panes."""
 
 OWN_AGGREGATES = frozenset((*HOLISTIC, *APPROXIMATE))
-"""Holistic aggregates, exact and approximate, with constant parameters; COUNT(DISTINCT …) is one more of them."""
+"""Holistic aggregates, exact and approximate, with constant parameters. COUNT(DISTINCT …) is holistic too."""
 
 AGGREGATE_NODES: tuple[type[exp.Expr], ...] = (
     exp.Sum,
@@ -38,7 +38,7 @@ AGGREGATE_NODES: tuple[type[exp.Expr], ...] = (
     exp.StddevPop,
     OwnAggregate,
 )
-"""The nodes of both in a tree: VARIANCE and VAR_SAMP are Variance, STDDEV and STD are Stddev."""
+"""The node classes of both: VARIANCE and VAR_SAMP are Variance, STDDEV and STD are Stddev."""
 
 FINAL_FUNCTIONS = _words(
     "ABS CEIL CEILING FLOOR ROUND SQRT EXP LN LOG LOG2 LOG10 POW POWER SIGN SIGNUM MOD DIV COALESCE "
@@ -46,7 +46,7 @@ FINAL_FUNCTIONS = _words(
     "CONCAT LENGTH LEN CHAR_LENGTH CHARACTER_LENGTH SUBSTRING SUBSTR LEFT RIGHT REPLACE CAST YEAR "
     "MONTH DAY DAYOFMONTH HOUR MINUTE SECOND UNIX_MICROS UNIX_MILLIS UNIX_SECONDS TIMESTAMPDIFF"
 )
-"""Also allowed over aggregates and group keys: DuckDB evaluates them; each is tested against Spark."""
+"""Functions allowed over aggregates and group keys too, where DuckDB evaluates them; each is tested against Spark."""
 
 ROW_FUNCTIONS = FINAL_FUNCTIONS | _words(
     # casts
@@ -74,10 +74,10 @@ ROW_FUNCTIONS = FINAL_FUNCTIONS | _words(
     "TO_TIMESTAMP_NTZ TO_UNIX_TIMESTAMP TO_UTC_TIMESTAMP TRUNC TRY_TO_TIMESTAMP UNIX_DATE "
     "UNIX_TIMESTAMP WEEKDAY WEEKOFYEAR"
 )
-"""Scalar, deterministic functions of Spark SQL with scalar results: Spark evaluates them, row by row."""
+"""Deterministic functions of Spark SQL with scalar results; Spark evaluates them for each row."""
 
 TABLE_FUNCTIONS = _words("DEAD_LETTERS")
-"""Functions that may stand in FROM."""
+"""Functions allowed in FROM."""
 
 _REASONS: dict[str, frozenset[str]] = {
     "it runs code outside of the query language": _words("REFLECT JAVA_METHOD TRY_REFLECT TRANSFORM_SCRIPT"),
@@ -92,10 +92,10 @@ _REASONS: dict[str, frozenset[str]] = {
     ),
     "functions on URLs are not allowed": _words("PARSE_URL TRY_PARSE_URL TRY_URL_DECODE URL_DECODE URL_ENCODE"),
     "it fails on purpose": _words("ASSERT_TRUE RAISE_ERROR"),
-    "it makes several rows of one": _words(
+    "it turns one row into several": _words(
         "EXPLODE EXPLODE_OUTER INLINE INLINE_OUTER JSON_TUPLE POSEXPLODE POSEXPLODE_OUTER STACK"
     ),
-    "window functions are not part of the language; a window stands behind the stream's name": _words(
+    "window functions are not part of the language; a window follows the stream's name": _words(
         "CUME_DIST DENSE_RANK LAG LEAD NTH_VALUE NTILE PERCENT_RANK RANK ROW_NUMBER WINDOW_TIME"
     ),
     "functions that take a function are not allowed": _words(
@@ -112,28 +112,28 @@ _REASONS: dict[str, frozenset[str]] = {
     "values of a query are scalars": _words(
         "ARRAY FROM_JSON MAP NAMED_STRUCT PARSE_JSON SEQUENCE SPLIT STRUCT TO_JSON VARIANT_GET FROM_CSV FROM_XML"
     ),
-    "names are written out in a query": _words("IDENTIFIER"),
+    "a query spells out all names": _words("IDENTIFIER"),
 }
 _REASON_OF = {name: reason for reason, names in _REASONS.items() for name in names}
 
 _TO_AGGREGATE = f"Aggregates are {', '.join(sorted(AGGREGATES | OWN_AGGREGATES))}, each with FILTER (WHERE …)."
 _TO_RANK = (
-    "LIMIT n is of the whole window. For the first n of each group write TOP_K(x, n), or TOP_K(x, n, weight), "
+    "LIMIT n applies to the whole window. For the first n of each group write TOP_K(x, n), or TOP_K(x, n, weight), "
     "with GROUP BY."
 )
 _TO_WINDOW = "Write the window in FROM: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE]."
 _TO_LEAVE_OUT = "Leave it out; docs/cql.md lists what this version executes."
-_TO_FIND = "The functions that are allowed are listed in docs/cql.md, under Functions."
+_TO_FIND = "docs/cql.md lists the allowed functions under Functions."
 _ONE_STREAM = "A query reads one stream. Join DataFrames in Spark, and give the result to wr.stream."
 _REMEDIES = {
     "the same input must always give the same answer": "Use a column of the stream, such as its window attribute.",
-    "window functions are not part of the language; a window stands behind the stream's name": _TO_WINDOW,
+    "window functions are not part of the language; a window follows the stream's name": _TO_WINDOW,
     "this version has no such aggregate": _TO_AGGREGATE,
-    "in FROM stands a stream, or dead_letters('stream')": _TO_WINDOW,
+    "FROM takes a stream, or dead_letters('stream')": _TO_WINDOW,
     "values of a query are scalars": "Take single values, for example with get_json_object or split_part.",
-    "names are written out in a query": "Write the name itself.",
+    "a query spells out all names": "Write the name itself.",
 }
-"""What to do instead, by the reason of a refusal."""
+"""Remedies by the reason of an error."""
 
 _PLAIN: frozenset[type[exp.Expr]] = frozenset(
     {
@@ -145,7 +145,7 @@ _PLAIN: frozenset[type[exp.Expr]] = frozenset(
         *(exp.Where, exp.Having, exp.From),
     }
 )
-"""Nodes that are always fine: operators, literals, names and clauses without options."""
+"""Nodes that are always allowed: operators, literals, names and clauses without options."""
 
 _PLAIN_ARGS = _words("this expression alias quoted is_string low high typed safe")
 
@@ -175,7 +175,7 @@ _FUNCTION_NODES: dict[type[exp.Expr], str] = {
     exp.Trim: "TRIM",
     exp.Upper: "UPPER",
 }
-"""Functions that the dialect gives a node of their own; the others are exp.Anonymous."""
+"""Functions with their own node class in the dialect; the others are exp.Anonymous."""
 
 _SCALAR_TYPES = frozenset(
     {
@@ -225,7 +225,7 @@ _SUPPORTED_ARGS: dict[type[exp.Expr], frozenset[str]] = {
     exp.BitwiseOr: _words("this expression"),
     exp.BitwiseXor: _words("this expression"),
 }
-"""Nodes that are fine as far as they have only these arguments."""
+"""Nodes that are allowed if they have no other arguments than these."""
 
 
 _BITWISE = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)
@@ -237,7 +237,7 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def function_name(node: exp.Expr) -> str | None:
-    """The upper-case name of the function that a node calls; None for operators and the rest."""
+    """The name of the function that a node calls, in upper case; None for operators and other nodes."""
     if isinstance(node, exp.Anonymous):
         return node.name.upper()
     if isinstance(node, OwnAggregate):
@@ -248,10 +248,10 @@ def function_name(node: exp.Expr) -> str | None:
 
 
 def check_functions(tree: exp.Expr, text: str) -> None:
-    """Refuses the tree unless every function and every other node of it is allowed.
+    """Check that every node of the tree is allowed.
 
-    `text` is the script the tree was parsed from. A function gives a FunctionError, other syntax that
-    this version does not execute an UnsupportedError.
+    Raises FunctionError for a function and UnsupportedError for other syntax. `text` is the script that the tree was
+    parsed from.
     """
     for node in tree.walk():
         kind = type(node)
@@ -268,7 +268,7 @@ def check_functions(tree: exp.Expr, text: str) -> None:
 
 
 def _place(node: exp.Expr, text: str) -> Place | None:
-    """The node's place, or that of the nearest node around it that has one."""
+    """The node's place, or that of its nearest ancestor with a place."""
     around: exp.Expr | None = node
     while around is not None:
         if place := place_of(around, text):
@@ -313,7 +313,7 @@ _KEY_NAMES = {
     "into": "SELECT … INTO",
     "distinct": "DISTINCT",
     "query": "a sub-query",
-    "columns": "a column list behind an alias",
+    "columns": "a column list after an alias",
     "except_": "* EXCEPT",
     "offset": "OFFSET",
     "windows": "WINDOW",
@@ -347,7 +347,7 @@ _NODE_NAMES: Mapping[type[exp.Expr], str] = {
     exp.GroupingSets: "GROUPING SETS",
     exp.WithinGroup: "WITHIN GROUP",
     exp.Any: "ANY (…)",
-    exp.Interval: "an interval that is not added to or taken from a time",
+    exp.Interval: "an interval that is not added to or subtracted from a time",
 }
 
 
@@ -385,7 +385,7 @@ def _check_anonymous(node: exp.Anonymous, place: Place | None) -> None:
     name = node.name.upper()
     if isinstance(node.parent, exp.Table):
         if name not in TABLE_FUNCTIONS:
-            raise _refused_function(name, "in FROM stands a stream, or dead_letters('stream')", place, ())
+            raise _refused_function(name, "FROM takes a stream, or dead_letters('stream')", place, ())
         return
     if name not in ROW_FUNCTIONS:
         raise _refused_function(name, _REASON_OF.get(name), place, ROW_FUNCTIONS | AGGREGATES | OWN_AGGREGATES)
@@ -403,11 +403,11 @@ def _check_type(node: exp.Expr, place: Place | None) -> None:
 
 
 def _check_bitwise(node: exp.Expr, place: Place | None) -> None:
-    """Spark binds & over ^ over |, sqlglot binds them alike: unparenthesised mixes would be read two ways."""
+    """Refuse &, ^ and | without parentheses: they differ in precedence in Spark, but not in sqlglot."""
     for side in (node.this, node.expression):
         if isinstance(side, _BITWISE) and type(side) is not type(node):
             raise UnsupportedError(
-                "a mix of &, ^ and | can be read in two ways", place=place, remedy="Put parentheses: (a & b) | c."
+                "a mix of &, ^ and | is ambiguous", place=place, remedy="Add parentheses: (a & b) | c."
             )
 
 
@@ -417,19 +417,19 @@ def _check_select(node: exp.Expr, place: Place | None) -> None:
 
 
 def _check_distinct(node: exp.Expr, place: Place | None) -> None:
-    """DISTINCT in an aggregate, of which only COUNT has it; that of the select list is told with the Select."""
+    """Refuse DISTINCT in other aggregates than COUNT; SELECT DISTINCT is refused with the Select node."""
     call = node.parent
     if call is not None and is_aggregate(call) and not isinstance(call, exp.Count):
         raise UnsupportedError(
             f"this version does not execute {function_name(call)}(DISTINCT …) yet",
             place=place,
-            remedy="COUNT(DISTINCT …) is; or add the column to GROUP BY, which gives a row for each distinct value.",
+            remedy="Use COUNT(DISTINCT …), or add the column to GROUP BY: each distinct value then has a row.",
         )
 
 
 def _check_filter(node: exp.Expr, place: Place | None) -> None:
     if not is_aggregate(node.this):
-        raise UnsupportedError("FILTER stands behind an aggregate", place=place, remedy=_TO_AGGREGATE)
+        raise UnsupportedError("FILTER follows an aggregate", place=place, remedy=_TO_AGGREGATE)
 
 
 def _check_star(node: exp.Expr, place: Place | None) -> None:
@@ -443,7 +443,7 @@ def _check_star(node: exp.Expr, place: Place | None) -> None:
 
 
 def _inside(*parents: type[exp.Expr]) -> Callable[[exp.Expr, Place | None], None]:
-    """The node is fine only directly under one of `parents`, or as the root of what is checked."""
+    """A check that allows a node only directly under one of `parents`, or as the root of the tree."""
 
     def check(node: exp.Expr, place: Place | None) -> None:
         if node.parent is not None and not isinstance(node.parent, parents):

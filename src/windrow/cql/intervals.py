@@ -1,6 +1,6 @@
-"""Lengths of time as people write them ("5 seconds", "0.5 SECONDS") to and from whole microseconds.
+"""Convert lengths of time ("5 seconds", "0.5 SECONDS") to whole microseconds and back.
 
-Days are 24 hours and weeks seven days; months and years have no fixed length and are refused.
+Days have 24 hours and weeks seven days. Months and years have no fixed length and are refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from decimal import Decimal
 from windrow.errors import ParseError, Place
 
 MAX_AMOUNT = 2**63 - 1
-"""Lengths and counts fit into a BIGINT, as the window attributes they are added to do."""
+"""Lengths and counts fit into a BIGINT, like the window attributes to which they are added."""
 
 UNITS_US: dict[str, int] = {
     "MICROSECOND": 1,
@@ -38,21 +38,21 @@ _SHORT_FORMS = {
 _NO_FIXED_LENGTH = {"MONTH", "MONTHS", "QUARTER", "QUARTERS", "YEAR", "YEARS"}
 
 UNIT_WORDS = frozenset([*UNITS_US, *(unit + "S" for unit in UNITS_US)])
-"""The spelled-out units, for suggestions."""
+"""The units written in full, for suggestions."""
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", re.ASCII)
 _INTERVAL = re.compile(r"\s*([+-]?[0-9.][0-9.eE_]*)\s*([^\s0-9]+)\s*", re.ASCII)
 
 
 def unit_us(word: str) -> int | None:
-    """Microseconds in the unit that `word` names (any case, singular, plural or short), or None."""
+    """The microseconds in a unit (any case; singular, plural or short form); None if it is not a unit."""
     upper = word.upper()
     upper = _SHORT_FORMS.get(upper, upper)
     return UNITS_US.get(upper) or UNITS_US.get(upper.removesuffix("S"))
 
 
 def unit_remedy(word: str) -> str | None:
-    """What to write instead of a word that is no unit, where that is known."""
+    """What to write instead of a word that is not a unit, if that is known."""
     upper = word.upper()
     if upper in _NO_FIXED_LENGTH:
         return "Months and years have no fixed length; write days (a day is 24 hours)."
@@ -62,7 +62,7 @@ def unit_remedy(word: str) -> str | None:
 
 
 def to_microseconds(number: str, unit: str, place: Place | None = None) -> int:
-    """`number` (an unsigned decimal) of `unit` as whole microseconds; a ParseError says what is wrong."""
+    """`number` (an unsigned decimal) of `unit` in whole microseconds; raises ParseError."""
     size_us = unit_us(unit)
     if size_us is None:
         raise ParseError(
@@ -81,10 +81,10 @@ def to_microseconds(number: str, unit: str, place: Place | None = None) -> int:
 
 
 def parse_interval(text: str) -> int:
-    """Microseconds in a text such as "5 seconds" or "250 ms". Negative lengths are refused."""
+    """The microseconds of a text such as "5 seconds" or "250 ms"; raises ParseError, also for negative lengths."""
     match = _INTERVAL.fullmatch(text)
     if match is None:
-        raise ParseError(f"'{text}' is not a length of time", remedy='Write for example "5 seconds".')
+        raise ParseError(f"'{text}' is not a length of time", remedy='For example "5 seconds".')
     number, unit = match.groups()
     if number.startswith("-"):
         raise ParseError(f"a length of time is not negative: '{text}'")
@@ -92,7 +92,7 @@ def parse_interval(text: str) -> int:
 
 
 def format_interval(amount_us: int) -> str:
-    """The length in the largest unit that holds it exactly: 90,000,000 is "90 SECONDS"."""
+    """The length as a whole number of the largest possible unit: 90,000,000 is "90 SECONDS"."""
     if amount_us < 0:
         raise ValueError("a length of time is not negative")
     if amount_us == 0:

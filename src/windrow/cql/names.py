@@ -1,4 +1,4 @@
-"""Names and strings as text that reads back to the same value."""
+"""Quote names and strings, so that their text reads back to the same value."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _KEYWORDS = frozenset(
 
 
 def quote_name(name: str) -> str:
-    """A name, back-quoted unless it is plain and no keyword."""
+    """A name, back-quoted if it is a keyword or not plain."""
     if _BARE.fullmatch(name) and name.upper() not in _KEYWORDS:
         return name
     return "`" + name.replace("`", "``") + "`"
 
 
 def quote_option(name: str) -> str:
-    """The name of an option, setting, source or sink: dotted lower-case words stand bare, keywords too."""
+    """The name of an option, setting, source or sink; dotted lower-case words need no quotes, even keywords."""
     if _BARE_OPTION.fullmatch(name):
         return name
     return "`" + name.replace("`", "``") + "`"
 
 
 def quote_text(value: str) -> str:
-    """A string literal of Spark SQL. Control characters are escaped so that any tokenizer keeps them.
+    """A string literal of Spark SQL. Control characters are escaped, so that any tokenizer keeps them.
 
-    Spark replaces ${env:HOME} and its like anywhere in a text, strings included: the dollar is escaped too.
+    The dollar of ${ is escaped too: Spark substitutes ${env:HOME} and the like anywhere in a text, also in strings.
     """
     text = "".join(_ESCAPES.get(char, char) for char in value)
     return "'" + text.replace("${", "\\044{") + "'"

@@ -1,7 +1,7 @@
-"""Text to statements: `parse` for a script, `parse_one` for a single statement.
+"""Parse text into statements: `parse` for a script, `parse_one` for a single statement.
 
-Our own statements are read here word by word; a SELECT is cut out by its tokens and read by sqlglot.
-Whatever the text, the outcome is statements or a WindrowError with a place in the text as given.
+This module reads our own statements word by word, and gives the tokens of a SELECT to sqlglot. Any text results in
+statements or in a WindrowError.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _LATER = {
     "RSTREAM": ("RSTREAM is not supported by this version", _TO_WRITE),
 }
 _EMITS = (
-    "EMIT EVERY WINDOW, the default, gives each window's answer once, when it closes (EMIT FINAL of other systems). "
+    "EMIT EVERY WINDOW, the default, answers each window once, when it closes (EMIT FINAL of other systems). "
     "There are no answers before that (EMIT CHANGES); LATE REVISE on the stream corrects them afterwards. "
-    "EMIT LATEST comes later."
+    "This version does not have EMIT LATEST yet."
 )
 _SHOWN = ("STREAMS", "QUERIES", "SHARING", "TABLES", "SETTINGS")
 _KINDS = ("STREAM", "QUERY", "TABLE")
@@ -53,7 +53,7 @@ _MAX_PRIORITY = 1_000_000
 
 
 def parse(text: str) -> list[Statement]:
-    """The statements of a script, which are separated by `;`. Comments and empty statements are skipped."""
+    """The statements of a script, separated by `;`. Comments and empty statements are skipped."""
     statements = []
     chunk: list[Token] = []
     for token in [*tokenize(text, CQL()), None]:
@@ -67,7 +67,7 @@ def parse(text: str) -> list[Statement]:
 
 
 def parse_one(text: str) -> Statement:
-    """The one statement of the text; a ParseError if it holds none, or more than one."""
+    """The only statement of the text; raises ParseError if there is none or more than one."""
     statements = parse(text)
     if len(statements) != 1:
         found = "there is none" if not statements else f"there are {len(statements)}"
@@ -117,11 +117,11 @@ def _if_not_exists(cursor: Cursor) -> bool:
 
 
 def _object_name(cursor: Cursor, what: str) -> str:
-    """The name of a stream, query or table: one part, since the catalog has no schemas."""
+    """Read the name of a stream, query or table. It has one part, as the catalog has no schemas."""
     name = cursor.name(what)
     token = cursor.peek()
     if token is not None and token.token_type == TokenType.DOT:
-        raise cursor.error("names of streams and queries have one part", remedy="Leave out what stands before the dot.")
+        raise cursor.error("names of streams and queries have one part", remedy="Leave out the part before the dot.")
     return name
 
 
@@ -183,10 +183,10 @@ def _priority(cursor: Cursor) -> int:
 
 
 def _tail_start(cursor: Cursor) -> int:
-    """Where INTO, EMIT, PRIORITY or EXPIRE ends the SELECT.
+    """The index of the INTO, EMIT, PRIORITY or EXPIRE that ends the SELECT.
 
-    sqlglot would read them as aliases, and they stay usable as names: a tail keyword counts only outside
-    of parentheses, behind FROM, and with what must follow it.
+    sqlglot would read these words as aliases, and they may also be names. So they count only outside of parentheses,
+    after FROM, and together with the words that must follow them.
     """
     depth, seen_from = 0, False
     for index in range(cursor.index, len(cursor.tokens)):
@@ -216,13 +216,13 @@ def _is_tail(cursor: Cursor) -> bool:
 
 
 def _follows_emit(cursor: Cursor) -> bool:
-    """What follows EMIT here, or in ksqlDB and RisingWave: elsewhere `emit` is a name."""
+    """Whether EMIT is a clause, here or in ksqlDB and RisingWave; otherwise `emit` is a name."""
     following = cursor.word(1)
     return following in ("EVERY", "LATEST", "FINAL", "CHANGES") or (following == "ON" and cursor.word(2) == "WINDOW")
 
 
 def _is_integer(cursor: Cursor) -> bool:
-    """A number next; with a minus sign only behind a whole operand, where it cannot be `priority - 1`."""
+    """Whether an integer follows; a negative one only after a whole operand, where it cannot be `priority - 1`."""
     first, second = cursor.peek(1), cursor.peek(2)
     if first is not None and first.token_type == TokenType.NUMBER:
         return True
@@ -315,7 +315,7 @@ def _set(cursor: Cursor) -> SetSetting:
 
 
 def _bare_value(cursor: Cursor) -> str:
-    """The rest of the statement as written, without comments and with single blanks."""
+    """Read the rest of the statement as written, without comments and with single blanks."""
     value, end = "", 0
     while (token := cursor.peek()) is not None:
         if cursor.at_string():

@@ -1,7 +1,7 @@
-"""Punctuation patterns: what a punctuation says of each attribute, as a source sends it in text.
+"""Punctuation patterns: conditions on columns, in the text that a source sends.
 
-A pattern is a conjunction of conditions, and promises that no tuple that meets them all comes any more
-(003_7281f3198fa2d2a0.txt, section 5): `seg_id = 's6', ts < '2026-01-01 12:11:00'`. A wildcard, `c = *`, is none.
+A pattern is a conjunction of conditions, `seg_id = 's6', ts < '2026-01-01 12:11:00'`. It promises that no more tuples
+meet all of them (Li et al., SIGMOD 2005, section 5). A wildcard, `c = *`, adds no condition.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ COMPARISONS = ("<", "<=", ">", ">=")
 NOT_A_PATTERN = "not a pattern"
 UNKNOWN_COLUMN = "unknown column"
 BAD_VALUE = "a value that does not fit its column"
-OF_A_PART = "of a part of the stream, which says LATE REVISE"
+OF_A_PART = "a pattern about a part of a stream with LATE REVISE"
 
 
 class BadPatternError(ValueError):
-    """The text is no pattern over the stream's columns; `reason` is one of those above."""
+    """The text is not a pattern over the stream's columns; `reason` is one of the constants above."""
 
     def __init__(self, reason: str, detail: str):
         super().__init__(f"{reason}: {detail}")
@@ -37,7 +37,10 @@ class BadPatternError(ValueError):
 
 @dataclass(frozen=True)
 class Condition:
-    """`column op values`; `op` is =, a comparison, BETWEEN or IN. A NULL meets only `= NULL`, a NaN what is above."""
+    """`column op values`, where `op` is =, a comparison, BETWEEN or IN.
+
+    A NULL meets only `= NULL`. NaN is greater than every other value.
+    """
 
     column: str
     op: str
@@ -45,19 +48,19 @@ class Condition:
 
     def __post_init__(self) -> None:
         if self.op not in ("=", "BETWEEN", "IN", *COMPARISONS) or not self.values:
-            raise ValueError(f"'{self.op}' is no condition of a pattern")
+            raise ValueError(f"'{self.op}' is not a condition of a pattern")
         if self.op != "=" and None in self.values:
             raise BadPatternError(NOT_A_PATTERN, f"NULL goes with '=', not with {self.op}")
 
     def __str__(self) -> str:
-        """As `parse_pattern` reads it."""
+        """Text that `parse_pattern` reads."""
         texts = [_text(value) for value in self.values]
         after = {"IN": f"({', '.join(texts)})", "BETWEEN": " AND ".join(texts)}.get(self.op, texts[0])
         return f"{quote_name(self.column)} {self.op} {after}"
 
 
 Pattern = tuple[Condition, ...]
-"""A conjunction; the empty one is met by every tuple."""
+"""A conjunction; every tuple meets the empty one."""
 
 _TOKEN = re.compile(
     r"\s*(?:('(?:[^']|'')*')|(`(?:[^`]|``)+`|[A-Za-z_]\w*)|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|(<=|>=|[=<>*(),]))"
@@ -79,7 +82,7 @@ def parse_pattern(text: str, types: Mapping[str, SqlType]) -> Pattern:
 
 
 def equals(name: str, value: Any, types: Mapping[str, SqlType]) -> Condition:
-    """The condition that a column has a value, given in Python."""
+    """The condition that a column equals a Python value; raises BadPatternError."""
     column = _column(name, types)
     return Condition(column, "=", (_fitted(value, types[column]),))
 
@@ -108,7 +111,7 @@ class _Reader:
             found.append(self._condition())
         conditions = tuple(condition for condition in found if condition is not None)
         if not conditions:
-            raise BadPatternError(NOT_A_PATTERN, "it has wildcards alone, and would end the whole stream")
+            raise BadPatternError(NOT_A_PATTERN, "it has only wildcards and would end the whole stream")
         return conditions
 
     def _next(self) -> str:
@@ -120,10 +123,10 @@ class _Reader:
     def _expect(self, wanted: str) -> None:
         found = self._next()
         if found.upper() != wanted:
-            raise BadPatternError(NOT_A_PATTERN, f"{found} where {wanted} should be")
+            raise BadPatternError(NOT_A_PATTERN, f"expected {wanted}, but found {found}")
 
     def _condition(self) -> Condition | None:
-        """None for a wildcard."""
+        """Read a condition; None for a wildcard."""
         written = self._next()
         name = written[1:-1].replace("``", "`") if written.startswith("`") else written
         column, op = _column(name, self._types), self._next().upper()
@@ -158,7 +161,7 @@ class _Reader:
         try:
             return _fitted(_read(text, quoted, kind), kind)
         except (ValueError, InvalidOperation):
-            raise BadPatternError(BAD_VALUE, f"{token} is no {kind}") from None
+            raise BadPatternError(BAD_VALUE, f"{token} is not a {kind}") from None
 
 
 def _column(name: str, types: Mapping[str, SqlType]) -> str:
@@ -187,18 +190,18 @@ def _read(text: str, quoted: bool, kind: SqlType) -> Any:
 
 
 def _fitted(value: Any, kind: SqlType) -> Any:
-    """The value as the column holds it; one that it cannot hold exactly, or that equals nothing, is refused."""
+    """The value in the column's type; raises BadPatternError for BINARY, NaN, ∞ and values that do not fit exactly."""
     if value is None:
         return None
     if kind.name == "BINARY":
         raise BadPatternError(BAD_VALUE, "a pattern has no values of type BINARY")
     try:
-        found = pa.scalar(value, kind.arrow).as_py()
+        fitted = pa.scalar(value, kind.arrow).as_py()
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise BadPatternError(BAD_VALUE, f"{value!r} is no {kind}") from None
-    if (isinstance(found, float) and not math.isfinite(found)) or (kind.is_integer and found != value):
-        raise BadPatternError(BAD_VALUE, f"{value!r} is no {kind}")
-    return found + 0.0 if isinstance(found, float) else found  # one zero: a promise is known by its text
+        raise BadPatternError(BAD_VALUE, f"{value!r} is not a {kind}") from None
+    if (isinstance(fitted, float) and not math.isfinite(fitted)) or (kind.is_integer and fitted != value):
+        raise BadPatternError(BAD_VALUE, f"{value!r} is not a {kind}")
+    return fitted + 0.0 if isinstance(fitted, float) else fitted  # -0.0 becomes 0.0: promises are compared by text
 
 
 def _text(value: Any) -> str:

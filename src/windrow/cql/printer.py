@@ -1,4 +1,4 @@
-"""Statements to text. For every statement `parse_one(to_text(s)) == s`; the catalog keeps this text."""
+"""Print statements. For every statement `parse_one(to_text(s)) == s`; the catalog keeps this text."""
 
 from __future__ import annotations
 

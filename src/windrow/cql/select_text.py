@@ -1,8 +1,7 @@
-"""The SELECT inside a statement: tokens to a sqlglot tree and a tree to text, with sqlglot's errors as ours.
+"""Parse and print the SELECT inside a statement with sqlglot, and translate sqlglot's errors.
 
-A tree is accepted only if it prints to a text that reads back as the same tree. So what the catalog
-keeps as text is what the user wrote, and a corner where sqlglot would lose something is an error,
-never another query.
+A tree is accepted only if its printed text parses to the same tree. So the text that the catalog keeps means what the
+user wrote. Where sqlglot would lose something, the query is refused, never changed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from windrow.cql.tokens import Cursor, nearest, place_at, tokenize
 from windrow.errors import FunctionError, ParseError, Place, UnsupportedError, WindrowError
 
 MAX_NESTING = 40
-"""Parentheses within parentheses: sqlglot's parser is recursive, and so are Spark's and DuckDB's."""
+"""The most parentheses within parentheses: the parsers of sqlglot, Spark and DuckDB are recursive."""
 
 MAX_DEPTH = 400
 MAX_TOKENS = 50_000
@@ -34,10 +33,10 @@ _TO_CLOSE = {
     "(": "Write ) where it ends.",
     "[": "Write ] where the window ends, as in [RANGE 10 MINUTES SLIDE 1 MINUTE].",
 }
-_BEHIND = "A window stands behind the stream's name"
+_BEHIND = "A window follows the stream's name"
 _TUMBLING = f"{_BEHIND}, as in FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]."
 _HOPPING = f"{_BEHIND}, as in FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS]."
-_CUMULATING = f"Its nearest kin is [SINCE '2026-01-01' SLIDE 1 HOUR]: all since then, every hour. {_BEHIND}."
+_CUMULATING = f"The closest is [SINCE '2026-01-01' SLIDE 1 HOUR]: all tuples since then, every hour. {_BEHIND}."
 _NO_SESSIONS = f"This version has no session windows. {_BEHIND}, as in FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]."
 _ENDS = "Every answer has window_start and window_end: leave this out."
 _OTHERS_WINDOWS = {
@@ -52,13 +51,13 @@ _OTHERS_WINDOWS = {
     "WINDOW HOPPING": f"{_HOPPING} A GRACE PERIOD is PUNCTUATE WITH SLACK of CREATE STREAM.",
     "WINDOW SESSION": _NO_SESSIONS,
 }
-"""How Spark, Flink and ksqlDB write windows, and what to write instead."""
+"""Windows of Spark, Flink and ksqlDB, and what to write instead."""
 
 _MISSING = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]*\.(\w+)'>")
 
 
 def parse_select(cursor: Cursor, until: int) -> exp.Select:
-    """The SELECT from the cursor to the token `until`, where the cursor then stands."""
+    """Parse the SELECT from the cursor to the token `until`, and move the cursor there."""
     if cursor.word() != "SELECT":
         raise cursor.unexpected("SELECT", ["SELECT"])
     tokens = cursor.tokens[cursor.index : until]
@@ -83,12 +82,12 @@ def parse_select(cursor: Cursor, until: int) -> exp.Select:
 
 
 def expression_text(node: exp.Expr) -> str:
-    """An expression or query as one line of text: Spark SQL, with window clauses where there are any."""
+    """An expression or query as one line of Spark SQL with window clauses."""
     return node.sql(CQL, comments=False, unsupported_level=ErrorLevel.RAISE)
 
 
 def parse_expression(text: str) -> exp.Expr:
-    """A single expression, as tests, the oracle and tools need it."""
+    """Parse a single expression; for tests, the oracle and tools."""
     cursor = Cursor(tokenize("SELECT " + text, CQL()), "SELECT " + text)
     select = parse_select(cursor, until=len(cursor.tokens))
     if len(select.expressions) != 1 or {key for key, value in select.args.items() if value} != {"expressions"}:
@@ -107,7 +106,7 @@ def _read(tokens: list[Token], text: str) -> exp.Select:
         raise _translate(error, tokens, text) from None
     except RecursionError:
         raise
-    except Exception as error:  # sqlglot meets some malformed texts with a TypeError, a KeyError, …
+    except Exception as error:  # for some malformed texts sqlglot raises TypeError, KeyError, …
         place = _place(text, tokens[0])
         raise ParseError(f"the query cannot be read ({type(error).__name__})", place=place) from None
     tree = trees[0] if trees else None
@@ -138,11 +137,11 @@ def _difference(tree: exp.Select, again: exp.Select | None) -> str:
         for one, other in zip(tree.expressions, again.expressions, strict=False):
             if one != other:
                 return f"'{one.sql(CQL, unsupported_level=ErrorLevel.IGNORE)}' cannot be kept as written"
-    return "the query holds something that cannot be kept as written"
+    return "the query contains something that cannot be kept as written"
 
 
 def _check_brackets(tokens: list[Token], text: str) -> None:
-    """Brackets match and do not nest too deep: checked first, since sqlglot accepts some that do not."""
+    """Check that brackets match and do not nest too deeply, before sqlglot, which accepts some that do not match."""
     opened: list[Token] = []
     for token in tokens:
         if token.token_type in _OPENING:
@@ -166,7 +165,7 @@ def _check_brackets(tokens: list[Token], text: str) -> None:
 
 
 def _check_windows(tokens: list[Token], text: str) -> None:
-    """Windows as other systems write them: told before sqlglot stumbles over their arguments."""
+    """Refuse windows in the syntax of other systems before sqlglot fails on their arguments."""
     cursor = Cursor(tokens, text)
     for index, token in enumerate(tokens):
         if token.token_type != TokenType.L_PAREN:
@@ -185,7 +184,7 @@ def _check_windows(tokens: list[Token], text: str) -> None:
 
 
 def _check_size(tree: exp.Expr, place: Place) -> None:
-    """Bounds the depth, so that no later step (printing, planning, Spark, DuckDB) overflows a stack."""
+    """Limit the depth, so that no later step (printing, planning, Spark, DuckDB) overflows its stack."""
     depth, level = 0, [tree]
     while level:
         depth += 1
@@ -199,7 +198,7 @@ def _place(text: str, token: Token) -> Place:
 
 
 def _translate(error: SqlglotParseError, tokens: list[Token], text: str) -> ParseError:
-    """sqlglot's error in our words, at the token it names."""
+    """The ParseError for sqlglot's error, at the token that it names."""
     details = error.errors[0] if error.errors else {}
     index = _error_index(details, tokens)
     token = tokens[index] if index < len(tokens) else None
@@ -211,7 +210,7 @@ def _translate(error: SqlglotParseError, tokens: list[Token], text: str) -> Pars
         return ParseError(
             "a window clause is not expected here",
             place=place,
-            remedy="It stands behind the stream's name, before AS: FROM packets [RANGE 10 MINUTES] AS p.",
+            remedy="It follows the stream's name, before AS: FROM packets [RANGE 10 MINUTES] AS p.",
         )
     if missing or token is None:
         what = f"something is missing {f'near {source!r}' if source else 'at the end of the query'}"
@@ -223,7 +222,7 @@ def _translate(error: SqlglotParseError, tokens: list[Token], text: str) -> Pars
 
 
 def _error_index(details: dict[str, object], tokens: list[Token]) -> int:
-    """The token the error is at: sqlglot gives its line and column, and at the end those of the last."""
+    """The index of the token at the error's line and column; sqlglot gives those of the last token at the end."""
     for index, token in enumerate(tokens):
         if (token.line, token.col) == (details.get("line"), details.get("col")):
             return index
@@ -231,13 +230,14 @@ def _error_index(details: dict[str, object], tokens: list[Token]) -> int:
 
 
 def _plain(description: str) -> str:
-    """Without the class and token representations that sqlglot puts into some messages."""
+    """The message without the class and token representations that sqlglot adds."""
     cut = re.split(r" but got <Token|<class| for <", description)[0]
     return cut[:1].lower() + cut[1:200]
 
 
 def _suggestion(tokens: list[Token], index: int, text: str) -> str | None:
-    """A misspelt keyword is often read as an alias, so the error is one or two tokens further on."""
+    """A remedy for a misspelt keyword near the error: sqlglot often reads it as an alias and fails one or two tokens
+    later."""
     cursor = Cursor(tokens, text)
     for candidate in (index, index - 1, index - 2):
         if not 0 <= candidate < len(tokens):

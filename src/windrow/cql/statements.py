@@ -1,4 +1,4 @@
-"""Statements as frozen nodes. A query's text stays a sqlglot tree: `select`, of the CQL dialect."""
+"""Statements as frozen nodes. The SELECT of a query is a sqlglot tree of the CQL dialect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Options = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class ColumnDef:
-    """A column of a stream; `type` is Spark SQL's spelling, normalised (`BIGINT`, `DECIMAL(10,2)`)."""
+    """A column of a stream; `type` is the normal form of Spark SQL's name (`BIGINT`, `DECIMAL(10,2)`)."""
 
     name: str
     type: str
@@ -38,7 +38,7 @@ class Punctuate:
     key: str | None = None
     idle_after: Measure | None = None
     heartbeat: Measure | None = None
-    """HEARTBEAT AFTER: the silence after which the frontier goes on by the wall clock."""
+    """HEARTBEAT AFTER: the silence after which the wall clock moves the frontier."""
 
 
 class Late(Enum):
@@ -111,7 +111,7 @@ class Show:
 
     def __post_init__(self) -> None:
         if (self.what == "lateness") != (self.name is not None):
-            raise ValueError("LATENESS is of a stream, the others are of all")
+            raise ValueError("SHOW LATENESS names a stream, the other SHOW statements do not")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Tokens with places: reads a script into sqlglot's tokens, and walks them with errors that point.
+"""Tokens with places: split a script into sqlglot's tokens, and read them with errors that name a place.
 
-Our own statements are read with `Cursor`; the SELECT inside them is handed to sqlglot as a slice of the
-same tokens, so every place counts in the text the user gave, also in a script of many statements.
+`Cursor` reads our own statements. sqlglot gets the SELECT inside them as a slice of the same tokens, so every place is
+a place in the user's text, also in a script of many statements.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _CLAUSE = re.compile(r"\b[A-Z][A-Z_]+(?: [A-Z_]+)*\b")
 
 
 def place_at(text: str, start: int, end: int | None = None) -> Place:
-    """The place of `text[start:end]`; lines are counted as `str.splitlines` does, as `Place.caret` does."""
+    """The place of `text[start:end]`; lines are those of `str.splitlines`, as in `Place.caret`."""
     head = (text[:start] + "x").splitlines()
     length = 1 if end is None else max(1, end - start)
     return Place(text, line=len(head), column=len(head[-1]), length=length)
 
 
 def place_of(node: exp.Expr, text: str) -> Place | None:
-    """Where a node of a parsed tree stands in the script it was parsed from; None for a made-up node.
+    """The place of a node in the script that it was parsed from; None if no part of it was parsed.
 
-    A column, function or literal has its own place; any other node has the place of the first of its
-    parts, as long as the part that stands furthest on the same line.
+    A column, function or literal has its own place. Any other node extends from its first part to its last part, or to
+    the end of the line.
     """
     spans = [
         (part.meta_get("start"), part.meta_get("end")) for part in node.walk() if part.meta_get("start") is not None
@@ -51,23 +51,23 @@ def place_of(node: exp.Expr, text: str) -> Place | None:
 
 
 def named_place(message: str, text: str, dialect: Dialect) -> Place | None:
-    """Where the words stand that a message quotes first: for what is refused after parsing, by its name alone.
+    """The place of the words that an error message names, for errors found after parsing.
 
-    Where it quotes none that are written, its first words in capitals are looked for: a clause. Of several in one
-    statement the last is meant (a column is declared before it is used); None where the words are not written, or
-    in more than one statement of a script.
+    These are the first quoted words that occur in the text, or else the first words in capitals (a clause). If they
+    occur several times in one statement, the last is meant (a column is declared before it is used). None if they do
+    not occur, or in several statements of a script.
     """
     tokens = tokenize(text, dialect)
     for phrase in _QUOTED.findall(message) + _CLAUSE.findall(message)[:1]:
-        found = [span for start in range(len(tokens)) if (span := _phrase_at(tokens, start, phrase.lower()))]
-        if found and not any(t.token_type == TokenType.SEMICOLON for t in tokens[found[0][0] : found[-1][0]]):
-            first, last = found[-1]
+        spans = [span for start in range(len(tokens)) if (span := _phrase_at(tokens, start, phrase.lower()))]
+        if spans and not any(t.token_type == TokenType.SEMICOLON for t in tokens[spans[0][0] : spans[-1][0]]):
+            first, last = spans[-1]
             return place_at(text, tokens[first].start, tokens[last].end + 1)
     return None
 
 
 def _phrase_at(tokens: list[Token], start: int, phrase: str) -> tuple[int, int] | None:
-    """The first and the last token of a phrase that begins at `start`; sqlglot joins some words into one token."""
+    """The first and last token of a phrase that begins at `start`; sqlglot joins some words into one token."""
     read = ""
     for index in range(start, len(tokens)):
         read += (" " if read else "") + tokens[index].text.lower()
@@ -79,19 +79,19 @@ def _phrase_at(tokens: list[Token], start: int, phrase: str) -> tuple[int, int] 
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known word that `word` looks like a misspelling of, in any case."""
+    """The known word that `word` probably misspells, ignoring case; None if none is similar."""
     by_upper = {name.upper(): name for name in known}
-    found = get_close_matches(word.upper(), by_upper, n=1, cutoff=cutoff)
-    return by_upper[found[0]] if found else None
+    matches = get_close_matches(word.upper(), by_upper, n=1, cutoff=cutoff)
+    return by_upper[matches[0]] if matches else None
 
 
 def tokenize(text: str, dialect: Dialect) -> list[Token]:
-    """The tokens of a script without its comments. Only a ParseError leaves it, whatever the text."""
+    """The tokens of a script without its comments; raises ParseError and no other error."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise ParseError(
-            "the text holds half a surrogate pair, which is no character",
+            "the text contains half a surrogate pair, which is not a character",
             place=place_at(text, error.start),
         ) from None
     try:
@@ -102,20 +102,20 @@ def tokenize(text: str, dialect: Dialect) -> list[Token]:
         if token.token_type == TokenType.HINT:
             raise ParseError("hints are not part of the language", place=_place(text, token))
         if token.token_type == TokenType.IDENTIFIER and "${" in token.text:
-            # Spark would put a variable of the session or the environment in its place.
-            raise ParseError("a name cannot hold ${", place=_place(text, token))
-        # sqlglot takes orders from some comments ("sqlglot.anonymous"): none may reach it.
+            # Spark would substitute a variable of the session or the environment.
+            raise ParseError("a name cannot contain ${", place=_place(text, token))
+        # sqlglot obeys some comments ("sqlglot.anonymous"), so it gets none.
         token.comments.clear()
         if token.token_type == TokenType.RAW_STRING:
-            # r'\d' is a string of the characters as they stand; one kind of string is enough from here on.
+            # The text of r'\d' is already unescaped, so it can be an ordinary string from here on.
             token.token_type = TokenType.STRING
     return _with_whole_numbers(tokens, text)
 
 
 def _with_whole_numbers(tokens: list[Token], text: str) -> list[Token]:
-    """sqlglot reads 5L as 5::BIGINT, three tokens of one place; to Spark that cast is not a literal.
+    """The tokens with numbers such as 5L kept as one token, and so printed as written.
 
-    Here it stays one number, with its suffix, and is printed as it was written.
+    sqlglot splits 5L into the three tokens of 5::BIGINT, all at one place; to Spark that cast is not a literal.
     """
     whole: list[Token] = []
     for token in tokens:
@@ -131,7 +131,7 @@ def _place(text: str, token: Token) -> Place:
 
 
 def _token_error(text: str, error: TokenError) -> ParseError:
-    """sqlglot's tokenizer knows what was left open only in its message."""
+    """The ParseError for sqlglot's error, which names an unclosed quote only in its message."""
     match = _UNCLOSED.match(str(error.__cause__))
     if match is None:
         start = text.rfind("/*")
@@ -143,7 +143,7 @@ def _token_error(text: str, error: TokenError) -> ParseError:
 
 
 class Cursor:
-    """A position in the tokens of one statement. Words are matched in any case, quoted names never."""
+    """A position in the tokens of one statement. Words match in any case; quoted names never match a word."""
 
     def __init__(self, tokens: list[Token], text: str, index: int = 0):
         self.tokens = tokens
@@ -163,7 +163,7 @@ class Cursor:
         return self.text[token.start : token.end + 1]
 
     def word(self, ahead: int = 0) -> str:
-        """The upper-case keyword or name at the position; "" for anything else, quoted names included."""
+        """The keyword or name at the position in upper case; "" for anything else, including quoted names."""
         token = self.peek(ahead)
         if token is None or token.token_type == TokenType.STRING or token.token_type == TokenType.IDENTIFIER:
             return ""
@@ -171,7 +171,7 @@ class Cursor:
         return upper if _WORD.match(upper) else ""
 
     def take(self, *words: str) -> bool:
-        """Steps over the words if they come next, whether or not sqlglot joined some into one token."""
+        """Skip the words and return True if they come next; sqlglot may have joined some into one token."""
         step, rest = 0, " ".join(words)
         while rest:
             word = self.word(step)
@@ -197,7 +197,7 @@ class Cursor:
             raise self.unexpected(f"'{shown}'", known)
 
     def name(self, what: str) -> str:
-        """A name, bare or back-quoted; keywords are names too where a name is due."""
+        """Read a name, bare or back-quoted; a keyword counts as a name here."""
         token = self.peek()
         if token is not None and token.token_type == TokenType.IDENTIFIER and token.text:
             self.index += 1
@@ -219,7 +219,7 @@ class Cursor:
         return token is not None and token.token_type == TokenType.STRING
 
     def place(self, ahead: int = 0) -> Place:
-        """The place of the token at the position; past the last token, the place just after it."""
+        """The place of the token at the position; at the end, the place just after the last token."""
         token = self.peek(ahead)
         if token is not None:
             return _place(self.text, token)
@@ -227,7 +227,7 @@ class Cursor:
         return place_at(self.text, end)
 
     def unexpected(self, expected: str, known: Iterable[str] = (), remedy: str | None = None) -> ParseError:
-        """An error that says what was due here, and which known word the user may have meant, else `remedy`."""
+        """An error that says what was expected here; its remedy is a similar known word, or else `remedy`."""
         token = self.peek()
         found = "the statement ends" if token is None else f"found {_shown(self.source(token))}"
         guess = nearest(self.word(), known) if self.word() else None

@@ -38,7 +38,7 @@ class WindowKind(Enum):
 
 @dataclass(frozen=True)
 class WindowClause:
-    """One bracketed clause. `place` is where it stands in the text and does not take part in equality."""
+    """One bracketed clause. `place` is its place in the text and does not take part in equality."""
 
     kind: WindowKind
     range: Measure | None = None

@@ -1,7 +1,4 @@
-"""The bracketed window clause: tokens to `WindowClause`, and `WindowClause` to text.
-
-Also measures (`10 MINUTES`, `100 ROWS`, `1000`), which other clauses share.
-"""
+"""Parse and print the bracketed window clause, and measures (`10 MINUTES`, `100 ROWS`, `1000`) for all clauses."""
 
 from __future__ import annotations
 
@@ -41,9 +38,9 @@ _JOINED = re.compile(r"([0-9]+(?:\.[0-9]*)?)([A-Za-z]+)", re.ASCII)
 def parse_measure(
     cursor: Cursor, what: str, *, bare: Unit = Unit.VALUES, zero: bool = False, units: frozenset[str] = _UNITS
 ) -> Measure:
-    """`10 MINUTES`, `5 ROWS` or a bare count, whose unit is then `bare`. Zero only where `zero`.
+    """Read `10 MINUTES`, `5 ROWS` or a count without a unit, whose unit is then `bare`. Zero needs `zero`.
 
-    `what` names the clause in errors; `units` are the words a suggestion may come from.
+    `what` names the clause in errors; `units` are the words that a remedy may suggest.
     """
     start = cursor.index
     negative = cursor.take_symbol(TokenType.DASH)
@@ -59,7 +56,7 @@ def parse_measure(
 
 
 def unknown_unit(cursor: Cursor, known: Iterable[str]) -> ParseError | None:
-    """The error of a word that stands where a unit may, right behind a number, and is like none of the `known`."""
+    """The error for a word right after a number that is not similar to a `known` word; None if there is none."""
     before, word = cursor.peek(-1), cursor.peek()
     if before is None or word is None or before.token_type != TokenType.NUMBER or not cursor.word():
         return None
@@ -74,7 +71,7 @@ def _plural(unit: str) -> str:
 
 
 def _number_and_unit(cursor: Cursor, what: str) -> tuple[str, str | None, int]:
-    """The digits, the word after them if it can be a unit, and the offset where they end."""
+    """Read the digits, the word after them if it may be a unit, and the offset of their end."""
     token = cursor.peek()
     number = ""
     if token is not None and token.token_type == TokenType.DOT:
@@ -114,20 +111,20 @@ def _measure(cursor: Cursor, number: str, unit: str | None, bare: Unit, units: f
 
 
 def parse_time(cursor: Cursor, what: str, *, zero: bool = False) -> Measure:
-    """A measure that must be a length of time."""
+    """Read a measure that is a length of time."""
     start = cursor.index
     measure = parse_measure(cursor, what, zero=zero, units=UNIT_WORDS)
     if measure.unit is not Unit.TIME:
         raise ParseError(
             f"{what} is a length of time",
             place=place_at(cursor.text, cursor.tokens[start].start, cursor.tokens[cursor.index - 1].end + 1),
-            remedy="Write for example 10 SECONDS.",
+            remedy="For example 10 SECONDS.",
         )
     return measure
 
 
 def parse_window(cursor: Cursor) -> WindowClause:
-    """The clause at the cursor, from '[' to ']'."""
+    """Read the clause at the cursor, from '[' to ']'."""
     opening = cursor.index
     cursor.expect_symbol(TokenType.L_BRACKET, "[")
     clause = _kind(cursor)
@@ -184,7 +181,7 @@ def _kind(cursor: Cursor) -> WindowClause:
 
 
 def _point(cursor: Cursor, what: str) -> str | int:
-    """A point of the window attribute: a time as a string, or an integer of either sign."""
+    """Read a point of the window attribute: a quoted time, or an integer with an optional minus sign."""
     if cursor.at_string():
         return cursor.string(what)
     sign = -1 if cursor.take_symbol(TokenType.DASH) else 1
@@ -192,7 +189,7 @@ def _point(cursor: Cursor, what: str) -> str | int:
     if token is None or token.token_type != TokenType.NUMBER:
         raise cursor.unexpected(f"a quoted time or an integer after {what}")
     if not (token.text.isascii() and token.text.isdigit()) or len(token.text) > 30 or int(token.text) > MAX_AMOUNT:
-        raise cursor.error(f"'{token.text[:40]}' is not an integer that {what} takes")
+        raise cursor.error(f"'{token.text[:40]}' is not an integer that {what} accepts")
     cursor.index += 1
     return sign * int(token.text)
 
@@ -241,7 +238,7 @@ _OPTIONS: dict[str, Callable[[Cursor, WindowClause], dict[str, Any]]] = {
 
 
 def measure_text(measure: Measure, *, bare: Unit = Unit.VALUES) -> str:
-    """A measure as text; a count in the unit `bare` needs no word."""
+    """A measure as text; a count in the unit `bare` has no unit word."""
     if measure.unit is Unit.TIME:
         return format_interval(measure.amount)
     if measure.unit is bare:
@@ -252,7 +249,7 @@ def measure_text(measure: Measure, *, bare: Unit = Unit.VALUES) -> str:
 
 
 def window_text(clause: WindowClause) -> str:
-    """The clause in its canonical form, brackets included."""
+    """The canonical text of the clause, including the brackets."""
     bare = _bare_unit(clause)
     parts = [clause.kind.name]
     if clause.range is not None:

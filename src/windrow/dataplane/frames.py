@@ -1,4 +1,4 @@
-"""Small Arrow tables through Spark: a micro-batch given directly, and one-time queries over a table."""
+"""Small Arrow tables in Spark: a micro-batch passed directly, and one-time queries over tables."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def frame_of(spark: SparkSession, table: pa.Table, partitions: int | None) -> Da
 
 
 def query_frame(spark: SparkSession, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-    """Run Spark SQL over tables registered under these names for the time of the call; what Spark refuses is
-    a BindError with the first line of its reason."""
+    """Run Spark SQL over tables that are registered under these names during the call. If Spark refuses the query,
+    raise BindError with the first line of its reason."""
     for name, table in tables.items():
         spark.createDataFrame(table).createOrReplaceTempView(quote_name(name))
     try:
@@ -38,13 +38,13 @@ def query_frame(spark: SparkSession, sql: str, tables: Mapping[str, pa.Table]) -
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what Spark says, without the place: that is one of the text we made."""
+    """The first line of Spark's message, without its place, which refers to generated text."""
     return re.sub(r"; line \d+ pos \d+;?$", "", str(error).strip().splitlines()[0])
 
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """PySpark logs the errors of analysis, with their stack, before it raises them; we tell them ourselves."""
+    """Silence PySpark, which logs errors of analysis with their stack before it raises them."""
     loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
     before = [logger.disabled for logger in loggers]
     try:

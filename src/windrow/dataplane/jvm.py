@@ -1,8 +1,8 @@
-"""The JVM under a Spark session: whether it still is, how its end is told, and what PySpark must forget of it.
+"""The JVM under a Spark session: whether it is alive, the error when it has ended, and how PySpark forgets it.
 
-A JVM may be killed, or end itself where it has no memory left (`session.java_options`). Then whatever was asked of it
-fails, in many ways (Py4J's errors, closed sockets, streams of Arrow that break off). All of them come to one
-`SparkEndedError`: what was committed stands in the state directory, and opening it again starts a new JVM.
+A JVM may be killed, or exit when it is out of memory (`session.java_options`). Then calls fail in many ways (Py4J's
+errors, closed sockets, broken Arrow streams). All of these become one `SparkEndedError`. Committed state is safe, and
+opening the state directory again starts a new JVM.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pyspark.sql import SparkSession, SQLContext
 from windrow.errors import ExecutionError, SparkEndedError, WindrowError
 
 OUT_OF_MEMORY = (3, 52)
-"""Exit codes: of the JVM's own option ExitOnOutOfMemoryError, and of Spark where a task's thread had no memory."""
+"""Exit codes: of the JVM's option ExitOnOutOfMemoryError, and of Spark when a task's thread is out of memory."""
 
 DYING_S = 10.0
-"""How long a JVM that answers no more may take to be gone: its sockets close first."""
+"""How long to wait for the end of a JVM that no longer answers: its sockets close before it exits."""
 
 
 _TOLD_BY_US = ("Exception while sending command.", "There was an exception while executing the Python Proxy")
@@ -43,7 +43,7 @@ class Jvm:
         self.pid = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
 
     def has_ended(self) -> bool:
-        """Whether the process is gone; nothing is asked of it."""
+        """Whether the process is gone. This does not call the JVM."""
         if self._process is not None:
             return self._process.poll() is not None
         try:
@@ -55,7 +55,7 @@ class Jvm:
         return False
 
     def is_lost(self) -> bool:
-        """Whether it has ended, or is about to: asked where a call of it has failed."""
+        """Whether the JVM has ended or is about to. Use it after a call has failed."""
         if self.has_ended():
             return True
         try:
@@ -67,24 +67,24 @@ class Jvm:
         return self.has_ended()
 
     def error(self) -> SparkEndedError:
-        """That it has ended, of what, and what to do."""
+        """The error that says that the JVM has ended, why, and what to do."""
         code = None if self._process is None else self._process.poll()
         remedy = (
             "Nothing that was committed is lost: close() and open the state directory again. That starts a new JVM"
-            " (where the Spark session is your own: give a new one), which goes on where this one stopped."
+            " (if you passed your own Spark session, pass a new one) and continues after the last commit."
         )
         if code in OUT_OF_MEMORY:
-            remedy += " Raise the setting driver_memory, or give it smaller micro-batches."
+            remedy += " Raise the setting driver_memory, or use smaller micro-batches."
         return SparkEndedError(f"the Spark JVM (process {self.pid}) has ended{_reason(code)}", remedy=remedy)
 
     def raise_if_lost(self, error: BaseException | None = None) -> None:
-        """Raise that it has ended, if it has."""
+        """Raise SparkEndedError if the JVM has ended."""
         if self.is_lost() if error is not None else self.has_ended():
             raise self.error() from error
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """What fails inside because the JVM has ended is told as that."""
+        """Turn errors inside into SparkEndedError if the JVM has ended."""
         try:
             yield
         except Exception as error:
@@ -104,10 +104,10 @@ def _reason(code: int | None) -> str:
 
 
 def quieten(context: SparkContext) -> None:
-    """Of a JVM of our own: what is raised to the caller, or is nobody's concern, is not printed with its stack as well.
+    """For Windrow's own JVM: keep PySpark from printing stacks of errors that are also raised, or that do not matter.
 
-    Py4J logs a failed call to the root logger before it raises it, and what a micro-batch raised, which we keep. The
-    server of accumulators prints that its one client has gone.
+    Py4J logs a failed call, or what a micro-batch raised, to the root logger before it raises it. The server of
+    accumulators prints that its only client has gone.
     """
     server: Any = context._accumulatorServer
     as_before = server.handle_error
@@ -126,7 +126,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def forget_ended() -> bool:
-    """Have PySpark let go of a JVM that has ended, so that this process can start another; whether there was one."""
+    """Let PySpark forget a JVM that has ended, so that this process can start another. Return whether there was one."""
     gateway = SparkContext._gateway
     process: Popen[str] | None = None if gateway is None else gateway.proc
     if gateway is None or process is None or process.poll() is None:

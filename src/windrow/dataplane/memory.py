@@ -1,7 +1,7 @@
-"""Memory that allocators hold on to, given back to the system.
+"""Returns freed memory to the system.
 
-Arrow's allocator (mimalloc) and the C library keep what was freed, for the thread that freed it: after a micro-batch or
-an answer of millions of rows the process stayed hundreds of MB larger than what it held.
+Arrow's allocator (mimalloc) and the C library keep freed memory for the thread that freed it. After a micro-batch or an
+answer of millions of rows the process stayed hundreds of MB larger than its data.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from resource import getpagesize
 import pyarrow as pa
 
 GROWN_BYTES = 128 << 20
-"""How much larger the process may get before memory is given back: taking it anew costs time (a page, 0.2 µs)."""
+"""How much the process may grow before memory is returned. Getting it back costs time (0.2 µs a page)."""
 
 _STATM = Path("/proc/self/statm")
 
 
 class _Watermark:
-    """The least size of the process since memory was last given back."""
+    """The least size of the process since memory was last returned."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,13 +47,13 @@ _watermark = _Watermark()
 
 
 def give_back() -> bool:
-    """Have allocators let go of what is free, if the process has grown since; whether they were asked. Called by the
-    threads that work on large tables, when they have let go of them."""
+    """Let allocators return free memory if the process has grown; return whether it had. Threads call this after they
+    have dropped large tables."""
     return _watermark.give_back()
 
 
 def resident_bytes() -> int | None:
-    """What of this process is in memory; None where the system does not tell."""
+    """The resident size of this process; None if the system does not say."""
     try:
         return int(_STATM.read_text().split()[1]) * getpagesize()
     except OSError:
@@ -62,7 +62,7 @@ def resident_bytes() -> int | None:
 
 @cache
 def _trim() -> Callable[[int], int]:
-    """The C library's `malloc_trim`, where it has one."""
+    """The C library's `malloc_trim`, or a function that does nothing."""
     if sys.platform == "linux":
         found = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if found is not None:

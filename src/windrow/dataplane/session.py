@@ -1,8 +1,8 @@
-"""The Spark session: made for Windrow, or the user's own, checked (DESIGN 1.1, 10).
+"""The Spark session: Windrow's own, or the user's, which is checked.
 
-What Windrow relies on: UTC, ANSI mode off, Spark's usual reading of texts and types (`_REQUIRED`), Arrow transfer,
-a bounded result size and a bounded history of finished jobs. A user's session is never changed: it is refused with
-the remedy where it cannot serve.
+Windrow relies on UTC, ANSI mode off, Spark's default reading of texts and types (`_REQUIRED`), Arrow transfer, a
+bounded result size and a bounded history of finished jobs. It never changes a user's session; if the session cannot
+serve, it is refused with the remedy.
 """
 
 from __future__ import annotations
@@ -40,27 +40,26 @@ _REQUIRED = {
     ),
     "spark.sql.parser.escapedStringLiterals": ("false", "A backslash in a text escapes what follows it."),
     "spark.sql.timestampType": ("TIMESTAMP_LTZ", "TIMESTAMP is a moment, not a wall clock's time."),
-    "spark.sql.decimalOperations.allowPrecisionLoss": ("true", "Answers have the types of decimal arithmetic so."),
-    "spark.sql.legacy.literal.pickMinimumPrecision": ("true", "Answers have the types of decimal arithmetic so."),
+    "spark.sql.decimalOperations.allowPrecisionLoss": ("true", "The types of decimal answers depend on it."),
+    "spark.sql.legacy.literal.pickMinimumPrecision": ("true", "The types of decimal answers depend on it."),
 }
-# Hadoop's FileContext starts a process (readlink, chmod) some thirty times per micro-batch to write three small
-# files: 130 ms. This manager does it in 45 ms. Its rename is not refused where the target exists;
-# the lock on the state directory is what keeps a second writer out.
+# Hadoop's FileContext starts a process (readlink, chmod) some thirty times per micro-batch to write three small files,
+# which takes 130 ms. This manager takes 45 ms. Its rename does not fail if the target exists; the lock on the state
+# directory keeps a second writer out.
 LOCAL_CHECKPOINTS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-# A gathered micro-batch is one result of some 10 MB: above this bound it would go through the block store and a local
+# A gathered micro-batch is one result of some 10 MB. Above this bound it would go through the block store and a local
 # socket (20 ms).
 QUICK_RESULTS = {"spark.task.maxDirectResultSize": "64m"}
-# A table given to Spark becomes rows on the heap of the JVM, several times over, where it is smaller than this; larger
-# ones stay Arrow until tasks read them. Deposits of 100,000 rows (2.7 MB) took 0.17 s so, 0.49 s as rows; of 10,000
-# both took the same.
+# Spark turns a smaller table into rows on the JVM's heap, several times over; larger ones stay Arrow until tasks read
+# them. Deposits of 100,000 rows (2.7 MB) took 0.17 s as Arrow and 0.49 s as rows; of 10,000 both took the same.
 ARROW_TABLES = {"spark.sql.execution.arrow.localRelationThreshold": "256k"}
-# The parallel collector: two cores are better used than by one that works beside the tasks (8% less). The heap grows
-# where collecting takes more than a tenth of the time, not a hundredth: with 2,000,000 groups × 10 panes in the Spark
-# home the JVM took 1,235 MB, not 1,463.
+# The parallel collector takes 8% less time on two cores than one that works beside the tasks. GCTimeRatio=9 lets the
+# heap grow only if collecting takes more than a tenth of the time, not a hundredth: with 2,000,000 groups × 10 panes in
+# the Spark home the JVM took 1,235 MB instead of 1,463.
 COLLECTOR = "-XX:+UseParallelGC -XX:GCTimeRatio=9"
 WITHOUT_MEMORY = ("-XX:+ExitOnOutOfMemoryError", "-XX:+DisplayVMOutputToStderr")
 _LOG4J = Path(__file__).parent / "log4j2.properties"
@@ -96,7 +95,7 @@ _guard = threading.Lock()
 
 
 def open_session(spark: Any | None, master: str | None, settings: Settings) -> SparkSession:
-    """A session that can serve: the given one, checked; else one of our own, shared within the process."""
+    """A session that can serve: the given one after a check, otherwise Windrow's own, shared within the process."""
     if spark is not None:
         if master is not None:
             raise SessionError("give either a session or a master", remedy="Leave out master=.")
@@ -107,7 +106,7 @@ def open_session(spark: Any | None, master: str | None, settings: Settings) -> S
         return spark  # type: ignore[no-any-return]
     with _guard:
         if forget_ended():
-            _owned.clear()  # all sessions of a process are of its one JVM
+            _owned.clear()  # all sessions of a process use its one JVM
         active = SparkSession.getActiveSession() or SparkSession._instantiatedSession
         if active is not None and id(active) not in _owned:
             raise SessionError(
@@ -120,7 +119,7 @@ def open_session(spark: Any | None, master: str | None, settings: Settings) -> S
 
 
 def close_session(spark: SparkSession) -> None:
-    """Stop a session of ours when its last user has closed; a user's own session is left alone."""
+    """Stop Windrow's own session when its last user has closed. A user's session is left alone."""
     with _guard:
         if id(spark) not in _owned:
             return
@@ -132,10 +131,10 @@ def close_session(spark: SparkSession) -> None:
             try:
                 spark.stop()
             except Exception as error:
-                # A signal to the whole process group ends the JVM before us: then there is nothing left to stop.
-                log.warning("the Spark session was gone before it was stopped: %s", _first_line(error))
+                # A signal to the whole process group may end the JVM first; then there is nothing left to stop.
+                log.warning("the Spark session had ended before it was stopped: %s", _first_line(error))
             if SparkContext._gateway is not None:
-                # The functions given to foreachBatch: they hold engines, and the JVM would hold them for good.
+                # Drop the functions given to foreachBatch: they hold engines, and the JVM would hold them for ever.
                 SparkContext._gateway.gateway_property.pool.clear()
 
 
@@ -143,19 +142,20 @@ _JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPAR
 
 
 def java_options(environment: Mapping[str, str]) -> str:
-    """The options of our JVM; a user's own spark.driver.extraJavaOptions stand behind them, and so win.
+    """The options of Windrow's JVM. A user's own spark.driver.extraJavaOptions come after them, and so win.
 
-    A JVM does not start with two collectors, so one that the environment or spark-defaults.conf names stands. The
-    stack: a streaming query stopped within a micro-batch matches the Python traceback against a recursive regular
-    expression (StreamExecution.isInterruptionException), which overflows the usual 1 MB. Without memory the JVM ends
-    (`dataplane/jvm.py`): Spark's dispatcher would die, and jobs wait for it without end.
+    - A JVM does not start with two collectors, so none is set if the environment or spark-defaults.conf names one.
+    - -Xss: a streaming query stopped within a micro-batch matches the Python traceback against a recursive regular
+      expression (StreamExecution.isInterruptionException), which overflows the default stack of 1 MB.
+    - Out of memory, the JVM exits (see `jvm.py`). Otherwise Spark's dispatcher would die, and jobs would wait for it
+      for ever.
     """
-    told = [environment.get(name, "") for name in _JAVA_OPTIONS]
+    options = [environment.get(name, "") for name in _JAVA_OPTIONS]
     home = environment.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
     defaults = Path(environment.get("SPARK_CONF_DIR") or Path(home) / "conf") / "spark-defaults.conf"
     if defaults.is_file():
-        told.append(defaults.read_text(errors="replace"))
-    collector = "" if re.search(r"-XX:\+Use\w+GC\b", " ".join(told)) else COLLECTOR
+        options.append(defaults.read_text(errors="replace"))
+    collector = "" if re.search(r"-XX:\+Use\w+GC\b", " ".join(options)) else COLLECTOR
     logging_to = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
     return " ".join(["-Xss16m", *([collector] if collector else []), *WITHOUT_MEMORY, logging_to])
 
@@ -178,10 +178,10 @@ def _create(master: str | None, settings: Settings) -> SparkSession:
 
 
 def _start(conf: SparkConf) -> SparkSession:
-    """A session on a JVM of our own, whose messages come by way of `sys.stderr`.
+    """A session on Windrow's own JVM, whose messages go to `sys.stderr`.
 
-    A Ctrl-C stays the caller's: PySpark's handler would cancel the jobs of running streams, which then
-    fail instead of stopping. (The JVM itself is started with SIGINT ignored.)
+    The caller keeps its handler of Ctrl-C: PySpark's would cancel the jobs of running streams, which would then fail
+    instead of stopping. (The JVM is started with SIGINT ignored.)
     """
     is_main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGINT) if is_main else None
@@ -202,14 +202,14 @@ def _start(conf: SparkConf) -> SparkSession:
 
 
 def _relay(lines: IO[str]) -> None:
-    """The JVM's standard error, without the notice that every Spark JVM begins with."""
+    """Copy the JVM's standard error, without the notice that every Spark JVM prints first."""
     for line in lines:
         if _JVM_NOTICE not in line:
             sys.stderr.write(line)
 
 
 def check_session(spark: Any) -> None:
-    """Refuse a session that would change answers."""
+    """Raise SessionError if the session would change answers."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise SessionError(
             "Spark Connect sessions have no foreachBatch in this process", remedy="Use a classic session."
@@ -231,12 +231,12 @@ def _configured(spark: Any, name: str) -> str:
     except Exception as error:
         raise SessionError(
             f"this Spark session does not answer: {_first_line(error)}",
-            remedy="Its JVM may have ended: give a new one.",
+            remedy="Its JVM may have ended. Pass a new session.",
         ) from error
 
 
 class Analyser:
-    """Spark's own types of expressions, memoised."""
+    """Asks Spark for the types of expressions, with a cache."""
 
     def __init__(self, spark: SparkSession):
         self._spark = spark

@@ -1,7 +1,7 @@
-"""The jobs of the Spark home: one answers all due queries of a synopsis, one folds its small blocks.
+"""The jobs of the Spark home: one answers all due queries of a synopsis, one merges its small blocks.
 
-A task takes some of the buckets; what it is to answer comes with the job, the plans of the queries by a broadcast
-that stays until the queries change.
+A task handles some of the buckets. Each job carries the windows to answer; the plans of the queries are in a broadcast
+that is kept until the queries change.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from windrow.dataplane.kernels import (
 from windrow.plan.accumulators import Accumulator
 
 LEAST_BUCKETS = 64
-"""Buckets of a synopsis: so many that those of a task fit its memory, and more where there are more cores."""
+"""The least number of buckets of a synopsis, so that those of one task fit its memory. More cores give more buckets."""
 
 BUCKETS_PER_CORE = 8
 ROWS_PER_TASK = 200_000
-"""Below so many cells another task costs more than it saves (a small job: 0.04 s)."""
+"""Below this many cells another task costs more than it saves (a small job takes 0.04 s)."""
 
 _ANSWERED = "query INT, rows BINARY, overflows BIGINT, groups BIGINT, error STRING"
 _CORRECTED = "query INT, was BINARY, now BINARY, error STRING"
@@ -45,7 +45,7 @@ Batches = Iterable[pa.RecordBatch]
 
 
 class SparkHome:
-    """Runs the jobs of one state directory. A synopsis is asked by one thread at a time."""
+    """Runs the jobs of one state directory. Only one thread at a time may use a synopsis."""
 
     def __init__(self, spark: SparkSession, root: Path):
         self._spark = spark
@@ -57,14 +57,14 @@ class SparkHome:
         return int(self._spark.sparkContext.defaultParallelism)
 
     def buckets(self, keys: int) -> int:
-        """How many buckets a synopsis is cut into; without keys there is one group."""
+        """The number of buckets of a synopsis; one if there are no keys, hence one group."""
         return max(LEAST_BUCKETS, BUCKETS_PER_CORE * self.cores) if keys else 1
 
     def answer(
         self, stored: StoredCells, name: str, queries: Queries, asked: Sequence[WindowRequest], rows: int
     ) -> tuple[list[list[BucketAnswer]], int]:
-        """What the buckets know of each query that is asked for, and how many groups there are. `rows` is how many
-        cells the blocks have; tasks are told of the queries once, under a name."""
+        """The buckets' answers to each query in `asked`, and the number of groups. `rows` is the number of cells in the
+        blocks. The queries are broadcast once, under `name`."""
         question, held = Question(stored, tuple(asked)), self._broadcast(name, queries)
 
         def kernel(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -80,7 +80,7 @@ class SparkHome:
         return [by_query[one.query] for one in asked], groups
 
     def revise(self, revision: Revision, name: str, queries: Queries, rows: int) -> list[list[BucketCorrection]]:
-        """What the buckets know of the corrections of each query; `rows` and `name` as in `answer`."""
+        """The buckets' corrections of each query; `rows` and `name` as in `answer`."""
         stored, held = revision.stored, self._broadcast(name, queries)
 
         def kernel(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -96,22 +96,23 @@ class SparkHome:
     def fold(
         self, stored: StoredCells, accumulators: Sequence[Accumulator], rows: int, most: int, collapse: Collapse | None
     ) -> list[tuple[BlockRef, int, int]]:
-        """The blocks as at most so many new ones, each with its first and last pane. They are nobody's yet."""
+        """Merge the blocks into at most `most` new ones, each with its first and last pane. They are not named in the
+        catalog yet."""
         accumulators = tuple(accumulators)
 
         def kernel(batches: Batches) -> Iterator[pa.RecordBatch]:
             made = fold_buckets(stored, accumulators, _numbers(batches), collapse)
             if made is not None:
                 ref, first, last = made
-                told = json.dumps({**asdict(ref), "first": first, "last": last})
-                yield pa.RecordBatch.from_pydict({"wrote": [told]})
+                report = json.dumps({**asdict(ref), "first": first, "last": last})
+                yield pa.RecordBatch.from_pydict({"wrote": [report]})
 
         tasks = min(most, self._tasks(stored, rows))
         table = self._over(stored.buckets, tasks).mapInArrow(kernel, "wrote STRING").toArrow()
         return [_written(text) for text in table.column("wrote").to_pylist()]
 
     def _tasks(self, stored: StoredCells, rows: int) -> int:
-        """Tasks of a job over so many cells: several for each core, so that none waits long for another."""
+        """The number of tasks for so many cells: several per core, so that no core waits long for another."""
         return max(1, min(stored.buckets, 4 * self.cores, rows // ROWS_PER_TASK))
 
     def _over(self, buckets: int, tasks: int) -> DataFrame:
@@ -127,7 +128,7 @@ class SparkHome:
         return held
 
     def forget(self, *names: str) -> None:
-        """Let go of what tasks were told."""
+        """Destroy the broadcasts of these names."""
         for name in names:
             known = self._told.pop(name, None)
             if known is not None:
@@ -135,17 +136,17 @@ class SparkHome:
 
 
 def _numbers(batches: Batches) -> list[int]:
-    """The buckets that a task is given."""
+    """The numbers of the buckets of a task."""
     return [number for batch in batches for number in batch.column(0).to_pylist()]
 
 
-def _same(some: Queries, others: Queries) -> bool:
-    if len(some) != len(others):
+def _same(queries: Queries, others: Queries) -> bool:
+    if len(queries) != len(others):
         return False
-    return all(a.plan is b.plan and a.derived == b.derived for a, b in zip(some, others, strict=True))
+    return all(a.plan is b.plan and a.derived == b.derived for a, b in zip(queries, others, strict=True))
 
 
 def _written(text: str) -> tuple[BlockRef, int, int]:
-    told = json.loads(text)
-    first, last = told.pop("first"), told.pop("last")
-    return BlockRef(**told), first, last
+    report = json.loads(text)
+    first, last = report.pop("first"), report.pop("last")
+    return BlockRef(**report), first, last

@@ -1,4 +1,4 @@
-"""A user's streaming DataFrame: its columns as Windrow's types, or the reason why it cannot be a stream."""
+"""The columns of a user's streaming DataFrame as Windrow's types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windrow.types import scalar_type
 
 
 def columns_of(df: Any) -> list[tuple[str, str]]:
-    """(name, type) of every column."""
+    """(name, type) of every column. Raises SourceError if the DataFrame cannot be a stream."""
     if not getattr(df, "isStreaming", False):
         raise SourceError("a stream is made of a streaming DataFrame", remedy="Read it with spark.readStream.")
     check_session(df.sparkSession)

@@ -1,4 +1,4 @@
-"""The engine: the parts of an open state directory, put together."""
+"""The engine: it connects the parts of an open state directory."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from windrow.clock import Clock
 from windrow.dataplane.jvm import Jvm
 from windrow.engine.ask.reads import Reads
 from windrow.engine.queries.query_manager import QueryManager
-from windrow.engine.run.inputs import Inputs, give_back_memory
+from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.running import RunningStreams
 from windrow.engine.run.statements import Statements
 from windrow.engine.run.stream_time import StreamTime
 from windrow.engine.run.tick_loop import TickLoop
-from windrow.engine.state import StreamState
 from windrow.engine.ticks.delivery import Delivery
 from windrow.engine.ticks.ticker import Ticker
 from windrow.settings import Settings
 
 
 class Engine:
-    """Carries out what the API asks.
+    """Carries out the calls of the API.
 
-    `opened` owns the lock, the catalog, the blocks, the Spark session, the settings and the streams;
-    `inputs` the rows that come into them, `time` what else moves them on: punctuations, the end of the input;
-    `running` the streams that run, `statements` what changes the catalog, `reads` what is asked of it.
+    `opened` owns the lock, the catalog, the blocks, the Spark session, the settings and the streams.
+    `inputs` takes rows; `time` applies punctuations, heartbeats and the end of the input.
+    `running` runs streams, `statements` changes the catalog, `reads` reads answers.
     The engine itself owns the ticks, and closes everything in order.
     """
 
     def __init__(self, state_dir: Path, spark: Any, master: str | None, given: Mapping[str, Any], clock: Clock):
         self.opened = opened = OpenState(state_dir, spark, master, given, clock)
-        self.ticker = Ticker(opened.journal, Delivery(opened.journal, opened.blocks))
-        self.ticks = TickLoop(self._tick)
+        self.ticker = Ticker(opened.journal, Delivery(opened.journal, opened.blocks), lambda: opened.settings)
+        self.ticks = TickLoop(self.ticker.tick)
         self.inputs = Inputs(opened, self.ticks)
         self.time = StreamTime(opened, self.ticks, self.inputs)
         self.running = RunningStreams(opened, self.ticks, self.inputs, self.time)
@@ -52,7 +51,7 @@ class Engine:
             lambda: opened.settings,
             opened.lifecycle.refuse_closed,
         )
-        # DuckDB complains at exit about a connection that a script which ends without close() leaves open.
+        # A script may end without close(); DuckDB complains at exit about a connection that is still open.
         self._finalizer = weakref.finalize(self, self.ticker.close)
 
     @property
@@ -71,12 +70,8 @@ class Engine:
     def jvm(self) -> Jvm:
         return self.opened.jvm
 
-    def _tick(self, stream: StreamState) -> None:
-        self.ticker.tick(stream, self.settings)
-        give_back_memory(stream)
-
     def close(self) -> None:
-        """Stop, and let go of everything, whatever fails; a second call returns when the first is done."""
+        """Stop, and release everything even if a step fails. A second call returns when the first is done."""
         lifecycle = self.opened.lifecycle
         self.ticks.refuse_inside("close the state directory")
         if not lifecycle.begin_closing():
@@ -90,7 +85,7 @@ class Engine:
             self.running.stop_all()
 
     def _await_others(self) -> None:
-        """Wait for calls of other threads that were under way when closing began; later ones are refused."""
+        """Wait for the calls of other threads that began before closing; later calls are refused."""
         self.inputs.close()
         with self.manager.changing:
             for stream in self.manager.streams.values():

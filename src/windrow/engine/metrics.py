@@ -1,4 +1,4 @@
-"""Counters and timings of a stream and a query, as plain values that `metrics()` and SHOW read."""
+"""Counters and timings of a stream and a query, for `metrics()` and SHOW."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class StreamMetrics:
-    """Since the state directory was opened; totals over its life are in the catalog."""
+    """Counters since the state directory was opened; the catalog has the totals."""
 
     batches: int = 0
     rows: int = 0

@@ -1,6 +1,6 @@
-"""A stream as it runs: its progress, its queries and its synopses, in memory.
+"""A stream in memory: its progress, its queries and its synopses.
 
-`StreamState.install` alone replaces the progress of a stream, its synopses and its queries, after a commit.
+Only `StreamState.install` replaces the progress of a stream, its synopses and its queries, after a commit.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.statements import CreateQuery
-from windrow.dataplane.ingest.job import Grouping
+from windrow.dataplane.ingest.grouping import Grouping
 from windrow.dataplane.sinks import Sink, StagingSink
-from windrow.engine.ask.having import HavingFilters
-from windrow.engine.ask.holistic_choice import HolisticChoice
-from windrow.engine.intake.chooser import Chooser
+from windrow.engine.choices.chooser import Chooser
+from windrow.engine.choices.having import HavingFilters
+from windrow.engine.choices.holistic_choice import HolisticChoice
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
 from windrow.engine.progress import QueryProgress, StreamProgress, SynopsisProgress
 from windrow.optimizer.sharing.periods import PeriodicAnswers, periodic_answers
@@ -39,7 +39,7 @@ Subscriber = Callable[[Any], None]
 
 @dataclass
 class QueryState:
-    """A standing query. `since`: only tuples at or above this point are seen (None: all)."""
+    """A standing query. It sees tuples from the point `since` on (None: all)."""
 
     id: int
     name: str
@@ -49,10 +49,10 @@ class QueryState:
     since: int | None
     progress: QueryProgress = QueryProgress()
     closed_by: int | None = None
-    """The frontier that it found when it was created: windows due by then are not its own."""
+    """The frontier when it was created; it does not answer windows due by then."""
 
     synopsis: int = 0
-    """The number of the synopsis that it uses."""
+    """The number of its synopsis."""
 
     sink: Sink | StagingSink | None = None
     subscribers: list[Subscriber] = field(default_factory=list)
@@ -77,18 +77,18 @@ class QueryState:
 
     @cached_property
     def periodic(self) -> PeriodicAnswers | None:
-        """What makes its answers those of another query (CS8)."""
+        """What rule CS8 compares with other queries."""
         return periodic_answers(self.plan)
 
 
 @dataclass
 class SynopsisState:
-    """A synopsis, and what is committed of it."""
+    """A synopsis and its committed progress."""
 
     progress: SynopsisProgress
     synopsis: Synopsis
     having: HavingFilters = field(default_factory=HavingFilters)
-    """SubStream Filters over its closed panes: a second view of them, never saved."""
+    """SubStream Filters over its closed panes; they are never saved."""
     holistic: HolisticChoice = field(default_factory=HolisticChoice)
 
     @property
@@ -112,7 +112,7 @@ class SynopsisState:
         return self.progress.complete_from
 
     def collapsed(self, cells: Cells, ticked: int | None, into: Points) -> Cells:
-        """Of landmark windows: the cells with all that has been answered in a pane for each of some points, merged."""
+        """For landmark windows, the cells with all answered panes merged into one per point of `into`."""
         if self.plan.style[0] != "landmark" or ticked is None or not len(cells):
             return cells
         panes = collapsed_panes(cells.panes, self.closed_at(ticked), into)
@@ -121,11 +121,12 @@ class SynopsisState:
     def ask(
         self, lookups: Sequence[Lookup], once: Asker | None = None, part: Synopsis | None = None
     ) -> Iterator[Looked]:
-        """What its queries, or someone `once`, ask of all that it holds, or of a part that has the same groups."""
+        """Answer lookups of its queries, or of the asker `once`, from all cells or from a `part` with the same
+        groups."""
         return (self.synopsis if part is None else part).ask(lookups, self.plan, once)
 
     def closed_at(self, frontier: int) -> int:
-        """The start of the pane that the frontier stands in: those below it are closed."""
+        """The start of the pane that contains the frontier; panes below it are closed."""
         return int(self.plan.schedule.pane_starts(np.array([frontier]))[0])
 
     @property
@@ -134,7 +135,7 @@ class SynopsisState:
 
     @property
     def bucketed_by(self) -> int:
-        """How many of its keys, the first ones, say which bucket a cell is in, in the Spark home."""
+        """How many leading keys determine the bucket of a cell in the Spark home."""
         return len(self.plan.group_keys)
 
     @property
@@ -143,7 +144,7 @@ class SynopsisState:
 
     @property
     def late_owner(self) -> str:
-        """Whose the blocks are that a tick has still to take in, correcting the answers they change."""
+        """The owner of late blocks that no tick has merged yet."""
         return f"{self.owner}/late"
 
     def grouping(self) -> Grouping:
@@ -153,7 +154,7 @@ class SynopsisState:
 
 @dataclass(frozen=True)
 class UnpublishedStage:
-    """A committed stage of a sink that is still to be made visible; `outbox` is its row in the catalog."""
+    """A committed stage of a sink that is not published yet; `outbox` is its row in the catalog."""
 
     query: QueryState
     entry: str
@@ -162,7 +163,7 @@ class UnpublishedStage:
 
 @dataclass(frozen=True)
 class CommittedState:
-    """What holds after a commit: of a stream, and of those of its synopses and queries that the commit changed."""
+    """The progress after a commit, of a stream and of its synopses and queries that the commit changed."""
 
     progress: StreamProgress
     unpublished: tuple[UnpublishedStage, ...]
@@ -174,9 +175,9 @@ class CommittedState:
 class StreamState:
     """Everything the engine knows about one stream.
 
-    `batch_lock` is held for a whole micro-batch, so that queries come and go between micro-batches; `lock`
-    guards the state itself, and is taken second: ticks, in a thread of their own, take only that. `stopping`
-    is set while the stream is being stopped: a job that fails then was cancelled, and no query is to blame.
+    `batch_lock` is held for a whole micro-batch, so queries are created and dropped between micro-batches. `lock`
+    guards the state itself and is taken second; ticks run in their own thread and take only `lock`. `stopping` is set
+    while the stream is being stopped: a job that fails then was cancelled, and no query is to blame.
     """
 
     id: int
@@ -192,13 +193,13 @@ class StreamState:
     heard_us: int = 0
     """The wall clock at the last micro-batch, or when the stream was started."""
     silent_since: dict[str, float] = field(default_factory=dict)
-    """By axis: from when on silence counts beyond what is counted (HEARTBEAT AFTER), by the monotonic clock."""
+    """By axis: when the silence not yet counted began, by the monotonic clock (HEARTBEAT AFTER)."""
     stopping: threading.Event = field(default_factory=threading.Event)
     lock: threading.RLock = field(default_factory=threading.RLock)
     batch_lock: threading.RLock = field(default_factory=threading.RLock)
 
     def install(self, committed: CommittedState) -> None:
-        """Take over what was committed; with `lock` held, after the transaction."""
+        """Install the result of a commit. Call it after the transaction, with `lock` held."""
         self.progress = committed.progress
         self.unpublished = committed.unpublished
         for state, kept in committed.synopses:
@@ -244,27 +245,26 @@ class StreamState:
 
     @property
     def numbered(self) -> int:
-        """How many tuples have been given a row number."""
+        """The number of tuples that have a row number."""
         rows = self.frontiers[ROW_NUM]
         assert isinstance(rows, RowFrontier)
         return rows.count
 
     def horizon(self, axis: str, frontier: int) -> int | None:
-        """The point of an axis below which nothing comes any more when its frontier stands there; None: there is none.
-
-        Row numbers are given in order of arrival: none is ever late."""
+        """The point of an axis below which no tuple is admitted any more when its frontier is at `frontier`; None: no
+        such point. Row numbers follow the order of arrival, so they are never late."""
         return frontier if axis == ROW_NUM else self.definition.horizon(frontier)
 
     def landmarks(self, state: SynopsisState) -> Points:
-        """Where the past of landmark windows is held together: from the landmark on, and from where each query that
-        came later begins."""
+        """The points from which the past of landmark windows is merged: the landmark, and the start of each query that
+        was created later."""
         start = state.plan.style[1]
         since = [self.queries[name].since for name, _ in state.plan.queries]
         return np.array(sorted({start, *(point for point in since if point is not None and point > start)}), np.int64)
 
     def greatest(self, axis: str) -> int | None:
-        """The greatest point of an axis that has been deposited, or the start of its pane. A tuple that is late on
-        another axis, and taken in, moves no frontier, and may lie above all that did."""
+        """The greatest point deposited on an axis, or the start of its pane. A late tuple that is admitted on another
+        axis moves no frontier, and may lie above all that did."""
         panes = [state.synopsis.last_pane for state in self.on_axis(axis)]
         known = [point for point in (self.frontiers[axis].greatest, *panes) if point is not None]
         return max(known, default=None)
@@ -277,7 +277,7 @@ class StreamState:
         return [query for query in self.queries.values() if query.error is None]
 
     def use_of(self, plan: SynopsisPlan, since: Mapping[str, int | None], cut_factor: int) -> SynopsisUse:
-        """One of its synopses as the sharing rules see it."""
+        """A synopsis of the stream as the sharing rules see it."""
         return SynopsisUse(plan, since, self.definition.columns, cut_factor, bool(self.promises), self._periodic)
 
     def _periodic(self, name: str, plan: Finalise) -> PeriodicAnswers | None:

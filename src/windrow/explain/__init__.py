@@ -1,1 +1,1 @@
-
+"""EXPLAIN: the plan of a query as text."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windrow.cql.dialect import CQL
-from windrow.engine.ask.having import FilterFit, fit_of, is_kept, levels_of
+from windrow.engine.choices.having import FilterFit, fit_of, is_kept, levels_of
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.explain.decisions import filter_decided
 from windrow.plan.nodes import Finalise

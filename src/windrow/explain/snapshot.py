@@ -1,4 +1,4 @@
-"""EXPLAIN of a one-time question: which synopsis answers it, and for which window."""
+"""EXPLAIN of a one-time query: the synopsis that answers it, and the window."""
 
 from __future__ import annotations
 

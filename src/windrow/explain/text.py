@@ -1,4 +1,4 @@
-"""EXPLAIN as text: the plan from answers down to the stream, with what it shares and where it is computed."""
+"""EXPLAIN as text: the plan from answers down to the stream, what it shares, and where it is computed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from windrow.engine.ask.catalog_views import (
     window_text,
 )
 from windrow.engine.ask.sharing_view import apart, sharing_of
-from windrow.engine.intake.chooser import MOST_COUNT_BYTES, asked
+from windrow.engine.choices.chooser import MOST_COUNT_BYTES, possible_setting
 from windrow.engine.queries.placement import made, place
 from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.store.closed_groups import answers_groups
 from windrow.engine.store.homes import must_stay
-from windrow.engine.ticks.early import answers_groups
 from windrow.explain.decisions import holistic_line, index_lines, way_lines
 from windrow.explain.having import filter_line, having_text
 from windrow.optimizer.sharing.synopsis_plans import FREQUENT, SynopsisPlan
@@ -29,7 +29,7 @@ from windrow.settings import Settings, Size
 from windrow.synopses import Ability, Home
 from windrow.synopses.answering.planner import rolled_up
 from windrow.synopses.cells.sketches import SKETCHES, is_sketch
-from windrow.synopses.kinds.frequent_panes import FrequentSynopsis
+from windrow.synopses.holistic.frequent_panes import FrequentSynopsis
 from windrow.synopses.kinds.partitioned import Ranks
 from windrow.types import SqlType
 from windrow.windows import Cuts
@@ -76,7 +76,7 @@ def _groups(plan: Finalise) -> str:
 
 
 def finalise_lines(plan: Finalise, having: str | None = None) -> list[str]:
-    """`having`: what is done of it, where that is not just the comparison."""
+    """`having` replaces the text of HAVING if it is not simply compared."""
     outputs = ", ".join(f"{o.expression.sql(dialect=CQL)} AS {o.name}: {o.type}" for o in plan.outputs)
     lines = [f"  Project {outputs}   ({'columns as they are' if plan.is_plain else 'DuckDB in the driver'})"]
     if plan.limit is not None:
@@ -90,7 +90,7 @@ def finalise_lines(plan: Finalise, having: str | None = None) -> list[str]:
 
 
 def aggregate_lines(plan: Finalise, window: str) -> list[str]:
-    """The operator, and the bound of each approximate aggregate."""
+    """The line of the operator, then a line per approximate aggregate with its error bound."""
     aggregate = plan.input
     keys = ", ".join(f"k{i} = {key.sql}" for i, key in enumerate(aggregate.keys)) or "none"
     calls = ", ".join(f"a{i} = {_called(call)}" for i, call in enumerate(aggregate.aggregates)) or "none"
@@ -109,7 +109,7 @@ def aggregate_lines(plan: Finalise, window: str) -> list[str]:
 
 
 def _product(aggregate: WindowAggregate) -> list[str]:
-    """What several columns of values cost in one query."""
+    """A line on the cells of a query with several columns of values, which multiply."""
     sets = [", ".join(value.sql for value in one) for one in aggregate.value_sets]
     if len(sets) < 2:
         return []
@@ -139,10 +139,10 @@ def _synopsis(
         kind_of = kind_of if plan.input.frequent is None else FrequentSynopsis.kind
         own = f"      Synopsis {kind_of}, of its own, cuts {_cuts(plan.window.cuts(), kind)}"
         return [*filters, own, *_apart(stream, made(0, name, plan, place(stream, plan, settings)), settings)]
-    told = sharing_of(name, stream.use_of(state.plan, state.since, settings.integer("cut_factor")), settings)
-    rules = ", ".join(one for one in told.rules if one not in ("SS4", "CS7", "CS8"))
-    shared = f"shared with {told.others} other quer{'y' if told.others == 1 else 'ies'} ({rules})"
-    shared = shared if told.others else "not shared"
+    sharing = sharing_of(name, stream.use_of(state.plan, state.since, settings.integer("cut_factor")), settings)
+    rules = ", ".join(one for one in sharing.rules if one not in ("SS4", "CS7", "CS8"))
+    shared = f"shared with {sharing.others} other quer{'y' if sharing.others == 1 else 'ies'} ({rules})"
+    shared = shared if sharing.others else "not shared"
     synopsis = state.synopsis
     kept = _many(len(state.plan.accumulators), "accumulator")
     lines = [
@@ -150,9 +150,9 @@ def _synopsis(
         f"        cuts {_cuts(state.plan.schedule.current, kind)}; {kept}; {_held(state)}; {synopsis.content}; "
         f"{synopsis.nbytes:,} bytes{' in the driver' if synopsis.home is Home.SPARK else ''}",
     ]
-    by = ", ".join(one for one in told.rules if one in ("SS4", "CS7"))
-    lines += [f"        {by}: {one}" for one in told.derived]
-    lines += [f"        CS8: the answers of {told.answers_of}"] if told.answers_of is not None else []
+    by = ", ".join(one for one in sharing.rules if one in ("SS4", "CS7"))
+    lines += [f"        {by}: {one}" for one in sharing.derived]
+    lines += [f"        CS8: the answers of {sharing.answers_of}"] if sharing.answers_of is not None else []
     lines += _apart(stream, state.plan, settings)
     lines += index_lines(synopsis, settings) + way_lines(synopsis)
     lines += _holistic(plan, state, name)
@@ -160,7 +160,7 @@ def _synopsis(
 
 
 def _holistic(plan: Finalise, state: SynopsisState, name: str) -> list[str]:
-    """How holistic aggregates are answered: where the driver cannot read cells, one way is left."""
+    """The line on how holistic aggregates are answered. If the driver cannot read cells, rolling up is the only way."""
     why = state.synopsis.cannot(Ability.READ)
     decision = state.holistic.decisions.get(name)
     decision = decision if why is None else rolled_up(why)
@@ -173,25 +173,25 @@ def _many(count: int, what: str) -> str:
 
 
 def _held(state: SynopsisState) -> str:
-    """How many groups there are, or can be: in the Spark home each bucket knows its own."""
+    """The number of groups, or its upper bound in the Spark home, where only each bucket knows its own."""
     count = state.synopsis.group_count
-    told = f"{count:,} values in groups" if state.plan.values else _many(count, "group")
-    return f"at most {told}" if state.synopsis.home is Home.SPARK else told
+    groups = f"{count:,} values in groups" if state.plan.values else _many(count, "group")
+    return f"at most {groups}" if state.synopsis.home is Home.SPARK else groups
 
 
 def _apart(stream: StreamState, plan: SynopsisPlan, settings: Settings) -> list[str]:
-    """Why other synopses of the stream are not used; nothing where there are none."""
-    told = apart(stream, plan, settings)
-    return [] if told is None else [f"        apart from synopsis {told}"]
+    """The line on why the query uses no other synopsis of the stream; nothing if there is none."""
+    reason = apart(stream, plan, settings)
+    return [] if reason is None else [f"        apart from synopsis {reason}"]
 
 
 def _kind(state: SynopsisState) -> str:
-    """What kind a synopsis is, in whichever home."""
+    """The kind of a synopsis, in either home."""
     return FrequentSynopsis.kind if state.plan.style[0] == FREQUENT else state.synopsis.kind
 
 
 def _home(stream: StreamState, state: SynopsisState) -> str:
-    """Where a synopsis lives, and why it cannot go to Spark, if it cannot."""
+    """The home of a synopsis, and why it cannot move to Spark, if it cannot."""
     if state.synopsis.home is Home.SPARK:
         return f"Spark, blocks in {state.synopsis.buckets} buckets, one job for all its queries that are due"
     if not state.plan.queries:
@@ -201,8 +201,8 @@ def _home(stream: StreamState, state: SynopsisState) -> str:
 
 
 def _ranks(ranks: Ranks) -> str:
-    """How tuples are ranked: the counts so far go to Spark where it groups, unless they are too many."""
-    too_many = asked("spark", ranks.nbytes) != "spark"
+    """The line on how tuples are ranked: Spark gets the counts so far if it groups, unless they are too large."""
+    too_many = possible_setting("spark", ranks.nbytes) != "spark"
     where = (
         f"in the driver: above {Size(MOST_COUNT_BYTES)}" if too_many else "by Spark where it groups, else in the driver"
     )

@@ -1,4 +1,4 @@
-"""The kinds of synopses over windows (Golab's dissertation, section 2.3.4; Arasu and Widom: landmark intervals)."""
+"""The kinds of synopses over windows (Golab's dissertation, section 2.3.4; landmark intervals: Arasu and Widom)."""
 
 from __future__ import annotations
 

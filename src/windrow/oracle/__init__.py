@@ -1,4 +1,4 @@
-"""The naive evaluator that the engine is tested against. See `oracle.oracle`."""
+"""A naive evaluator of standing queries, against which the engine is tested. See `oracle.oracle`."""
 
 from windrow.oracle.admission import Admitted, Arrival, Batch, End, OracleDeadLetter, Punctuation, Reason, admit
 from windrow.oracle.extents import extents_of

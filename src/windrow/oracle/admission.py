@@ -1,9 +1,8 @@
-"""Admission, simulated from the full history: which tuples of a stream count, and why the others do not.
+"""Admission, by replaying the full history: which tuples of a stream count, and why the others do not.
 
-A history is the list of what happened to a stream: micro-batches as they were fed, punctuations by
-hand, and the end of the input. Nothing is kept from one question to the next: every answer replays
-the history (DESIGN 5: lateness is judged against the frontier at the end of the previous micro-batch).
-What a late tuple moves: nothing. Only tuples on time advance a frontier or let a key join.
+A history lists what happened to a stream: micro-batches as they were fed, punctuations by hand, and the end of the
+input. No state is kept; every answer replays the history. A tuple is late if it is below the frontier at the end of the
+previous micro-batch. Only tuples on time advance a frontier or let a key join.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ Row = Mapping[str, Any]
 
 
 POINT_BOUND = 10**18 - 1
-"""Points beyond ± this are refused: so no window edge can leave an int64."""
+"""Points beyond ± this are refused, so that every window edge fits an int64."""
 
 
 class Reason(Enum):
-    """Why a record is a dead letter; the first that applies, in this order."""
+    """Why a record is a dead letter: the first reason that applies, in this order."""
 
     MALFORMED = "malformed"
     NULL = "null"
@@ -39,7 +38,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch; `max_future_us` None allows any timestamp, `generous` is the meaning of slack that held then."""
+    """One micro-batch. `max_future_us` None allows any timestamp; `generous` is the meaning of slack at that time."""
 
     rows: Sequence[Row | Sequence[Any]]
     now_us: int = 0
@@ -72,10 +71,10 @@ class OracleDeadLetter:
 
 @dataclass(frozen=True)
 class Arrival:
-    """A tuple that counts: its row number and the event it came with.
+    """A tuple that counts, with its row number and the event it came with.
 
-    `lasting`: it counts in every window that holds it; else (late, slack meant generously) only in those that had not
-    been answered when it came. `late` and lasting: answers that had been given are revised.
+    A `lasting` tuple counts in every window that holds it. One that is not (late, under generous slack) counts only in
+    windows that were unanswered when it came. A late and lasting tuple revises answers.
     """
 
     row: Row
@@ -87,7 +86,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Instant:
-    """What is promised after an event: a frontier per window attribute, tuples so far, whether the input has ended."""
+    """The state after an event: a frontier per window attribute, the number of tuples, whether the input has ended."""
 
     frontiers: Mapping[str, int | None]
     count: int
@@ -96,7 +95,7 @@ class Instant:
 
 @dataclass(frozen=True)
 class OraclePromise:
-    """A pattern and the event from which on it holds."""
+    """A pattern, and the event from which it holds."""
 
     event: int
     pattern: Pattern
@@ -104,7 +103,7 @@ class OraclePromise:
 
 @dataclass
 class Admitted:
-    """What a history comes to: tuples that count, dead letters, and a frontier per window attribute.
+    """The outcome of a history: tuples that count, dead letters, and a frontier per window attribute.
 
     A frontier of None promises nothing yet; `ended` promises everything.
     """
@@ -122,7 +121,7 @@ class Admitted:
 
 
 IsHeld = Callable[[Row, int, Admitted], bool]
-"""Whether a query there was at that event has a window, not yet answered, that a late tuple would be in."""
+"""Whether a query that existed at that event has an unanswered window that holds the late tuple."""
 
 
 def types_of(stream: CreateStream) -> dict[str, SqlType]:
@@ -130,7 +129,7 @@ def types_of(stream: CreateStream) -> dict[str, SqlType]:
 
 
 def attributes_of(stream: CreateStream) -> dict[str, Punctuate]:
-    """The window attributes of a stream: those that a PUNCTUATE clause covers."""
+    """The window attributes of a stream: the columns that a PUNCTUATE clause covers."""
     found: dict[str, Punctuate] = {}
     for clause in stream.punctuate:
         name = clause.column or stream.timestamp_by
@@ -141,7 +140,7 @@ def attributes_of(stream: CreateStream) -> dict[str, Punctuate]:
 
 
 def column_named(stream: CreateStream, name: str) -> str:
-    """The column of that name, in whatever case it is written."""
+    """The stream's column of that name, ignoring case."""
     for column in stream.columns:
         if column.name.lower() == name.lower():
             return column.name
@@ -149,14 +148,14 @@ def column_named(stream: CreateStream, name: str) -> str:
 
 
 def punctuation_column(stream: CreateStream) -> str | None:
-    """The column whose text makes a record a punctuation, where the source sends them."""
+    """The column whose text makes a record a punctuation, if the source sends punctuations."""
     if not any(clause.policy is Policy.BY_SOURCE for clause in stream.punctuate):
         return None
     return column_named(stream, dict(stream.options).get("punctuation", "punctuation"))
 
 
 def admit(stream: CreateStream, history: Sequence[Event], is_held: IsHeld | None = None) -> Admitted:
-    """Replay a history; `is_held` is asked only of late tuples of micro-batches with a generous slack."""
+    """Replay a history. `is_held` is called only for late tuples of micro-batches with generous slack."""
     return _Replay(stream, is_held or (lambda row, event, state: False)).run(history)
 
 
@@ -182,7 +181,7 @@ class _Replay:
         return state
 
     def _batch(self, index: int, batch: Batch) -> None:
-        """All rows are judged against the promises as the batch found them; its own hold from its end on."""
+        """Judge all rows against the promises before the batch; the batch's own promises hold from its end on."""
         on_time: list[Row] = []
         patterns: list[Pattern] = []
         number = len(self.state.arrivals)
@@ -217,7 +216,7 @@ class _Replay:
         return pattern
 
     def _arrival(self, row: Row, number: int, index: int, batch: Batch) -> Arrival | None:
-        """The tuple as it counts; None: it became a dead letter."""
+        """The tuple as it counts, or None if it became a dead letter."""
         reasons = [r for name in self.attributes if (r := _unfit(row[name], self.types[name], batch))]
         if reasons:
             self.state.dead.append(OracleDeadLetter(min(reasons, key=list(Reason).index), row))
@@ -234,7 +233,7 @@ class _Replay:
         return None
 
     def _behind(self, row: Row) -> list[tuple[int, int]]:
-        """(point, what had been promised) for each promise that the tuple breaks; none: it is on time."""
+        """(point, promised bound) for each promise that the tuple breaks; empty if it is on time."""
         found = []
         for name in self.attributes:
             point, frontier = point_of(row[name], self.types[name]), self.state.frontiers[name]
@@ -246,7 +245,7 @@ class _Replay:
         return found
 
     def _broken(self, row: Row, pattern: Pattern) -> list[tuple[int, int]]:
-        """How far behind a pattern a tuple is: its upper bounds, for ever where it bounds no window attribute."""
+        """(point, bound) per window attribute that the pattern bounds; the bound is ALWAYS if it bounds none."""
         found = []
         named = [name for name in self.attributes if any(one.column == name for one in pattern.conditions)]
         for name in named:
@@ -255,7 +254,7 @@ class _Replay:
         return found or [(0, ALWAYS)]
 
     def _overtaken(self, pattern: Pattern) -> bool:
-        """Whether the frontier of the first window attribute that it speaks of is above all that it excludes."""
+        """Whether the frontier of the pattern's first window attribute is above all that the pattern excludes."""
         named = [name for name in self.attributes if any(one.column == name for one in pattern.conditions)]
         frontier = self.state.frontiers[named[0]] if named else None
         return frontier is not None and pattern.upper(named[0], self.types[named[0]]) <= frontier
@@ -267,7 +266,8 @@ class _Replay:
         return reach is None or all(point >= promised - reach.amount for point, promised in behind)
 
     def _promise(self, index: int, pattern: Pattern) -> None:
-        """A pattern on one window attribute alone moves its frontier; any other makes the tuples that meet it late."""
+        """Apply a pattern: one on a single window attribute moves its frontier; any other makes tuples that meet it
+        late."""
         moved = self._moved_by(pattern)
         if moved is None:
             self.state.promises.append(OraclePromise(index, pattern))
@@ -275,7 +275,7 @@ class _Replay:
             self._advance(*moved)
 
     def _moved_by(self, pattern: Pattern) -> tuple[str, int] | None:
-        """The window attribute whose frontier a pattern moves, and where to."""
+        """The window attribute whose frontier the pattern moves, and where to; None if it moves none."""
         for name in self.attributes:
             bound = pattern.bound(name, self.types[name])
             if pattern.conditions and not pattern.besides(name) and bound is not None:

@@ -1,8 +1,8 @@
-"""Windows by their definition, one tuple and one window at a time (DESIGN 5; 003_7281f3198fa2d2a0.txt, section 3.3).
+"""Windows by their definition, one tuple and one window at a time (Li et al., SIGMOD 2005, section 3.3).
 
-A shape says which extents hold a point of its axis. Points are integers, so every extent is written as a half-open
-interval `[lo, hi)` of points: the slide-by-tuple extent `w − r < u ≤ w` is `[w − r + 1, w + 1)`. What users see as
-`window_start` and `window_end` stands beside it, and `due`: the frontier that the axis must have reached.
+A shape gives the extents that hold a point of its axis. Points are integers, so every extent is a half-open interval
+`[lo, hi)` of points: the slide-by-tuple extent `w − r < u ≤ w` is `[w − r + 1, w + 1)`. An extent also has `start` and
+`end`, which users see as `window_start` and `window_end`, and `due`, the frontier at which it is answered.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Extent:
-    """`lo` and `start` are None where the window reaches back to the beginning."""
+    """`lo` and `start` are None if the window reaches back to the beginning."""
 
     lo: int | None
     hi: int
@@ -42,7 +42,7 @@ class Sliding:
         return Extent(hi - self.range, hi, hi - self.range, hi, due)
 
     def holding(self, point: int) -> list[Extent]:
-        """Every extent that a point is in, by trying the windows from the first that ends above it."""
+        """Every extent that holds the point, found by trying the windows from the first that ends above it."""
         found = []
         due = self.origin + ((point + self.offset - self.origin) // self.slide + 1) * self.slide
         while due - self.offset - self.range <= point:
@@ -51,18 +51,18 @@ class Sliding:
         return found
 
     def first_edge_above(self, point: int) -> int:
-        """The least edge of a window, a start or an end, above a point: where a query added later begins."""
+        """The least start or end of a window above a point. A query added later begins there."""
         shifts = (self.origin - self.offset, self.origin - self.offset - self.range)
         return min(shift + ((point - shift) // self.slide + 1) * self.slide for shift in shifts)
 
     def open_beyond(self, point: int, frontier: int | None) -> bool:
-        """Whether a window that the point is in is due only after the frontier."""
+        """Whether a window that holds the point is due after the frontier."""
         return frontier is None or any(one.due > frontier for one in self.holding(point))
 
 
 @dataclass(frozen=True)
 class Landmark:
-    """`[SINCE x SLIDE s]`: `[x, e)` for the ends e above x; `[UNBOUNDED SLIDE s]` has no x."""
+    """`[SINCE x SLIDE s]`: `[x, e)` for each end e above x. `[UNBOUNDED SLIDE s]` has no x."""
 
     begin: int | None
     slide: int
@@ -72,7 +72,7 @@ class Landmark:
         return self.origin + ((point - self.origin) // self.slide + 1) * self.slide
 
     def between(self, first: int, last: int) -> list[Extent]:
-        """The extents from the first end above `first` to the first above `last`."""
+        """The extents from the first end above `first` to the first end above `last`."""
         found, end, stop = [], self.end_above(first), self.end_above(last)
         while end <= stop:
             found.append(Extent(self.begin, end, self.begin, end, end))
@@ -88,7 +88,8 @@ class Landmark:
 
 @dataclass(frozen=True)
 class ByTuple:
-    """`[RANGE r SLIDE n ROWS]`: windows at the values of every n-th tuple, by row number or by rank. `[NOW]`: r = 1."""
+    """`[RANGE r SLIDE n ROWS]`: a window ends at the value of every n-th tuple, by row number or by rank. `[NOW]`: r =
+    1."""
 
     range: int
     every: int = 1
@@ -98,7 +99,7 @@ class ByTuple:
         return Extent(value - self.range + 1, value + 1, value - self.range, value, value + 1)
 
     def values(self, points_and_numbers: Iterable[tuple[int, int]]) -> list[int]:
-        """`windows(T)`: the distinct values that name a window; ranks go by (value, row number), from 1."""
+        """`windows(T)`: the distinct values at which a window ends. Ranks go by (value, row number), from 1."""
         numbered = list(points_and_numbers)
         if self.by_rank:
             numbered = [(point, rank) for rank, (point, _) in enumerate(sorted(numbered), start=1)]
@@ -122,7 +123,7 @@ def extents_of(points: Iterable[int], range_: int, slide: int, origin: int = 0) 
 
 
 def with_empty(extents: Iterable[Extent], shape: Sliding, frontier: int | None) -> list[Extent]:
-    """Also the empty extents, from the first tuple's first window on to the frontier (`empty_windows = 'emit'`)."""
+    """The extents and the empty ones, from the first extent to the frontier (`empty_windows = 'emit'`)."""
     dues = sorted(one.due for one in extents)
     if not dues:
         return []

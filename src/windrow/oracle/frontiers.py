@@ -1,7 +1,7 @@
-"""Punctuation policies: what the tuples on time promise of those to come (DESIGN 4 and 5), by their definitions.
+"""Punctuation policies by their definitions: the frontier that follows from the tuples on time.
 
-A frontier f promises no more tuples with t < f. Each policy takes the tuples of a micro-batch and says its f at the end
-of it; that a frontier never falls, and promises by hand, are the caller's.
+A frontier f promises that no more tuples with t < f come. Each policy takes the tuples of a micro-batch and gives its
+frontier at the end of it. The caller adds punctuations by hand and keeps a frontier from falling.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PolicyState(Protocol):
 
 
 def policy_of(clause: Punctuate, key: str | None) -> PolicyState:
-    """`key`: the column of PER key, as the stream spells it."""
+    """`key` is the column of PER key, as the stream spells it."""
     if clause.policy is Policy.ORDERED:
         return _Slack(0)
     if clause.policy is Policy.SLACK and clause.slack is not None:
@@ -39,7 +39,7 @@ def policy_of(clause: Punctuate, key: str | None) -> PolicyState:
 
 
 class _Slack:
-    """f = the greatest t − slack; ORDERED has no slack."""
+    """f = the greatest t − slack; ORDERED has slack 0."""
 
     def __init__(self, slack: int):
         self._slack = slack
@@ -69,7 +69,7 @@ class _SlackRows:
 
 
 class _PerKey:
-    """f = the least of the greatest t of each live key; a key that lags more than `idle` behind the stream leaves."""
+    """f = the least, over live keys, of the key's greatest t. A key more than `idle` behind the stream is not live."""
 
     def __init__(self, key: str, idle: int | None):
         self._key, self._idle = key, idle
@@ -93,14 +93,14 @@ class _BySource:
     """The tuples promise nothing; the source's punctuations do."""
 
     def take(self, tuples: Pointed) -> None:
-        """Nothing to learn from them."""
+        """Tuples do not move this frontier."""
 
     def frontier(self) -> int | None:
         return None
 
 
 def key_of(value: Any) -> Any:
-    """A value as a key: NaN is one value, −0.0 is 0.0, NULL is a value."""
+    """A value as a key: all NaN are equal, −0.0 equals 0.0, NULL is a value."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
     return value

@@ -1,7 +1,8 @@
-"""Aggregates that Spark SQL has not, by their definition: in Spark SQL over all values, or in Python over all tuples.
+"""Aggregates that Spark SQL lacks, by their definition: in Spark SQL over all values, or in Python over all tuples.
 
-QUANTILE is an element of the sorted values; MEDIAN is Spark's. Approximate ones are taken exactly, which they are on
-the few values of a test. TOP_K and FREQUENT_ITEMS collect every tuple of a window, and are counted here.
+QUANTILE is an element of the sorted values; MEDIAN is Spark's. Approximate aggregates are computed exactly, as the
+engine's are exact too on the few values of a test. TOP_K and FREQUENT_ITEMS collect every tuple of a window in Spark
+and count them in Python.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def is_collected(item: exp.Expr) -> bool:
 
 
 def numbers_of(aggregate: exp.Expr) -> list[str]:
-    """Those arguments of a call that must be numbers: what MEDIAN is of, and the weight of TOP_K."""
+    """The arguments of a call that must be numbers: that of MEDIAN, and the weight of TOP_K."""
     call = _call(aggregate)
     if call is None or call.this not in ("MEDIAN", "TOP_K"):
         return []
@@ -64,44 +65,44 @@ def spark_text(whole: exp.Expr) -> str:
 
 
 def finisher(item: exp.Expr, shape: Any) -> Callable[[list[dict[str, Any]]], Any] | None:
-    """What makes the value of what a select item collected; None where Spark has made it."""
+    """The function from what a select item collected to its value; None if Spark computes the value."""
     call = _call(item)
     if call is None or call.this not in COLLECTED:
         return None
     k, is_weighted = int(call.expressions[1].name), len(call.expressions) > 2
     if call.this == "FREQUENT_ITEMS":
-        return lambda tuples: _frequent([one for one in tuples if one["item"] is not None], k, shape)
-    return lambda tuples: _top_k([one for one in tuples if one["item"] is not None], k, is_weighted)
+        return lambda tuples: _frequent([row for row in tuples if row["item"] is not None], k, shape)
+    return lambda tuples: _top_k([row for row in tuples if row["item"] is not None], k, is_weighted)
 
 
 def _top_k(tuples: Iterable[Mapping[str, Any]], k: int, is_weighted: bool) -> list[dict[str, Any]]:
     """The k items with the greatest totals, NULL totals last, ties by the item."""
     weights: dict[Any, tuple[Any, list[Any]]] = {}
-    for one in tuples:
-        weights.setdefault(_identity(one["item"]), (one["item"], []))[1].append(one["weight"])
+    for row in tuples:
+        weights.setdefault(_identity(row["item"]), (row["item"], []))[1].append(row["weight"])
     name = "total" if is_weighted else "count"
-    entries = [{"item": item, name: _total(some)} for item, some in weights.values()]
+    entries = [{"item": item, name: _total(values)} for item, values in weights.values()]
     entries.sort(key=lambda entry: _order(entry["item"]))
     entries.sort(key=lambda entry: (entry[name] is not None, _order(entry[name])), reverse=True)
     return entries[:k]
 
 
 def _frequent(tuples: Iterable[Mapping[str, Any]], k: int, shape: Any) -> dict[str, Any]:
-    """Algorithm 6 of 001_3bbbc8a20ffc7252.txt: top-k lists of the sub-windows that the edges of all windows cut."""
+    """Golab's dissertation, Algorithm 6, over the top-k lists of the panes that the edges of all windows cut."""
     if not isinstance(shape, Sliding):
         raise UnsupportedError("the oracle counts frequent items of sliding windows")
     edges = (shape.origin - shape.offset, shape.origin - shape.offset - shape.range)
     panes: dict[Any, list[Mapping[str, Any]]] = {}
-    for one in tuples:
-        panes.setdefault(tuple((one["point"] - edge) // shape.slide for edge in edges), []).append(one)
-    lists = [_top_k(mine, k, False) for mine in panes.values()]
+    for row in tuples:
+        panes.setdefault(tuple((row["point"] - edge) // shape.slide for edge in edges), []).append(row)
+    lists = [_top_k(rows, k, False) for rows in panes.values()]
     least = [listed[-1]["count"] if len(listed) == k else 0 for listed in lists]
     threshold, found = sum(least), dict[Any, dict[str, Any]]()
-    for listed, mine in zip(lists, least, strict=True):
+    for listed, lowest in zip(lists, least, strict=True):
         for entry in listed:
             item = found.setdefault(_identity(entry["item"]), {"item": entry["item"], "count": 0, "at_most": threshold})
             item["count"] += entry["count"]
-            item["at_most"] += entry["count"] - mine
+            item["at_most"] += entry["count"] - lowest
     frequent = [item for item in found.values() if item["count"] > threshold]
     frequent.sort(key=lambda item: _order(item["item"]))
     frequent.sort(key=lambda item: -item["count"])
@@ -122,7 +123,7 @@ def _order(value: Any) -> Any:
 
 
 def _total(weights: list[Any]) -> Any:
-    """SUM: NULL where there is nothing to add, or where integers or decimals do not fit."""
+    """SUM: NULL if there is no value, or if the total of integers or decimals does not fit its type."""
     known = [weight for weight in weights if weight is not None]
     if not known:
         return None

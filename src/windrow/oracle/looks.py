@@ -1,9 +1,9 @@
-"""When each window of a query is looked at: first when its axis' frontier has reached it, again when it is revised.
+"""The instants at which each window of a query is answered: when the frontier reaches it, and again at each revision.
 
-A *look* is a window as of an event. What a window holds at a look are the tuples of its extent that had arrived by
-then. So slack in its generous meaning, revisions and groups that a punctuation closes early need no rule of their own:
-they are looks at other instants. A *part* divides the tuples where windows close apart from each other: a partition
-of a partitioned window, or the groups that the same punctuations closed.
+A *look* is a window as of an event. It sees the tuples of its extent that had arrived by then. So generous slack,
+revisions and groups that a punctuation closes early need no rules of their own; they are looks at other instants. A
+*part* is a set of tuples whose windows close independently of others: a partition of a partitioned window, or the
+groups that the same punctuations closed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from windrow.oracle.shapes import Window
 from windrow.types import SqlType, point_of
 
 NEVER = -(1 << 80)
-"""The frontier of an axis of which nothing is promised."""
+"""The frontier of an axis while nothing is promised."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Look:
-    """A window of a part at an event; `first` is when it was first answered. `gone`: it is a window no more."""
+    """A window of a part at an event. `first` is the event of its first answer; `gone`: it is no longer a window."""
 
     extent: Extent
     part: int
@@ -45,10 +45,10 @@ class Look:
 
 @dataclass(frozen=True)
 class OracleQuery:
-    """What of a query decides which windows it answers, and when.
+    """What decides which windows a query answers, and when.
 
-    It counts from `since` on and answers no window due by `closed_by`, the frontier it found; `created` is the event
-    before which it was not there. `group_columns`: its plain GROUP BY columns, where groups may be answered early.
+    It counts tuples from `since` on and answers no window due by `closed_by`, the frontier at its creation. `created`
+    is the event of its creation. `group_columns` are its plain GROUP BY columns, if groups may be answered early.
     """
 
     window: Window
@@ -66,12 +66,12 @@ class _Life:
 
 
 def axis_frontier(window: Window, state: Admitted) -> int | None:
-    """What is promised of the axis now: for row numbers, that no more come up to the last one given."""
+    """The frontier of the axis now. On row numbers it is the next number."""
     return state.frontiers[window.column] if window.column else len(state.arrivals) + 1
 
 
 def closing(asker: OracleQuery, state: Admitted, types: Mapping[str, SqlType]) -> list[tuple[OraclePromise, int]]:
-    """The punctuations that close groups of the query early, with the point up to which they do."""
+    """The punctuations that close groups of the query early, each with the point up to which it closes them."""
     column = asker.window.column
     if column is None or isinstance(asker.window.shape, ByTuple | Landmark):
         return []
@@ -85,7 +85,7 @@ def closing(asker: OracleQuery, state: Admitted, types: Mapping[str, SqlType]) -
 
 
 def is_open(asker: OracleQuery, row: Mapping[str, Any], state: Admitted, types: Mapping[str, SqlType]) -> bool:
-    """Whether a late tuple that comes now would be in a window of the query that is still to be answered."""
+    """Whether a late tuple that comes now would be in an unanswered window of the query."""
     column = asker.window.column
     if column is None:
         return True
@@ -121,7 +121,7 @@ def counted(asker: OracleQuery, state: Admitted, types: Mapping[str, SqlType]) -
 
 
 def _closed_by(arrival: Arrival, promises: Sequence[tuple[OraclePromise, int]], column: str) -> frozenset[int]:
-    """Which of the punctuations close the group that the tuple is in."""
+    """The indices of the punctuations that close the tuple's group."""
     return frozenset(
         i
         for i, (promise, _) in enumerate(promises)
@@ -130,7 +130,7 @@ def _closed_by(arrival: Arrival, promises: Sequence[tuple[OraclePromise, int]], 
 
 
 class Looks:
-    """All the looks of a query, from its tuples and what was promised after each event."""
+    """All looks of a query."""
 
     def __init__(self, asker: OracleQuery, state: Admitted, types: Mapping[str, SqlType]):
         self.asker, self.state, self.types = asker, state, types
@@ -142,7 +142,7 @@ class Looks:
         self._ended = ended[0] if ended else len(state.instants)
 
     def all(self) -> list[Look]:
-        """Window by window: its looks in order of time."""
+        """All looks, window by window, those of a window in order of time."""
         return [look for part, tuples in self._parts.items() for look in self._of_part(part, tuples)]
 
     def _of_part(self, part: int, tuples: list[Counted]) -> list[Look]:
@@ -160,7 +160,7 @@ class Looks:
         return looks
 
     def _first(self, extent: Extent, born: int | None, reached: list[int]) -> int | None:
-        """The event at which the window is first answered, if it is by now."""
+        """The event of the window's first answer; None if it is not answered yet."""
         if born is None or (self.asker.closed_by is not None and extent.due <= self.asker.closed_by):
             return None
         event = max(born, self.asker.created, min(bisect_left(reached, extent.due), self._ended))
@@ -175,11 +175,11 @@ class Looks:
             return [1 + instant.count for instant in instants]
         plain = [NEVER if (f := instant.frontiers[window.column]) is None else f for instant in instants]
         promises = closing(self.asker, self.state, self.types)
-        mine = [promises[i] for i in _closed_by(tuples[0].arrival, promises, window.column)]
-        return [max([f, *(bound for promise, bound in mine if promise.event <= i)]) for i, f in enumerate(plain)]
+        closers = [promises[i] for i in _closed_by(tuples[0].arrival, promises, window.column)]
+        return [max([f, *(bound for promise, bound in closers if promise.event <= i)]) for i, f in enumerate(plain)]
 
     def _lives(self, tuples: list[Counted], reached: list[int]) -> dict[Extent, _Life]:
-        """The windows of the part that hold a tuple, with the event that began each and those that revised it."""
+        """The windows of the part that hold a tuple, each with the event that began it and those that revised it."""
         shape = self.asker.window.shape
         if isinstance(shape, Sliding):
             return self._of_sliding(shape, tuples, reached)
@@ -204,7 +204,7 @@ class Looks:
         return lives
 
     def _of_landmark(self, shape: Landmark, held: list[Counted], reached: list[int]) -> list[Extent]:
-        """From the first tuple on; to the frontier, and at the end of the input to the first end above all tuples."""
+        """The extents from the first tuple to the frontier, or at the end of the input to the first end above all."""
         if not held:
             return []
         greatest = max(one.point for one in self.tuples)
@@ -212,7 +212,7 @@ class Looks:
         return shape.between(min(one.point for one in held), last)
 
     def _by_changing_rank(self, shape: ByTuple, part: int, tuples: list[Counted], reached: list[int]) -> list[Look]:
-        """Ranks move when a late tuple comes, so windows come and go: every event is looked at."""
+        """A late tuple changes ranks, so windows come and go. This checks every event."""
         current: dict[int, tuple[int, bool]] = {}
         looks = []
         for at in range(self.asker.created, len(reached)):
@@ -234,7 +234,7 @@ def _revises(one: Counted) -> bool:
 
 
 def _names(shape: ByTuple, extent: Extent) -> Callable[[Counted], bool]:
-    """Whether a tuple gives the window its name. By rank that tuple is on time, and any of its value will do."""
+    """A test whether a tuple names the window: the n-th by number, or by rank any lasting tuple of its value."""
     if shape.by_rank:
         return lambda one: one.point == extent.end and one.arrival.lasting
     return lambda one: one.point == extent.end and one.arrival.number % shape.every == 0
@@ -249,7 +249,7 @@ def _life(extent: Extent, tuples: list[Counted], reached: list[int], begins: Cal
 
 
 def _note(life: _Life, extent: Extent, one: Counted, reached: list[int], begins: bool = True) -> None:
-    """A tuple that counts only in windows still open begins none that had been due before it came."""
+    """Record a tuple. One that counts only in open windows begins none that was due before it."""
     event = one.arrival.event
     passed = not one.arrival.lasting and event > 0 and reached[event - 1] >= extent.due
     if begins and not passed:

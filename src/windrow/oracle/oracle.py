@@ -1,9 +1,9 @@
-"""The oracle: the same statements and the same input as the engine, evaluated by definition.
+"""The oracle: evaluates the statements and the input of the engine by definition.
 
-It is naive on purpose and shares nothing with the engine below `cql/`: it keeps the whole history of every
-stream, replays admission in plain Python (`admission`), enumerates windows by their definition
-(`extents`) and the instants at which each is answered (`looks`), and asks Spark SQL for all windows of a query
-in one statement over the full history (`spark_sql`). Cost is no concern; plainness is.
+It is naive on purpose and shares nothing with the engine below `cql/`. It keeps the whole history of every stream,
+replays admission in plain Python (`admission`), enumerates windows by their definition (`extents`) and the instants at
+which each is answered (`looks`), and evaluates all windows of a query in one Spark SQL statement over the full history
+(`spark_sql`). It prefers plainness to speed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Stream:
 
 @dataclass
 class _Query:
-    """`dropped`: the event from which on it is there no more."""
+    """`dropped` is the event at which the query was dropped."""
 
     statement: CreateQuery
     stream: str
@@ -70,7 +70,7 @@ class _Query:
 
 
 class Oracle:
-    """Takes a Spark session (any object with `sql` and `createDataFrame`), ANSI mode off, time zone UTC."""
+    """`spark` is a session (any object with `sql` and `createDataFrame`) with ANSI mode off and time zone UTC."""
 
     def __init__(self, spark: Any, clock: Clock | None = None):
         self._spark = spark
@@ -81,7 +81,7 @@ class Oracle:
         self._dropped: list[_Query] = []
 
     def sql(self, text: str) -> None:
-        """Run CREATE STREAM, CREATE QUERY, DROP and SET; others change no answer and are refused."""
+        """Run CREATE STREAM, CREATE QUERY, DROP and SET. Others change no answer and are refused."""
         for statement in parse(text):
             self._run(statement)
 
@@ -130,11 +130,11 @@ class Oracle:
             self._dropped.append(held)
 
     def begin(self, query: str, since: int | None) -> None:
-        """Say from which point of its axis on a query counts tuples; None: from the first.
+        """Set the point of its axis from which a query counts tuples; None: from the first.
 
-        A query that was added while the stream ran begins at a cut above the greatest tuple by then. Which
-        cut that is depends on what it shares, and the engine says it; by default it is the query's next edge.
-        On row numbers the point is a row number; a partitioned window counts its ranks from there on.
+        A query that is added to a running stream begins at a cut above the greatest tuple. Which cut depends on what
+        the query shares, so the test passes the engine's. The default is the query's next edge. On row numbers the
+        point is a row number, and a partitioned window counts its ranks from there.
         """
         held = self._query(query)
         held.asker = replace(held.asker, since=since)
@@ -147,9 +147,9 @@ class Oracle:
         self._stream(stream).history.append(batch)
 
     def punctuate(self, stream: str, upto: datetime | int, column: str | None = None, **pattern: Any) -> None:
-        """A punctuation by hand, on the stream's default attribute unless another is named.
+        """A punctuation by hand, on the stream's default attribute unless `column` names another.
 
-        `pattern`: values of other columns; then the promise is of the tuples that have them.
+        With `pattern` (column=value) the promise covers only tuples that have these values.
         """
         statement = self._stream(stream).statement
         name = column or statement.timestamp_by
@@ -166,13 +166,13 @@ class Oracle:
         return self._replay(stream).dead
 
     def frontiers(self, stream: str) -> dict[str, int | None]:
-        """The frontier of each window attribute at this instant; None: nothing is promised yet."""
+        """The present frontier of each window attribute; None: nothing is promised yet."""
         return self._replay(stream).frontiers
 
     def answers(self, query: str) -> Answers:
-        """Every answer of the query at this instant, in the order they were given.
+        """Every answer of the query so far, in the order of delivery.
 
-        Where late tuples revise answers (LATE REVISE) these are the net ones, in window order.
+        Under LATE REVISE these are the net answers, in window order.
         """
         held = self._query(query)
         revising = self._stream(held.stream).statement.late is Late.REVISE
@@ -191,8 +191,8 @@ class Oracle:
     def revisions(self, query: str) -> list[Revised]:
         """All that was delivered, in order: (op, revision, window_start, window_end, the select list).
 
-        The first answer of a window is '+' with revision 0; each correction takes back rows that hold no more ('-') and
-        gives new ones ('+'), with the window's next number. A correction that changes no row is not delivered.
+        The first answer of a window has '+' and revision 0. Each correction takes rows back ('-') and gives new ones
+        ('+'), with the window's next revision number. A correction that changes no row is not delivered.
         """
         held = self._query(query)
         looks = self._looks(held)
@@ -207,7 +207,7 @@ class Oracle:
         return Looks(replace(held.asker, emit_empty=emit), self._replay(held.stream), types)
 
     def _see(self, held: _Query, tuples: list[Counted], looks: list[list[Look]]) -> list[LookResult]:
-        """The rows of the query, by one Spark SQL statement. Looks that are listed together make one answer."""
+        """The rows of the query by one Spark SQL statement. Each inner list of looks makes one answer."""
         if not looks:
             return []
         types = types_of(self._stream(held.stream).statement)
@@ -224,7 +224,7 @@ class Oracle:
             done = (value if f is None else f(value) for f, value in zip(finish, row, strict=False))
             rows.setdefault(number, []).append(tuple(done))
         if not parts.numbered:
-            rows = {number: sorted(mine, key=sort_key) for number, mine in rows.items()}
+            rows = {number: sorted(unsorted, key=sort_key) for number, unsorted in rows.items()}
         return [LookResult(one[0], self._bounds(held, one[0]), rows.get(i, [])) for i, one in enumerate(looks)]
 
     def _bounds(self, held: _Query, look: Look) -> tuple[Any, Any]:
@@ -235,7 +235,7 @@ class Oracle:
         return (None if start is None else _value_at(start, kind)), _value_at(end, kind)
 
     def _replay(self, stream: str) -> Admitted:
-        """The stream's history; late tuples of a generous slack are asked of all queries there were when they came."""
+        """Replay the stream's history. A late tuple under generous slack counts if a query of that time holds it."""
         held = self._stream(stream)
         name, types = stream.lower(), types_of(held.statement)
         queries = [q for q in (*self._queries.values(), *self._dropped) if q.stream.lower() == name]
@@ -270,7 +270,7 @@ def _named(types: Mapping[str, SqlType], lower: frozenset[str]) -> frozenset[str
 
 
 def _rows_table(tuples: list[Counted], types: Mapping[str, SqlType]) -> pa.Table:
-    """The tuples that count for the query, with what the join with its looks needs beside them."""
+    """The tuples that count for the query, with the columns on which they are joined with its looks."""
     arrays = {name: pa.array([one.arrival.row[name] for one in tuples], kind.arrow) for name, kind in types.items()}
     return pa.table(
         {

@@ -1,7 +1,7 @@
-"""Punctuation patterns: what a punctuation says of each attribute, read from text or from conditions by hand.
+"""Punctuation patterns, read from text or made from conditions by hand.
 
-A pattern is a conjunction of conditions, one per attribute that it restricts; it promises that no tuple that meets
-them all comes any more (003_7281f3198fa2d2a0.txt, section 5; the source sends `seg_id = 's6', ts < '…'`).
+A pattern is a conjunction of conditions, one per attribute that it restricts. It promises that no tuple that meets them
+all comes any more (Li et al., SIGMOD 2005, section 5). The source sends `seg_id = 's6', ts < '…'`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from windrow.oracle.values import Misfit, fit
 from windrow.types import SqlType, moment_of, point_of
 
 ALWAYS = 1 << 62
-"""The bound of a pattern that says nothing of the window attribute: it closes its groups for ever."""
+"""The bound of a pattern without a condition on the window attribute: it closes its groups for ever."""
 
 
 FARTHEST = 10**18
-"""A bound further from zero than this is a mistake."""
+"""A pattern whose bound is further from zero is refused."""
 
 
 class BadPattern(ValueError):
-    """The text is no pattern over the stream's columns."""
+    """The text is not a pattern over the stream's columns."""
 
 
 @dataclass(frozen=True)
 class OracleCondition:
-    """`column op values`; `op` is =, <, <=, >, >=, BETWEEN or IN. A NULL meets only `= NULL`, NaN is above all."""
+    """`column op values`; `op` is =, <, <=, >, >=, BETWEEN or IN. NULL meets only `= NULL`; NaN is above all values."""
 
     column: str
     op: str
@@ -68,31 +68,32 @@ class Pattern:
     conditions: tuple[OracleCondition, ...]
 
     def met_by(self, row: Mapping[str, Any]) -> bool:
-        return all(one.met_by(row[one.column]) for one in self.conditions)
+        return all(condition.met_by(row[condition.column]) for condition in self.conditions)
 
     def besides(self, column: str) -> tuple[OracleCondition, ...]:
-        """The conditions on other columns than `column`."""
-        return tuple(one for one in self.conditions if one.column != column)
+        """The conditions on columns other than `column`."""
+        return tuple(condition for condition in self.conditions if condition.column != column)
 
     def upper(self, column: str, kind: SqlType) -> int:
         """A point above every value of `column` that meets the pattern."""
         found = [ALWAYS]
-        for one in self.conditions:
-            if one.column == column and one.op not in (">", ">=") and None not in one.values:
-                found.append(max(point_of(v, kind) for v in one.values) + (one.op != "<"))
+        for condition in self.conditions:
+            if condition.column == column and condition.op not in (">", ">=") and None not in condition.values:
+                found.append(max(point_of(v, kind) for v in condition.values) + (condition.op != "<"))
         return min(found)
 
     def bound(self, column: str, kind: SqlType) -> int | None:
-        """The point below which the pattern is complete on `column`: `< v`, `<= v`, or no condition (`ALWAYS`).
+        """The point below which the pattern is complete on `column`: from `< v` or `<= v`, or ALWAYS without a
+        condition.
 
-        None: it speaks of a part of the attribute that does not begin at its least value, and closes no window.
+        None: the pattern restricts the attribute from below, so it closes no window.
         """
-        mine = [one for one in self.conditions if one.column == column]
-        if not mine:
+        on_column = [condition for condition in self.conditions if condition.column == column]
+        if not on_column:
             return ALWAYS
-        if any(one.op not in ("<", "<=") for one in mine):
+        if any(condition.op not in ("<", "<=") for condition in on_column):
             return None
-        bound = min(point_of(one.values[0], kind) + (one.op == "<=") for one in mine)
+        bound = min(point_of(condition.values[0], kind) + (condition.op == "<=") for condition in on_column)
         if abs(bound) > FARTHEST:
             raise BadPattern(f"{bound} is beyond 10^18")
         return bound
@@ -104,7 +105,7 @@ _TOKEN = re.compile(
 
 
 def parse_pattern(text: str, types: Mapping[str, SqlType]) -> Pattern:
-    """`seg_id = 's6', ts < '2026-01-01 12:11:00'`, with or without parentheses around it; raises BadPattern."""
+    """Parse `seg_id = 's6', ts < '2026-01-01 12:11:00'`, with or without parentheses around it. Raises BadPattern."""
     tokens = _tokens(text)
     if len(tokens) > 1 and tokens[0] == "(" and tokens[-1] == ")":
         tokens = tokens[1:-1]
@@ -123,7 +124,7 @@ def parse_pattern(text: str, types: Mapping[str, SqlType]) -> Pattern:
 
 
 def pattern_of(values: Mapping[str, Any], types: Mapping[str, SqlType]) -> tuple[OracleCondition, ...]:
-    """Equality conditions by hand: `punctuate(…, seg_id="s6")`."""
+    """The equality conditions of `punctuate(…, seg_id="s6")`."""
     conditions = []
     for name, value in values.items():
         column = _column(name, types)

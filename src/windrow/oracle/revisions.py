@@ -1,4 +1,4 @@
-"""What was delivered when answers are revised: the difference between successive looks at a window."""
+"""The deliveries of revised answers: the difference between successive looks at a window."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Revised = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class LookResult:
-    """The rows of a query at a look, and the bounds that the window shows."""
+    """The rows of a query at a look, and the window's displayed bounds."""
 
     look: Look
     bounds: tuple[Any, Any]
@@ -24,7 +24,7 @@ class LookResult:
 
 
 def revisions_of(seen: list[LookResult]) -> list[Revised]:
-    """In order of time, then of the windows' ends; '-' before '+'."""
+    """The deliveries in order of time, then of the windows' ends; '-' before '+'."""
     delivered: list[Revised] = []
     standing: dict[tuple[Extent, int], tuple[int, list[Answer]]] = {}
     for one in sorted(seen, key=lambda each: (each.look.at, each.look.extent.end, each.look.part)):
@@ -44,7 +44,7 @@ def revisions_of(seen: list[LookResult]) -> list[Revised]:
 
 
 def without(rows: list[Answer], taken: list[Answer]) -> list[Answer]:
-    """The rows less those of `taken`, as bags."""
+    """The bag difference `rows` − `taken`."""
     left = list(taken)
     kept = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""The window clause of a query, as a shape on an axis: a punctuated column, row numbers, or ranks in a partition."""
+"""Turns the window clause of a query into a shape on an axis: a column, row numbers, or ranks in a partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROW_NUMBER = {"row_num", "row-num", "rownum", "row_number"}
 
 @dataclass(frozen=True)
 class Window:
-    """`column` None: the axis is the row number, or with `partition` the rank within it."""
+    """If `column` is None, the axis is the row number, or with `partition` the rank within it."""
 
     shape: Shape
     column: str | None
@@ -24,7 +24,7 @@ class Window:
 
 
 def window_shape(clause: WindowClause, stream: CreateStream) -> Window:
-    """Raises UnsupportedError for a window that has no periodic meaning (no SLIDE, mixed clauses)."""
+    """The window of a clause. Raises UnsupportedError if it has no periodic meaning (no SLIDE, mixed clauses)."""
     if clause.internal:
         raise UnsupportedError("the oracle evaluates no INTERNAL windows")
     if clause.kind is WindowKind.ROWS:

@@ -1,16 +1,16 @@
 """A standing query as one plain Spark SQL statement over all its windows at once.
 
 Every row that counts is joined with every look at a window that holds it (`looks`), and the result is grouped by look
-and by the query's own keys: the definition, with no panes, no partial aggregates and no incremental state. What
-differs from the text the user wrote is only this:
+and by the query's keys. There are no panes, no partial aggregates and no incremental state. The statement differs from
+the user's text only in this:
 
-- without GROUP BY and PARTITION BY the WHERE clause moves into the FILTER of each aggregate, so a window that holds
-  tuples has its one row even where none of them qualifies;
-- SUM of integers is added up as DECIMAL and is NULL where the total does not fit a BIGINT: Spark's own
-  wraps, and `try_sum` gives NULL or not by the order in which it adds;
-- ORDER BY and LIMIT become a row number per window, ties broken by all the columns of the select list that have an
-  order, and then by the keys;
-- aggregates that Spark SQL has not are written with those that it has, or collect what `holistic` counts in Python.
+- Without GROUP BY and PARTITION BY, the WHERE clause moves into the FILTER of each aggregate. So a window that holds
+  tuples has its one row even if none of them qualifies.
+- SUM of integers is added up as DECIMAL and is NULL if the total does not fit a BIGINT. Spark's SUM wraps, and the
+  result of `try_sum` depends on the order of addition.
+- ORDER BY and LIMIT become a row number per window. Ties are broken by all columns of the select list that have an
+  order, then by the keys.
+- Aggregates that Spark SQL lacks are written with those it has, or collect what `holistic` counts in Python.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from windrow.oracle import holistic
 
 ROWS, LOOKS = "windrow_oracle_rows", "windrow_oracle_looks"
 POINT, PART, ARRIVED, LASTING = "__t", "__part", "__arrived", "__lasting"
-"""Beside the columns of a row: see `looks.Counted`."""
+"""The columns of a row beside the stream's; see `looks.Counted`."""
 ID, LO, HI, OF_PART, FIRST, AT = "__id", "__lo", "__hi", "__of_part", "__first", "__at"
 """The columns of a look."""
 
 TypeNames = Callable[[list[str]], list[str]]
-"""Given Spark SQL expressions over the query's table, the names of their types."""
+"""A function from Spark SQL expressions over the query's table to the names of their types."""
 
 _INTEGER_TYPES = {"byte", "tinyint", "short", "smallint", "integer", "int", "long", "bigint"}
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A select taken apart, with aliases and ordinals replaced by what they stand for."""
+    """The clauses of a SELECT, with aliases and ordinals replaced by what they stand for."""
 
     table_alias: str
     names: tuple[str, ...]
@@ -52,7 +52,7 @@ class Parts:
 
     @property
     def numbered(self) -> bool:
-        """Whether the rows of a window have an order of their own."""
+        """Whether the rows of a window are ordered."""
         return bool(self.order) or self.limit is not None
 
     @property
@@ -61,12 +61,12 @@ class Parts:
 
     @property
     def ungrouped(self) -> bool:
-        """Whether each window has one row, whatever it holds."""
+        """Whether each window has exactly one row."""
         return self.aggregated and not self.grouped
 
     @property
     def plain_keys(self) -> frozenset[str]:
-        """The GROUP BY columns that stand alone, in lower case."""
+        """The GROUP BY keys that are plain columns, in lower case."""
         keys = [key.unnest() for key in self.keys]
         return frozenset(key.name.lower() for key in keys if isinstance(key, exp.Column))
 
@@ -82,9 +82,10 @@ def table_of(select: exp.Expr) -> exp.Table:
 
 
 def take_apart(select: exp.Expr, columns: set[str], is_partitioned: bool = False) -> Parts:
-    """`columns`: the stream's, in lower case; in GROUP BY they come before aliases, elsewhere aliases do.
+    """The clauses of a SELECT. `columns` are the stream's, in lower case: in GROUP BY a column hides an alias,
+    elsewhere an alias hides a column.
 
-    A partition is a group: a query over a partitioned window is grouped, also without GROUP BY.
+    A query over a partitioned window is grouped even without GROUP BY, by partition.
     """
     table = table_of(select)
     items = tuple(item.unalias().copy() for item in select.expressions)
@@ -125,7 +126,7 @@ def _ordered(item: exp.Expr, items: tuple[exp.Expr, ...], aliases: dict[str, exp
 
 
 def _resolve(node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
-    """`node` with bare names of select items replaced; inside an aggregate a name is a column."""
+    """`node` with the aliases of select items replaced, except inside an aggregate, where a name is a column."""
 
     def replace(part: exp.Expr) -> exp.Expr:
         if isinstance(part, exp.Column) and not part.table and part.name.lower() in aliases:
@@ -137,10 +138,10 @@ def _resolve(node: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
 
 
 def spark_statement(parts: Parts, type_names: TypeNames, partition: tuple[str, ...] = ()) -> str:
-    """The statement. It gives `__id` of the look, then the select list as `__c0`, `__c1`, …
+    """The statement. It returns the look's `__id`, then the select list as `__c0`, `__c1`, …
 
-    With ORDER BY or LIMIT the rows of a look come in answer order; else in any. The columns of `partition` have one
-    value in each look, so they may be selected as if they were keys.
+    With ORDER BY or LIMIT the rows of a look come in answer order. The columns of `partition` have one value in each
+    look, so they may be selected like keys.
     """
     ungrouped = parts.ungrouped
     outputs = [*parts.items, *(item.this for item in parts.order)]
@@ -164,7 +165,7 @@ def spark_statement(parts: Parts, type_names: TypeNames, partition: tuple[str, .
 
 
 def _joined(ungrouped: bool) -> str:
-    """Rows with the looks that see them; an ungrouped query also keeps looks that see no row."""
+    """The rows joined with the looks that see them. An ungrouped query also keeps looks that see no row."""
     side = "LEFT JOIN" if ungrouped else "JOIN"
     holds = f"(e.`{LO}` IS NULL OR r.`{POINT}` >= e.`{LO}`) AND r.`{POINT}` < e.`{HI}`"
     had_come = f"r.`{ARRIVED}` <= IF(r.`{LASTING}`, e.`{AT}`, e.`{FIRST}`)"
@@ -193,7 +194,7 @@ def _numbered(inner: str, parts: Parts, keys: int) -> str:
 def _rewrite(
     nodes: list[exp.Expr], ungrouped: bool, condition: exp.Expr | None, type_names: TypeNames
 ) -> list[exp.Expr]:
-    """The select list with filters added (ungrouped queries) and integer sums made exact."""
+    """The expressions with integer sums made exact and, in ungrouped queries, WHERE as FILTER."""
     roots = [exp.Tuple(expressions=[node.copy()]) for node in nodes]
     if ungrouped:
         present: exp.Expr = exp.column(POINT, quoted=True).is_(exp.null()).not_()
@@ -228,7 +229,7 @@ def _add_filter(agg: exp.Expr, condition: exp.Expr) -> None:
 
 
 def _make_exact(agg: exp.Expr) -> None:
-    """SUM(x) → TRY_CAST(SUM(CAST(x AS DECIMAL(19, 0))) AS BIGINT), around its FILTER where it has one."""
+    """Replace SUM(x), with its FILTER, by TRY_CAST(SUM(CAST(x AS DECIMAL(19, 0))) AS BIGINT)."""
     agg.set("this", exp.cast(agg.this, "DECIMAL(19, 0)"))
     whole = agg.parent if isinstance(agg.parent, exp.Filter) else agg
     whole.replace(exp.TryCast(this=whole.copy(), to=exp.DataType.build("BIGINT"), safe=True))

@@ -1,4 +1,4 @@
-"""Values: which Python values fit a column type, and when two answers are equal (DESIGN 5, Values)."""
+"""Which Python values fit a column type, and when two answers are equal."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 
 
 class Misfit(ValueError):
-    """The value is not of the column's type."""
+    """The value does not fit the column's type."""
 
 
 def fit(value: Any, kind: SqlType) -> Any:
-    """`value` as a value of the column's type; raises Misfit. Nothing is parsed, rounded or wrapped."""
+    """`value` as a value of the column's type, without parsing, rounding or wrapping. Raises Misfit."""
     if value is None:
         return None
     if kind.is_integer:
@@ -77,9 +77,10 @@ def _timestamp(value: Any, name: str) -> datetime:
 
 
 def equal_values(a: Any, b: Any, relative: float = RELATIVE) -> bool:
-    """Exact, but doubles to 1e-9 relative, NaN = NaN, −0.0 = 0.0, and a naive datetime is UTC.
+    """Exact equality, except that doubles are compared to 1e-9 relative, NaN = NaN, −0.0 = 0.0, and a naive datetime is
+    UTC.
 
-    An integer never equals a double and a DECIMAL never equals either: a type is part of an answer.
+    An integer never equals a double, and a DECIMAL equals neither: the type is part of an answer.
     """
     if a is None or b is None:
         return a is None and b is None
@@ -109,7 +110,7 @@ def _utc(moment: datetime) -> datetime:
 
 
 def equal_rows(a: Sequence[Any], b: Sequence[Any], relative: float = RELATIVE) -> bool:
-    """Whether two rows, or two lists of rows, are equal; the order of rows counts (see `sort_key`)."""
+    """Whether two rows, or two lists of rows, are equal. The order of rows counts (see `sort_key`)."""
     if len(a) != len(b):
         return False
     return all(equal_values(x, y, relative) for x, y in zip(a, b, strict=True))
@@ -120,7 +121,7 @@ def _is_row(value: Any) -> bool:
 
 
 def sort_key(row: Sequence[Any]) -> tuple[tuple[int, Any], ...]:
-    """An order of rows that ignores the last digits of doubles: NULL first, then values, NaN last."""
+    """A sort key of rows that ignores the last digits of doubles: NULL first, then values, NaN last."""
     return tuple(_value_key(value) for value in row)
 
 

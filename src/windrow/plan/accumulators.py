@@ -1,7 +1,7 @@
-"""Accumulators: the distributive parts that an aggregate is computed from (001_3bbbc8a20ffc7252.txt, 2.3.4).
+"""Accumulators: the mergeable parts that aggregates are computed from (Golab's dissertation, section 2.3.4).
 
-AVG is SUM and COUNT; VARIANCE is (n, mean, M2). Two queries share an accumulator when kind, argument and
-condition are the same text. This room says *what* they are; `synopses/` says how cells are merged.
+AVG is SUM and COUNT; VARIANCE is (n, mean, M2). Two queries share an accumulator if kind, argument and condition are
+the same text. This room defines accumulators; `synopses/` merges their states.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Kind(Enum):
 class Accumulator:
     """One mergeable value per cell. `arg` and `condition` are Spark SQL over the stream's columns.
 
-    Rows count where the condition is true and the argument is not null; `arg` None (COUNT only) takes
-    every row. `every_n`: the condition is that the row number is a multiple of it.
+    A row counts if the condition is true and the argument is not NULL. `arg` None (COUNT only) counts every row.
+    `every_n` is set if the condition is that the row number is a multiple of it.
     """
 
     kind: Kind
@@ -49,11 +49,11 @@ class Accumulator:
             raise ValueError("an argument has a type")
         if self.arg is None and self.kind is not Kind.COUNT:
             raise ValueError("only COUNT has no argument")
-        # Accumulators are looked up by the thousand at every tick: their hash is computed once.
+        # Every tick looks up thousands of accumulators, so the hash is computed once.
         object.__setattr__(self, "_hash", hash((self.kind.name, self.arg, self.type, self.condition)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Made anew in another process, where text has another hash."""
+        """Construct it again when unpickled: strings have other hashes in another process."""
         return Accumulator, (self.kind, self.arg, self.type, self.condition, self.every_n)
 
     def __hash__(self) -> int:
@@ -61,28 +61,28 @@ class Accumulator:
 
     @cached_property
     def id(self) -> str:
-        """A stable name for the accumulator's columns in blocks: the same text gives the same name."""
+        """The stable name of the accumulator's columns in blocks: equal text gives equal names."""
         text = "\x00".join((self.kind.name, self.arg or "", str(self.type or ""), self.condition or ""))
         return hashlib.sha1(text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
 class Key:
-    """A grouping expression: of GROUP BY, or what a holistic aggregate counts the values of."""
+    """A grouping expression: of GROUP BY, or an expression whose values a holistic aggregate counts."""
 
     sql: str
     type: SqlType
 
 
 Parameter = int | Decimal
-"""A constant that an aggregate takes: k, or φ as the exact decimal that was written."""
+"""A constant argument of an aggregate: k, or φ as the exact decimal in the text."""
 
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """An aggregate of a select list: its accumulators by role, and its result type.
+    """An aggregate in a query: its accumulators by role, and its result type.
 
-    A holistic one is computed from how often each of its `values` occurs, so its accumulators are kept per value.
+    A holistic aggregate is computed from the counts of its `values`, so its accumulators are kept per value.
     """
 
     function: str

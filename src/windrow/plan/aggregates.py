@@ -1,4 +1,4 @@
-"""Aggregates taken apart into accumulators, with Spark's result types (DESIGN 4 and 5, Values)."""
+"""Decompose aggregates into accumulators, with Spark's result types."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DECOMPOSED: dict[str, Callable[[Called], AggregateCall]] = {
     "TOP_K": lambda called: holistic.top_k(called, _sum),
     **SKETCHED,
 }
-"""Aggregates with parameters, or of several arguments: what each is taken apart into."""
+"""How to decompose aggregates with parameters or several arguments."""
 
 
 def decompose(
@@ -42,7 +42,7 @@ def decompose(
     parameters: tuple[Parameter, ...] = (),
     more: tuple[Key, ...] = (),
 ) -> AggregateCall:
-    """The accumulators of one aggregate over the rows that meet `condition` (WHERE and FILTER together)."""
+    """The accumulators of one aggregate over the rows that meet `condition` (WHERE and FILTER combined)."""
     if function == "COUNT":
         return AggregateCall(function, BIGINT, (("n", Accumulator(Kind.COUNT, arg, type_, condition)),))
     if arg is None or type_ is None:
@@ -64,8 +64,8 @@ def decompose(
         return AggregateCall(function, DOUBLE, _double_sum(arg, type_, condition))
     if type_.is_decimal:
         precision, scale = type_.decimal
-        grown = (10, 0) if function == SUM else (4, 4)
-        result = decimal_type(min(38, precision + grown[0]), min(38, scale + grown[1]))
+        added = (10, 0) if function == SUM else (4, 4)
+        result = decimal_type(min(38, precision + added[0]), min(38, scale + added[1]))
         parts = (_count(arg, type_, condition), ("s", Accumulator(Kind.SUM_DECIMAL, arg, type_, condition)))
         return AggregateCall(function, result, parts)
     kind = Kind.SUM_LONG if type_.name == "BIGINT" else Kind.SUM_INT
@@ -74,7 +74,7 @@ def decompose(
 
 
 def _numeric(function: str, arg: str, type_: SqlType) -> tuple[str, SqlType]:
-    """Spark casts strings to DOUBLE under SUM, AVG and the moments; other types have no meaning there."""
+    """The argument as a number, like Spark: strings are cast to DOUBLE, other types are refused."""
     if type_.is_numeric:
         return arg, type_
     if type_.name in ("STRING", "VOID"):
@@ -94,7 +94,7 @@ def _and(condition: str | None, more: str) -> str:
 
 
 def _double_sum(arg: str, type_: SqlType, condition: str | None) -> tuple[tuple[str, Accumulator], ...]:
-    """The finite sum, and how many NaN, +∞ and −∞: one NaN is forgotten once it has left the window."""
+    """The finite sum and the counts of NaN, +∞ and −∞, so that a NaN has no effect after it leaves the window."""
     x = f"CAST({arg} AS DOUBLE)"
     return (
         _count(arg, type_, condition),

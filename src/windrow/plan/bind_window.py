@@ -1,4 +1,4 @@
-"""The window clause against the stream: which axis, which kind of window, units checked (DESIGN 4)."""
+"""Bind a window clause to a stream: find the axis and the kind of window, and check the units."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROW_NUM_NAMES = ("row-num", "row_num", "rownum")
 
 @dataclass(frozen=True)
 class BoundWindow:
-    """A window, the axis it lies on, and the columns of its partition."""
+    """A window, its axis, and the columns of PARTITION BY."""
 
     attribute: Attribute
     window: Window
@@ -30,14 +30,14 @@ class BoundWindow:
 
 
 def bind_window(clause: WindowClause | None, stream: StreamDef) -> BoundWindow:
-    """The window that a clause denotes on this stream."""
+    """The window of a clause on this stream; raises BindError at the place of a mistake."""
     if clause is None:
         raise BindError(f"'{stream.name}' is a stream: a query needs a window on it", remedy=_example(stream, False))
     return _Binding(clause, stream).bind()
 
 
 def bind_snapshot_window(clause: WindowClause | None, stream: StreamDef) -> BoundWindow:
-    """The window of a one-time question: its length and its OFFSET; the latest one there is, so nothing slides."""
+    """The window of a snapshot query: it has a length and an OFFSET but no SLIDE, as only the latest is answered."""
     if clause is None:
         message = f"'{stream.name}' is a stream: a question needs a window on it"
         raise BindError(message, remedy=_example(stream, one_time=True))
@@ -69,7 +69,7 @@ def _example_of(is_time: bool, one_time: bool) -> str:
 
 
 class _Binding:
-    """`one_time`: of a question, whose SLIDE nobody wrote."""
+    """`one_time`: the clause is of a snapshot query, so examples in remedies have no SLIDE."""
 
     def __init__(self, clause: WindowClause, stream: StreamDef, one_time: bool = False):
         self._clause = clause
@@ -152,7 +152,7 @@ class _Binding:
         return BoundWindow(ROWS_AXIS, SlidingWindow(size, slide, 1, offset))
 
     def _by_tuple(self) -> BoundWindow:
-        """`SLIDE n ROWS` over a range attribute, and NOW."""
+        """Bind `[RANGE … SLIDE n ROWS]` or `[NOW]`."""
         clause = self._clause
         self._refuse(clause.offset is not None, "OFFSET", "a SLIDE on the window attribute, or [ROWS …]")
         self._refuse(clause.origin is not None, "ORIGIN", "a SLIDE on the window attribute")
@@ -183,7 +183,7 @@ class _Binding:
         return SlideOver.ROW
 
     def _check_sequence(self, what: str) -> None:
-        """Row numbers need an order of arrival that is the same on replay (DESIGN 5)."""
+        """Row numbers need an order of arrival that is the same on replay."""
         statement = self._stream.statement
         if statement.sequence_by is None and statement.source.lower() not in ("memory", "files"):
             raise self._error(

@@ -1,6 +1,6 @@
-"""From a parsed query to a logical plan: names and types resolved, mistakes shown at their place.
+"""Turn a parsed query into a logical plan: resolve names and types, and report mistakes at their place.
 
-Types come from Spark's own analyser through `TypesOf`, so that Spark SQL defines the meaning.
+Types come from Spark's analyser (`TypesOf`), because Spark SQL defines the meaning of expressions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from windrow.types import SqlType
 from windrow.windows import SlidingWindow
 
 TypesOf = Callable[[Sequence[tuple[str, SqlType]], Sequence[str]], list[SqlType]]
-"""(columns, Spark SQL expressions) → their types; raises BindError where Spark refuses one."""
+"""(columns, Spark SQL expressions) → their types; raises BindError if Spark refuses an expression."""
 
 _CLAUSES = {"kind", "hint", "distinct", "expressions", "limit", "from_", "where", "group", "having", "order"}
 RESERVED_OUTPUTS = ("window_start", "window_end", "is_revision")
@@ -43,14 +43,14 @@ RESERVED_OUTPUTS = ("window_start", "window_end", "is_revision")
 def bind_query(
     select: exp.Expr, text: str, stream_of: Callable[[str, Place | None], StreamDef], types_of: TypesOf
 ) -> Finalise:
-    """The logical plan of a standing query, or a BindError with the place of the mistake."""
+    """The logical plan of a standing query; raises BindError at the place of a mistake."""
     return _Binder(select, text, stream_of, types_of, bind_window).bind()
 
 
 def bind_snapshot(
     select: exp.Expr, text: str, stream_of: Callable[[str, Place | None], StreamDef], types_of: TypesOf
 ) -> Finalise:
-    """The logical plan of a one-time question: of its window, only the length and the OFFSET have a meaning."""
+    """The logical plan of a snapshot query. Only the length and the OFFSET of its window have a meaning."""
     return _Binder(select, text, stream_of, types_of, bind_snapshot_window).bind()
 
 
@@ -79,7 +79,7 @@ class _Binder:
         return None if node is None else place_of(node, self._text)
 
     def _shape(self, select: exp.Expr) -> exp.Select:
-        """Only the clauses that this version executes; the rest is named and refused."""
+        """The SELECT; raises UnsupportedError if it has a clause that this version does not execute."""
         if not isinstance(select, exp.Select):
             raise UnsupportedError(
                 "this version answers a single SELECT; set operations come later", place=self._place(select)
@@ -98,7 +98,7 @@ class _Binder:
         return select.copy()
 
     def _refuse_selection(self, window: WindowClause | None) -> None:
-        """Tuples as they are, without a group and without an aggregate."""
+        """Refuse a query without GROUP BY and without an aggregate."""
         clauses = [self._select.args.get(name) for name in ("group", "having", "order")]
         trees = [*self._select.expressions, *clauses[1:]]
         is_grouped = clauses[0] is not None or (window is not None and window.pattr)
@@ -149,14 +149,14 @@ class _Binder:
         return Finalise(aggregate, self._typed(aggregate, outputs), having, order, self._limit())
 
     def _translatable(self, tree: exp.Expr, columns: Sequence[tuple[str, SqlType]], origin: exp.Expr) -> None:
-        """Refuse what the driver cannot finish, at its place or at least at that of the whole expression."""
+        """Refuse what DuckDB cannot compute, at its place or else at that of the whole expression."""
         try:
             to_duckdb(tree, dict(columns), self._text)
         except FunctionError as error:
             raise FunctionError(error.message, place=error.place or self._place(origin), remedy=error.remedy) from None
 
     def _check_frequent(self, aggregate: WindowAggregate) -> None:
-        """FREQUENT_ITEMS knows closed panes, and the values on their lists alone."""
+        """Refuse what FREQUENT_ITEMS cannot do: it keeps closed panes only, and of these only top-k lists."""
         why, remedy = None, "Use TOP_K, which is exact."
         others = [call for call in aggregate.aggregates if call.values and call is not aggregate.frequent]
         if self._stream.revises:
@@ -190,9 +190,9 @@ class _Binder:
     def _item(self, node: exp.Expr) -> tuple[str, exp.Expr]:
         if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
             raise UnsupportedError(
-                "SELECT * over a window: queries of tuples are not there yet, only aggregates",
+                "SELECT * over a window: this version executes aggregates only, no plain selections",
                 place=self._place(node),
-                remedy="List what is grouped by and aggregated, such as k, COUNT(*), with GROUP BY k.",
+                remedy="List the keys and the aggregates, for example SELECT k, COUNT(*) … GROUP BY k.",
             )
         tree = node.this if isinstance(node, exp.Alias) else node
         name = node.alias_or_name if isinstance(node, (exp.Alias, exp.Column)) else _default_name(tree)
@@ -249,7 +249,7 @@ class _Binder:
         return list(unique.values())
 
     def _carry(self, tree: exp.Expr, keys: list[str], types: list[SqlType]) -> None:
-        """Functions of the keys that only Spark evaluates become keys themselves: they split no group."""
+        """Make functions of the keys that only Spark can evaluate keys themselves; this splits no group."""
         if written_call(tree) is not None or tree.find(exp.Column) is None:
             return
         if tree.find(exp.AggFunc) is not None:
@@ -263,7 +263,7 @@ class _Binder:
             keys.append(_sql(self._resolve(tree)))
             types += self._types_of(self._stream.columns, keys[-1:])
         except BindError:
-            return  # a column that is not grouped: told, with its place, where the select list is bound
+            return  # a column that is not grouped: binding the select list reports it with its place
 
     def _group_item(self, node: exp.Expr, items: Sequence[tuple[str, exp.Expr]]) -> exp.Expr:
         if isinstance(node, exp.Literal) and not node.is_string:
@@ -286,7 +286,7 @@ class _Binder:
         return items[int(node.this) - 1][1]
 
     def _resolve(self, tree: exp.Expr) -> exp.Expr:
-        """Columns by their declared names, quoted; anything else is unknown."""
+        """The tree with columns under their declared names, quoted; raises BindError for unknown columns."""
 
         def named(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Column):
@@ -306,12 +306,12 @@ class _Binder:
         return tree.copy().transform(named)
 
     def _unknown(self, name: str, place: Place | None, aliases: Collection[str] = ()) -> BindError:
-        """`aliases`: those of the select list, where they may stand."""
+        """The error for an unknown column. `aliases` are those of the select list, if the clause accepts them."""
         if name.lower() in RESERVED_OUTPUTS:
             return BindError(
                 f"'{name}' is a column of the answer, not of the stream",
                 place=place,
-                remedy="Leave it out: every row says which window it is of, and GROUP BY is within each window.",
+                remedy="Leave it out: every row names its window, and GROUP BY groups within each window.",
             )
         offered = {alias.lower(): alias for alias in aliases} | self._names
         near = nearest(name.lower(), offered)
@@ -324,7 +324,7 @@ class _Binder:
         )
 
     def _final(self, tree: exp.Expr, keys: Sequence[str], where: str | None, clause: str) -> exp.Expr:
-        """Rewrite an expression over columns into one over k0… and a0…."""
+        """The expression rewritten over k0… (keys) and a0… (aggregates)."""
 
         def rewrite(node: exp.Expr) -> exp.Expr:
             check_call(node, self._place)
@@ -354,7 +354,7 @@ class _Binder:
         return rewrite(tree.copy())
 
     def _placed(self, column: exp.Expr, written: exp.Expr) -> exp.Expr:
-        """A column that stands for what was written there, up to the parenthesis that closes it."""
+        """The column with the place of the expression that it replaces, including the closing parenthesis."""
         parts = [part.meta for part in written.walk() if part.meta_get("start") is not None]
         if parts:
             start, end = min(meta["start"] for meta in parts), max(meta["end"] for meta in parts)
@@ -365,7 +365,7 @@ class _Binder:
         return column
 
     def _call(self, found: ParsedCall, where: str | None) -> str:
-        """The name (a0…) of an aggregate, added if new."""
+        """The name (a0…) of an aggregate; adds the aggregate if it is new."""
         for inner in found.arguments:
             self._no_aggregate(inner, "an aggregate", "Aggregates cannot be nested.")
         parameters = parameters_of(found, self._signed_place)
@@ -398,7 +398,7 @@ class _Binder:
         return self._final(self._expand(having.this, aliases), keys, where, "HAVING")
 
     def _expand(self, tree: exp.Expr, aliases: dict[str, exp.Expr]) -> exp.Expr:
-        """Aliases of the select list stand for their expressions, unless a column has that name."""
+        """The tree with aliases of the select list replaced by their expressions; columns take precedence."""
 
         def expand(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Column) and not node.table and node.name.lower() not in self._names:
@@ -449,7 +449,7 @@ class _Binder:
         return int(value.this)
 
     def _signed_place(self, value: exp.Expr | None) -> Place | None:
-        """The place of a number with the sign before it, which has no place of its own."""
+        """The place of a number including its minus sign, which sqlglot gives no place."""
         start = value.this.meta_get("start") if isinstance(value, exp.Neg) else None
         if start is None or value is None:
             return self._place(value)
@@ -458,9 +458,9 @@ class _Binder:
     def _typed(self, aggregate: WindowAggregate, outputs: Sequence[tuple[str, exp.Expr]]) -> tuple[Output, ...]:
         columns = internal_columns(aggregate)
         known = dict(columns)
-        asked = [_sql(tree) for _, tree in outputs if not isinstance(tree, exp.Column)]
-        found = iter(self._types_of(columns, asked) if asked else ())
-        types = [known[tree.name] if isinstance(tree, exp.Column) else next(found) for _, tree in outputs]
+        computed = [_sql(tree) for _, tree in outputs if not isinstance(tree, exp.Column)]
+        computed_types = iter(self._types_of(columns, computed) if computed else ())
+        types = [known[tree.name] if isinstance(tree, exp.Column) else next(computed_types) for _, tree in outputs]
         seen: set[str] = set()
         for (name, _), written in zip(outputs, self._select.expressions, strict=True):
             if name.lower() in seen:
@@ -474,7 +474,7 @@ class _Binder:
 
 
 def _default_name(tree: exp.Expr) -> str:
-    """Spark's way: the expression itself, in lower case."""
+    """The expression in lower case, as in Spark."""
     return _sql(tree).lower()
 
 

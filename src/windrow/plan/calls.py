@@ -1,7 +1,7 @@
-"""Aggregate calls as they are written: argument, constant parameters, weight, FILTER.
+"""Read aggregate calls: arguments, constant parameters, FILTER.
 
-Constants are checked here, at their place: φ is the exact decimal that was written, k a whole number. What an
-aggregate then consists of is the concern of `aggregates.py`.
+Constants are checked here and errors name their place: φ is the exact decimal in the text, k a whole number.
+`aggregates.py` decomposes the call into accumulators.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from windrow.plan.accumulators import Key, Parameter
 COUNT_DISTINCT = "COUNT(DISTINCT)"
 MAX_K = 10_000
 MAX_DIGITS = 9
-"""Of φ, behind the point: φ·N stays exact in 64 bits."""
+"""The most digits of φ after the point; φ·N then stays exact in 64 bits."""
 
 _ALGEBRAIC: dict[type[exp.Expr], str] = {
     exp.Count: "COUNT",
@@ -37,8 +37,11 @@ _ALGEBRAIC: dict[type[exp.Expr], str] = {
 
 @dataclass(frozen=True)
 class Called:
-    """A call that is more than a function of one argument: `more` are the arguments behind it (a weight, or the other
-    columns of COUNT(DISTINCT …)), `parameters` its constants, checked. `condition` is WHERE and FILTER together."""
+    """A call with parameters or several arguments, bound and checked.
+
+    `more` are the arguments after the first: a weight, or the other columns of COUNT(DISTINCT …). `parameters` are
+    its constants. `condition` is WHERE and FILTER combined.
+    """
 
     function: str
     arg: Key
@@ -48,7 +51,7 @@ class Called:
 
 
 class ArgumentError(BindError):
-    """An argument of an aggregate is of a type that it does not take: the `at`-th of those that are no constants."""
+    """An argument has a type that the aggregate does not accept; `at` is its index, not counting constants."""
 
     def __init__(self, message: str, at: int, remedy: str):
         super().__init__(message, remedy=remedy)
@@ -60,10 +63,10 @@ PlaceOf = Callable[[exp.Expr | None], Place | None]
 
 @dataclass(frozen=True)
 class ParsedCall:
-    """An aggregate call taken apart, of the function at `node`.
+    """An aggregate call as written at `node`.
 
-    `arguments`: what it is of, first, and what it needs beside (a weight, or the other columns of COUNT(DISTINCT …));
-    none for COUNT(*).
+    `arguments` are all that are not constants: the value, then a weight or the other columns of COUNT(DISTINCT …).
+    COUNT(*) has none.
     """
 
     function: str
@@ -75,8 +78,7 @@ class ParsedCall:
 
 @dataclass(frozen=True)
 class Signature:
-    """How an aggregate of our own is called: of one argument, with these constants, and a weight where it may have
-    one."""
+    """The arguments of an aggregate that CQL adds: a value, these constants, and a weight if it `weighs`."""
 
     shown: str
     constants: tuple[str, ...] = ()
@@ -98,7 +100,7 @@ SIGNATURES = {
 
 
 def written_call(node: exp.Expr) -> ParsedCall | None:
-    """The aggregate call that a node is, with the FILTER around it; None for any other node."""
+    """The aggregate call at a node, with its FILTER; None if the node is not an aggregate."""
     condition = None
     if isinstance(node, exp.Filter):
         condition, node = node.expression.this, node.this
@@ -117,7 +119,7 @@ def written_call(node: exp.Expr) -> ParsedCall | None:
 
 
 def check_call(node: exp.Expr, place_of: PlaceOf) -> None:
-    """Refuses a call with too few or too many arguments."""
+    """Raise BindError if a call has too few or too many arguments."""
     if isinstance(node, exp.Count) and node.this is None:
         raise BindError("COUNT needs an argument, or *", place=place_of(node), remedy="Write COUNT(*).")
     if not isinstance(node, OwnAggregate):
@@ -133,13 +135,13 @@ def check_call(node: exp.Expr, place_of: PlaceOf) -> None:
 
 
 def parameters_of(call: ParsedCall, place_of: PlaceOf) -> tuple[Parameter, ...]:
-    """The values of a call's constants; a BindError at its place for one that is none, or out of range."""
+    """The values of a call's constants; raises BindError for one that is not a constant or out of range."""
     kinds = SIGNATURES[call.function].constants if call.constants else ()
     return tuple(_READ[kind](call.function, node, place_of) for kind, node in zip(kinds, call.constants, strict=True))
 
 
 def _number(node: exp.Expr) -> Decimal | None:
-    """The number that a literal is, with its sign; None for anything else."""
+    """The value of a number literal with its sign; None for anything else."""
     inner = node.this if isinstance(node, exp.Neg) else node
     if not isinstance(inner, exp.Literal) or inner.is_string:
         return None
@@ -156,11 +158,11 @@ def _phi(function: str, node: exp.Expr, place_of: PlaceOf) -> Decimal:
         raise BindError(
             f"{function} takes a number from 0 to 1, not {node.sql(dialect=CQL)}",
             place=place_of(node),
-            remedy=f"For example {function}(x, 0.9), the value that nine tenths do not exceed.",
+            remedy=f"For example {function}(x, 0.9), which nine tenths of the values do not exceed.",
         )
     if value != round(value, MAX_DIGITS):
         raise BindError(
-            f"{function} takes a number of at most {MAX_DIGITS} digits behind the point, not {node.sql(dialect=CQL)}",
+            f"{function} takes a number of at most {MAX_DIGITS} digits after the point, not {node.sql(dialect=CQL)}",
             place=place_of(node),
             remedy="Leave out the last digits.",
         )

@@ -1,7 +1,7 @@
-"""One-sided bounds that HAVING puts on aggregates: what a SubStream Filter can be asked (004_65e36a58973a8297.txt, 4).
+"""One-sided bounds of HAVING on aggregates, which SubStream Filters evaluate (Arasu and Widom, VLDB 2004, section 4).
 
-`HAVING COUNT(*) > 5 AND k <> 'x'` has the bound COUNT(*) > 5: a group that breaks it has no row, whatever the other
-conjuncts say. So whoever names a superset of the groups that keep one bound may leave the others to HAVING itself.
+`HAVING COUNT(*) > 5 AND k <> 'x'` has the bound COUNT(*) > 5: a group that violates it has no row, whatever the other
+conjuncts say. So a filter may return any superset of the groups that meet one bound; HAVING itself decides the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from windrow.plan.accumulators import AggregateCall
 from windrow.plan.nodes import Finalise
 
 BOUNDED = ("COUNT", "SUM", "MAX", "MIN")
-"""The aggregates that there are filters for."""
+"""The aggregates with SubStream Filters."""
 
 
 class Comparison(Enum):
@@ -34,7 +34,7 @@ class Comparison(Enum):
 
 @dataclass(frozen=True)
 class Bound:
-    """`aggregate comparison value`, a conjunct of HAVING or one side of a BETWEEN there."""
+    """`aggregate comparison value`: a conjunct of HAVING, or one side of a BETWEEN in it."""
 
     call: AggregateCall
     comparison: Comparison
@@ -61,26 +61,26 @@ _MIRRORED = {
 
 
 def bounds_of(plan: Finalise) -> tuple[Bound, ...]:
-    """The bounds that a row of the query must keep, in the order of the text."""
+    """The bounds that every row of the query meets, in the order of the text."""
     if plan.having is None:
         return ()
     calls = {f"a{i}": call for i, call in enumerate(plan.input.aggregates) if call.function in BOUNDED}
-    found = []
+    bounds = []
     for conjunct in _conjuncts(plan.having):
         for column, comparison, value in _comparisons(conjunct):
             call, number = calls.get(column.name), _number(value)
             if call is not None and number is not None:
-                found.append(Bound(call, comparison, number, conjunct))
-    return tuple(found)
+                bounds.append(Bound(call, comparison, number, conjunct))
+    return tuple(bounds)
 
 
 def sides_of(conjunct: exp.Expr) -> int:
-    """How many bounds a conjunct is, where it is nothing else."""
+    """How many bounds a conjunct of only bounds has: two for BETWEEN, else one."""
     return 2 if isinstance(conjunct, exp.Between) else 1
 
 
 def without(plan: Finalise, bounds: Sequence[Bound]) -> Finalise:
-    """The query with the conjuncts of these bounds left out of HAVING."""
+    """The query without the conjuncts of these bounds in HAVING."""
     if plan.having is None or not bounds:
         return plan
     left_out = {id(bound.conjunct) for bound in bounds}
@@ -113,7 +113,7 @@ def _comparisons(tree: exp.Expr) -> Iterator[tuple[exp.Column, Comparison, exp.E
 
 
 def _number(tree: exp.Expr) -> Decimal | None:
-    """A literal number; None for anything else."""
+    """The value of a number literal; None for anything else."""
     tree = tree.unnest()
     if isinstance(tree, exp.Neg):
         inner = _number(tree.this)

@@ -1,7 +1,7 @@
-"""Holistic aggregates taken apart: computed from how often each value occurs, they are counters kept per value.
+"""Decompose holistic aggregates into one counter per value.
 
-The values are keys of the cells beside those of GROUP BY (`WindowAggregate.cell_keys`), so a cell is a frequency
-counter (001_3bbbc8a20ffc7252.txt, 2.3.4). NULL never counts.
+The values are additional keys of the cells (`WindowAggregate.cell_keys`), so a cell is a frequency counter (Golab's
+dissertation, section 2.3.4). NULL never counts.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from windrow.types import SqlType, array_type, struct_type
 BIGINT, DOUBLE, STRING = SqlType("BIGINT"), SqlType("DOUBLE"), SqlType("STRING")
 
 ROWS, LEAST = "rows", "least"
-"""The roles of a value's counter, how many tuples have it, and of the least count of the list that it is on."""
+"""Roles of accumulators: the number of tuples with a value, and the least count in the top-k list of the value."""
 
 Sum = Callable[[Key, str | None], AggregateCall]
-"""What SUM of an argument is taken apart into, given the condition."""
+"""(argument, condition) → the decomposition of SUM."""
 
 
 def median(called: Called) -> AggregateCall:
-    """Of numbers. Spark takes strings as numbers too, and those that are none for NULL: that is refused."""
+    """MEDIAN of numbers. Strings are refused: Spark would silently read those that are not numbers as NULL."""
     value = called.arg
     if value.type.name == "VOID":
         value = Key(f"CAST({value.sql} AS DOUBLE)", DOUBLE)
@@ -47,7 +47,7 @@ def count_distinct(called: Called) -> AggregateCall:
 
 
 def top_k(called: Called, sum_of: Sum) -> AggregateCall:
-    """By count, or by the sum of a weight."""
+    """TOP_K by count, or by the sum of a weight."""
     value = _value(called.arg)
     if not called.more:
         entry = struct_type(item=value.type, count=BIGINT)
@@ -65,8 +65,11 @@ def top_k(called: Called, sum_of: Sum) -> AggregateCall:
 
 
 def frequent_items(called: Called) -> AggregateCall:
-    """Of a value counted in top-k lists. What a tuple adds to the least count of a list is nothing: it is known when
-    the pane closes (`synopses/frequent_panes.py`)."""
+    """FREQUENT_ITEMS from top-k lists per pane.
+
+    A tuple adds 0 to the least count of its list, which is known only when the pane closes
+    (`synopses/kinds/frequent_panes.py`).
+    """
     value, (k,) = _value(called.arg), called.parameters
     least = Accumulator(Kind.SUM_INT, f"0 /* least of the top {k} */", SqlType("INT"), None)
     entry = struct_type(item=value.type, count=BIGINT, at_most=BIGINT)
@@ -75,10 +78,10 @@ def frequent_items(called: Called) -> AggregateCall:
 
 
 def _counter(called: Called) -> tuple[tuple[str, Accumulator], ...]:
-    """All tuples of a value: its own presence, where there is no FILTER."""
+    """The counter of a value's tuples; without FILTER it equals `WindowAggregate.presence`."""
     return ((ROWS, Accumulator(Kind.COUNT, None, None, called.condition)),)
 
 
 def _value(arg: Key) -> Key:
-    """NULL by itself is a STRING, as everywhere."""
+    """The argument; an untyped NULL becomes a STRING."""
     return Key(f"CAST({arg.sql} AS STRING)", STRING) if arg.type.name == "VOID" else arg

@@ -1,8 +1,7 @@
-"""Logical plans as frozen nodes that refuse illegal values.
+"""Logical plans: frozen nodes that refuse illegal values.
 
-A periodic query is Scan → Select → WindowAggregate → Finalise. Column expressions below the aggregate
-are Spark SQL text over the stream's columns; above it they are trees over `k0…` (group keys) and `a0…`
-(aggregates).
+A periodic query is Scan → Selection → WindowAggregate → Finalise. Expressions below the aggregate are Spark SQL text
+over the stream's columns; above it they are trees over `k0…` (group keys) and `a0…` (aggregates).
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from windrow.types import SqlType
 from windrow.windows import PartitionedWindow, SlideByTuple, SlideOver, Window
 
 ROW_NUM = "#row-num"
-"""The axis of row numbers; no column can have this name unquoted."""
+"""The name of the axis of row numbers; no unquoted column can have it."""
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """The axis that a window lies on: a punctuated column of the stream, or its row numbers."""
+    """The axis of a window: a punctuated column of the stream, or its row numbers."""
 
     column: str
     type: SqlType
@@ -41,7 +40,7 @@ class Attribute:
 
 
 ROW_COLUMN, RANK_COLUMN = "__row", "__rank"
-"""In a micro-batch: a tuple's row number, and its rank in its partition."""
+"""Columns of a micro-batch: a tuple's row number, and its rank in its partition."""
 
 ROWS_AXIS = Attribute(ROW_NUM, SqlType("BIGINT"))
 
@@ -64,7 +63,7 @@ class Selection:
 class WindowAggregate:
     """Group-by and aggregates over each extent of the window.
 
-    A partitioned window makes its partition the first keys: `partition` of them. A group without a qualifying tuple
+    The first `partition` keys are the PARTITION BY columns of a partitioned window. A group without a qualifying tuple
     has no row; without keys every window has exactly one row.
     """
 
@@ -80,22 +79,26 @@ class WindowAggregate:
 
     @cached_property
     def values(self) -> tuple[Key, ...]:
-        """What its holistic aggregates count the values of, as far as these are no keys anyway."""
-        found = dict.fromkeys(value for call in self.aggregates for value in call.values)
-        return tuple(value for value in found if value not in self.keys)
+        """The expressions whose values its holistic aggregates count, except those that are keys."""
+        counted = dict.fromkeys(value for call in self.aggregates for value in call.values)
+        return tuple(value for value in counted if value not in self.keys)
 
     @cached_property
     def cell_keys(self) -> tuple[Key, ...]:
-        """What a cell of its synopsis is of: with holistic aggregates, a value of a group. `synopses/roll_up.py` brings
-        cells to groups."""
+        """The keys of a cell: those of the group, and for holistic aggregates the value.
+
+        `synopses/holistic/roll_up.py` merges the cells of a group.
+        """
         return self.keys + self.values
 
     @cached_property
     def value_sets(self) -> tuple[tuple[Key, ...], ...]:
-        """The values that its holistic aggregates count together, without those that are counted together with more.
-        Where there are several such sets a cell is of a combination of all of them, which none asks for."""
+        """The sets of values that its holistic aggregates count together, without subsets of other sets.
+
+        With several sets a cell belongs to a combination of all their values, finer than any aggregate needs.
+        """
         sets = dict.fromkeys(tuple(v for v in call.values if v not in self.keys) for call in self.aggregates)
-        return tuple(one for one in sets if one and not any(set(one) < set(other) for other in sets))
+        return tuple(values for values in sets if values and not any(set(values) < set(other) for other in sets))
 
     @cached_property
     def is_holistic(self) -> bool:
@@ -103,23 +106,23 @@ class WindowAggregate:
 
     @cached_property
     def frequent(self) -> AggregateCall | None:
-        """FREQUENT_ITEMS, which is counted in top-k lists of its own."""
+        """The call of FREQUENT_ITEMS, if there is one; it has its own top-k lists."""
         return next((call for call in self.aggregates if call.function == "FREQUENT_ITEMS"), None)
 
     @cached_property
     def presence(self) -> Accumulator:
-        """How many tuples of a group qualify: a group without one has no row (DESIGN 5)."""
+        """The number of qualifying tuples; a group without one has no row."""
         return Accumulator(Kind.COUNT, None, None, self.input.predicate)
 
     @cached_property
     def accumulators(self) -> tuple[Accumulator, ...]:
-        """Everything read from the synopsis, each once."""
+        """All accumulators that the query reads from its synopsis, without duplicates."""
         parts = (part for call in self.aggregates for _, part in call.parts)
         return tuple(dict.fromkeys((self.presence, *self.counts, *parts)))
 
     @property
     def counts(self) -> tuple[Accumulator, ...]:
-        """What says which windows there are: the ranks, all tuples, or those with every n-th row number."""
+        """The accumulators that determine the windows: ranks, all tuples, or the tuples with every n-th row number."""
         if isinstance(self.window, PartitionedWindow):
             return (Accumulator(Kind.GREATEST, RANK_COLUMN, SqlType("BIGINT"), None),)
         if not isinstance(self.window, SlideByTuple) or self.window.over is SlideOver.VALUE:
@@ -131,7 +134,7 @@ class WindowAggregate:
 
 
 def internal_columns(aggregate: WindowAggregate) -> list[tuple[str, SqlType]]:
-    """k0…, a0… with their types: what expressions above the aggregate see."""
+    """k0…, a0… with their types: the columns of expressions above the aggregate."""
     keys = [(f"k{i}", key.type) for i, key in enumerate(aggregate.keys)]
     return keys + [(f"a{i}", call.result) for i, call in enumerate(aggregate.aggregates)]
 
@@ -146,7 +149,7 @@ class Output:
 
     @property
     def is_plain(self) -> bool:
-        """Just a key or an aggregate: nothing is left to compute."""
+        """Whether it is just a key or an aggregate, with nothing to compute."""
         return isinstance(self.expression, exp.Column)
 
 

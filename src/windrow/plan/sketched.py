@@ -1,4 +1,4 @@
-"""Approximate aggregates taken apart into sketches (DESIGN 4): what they take, and what they give."""
+"""Decompose approximate aggregates into sketches, and check their arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HAS_SKETCHES = find_spec("datasketches") is not None
 """Whether sketches can be merged: the package has no release for Python 3.14 yet."""
 
 MOST_APPROXIMATE = 1000
-"""The greatest k of APPROX_TOP_K: its sketch counts some 1,500 items."""
+"""The greatest k of APPROX_TOP_K; its sketch counts about 1,500 items."""
 
 
 def _distinct(call: Called) -> AggregateCall:
@@ -22,7 +22,7 @@ def _distinct(call: Called) -> AggregateCall:
 
 
 def _quantile(call: Called) -> AggregateCall:
-    """The sketch takes no NaN: of what may be one, those are counted beside it."""
+    """The sketch does not accept NaN, so NaN in FLOAT and DOUBLE is counted separately."""
     arg = _typed(call.arg, "DOUBLE")
     if not arg.type.is_numeric:
         to = f"unix_date({arg.sql})" if arg.type.name == "DATE" else f"CAST({arg.sql} AS DOUBLE)"
@@ -41,7 +41,7 @@ def _quantile(call: Called) -> AggregateCall:
 def _top_k(call: Called) -> AggregateCall:
     if call.parameters[0] > MOST_APPROXIMATE:
         raise BindError(
-            f"{call.function} gives at most {MOST_APPROXIMATE:,} items, not {call.parameters[0]}",
+            f"{call.function} returns at most {MOST_APPROXIMATE:,} items, not {call.parameters[0]}",
             remedy=f"TOP_K({call.arg.sql}, {call.parameters[0]}) counts every item.",
         )
     result = array_type(struct_type(item=_typed(call.arg).type, count=SqlType("BIGINT")))
@@ -59,7 +59,7 @@ def _sketch(call: Called, kind: Kind) -> Accumulator:
 
 
 def _typed(arg: Key, void: str = "STRING") -> Key:
-    """The argument; NULL by itself as a value of some type."""
+    """The argument; an untyped NULL is cast to `void`."""
     return Key(f"CAST({arg.sql} AS {void})", SqlType(void)) if arg.type.name == "VOID" else arg
 
 

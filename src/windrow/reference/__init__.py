@@ -1,5 +1,5 @@
-"""Plain versions of algorithms, one file each, named after the idea of their paper.
+"""Plain versions of the papers' algorithms, one per file.
 
-Tests hold the engine's own implementations equal to these, and benchmarks measure some of them. Nothing else imports
-this room (`scripts/check_layers.py`).
+Tests compare the engine's implementations with them, and benchmarks measure some of them. Nothing else may import this
+room (`scripts/check_layers.py`).
 """

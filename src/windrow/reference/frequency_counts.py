@@ -1,11 +1,11 @@
 """Frequency counters over base intervals of panes: exact COUNT DISTINCT, TOP_K and QUANTILE over group totals.
 
 Golab's dissertation, sections 2.3.4 and 8.3.1: an interval synopsis whose intervals hold frequency counters. A cell is
-one pane: how often, or with what total weight, each value of each group occurred. The counters of a window are added up
-once, and every aggregate of any parameter is read from the sum (rule CS1).
+one pane: the count, or the total weight, of each value of each group. The counters of a window are added up once, and
+every aggregate with any parameter is read from the sum (rule CS1).
 
-Groups and values are dense ids (`synopses/groups.py`), packed into one key. Where the order of values matters, to break
-ties and for quantiles, `order[id]` is the rank of a value; ids themselves are ranks if it is left out.
+Groups and values are dense ids (`synopses/cells/groups.py`), packed into one key. If the order of values matters (for
+ties and quantiles), `order[id]` is the rank of a value; without `order` the ids are the ranks.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _BITS = 32
 
 @dataclass(frozen=True)
 class Frequencies:
-    """The count (or total weight) of each value of each group: packed keys ascend, and are all different."""
+    """The count (or total weight) of each value of each group. The packed keys are distinct and ascend."""
 
     packed: Longs
     counts: Longs
 
     @classmethod
     def of(cls, groups: Ids, values: Ids, weights: Longs | None = None) -> Frequencies:
-        """From single tuples: `weights` None counts them."""
+        """Build from single tuples; without `weights`, count them."""
         for ids in (groups, values):
             if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < 1 << (_BITS - 1):
                 raise ValueError("ids of groups and values are dense, from 0")
@@ -48,7 +48,7 @@ class Frequencies:
         return self.packed & ((1 << _BITS) - 1)
 
     def count_distinct(self) -> tuple[Ids, Longs]:
-        """Each group and how many different values it has."""
+        """Each group and its number of distinct values."""
         starts = _starts(self.groups)
         return self.groups[starts], np.diff(np.append(starts, self.packed.size))
 
@@ -61,7 +61,7 @@ class Frequencies:
         return self.groups[at], self.values[at], self.counts[at]
 
     def quantile(self, phi: Phi, order: Longs | None = None) -> tuple[Ids, Ids]:
-        """Each group and the value at position max(1, ⌊φ·N⌋), a value counting as often as its count says."""
+        """Each group and the value at position max(1, ⌊φ·N⌋), where each value occurs as often as its count."""
         at = np.lexsort((self._rank(order), self.groups))
         return self._position(phi, at, self.counts[at])
 
@@ -85,7 +85,7 @@ class Frequencies:
 
 
 def added(parts: list[Frequencies]) -> Frequencies:
-    """The sums of several tables of counters."""
+    """The sum of several tables of counters."""
     if len(parts) == 1:
         return parts[0]
     packed = [part.packed for part in parts] or [np.zeros(0, np.int64)]
@@ -94,27 +94,27 @@ def added(parts: list[Frequencies]) -> Frequencies:
 
 
 def _summed(packed: Longs, counts: Longs) -> Frequencies:
-    order = np.argsort(packed, kind="stable")  # which is quick on the runs that merged tables are
+    order = np.argsort(packed, kind="stable")  # a stable sort is fast, as merged tables are sorted runs
     packed, counts = packed[order], counts[order]
     starts = _starts(packed)
     return Frequencies(packed[starts], np.add.reduceat(counts, starts) if starts.size else counts)
 
 
 def _starts(ascending: Longs) -> Longs:
-    """Where each run of equal numbers starts."""
+    """The index at which each run of equal numbers starts."""
     if not ascending.size:
         return np.zeros(0, np.int64)
     return np.flatnonzero(np.concatenate(([True], ascending[1:] != ascending[:-1])))
 
 
 def _place(ascending: Longs) -> Longs:
-    """Each row's place in its run, from 0."""
+    """Each row's index in its run, from 0."""
     starts = _starts(ascending)
     return np.arange(ascending.size) - np.repeat(starts, np.diff(np.append(starts, ascending.size)))
 
 
 class FrequencySynopsis:
-    """Counters of the last `span` panes; any interval of them can be looked up."""
+    """Counters of the last `span` panes, for lookups of any interval of them."""
 
     kind = "frequency"
 

@@ -1,13 +1,13 @@
 """FREQUENT_ITEMS by top-k lists per pane (Golab's dissertation, Algorithm 6): never a false positive.
 
-Of each pane only its k most frequent items are kept, with their counts. Let δᵢ be the count of the k-th of pane i, 0
-if the pane has fewer items, and δ = Σ δᵢ over a window's panes: no item outside all the lists occurs more than δ
-times. An item's count in the lists is at most its true one, so
+Each pane keeps only its k most frequent items with their counts. Let δᵢ be the count of the k-th item of pane i, or 0
+if the pane has fewer items, and δ = Σ δᵢ over a window's panes. An item that is in no list occurs at most δ times. An
+item's count in the lists is at most its true count, so
 
-    counted > δ   ⇒   true count > δ        reported: no false positive, though there may be false negatives
+    counted > δ   ⇒   true count > δ        reported: no false positives, but perhaps false negatives
     counted ≤ true count ≤ counted + Σ δᵢ   over the panes whose list lacks the item
 
-Panes may hold any number of tuples, so windows are time-based (a pane a slide) or tuple-based (`panes_of_rows`).
+A pane may have any number of tuples, so windows are time-based (one pane per slide) or tuple-based (`panes_of_rows`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from windrow.synopses.index.sequence import Longs, check_active, check_span
 
 @dataclass(frozen=True)
 class FrequentItems:
-    """Items whose true count exceeds δ, by falling count (ties by id): at least `counts`, at most `most` times."""
+    """Items that occur more than δ times, by falling count (ties by id): at least `counts` and at most `most` times."""
 
     items: Ids
     counts: Longs
@@ -33,7 +33,7 @@ class FrequentItems:
 
 @dataclass(frozen=True)
 class TopList:
-    """A pane's summary S: its k most frequent items, and what the k-th occurs, 0 if there are fewer."""
+    """A pane's summary S: its k most frequent items, and the count of the k-th, or 0 if there are fewer."""
 
     items: Ids
     counts: Longs
@@ -41,14 +41,14 @@ class TopList:
 
     @classmethod
     def of(cls, items: Ids, counts: Longs, k: int) -> TopList:
-        """From the exact counts of a pane's items, each item once."""
+        """Build from the exact counts of a pane's distinct items."""
         best = np.lexsort((items, -counts))[:k]
         full = best.size == k
         return cls(items[best], counts[best], int(counts[best[-1]]) if full else 0)
 
 
 def panes_of_rows(items: Ids, size: int) -> Iterator[Ids]:
-    """The items of whole sub-windows of so many tuples (line 2 of Algorithm 6)."""
+    """The items of each full sub-window of this many tuples (line 2 of Algorithm 6)."""
     if size < 1:
         raise ValueError(f"a sub-window has at least one tuple, not {size}")
     for start in range(0, items.size - size + 1, size):
@@ -58,7 +58,7 @@ def panes_of_rows(items: Ids, size: int) -> Iterator[Ids]:
 class FrequentItemsSynopsis:
     """The queue Q of top-k lists of the last `span` panes. Items are dense ids.
 
-    The global counters of the longest window are kept up to date; shorter and historical windows add up their lists.
+    Global counters are maintained for the longest window; shorter and historical windows add up their lists.
     """
 
     kind = "frequent items"
@@ -79,17 +79,17 @@ class FrequentItemsSynopsis:
 
     @property
     def size(self) -> int:
-        """Item and count pairs, in lists and counters."""
+        """The number of (item, count) pairs in lists and counters."""
         return 2 * sum(part.items.size for part in self._lists) + 3 * len(self._counters)
 
     def update(self, cells: list[Ids]) -> None:
-        """Append panes, each as the items of its tuples."""
+        """Append panes, each given as the items of its tuples."""
         for cell in cells:
             items, counts = np.unique(np.asarray(cell, np.int64), return_counts=True)
             self.add(TopList.of(items, counts, self.k))
 
     def add(self, part: TopList) -> None:
-        """Append one pane's list, and let the oldest go where there are too many (lines 9 to 26)."""
+        """Append the list of one pane, and drop the oldest if there are more than `span` (lines 9 to 26)."""
         self.length += 1
         self._lists.append(part)
         self._count(part, 1)
@@ -97,7 +97,7 @@ class FrequentItemsSynopsis:
             self._count(self._lists.pop(0), -1)
 
     def _count(self, part: TopList, sign: int) -> None:
-        """Add a list to the global counters, or take it away; `_seen` sums the δᵢ of the lists that have an item."""
+        """Add a list to the global counters, or subtract it; `_seen` is the sum of δᵢ over the lists with an item."""
         self._delta += sign * part.delta
         for item, count in zip(part.items.tolist(), part.counts.tolist(), strict=True):
             total = self._counters.get(item, 0) + sign * count
@@ -108,7 +108,7 @@ class FrequentItemsSynopsis:
                 del self._counters[item], self._seen[item]
 
     def current(self) -> FrequentItems:
-        """The answer over all panes that are kept, from the global counters (line 27)."""
+        """The answer over all kept panes, from the global counters (line 27)."""
         items = np.fromiter(self._counters, np.int64, len(self._counters))
         counts = np.fromiter(self._counters.values(), np.int64, items.size)
         seen = np.fromiter(self._seen.values(), np.int64, items.size)
@@ -131,7 +131,7 @@ class FrequentItemsSynopsis:
 
 
 def _above(items: Ids, counts: Longs, seen: Longs, delta: int) -> FrequentItems:
-    """Those counted more than δ times; `seen` is the sum of δᵢ over the lists that have the item."""
+    """The items counted more than δ times; `seen` is the sum of δᵢ over the lists with the item."""
     kept = np.flatnonzero(counts > delta)
     kept = kept[np.lexsort((items[kept], -counts[kept]))]
     return FrequentItems(items[kept], counts[kept], counts[kept] + delta - seen[kept], delta)

@@ -1,7 +1,7 @@
-"""Selection of one rank from sorted arrays: the greedy algorithm of Arasu and Widom, VLDB 2004, section 3.3.
+"""Select the element of one rank from sorted arrays: the greedy algorithm of Arasu and Widom, VLDB 2004, section 3.3.
 
 `greedy` is the paper's algorithm. `select_one` first guesses where the answer lies, and falls back on `greedy`. The
-engine selects for many windows at once (`synopses/selection.py`); tests hold it equal to these.
+engine selects for many windows at once (`synopses/holistic/selection.py`); tests compare it with these.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from windrow.reference.metering import Meter
 from windrow.synopses.index.sequence import Longs
 
 SLACK = 3.5
-"""Standard deviations that the answer may be off its share: one lookup in two thousand needs the greedy way then."""
+"""How many standard deviations the answer may be off its share: one lookup in two thousand falls back on `greedy`."""
 
 LAST = np.iinfo(np.int64).max
 SMALL = 128
-"""Arrays up to this size are taken whole: searching them costs more than partitioning what is not needed of them."""
+"""Arrays up to this size are taken whole: searching them costs more than partitioning their unneeded elements."""
 
 
 def select_one(arrays: list[Longs], rank: int, meter: Meter | None = None) -> int:
     """The element of a rank (from 1) among sorted arrays, none empty.
 
-    If the largest array is like the others, the answer is between two of its elements, around its share of the rank:
-    what all arrays have between these, O(√W) elements, and all of the small ones, is partitioned, which takes less time
-    than the greedy way's O(log² W · log log W) steps in Python. What is left out is below the one or above the other of
-    the two: so what is found is right if it is between them. Else, or where it is too much, the greedy way finds it.
+    If the largest array is like the others, the answer lies between two of its elements, around its share of the rank.
+    Only the elements between these two, O(√W) in all arrays, and all small arrays are partitioned, which takes less
+    time than the O(log² W · log log W) steps of `greedy` in Python. All other elements are below the one or above the
+    other, so a result between the two is right. Otherwise, or if there are too many elements, `greedy` finds it.
     """
     largest = max(arrays, key=len)
     size = largest.size
@@ -57,10 +57,10 @@ def select_one(arrays: list[Longs], rank: int, meter: Meter | None = None) -> in
 def greedy(arrays: list[Longs], rank: int, meter: Meter | None = None) -> int:
     """The element of a rank (from 1) among sorted arrays, none empty: the greedy algorithm, O(p · log p · log q).
 
-    The arrays are kept in order of their middles. With c_i elements below the middle of array i, at least p − 1 + Σ c_i
-    elements are not above the greatest middle, and as many as are not below the least one: so if rank > 1 + Σ c_i the
-    lower half of the array with the least middle is below the answer, else the upper half of the array with the
-    greatest middle is not needed. A step halves one array.
+    The p arrays are ordered by their middles, and c_i is the number of elements before the middle of array i. At most
+    Σ c_i elements are below the least middle: if rank > 1 + Σ c_i, the lower half of its array is below the answer. At
+    least p − 1 + Σ c_i other elements are not above the greatest middle: if rank ≤ 1 + Σ c_i, the upper half of its
+    array is not needed. Each step halves one array.
     """
     spans = [(0, len(a)) for a in arrays]
     order = sorted((int(a[(len(a) - 1) // 2]), i) for i, a in enumerate(arrays))

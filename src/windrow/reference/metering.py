@@ -1,4 +1,4 @@
-"""Counts the operations of a synopsis, so that tests can check the bounds of Arasu and Widom, VLDB 2004, Figure 1."""
+"""Count the operations of a synopsis, so that tests can check the bounds of Arasu and Widom, VLDB 2004, Figure 1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windrow.synopses.cells.folds import Array, Fold, State
 
 @dataclass
 class Meter:
-    """Operations since it was last read: merges, subtractions, comparisons, entries written or read."""
+    """The operations since the last `read`: merges, subtractions, comparisons, entries written or read."""
 
     operations: int = 0
 
@@ -21,14 +21,14 @@ class Meter:
         self.operations += operations
 
     def read(self) -> int:
-        """The count, which begins anew."""
+        """Return the count and reset it."""
         counted, self.operations = self.operations, 0
         return counted
 
 
 @dataclass(frozen=True)
 class MeteredFold:
-    """A fold that counts the values it merges."""
+    """A fold that counts the values that it merges."""
 
     fold: Fold
     meter: Meter

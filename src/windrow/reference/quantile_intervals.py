@@ -1,15 +1,14 @@
 """B-INT-QNT, the quantile synopsis: exact quantiles over sorted base intervals.
 
-Arasu and Widom, VLDB 2004, section 3.3. Every base interval (`synopses/interval.py`) has its elements in order: level ℓ
-is a ring of C cells in which each run of 2^ℓ is sorted, so an element is in log₂ C of them. A lookup expresses its
-interval as p base intervals and selects from p sorted arrays the element at position max(1, ⌊φ·N⌋).
+Arasu and Widom, VLDB 2004, section 3.3. The elements of every base interval (`synopses/index/interval.py`) are sorted:
+level ℓ is a ring of C cells in which each run of 2^ℓ is sorted, so each element is stored on log₂ C levels. A lookup
+splits its interval into p base intervals and selects the element at position max(1, ⌊φ·N⌋) from their p sorted arrays.
 
     UPDATE    O(log N_max), amortised
     LOOKUP    O(p · log p · log q), p arrays of at most q elements, p = O(log W)
 
-Values are order-preserving int64 codes (`synopses/ordering.py`); an absent cell (a null) counts for nothing. Different
-queries may ask for different φ: each is one more selection from the same arrays. The engine does the same over panes
-of many groups (`synopses/sorted_panes.py`).
+Values are order-preserving int64 codes; an absent cell (a null) does not count. Each φ is one more selection from the
+same arrays. The engine does the same over panes of many groups (`synopses/holistic/sorted_panes.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from windrow.synopses.index.running import RunningSynopsis
 from windrow.synopses.index.sequence import Longs, check_active, check_span, checked, power_of_two
 
 AT_ONCE = 1 << 14
-"""Sorted arrays searched together: few enough for what they need to stay in the processor's cache."""
+"""How many sorted arrays are searched together: few enough to stay in the processor's cache."""
 
 ABSENT = np.iinfo(np.int64).max
 _COUNT = adding(np.int64)
@@ -39,14 +38,14 @@ _COUNT = adding(np.int64)
 
 @dataclass(frozen=True)
 class Quantiles:
-    """codes[i, j] is the quantile φ_j of interval i; where counts[i], the values it holds, is 0, there is none."""
+    """codes[i, j] is the quantile φ_j of interval i, which has counts[i] values; it is meaningless if that is 0."""
 
     codes: Longs
     counts: Longs
 
 
 class QuantileSynopsis:
-    """Sorted base intervals of one column; `phis` are what `lookup` answers, all at once."""
+    """Sorted base intervals of one column; `lookup` answers all `phis` at once."""
 
     kind = "quantile"
 
@@ -72,7 +71,7 @@ class QuantileSynopsis:
         return self._sorted.size + self._present.size
 
     def update(self, cells: State) -> None:
-        """Append cells: a column of codes, and where some are absent a second column, 1 or 0 for present or not."""
+        """Append cells: a column of codes, and if some are absent a second column, 1 for present and 0 for absent."""
         codes = np.asarray(cells[0], np.int64)
         present = np.ones(codes.size, np.int64) if len(cells) == 1 else np.asarray(cells[1], np.int64)
         self._present.update((present,))
@@ -84,7 +83,7 @@ class QuantileSynopsis:
         self._sort(self.length - kept.size, kept)
 
     def _sort(self, start: int, codes: Longs) -> None:
-        """Put the cells at the bottom, and sort every base interval that they complete from its two halves."""
+        """Add the cells to level 0, and sort every base interval that they complete from its two halves."""
         end = start + codes.size
         _put(self._sorted[0], start, codes)
         for level in range(1, len(self._sorted)):
@@ -98,19 +97,19 @@ class QuantileSynopsis:
                 self._meter.add(high - low)
 
     def lookup(self, lows: Ids, highs: Ids) -> Quantiles:
-        """The quantiles of every interval for all the synopsis's φ."""
+        """The quantiles of every interval for all φ of the synopsis."""
         counts = self._present.lookup(lows, highs)[0]
         low, high = checked(lows, highs, self.first, self.length)
         codes = [self._select(low, high, phi.rank(counts), counts) for phi in self.phis]
         return Quantiles(np.stack(codes, axis=1) if codes else np.empty((low.size, 0), np.int64), counts)
 
     def at_ranks(self, lows: Ids, highs: Ids, ranks: Longs) -> Longs:
-        """The code of a rank (from 1) of each interval, which holds that many cells, none absent."""
+        """The code at a rank (from 1) of each interval; every interval has at least that many cells, none absent."""
         low, high = checked(lows, highs, self.first, self.length)
         return self._select(low, high, ranks, high - low)
 
     def _select(self, low: Longs, high: Longs, ranks: Longs, counts: Longs) -> Longs:
-        """The code of each interval's rank; 0 where it holds no value."""
+        """The code at each interval's rank; 0 if the interval has no value."""
         out = np.zeros(low.size, np.int64)
         held = np.flatnonzero(counts)
         if not held.size:
@@ -124,7 +123,7 @@ class QuantileSynopsis:
         return out
 
     def _arrays(self, low: Longs, high: Longs, levels: int) -> tuple[Longs, Longs]:
-        """Of each interval its base intervals, two a level, as places in the sorted levels; some are empty."""
+        """The base intervals of each interval, two per level, as positions in the sorted levels; some are empty."""
         begins = np.zeros((low.size, 2 * levels), np.int64)
         ends = np.zeros((low.size, 2 * levels), np.int64)
         for level, side, which, nodes in base_intervals_of(low, high):
@@ -134,7 +133,7 @@ class QuantileSynopsis:
         return begins, ends
 
     def lookup_one(self, low: int, high: int, phi: Phi) -> int | None:
-        """One quantile of one interval; None where it holds no value."""
+        """One quantile of one interval; None if it has no value."""
         check_active(low, high, self.first, self.length)
         count = int(self._present.lookup_one(low, high)[0]) if self._some_absent else high - low
         if not count:

@@ -2,14 +2,14 @@
 
     windows(T) = { w | t ∈ T, w = t.RATTR }        extent(w) = { u ∈ T | w − RANGE < u.RATTR ≤ w }
 
-A tuple at s has a *start bin* at s, the first extent it is in, and an *end bin* at s + RANGE, the first one after
-it that it is not in. A bin's partial aggregate holds for every extent from its own window id up to the next bin's,
-so a new bin starts with what the bin at or below it has. No tuple is kept and none is seen twice.
+A tuple at s has a *start bin* at s, the first extent that contains it, and an *end bin* at s + RANGE, the first later
+extent that does not. A bin's partial aggregate holds for every extent from its own window id up to the next bin, so a
+new bin starts with the partial aggregate of the bin at or below it. No tuple is kept and none is read twice.
 
-This is the reference for distributive and algebraic aggregates: clear rather than fast. Figure 6 is read with these
-changes: end bins go to E; bins below a punctuation are purged, but for the newest, which later bins start from; and
-a bin starts from the one *at* its window id if there is one, an end bin of a tuple just RANGE older or a start bin of
-an equal value. So RATTR values may repeat: one window for each distinct value, with all tuples that have it.
+It serves distributive and algebraic aggregates, and is clear rather than fast. It differs from Figure 6 in three ways:
+end bins go to E; bins below a punctuation are purged, except the newest, from which later bins start; and a bin starts
+from the bin *at* its window id if there is one (the end bin of a tuple exactly RANGE older, or the start bin of an
+equal value). So RATTR values may repeat: there is one window per distinct value, with all tuples of that value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ P = TypeVar("P")
 class Aggregate(Generic[V, P]):
     """The value of an empty extent, and the update of a partial aggregate by one tuple's value.
 
-    `update` returns the new partial aggregate and leaves the old one as it is: bins share it.
+    `update` returns the new partial aggregate and does not change the old one, which bins share.
     """
 
     init: P
@@ -37,7 +37,7 @@ class Aggregate(Generic[V, P]):
 
 @dataclass
 class Bin(Generic[P]):
-    """`tup_cnt` is the number of all tuples so far at or below the bin's window id, expired ones too."""
+    """`tup_cnt` is the number of all tuples so far at or below the bin's window id, including expired ones."""
 
     pa: P
     tup_cnt: int
@@ -45,17 +45,17 @@ class Bin(Generic[P]):
 
 @dataclass
 class StartBin(Bin[P]):
-    """The bin of a window: `ties` tuples have its value; `row_num` is one of theirs, one that SLIDE divides if any."""
+    """The bin of a window. `ties` tuples have its value; `row_num` belongs to one, divisible by SLIDE if possible."""
 
     row_num: int
     ties: int = 0
 
 
 class SlideByTupleBins(Generic[V, P]):
-    """`[RANGE r SLIDE n ROWS]` for one aggregate; with n = 1 slide-by-tuple windows (6.1.2), else a variation (6.1.3).
+    """`[RANGE r SLIDE n ROWS]` for one aggregate: section 6.1.2 if n = 1, else a variation of section 6.1.3.
 
-    Over "row", a value is a window if a tuple that has it has a row number (from 1, in order of arrival) that n
-    divides; over "rank", if one has such a rank in order of (value, row number).
+    Over "row", a value is a window id if one of its tuples has a row number (from 1, in order of arrival) divisible by
+    n. Over "rank", if one of its tuples has a rank divisible by n in the order of (value, row number).
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class SlideByTupleBins(Generic[V, P]):
         self.initialise()
 
     def initialise(self) -> None:
-        """Only the init bin, at −∞: what extents before all tuples hold."""
+        """Start with only the init bin at −∞, which holds the extents before all tuples."""
         self.S: dict[int, StartBin[P]] = {}
         self.E: dict[float, Bin[P]] = {-math.inf: Bin(self.aggregate.init, 0)}
         self._wids: list[float] = [-math.inf]  # of S ∪ E, ascending
@@ -78,7 +78,7 @@ class SlideByTupleBins(Generic[V, P]):
         self._promised = -math.inf
 
     def process_tuple(self, t: int, value: V) -> None:
-        """Take a tuple at t, in any order at or above the last punctuation."""
+        """Add a tuple at t, which is at or above the last punctuation; tuples come in any order."""
         if t < self._promised:
             raise ValueError(f"a tuple at {t} comes after the punctuation {self._promised}")
         self._rows += 1
@@ -92,10 +92,10 @@ class SlideByTupleBins(Generic[V, P]):
         self.S[t].ties += 1
 
     def process_punctuation(self, p: float) -> list[tuple[int, P]]:
-        """No more tuples below p (∞: at the end of input). The windows that are now complete, by window id.
+        """No more tuples below p (∞ at the end of the input). Returns the windows that are now complete, by window id.
 
-        Of the bins below p only the newest stays, as an end bin, and only where no bin is at p itself: later tuples
-        are at p or above, and no other one can be what they start from.
+        Of the bins below p only the newest stays, as an end bin, and only if there is no bin at p itself: later tuples
+        are at p or above, so no bin starts from another one.
         """
         if p <= self._promised:
             return []
@@ -136,7 +136,7 @@ class SlideByTupleBins(Generic[V, P]):
         return self._bins(self._wids[bisect_right(self._wids, wid) - 1])[0]
 
     def _bins(self, wid: float) -> list[Bin[P]]:
-        """The start bin and the end bin at a window id, whichever there are: both hold the same."""
+        """The existing ones of the start bin and the end bin at a window id; they have the same contents."""
         found: list[Bin[P]] = []
         if wid in self.S:
             found.append(self.S[int(wid)])
@@ -145,7 +145,7 @@ class SlideByTupleBins(Generic[V, P]):
         return found
 
     def _is_window(self, bin_: StartBin[P]) -> bool:
-        """Whether SLIDE divides the row number, or one of the ranks, of the tuples that have this value."""
+        """Whether a row number, or a rank, of the tuples with this value is divisible by SLIDE."""
         if self.over == "row":
             return bin_.row_num % self.slide == 0
         return bin_.tup_cnt // self.slide > (bin_.tup_cnt - bin_.ties) // self.slide

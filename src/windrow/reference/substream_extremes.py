@@ -1,14 +1,14 @@
 """MAX(x) > v and MIN(x) < v over the elements of substreams, which Arasu and Widom (VLDB 2004, section 4) leave open.
 
-A key's MAX over S_k[T, 0] exceeds v iff one of its elements newer than τ − T does. Elements are gathered in cells of
-some hundreds, in order of stamps. A base interval of cells (`synopses/tables.py`) keeps of each key only its greatest
-element, greatest first. A suffix window is the few elements of the cell that it cuts, O(log N) base intervals, and the
-cell that is not full yet; of each base interval exactly the keys that pass are read, from its front:
+A key's MAX over S_k[T, 0] exceeds v iff one of its elements newer than τ − T does. Cells contain some hundreds of
+elements in the order of stamps. A base interval of cells (`synopses/having/tables.py`) keeps only the greatest element
+of each key, greatest first. A suffix window consists of a part of one cell, O(log N) base intervals, and the cell that
+is not full yet. Of each base interval only the keys that pass are read, from its front:
 
     UPDATE    O(log² N), amortised        LOOKUP    O(log² N + |K_o|·log N)        answers are exact
 
-It pays where few keys pass: the substreams one by one cost all keys. MIN(x) < v is MAX(−x) > −v; the mirror images,
-MAX(x) < v and MIN(x) > v, are the keys alive that do not have MAX(x) ≥ v, MIN(x) ≤ v.
+It pays if few keys pass, as a scan of the substreams reads all keys. MIN(x) < v is MAX(−x) > −v. MAX(x) < v holds for
+the keys in the window without MAX(x) ≥ v, and MIN(x) > v for those without MIN(x) ≤ v.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CELL = 512
 
 @dataclass(frozen=True)
 class _Elements:
-    """The elements of one cell as they came."""
+    """The elements of one cell in order of arrival."""
 
     stamps: Longs
     falling: Longs
@@ -41,9 +41,9 @@ class _Elements:
 
 
 class ExtremesFilter:
-    """Which substreams have a code of at least v in a suffix window; codes preserve order (`synopses/ordering.py`).
+    """Finds the substreams with a code of at least v in a suffix window; codes preserve the order of values.
 
-    For MIN give the complement ~code of every code, and ask for ~v: complements are in the opposite order.
+    For MIN, use the complement ~code of every code and ~v: complements have the opposite order.
     """
 
     def __init__(self, reach: int, meter: Meter | None = None):
@@ -89,7 +89,7 @@ class ExtremesFilter:
         self._tree.append(GreatestCodes.of(cell.falling, cell.keys))
 
     def at_least(self, code: int, since: int) -> Ids:
-        """The keys with an element of at least this code and stamp > since, in ascending order: MAX(x) ≥ v."""
+        """The keys, ascending, with an element of at least this code and stamp > since: MAX(x) ≥ v."""
         if since < self._newest - self.reach:
             raise ValueError(f"a window reaches back further than {self.reach}")
         cut = bisect_right(self._ends, since)
@@ -101,5 +101,5 @@ class ExtremesFilter:
         return np.unique(np.concatenate(found))
 
     def below(self, code: int, since: int) -> Ids:
-        """The keys with elements there, all of them below the code: MAX(x) < v."""
+        """The keys whose elements with stamp > since are all below the code: MAX(x) < v."""
         return np.setdiff1d(self.at_least(np.iinfo(np.int64).min, since), self.at_least(code, since), True)

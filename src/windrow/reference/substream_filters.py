@@ -1,10 +1,9 @@
 """SubStream Filters over elements (Arasu and Widom, VLDB 2004, section 4).
 
-GROUP BY k HAVING COUNT(*) > v, or SUM(x) > v over positive x, for any v and window at once. A collective index names
-the keys that may pass (a superset of those that do), and the substreams themselves, asked for these keys only, tell
-which do: exact answers (the default). Asked for approximate ones, the index answers alone, and a key passes that meets
-the relaxed range: more than v·(1 − ε), or less than v / (1 − ε). All comparisons are of integers, so ≥ v is > v − 1 and
-≤ v is < v + 1.
+One filter answers GROUP BY k HAVING COUNT(*) > v, or SUM(x) > v over positive x, for any v and any window. A collective
+index returns a superset of the keys that pass. For exact answers (the default) the substreams of these keys decide. For
+approximate answers the index decides alone: a key passes if it meets the relaxed range, more than v·(1 − ε) or less
+than v / (1 − ε). All values are integers, so ≥ v is > v − 1 and ≤ v is < v + 1.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ class Range:
 
 @dataclass(frozen=True)
 class Passing:
-    """The keys that pass, in ascending order, and their aggregates (None where the answer is approximate)."""
+    """The keys that pass, ascending, and their aggregates (None if the answer is approximate)."""
 
     keys: Ids
     values: Longs | None
 
 
 class SubstreamFilter:
-    """COUNT over the substreams, or with `summed` SUM of positive integers; suffix windows within reach."""
+    """COUNT over the substreams, or SUM of positive integers if `summed`, over suffix windows within the reach."""
 
     def __init__(self, levels: Levels, reach: int, summed: bool = False, meter: Meter | None = None):
         self.index = CollectiveIndex(levels, reach)
@@ -64,7 +63,7 @@ class SubstreamFilter:
         return self.index.size + self.substreams.size
 
     def update(self, keys: Ids, stamps: Points, weights: Longs | None = None) -> None:
-        """Append elements; stamps ascend. A key is an id of `Groups`; SUM needs the weights."""
+        """Append elements with ascending stamps. A key is an id of `Groups`; SUM needs the weights."""
         if self.summed != (weights is not None):
             raise ValueError("sums need weights" if self.summed else "counts have no weights")
         self.index.update(keys, stamps, weights)
@@ -78,7 +77,7 @@ class SubstreamFilter:
     def lookup(self, range_: Range, since: int, exact: bool = True) -> Passing:
         """The keys whose aggregate over the elements with stamp > since is in the range (τ − T for S[T, 0] at τ).
 
-        Only keys with an element there can pass: a group without a tuple has no row.
+        Only keys with such an element can pass: a group without a tuple has no row.
         """
         found = np.sort(self._candidates(range_, since))
         if not exact:

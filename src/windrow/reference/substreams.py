@@ -1,12 +1,12 @@
 """R-INT for every substream at once (Arasu and Widom, VLDB 2004, section 4): the simple strategy for SubStream Filters.
 
-Kept are the elements of each key within reach, with their running sums. They also make the answers of a collective
-index exact. A key has a ring of its own in one pool: element n, counted from 0, in slot n mod room. A ring
-that is full first lets go of what has expired, and then moves to one twice as large.
+It keeps the elements of each key within the reach, with their running sums, which also make the answers of a collective
+index exact. Each key has a ring in one pool: element n, counted from 0, is in slot n mod room. A full ring first drops
+expired elements, and then moves to a ring twice as large.
 
     SUM(S_k[T, 0]) at τ = total_k − before_k[n],    n the first element with stamp > τ − T, found by bisection
 
-Stamps are timestamps, or row numbers of the stream for tuple-based windows. Nothing loops over keys.
+Stamps are timestamps, or row numbers of the stream for tuple-based windows. There is no loop over keys.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEAST_ROOM = 4
 
 
 class Substreams:
-    """Counts, and sums of integer weights, over the last part of every substream. Keys are dense ids."""
+    """Counts, and sums of integer weights, over a suffix of every substream. Keys are dense ids."""
 
     def __init__(self, reach: int, meter: Meter | None = None):
         if reach < 1:
@@ -41,7 +41,7 @@ class Substreams:
         return 2 * self._used + 5 * self.keys
 
     def update(self, keys: Ids, stamps: Points, weights: Longs | None = None) -> None:
-        """Append elements in the order of their stamps, which ascend."""
+        """Append elements with ascending stamps."""
         if not keys.size:
             return
         self._know(int(keys.max()) + 1)
@@ -76,7 +76,7 @@ class Substreams:
         self._start, self._room, self._first, self._count, self._total = (grown(c, keys) for c in columns)
 
     def _make_room(self, key: Longs, added: Longs) -> None:
-        """Rings that cannot take their new elements: expired ones go first, then the ring moves to a larger one."""
+        """Make room for new elements: drop expired ones, and move rings that are still too small."""
         full = self._lacking(key, added)
         if full.any():
             tight = key[full]
@@ -102,7 +102,7 @@ class Substreams:
         self._start[key], self._room[key] = start, room
 
     def _after(self, key: Longs, since: int) -> Longs:
-        """The number of each key's first element with stamp > since: bisection, all keys side by side."""
+        """The number of each key's first element with stamp > since, by bisection over all keys at once."""
         start, mask = self._start[key], self._room[key] - 1
         low, end = self._first[key], self._count[key]
         step = 1 << int((end - low).max(initial=0)).bit_length() >> 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -96,27 +96,32 @@ class Looked:
         return replace(self, window=self.window[at], groups=self.groups[at], states=states, each=None, columns=columns)
 
 
-Ask = Callable[[Sequence[Lookup]], Iterator[Looked]]
-"""Asks a synopsis, whatever its home."""
+@dataclass(frozen=True)
+class SharedLookup:
+    """A lookup that answers several: those of queries over the same windows and tuples."""
+
+    asked: Lookup
+    served: tuple[Lookup, ...]
+
+    def shares(self, looked: Looked) -> Iterator[Looked]:
+        """What each of the lookups asked for, out of what was found."""
+        for lookup in self.served:
+            states = {a: looked.states[a] for a in dict.fromkeys((lookup.presence, *lookup.reads))}
+            yield replace(looked, query=lookup.query, states=states)
 
 
-def asked_once(lookups: Sequence[Lookup], answer: Ask) -> Iterator[Looked]:
-    """Queries over the same windows and tuples are looked up together, and share what is found (rules CS1 and CS3 of
-    001_3bbbc8a20ffc7252.txt, 8.3.1)."""
+def asked_once(lookups: Sequence[Lookup]) -> dict[str, SharedLookup]:
+    """The lookups that are needed, by the query they are asked for: queries over the same windows and tuples are looked
+    up together (rules CS1 and CS3, Golab's dissertation, section 8.3.1)."""
     alike: dict[object, list[Lookup]] = {}
     for one in lookups:
-        alike.setdefault((one.starts.tobytes(), one.ends.tobytes(), one.presence, one.others, one.always), []).append(
-            one
-        )
-    together: dict[str, list[Lookup]] = {}
-    asked = []
+        key = (one.starts.tobytes(), one.ends.tobytes(), one.presence, one.others, one.always)
+        alike.setdefault(key, []).append(one)
+    found = {}
     for group in alike.values():
-        together[group[0].query] = group
-        asked.append(replace(group[0], reads=tuple(dict.fromkeys(a for one in group for a in one.reads))))
-    for looked in answer(asked):
-        for one in together[looked.query]:
-            states = {a: looked.states[a] for a in dict.fromkeys((one.presence, *one.reads))}
-            yield replace(looked, query=one.query, states=states)
+        reads = tuple(dict.fromkeys(a for one in group for a in one.reads))
+        found[group[0].query] = SharedLookup(replace(group[0], reads=reads), tuple(group))
+    return found
 
 
 def merged(some: Looked, more: Looked) -> Looked:

@@ -1,4 +1,4 @@
-"""What a window must know to map a tuple to its window ids (003_7281f3198fa2d2a0.txt, section 4)."""
+"""What a window must know to map a tuple to its window ids (Li et al., SIGMOD 2005, section 4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Points = npt.NDArray[np.int64]
 
 
 class Context(Enum):
-    """CF and FCF need no tuple that comes later; FCA does, within a bound (FCB) or without one (FCU)."""
+    """CF and FCF need no later tuples. FCA does, up to a bound (FCB) or without one (FCU)."""
 
     CF = "CF, context-free"
     FCF = "FCF, forward-context free: counts of earlier tuples are kept"
@@ -23,9 +23,9 @@ class Context(Enum):
 
 @dataclass(frozen=True)
 class Extents:
-    """Extents [start, end), and `ticks`: the frontier that each of them waits for. Ticks and ends ascend.
+    """Extents [start, end), each with its tick: the frontier at which it is answered. Ticks and ends ascend.
 
-    `partitions`: where windows count the rows of a partition, the one that each is of; starts and ends are ranks then.
+    `partitions` is set for partitioned windows only: the partition of each extent. Starts and ends are then ranks.
     """
 
     starts: Points
@@ -46,7 +46,7 @@ class Extents:
 
 
 class Numbered(Protocol):
-    """Windows that come one after the other, each answered at its own frontier."""
+    """Windows with consecutive ids, each answered at its own frontier."""
 
     def first_wid(self, t: int) -> int: ...
 
@@ -54,8 +54,10 @@ class Numbered(Protocol):
 
 
 def every_wid(window: Numbered, first: int, ticked: int | None, frontier: int) -> Points:
-    """The ids, without gaps, from the first window that holds the point `first`, of those that `ticked` left open
-    and `frontier` closes."""
+    """The ids of all windows, empty or not, that end above the point `first` and close after `ticked`, by `frontier`.
+
+    The ids are consecutive. `ticked` None: no window is closed yet.
+    """
     low = window.first_wid(first)
     if ticked is not None:
         low = max(low, window.last_closed(ticked) + 1)
@@ -63,7 +65,7 @@ def every_wid(window: Numbered, first: int, ticked: int | None, frontier: int) -
 
 
 def ranges(first: Points, last: Points) -> tuple[Points, Points]:
-    """(which, value): the integers first[i] … last[i] of every i, one range after the other."""
+    """(which, value): the integers first[i] … last[i] for every i, concatenated; `which` repeats i."""
     lengths = np.maximum(last - first + 1, 0)
     which = np.repeat(np.arange(lengths.size, dtype=np.int64), lengths)
     within = np.arange(which.size, dtype=np.int64) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -1,8 +1,8 @@
-"""Where panes are cut: the union of the window edges of the queries that share a synopsis (DESIGN 1.2).
+"""Cuts between panes: the union of the window edges of the queries that share a synopsis.
 
-A window's edges are arithmetic progressions, so a set of cuts is a few pairs (period, phase) and the
-pane of a point is the greatest cut at or below it. When queries come or go the cuts move from one
-cut on (`CutSchedule`); panes below it stay as they are.
+A window's edges are arithmetic progressions, so a set of cuts is a few pairs (period, phase). The pane of a point
+starts at the greatest cut at or below the point. When queries come or go, the cuts change above some cut
+(`CutSchedule`); panes below it stay as they are.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Progression = tuple[int, int]
 
 
 def _implied(finer: Progression, coarser: Progression) -> bool:
-    """Every member of `coarser` is a member of `finer`."""
+    """Whether every member of `coarser` is a member of `finer`."""
     return coarser[0] % finer[0] == 0 and (coarser[1] - finer[1]) % finer[0] == 0
 
 
 def _grid(progressions: Iterable[Progression]) -> Progression:
-    """The coarsest single progression that holds them all."""
+    """The coarsest single progression that contains all of them."""
     items = list(progressions)
     period, phase = items[0]
     for other_period, other_phase in items[1:]:
@@ -36,7 +36,10 @@ def _grid(progressions: Iterable[Progression]) -> Progression:
 
 @dataclass(frozen=True)
 class Cuts:
-    """A normalised union of progressions: none implied by another; one grid where that is at most twice as fine."""
+    """A union of progressions in normal form.
+
+    No progression contains another. They are replaced by one grid if its density is at most twice theirs.
+    """
 
     progressions: tuple[Progression, ...]
 
@@ -60,7 +63,7 @@ class Cuts:
 
     @property
     def density(self) -> Fraction:
-        """Cuts per point, counting shared ones once per progression (an upper bound)."""
+        """Cuts per point: an upper bound, as a cut of several progressions counts several times."""
         return sum((Fraction(1, p) for p, _ in self.progressions), Fraction(0))
 
     @property
@@ -68,8 +71,8 @@ class Cuts:
         return Fraction(1, _grid(self.progressions)[0])
 
     def holds(self, other: Cuts) -> bool:
-        """Every cut of `other` is a cut of this one."""
-        return all(any(_implied(mine, theirs) for mine in self.progressions) for theirs in other.progressions)
+        """Whether every cut of `other` is a cut here."""
+        return all(any(_implied(finer, item) for finer in self.progressions) for item in other.progressions)
 
     def floor(self, points: Points) -> Points:
         """The greatest cut at or below each point."""
@@ -95,7 +98,7 @@ class Cuts:
 
 @dataclass(frozen=True)
 class CutSchedule:
-    """Cuts by regime: `regimes[i]` holds from its first point up to the next regime's."""
+    """Cuts that change over time: each regime (first point, cuts) holds up to the first point of the next."""
 
     regimes: tuple[tuple[int, Cuts], ...]
 
@@ -113,8 +116,10 @@ class CutSchedule:
         return self.regimes[-1][1]
 
     def moved(self, cuts: Cuts, greatest: int | None) -> CutSchedule:
-        """The schedule with new cuts from the first present cut above the greatest point deposited. Where a regime
-        begins is a cut as well, whatever the others are (a landmark), and stays one."""
+        """The schedule with new cuts, which start at the first current cut above the greatest deposited point.
+
+        The first point of a regime (such as a landmark) is always a cut too, and stays one.
+        """
         if greatest is None:
             return CutSchedule(tuple((start, cuts) for start, _ in self.regimes))
         if cuts == self.current:
@@ -124,21 +129,21 @@ class CutSchedule:
         return CutSchedule((*kept, (start, cuts)))
 
     def first_free(self, greatest: int | None) -> int:
-        """The first cut above the greatest point deposited: where something new may begin."""
+        """The first cut above the greatest deposited point: a new regime may start there."""
         if greatest is None:
             return POINT_MIN
         start, cuts = self.regimes[-1]
         return max(start, cuts.above(greatest))
 
     def pruned(self, frontier: int) -> CutSchedule:
-        """Without the regimes that end at or below the frontier: no tuple can arrive for them."""
+        """The schedule without regimes that end at or below the frontier: no tuple can arrive in them."""
         keep = 0
         while keep + 1 < len(self.regimes) and self.regimes[keep + 1][0] <= frontier:
             keep += 1
         return CutSchedule(self.regimes[keep:])
 
     def holds_since(self, cuts: Cuts) -> int | None:
-        """The point from which on every cut of `cuts` has been a cut here; None where not even now."""
+        """The point above which every cut of `cuts` is a cut here; None if the current regime lacks one."""
         since: int | None = None
         for start, regime in reversed(self.regimes):
             if not regime.holds(cuts):
@@ -147,7 +152,7 @@ class CutSchedule:
         return since
 
     def pane_starts(self, points: Points) -> Points:
-        """The pane of each point, named by its start."""
+        """The start of each point's pane."""
         panes = self.regimes[0][1].floor(points)
         for start, cuts in self.regimes[1:]:
             panes = np.where(points < start, panes, np.maximum(cuts.floor(points), start))
@@ -162,20 +167,20 @@ class CutSchedule:
 
 
 INCOMMENSURATE = 64
-"""Above this many grid cuts per union cut, two sets of edges practically never meet."""
+"""With more grid cuts per union cut than this, two sets of edges practically never meet."""
 
 
 def may_share(present: Cuts, incoming: Cuts, cut_factor: int) -> bool:
-    """Whether a query's cuts may join a synopsis's: the guard of DESIGN 1.2.
+    """Whether a query with cuts `incoming` may share a synopsis with cuts `present`.
 
-    Refused where the union would multiply the present cuts beyond the factor, and where the two sets hardly
-    ever coincide (333 ms beside 1 s): sharing then saves nothing and makes every window of both longer.
+    It may not if the union has more than `cut_factor` times the present cuts, or if the two sets hardly ever coincide
+    (333 ms and 1 s): sharing then saves nothing, and every window of both covers more panes.
     """
     return why_not_share(present, incoming, cut_factor) is None
 
 
 def why_not_share(present: Cuts, incoming: Cuts, cut_factor: int) -> str | None:
-    """What keeps them apart, in words; None where they may share."""
+    """The reason why they may not share, as text; None if they may."""
     union = present.union(incoming)
     if union == present:
         return None

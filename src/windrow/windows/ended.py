@@ -1,9 +1,10 @@
-"""The end of the input, and how far it has windows answered that no tuple bounds: empty ones and landmark windows.
+"""The end of the input: how far empty windows and landmark windows are answered.
 
-It promises so much that every window of every query closes that holds a tuple. That is more than most queries ask for:
-empty windows (`empty_windows = 'emit'`) and landmark windows would go on for as long as another query's windows do. So
-empty windows are answered as far as the frontier had come by itself, and as the query's own windows hold a tuple;
-landmark windows up to the first end above the greatest point. The others come when the stream goes on after all.
+The end of the input moves the frontier so far that every window with a tuple closes, in every query. Empty windows
+(`empty_windows = 'emit'`) and landmark windows would then depend on the windows of other queries. So empty windows are
+answered only up to the frontier before the end of the input, or up to the query's last window with a tuple if that is
+later. Landmark windows are answered up to the first end above the greatest point. If the stream continues after all,
+the windows left out are answered then.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from windrow.windows.sliding import SlidingWindow
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of the input moved a frontier from `before` to `upto`; no tuple lay above `greatest`."""
+    """An end of the input: it moved the frontier from `before` to `upto`. `greatest` is the greatest point so far."""
 
     before: int
     greatest: int
@@ -34,7 +35,10 @@ class Ended:
 
 
 def answered_upto(ends: Sequence[Ended], window: SlidingWindow | LandmarkWindow, frontier: int) -> int:
-    """The frontier by which such windows are answered when the real one stands there. `ends`: ascending."""
+    """The frontier up to which empty and landmark windows are answered, given the stream's frontier.
+
+    `ends` ascend.
+    """
     for end in ends:
         if frontier <= end.upto:
             return min(frontier, max(end.before, window.closing(end.greatest)))
@@ -42,8 +46,10 @@ def answered_upto(ends: Sequence[Ended], window: SlidingWindow | LandmarkWindow,
 
 
 def landmarks_upto(ends: Sequence[Ended], window: LandmarkWindow, panes: Points, frontier: int) -> int:
-    """The same of landmark windows: late tuples (`panes` has the start of theirs) may lie above what was the greatest
-    point at the end of the input."""
+    """`answered_upto` for landmark windows, extended by late tuples.
+
+    A late tuple may lie above the greatest point at the end of the input. `panes` are the starts of occupied panes.
+    """
     last = int(np.searchsorted(panes, frontier)) - 1
     reached = answered_upto(ends, window, frontier)
     return reached if last < 0 else max(reached, min(frontier, window.closing(int(panes[last]))))
@@ -52,7 +58,7 @@ def landmarks_upto(ends: Sequence[Ended], window: LandmarkWindow, panes: Points,
 def after_end(
     ends: Sequence[Ended], before: int | None, greatest: int, upto: int | None, ticked: int | None
 ) -> tuple[Ended, ...]:
-    """The ends of the input that matter after one that moved the frontier so: those that ticks have not left behind."""
+    """`ends` plus one that moved the frontier from `before` to `upto`, without those that ticks have passed."""
     before = POINT_MIN if before is None else before
     left = tuple(end for end in ends if ticked is None or end.upto >= ticked)
     return left if upto is None or upto <= before else (*left, Ended(before, greatest, upto))
@@ -67,9 +73,12 @@ def every_to_the_end(
     closed_by: int | None,
     frontier: int,
 ) -> Extents:
-    """`window.every` where the input has ended. Where the stream goes on after all, also what was left out then, but
-    for windows that a late tuple has given an answer since: `panes` are those that hold a tuple, from `first` on.
-    `closed_by`: windows due by then are not the query's."""
+    """`window.every` for a stream whose input has ended, perhaps several times.
+
+    If the stream continues, this includes the windows left out at its end, except those that were answered since
+    because a late tuple fell into them. `panes` are the starts of the panes with a tuple, from `first` on. Windows due
+    by `closed_by` do not belong to the query.
+    """
     upto = answered_upto(ends, window, frontier)
     if ticked is None:
         return window.every(first, None, upto)
@@ -77,8 +86,8 @@ def every_to_the_end(
     extents = window.every(first, after, upto)
     if after >= ticked:
         return extents
-    given = window.due(panes, after, ticked).ends
-    extents = extents.part(~np.isin(extents.ends, given))
+    answered = window.due(panes, after, ticked).ends
+    extents = extents.part(~np.isin(extents.ends, answered))
     return replace(extents, ticks=np.maximum(extents.ticks, ticked + 1))
 
 
@@ -101,7 +110,7 @@ def landmarks_to_the_end(
 
 
 def saved_ends(ends: Sequence[Ended]) -> dict[str, Any]:
-    """What must be kept of an axis beside its frontier, as JSON takes it."""
+    """The ends as JSON; stored beside the frontier of the axis."""
     return {"ended": [[end.before, end.greatest, end.upto] for end in ends]} if ends else {}
 
 

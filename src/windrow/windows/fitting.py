@@ -1,8 +1,8 @@
-"""Which windows lie on cuts: a lookup can be answered from a synopsis only where both of its edges are cuts.
+"""Windows that lie on cuts: a synopsis can answer a lookup only if both of its edges are cuts.
 
-With cuts in a few progressions (period, phase), the ends of windows of one length whose two edges are cuts are again
-progressions: e ≡ q₁ (mod p₁) and e − length ≡ q₂ (mod p₂) meet in one class modulo lcm(p₁, p₂), or never (the Chinese
-remainder theorem). So the latest one is found without going through the cuts.
+Cuts are a few progressions (period, phase). So the ends of windows of one length whose two edges are cuts are
+progressions again: e ≡ q₁ (mod p₁) and e − length ≡ q₂ (mod p₂) meet in one class modulo lcm(p₁, p₂), or never (the
+Chinese remainder theorem). This finds the latest one without a search through the cuts.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def is_cut(schedule: CutSchedule, point: int) -> bool:
 
 
 def latest_end(schedule: CutSchedule, length: int, low: int, high: int) -> int | None:
-    """The greatest end ≤ high of a window of this length, from low on, whose two edges are cuts; None: none is."""
-    found = [end for end in _ends(schedule, length, low, high) if low <= end - length and end <= high]
-    return max(found, default=None)
+    """The greatest end of a window of this length within [low, high] whose two edges are cuts, or None."""
+    ends = [end for end in _ends(schedule, length, low, high) if low <= end - length and end <= high]
+    return max(ends, default=None)
 
 
 def _ends(schedule: CutSchedule, length: int, low: int, high: int) -> Iterator[int]:
-    """The latest such ends in each pair of regimes, and those with an edge where a regime begins."""
+    """The latest such end for each pair of regimes, and the ends of windows with an edge at the start of a regime."""
     starts = [start for start, _ in schedule.regimes]
     bounds = [(start, upto - 1) for start, upto in zip(starts, [*starts[1:], POINT_MAX], strict=True)]
     for end in {*starts[1:], *(start + length for start in starts[1:])}:
@@ -70,7 +70,7 @@ def _greatest_common(one: Progression, other: Progression, most: int) -> int | N
 
 
 def near(schedule: CutSchedule, start: int, end: int) -> list[tuple[int, int]]:
-    """Windows on cuts about [start, end), the nearest first."""
+    """Windows on cuts near [start, end), the nearest first."""
     edges = [(floor_cut(schedule, point), ceiling_cut(schedule, point)) for point in (start, end)]
-    found = {(low, high) for low in edges[0] for high in edges[1] if low < high}
-    return sorted(found, key=lambda one: (abs(one[1] - end) + abs(one[0] - start), one))
+    windows = {(low, high) for low in edges[0] for high in edges[1] if low < high}
+    return sorted(windows, key=lambda window: (abs(window[1] - end) + abs(window[0] - start), window))

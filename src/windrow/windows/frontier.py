@@ -1,7 +1,7 @@
-"""Punctuation frontiers: pure functions from what has been seen to what is complete (DESIGN 5).
+"""Punctuation frontiers: pure functions from the tuples seen to the point below which a stream is complete.
 
-A frontier f promises no more tuples with t < f; pane [a, b) closes when f ≥ b. Each policy of PUNCTUATE is
-one class; what a punctuation by hand (or the end of the input) promised, no policy lowers.
+A frontier f promises no more tuples with t < f; pane [a, b) closes when f ≥ b. Each policy of PUNCTUATE is one class.
+No policy lowers what a punctuation or the end of the input promised.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Key = str | None
 
 @dataclass(frozen=True)
 class Seen:
-    """What a micro-batch admitted, on one axis: its greatest point, and what some policies ask for beyond it.
+    """What a micro-batch admitted on one axis. Only some policies need the fields after `greatest`.
 
-    `top`: the greatest points, descending, as often as they came. `by_key`: the greatest point of each sub-stream.
+    `top` are the greatest points, descending, with repetitions. `by_key` is the greatest point of each sub-stream.
     """
 
     greatest: int | None = None
@@ -27,7 +27,7 @@ class Seen:
 
 
 class Frontier(Protocol):
-    """The progress of one axis of a stream. None: nothing seen yet."""
+    """The progress of one axis of a stream. A point is None as long as it is unknown."""
 
     @property
     def greatest(self) -> int | None: ...
@@ -37,7 +37,7 @@ class Frontier(Protocol):
 
     @property
     def value(self) -> int | None:
-        """f: tuples below it are late."""
+        """The frontier f: tuples below it are late."""
         ...
 
     def after(self, seen: Seen) -> Frontier:
@@ -49,7 +49,7 @@ class Frontier(Protocol):
         ...
 
     def saved(self) -> dict[str, Any]:
-        """What must be kept, as JSON takes it."""
+        """The state as JSON, for `restored`."""
         ...
 
     def restored(self, saved: Mapping[str, Any]) -> Frontier: ...
@@ -57,7 +57,7 @@ class Frontier(Protocol):
 
 @dataclass(frozen=True)
 class SlackFrontier:
-    """PUNCTUATE WITH SLACK d: f is the greatest point seen, less d. ORDERED is slack 0."""
+    """PUNCTUATE WITH SLACK d: f is the greatest point seen minus d. ORDERED is slack 0."""
 
     slack: int
     greatest: int | None = None
@@ -89,7 +89,7 @@ class SlackFrontier:
 class RowSlackFrontier:
     """PUNCTUATE WITH SLACK n ROWS: no tuple comes more than n positions late, so f is the (n+1)-th greatest point.
 
-    That is the buffer of n tuples of Aurora's BSort (003_7281f3198fa2d2a0.txt, 7.2): what has left it is complete.
+    This is Aurora's BSort with a buffer of n tuples (Li et al., SIGMOD 2005, section 7.2).
     """
 
     rows: int
@@ -124,9 +124,9 @@ class RowSlackFrontier:
 
 @dataclass(frozen=True)
 class PerKeyFrontier:
-    """PUNCTUATE PER key: each sub-stream is ordered, and f is what all live ones have passed. It never falls.
+    """PUNCTUATE PER key: each sub-stream is ordered, and f is the least of their greatest points. f never falls.
 
-    A sub-stream leaves when the stream is more than `idle_after` ahead of it, and joins with its next tuple.
+    A sub-stream is left out while the stream is more than `idle_after` ahead of it. Its next tuple brings it back.
     """
 
     idle_after: int | None
@@ -168,7 +168,7 @@ class PerKeyFrontier:
 
 @dataclass(frozen=True)
 class SourceFrontier:
-    """PUNCTUATE BY SOURCE: f is what punctuations promised, and nothing else."""
+    """PUNCTUATE BY SOURCE: only punctuations move f."""
 
     greatest: int | None = None
     promised: int | None = None
@@ -192,7 +192,7 @@ class SourceFrontier:
 
 @dataclass(frozen=True)
 class RowFrontier:
-    """Row numbers: admitted tuples are counted from 1 as they come, so all below the next number are there."""
+    """Row numbers: admitted tuples are numbered from 1 as they arrive, so f is the next number."""
 
     count: int = 0
     promised: int | None = None
@@ -220,30 +220,30 @@ class RowFrontier:
 
 @dataclass(frozen=True)
 class Silence:
-    """How long nothing has arrived (HEARTBEAT AFTER): `counted` microseconds by the moment `since_s`, and all since."""
+    """How long no tuple has arrived (HEARTBEAT AFTER): `counted` microseconds plus the time since `since_s`."""
 
     counted: int = 0
     since_s: float = 0.0
 
     def lasted(self, now_s: float) -> int:
-        """In microseconds."""
+        """The length of the silence in microseconds."""
         return self.counted + int((now_s - self.since_s) * 1e6)
 
     def in_steps(self, now_s: float, step: int) -> Silence:
-        """The same silence, with as many whole steps counted as it has lasted."""
+        """The same silence, with `counted` advanced to the last whole step."""
         lasted = self.lasted(now_s)
         counted = lasted // step * step
         return Silence(counted, now_s - (lasted - counted) / 1e6)
 
     def paused(self, now_s: float) -> Silence:
-        """Nobody has listened since it was last counted: it goes on from now."""
+        """The silence without the uncounted time: the stream did not run then."""
         return Silence(self.counted, now_s)
 
 
 def beat(frontier: Frontier, slack: int, silence: Silence) -> int | None:
-    """Where a heartbeat moves a frontier: the greatest point goes on as the silence lasts. None: it moves nowhere.
+    """The point to which a heartbeat moves the frontier: the greatest point plus the counted silence minus the slack.
 
-    Where no tuple ever came there is no point to go on from.
+    None if that is not above the frontier, or if no tuple has arrived yet.
     """
     if frontier.greatest is None or not silence.counted:
         return None
@@ -252,16 +252,17 @@ def beat(frontier: Frontier, slack: int, silence: Silence) -> int | None:
 
 
 def heartbeat(now: int, heard: int, silence: int, value: int | None) -> int | None:
-    """Where a stream that has been silent is moved to: `silence` behind the clock, in whole seconds, or nowhere.
+    """The point to which the setting `heartbeat` moves a silent stream: `now` minus `silence`, in whole seconds.
 
-    A stream of which nothing has been seen yet is left alone: its time may be another one.
+    None if the stream has not been silent that long, if the point is not above the frontier `value`, or if the stream
+    has no frontier yet: its event time may then have nothing to do with the clock.
     """
     upto = (now - silence) // 1_000_000 * 1_000_000
     return upto if value is not None and now - heard >= silence and upto > value else None
 
 
 def greater(a: int | None, b: int | None) -> int | None:
-    """The greater of two points, where none is below all."""
+    """The greater of two points; None is below every point."""
     if a is None or b is None:
         return b if a is None else a
     return max(a, b)

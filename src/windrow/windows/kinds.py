@@ -1,4 +1,4 @@
-"""All kinds of windows, as types."""
+"""The types of all kinds of windows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from windrow.windows.slide_by_tuple import SlideByTuple
 from windrow.windows.sliding import SlidingWindow
 
 PaneWindow = SlidingWindow | LandmarkWindow | SlideByTuple
-"""Windows that lie on one axis for the whole stream."""
+"""Windows that lie on one axis of the whole stream."""
 
 Window = PaneWindow | PartitionedWindow

@@ -1,8 +1,8 @@
-"""Landmark windows: every extent begins at the same point, or at the beginning of the stream.
+"""Landmark windows: every extent starts at the same point, or at the beginning of the stream.
 
     extent(w) = [ since ,  o + (w+1)·s )        for ends above `since`
 
-(003_7281f3198fa2d2a0.txt, 3.3.) From the first tuple on every extent holds one.
+(Li et al., SIGMOD 2005, section 3.3.) No extent after the first tuple is empty.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from windrow.windows.cuts import Cuts
 
 @dataclass(frozen=True)
 class LandmarkWindow:
-    """`[SINCE x SLIDE s]`; `since` None is `[UNBOUNDED SLIDE s]`."""
+    """`[SINCE x SLIDE s]`, or `[UNBOUNDED SLIDE s]` if `since` is None."""
 
     since: int | None
     slide: int
@@ -37,18 +37,18 @@ class LandmarkWindow:
         return self.start, self.origin + (w + 1) * self.slide
 
     def first_wid(self, t: int) -> int:
-        """The least window id that holds t: it is then in all later ones."""
+        """The id of the first window that contains t; all later windows contain it too."""
         return (max(t, self.start) - self.origin) // self.slide
 
     def wids(self, t: int, upto: int) -> range:
-        """The ids, up to `upto`, of the windows that hold t."""
+        """The ids, up to `upto`, of the windows that contain t."""
         return range(self.first_wid(t), upto + 1) if t >= self.start else range(0)
 
     def last_closed(self, frontier: int) -> int:
         return (frontier - self.origin) // self.slide - 1
 
     def closing(self, t: int) -> int:
-        """The frontier at which the first window that holds t is answered; there is no last one."""
+        """The frontier at which the first window that contains t is answered; there is no last one."""
         return self.extent(self.first_wid(t))[1] if t >= self.start else t + 1
 
     def needed_from(self, frontier: int) -> int:
@@ -58,7 +58,7 @@ class LandmarkWindow:
         return self.start
 
     def first_complete(self, since: int) -> int | None:
-        """A query that came after the landmark never sees all that came before it."""
+        """None if the query came after the landmark: its windows then lack the tuples before it."""
         return None if since > self.start else self.extent(self.first_wid(self.start))[1]
 
     def cuts(self) -> Cuts:
@@ -69,7 +69,7 @@ class LandmarkWindow:
         return Extents(np.full(ends.size, self.start, np.int64), ends, ends)
 
     def due(self, panes: Points, ticked: int | None, frontier: int) -> Extents:
-        """The extents that hold a tuple and end above `ticked` and not above `frontier`."""
+        """The extents with a tuple that end above `ticked` and not above `frontier`."""
         held = panes[np.searchsorted(panes, self.start) :]
         if not held.size:
             return self.extents(np.empty(0, np.int64))
@@ -79,7 +79,7 @@ class LandmarkWindow:
         return self.extents(every_wid(self, first, ticked, frontier))
 
     def shown(self, extents: Extents) -> tuple[Points | None, Points]:
-        """window_start (none where the window is unbounded) and window_end."""
+        """window_start (None if the window is unbounded) and window_end."""
         return (None if self.since is None else extents.starts), extents.ends
 
     def start_of(self, end: int) -> int | None:

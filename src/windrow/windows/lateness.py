@@ -1,8 +1,8 @@
-"""How late tuples come: a histogram from which a slack can be chosen (003_7281f3198fa2d2a0.txt, section 7).
+"""A histogram of lateness, from which a slack can be chosen (Li et al., SIGMOD 2005, section 7).
 
-Lateness is how far a tuple lies below the greatest point of the micro-batches before: with slack d a tuple is late
-exactly when its lateness exceeds d. Buckets grow with the lateness, eight for every doubling, so the histogram is small
-and a slack read off it is at most an eighth too large.
+The lateness of a tuple is its distance below the greatest point of the earlier micro-batches: with slack d a tuple is
+late exactly if its lateness exceeds d. There are eight buckets for every doubling of the lateness, so the histogram is
+small and a slack read from it is at most an eighth too large.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 from windrow.windows.contexts import Points
 
 _FINE = 3
-"""Bits below the leading one that a bucket keeps."""
+"""How many bits after the leading one a bucket keeps."""
 
 
 def bucket_of(lateness: Points) -> Points:
-    """The bucket of each lateness; 0 is in time."""
+    """The bucket of each lateness; bucket 0 is in time."""
     late = np.maximum(lateness, 0)
     bits = np.zeros(late.size, np.int64)
     rest = late.copy()
@@ -33,7 +33,7 @@ def bucket_of(lateness: Points) -> Points:
 
 
 def most_in(bucket: int) -> int:
-    """The greatest lateness that falls into a bucket."""
+    """The greatest lateness that belongs to a bucket."""
     if bucket < 1 << (_FINE + 1):
         return bucket
     shift, fine = divmod(bucket, 1 << _FINE)
@@ -42,7 +42,7 @@ def most_in(bucket: int) -> int:
 
 @dataclass(frozen=True)
 class Lateness:
-    """Tuples by bucket, and the greatest lateness of all."""
+    """The number of tuples per bucket, and the greatest lateness."""
 
     counts: Mapping[int, int] = field(default_factory=dict)
     greatest: int = 0
@@ -52,7 +52,7 @@ class Lateness:
         return sum(self.counts.values())
 
     def after(self, lateness: Points, counts: Points) -> Lateness:
-        """With these many more tuples, so late."""
+        """The histogram with `counts[i]` more tuples of lateness `lateness[i]`."""
         if not lateness.size:
             return self
         if int(lateness.max()) <= 0:
@@ -66,7 +66,7 @@ class Lateness:
         return Lateness(grown, max(self.greatest, int(lateness.max()), 0))
 
     def saved(self) -> dict[str, Any]:
-        """As JSON takes it."""
+        """The histogram as JSON."""
         return {"counts": sorted(self.counts.items()), "greatest": self.greatest}
 
     @classmethod
@@ -74,7 +74,7 @@ class Lateness:
         return cls(dict(saved["counts"]), saved["greatest"])
 
     def slack_for(self, share: float) -> int:
-        """A slack that keeps at least this share of the tuples; all of them: the greatest lateness itself."""
+        """A slack with which at least this share of the tuples is in time; never above the greatest lateness."""
         wanted, held = share * self.total, 0
         for bucket in sorted(self.counts):
             held += self.counts[bucket]
@@ -83,5 +83,5 @@ class Lateness:
         return self.greatest
 
     def most(self, bucket: int) -> int:
-        """The greatest lateness that a tuple of a bucket can have had."""
+        """The greatest lateness that a tuple in this bucket can have."""
         return min(most_in(bucket), self.greatest)

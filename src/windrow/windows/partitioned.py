@@ -1,11 +1,12 @@
-"""Partitioned tuple-based windows: each partition is a sub-stream with ranks of its own (003, 3.3–3.4).
+"""Partitioned tuple-based windows: each partition is a sub-stream with its own ranks.
 
-A window id is (i, p); with r the rank of a tuple in its partition, counted from 1,
+A window id is (i, p). With r the rank of a tuple in its partition, counted from 1,
 
     extent((i, p)) = { t | t.PATTR = p, 1 + (i+1)·m − d − n ≤ r < 1 + (i+1)·m − d }
 
-Forward-context free: a tuple's rank needs only the count of the tuples of its partition that came before. The axis
-that frontiers move on is that of row numbers, on which no window of a partition has a place.
+(Li et al., SIGMOD 2005, sections 3.3 and 3.4). The windows are forward-context free: a tuple's rank depends only on
+the number of earlier tuples in its partition. The frontier moves on the axis of row numbers, where these windows do
+not lie: their extents are ranges of ranks.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ class PartitionedWindow:
     context = Context.FCF
 
     def __post_init__(self) -> None:
-        self.of_ranks  # noqa: B018  (refuses what a sliding window refuses)
+        self.of_ranks  # noqa: B018  (SlidingWindow checks the values)
 
     @property
     def of_ranks(self) -> SlidingWindow:
-        """The window of one partition, over its ranks."""
+        """The window of one partition over its ranks."""
         return SlidingWindow(self.rows, self.slide, 1, self.offset)
 
     def extent(self, i: int) -> tuple[int, int]:
         return self.of_ranks.extent(i)
 
     def wids(self, rank: int) -> Wids:
-        """The first parts of the ids of the windows of its partition that hold a tuple of this rank."""
+        """The i of each window id (i, p) whose window contains the tuple of this rank."""
         return self.of_ranks.wids(rank)
 
     def cuts(self) -> Cuts:
@@ -52,14 +53,14 @@ class PartitionedWindow:
         return t + 1
 
     def needed_from(self, frontier: int) -> int:
-        """Any row may be among the last of its partition."""
+        """Every row: any may be among the last n of its partition."""
         return POINT_MIN
 
     def held_from(self, frontier: int) -> int:
         return POINT_MIN
 
     def due(self, panes: Points, ticked: int | None, frontier: int) -> Extents:
-        """None: counts make windows due (`completed`), and panes of the axis do not."""
+        """No extents: counts make windows due (`completed`), panes do not."""
         return self.of_ranks.extents(np.empty(0, np.int64))
 
     def shown(self, extents: Extents) -> tuple[Points | None, Points]:
@@ -70,9 +71,9 @@ class PartitionedWindow:
         return end - self.rows
 
     def completed(self, before: Points, after: Points) -> tuple[Points, Points]:
-        """(which, i): the windows that partitions complete when their counts grow from `before` to `after`.
+        """(which, i): the windows with a tuple that complete when the counts of partitions grow to `after`.
 
-        Every extent of a partition with a tuple in it; a frontier over ranks is the count and one.
+        `which` indexes `before` and `after`. A partition with n tuples has the frontier n + 1 over ranks.
         """
         window = self.of_ranks
         first = np.maximum((before + 1 - window.origin) // window.slide, window.first_wid(1))
@@ -80,7 +81,7 @@ class PartitionedWindow:
         return ranges(first, last)
 
     def rest(self, counts: Points) -> tuple[Points, Points]:
-        """(which, i): the windows that hold a tuple and have not been completed, at the end of the input."""
+        """(which, i): the windows with a tuple that are not complete; the end of the input answers them."""
         window = self.of_ranks
         first = np.maximum((counts + 1 - window.origin) // window.slide, window.first_wid(1))
         last = (counts - (window.origin - window.offset) + window.range) // window.slide - 1

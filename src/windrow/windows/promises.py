@@ -1,11 +1,11 @@
-"""Promises about a part of a stream: what punctuation patterns come to, beside the frontiers (003, section 5).
+"""Promises that punctuation patterns make about a part of a stream (Li et al., SIGMOD 2005, section 5).
 
-A pattern on one window attribute alone (`ts < v`) moves its frontier. One that has conditions on other columns as well
-is a *promise*: no more tuples with the attribute below its bound that meet the conditions. It makes such tuples late,
-and it closes the groups that it speaks of: their windows up to the bound are answered, the others wait.
+A pattern on one window attribute alone (`ts < v`) moves its frontier. A pattern with conditions on other columns is a
+*promise*: no more tuples meet the conditions with the attribute below the bound. Such tuples are late from then on, and
+the groups that meet the conditions are closed: their windows up to the bound are answered, other groups wait.
 
-What is kept does not grow with the age of the stream: of equal conditions only the greatest bound is kept, and a
-promise that the frontier has overtaken says nothing any more.
+The number of promises does not grow with the age of the stream: of promises with equal conditions only the one with
+the greatest bound is kept, and promises at or below the frontier are dropped.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from windrow.cql.patterns import BAD_VALUE, BadPatternError, Condition, Pattern,
 from windrow.types import SqlType, point_of
 
 ALWAYS = 1 << 62
-"""The bound of a pattern that says nothing of the window attribute: it closes its groups for ever."""
+"""The bound of a pattern without a condition on the window attribute: it closes its groups for ever."""
 
 FARTHEST = 10**18
-"""A promise this far from zero is a mistake: it would make every tuple to come late, and windows end beyond int64."""
+"""A bound this far from zero is a mistake: it would make every later tuple late, and window ends exceed int64."""
 
 MOST_EXPANDED = 1000
-"""A pattern with lists (`k IN (…)`) becomes a promise per value, up to this many."""
+"""A pattern with lists (`k IN (…)`) becomes one promise per value, up to this many."""
 
 
 Key = tuple[str, Pattern, bool]
@@ -33,10 +33,10 @@ Key = tuple[str, Pattern, bool]
 
 @dataclass(frozen=True)
 class Promise:
-    """No more tuples with `axis` below `bound` that meet the conditions.
+    """No more tuples meet the conditions with `axis` below `bound`.
 
-    `given`: up to where its groups have been answered early (None: not yet). Conditions on window attributes close no
-    group: such a promise only makes tuples late.
+    `given` is the point up to which its groups have been answered early (None: not yet). A promise with conditions on
+    window attributes closes no group: it only makes tuples late.
     """
 
     axis: str
@@ -46,7 +46,7 @@ class Promise:
 
     @property
     def key(self) -> Key:
-        """What promises are known by: those that differ in their bound alone are one, but for those without a bound."""
+        """Identity: promises that differ only in their bound are the same, except those without a bound."""
         return self.axis, self.conditions, self.is_for_ever
 
     @property
@@ -67,24 +67,26 @@ class Promise:
 
     @property
     def is_of_values(self) -> bool:
-        """Whether every condition gives its column one value."""
+        """Whether every condition sets its column to one value."""
         return len(set(self.columns)) == len(self.conditions) and all(c.op == "=" for c in self.conditions)
 
 
 @dataclass(frozen=True)
 class Announcement:
-    """What patterns say: how far frontiers have come, by axis, and promises."""
+    """What patterns promise: the new frontier of each axis, and promises."""
 
     frontiers: Mapping[str, int] = field(default_factory=dict)
     promises: tuple[Promise, ...] = ()
 
 
-def told_by(pattern: Pattern, axes: Mapping[str, SqlType]) -> Announcement:
-    """What a pattern says about the window attributes `axes`; raises BadPatternError where a bound is out of range."""
-    attributes = [axis for axis in axes if any(one.column == axis for one in pattern)]
-    others = tuple(one for one in pattern if one.column not in axes)
+def announced_by(pattern: Pattern, axes: Mapping[str, SqlType]) -> Announcement:
+    """What a pattern promises about the window attributes `axes`; raises BadPatternError if a bound is out of range."""
+    attributes = [axis for axis in axes if any(condition.column == axis for condition in pattern)]
+    others = tuple(condition for condition in pattern if condition.column not in axes)
     if not attributes:
-        return Announcement(promises=tuple(one for axis in axes for one in _expanded(Promise(axis, others, ALWAYS))))
+        return Announcement(
+            promises=tuple(promise for axis in axes for promise in _expanded(Promise(axis, others, ALWAYS)))
+        )
     first = attributes[0]
     bound = _bound([c for c in pattern if c.column == first], axes[first])
     if len(attributes) != 1 or bound is None:
@@ -96,8 +98,8 @@ def told_by(pattern: Pattern, axes: Mapping[str, SqlType]) -> Announcement:
     )
 
 
-def all_told(parts: Iterable[Announcement]) -> Announcement:
-    """Several patterns together, in their order."""
+def united(parts: Iterable[Announcement]) -> Announcement:
+    """The sum of several patterns, in their order."""
     frontiers: dict[str, int] = {}
     promises: list[Promise] = []
     for part in parts:
@@ -107,14 +109,14 @@ def all_told(parts: Iterable[Announcement]) -> Announcement:
 
 
 def _exclusion(pattern: Pattern, axis: str, bound: int | None, axes: Mapping[str, SqlType]) -> Promise:
-    """A pattern that no group is closed by: a piece of an attribute, or a condition on two of them."""
+    """The promise of a pattern that closes no group: it covers an interval of an attribute, or two attributes."""
     if bound is not None:
         return Promise(axis, _canonical(c for c in pattern if c.column != axis), bound)
     return Promise(axis, _canonical(pattern), _upper([c for c in pattern if c.column == axis], axes[axis]))
 
 
 def _bound(conditions: Sequence[Condition], kind: SqlType) -> int | None:
-    """The point below which the attribute is complete; None where the conditions do not begin at its least value."""
+    """The point below which the attribute is complete; None if the conditions also have a lower bound."""
     if any(condition.op not in ("<", "<=") for condition in conditions):
         return None
     bound = min(point_of(c.values[0], kind) + (c.op == "<=") for c in conditions)
@@ -124,12 +126,12 @@ def _bound(conditions: Sequence[Condition], kind: SqlType) -> int | None:
 
 
 def _upper(conditions: Sequence[Condition], kind: SqlType) -> int:
-    """A point that every value which meets the conditions lies below."""
-    found = [ALWAYS]
+    """A point above every value that meets the conditions."""
+    bounds = [ALWAYS]
     for condition in conditions:
         if condition.op not in (">", ">=") and None not in condition.values:
-            found.append(max(point_of(value, kind) for value in condition.values) + 1)
-    return min(found)
+            bounds.append(max(point_of(value, kind) for value in condition.values) + 1)
+    return min(bounds)
 
 
 def _canonical(conditions: Iterable[Condition]) -> Pattern:
@@ -137,7 +139,7 @@ def _canonical(conditions: Iterable[Condition]) -> Pattern:
 
 
 def _expanded(promise: Promise) -> list[Promise]:
-    """A promise per value of its lists, so that a later one finds the earlier of the same value."""
+    """One promise per value of the lists, so that a later promise about a value replaces an earlier one."""
     lists = [c for c in promise.conditions if c.op == "IN"]
     rest = [c for c in promise.conditions if c.op != "IN"]
     if not lists or prod(len(c.values) for c in lists) > MOST_EXPANDED:
@@ -148,8 +150,10 @@ def _expanded(promise: Promise) -> list[Promise]:
 
 @dataclass(frozen=True)
 class Promises:
-    """The promises of a stream that still say something. `heard` counts those that came, for ever: it names what was
-    answered by them."""
+    """The promises of a stream that are still in force.
+
+    `heard` counts all promises ever received, and names the answers that they caused.
+    """
 
     held: Mapping[Key, Promise] = field(default_factory=dict)
     heard: int = 0
@@ -163,27 +167,27 @@ class Promises:
     def on(self, axis: str) -> list[Promise]:
         return [promise for promise in self if promise.axis == axis]
 
-    def after(self, told: Sequence[Promise], ticked: Mapping[str, int]) -> Promises:
-        """With what has been told; `ticked` is how far each axis has been answered."""
+    def after(self, announced: Sequence[Promise], ticked: Mapping[str, int]) -> Promises:
+        """With these new promises; `ticked` is the point up to which each axis has been answered."""
         held = dict(self.held)
-        for promise in told:
+        for promise in announced:
             known = held.get(promise.key)
             reached = ticked.get(promise.axis)
             if (known is None or promise.bound > known.bound) and (reached is None or promise.bound > reached):
                 given = None if known is None else known.given
                 held[promise.key] = replace(promise, given=given)
-        return Promises(held, self.heard + len(told)) if told else self
+        return Promises(held, self.heard + len(announced)) if announced else self
 
     def overtaken(self, axis: str, ticked: int) -> Promises:
-        """Without those that an axis has been answered beyond."""
+        """Without promises on this axis up to `ticked`, where everything has been answered."""
         held = {key: p for key, p in self.held.items() if p.axis != axis or p.bound > ticked}
         return self if len(held) == len(self.held) else replace(self, held=held)
 
     def answered(self, axis: str) -> Promises:
-        """With all of an axis given."""
+        """With all promises on this axis marked as answered."""
         given = {key: replace(p, given=p.bound) for key, p in self.held.items() if p.axis == axis and p.is_waiting}
         return replace(self, held={**self.held, **given})
 
     def waiting(self, axis: str) -> bool:
-        """Whether there is one whose groups have not been answered."""
+        """Whether a promise on this axis has groups that are not answered yet."""
         return any(p.is_waiting for p in self.on(axis))

@@ -1,12 +1,13 @@
-"""Sliding windows on an ordered axis: `windows`, `extent`, `wids` (003_7281f3198fa2d2a0.txt, 3.3–3.4).
+"""Sliding windows on an ordered axis: `windows`, `extent`, `wids` (Li et al., SIGMOD 2005, sections 3.3 and 3.4).
 
-With origin o (DESIGN 5 fixes it instead of the stream's minimum), extent w of RANGE r SLIDE s OFFSET d is
+With origin o, extent w of RANGE r SLIDE s OFFSET d is
 
     extent(w) = [ o + (w+1)·s − d − r ,  o + (w+1)·s − d )        wids(t) = { w | t ∈ extent(w) }
 
-and it is answered at o + (w+1)·s: a historical window (d > 0) shows what was, at that instant. Window ids
-are any integers: attributes may be negative. SLIDE may exceed RANGE: then some points are in no window
-and `wids` is empty. Tumbling windows are those with SLIDE = RANGE; on row numbers o is 1.
+and it is answered at o + (w+1)·s, so a historical window (d > 0) ends d before that instant. The paper takes the
+stream's minimum as origin; here it is fixed: 0, or 1 on row numbers, unless ORIGIN moves it. Window ids are any
+integers, as attributes may be negative. If SLIDE exceeds RANGE, some points are in no window and `wids` is empty.
+Windows with SLIDE = RANGE tumble.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ class SlidingWindow:
         return end - self.range, end
 
     def wids(self, t: int) -> Wids:
-        """The ids of the windows that hold point t: (t−o+d)/s − 1 < w ≤ (t+r−o+d)/s − 1."""
+        """The ids of the windows that contain point t: (t−o+d)/s − 1 < w ≤ (t+r−o+d)/s − 1."""
         return range(self.first_wid(t), self.last_wid(t) + 1)
 
     def windows(self, first: int, last: int) -> Wids:
-        """The ids of the windows that may hold a point of [first, last]."""
+        """The ids of the windows that may contain a point of [first, last]."""
         return range(self.first_wid(first), self.last_wid(last) + 1)
 
     def first_wid(self, t: int) -> int:
@@ -64,27 +65,27 @@ class SlidingWindow:
         return (t - self._shift + self.range) // self.slide - 1
 
     def last_closed(self, frontier: int) -> int:
-        """The greatest window id that is answered when the frontier stands there."""
+        """The greatest window id that is answered at this frontier."""
         return (frontier - self.origin) // self.slide - 1
 
     def closing(self, t: int) -> int:
-        """The least frontier at which every window that holds t has been answered."""
+        """The least frontier at which every window that contains t is answered."""
         return self.origin + (self.last_wid(t) + 1) * self.slide
 
     def needed_from(self, frontier: int) -> int:
-        """The least point that a window still to be answered can hold."""
+        """The least point of the windows that are not answered yet."""
         return self.extent(self.last_closed(frontier) + 1)[0]
 
     def held_from(self, frontier: int) -> int:
-        """The least point that the last window answered holds: lookups may ask for it again."""
+        """The least point of the last answered window; lookups may read it again."""
         return self.extent(self.last_closed(frontier))[0]
 
     def first_complete(self, since: int) -> int | None:
-        """The end of the first window that holds no point below `since`."""
+        """The end of the first window that contains no point below `since`."""
         return self.extent(-((self._shift + self.slide - self.range - since) // self.slide))[1]
 
     def cuts(self) -> Cuts:
-        """Where panes must be cut: at the ends, and at the starts."""
+        """Cuts at the ends and at the starts of all windows."""
         ends = (self.slide, self._shift % self.slide)
         starts = (self.slide, (self._shift - self.range) % self.slide)
         return Cuts.of({ends, starts})
@@ -94,8 +95,10 @@ class SlidingWindow:
         return Extents(ticks - self.offset - self.range, ticks - self.offset, ticks)
 
     def due(self, panes: Points, ticked: int | None, frontier: int) -> Extents:
-        """The extents that hold one of the occupied panes (starts, ascending) and wait for a frontier above
-        `ticked` and not above `frontier`."""
+        """The extents with an occupied pane whose tick is above `ticked` and not above `frontier`.
+
+        `panes` are the starts of the occupied panes, ascending.
+        """
         upto = self.last_closed(frontier)
         after = self.last_closed(ticked) if ticked is not None else None
         if after is None:
@@ -104,7 +107,7 @@ class SlidingWindow:
         return self.extents(due_windows(self, panes[reach:], after, upto))
 
     def every(self, first: int, ticked: int | None, frontier: int) -> Extents:
-        """The same, but also the empty ones from the first that holds the point `first`."""
+        """Like `due`, but with empty windows too, from the first window that ends above the point `first`."""
         return self.extents(every_wid(self, first, ticked, frontier))
 
     def shown(self, extents: Extents) -> tuple[Points | None, Points]:
@@ -112,17 +115,15 @@ class SlidingWindow:
         return extents.starts, extents.ends
 
     def start_of(self, end: int) -> int | None:
-        """The window_start that goes with a window_end; None: it has none."""
+        """The window_start of the window with this window_end; None if it has none."""
         return end - self.range
 
 
 def due_windows(window: SlidingWindow, panes: Points, after: int, upto: int) -> Points:
-    """The ids w, after < w ≤ upto, of the windows that hold one of the occupied panes, ascending.
+    """The ids w, after < w ≤ upto, of the windows with an occupied pane, ascending.
 
-    `panes` are the starts of the occupied panes, ascending.
-
-    Cost follows the number of occupied panes and of answers, never the silence between them.
-    Panes are cut at window edges, so a pane is wholly in a window or wholly out of it.
+    `panes` are the starts of the occupied panes, ascending. Panes are cut at window edges, so a window contains a pane
+    wholly or not at all. The cost depends on the number of occupied panes and of answers, not on gaps between them.
     """
     if upto <= after or panes.size == 0:
         return np.empty(0, np.int64)

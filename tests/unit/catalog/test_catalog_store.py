@@ -1,4 +1,4 @@
-"""The catalog's store: migrations, transactions, hooks, threads, and what it says of damaged files."""
+"""The catalog's store: migrations, transactions, hooks, threads, and errors for damaged files."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def keys(catalog: Catalog) -> list[int]:
 # -- opening and migrations ----------------------------------------------------------------------------
 
 
-def test_opens_write_ahead_fully_synchronous_with_foreign_keys(catalog: Catalog) -> None:
+def test_pragmas(catalog: Catalog) -> None:
     assert catalog.value("PRAGMA journal_mode") == "wal"
     assert catalog.value("PRAGMA synchronous") == 2
     assert catalog.value("PRAGMA foreign_keys") == 1
     assert catalog.value("PRAGMA busy_timeout") > 0
 
 
-def test_migrations_apply_once_in_order_and_are_recorded(tmp_path: Path, migrations: Path) -> None:
+def test_migrations_apply_once_in_order(tmp_path: Path, migrations: Path) -> None:
     path = tmp_path / "catalog.sqlite"
     with Catalog(path, migrations) as catalog, catalog.transaction():
         put(catalog, 1)
@@ -60,7 +60,7 @@ def test_migrations_apply_once_in_order_and_are_recorded(tmp_path: Path, migrati
             assert [tuple(row) for row in recorded] == expected
 
 
-def test_a_failing_migration_leaves_nothing_of_itself(tmp_path: Path, migrations: Path) -> None:
+def test_failing_migration(tmp_path: Path, migrations: Path) -> None:
     path = tmp_path / "catalog.sqlite"
     bad = migrations / "0002_bad.sql"
     bad.write_text("CREATE TABLE half (k INTEGER); CREATE TABLE t (k INTEGER);")
@@ -72,13 +72,13 @@ def test_a_failing_migration_leaves_nothing_of_itself(tmp_path: Path, migrations
         assert catalog.row("SELECT 1 FROM sqlite_master WHERE name = 'half'") is None
 
 
-def test_a_migration_may_not_end_its_transaction(tmp_path: Path, migrations: Path) -> None:
+def test_migration_ends_its_transaction(tmp_path: Path, migrations: Path) -> None:
     (migrations / "0001_first.sql").write_text(FIRST + "\n;COMMIT;")
     with pytest.raises(RuntimeError, match="0001_first ended its own transaction"):
         Catalog(tmp_path / "catalog.sqlite", migrations)
 
 
-def test_a_newer_database_is_refused(tmp_path: Path, migrations: Path) -> None:
+def test_newer_database(tmp_path: Path, migrations: Path) -> None:
     second = migrations / "0002_second.sql"
     second.write_text(SECOND)
     Catalog(tmp_path / "catalog.sqlite", migrations).close()
@@ -88,7 +88,7 @@ def test_a_newer_database_is_refused(tmp_path: Path, migrations: Path) -> None:
     assert "newer Windrow" in str(caught.value)
 
 
-def test_a_changed_migration_is_refused_but_line_ends_do_not_matter(tmp_path: Path, migrations: Path) -> None:
+def test_changed_migration(tmp_path: Path, migrations: Path) -> None:
     path = tmp_path / "catalog.sqlite"
     Catalog(path, migrations).close()
     (migrations / "0001_first.sql").write_bytes(FIRST.replace("\n", "\r\n").encode())
@@ -100,20 +100,20 @@ def test_a_changed_migration_is_refused_but_line_ends_do_not_matter(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["0003_gap.sql", "0001_twice.sql", "2_unpadded.sql", "0000_zero.sql"])
-def test_a_gap_or_a_wrong_number_is_refused(tmp_path: Path, migrations: Path, name: str) -> None:
+def test_wrong_migration_numbers(tmp_path: Path, migrations: Path, name: str) -> None:
     (migrations / name).write_text("SELECT 1;")
     with pytest.raises(StateError, match="migration"):
         Catalog(tmp_path / "catalog.sqlite", migrations)
     assert not (tmp_path / "catalog.sqlite").exists()
 
 
-def test_no_migrations_at_all_is_an_incomplete_installation(tmp_path: Path) -> None:
+def test_no_migrations(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="no migrations") as caught:
         Catalog(tmp_path / "catalog.sqlite", tmp_path)
     assert "install" in str(caught.value)
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path, migrations: Path) -> None:
+def test_file_is_not_a_database(tmp_path: Path, migrations: Path) -> None:
     path = tmp_path / "catalog.sqlite"
     path.write_bytes(b"These are notes, not a database." * 100)
     with pytest.raises(StateError, match="not a database") as caught:
@@ -122,7 +122,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path, mi
     assert path.read_bytes() == b"These are notes, not a database." * 100
 
 
-def test_a_damaged_database_is_refused(tmp_path: Path, migrations: Path) -> None:
+def test_damaged_database(tmp_path: Path, migrations: Path) -> None:
     path = tmp_path / "catalog.sqlite"
     with Catalog(path, migrations) as catalog, catalog.transaction():
         catalog.executemany("INSERT INTO t VALUES (?, ?)", ((k, "v" * 200) for k in range(2000)))
@@ -133,7 +133,7 @@ def test_a_damaged_database_is_refused(tmp_path: Path, migrations: Path) -> None
         Catalog(path, migrations)
 
 
-def test_a_database_of_someone_else_is_refused(tmp_path: Path, migrations: Path) -> None:
+def test_database_of_another_program(tmp_path: Path, migrations: Path) -> None:
     path = tmp_path / "catalog.sqlite"
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE invoices (id INTEGER)")
@@ -142,7 +142,7 @@ def test_a_database_of_someone_else_is_refused(tmp_path: Path, migrations: Path)
         Catalog(path, migrations)
 
 
-def test_a_missing_directory_is_a_state_error(tmp_path: Path, migrations: Path) -> None:
+def test_missing_directory(tmp_path: Path, migrations: Path) -> None:
     with pytest.raises(StateError, match="unable to open"):
         Catalog(tmp_path / "nowhere" / "catalog.sqlite", migrations)
 
@@ -150,7 +150,7 @@ def test_a_missing_directory_is_a_state_error(tmp_path: Path, migrations: Path) 
 # -- transactions --------------------------------------------------------------------------------------
 
 
-def test_a_transaction_commits_for_other_connections_to_see(catalog: Catalog) -> None:
+def test_commit_is_visible_to_other_connections(catalog: Catalog) -> None:
     other = sqlite3.connect(catalog.path)
     with catalog.transaction():
         put(catalog, 1)
@@ -160,7 +160,7 @@ def test_a_transaction_commits_for_other_connections_to_see(catalog: Catalog) ->
     other.close()
 
 
-def test_an_exception_rolls_back_and_goes_on_up(catalog: Catalog) -> None:
+def test_exception_rolls_back(catalog: Catalog) -> None:
     with pytest.raises(KeyboardInterrupt), catalog.transaction():
         put(catalog, 1)
         raise KeyboardInterrupt
@@ -170,7 +170,7 @@ def test_an_exception_rolls_back_and_goes_on_up(catalog: Catalog) -> None:
     assert keys(catalog) == [2]
 
 
-def test_transactions_do_not_nest_and_the_outer_one_survives_the_attempt(catalog: Catalog) -> None:
+def test_nested_transaction(catalog: Catalog) -> None:
     with catalog.transaction():
         put(catalog, 1)
         with pytest.raises(RuntimeError, match="do not nest"), catalog.transaction():
@@ -181,7 +181,7 @@ def test_transactions_do_not_nest_and_the_outer_one_survives_the_attempt(catalog
     assert keys(catalog) == [1, 2]
 
 
-def test_writes_and_hooks_belong_inside_a_transaction(catalog: Catalog) -> None:
+def test_write_outside_a_transaction(catalog: Catalog) -> None:
     with pytest.raises(RuntimeError, match="inside"):
         put(catalog, 1)
     with pytest.raises(RuntimeError, match="inside"):
@@ -191,7 +191,7 @@ def test_writes_and_hooks_belong_inside_a_transaction(catalog: Catalog) -> None:
     assert keys(catalog) == []
 
 
-def test_another_threads_transaction_is_not_ones_own(catalog: Catalog) -> None:
+def test_transaction_of_another_thread(catalog: Catalog) -> None:
     seen: list[object] = []
 
     def intrude() -> None:
@@ -208,14 +208,14 @@ def test_another_threads_transaction_is_not_ones_own(catalog: Catalog) -> None:
     assert seen[0] is False and "belongs inside" in str(seen[1])
 
 
-def test_a_broken_constraint_passes_as_it_is(catalog: Catalog) -> None:
+def test_violated_constraint(catalog: Catalog) -> None:
     with pytest.raises(sqlite3.IntegrityError), catalog.transaction():
         put(catalog, 1)
         put(catalog, 1)
     assert keys(catalog) == []
 
 
-def test_hooks_run_in_order_after_the_commit_and_may_use_the_catalog(catalog: Catalog) -> None:
+def test_hooks_run_after_commit(catalog: Catalog) -> None:
     seen: list[object] = []
 
     def write_more() -> None:
@@ -234,7 +234,7 @@ def test_hooks_run_in_order_after_the_commit_and_may_use_the_catalog(catalog: Ca
     assert len(seen) == 2
 
 
-def test_hooks_of_a_rolled_back_transaction_never_run(catalog: Catalog) -> None:
+def test_hooks_after_rollback(catalog: Catalog) -> None:
     seen: list[int] = []
     with pytest.raises(ValueError), catalog.transaction():
         catalog.on_commit(lambda: seen.append(1))
@@ -244,7 +244,7 @@ def test_hooks_of_a_rolled_back_transaction_never_run(catalog: Catalog) -> None:
     assert seen == []
 
 
-def test_a_failing_hook_stops_neither_the_commit_nor_the_other_hooks(catalog: Catalog) -> None:
+def test_failing_hook(catalog: Catalog) -> None:
     seen: list[int] = []
 
     def fail() -> None:
@@ -257,7 +257,7 @@ def test_a_failing_hook_stops_neither_the_commit_nor_the_other_hooks(catalog: Ca
     assert keys(catalog) == [1] and seen == [1]
 
 
-def test_threads_share_the_connection_and_see_only_whole_transactions(catalog: Catalog) -> None:
+def test_threads_see_whole_transactions(catalog: Catalog) -> None:
     odd: list[int] = []
     done = threading.Event()
 
@@ -288,11 +288,11 @@ def test_threads_share_the_connection_and_see_only_whole_transactions(catalog: C
 
 
 def fill(catalog: Catalog) -> None:
-    """Let SQLite itself report a full disk after a few pages more."""
+    """Make SQLite report a full disk after a few more pages."""
     catalog.value(f"PRAGMA max_page_count = {catalog.value('PRAGMA page_count') + 5}")
 
 
-def test_a_full_disk_is_a_state_error_and_nothing_is_half_written(catalog: Catalog) -> None:
+def test_full_disk(catalog: Catalog) -> None:
     seen: list[int] = []
     fill(catalog)
     with pytest.raises(StateError, match="full") as caught, catalog.transaction():
@@ -307,7 +307,7 @@ def test_a_full_disk_is_a_state_error_and_nothing_is_half_written(catalog: Catal
     assert keys(catalog) == [1]
 
 
-def test_a_transaction_that_met_a_full_disk_cannot_be_talked_into_committing(catalog: Catalog) -> None:
+def test_no_commit_after_full_disk(catalog: Catalog) -> None:
     fill(catalog)
     with pytest.raises(StateError, match="full"), catalog.transaction():
         put(catalog, 1)
@@ -318,7 +318,7 @@ def test_a_transaction_that_met_a_full_disk_cannot_be_talked_into_committing(cat
     assert keys(catalog) == []
 
 
-def test_a_file_that_another_program_holds_is_named(tmp_path: Path, migrations: Path) -> None:
+def test_file_locked_by_another_program(tmp_path: Path, migrations: Path) -> None:
     with Catalog(tmp_path / "catalog.sqlite", migrations, busy_timeout_s=0.1) as catalog:
         other = sqlite3.connect(catalog.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -331,7 +331,7 @@ def test_a_file_that_another_program_holds_is_named(tmp_path: Path, migrations: 
         assert keys(catalog) == [1]
 
 
-def test_closing_twice_is_harmless_and_use_after_it_is_refused(tmp_path: Path, migrations: Path) -> None:
+def test_close(tmp_path: Path, migrations: Path) -> None:
     catalog = Catalog(tmp_path / "catalog.sqlite", migrations)
     with catalog.transaction(), pytest.raises(RuntimeError, match="inside a transaction"):
         catalog.close()
@@ -343,7 +343,7 @@ def test_closing_twice_is_harmless_and_use_after_it_is_refused(tmp_path: Path, m
         pass
 
 
-def test_row_and_value_of_nothing_are_none(catalog: Catalog) -> None:
+def test_row_and_value_without_rows(catalog: Catalog) -> None:
     assert catalog.row("SELECT k FROM t") is None
     assert catalog.value("SELECT k FROM t") is None
     assert catalog.value("SELECT :a + :b", {"a": 2, "b": 3}) == 5

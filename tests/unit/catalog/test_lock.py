@@ -1,4 +1,4 @@
-"""The lock on a state directory: one process at a time, and no JVM left behind a killed one."""
+"""The lock on a state directory: one process at a time, and none while the JVM of a killed process runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IGNORES_TERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " 
 
 
 class Holder:
-    """A process of its own that holds the lock, with a child of the given program recorded as its JVM."""
+    """A separate process that holds the lock and recorded a child, which runs the given program, as its JVM."""
 
     def __init__(self, state: Path, jvm_program: str | None = None):
         program = [] if jvm_program is None else [jvm_program]
@@ -81,7 +81,7 @@ def contents(state: Path) -> dict[str, dict[str, object]]:
     return json.loads((state / "lock").read_text())
 
 
-def test_two_opens_in_one_process_are_refused(tmp_path: Path) -> None:
+def test_second_acquire_in_one_process(tmp_path: Path) -> None:
     with StateLock(tmp_path) as first:
         assert first.held
         for second in (first, StateLock(tmp_path), StateLock(tmp_path / ".." / tmp_path.name)):
@@ -93,7 +93,7 @@ def test_two_opens_in_one_process_are_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_the_contents_name_the_holder_and_its_jvm_until_release(tmp_path: Path) -> None:
+def test_contents(tmp_path: Path) -> None:
     me = ProcessMark.of(os.getpid())
     lock = StateLock(tmp_path / "new" / "state")
     lock.acquire()
@@ -109,7 +109,7 @@ def test_the_contents_name_the_holder_and_its_jvm_until_release(tmp_path: Path) 
     assert contents(state) == {}
 
 
-def test_a_jvm_that_lives_on_after_release_keeps_no_one_out(tmp_path: Path) -> None:
+def test_living_jvm_after_release(tmp_path: Path) -> None:
     lock = StateLock(tmp_path)
     lock.acquire()
     lock.record_jvm(os.getppid())
@@ -120,7 +120,7 @@ def test_a_jvm_that_lives_on_after_release_keeps_no_one_out(tmp_path: Path) -> N
     other.release()
 
 
-def test_record_jvm_needs_the_lock_and_a_running_process(tmp_path: Path) -> None:
+def test_bad_record_jvm(tmp_path: Path) -> None:
     lock = StateLock(tmp_path)
     with pytest.raises(RuntimeError, match="acquire first"):
         lock.record_jvm(os.getppid())
@@ -130,7 +130,7 @@ def test_record_jvm_needs_the_lock_and_a_running_process(tmp_path: Path) -> None
         lock.record_jvm(gone.pid)
 
 
-def test_a_living_holder_is_named_at_once(tmp_path: Path, hold) -> None:
+def test_living_holder(tmp_path: Path, hold) -> None:
     holder = hold()
     began_s = time.monotonic()
     with pytest.raises(StateError, match=f"held by process {holder.pid}") as caught:
@@ -140,7 +140,7 @@ def test_a_living_holder_is_named_at_once(tmp_path: Path, hold) -> None:
 
 
 @pytest.mark.crash
-def test_a_killed_holder_keeps_no_one_out(tmp_path: Path, hold) -> None:
+def test_killed_holder(tmp_path: Path, hold) -> None:
     holder = hold()
     holder.kill()
     with StateLock(tmp_path) as lock:
@@ -149,7 +149,7 @@ def test_a_killed_holder_keeps_no_one_out(tmp_path: Path, hold) -> None:
 
 
 @pytest.mark.crash
-def test_the_jvm_of_a_killed_holder_is_waited_for(tmp_path: Path, hold) -> None:
+def test_wait_for_jvm_of_killed_holder(tmp_path: Path, hold) -> None:
     holder = hold(ENDS_BY_ITSELF)
     holder.kill()
     assert holder.jvm.is_alive()
@@ -165,7 +165,7 @@ def test_the_jvm_of_a_killed_holder_is_waited_for(tmp_path: Path, hold) -> None:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("program", [STAYS, IGNORES_TERM], ids=["heeds SIGTERM", "ignores SIGTERM"])
-def test_an_orphaned_jvm_that_stays_is_ended_after_the_grace(tmp_path: Path, hold, program: str) -> None:
+def test_orphaned_jvm_is_killed_after_grace(tmp_path: Path, hold, program: str) -> None:
     holder = hold(program)
     holder.kill()
     lock = StateLock(tmp_path, grace_s=0.3, kill_after_s=0.2)
@@ -177,7 +177,7 @@ def test_an_orphaned_jvm_that_stays_is_ended_after_the_grace(tmp_path: Path, hol
     lock.release()
 
 
-def test_a_jvm_whose_parent_lives_is_never_signalled(tmp_path: Path) -> None:
+def test_jvm_with_living_parent_gets_no_signal(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", STAYS], stdout=subprocess.PIPE)
     try:
         jvm, me = ProcessMark.of(child.pid), ProcessMark.of(os.getpid())
@@ -191,7 +191,7 @@ def test_a_jvm_whose_parent_lives_is_never_signalled(tmp_path: Path) -> None:
         child.communicate()
 
 
-def test_a_reused_pid_is_neither_waited_for_nor_signalled(tmp_path: Path) -> None:
+def test_reused_pid(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", STAYS], stdout=subprocess.PIPE)
     try:
         earlier = ProcessMark(child.pid, "another boot:1")
@@ -206,7 +206,7 @@ def test_a_reused_pid_is_neither_waited_for_nor_signalled(tmp_path: Path) -> Non
         child.communicate()
 
 
-def test_a_zombie_counts_as_gone() -> None:
+def test_zombie() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     mark = ProcessMark.of(child.pid)
     assert mark is not None and mark.is_alive()
@@ -220,7 +220,7 @@ def test_a_zombie_counts_as_gone() -> None:
     child.stdin.close()
 
 
-def test_started_programs_and_forked_children_do_not_hold_the_lock(tmp_path: Path) -> None:
+def test_children_do_not_hold_the_lock(tmp_path: Path) -> None:
     lock = StateLock(tmp_path)
     lock.acquire()
     program = subprocess.Popen([sys.executable, "-c", STAYS], stdout=subprocess.PIPE, close_fds=False)
@@ -243,7 +243,7 @@ def test_started_programs_and_forked_children_do_not_hold_the_lock(tmp_path: Pat
         os.waitpid(forked, 0)
 
 
-def test_a_forked_child_cannot_release_its_parents_lock(tmp_path: Path) -> None:
+def test_forked_child_cannot_release(tmp_path: Path) -> None:
     with StateLock(tmp_path) as lock:
         child = os.fork()
         if child == 0:
@@ -257,13 +257,13 @@ def test_a_forked_child_cannot_release_its_parents_lock(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("junk", [b"", b"{", b"[1, 2]", b'{"jvm": {"pid": -1, "started": "x"}}', b"\0" * 100])
-def test_unreadable_contents_say_that_nobody_was_here(tmp_path: Path, junk: bytes) -> None:
+def test_unreadable_contents(tmp_path: Path, junk: bytes) -> None:
     (tmp_path / "lock").write_bytes(junk)
     with StateLock(tmp_path):
         assert contents(tmp_path)["holder"]["pid"] == os.getpid()
 
 
-def test_a_directory_that_cannot_be_made_is_a_state_error(tmp_path: Path) -> None:
+def test_directory_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="cannot be opened"):
         StateLock(tmp_path / "file" / "state").acquire()

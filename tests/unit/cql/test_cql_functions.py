@@ -1,4 +1,4 @@
-"""The allow-list: what passes, what does not, and why."""
+"""The allow-list: what is allowed, what is refused, and the reasons."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ REFUSED = [
     ("url_encode(a)", "URLs"),
     ("raise_error('x')", "fails on purpose"),
     ("assert_true(a)", "fails on purpose"),
-    ("explode(a)", "several rows"),
-    ("inline(a)", "several rows"),
-    ("stack(2, a, b)", "several rows"),
+    ("explode(a)", "one row into several"),
+    ("inline(a)", "one row into several"),
+    ("stack(2, a, b)", "one row into several"),
     ("row_number()", "window functions"),
     ("lag(a)", "window functions"),
     ("window(ts, '1 minute')", "not how Windrow writes a window"),
@@ -70,7 +70,7 @@ REFUSED = [
     ("struct(1)", "scalars"),
     ("from_json(a, 'b INT')", "scalars"),
     ("ai_query('m', a)", "calls a model"),
-    ("identifier('a')", "written out"),
+    ("identifier('a')", "spells out all names"),
     ("my_udf(a)", "not allowed"),
     ("uppr(a)", "Did you mean UPPER?"),
     ("avgg(a)", "Did you mean AVG?"),
@@ -80,27 +80,27 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("expression", "says"), REFUSED, ids=[row[0] for row in REFUSED])
-def test_refused_functions_get_a_reason(expression: str, says: str) -> None:
+def test_refused_functions(expression: str, says: str) -> None:
     with pytest.raises(FunctionError, match=says.replace("?", r"\?")):
         check(expression)
 
 
 @pytest.mark.parametrize("expression", [row[0] for row in REFUSED] + ["SUM(DISTINCT a)", "SUM(a) OVER ()", "a[1]"])
-def test_what_is_refused_says_what_to_do(expression: str) -> None:
+def test_refusals_have_a_remedy(expression: str) -> None:
     with pytest.raises(BindError) as caught:
         check(expression)
     assert caught.value.remedy
 
 
 @pytest.mark.parametrize("name", ["SUM", "MEDIAN"])
-def test_distinct_is_of_count_alone(name: str) -> None:
+def test_distinct_in_other_aggregates(name: str) -> None:
     check("COUNT(DISTINCT a, b)")
     with pytest.raises(UnsupportedError, match=rf"{name}\(DISTINCT …\) yet") as caught:
         check(f"{name}(DISTINCT a)")
     assert "GROUP BY" in str(caught.value.remedy)
 
 
-def test_a_refused_function_has_a_place() -> None:
+def test_place_of_refused_function() -> None:
     with pytest.raises(FunctionError) as caught:
         check("1 + abs(rand())")
     assert caught.value.place is not None
@@ -210,8 +210,8 @@ def test_allowed_queries(query: str) -> None:
     check_functions(statement.select, query)
 
 
-def test_every_class_of_sqlglot_that_is_not_listed_is_refused() -> None:
-    """Default deny: a node class that nobody thought of does not pass."""
+def test_unlisted_node_classes() -> None:
+    """A node class that is not listed is refused."""
 
     class Unlisted(exp.Expression):
         arg_types = {"this": True}
@@ -220,7 +220,7 @@ def test_every_class_of_sqlglot_that_is_not_listed_is_refused() -> None:
         check_functions(Unlisted(this=exp.column("a")), "")
 
 
-def test_names_of_functions() -> None:
+def test_function_name() -> None:
     assert function_name(parse_expression("ucase(a)")) == "UPPER"
     assert function_name(parse_expression("md5(a)")) == "MD5"
     assert function_name(parse_expression("a + 1")) is None

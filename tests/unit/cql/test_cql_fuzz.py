@@ -1,4 +1,4 @@
-"""Whatever the text, parsing gives statements or a WindrowError that can be shown."""
+"""Parsing any text gives statements or a printable WindrowError."""
 
 from __future__ import annotations
 

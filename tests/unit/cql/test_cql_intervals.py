@@ -29,7 +29,7 @@ from windrow.errors import ParseError
         ("0 seconds", 0),
     ],
 )
-def test_parses(text: str, amount_us: int) -> None:
+def test_parse_interval(text: str, amount_us: int) -> None:
     assert parse_interval(text) == amount_us
 
 
@@ -51,7 +51,7 @@ def test_parses(text: str, amount_us: int) -> None:
         ("٣ seconds", "not a length of time"),
     ],
 )
-def test_refuses(text: str, says: str) -> None:
+def test_bad_intervals(text: str, says: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse_interval(text)
     assert says in str(caught.value)
@@ -68,10 +68,10 @@ def test_refuses(text: str, says: str) -> None:
         (14 * 86_400_000_000, "2 WEEKS"),
     ],
 )
-def test_formats_in_the_largest_exact_unit(amount_us: int, text: str) -> None:
+def test_format_interval(amount_us: int, text: str) -> None:
     assert format_interval(amount_us) == text
 
 
 @given(st.integers(0, MAX_AMOUNT))
-def test_format_reads_back(amount_us: int) -> None:
+def test_format_and_parse(amount_us: int) -> None:
     assert parse_interval(format_interval(amount_us)) == amount_us

@@ -1,4 +1,4 @@
-"""Statements: what each parses to, and where its errors point."""
+"""Parsing statements, and the places of errors."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_create_stream_with_every_clause() -> None:
         ("binary", "BINARY"),
     ],
 )
-def test_column_types_are_normalised(written: str, type_: str) -> None:
+def test_column_types(written: str, type_: str) -> None:
     statement = parse_one(f"CREATE STREAM s (a {written}) FROM memory")
     assert isinstance(statement, CreateStream)
     assert statement.columns == (ColumnDef("a", type_),)
@@ -107,7 +107,7 @@ OWN_WORDS = (
 
 
 @pytest.mark.parametrize("word", OWN_WORDS)
-def test_keywords_stay_usable_as_column_names(word: str) -> None:
+def test_keywords_as_column_names(word: str) -> None:
     stream = parse_one(
         f"CREATE STREAM s ({word} INT, x INT) FROM memory TIMESTAMP BY {word} PUNCTUATE ON {word} ORDERED"
     )
@@ -135,7 +135,7 @@ def test_create_query_with_every_clause() -> None:
     assert statement.if_not_exists
 
 
-def test_tail_keywords_inside_the_select_are_names() -> None:
+def test_tail_keywords_as_names() -> None:
     statement = parse_one(
         "CREATE QUERY q AS SELECT emit latest, SUM(priority - 1) AS into_ FROM s priority "
         "WHERE priority - 1 > 2 AND expire = 3 GROUP BY emit HAVING priority -1 > 0 ORDER BY priority EMIT LATEST"
@@ -171,7 +171,7 @@ def test_short_statements(text: str, statement: object) -> None:
     assert parse_one(text) == statement
 
 
-def test_explain_of_select_and_of_create_query() -> None:
+def test_explain() -> None:
     select = parse_one("EXPLAIN SELECT a FROM s [NOW]")
     create = parse_one("EXPLAIN CREATE QUERY q AS SELECT a FROM s [NOW] EMIT LATEST")
     assert isinstance(select, Explain) and isinstance(select.statement, Select)
@@ -179,7 +179,7 @@ def test_explain_of_select_and_of_create_query() -> None:
     assert create.statement.emit is Emit.LATEST
 
 
-def test_a_script() -> None:
+def test_script() -> None:
     statements = parse("-- first\nSHOW STREAMS; ;\n/* ; */ SET x = ';' ;SELECT ';' AS a FROM s -- end ;")
     assert [type(statement) for statement in statements] == [Show, SetSetting, Select]
     assert parse(" ;; -- nothing") == []
@@ -189,7 +189,7 @@ def test_a_script() -> None:
         parse_one("--")
 
 
-def test_comments_give_no_orders_to_sqlglot() -> None:
+def test_comments_are_ignored() -> None:
     plain = parse_one("SELECT SUM(a) FROM s")
     assert parse_one("SELECT SUM(a /* x */) /* sqlglot.anonymous */ FROM s /* sqlglot.meta a=1 */") == plain
     assert to_text(parse_one("SELECT /* c */ a FROM s -- d")) == "SELECT a FROM s"
@@ -252,12 +252,12 @@ ERRORS = [
     ("CREATE STREAM s (a INT) FROM memory TICK 0 ms", 1, 42, "For example TICK 10 MS."),
     ("SELECT a FROM s [RANGE 5", 1, 17, "Write ] where the window ends"),
     ("SELECT (a FROM s", 1, 8, "Write ) where it ends."),
-    ("SELECT a AS `${env:HOME}` FROM s", 1, 13, "a name cannot hold ${"),
+    ("SELECT a AS `${env:HOME}` FROM s", 1, 13, "a name cannot contain ${"),
 ]
 
 
 @pytest.mark.parametrize(("text", "line", "column", "says"), ERRORS, ids=[repr(error[0])[:60] for error in ERRORS])
-def test_errors_say_what_and_where(text: str, line: int, column: int, says: str) -> None:
+def test_errors(text: str, line: int, column: int, says: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse_one(text)
     error = caught.value
@@ -278,13 +278,13 @@ def test_errors_say_what_and_where(text: str, line: int, column: int, says: str)
         ("SELECT a FROM s EXCEPT SELECT a FROM t", "EXCEPT"),
     ],
 )
-def test_what_is_not_executed_says_so(text: str, says: str) -> None:
+def test_unsupported(text: str, says: str) -> None:
     with pytest.raises(UnsupportedError, match=says) as caught:
         parse_one(text)
     assert caught.value.place is not None and caught.value.remedy
 
 
-def test_places_count_in_the_whole_script() -> None:
+def test_places_in_a_script() -> None:
     script = "SHOW STREAMS;\n\nSELECT a,\n\tb FROM s [RANGE 5 MINTES];\nSHOW QUERIES"
     with pytest.raises(WindrowError) as caught:
         parse(script)
@@ -307,7 +307,7 @@ STREAM = "CREATE STREAM s (ts TIMESTAMP, x INT) FROM memory TIMESTAMP BY ts PUNC
         ("'nothing' of the kind is in the PUNCTUATE clause", 67, 9),
     ],
 )
-def test_what_a_message_names_is_found_in_the_text(message: str, column: int, length: int) -> None:
+def test_named_place(message: str, column: int, length: int) -> None:
     place = named_place(message, STREAM, CQL())
     assert place is not None and (place.line, place.column, place.length) == (1, column, length)
 
@@ -321,7 +321,7 @@ def test_what_a_message_names_is_found_in_the_text(message: str, column: int, le
         ("'s' is written in two statements", "DROP QUERY s; DROP STREAM s"),
     ],
 )
-def test_what_is_not_named_has_no_place(message: str, text: str) -> None:
+def test_no_named_place(message: str, text: str) -> None:
     assert named_place(message, text, CQL()) is None
 
 
@@ -357,12 +357,12 @@ def test_place_of_nodes() -> None:
     ],
     ids=lambda bomb: bomb[:24],
 )
-def test_nesting_bombs_are_errors(bomb: str) -> None:
+def test_deep_nesting(bomb: str) -> None:
     with pytest.raises(ParseError, match="nested too deeply|too long"):
         parse(bomb)
 
 
-def test_long_but_flat_is_fine() -> None:
+def test_long_flat_query() -> None:
     statement = parse_one(
         "SELECT a IN (" + ",".join(map(str, range(5_000))) + ") AS x, " + "a + " * 100 + "1 AS y FROM s"
     )

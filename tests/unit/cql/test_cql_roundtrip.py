@@ -1,4 +1,4 @@
-"""parse∘print is the identity: for every statement, `parse_one(to_text(s)) == s`."""
+"""For every statement, `parse_one(to_text(s)) == s`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def windows(draw: st.DrawFn) -> WindowClause:
 
 
 def _operators(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Expressions as text, with and without parentheses, so that precedence is at stake."""
+    """Expressions as text, with and without parentheses, to test precedence."""
     binary = st.sampled_from("+ - * / % DIV || AND OR".split())
     comparison = st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>", "IS DISTINCT FROM"])
     function = st.sampled_from(["coalesce", "concat", "nullif", "date_add", "log", "regexp_replace"])
@@ -199,7 +199,7 @@ statements: st.SearchStrategy[Statement] = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(statements)
-def test_parse_of_print_is_the_identity(statement: Statement) -> None:
+def test_parse_of_printed_statement(statement: Statement) -> None:
     text = to_text(statement)
     assert parse_one(text) == statement
     assert to_text(parse_one(text)) == text
@@ -207,13 +207,13 @@ def test_parse_of_print_is_the_identity(statement: Statement) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(statements, max_size=4))
-def test_a_printed_script_reads_back(script: list[Statement]) -> None:
+def test_parse_of_printed_script(script: list[Statement]) -> None:
     assert parse(";\n".join(to_text(statement) for statement in script)) == script
 
 
 @settings(max_examples=300, deadline=None)
 @given(texts)
-def test_strings_keep_their_value(value: str) -> None:
+def test_strings(value: str) -> None:
     literal = parse_expression(quote_text(value))
     assert isinstance(literal, exp.Literal) and literal.this == value
     again = parse_expression(expression_text(literal))
@@ -221,6 +221,6 @@ def test_strings_keep_their_value(value: str) -> None:
 
 
 @given(names)
-def test_names_keep_their_case_and_spelling(name: str) -> None:
+def test_names(name: str) -> None:
     column = parse_expression(quote_name(name))
     assert isinstance(column, exp.Column) and column.name == name

@@ -1,7 +1,7 @@
-"""What is printed means to Spark what the user wrote: every row function and operator, run by Spark.
+"""Printed expressions give the same results in Spark as the user's text, for every row function and operator.
 
-Each expression is evaluated three times over the same rows: as written, as printed from its tree, and as
-printed with every operation in parentheses, which shows that the tree groups as Spark does.
+Each expression is evaluated three times over the same rows: as written, as printed from its tree, and as printed with
+every operation in parentheses, which shows that the tree has Spark's precedence.
 """
 
 from __future__ import annotations
@@ -460,7 +460,7 @@ def frame() -> Iterator[DataFrame]:
 
 
 def parenthesised(tree: exp.Expr) -> str:
-    """Every operation in parentheses of its own."""
+    """The expression with every operation in parentheses."""
     root = exp.Paren(this=tree.copy())
     for node in list(root.find_all(*OPERATIONS)):
         predicate = not isinstance(node, exp.Func) or isinstance(node, (exp.And, exp.Or, exp.Like, exp.RegexpLike))
@@ -469,7 +469,7 @@ def parenthesised(tree: exp.Expr) -> str:
     return expression_text(root)
 
 
-def test_printed_expressions_have_the_meaning_of_the_written(frame: DataFrame) -> None:
+def test_printed_expressions_in_spark(frame: DataFrame) -> None:
     written, printed, grouped = [], [], []
     for index, expression in enumerate(EXPRESSIONS):
         tree = parse_expression(expression)
@@ -499,14 +499,14 @@ def test_every_row_function_has_an_example() -> None:
     assert {name for name in ROW_FUNCTIONS if name not in used and f"{name}(" not in text} == set()
 
 
-def test_spark_reads_printed_strings_as_they_are(frame: DataFrame) -> None:
+def test_printed_strings_in_spark(frame: DataFrame) -> None:
     printed = [f"{quote_text(value)} AS s{index}" for index, value in enumerate(STRINGS)]
     row = frame.limit(1).selectExpr(*printed).collect()[0]
     assert list(row) == STRINGS
 
 
-def test_we_read_strings_as_spark_does(frame: DataFrame) -> None:
-    """The same literals as text, with every escape that Spark knows."""
+def test_string_literals_match_spark(frame: DataFrame) -> None:
+    """String literals with every escape of Spark."""
     literals = [
         *(
             "'it''s'",

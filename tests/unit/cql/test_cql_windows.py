@@ -78,13 +78,13 @@ def stream_of(text: str) -> StreamTable:
 
 
 @pytest.mark.parametrize(("form", "clause"), FORMS, ids=[form for form, _ in FORMS])
-def test_every_form_parses_and_prints(form: str, clause: WindowClause) -> None:
+def test_parse_and_print(form: str, clause: WindowClause) -> None:
     text = f"SELECT a FROM s {form} AS p"
     assert window_of(stream_of(text)) == clause
     assert window_of(stream_of(to_text(parse_one(text)))) == clause
 
 
-def test_the_clause_survives_copy_and_transform() -> None:
+def test_copy_and_transform() -> None:
     table = stream_of("SELECT a FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE] AS p")
     copied = table.copy()
     changed = table.transform(
@@ -95,19 +95,19 @@ def test_the_clause_survives_copy_and_transform() -> None:
     assert isinstance(table, exp.Table) and table.name == "s" and table.alias == "p"
 
 
-def test_windows_take_part_in_equality() -> None:
+def test_equality() -> None:
     assert parse_one("SELECT a FROM s [RANGE 10 SECONDS]") == parse_one("SELECT a FROM s [RANGE 10000 MILLISECONDS]")
     assert parse_one("SELECT a FROM s [RANGE 10 SECONDS]") != parse_one("SELECT a FROM s [RANGE 11 SECONDS]")
 
 
-def test_a_table_without_a_window() -> None:
+def test_table_without_window() -> None:
     statement = parse_one("SELECT a FROM s")
     assert isinstance(statement, Select)
     table = statement.select.find(exp.Table)
     assert table is not None and window_of(table) is None
 
 
-def test_the_place_of_a_clause() -> None:
+def test_place() -> None:
     window = window_of(stream_of("SELECT a\nFROM s [RANGE 10 MINUTES]"))
     assert window is not None and window.place is not None
     assert (window.place.line, window.place.column, window.place.length) == (2, 8, 18)
@@ -149,7 +149,7 @@ def test_the_place_of_a_clause() -> None:
         ("[RANGE 10 WATTR]", 32, "expected a column"),
     ],
 )
-def test_errors_have_a_place(clause: str, column: int, says: str) -> None:
+def test_errors(clause: str, column: int, says: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse_one(f"SELECT a FROM s {clause}")
     assert says in str(caught.value)
@@ -157,6 +157,6 @@ def test_errors_have_a_place(clause: str, column: int, says: str) -> None:
     assert (caught.value.place.line, caught.value.place.column) == (1, column)
 
 
-def test_a_window_behind_the_alias_is_explained() -> None:
+def test_window_after_alias() -> None:
     with pytest.raises(ParseError, match="before AS"):
         parse_one("SELECT a FROM s AS p [RANGE 10 MINUTES]")

@@ -528,7 +528,7 @@ def same(spark: Any, ours: Any) -> bool:
 
 
 def differences(expressions: list[str], frame: DataFrame, duck: duckdb.DuckDBPyConnection) -> list[str]:
-    """Where DuckDB's values or the types we name are not Spark's: one job and one statement for all."""
+    """The expressions whose values in DuckDB or whose types differ from Spark's, found with one Spark job."""
     finals = [finalize(parse_expression(expression), TYPES) for expression in expressions]
     spark = frame.selectExpr(*(f"{expression} AS x{index}" for index, expression in enumerate(expressions)))
     theirs = spark.toArrow()
@@ -545,12 +545,12 @@ def differences(expressions: list[str], frame: DataFrame, duck: duckdb.DuckDBPyC
     return wrong
 
 
-def test_results_and_types_are_sparks(frame: DataFrame, duck: duckdb.DuckDBPyConnection) -> None:
+def test_results_match_spark(frame: DataFrame, duck: duckdb.DuckDBPyConnection) -> None:
     assert differences(EXPRESSIONS, frame, duck) == []
 
 
 class Nested:
-    """Random expressions, operations within operations, of numbers, strings and conditions."""
+    """Random nested expressions of numbers, strings and conditions."""
 
     def __init__(self, seed: int):
         self.chance = random.Random(seed)
@@ -597,19 +597,19 @@ class Nested:
         return pick(forms)()
 
     def accepted(self, count: int) -> list[str]:
-        """So many expressions that we translate; those that we refuse are left out."""
-        found: list[str] = []
-        while len(found) < count:
+        """`count` expressions that `finalize` accepts."""
+        expressions: list[str] = []
+        while len(expressions) < count:
             expression = self.chance.choice([self.number, self.number, self.string, self.condition])(3)
             try:
                 finalize(parse_expression(expression), TYPES)
             except FunctionError:
                 continue
-            found.append(expression)
-        return found
+            expressions.append(expression)
+        return expressions
 
 
-def test_nested_expressions_are_sparks(frame: DataFrame, duck: duckdb.DuckDBPyConnection) -> None:
+def test_nested_expressions_match_spark(frame: DataFrame, duck: duckdb.DuckDBPyConnection) -> None:
     assert differences(Nested(seed=20260101).accepted(150), frame, duck) == []
 
 
@@ -621,12 +621,12 @@ def test_every_final_function_is_tested() -> None:
 
 
 @pytest.mark.parametrize("expression", REFUSED)
-def test_what_may_differ_is_refused(expression: str) -> None:
+def test_refused(expression: str) -> None:
     with pytest.raises(FunctionError, match="cannot be used over aggregates"):
         to_duckdb(parse_expression(expression), TYPES, f"SELECT {expression}")
 
 
-def test_a_refusal_has_a_place() -> None:
+def test_place_of_refused_expression() -> None:
     text = "1 + round(f)"
     tree = parse_expression(text)
     check_functions(tree, f"SELECT {text}")
@@ -635,8 +635,8 @@ def test_a_refusal_has_a_place() -> None:
     assert caught.value.place is not None and caught.value.place.column == len("SELECT 1 + ") + 1
 
 
-def test_order_is_sparks(frame: DataFrame, duck: duckdb.DuckDBPyConnection) -> None:
-    """NaN is the greatest, NULL stands where Spark puts it, strings go by their bytes."""
+def test_order_matches_spark(frame: DataFrame, duck: duckdb.DuckDBPyConnection) -> None:
+    """NaN is the greatest value, NULLs have Spark's position, and strings are ordered by their bytes."""
     terms = [f"{name} {way}" for name in "dlms" for way in ("ASC", "DESC", "ASC NULLS LAST", "DESC NULLS FIRST")]
     statement = parse_one(f"SELECT a FROM answers ORDER BY {', '.join(terms)}")
     assert isinstance(statement, Select)

@@ -1,4 +1,4 @@
-"""Punctuation patterns: their text, what they come to, and that what is kept of them judges as all of them would."""
+"""Punctuation patterns: their text, what they promise, and that the promises kept judge tuples like all patterns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windrow.cql.patterns import BadPatternError, equals, parse_pattern, pattern
 from windrow.dataplane.ingest.promised import bound_of_record, bounds_of, broken_sql
 from windrow.oracle import patterns as oracle
 from windrow.types import SqlType
-from windrow.windows.promises import ALWAYS, Promise, Promises, all_told, told_by
+from windrow.windows.promises import ALWAYS, Promise, Promises, announced_by, united
 
 TYPES = {
     "n": SqlType("BIGINT"),
@@ -45,7 +45,7 @@ N, M = {"n": TYPES["n"]}, {"m": TYPES["m"]}
         ("day > '2026-02-01'", "day > '2026-02-01'"),
     ],
 )
-def test_a_pattern_reads_back(text: str, back: str) -> None:
+def test_pattern_text(text: str, back: str) -> None:
     pattern = parse_pattern(text, TYPES)
     assert pattern_text(pattern) == back
     assert parse_pattern(back, TYPES) == pattern
@@ -75,23 +75,23 @@ def test_a_pattern_reads_back(text: str, back: str) -> None:
         ("ts < 'noon'", "a value that does not fit"),
     ],
 )
-def test_what_is_no_pattern_says_why(text: str, reason: str) -> None:
+def test_bad_patterns(text: str, reason: str) -> None:
     with pytest.raises(BadPatternError, match=f"^{reason}"):
-        told_by(parse_pattern(text, TYPES), N)
+        announced_by(parse_pattern(text, TYPES), N)
 
 
 @pytest.mark.parametrize("value", [True, "x", 1.5, float("nan")])
-def test_a_value_by_hand_must_fit(value: Any) -> None:
+def test_bad_value(value: Any) -> None:
     with pytest.raises(BadPatternError):
         equals("n", value, TYPES)
     assert equals("K", "x", TYPES).column == "k"
 
 
 def told(text: str, axes: dict[str, SqlType] = N) -> Any:
-    return told_by(parse_pattern(text, TYPES), axes)
+    return announced_by(parse_pattern(text, TYPES), axes)
 
 
-def test_what_patterns_come_to() -> None:
+def test_promises_of_patterns() -> None:
     assert told("n < 10").frontiers == {"n": 10}
     assert told("n <= 10, n < 30, k = *").frontiers == {"n": 11}
     assert [(p.axis, p.text, p.bound) for p in told("k IN ('a', 'b', 'a'), n < 5").promises] == [
@@ -104,7 +104,7 @@ def test_what_patterns_come_to() -> None:
     assert [(p.text, p.bound) for p in told("n < 9, m < 4, k = 'a'", N | M).promises] == [("k = 'a', m < 4", 9)]
 
 
-def test_of_equal_conditions_the_greatest_bound_is_kept_and_what_is_overtaken_goes() -> None:
+def test_promises_kept() -> None:
     held = Promises()
     for text in ("k = 'a', n < 5", "k = 'a', n < 3", "k = 'b', n < 9", "d > 1, n < 4"):
         held = held.after(told(text).promises, {})
@@ -118,13 +118,13 @@ def test_of_equal_conditions_the_greatest_bound_is_kept_and_what_is_overtaken_go
     assert held.heard == 6
 
 
-def test_values_of_a_column_with_one_bound_are_one_list_in_sql() -> None:
-    promises = all_told(told(f"k = '{k}', n < 10") for k in "abc").promises + told("k = 'x', d = 1, n < 3").promises
+def test_sql_of_equal_bounds() -> None:
+    promises = united(told(f"k = '{k}', n < 10") for k in "abc").promises + told("k = 'x', d = 1, n < 3").promises
     found = broken_sql(promises, TYPES, lambda axis, v: f"{axis} < {v}")
     assert found == ["(n < 3 AND d = CAST('1.0' AS DOUBLE) AND k = 'x')", "(n < 10 AND k IN ('a', 'b', 'c'))"]
 
 
-def test_what_a_pattern_cannot_say_is_refused_and_what_a_record_cannot_tell_is_not_told() -> None:
+def test_binary_and_wide_decimal_values() -> None:
     with pytest.raises(BadPatternError, match="BINARY"):
         equals("raw", b"x", {"raw": SqlType("BINARY")})
     wide = {"w": SqlType("DECIMAL(38,0)")}
@@ -133,14 +133,14 @@ def test_what_a_pattern_cannot_say_is_refused_and_what_a_record_cannot_tell_is_n
     assert bound_of_record([promise], '{"n": 1, "w": 1e99}', wide) is None
 
 
-def test_values_with_many_bounds_are_looked_up_in_a_map() -> None:
-    promises = all_told(told(f"k = 'k{i}', n < {i}") for i in range(40)).promises + told("k = 'z'").promises
+def test_sql_of_many_bounds() -> None:
+    promises = united(told(f"k = 'k{i}', n < {i}") for i in range(40)).promises + told("k = 'z'").promises
     found = broken_sql(promises, TYPES, lambda axis, v: f"{axis} < {v}")
     assert found[0] == "(k IN ('z'))"
     assert len(found) == 2 and "map_from_arrays" in found[1] and "'k39'" in found[1] and "39L" in found[1]
 
 
-# -- as the oracle judges ------------------------------------------------------------------------------
+# -- against the oracle ------------------------------------------------------------------------------
 
 numbers = st.integers(-3, 12)
 strings = st.sampled_from(["'a'", "'b'", "''"])
@@ -177,10 +177,8 @@ rows = st.fixed_dictionaries(
 
 @pytest.mark.hypothesis
 @given(st.lists(texts, max_size=6), st.lists(rows, min_size=1, max_size=8), st.sampled_from([N, N | M]))
-def test_what_is_kept_judges_as_all_patterns_would(
-    written: list[str], tuples: list[dict[str, Any]], axes: dict[str, SqlType]
-) -> None:
-    """Lists taken apart, lower bounds and overtaken promises forgotten: a tuple is late as by the oracle's patterns."""
+def test_promises_kept_match_oracle(written: list[str], tuples: list[dict[str, Any]], axes: dict[str, SqlType]) -> None:
+    """The kept promises (lists expanded, lower bounds and overtaken ones dropped) make the oracle's tuples late."""
     frontiers: dict[str, int] = {}
     kept = Promises()
     for text in written:
@@ -198,7 +196,7 @@ def test_what_is_kept_judges_as_all_patterns_would(
     assert late.tolist() == [any(pattern.met_by(row) for pattern in patterns) for row in tuples]
 
 
-def test_promises_of_single_values_are_looked_up_together() -> None:
+def test_bounds_of_single_values() -> None:
     promises = [
         Promise("n", (equals("k", k, TYPES), equals("d", d, TYPES)), v) for k, d, v in (("a", 0.0, 4), (None, 2, 9))
     ]

@@ -1,4 +1,4 @@
-"""Row numbers of gathered rows: the order that Spark would sort them in, whatever the columns hold."""
+"""Row numbers of gathered rows follow the order in which Spark would sort them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rank(value: Any) -> Any:
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[list[list[Any]], pa.Table]:
-    """Rows of one to three order columns, each place several times over, and the table in two chunks."""
+    """Rows of one to three order columns, with repeated positions, as a table of two chunks."""
     kinds = [KINDS[name] for name in draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3))]
     row = st.tuples(*(st.none() | st.sampled_from(values) for _, values in kinds))
     rows = [list(one) for one in draw(st.lists(row, max_size=8)) for _ in range(draw(st.integers(1, 3)))]
@@ -51,19 +51,19 @@ def tables(draw: st.DrawFn) -> tuple[list[list[Any]], pa.Table]:
 
 @some
 @given(tables())
-def test_rows_are_numbered_in_sparks_order_and_ties_as_they_stand(made: tuple[list[list[Any]], pa.Table]) -> None:
+def test_numbers_follow_sparks_order(made: tuple[list[list[Any]], pa.Table]) -> None:
     rows, table = made
     order = sorted(range(len(rows)), key=lambda at: [rank(value) for value in rows[at]])
     expected = {at: number for number, at in enumerate(order, 1)}
     assert numbers(table).tolist() == [expected[at] for at in range(len(rows))]
 
 
-def test_without_a_column_to_go_by_rows_are_numbered_as_they_stand() -> None:
+def test_numbers_without_order_columns() -> None:
     assert numbers(pa.table({"x": [5, 3, 4]})).tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
     ("sequence_by", "expected"), [(None, ["__pos0", "__pos1"]), ("a b", ["`a b`", "__pos0", "__pos1"])]
 )
-def test_what_the_order_goes_by(sequence_by: str | None, expected: list[str]) -> None:
+def test_order_columns(sequence_by: str | None, expected: list[str]) -> None:
     assert order_columns(["__pos1", "a b", "__pos0", "x"], sequence_by) == expected

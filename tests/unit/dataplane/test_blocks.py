@@ -1,4 +1,4 @@
-"""The block store: whole files or none, counted by the catalog, swept where nobody names them."""
+"""The block store: files are whole or absent, counted by the catalog, and swept if no row names them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def files(store: BlockStore) -> list[str]:
 
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("table", [TABLE, TABLE.slice(1, 1), TABLE.slice(0, 0), pa.concat_tables([TABLE, TABLE])])
-def test_what_is_written_is_read(store: BlockStore, table: pa.Table, compress: bool) -> None:
+def test_write_and_read(store: BlockStore, table: pa.Table, compress: bool) -> None:
     ref = store.write("synopses/1", table, compress=compress)
     assert store.read(ref.path).equals(table)
     assert ref.rows == table.num_rows
@@ -65,13 +65,13 @@ def test_what_is_written_is_read(store: BlockStore, table: pa.Table, compress: b
     assert files(store) == [ref.path]
 
 
-def test_dictionaries_that_differ_between_chunks_are_unified(store: BlockStore) -> None:
+def test_dictionaries_of_chunks_are_unified(store: BlockStore) -> None:
     chunks = [pa.array(["a", "b"]).dictionary_encode(), pa.array(["c", "a"]).dictionary_encode()]
     ref = store.write("o", pa.table({"s": pa.chunked_array(chunks)}))
     assert store.read(ref.path)["s"].to_pylist() == ["a", "b", "c", "a"]
 
 
-def test_reading_maps_the_file_and_outlives_its_deletion(store: BlockStore) -> None:
+def test_read_table_outlives_its_file(store: BlockStore) -> None:
     table = pa.table({"x": pa.array(range(1_000_000), pa.int64())})
     part, parts = store.write_many("o", [table])
     whole = store.write("o", table)
@@ -84,7 +84,7 @@ def test_reading_maps_the_file_and_outlives_its_deletion(store: BlockStore) -> N
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_a_container_holds_tables_of_different_schemas(store: BlockStore, compress: bool) -> None:
+def test_container_of_different_schemas(store: BlockStore, compress: bool) -> None:
     tables = [TABLE, OTHER, TABLE.slice(0, 0), pa.concat_tables([OTHER, OTHER])]
     ref, parts = store.write_many("answers", tables, compress=compress)
     assert [store.read_part(ref.path, *part) for part in parts] == tables
@@ -93,7 +93,7 @@ def test_a_container_holds_tables_of_different_schemas(store: BlockStore, compre
     assert files(store) == [ref.path]
 
 
-def test_an_empty_container_is_a_block_too(store: BlockStore, catalog: Catalog) -> None:
+def test_empty_container(store: BlockStore, catalog: Catalog) -> None:
     ref, parts = store.write_many("answers", [])
     assert (ref.rows, ref.bytes, parts) == (0, 0, [])
     with catalog.transaction():
@@ -101,7 +101,7 @@ def test_an_empty_container_is_a_block_too(store: BlockStore, catalog: Catalog) 
     assert len(store.named()) == 1
 
 
-def test_a_missing_file_is_named(store: BlockStore) -> None:
+def test_missing_file(store: BlockStore) -> None:
     with pytest.raises(StateError, match="synopses/1/none.arrow is missing"):
         store.read("synopses/1/none.arrow")
     with pytest.raises(StateError, match="synopses/1/none.arrow is missing"):
@@ -109,7 +109,7 @@ def test_a_missing_file_is_named(store: BlockStore) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 1, 7, 100, 0.5, -1])
-def test_a_truncated_file_is_named(store: BlockStore, keep: float) -> None:
+def test_truncated_file(store: BlockStore, keep: float) -> None:
     ref = store.write("o", OTHER)
     many, parts = store.write_many("o", [OTHER, OTHER])
     for block in (ref, many):
@@ -121,7 +121,7 @@ def test_a_truncated_file_is_named(store: BlockStore, keep: float) -> None:
         store.read_part(many.path, *parts[1])
 
 
-def test_a_part_elsewhere_than_written_is_damage(store: BlockStore) -> None:
+def test_part_outside_the_file(store: BlockStore) -> None:
     ref, [(offset, length)] = store.write_many("o", [OTHER])
     for place in ((offset + 8, length - 8), (0, 4), (-8, 8), (0, length + 1)):
         with pytest.raises(StateError, match="damaged"):
@@ -129,20 +129,20 @@ def test_a_part_elsewhere_than_written_is_damage(store: BlockStore) -> None:
 
 
 @pytest.mark.parametrize("owner", ["", "/abs", "../up", "a/../b", "a//b", ".hidden", "a/", "a\\b"])
-def test_an_owner_cannot_leave_the_root(store: BlockStore, owner: str) -> None:
+def test_owner_outside_the_root(store: BlockStore, owner: str) -> None:
     with pytest.raises(ValueError, match="owner"):
         store.write(owner, TABLE)
     assert files(store) == []
 
 
-def test_a_ref_refuses_what_cannot_be() -> None:
+def test_invalid_ref() -> None:
     with pytest.raises(ValueError, match="directory of its owner"):
         BlockRef("b/x.arrow", "a", 1, 1)
     with pytest.raises(ValueError, match="negative"):
         BlockRef("a/x.arrow", "a", -1, 1)
 
 
-def test_threads_and_processes_write_side_by_side(store: BlockStore) -> None:
+def test_concurrent_writers(store: BlockStore) -> None:
     program = (
         "import sys, pyarrow as pa; from pathlib import Path\n"
         "from windrow.dataplane.blocks import BlockWriter\n"
@@ -166,9 +166,7 @@ def test_threads_and_processes_write_side_by_side(store: BlockStore) -> None:
     assert all(read_block(store.root / path).num_rows in (1, 3) for path in files(store))
 
 
-def test_the_file_is_synced_before_its_name_and_the_name_before_the_return(
-    store: BlockStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_order_of_syncs(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[tuple[str, str]] = []
     fsync, rename = os.fsync, os.rename
 
@@ -200,9 +198,7 @@ def full(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("where", ["fsync", "rename"])
-def test_a_full_disk_leaves_nothing_behind(
-    store: BlockStore, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
+def test_full_disk(store: BlockStore, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     store.write("o", TABLE)
     (kept,) = files(store)
     with monkeypatch.context() as patched:
@@ -215,9 +211,9 @@ def test_a_full_disk_leaves_nothing_behind(
     assert store.named() == []
 
 
-def test_a_disk_that_fills_in_the_middle_of_a_table(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_full_within_a_table(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> None:
     class Filling:
-        """The real writer, until the disk is full."""
+        """Writes like the real file until the disk is full."""
 
         def __init__(self, *args: Any, **options: Any):
             self.writer = new_file(*args, **options)
@@ -239,8 +235,8 @@ def test_a_disk_that_fills_in_the_middle_of_a_table(store: BlockStore, monkeypat
     assert files(store) == []
 
 
-def test_the_kernels_own_refusal_of_a_write_comes_through_arrow(tmp_path: Path) -> None:
-    """A limit on file size makes write(2) itself fail, below Arrow's writer."""
+def test_file_size_limit(tmp_path: Path) -> None:
+    """A limit on file size makes write(2) fail below Arrow's writer."""
     program = (
         "import resource, signal, sys, pyarrow as pa; from pathlib import Path\n"
         "from windrow.dataplane.blocks import BlockWriter; from windrow.errors import StateError\n"
@@ -254,7 +250,7 @@ def test_the_kernels_own_refusal_of_a_write_comes_through_arrow(tmp_path: Path) 
     assert list((tmp_path / "r" / "o").iterdir()) == []
 
 
-def test_an_interrupted_write_leaves_nothing_behind(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_write(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -267,7 +263,7 @@ def test_an_interrupted_write_leaves_nothing_behind(store: BlockStore, monkeypat
 # -- naming and counting --------------------------------------------------------------------------------
 
 
-def test_named_blocks_come_in_the_order_of_their_ids(store: BlockStore, catalog: Catalog) -> None:
+def test_named_blocks_in_order_of_id(store: BlockStore, catalog: Catalog) -> None:
     first, path = named(store, catalog, lo=-5, hi=10, refs=3)
     second, _ = named(store, catalog, owner="synopses/2")
     third, _ = named(store, catalog)
@@ -278,7 +274,7 @@ def test_named_blocks_come_in_the_order_of_their_ids(store: BlockStore, catalog:
     assert row.bytes == (store.root / path).stat().st_size
 
 
-def test_naming_and_counting_belong_inside_a_transaction(store: BlockStore, catalog: Catalog) -> None:
+def test_changes_need_a_transaction(store: BlockStore, catalog: Catalog) -> None:
     ref = store.write("o", TABLE)
     for attempt in (lambda: store.add(ref), lambda: store.retain(1), lambda: store.release(1)):
         with pytest.raises(RuntimeError, match="inside"):
@@ -286,7 +282,7 @@ def test_naming_and_counting_belong_inside_a_transaction(store: BlockStore, cata
     assert store.named() == []
 
 
-def test_a_block_that_is_gone_or_changed_is_not_named(store: BlockStore, catalog: Catalog) -> None:
+def test_add_refuses_a_missing_or_changed_file(store: BlockStore, catalog: Catalog) -> None:
     short, gone = store.write("o", TABLE), store.write("o", TABLE)
     os.truncate(store.root / short.path, short.bytes - 1)
     (store.root / gone.path).unlink()
@@ -296,7 +292,7 @@ def test_a_block_that_is_gone_or_changed_is_not_named(store: BlockStore, catalog
     assert store.named() == []
 
 
-def test_the_last_release_deletes_the_file_after_the_commit(store: BlockStore, catalog: Catalog) -> None:
+def test_last_release_deletes_after_the_commit(store: BlockStore, catalog: Catalog) -> None:
     block, path = named(store, catalog)
     with catalog.transaction():
         store.retain(block, 2)
@@ -310,7 +306,7 @@ def test_the_last_release_deletes_the_file_after_the_commit(store: BlockStore, c
     assert files(store) == []
 
 
-def test_a_rollback_undoes_names_and_counts_and_keeps_the_file(store: BlockStore, catalog: Catalog) -> None:
+def test_rollback(store: BlockStore, catalog: Catalog) -> None:
     block, path = named(store, catalog, refs=2)
     fresh = store.write("o", OTHER)
     before = store.named()
@@ -326,7 +322,7 @@ def test_a_rollback_undoes_names_and_counts_and_keeps_the_file(store: BlockStore
     assert files(store) == [fresh.path]
 
 
-def test_released_and_retained_in_one_transaction_stays(store: BlockStore, catalog: Catalog) -> None:
+def test_release_and_retain_in_one_transaction(store: BlockStore, catalog: Catalog) -> None:
     block, path = named(store, catalog)
     with catalog.transaction():
         store.retain(block)
@@ -335,7 +331,7 @@ def test_released_and_retained_in_one_transaction_stays(store: BlockStore, catal
     assert files(store) == [path]
 
 
-def test_more_users_cannot_leave_than_came(store: BlockStore, catalog: Catalog) -> None:
+def test_release_more_than_retained(store: BlockStore, catalog: Catalog) -> None:
     block, path = named(store, catalog, refs=2)
     with pytest.raises(StateError, match="has 2 users, 3 cannot leave"), catalog.transaction():
         store.release(block, 3)
@@ -344,13 +340,13 @@ def test_more_users_cannot_leave_than_came(store: BlockStore, catalog: Catalog) 
             change(99)
         with pytest.raises(ValueError, match="counts"), catalog.transaction():
             change(block, 0)
-    with pytest.raises(ValueError, match="nobody uses"), catalog.transaction():
+    with pytest.raises(ValueError, match="at least one user"), catalog.transaction():
         store.add(store.write("o", TABLE), refs=0)
     assert store.named()[0].refs == 2
     assert (store.root / path).exists()
 
 
-def test_threads_count_exactly(store: BlockStore, catalog: Catalog) -> None:
+def test_concurrent_retain_and_release(store: BlockStore, catalog: Catalog) -> None:
     shared, path = named(store, catalog, refs=41)
 
     def work() -> None:
@@ -371,9 +367,7 @@ def test_threads_count_exactly(store: BlockStore, catalog: Catalog) -> None:
     assert files(store) == [path]
 
 
-def test_a_file_that_cannot_be_deleted_does_not_fail_the_commit(
-    store: BlockStore, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_undeletable_file(store: BlockStore, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     block, path = named(store, catalog)
 
     def refuse(self: Path, missing_ok: bool = False) -> None:
@@ -391,7 +385,7 @@ def test_a_file_that_cannot_be_deleted_does_not_fail_the_commit(
 # -- sweeping --------------------------------------------------------------------------------------------
 
 
-def test_after_a_crash_only_what_is_named_is_left(tmp_path: Path, store: BlockStore, catalog: Catalog) -> None:
+def test_sweep_keeps_named_blocks(tmp_path: Path, store: BlockStore, catalog: Catalog) -> None:
     _, path = named(store, catalog)
     BlockWriter(store.root).write("synopses/1", TABLE)
     store.write_many("answers", [TABLE, OTHER])
@@ -404,7 +398,7 @@ def test_after_a_crash_only_what_is_named_is_left(tmp_path: Path, store: BlockSt
     assert restarted.read(path).equals(TABLE)
 
 
-def test_sweep_touches_nothing_but_blocks(tmp_path: Path, store: BlockStore, catalog: Catalog) -> None:
+def test_sweep_deletes_only_blocks(tmp_path: Path, store: BlockStore, catalog: Catalog) -> None:
     store.write("o", TABLE)
     others = [
         "lock",
@@ -425,7 +419,7 @@ def test_sweep_touches_nothing_but_blocks(tmp_path: Path, store: BlockStore, cat
 
 
 @pytest.mark.crash
-def test_a_killed_writer_leaves_only_what_the_sweep_takes(store: BlockStore) -> None:
+def test_sweep_after_a_killed_writer(store: BlockStore) -> None:
     program = (
         "import os, signal, sys, pyarrow as pa; from pathlib import Path\n"
         "from windrow.dataplane.blocks import BlockWriter\n"

@@ -1,4 +1,4 @@
-"""Buckets of the Spark home: which group is where never changes, and blocks cut by them lose nothing."""
+"""Buckets of the Spark home: a group's bucket never changes, and blocks cut by bucket lose nothing."""
 
 from __future__ import annotations
 
@@ -56,22 +56,22 @@ def of(*keys: pa.Array, buckets: int = 1024) -> list[int]:
 
 
 @pytest.mark.parametrize(("key", "expected"), PINNED, ids=[str(key.type) for key, _ in PINNED])
-def test_the_bucket_of_a_value_never_changes(key: pa.Array, expected: list[int]) -> None:
-    """Blocks on disk were cut by these."""
+def test_buckets_are_stable(key: pa.Array, expected: list[int]) -> None:
+    """Blocks on disk are cut by these numbers."""
     assert of(key) == expected
     assert of(key.slice(1)) == expected[1:]
     if pa.types.is_string(key.type):
         assert of(key.dictionary_encode()) == expected
 
 
-def test_equal_groups_are_in_one_bucket() -> None:
+def test_equal_groups_share_a_bucket() -> None:
     assert len(set(of(pa.array([0.0, -0.0])))) == 1
     other_nan = np.array([0x7FF8000000000001], np.uint64).view(np.float64)[0]
     assert len(set(of(pa.array([float("nan"), other_nan])))) == 1
     assert of(pa.array([1, 2]), pa.array(["a", "b"])) != of(pa.array([2, 1]), pa.array(["a", "b"]))
 
 
-def test_groups_are_spread_evenly_and_nobody_is_in_the_first() -> None:
+def test_spread_of_groups() -> None:
     for key in (pa.array(range(64_000)), pa.array([f"user-{i}" for i in range(64_000)])):
         counts = np.bincount(buckets_of([key], np.zeros(64_000, bool), 64), minlength=64)
         assert counts.min() > 800 and counts.max() < 1_200
@@ -79,7 +79,7 @@ def test_groups_are_spread_evenly_and_nobody_is_in_the_first() -> None:
     assert buckets_of([], np.zeros(3, bool), 64).tolist() == [0, 0, 0]
 
 
-def test_a_block_is_read_by_bucket_and_as_a_whole(tmp_path: Path) -> None:
+def test_read_by_bucket_and_whole(tmp_path: Path) -> None:
     table = pa.table({"pane": [5, 5, 7, 9], "k": ["a", None, "c", "a"], "n": [1, 2, 3, 4]})
     tables = cut(table, np.array([2, 0, 2, 2]), 4)
     ref = write_bucketed(BlockWriter(tmp_path), "synopses/1", tables, np.array([9, 5, 7, 5]))
@@ -97,7 +97,7 @@ def cells_of(groups: Groups, panes: list[int], keys: list[int], *accumulators: A
     return Cells(np.array(panes), ids, {a: (np.arange(1, len(panes) + 1),) for a in accumulators})
 
 
-def test_folding_blocks_gives_every_cell_once_and_forgets_what_is_gone(tmp_path: Path) -> None:
+def test_folding_merges_cells_and_drops_expired_ones(tmp_path: Path) -> None:
     writer, groups = BlockWriter(tmp_path), Groups([pa.int64()])
     older = cells_of(groups, [1, 2, 2, 3], [7, 7, 8, 9], COUNT)
     newer = cells_of(groups, [2, 3, 4], [7, 9, 10], COUNT, MOST)
@@ -119,9 +119,7 @@ def test_folding_blocks_gives_every_cell_once_and_forgets_what_is_gone(tmp_path:
     assert fold_buckets(nothing, (COUNT,), [0, 1, 2, 3]) is None
 
 
-def test_a_query_whose_expression_fails_says_so_and_the_others_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_expression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scan = Scan("s", Attribute("t", SqlType("BIGINT")))
     aggregate = WindowAggregate(Selection(scan, None), SlidingWindow(4, 2), (Key("`k`", SqlType("BIGINT")),), ())
     plans = [Finalise(aggregate, (Output(name, exp.column("k0"), SqlType("BIGINT")),)) for name in ("good", "bad")]
@@ -137,24 +135,24 @@ def test_a_query_whose_expression_fails_says_so_and_the_others_answer(
 
     monkeypatch.setattr(Finisher, "part", failing)
     question = Question(stored, tuple(WindowRequest(i, np.array([0, 2]), np.array([2, 4])) for i in (0, 1)))
-    told = [
+    parts = [
         one
         for batch in answer_buckets([QueryTask(plan) for plan in plans], question, [0, 1])
         for one in BucketAnswer.read(pa.Table.from_batches([batch]))
     ]
-    rows = [row for one in told if one.rows is not None for row in one.rows.to_pylist()]
+    rows = [row for one in parts if one.rows is not None for row in one.rows.to_pylist()]
     assert sorted((row["w"], row["o0"]) for row in rows) == [(0, 7), (1, 7), (1, 8)]
-    assert {(one.query, one.error) for one in told} == {(0, None), (1, "out of luck")}
+    assert {(one.query, one.error) for one in parts} == {(0, None), (1, "out of luck")}
 
 
 class Occupied(StoredSynopsis):
-    """What the driver keeps of a synopsis, without jobs."""
+    """The driver's side of a Spark-home synopsis, without jobs."""
 
     def ask(self, *asked: Any) -> Iterator[Looked]:
         return iter(())
 
 
-def test_the_driver_knows_which_panes_are_occupied() -> None:
+def test_occupied_panes() -> None:
     home = Occupied([pa.int64()], 4)
     assert home.last_pane is None and home.closed_panes.tolist() == []
     home.occupy(np.array([4, 2]))
@@ -165,6 +163,6 @@ def test_the_driver_knows_which_panes_are_occupied() -> None:
     assert home.closed_panes.tolist() == [4]
     home.occupy(np.array([0, 4]))
     home.occupy(np.array([0, 4]), late=True)
-    assert home.closed_panes.tolist() == home.late_panes.tolist() == [4], "what has expired is not taken in again"
+    assert home.closed_panes.tolist() == home.late_panes.tolist() == [4], "expired cells are not deposited again"
     with pytest.raises(ValueError, match="bucket"):
         Occupied([], 0)

@@ -1,4 +1,4 @@
-"""Memory that was freed goes back to the system, once the process has grown by enough."""
+"""Freed memory goes back to the system once the process has grown by enough."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from windrow.dataplane import memory
 
 
-@pytest.mark.skipif(memory.resident_bytes() is None, reason="the system does not tell what is in memory")
-def test_what_was_freed_is_given_back() -> None:
+@pytest.mark.skipif(memory.resident_bytes() is None, reason="the system does not say how much is resident")
+def test_freed_memory_is_returned() -> None:
     memory.give_back()
     before = memory.resident_bytes()
     assert before is not None and not memory.give_back(), "it has not grown"

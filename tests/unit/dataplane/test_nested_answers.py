@@ -43,7 +43,7 @@ def entries(*totals: float | None) -> list[dict[str, Any]]:
     return [{"item": TIME, "total": total} for total in totals]
 
 
-def test_json_has_times_as_text_and_no_nan() -> None:
+def test_json() -> None:
     (line,) = json_lines(AnswerBatch("q", answers([entries(1.5, math.nan, None)]), "x"))
     item = "2026-01-01T12:00:00.000000Z"
     assert json.loads(line)["top"] == [{"item": item, "total": total} for total in (1.5, None, None)]
@@ -51,21 +51,21 @@ def test_json_has_times_as_text_and_no_nan() -> None:
     assert empty == [[], None]
 
 
-def test_parquet_keeps_them(tmp_path: Path) -> None:
+def test_parquet(tmp_path: Path) -> None:
     sink = ParquetSink("q", "q", str(tmp_path))
     sink.publish(sink.stage(AnswerBatch("q", answers([entries(1.5), []]), "x"), 1))
     (file,) = tmp_path.glob("*.parquet")
     assert pq.read_table(file).column("top").to_pylist() == [entries(1.5), []]
 
 
-def test_they_are_printed_by_their_parts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed(capsys: pytest.CaptureFixture[str]) -> None:
     ConsoleSink().write(AnswerBatch("q", answers([entries(1.5), []]), "x"))
     shown = capsys.readouterr().out
     assert "top=[{item: 2026-01-01 12:00:00, total: 1.5}]" in shown and "top=[]" in shown
     assert "[{item: 2026-01-01 12:00:00, total: NULL}]" in str(Result(answers([entries(None)])))
 
 
-def test_a_time_that_python_cannot_hold_is_its_microseconds() -> None:
+def test_time_beyond_python() -> None:
     far = pa.array(
         [[{"item": 1 << 62, "total": 1.0}]], pa.list_(pa.struct([("item", pa.int64()), ("total", pa.float64())]))
     )
@@ -73,14 +73,14 @@ def test_a_time_that_python_cannot_hold_is_its_microseconds() -> None:
     assert rows_of(table) == [{"top": [{"item": 1 << 62, "total": 1.0}]}]
 
 
-def test_rows_differ_where_a_part_does() -> None:
+def test_differing_parts() -> None:
     old = answers([entries(1.0), entries(1.0, 2.0), [], None, entries(math.nan)])
     new = answers([entries(1.0, 2.0), None, entries(1.0, 3.0), [], entries(math.nan)])
     gone, come = difference(old, np.zeros(5, np.int64), new, np.zeros(5, np.int64))
     assert gone.tolist() == [0] and come.tolist() == [2]
 
 
-def test_what_is_taken_back_may_differ_in_the_last_digits() -> None:
+def test_row_taken_back_with_other_last_digits() -> None:
     given = [entries(0.1 + 0.2), entries(7.0, 8.0), entries(0.3), entries(9.0)]
     found = net_rows(answers(given, [5, 5, 5, 10], "++-+"))
     assert found.column("top").to_pylist() == [entries(7.0, 8.0), entries(9.0)]

@@ -1,4 +1,4 @@
-"""ORDER BY and LIMIT of one window in Arrow give what the DuckDB statement gives, or leave it to that."""
+"""ORDER BY and LIMIT of one window in Arrow agree with the DuckDB statement, or are left to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plan_of(order: tuple[Order, ...], limit: int | None) -> Finalise:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_as_duckdb_orders_them(seed: int) -> None:
+def test_order_is_that_of_duckdb(seed: int) -> None:
     rng = Random(seed)
     rows = rng.randrange(0, 30)
     keys = pa.array([rng.choice(["a", "B", "é", "b", "", "ab"]) for _ in range(rows)], pa.string()).dictionary_encode()
@@ -48,6 +48,6 @@ def test_as_duckdb_orders_them(seed: int) -> None:
 
 
 @pytest.mark.parametrize("column", [pa.array([1, None]), pa.array([1.0, float("nan")]), pa.array([True, False])])
-def test_what_arrow_may_order_otherwise_is_left_alone(column: pa.Array) -> None:
+def test_columns_left_to_duckdb(column: pa.Array) -> None:
     plan = plan_of((Order(exp.column("a0"), True, False),), 1)
     assert ordered_rows(plan, {"k0": pa.array(["a", "b"]), "a0": column}) is None

@@ -1,4 +1,4 @@
-"""Pre-aggregation: gathered rows and Spark's groups give the same cells, and these are brute force's."""
+"""Pre-aggregation: the driver and Spark make the same cells, which agree with brute force."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from support.brute_force import EXACT, expected, same
 
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.statements import ColumnDef, CreateStream, Policy
-from windrow.dataplane.ingest.job import Grouping, gathered_columns, set_ids
-from windrow.dataplane.ingest.preaggregate import DeadLetter, of_groups, of_rows
+from windrow.dataplane.ingest.deposit import DeadLetter
+from windrow.dataplane.ingest.gathering import deposit_of_rows, gathered_columns
+from windrow.dataplane.ingest.grouping import Grouping
+from windrow.dataplane.ingest.grouping_sets import deposit_of_groups, set_ids
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.aggregates import decompose
 from windrow.plan.nodes import ROW_NUM, Key
@@ -47,13 +49,13 @@ DEAD = "late"
 
 
 def scaled(unscaled: int, scale: int) -> Decimal:
-    """Exactly: the default context would round to 28 digits."""
+    """The exact sum; the default context would round to 28 digits."""
     return EXACT.scaleb(Decimal(unscaled), -scale)
 
 
 @dataclass(frozen=True)
 class Record:
-    """A tuple, admitted unless it has a reason; `values` by column."""
+    """A tuple with `values` by column, admitted unless it has a reason."""
 
     t: int
     values: dict[str, Any]
@@ -77,11 +79,11 @@ records = st.builds(
     st.sampled_from([None, None, None, DEAD]),
 )
 
-# -- Spark's part, by hand: the few expressions that these plans hold -----------------------------------------
+# -- Spark's part, evaluated in Python: the few expressions in these plans ------------------------------------
 
 
 def value_of(sql: str, record: Record) -> Any:
-    """An expression of a test's plan over a record, with SQL's nulls."""
+    """Evaluate an expression of a test's plan over a record, with SQL's nulls."""
     both = re.fullmatch(r"\((.*?)\) (AND|OR) \((.*)\)", sql)
     if both:
         left, right = value_of(both[1], record), value_of(both[3], record)
@@ -114,7 +116,7 @@ def qualifying(accumulator: Accumulator, members: Sequence[Record]) -> list[Any]
 
 
 def partials(accumulator: Accumulator, members: Sequence[Record]) -> list[Any]:
-    """What `partial_sql` asks Spark for, over one group."""
+    """The results of `partial_sql` over one group."""
     values = qualifying(accumulator, members)
     kind = accumulator.kind
     if kind is Kind.COUNT:
@@ -161,7 +163,7 @@ def partial_types(accumulator: Accumulator) -> list[pa.DataType]:
 
 
 def gathered_table(made: Sequence[Record], groupings: Sequence[Grouping]) -> pa.Table:
-    """What `ingest.gathered` gives."""
+    """The table that `ingest.gathered` returns."""
     columns: dict[str, Any] = {
         "__reason": pa.array([r.reason for r in made], pa.string()),
         "__record": pa.array([None if r.reason is None else f"record {r.t}" for r in made], pa.string()),
@@ -177,7 +179,7 @@ def gathered_table(made: Sequence[Record], groupings: Sequence[Grouping]) -> pa.
 
 
 def grouped_table(made: Sequence[Record], groupings: Sequence[Grouping]) -> pa.Table:
-    """What `ingest.grouped` gives: for each grouping a row per pane and group, and the dead letters in each set."""
+    """The table that `grouped` returns: a row per grouping, pane and group, and the dead letters in each set."""
     ids, rows = set_ids(groupings), []
     every = list(dict.fromkeys(a for g in groupings for a in g.accumulators))
     for g, grouping in enumerate(groupings):
@@ -267,7 +269,7 @@ def assert_equal(found: dict[Any, list[Any]], wanted: dict[Any, list[Any]]) -> N
 
 
 def contents(cells: Cells, groups: Groups) -> dict[Any, list[Any]]:
-    """(pane, key) → results; a cell stands once in a deposit."""
+    """(pane, key) → results; each cell occurs once in a deposit."""
     assert len(fold_cells([cells], None)) == len(cells)
     keys = list(zip(*(c.to_pylist() for c in groups.key_columns(cells.groups)), strict=True)) or [()] * len(cells)
     results = zip(*(result_of(call, dict(cells.states)).to_pylist() for call in CALLS), strict=True)
@@ -278,13 +280,11 @@ def contents(cells: Cells, groups: Groups) -> dict[Any, list[Any]]:
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
 @pytest.mark.parametrize(
-    ("make", "table"), [(of_rows, gathered_table), (of_groups, grouped_table)], ids=["driver", "spark"]
+    ("make", "table"), [(deposit_of_rows, gathered_table), (deposit_of_groups, grouped_table)], ids=["driver", "spark"]
 )
 @some
 @given(st.lists(records, max_size=12))
-def test_a_deposit_is_what_brute_force_gives(
-    plan: tuple[Grouping, ...], make: Any, table: Any, made: list[Record]
-) -> None:
+def test_deposit_against_brute_force(plan: tuple[Grouping, ...], make: Any, table: Any, made: list[Record]) -> None:
     groups = [Groups([key.type.arrow for key in g.keys]) for g in plan]
     for g, known in zip(plan, groups, strict=True):
         parts = [make(table(half, plan), STREAM, plan, groups) for half in (made[::2], made[1::2])]
@@ -313,11 +313,11 @@ def test_a_deposit_is_what_brute_force_gives(
 
 
 @pytest.mark.parametrize(
-    ("make", "table"), [(of_rows, gathered_table), (of_groups, grouped_table)], ids=["driver", "spark"]
+    ("make", "table"), [(deposit_of_rows, gathered_table), (deposit_of_groups, grouped_table)], ids=["driver", "spark"]
 )
-def test_without_a_query_rows_are_admitted_and_no_cells_made(make: Any, table: Any) -> None:
+def test_deposit_without_a_query(make: Any, table: Any) -> None:
     made = [Record(5, dict.fromkeys(COLUMNS)), Record(7, dict.fromkeys(COLUMNS), DEAD)]
-    if make is of_groups:
+    if make is deposit_of_groups:
         deposit = make(_no_groupings(made), STREAM, [], [])
     else:
         deposit = make(table(made, []), STREAM, [], [])
@@ -341,24 +341,24 @@ def _no_groupings(made: Sequence[Record]) -> pa.Table:
     return pa.Table.from_pylist(rows)
 
 
-def test_groups_keep_their_ids_from_one_micro_batch_to_the_next() -> None:
+def test_group_ids_are_kept() -> None:
     plan = PLANS["by one key"]
     groups = [Groups([pa.string()])]
     blank = dict.fromkeys(COLUMNS)
-    first = of_rows(
+    first = deposit_of_rows(
         gathered_table([Record(0, {**blank, "k": "a"}), Record(0, {**blank, "k": "b"})], plan), STREAM, plan, groups
     )
-    second = of_groups(grouped_table([Record(0, {**blank, "k": "b"})], plan), STREAM, plan, groups)
+    second = deposit_of_groups(grouped_table([Record(0, {**blank, "k": "b"})], plan), STREAM, plan, groups)
     assert first.cells[4].groups.tolist() == [1, 2] and second.cells[4].groups.tolist() == [2]
 
 
-def test_a_value_and_a_condition_of_the_same_text_are_two_columns() -> None:
+def test_value_and_condition_of_the_same_text() -> None:
     count = Accumulator(Kind.COUNT, "f", SqlType("BOOLEAN"), "f")
     columns = gathered_columns([Grouping(1, (), CutSchedule.of(Cuts.of([(1, 0)])), "f", (count,), "t")])
     assert columns.select() == ["f AS __v0", "coalesce(f, false) AS __if0"]
 
 
-def test_every_nth_row_is_known_by_its_number_and_not_by_its_text() -> None:
+def test_every_nth_row() -> None:
     literal = Accumulator(Kind.COUNT, None, None, "k = '__row'")
     marked = Accumulator(Kind.COUNT, None, None, "pmod(__row, 2L) = 0", every_n=2)
     cuts = CutSchedule.of(Cuts.of([(10, 0)]))
@@ -366,16 +366,16 @@ def test_every_nth_row_is_known_by_its_number_and_not_by_its_text() -> None:
     assert not plain.needs_order and numbered.needs_order
     assert list(gathered_columns([plain, numbered]).conditions) == ["k = '__row'"]
     table = {"__reason": pa.nulls(3, pa.string()), "__t0": [1, 2, 3], "__if0": [True, False, True]}
-    deposit = of_rows(pa.table(table), STREAM, (plain,), [Groups([])])
+    deposit = deposit_of_rows(pa.table(table), STREAM, (plain,), [Groups([])])
     assert deposit.cells[1].states[literal][0].tolist() == [2]
 
 
-def test_many_groups_and_far_panes_are_grouped_by_sorting() -> None:
-    """Where marking every (pane, group) slot would take more memory than the rows, they are sorted instead."""
+def test_grouping_by_sorting() -> None:
+    """If marking every (pane, group) slot would take more memory than the rows, the rows are sorted instead."""
     count = decompose("COUNT", None, None, None)
     plan = (Grouping(1, (Key("b", BIGINT),), CutSchedule.of(Cuts.of([(1, 0)])), None, (count.part("n"),), "t"),)
     rows = 3000
     made = [Record(i * 1000, {"b": i}) for i in range(rows)] * 2
-    deposit = of_rows(gathered_table(made, plan), STREAM, plan, [Groups([pa.int64()])])
+    deposit = deposit_of_rows(gathered_table(made, plan), STREAM, plan, [Groups([pa.int64()])])
     assert deposit.cells[1].panes.tolist() == [i * 1000 for i in range(rows)]
     assert deposit.cells[1].states[count.part("n")][0].tolist() == [2] * rows

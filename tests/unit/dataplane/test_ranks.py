@@ -1,4 +1,4 @@
-"""The backward context of a partitioned window: counts per partition, ranks counted on from them, in either home."""
+"""Ranks in a partition: the driver and Spark continue them from the same counts per partition."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.statements import ColumnDef, CreateStream, Policy
-from windrow.dataplane.ingest.job import Grouping, gathered_columns, partial_columns, set_ids
-from windrow.dataplane.ingest.preaggregate import of_groups, of_rows
+from windrow.dataplane.ingest.gathering import deposit_of_rows, gathered_columns
+from windrow.dataplane.ingest.grouping import Grouping, partial_columns
+from windrow.dataplane.ingest.grouping_sets import deposit_of_groups, set_ids
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.nodes import RANK_COLUMN, ROW_NUM, Key
 from windrow.synopses.cells.chunks import Cells
@@ -58,7 +59,7 @@ def gathered_table(rows: list[Row]) -> pa.Table:
 
 
 def grouped_table(rows: list[Row], counts: list[dict[Any, int]]) -> pa.Table:
-    """What `ingest.grouped` gives: ranks counted on, each grouping's own."""
+    """The table that `grouped` returns, with the ranks of each grouping."""
     made: list[dict[str, Any]] = []
     for g, plan in enumerate(PLAN):
         cells: dict[Any, list[int]] = {}
@@ -86,13 +87,13 @@ def contents(cells: Cells, groups: Groups) -> dict[Any, tuple[int, int]]:
 
 @some
 @given(st.lists(rows_of_two_keys, min_size=1, max_size=3))
-def test_cells_on_ranks_are_the_same_in_either_home(batches: list[list[Row]]) -> None:
+def test_ranks_in_driver_and_spark(batches: list[list[Row]]) -> None:
     mine, theirs = ([Groups([pa.string()] * 2) for _ in PLAN] for _ in range(2))
     ranks = {plan.synopsis: Ranks(Groups([pa.string()] * plan.partition)) for plan in PLAN}
     counts: list[dict[Any, int]] = [{}, {}]
     for batch in batches:
-        by_driver = of_rows(gathered_table(batch), STREAM, PLAN, mine, ranks=ranks)
-        by_spark = of_groups(grouped_table(batch, counts), STREAM, PLAN, theirs)
+        by_driver = deposit_of_rows(gathered_table(batch), STREAM, PLAN, mine, ranks=ranks)
+        by_spark = deposit_of_groups(grouped_table(batch, counts), STREAM, PLAN, theirs)
         for g, plan in enumerate(PLAN):
             one = contents(by_driver.cells[plan.synopsis], mine[g])
             assert one == contents(by_spark.cells[plan.synopsis], theirs[g])
@@ -109,12 +110,12 @@ def known(ranks: Ranks) -> dict[Any, int]:
     return dict(zip(zip(*keys, strict=True), counts, strict=True))
 
 
-def test_what_is_known_is_what_has_come_null_among_it() -> None:
+def test_known_counts_include_null() -> None:
     ranks = Ranks(Groups([pa.string(), pa.float64()]))
     assert ranks.known().num_rows == 0
     keys = [pa.array(["a", None, "a", "b"]), pa.array([math.nan, None, math.nan, -0.0])]
     assert ranks.number(keys, np.arange(4)).tolist() == [1, 1, 2, 1]
-    assert ranks.known().num_rows == 0, "numbered, but not yet taken in"
+    assert ranks.known().num_rows == 0, "numbered, but not yet deposited"
     ranks.raise_to(np.array([1, 2]), np.array([2, 1]))
     table = ranks.known()
     assert table.column_names == ["p0", "p1", "count"] and table.column("p0").type == pa.string()
@@ -122,7 +123,7 @@ def test_what_is_known_is_what_has_come_null_among_it() -> None:
     assert 0 < table.nbytes <= ranks.nbytes
 
 
-def test_a_partitioned_grouping_counts_every_tuple() -> None:
+def test_partitioned_grouping_counts_every_tuple() -> None:
     with pytest.raises(ValueError, match="counts every tuple"):
         Grouping(1, (Key("k", STRING),), CutSchedule.of(Cuts.of([(1, 0)])), "x > 0", (), ROW_NUM, 1)
     assert not PLAN[0].needs_rows and PLAN[0].needs_order

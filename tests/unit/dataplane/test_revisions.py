@@ -1,4 +1,4 @@
-"""Rows taken back and given: what they come to, in memory and in a directory of Parquet files."""
+"""Rows given and taken back: the net rows, in memory and in a directory of Parquet files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAN = float("nan")
 
 
 def delivered(*rows: Row) -> pa.Table:
-    """Rows (op, revision, window_end, k, y) as they are delivered."""
+    """Delivered rows (op, revision, window_end, k, y)."""
     op, revision, end, k, y = zip(*rows, strict=True) if rows else ((),) * 5
     return pa.table(
         {
@@ -38,12 +38,12 @@ def delivered(*rows: Row) -> pa.Table:
 
 
 def rows_of(table: pa.Table) -> list[Row]:
-    """(window_end, k, y, is_revision); NaN as text, that it may be compared."""
+    """(window_end, k, y, is_revision), with NaN as text so that it compares equal."""
     rows = [(r["window_end"], r["k"], r["y"], r["is_revision"]) for r in table.to_pylist()]
     return [tuple("NaN" if v != v else v for v in row) for row in rows]
 
 
-def test_what_is_taken_back_cancels_what_was_given_and_windows_are_in_order() -> None:
+def test_net_rows() -> None:
     found = net_rows(
         delivered(
             ("+", 0, 5, "a", 1.0),
@@ -61,12 +61,12 @@ def test_what_is_taken_back_cancels_what_was_given_and_windows_are_in_order() ->
     assert found.column_names == ["window_start", "window_end", "is_revision", "k", "y"]
 
 
-def test_equal_rows_are_taken_back_one_by_one() -> None:
+def test_equal_rows_taken_back_one_by_one() -> None:
     found = net_rows(delivered(*[("+", 0, 5, "a", 1.0)] * 3, ("-", 1, 5, "a", 1.0)))
     assert rows_of(found) == [(5, "a", 1.0, True)] * 2
 
 
-def test_a_float_summed_in_another_order_still_finds_its_row() -> None:
+def test_floats_that_differ_in_the_last_digits() -> None:
     found = net_rows(
         delivered(
             ("+", 0, 5, "a", 0.1 + 0.2),
@@ -79,13 +79,13 @@ def test_a_float_summed_in_another_order_still_finds_its_row() -> None:
     assert rows_of(found) == [(5, "a", 9.0, True), (5, "b", 0.3, True), (5, "a", 0.7, True)]
 
 
-def test_what_was_delivered_before_what_is_kept_is_not_missed() -> None:
+def test_row_taken_back_without_its_given_row() -> None:
     assert rows_of(net_rows(delivered(("-", 1, 5, "a", 1.0), ("+", 1, 5, "a", 3.0)))) == [(5, "a", 3.0, True)]
     assert rows_of(net_rows(delivered())) == []
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_difference_and_the_old_rows_make_the_new_ones(seed: int) -> None:
+def test_difference(seed: int) -> None:
     rng = Random(seed)
     row = lambda: (rng.randrange(3), rng.choice(["a", None]), rng.choice([None, NAN, 0.5]))  # noqa: E731
     bags = [sorted((row() for _ in range(rng.randrange(12))), key=lambda r: r[0]) for _ in range(2)]
@@ -117,12 +117,12 @@ def write(directory: Path, batches: tuple[pa.Table, ...] = BATCHES, first: int =
         sink.publish(sink.stage(AnswerBatch(query, table, f"{query}@{seq}"), seq))
 
 
-def test_read_answers_gives_the_rows_that_hold(tmp_path: Path) -> None:
+def test_read_answers(tmp_path: Path) -> None:
     write(tmp_path)
     assert rows_of(windrow.read_answers(tmp_path).arrow()) == NET
 
 
-def test_a_compacted_directory_reads_the_same_and_is_corrected_on(tmp_path: Path) -> None:
+def test_compact_answers(tmp_path: Path) -> None:
     write(tmp_path)
     assert windrow.compact_answers(tmp_path) == 3
     assert [file.name for file in tmp_path.iterdir()] == ["q-000000000003-net.parquet"]
@@ -136,7 +136,7 @@ def test_a_compacted_directory_reads_the_same_and_is_corrected_on(tmp_path: Path
 
 
 @pytest.mark.parametrize("left", [1, 2, 3])
-def test_a_crash_before_old_files_are_removed_doubles_nothing(tmp_path: Path, left: int) -> None:
+def test_crash_while_compacting(tmp_path: Path, left: int) -> None:
     write(tmp_path / "kept")
     shutil.copytree(tmp_path / "kept", tmp_path / "crashed")
     windrow.compact_answers(tmp_path / "crashed")
@@ -144,11 +144,11 @@ def test_a_crash_before_old_files_are_removed_doubles_nothing(tmp_path: Path, le
         shutil.copy(tmp_path / "kept" / f"q-{number:012d}.parquet", tmp_path / "crashed")
     assert rows_of(windrow.read_answers(tmp_path / "crashed").arrow()) == NET
     assert windrow.compact_answers(tmp_path / "crashed") == 0
-    assert len(list((tmp_path / "crashed").iterdir())) == 1, "the next call removes what was left"
+    assert len(list((tmp_path / "crashed").iterdir())) == 1, "the next call removes the leftovers"
     assert rows_of(windrow.read_answers(tmp_path / "crashed").arrow()) == NET
 
 
-def test_a_new_file_under_a_name_that_was_compacted_away_is_read(tmp_path: Path) -> None:
+def test_file_that_reuses_a_compacted_name(tmp_path: Path) -> None:
     """A stream that was dropped and created again counts its ticks from the beginning."""
     write(tmp_path)
     windrow.compact_answers(tmp_path)
@@ -156,7 +156,7 @@ def test_a_new_file_under_a_name_that_was_compacted_away_is_read(tmp_path: Path)
     assert rows_of(windrow.read_answers(tmp_path).arrow()) == [*NET, (40, "new", 8.0, False)]
 
 
-def test_answers_that_are_not_revised_are_read_and_compacted_as_they_are(tmp_path: Path) -> None:
+def test_answers_without_revisions(tmp_path: Path) -> None:
     plain = tuple(table.drop_columns(["op", "revision"]) for table in (BATCHES[0], BATCHES[2]))
     write(tmp_path, plain)
     expected = [(5, "a", 1.0, False), (10, "a", 2.0, False), (15, "a", 5.0, False)]
@@ -165,7 +165,7 @@ def test_answers_that_are_not_revised_are_read_and_compacted_as_they_are(tmp_pat
     assert rows_of(windrow.read_answers(tmp_path).arrow()) == expected
 
 
-def test_whose_answers_must_be_plain(tmp_path: Path) -> None:
+def test_query_must_be_unique(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="no answers"):
         windrow.read_answers(tmp_path)
     write(tmp_path)

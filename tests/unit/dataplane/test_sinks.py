@@ -1,4 +1,4 @@
-"""Sinks: a staging sink holds every answer exactly once, wherever the process dies between stage and publish."""
+"""A staging sink holds every answer exactly once, wherever the process dies between stage and publish."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UTC = dt.timezone.utc
 
 
 def batch(values: Sequence[int], query: str = "q") -> AnswerBatch:
-    """Answers that are recognised by their values."""
+    """Answers that can be recognised by their values."""
     n = len(values)
     moments = pa.array([dt.datetime(2026, 1, 1, tzinfo=UTC)] * n, pa.timestamp("us", tz="UTC"))
     columns = {
@@ -92,7 +92,7 @@ def dying_at(operation: int | None) -> Iterator[None]:
 
 
 class Engine:
-    """Stage, commit, publish: what delivery and recovery do with a sink, and their crashes."""
+    """Stage, commit, publish as delivery and recovery do, with their crashes."""
 
     def __init__(self, directory: Path, make: Callable[[Path], Any]):
         self.directory = directory
@@ -115,7 +115,7 @@ class Engine:
         self.outbox.clear()
 
     def tear(self, share: float) -> None:
-        """An append that the crash cut short: the target ends anywhere behind where it began."""
+        """An append that the crash cut short: the target ends anywhere after its former end."""
         path = self.directory / "out.jsonl"
         if self.outbox and path.exists():
             start = json.loads(self.outbox[-1])["start"]
@@ -152,7 +152,7 @@ steps = st.lists(
 @both
 @settings(max_examples=40, deadline=None)
 @given(steps)
-def test_every_answer_is_there_once_wherever_the_process_dies(make: Any, read: Any, steps: Sequence[Any]) -> None:
+def test_exactly_once_at_every_crash(make: Any, read: Any, steps: Sequence[Any]) -> None:
     with tempfile.TemporaryDirectory() as name:
         engine = Engine(Path(name), make)
         for seq, (values, stage_dies, publish_dies, restart_dies, share) in enumerate(steps):
@@ -168,7 +168,7 @@ def test_every_answer_is_there_once_wherever_the_process_dies(make: Any, read: A
 
 
 @both
-def test_a_stage_is_invisible_until_it_is_published(tmp_path: Path, make: Any, read: Any) -> None:
+def test_stage_is_invisible(tmp_path: Path, make: Any, read: Any) -> None:
     sink = make(tmp_path)
     first = sink.stage(batch([1, 2]), 0)
     assert read(tmp_path) == [] and not [p for p in tmp_path.iterdir() if not p.name.startswith(".")]
@@ -177,7 +177,7 @@ def test_a_stage_is_invisible_until_it_is_published(tmp_path: Path, make: Any, r
 
 
 @both
-def test_publishing_twice_is_publishing_once(tmp_path: Path, make: Any, read: Any) -> None:
+def test_publish_twice(tmp_path: Path, make: Any, read: Any) -> None:
     sink = make(tmp_path)
     first = sink.stage(batch([1]), 0)
     sink.publish(first)
@@ -189,7 +189,7 @@ def test_publishing_twice_is_publishing_once(tmp_path: Path, make: Any, read: An
 
 
 @both
-def test_sweeping_removes_what_no_commit_named_and_nothing_else(tmp_path: Path, make: Any, read: Any) -> None:
+def test_sweep_removes_only_stages(tmp_path: Path, make: Any, read: Any) -> None:
     sink = make(tmp_path)
     sink.publish(sink.stage(batch([1]), 0))
     sink.stage(batch([2]), 1)
@@ -205,12 +205,12 @@ def test_sweeping_removes_what_no_commit_named_and_nothing_else(tmp_path: Path, 
 
 
 @both
-def test_sweeping_where_nothing_was_written_yet(tmp_path: Path, make: Any, read: Any) -> None:
+def test_sweep_before_any_write(tmp_path: Path, make: Any, read: Any) -> None:
     make(tmp_path / "not" / "there").sweep()
 
 
 @both
-def test_a_sink_that_cannot_write_says_so(tmp_path: Path, make: Any, read: Any) -> None:
+def test_unwritable_path_at_stage(tmp_path: Path, make: Any, read: Any) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(SinkError, match="query 'q' cannot write to") as raised:
         make(tmp_path / "file").stage(batch([1]), 0)
@@ -228,23 +228,23 @@ def test_a_sink_that_cannot_write_says_so(tmp_path: Path, make: Any, read: Any) 
         (errno.EDQUOT, "Free space"),
         (errno.EACCES, "write access"),
         (errno.EROFS, "write access"),
-        (errno.EIO, "Mend the path"),
+        (errno.EIO, "Repair the path"),
     ],
 )
-def test_the_remedy_fits_the_system_s_error(number: int, remedy: str) -> None:
+def test_remedies(number: int, remedy: str) -> None:
     with pytest.raises(SinkError, match=f"/out: {os.strerror(number)}") as raised, reporting("q", Path("/out")):
         raise OSError(number, os.strerror(number))
     assert remedy in str(raised.value.remedy)
 
 
-def test_lines_into_a_directory_are_refused_before_the_commit(tmp_path: Path) -> None:
+def test_jsonl_into_a_directory(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="Is a directory"):
         JsonLinesSink("q", "q", str(tmp_path)).stage(batch([1]), 0)
     assert not list(tmp_path.parent.glob(".windrow-*"))
 
 
-def test_lines_of_queries_with_like_names_are_staged_apart(tmp_path: Path) -> None:
-    """`a b` and `a-b` of two streams may stage at the same sequence number, into one directory."""
+def test_jsonl_stages_of_similar_names(tmp_path: Path) -> None:
+    """`a b` and `a-b` of two streams may stage the same sequence number in one directory."""
     names = (("a b", "1"), ("a_b", "2"), ("a_b", "3"))
     clauses = [(query, SinkClause("jsonl", (("path", str(tmp_path / f"{n}.jsonl")),))) for query, n in names]
     sinks = [open_sink(query, clause) for query, clause in clauses]
@@ -253,17 +253,17 @@ def test_lines_of_queries_with_like_names_are_staged_apart(tmp_path: Path) -> No
     for sink, entry in zip(sinks, entries, strict=True):
         sink.publish(entry)
     found = [p.read_text().count('"v"') if p.exists() else 0 for p in (tmp_path / f"{n}.jsonl" for _, n in names)]
-    assert found == [1, 1, 0], "only the stage that was swept is gone"
+    assert found == [1, 1, 0], "only the swept stage is gone"
 
 
 @both
-def test_parents_are_made(tmp_path: Path, make: Any, read: Any) -> None:
+def test_parent_directories_are_created(tmp_path: Path, make: Any, read: Any) -> None:
     sink = make(tmp_path / "a" / "b")
     sink.publish(sink.stage(batch([7]), 0))
     assert read(tmp_path / "a" / "b") == [7]
 
 
-def test_lines_are_appended_to_a_file_that_was_there(tmp_path: Path) -> None:
+def test_jsonl_appends_to_an_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     path.write_text('{"v": 0}\n')
     sink = JsonLinesSink("q", "q", str(path))
@@ -271,7 +271,7 @@ def test_lines_are_appended_to_a_file_that_was_there(tmp_path: Path) -> None:
     assert lines(tmp_path) == [0, 1]
 
 
-def test_a_file_that_was_taken_away_between_stage_and_publish_begins_anew(tmp_path: Path) -> None:
+def test_jsonl_target_removed_before_publish(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     sink = JsonLinesSink("q", "q", str(path))
     sink.publish(sink.stage(batch([1, 2, 3]), 0))
@@ -289,7 +289,7 @@ def as_json(**columns: Any) -> dict[str, Any]:
     return dict(json.loads(line, parse_float=Decimal))
 
 
-def test_every_type_as_json() -> None:
+def test_json_types() -> None:
     zoned = pa.array([dt.datetime(1969, 12, 31, 23, 59, 59, 5, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))
     found = as_json(
         window_end=zoned,
@@ -322,11 +322,11 @@ def test_every_type_as_json() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None])
-def test_what_json_cannot_say_is_null(value: float | None) -> None:
+def test_json_of_nan_and_infinity(value: float | None) -> None:
     assert as_json(d=pa.array([value], pa.float64()), f=pa.array([value], pa.float32())) == {"d": None, "f": None}
 
 
-def test_times_are_utc_whatever_the_machine_s_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_times_are_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     abroad = duckdb.connect(":memory:")
     abroad.execute("SET GLOBAL TimeZone = 'America/New_York'")
     monkeypatch.setattr(jsonl, "_database", lambda: abroad)
@@ -334,7 +334,7 @@ def test_times_are_utc_whatever_the_machine_s_zone(monkeypatch: pytest.MonkeyPat
     assert as_json(t=noon) == {"t": "2026-01-01T12:00:00.000000Z"}
 
 
-def test_odd_column_names_are_kept() -> None:
+def test_odd_column_names() -> None:
     assert as_json(**{"count(*)": pa.array([1]), 'a"b': pa.array([2]), "select": pa.array([3])}) == {
         "count(*)": 1,
         'a"b': 2,
@@ -349,7 +349,7 @@ def clause(kind: str, **options: str) -> SinkClause:
     return SinkClause(kind, tuple(options.items()))
 
 
-def test_sinks_are_opened_by_name(tmp_path: Path) -> None:
+def test_open_sink(tmp_path: Path) -> None:
     opened: list[Sink | StagingSink] = [
         open_sink("q", clause("console")),
         open_sink("q", clause("JSONL", path=str(tmp_path / "x"))),
@@ -359,7 +359,7 @@ def test_sinks_are_opened_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("bad", "message"),
     [
         (clause("parket", path="x"), "Did you mean 'parquet'"),
         (clause("kafka", path="x"), "Sinks: console, jsonl, parquet"),
@@ -369,14 +369,14 @@ def test_sinks_are_opened_by_name(tmp_path: Path) -> None:
         (clause("console", path="x"), "no option 'path'"),
     ],
 )
-def test_mistakes_in_into_are_told(bad: SinkClause, told: str) -> None:
+def test_errors_of_into(bad: SinkClause, message: str) -> None:
     with pytest.raises(BindError) as raised:
         open_sink("q", bad)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "path", "told"),
+    ("kind", "path", "message"),
     [
         ("jsonl", "", "move the directory away"),
         ("jsonl", "file/out", "move the file away"),
@@ -386,26 +386,24 @@ def test_mistakes_in_into_are_told(bad: SinkClause, told: str) -> None:
         ("parquet", "file/out", "move the file away"),
     ],
 )
-def test_a_path_that_cannot_be_written_is_refused_and_nothing_is_made(
-    tmp_path: Path, kind: str, path: str, told: str
-) -> None:
+def test_unwritable_path(tmp_path: Path, kind: str, path: str, message: str) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(SinkError) as raised:
         check_path("q", clause(kind, path=str(tmp_path / path)))
-    assert str(tmp_path / path) in raised.value.message and told in str(raised.value)
+    assert str(tmp_path / path) in raised.value.message and message in str(raised.value)
     assert "answers are kept" not in str(raised.value), "there are none yet"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_a_path_without_write_access_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_path_without_write_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)  # root may write anywhere
     with pytest.raises(SinkError, match="Permission denied") as raised:
         check_path("q", clause(kind, path=str(tmp_path / "new" / "out")))
     assert raised.value.remedy and "write access" in raised.value.remedy
 
 
-def test_paths_that_can_be_written_are_taken(tmp_path: Path) -> None:
+def test_writable_paths(tmp_path: Path) -> None:
     (tmp_path / "old.jsonl").write_text("{}\n")
     (tmp_path / "old").mkdir()
     for kind, path in (("jsonl", "old.jsonl"), ("jsonl", "a/b/new"), ("parquet", "old"), ("parquet", "a/b/new")):
@@ -430,7 +428,7 @@ class Half:
     def stage(self, batch: AnswerBatch, seq: int) -> str: ...
 
 
-def test_only_objects_that_are_sinks_are_taken_from_python() -> None:
+def test_sink_objects() -> None:
     check_given(Writes())
     check_given(Stages())
     for wrong in (5, "out.jsonl", print, Half(), Writes):
@@ -439,7 +437,7 @@ def test_only_objects_that_are_sinks_are_taken_from_python() -> None:
         assert raised.value.remedy
 
 
-def test_two_queries_may_not_write_the_same_files(tmp_path: Path) -> None:
+def test_target_of(tmp_path: Path) -> None:
     path = str(tmp_path / "out")
     assert target_of("a", clause("jsonl", path=path)) == target_of("b", clause("jsonl", path=f"{tmp_path}/./out"))
     assert target_of("a", clause("parquet", path=path)) != target_of("b", clause("parquet", path=path))
@@ -447,7 +445,7 @@ def test_two_queries_may_not_write_the_same_files(tmp_path: Path) -> None:
     assert target_of("a", clause("console")) is None
 
 
-def test_a_query_s_name_makes_a_file_name(tmp_path: Path) -> None:
+def test_file_names(tmp_path: Path) -> None:
     sink = open_sink("größte/../x", clause("parquet", path=str(tmp_path)))
     assert not isinstance(sink, Sink)
     sink.publish(sink.stage(batch([1]), 3))
@@ -457,19 +455,19 @@ def test_a_query_s_name_makes_a_file_name(tmp_path: Path) -> None:
 # -- the console -------------------------------------------------------------------------------------------------
 
 
-def test_the_console_prints_a_line_per_row(capsys: pytest.CaptureFixture[str]) -> None:
+def test_console(capsys: pytest.CaptureFixture[str]) -> None:
     sink = open_sink("q", clause("console"))
     assert isinstance(sink, Sink)
     sink.write(batch([1, 2]))
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == "-- q" and len(told) == 3
-    assert told[1].endswith("key=a  v=1") and told[1].startswith("[2026-01-01 00:00:00")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "-- q" and len(lines) == 3
+    assert lines[1].endswith("key=a  v=1") and lines[1].startswith("[2026-01-01 00:00:00")
 
 
-def test_the_console_shows_the_last_rows_of_many(capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_shows_the_last_rows(capsys: pytest.CaptureFixture[str]) -> None:
     sink = open_sink("q", clause("console"))
     assert isinstance(sink, Sink)
     sink.write(batch(range(ROWS_SHOWN + 5)))
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == f"-- q (last {ROWS_SHOWN} of {ROWS_SHOWN + 5} rows)"
-    assert len(told) == ROWS_SHOWN + 1 and told[-1].endswith(f"v={ROWS_SHOWN + 4}")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"-- q (last {ROWS_SHOWN} of {ROWS_SHOWN + 5} rows)"
+    assert len(lines) == ROWS_SHOWN + 1 and lines[-1].endswith(f"v={ROWS_SHOWN + 4}")

@@ -1,4 +1,4 @@
-"""The memory source: rows of every kind become a table of the schema, bad records are kept as text, order is kept."""
+"""The memory source: rows in every form become a table of the schema, bad records become text, order is kept."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def one(row: Any, of: StreamDef = EVERY) -> dict[str, Any]:
     return found
 
 
-def test_the_schema_is_the_stream_s_and_a_column_for_bad_records() -> None:
+def test_schema() -> None:
     for rows in ([], [{}], pa.table({"i": [1]}), pd.DataFrame({"i": [1]}), [{"i": "bad"}]):
         schema = to_table(EVERY, rows).schema
         assert schema.names == [*(name for name, _ in EVERY.columns), BAD]
         assert [schema.field(name).type for name, _ in EVERY.columns] == [kind.arrow for _, kind in EVERY.columns]
 
 
-# -- what a value may be ------------------------------------------------------------------------------------
+# -- values -------------------------------------------------------------------------------------------------
 
 MOMENT = dt.datetime(2026, 1, 1, 10, tzinfo=UTC)
 GOOD: list[tuple[str, Any, Any]] = [
@@ -110,16 +110,16 @@ def test_values_that_fit(name: str, value: Any, kept: Any) -> None:
     assert found == {name: kept} and type(found[name]) is type(kept)
 
 
-def test_nan_is_a_double_and_not_a_null() -> None:
+def test_nan_is_not_null() -> None:
     assert math.isnan(one({"d": math.nan})["d"])
 
 
 @pytest.mark.parametrize("name", [name for name, _ in EVERY.columns])
-def test_none_and_what_is_missing_are_null(name: str) -> None:
+def test_missing_values_are_null(name: str) -> None:
     assert one({name: None}) == {} == one({})
 
 
-def test_pandas_own_absent_time_is_null() -> None:
+def test_nat_is_null() -> None:
     assert one({"ts": pd.NaT}) == {}
 
 
@@ -160,8 +160,8 @@ MISFITS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), MISFITS)
-def test_values_that_do_not_fit_make_a_bad_record(name: str, value: Any) -> None:
-    """The others go on, in their places."""
+def test_values_that_do_not_fit(name: str, value: Any) -> None:
+    """The other rows stay in their places."""
     table = to_table(EVERY, [{"i": 1}, {"f": 0.5, name: value}, {"i": 3}])
     first, bad, last = rows_of(table)
     assert (first, last) == ({"i": 1}, {"i": 3})
@@ -182,11 +182,11 @@ def test_values_that_do_not_fit_make_a_bad_record(name: str, value: Any) -> None
         ("a", '"a"'),
     ],
 )
-def test_records_of_another_shape_are_bad(row: Any, text: str) -> None:
+def test_records_of_another_shape(row: Any, text: str) -> None:
     assert rows_of(to_table(NUMBERS, [row, ("good", 1)])) == [{BAD: text}, {"k": "good", "i": 1}]
 
 
-def test_a_bad_record_that_no_json_can_say_is_kept_all_the_same() -> None:
+def test_bad_record_without_json() -> None:
     loop: list[Any] = []
     loop.append(loop)
     for row in (loop, {"k": loop}, {"k": {1, 2}}, {"k": "\ud800"}):
@@ -194,7 +194,7 @@ def test_a_bad_record_that_no_json_can_say_is_kept_all_the_same() -> None:
         assert list(found) == [BAD] and found[BAD]
 
 
-# -- what rows may come as ----------------------------------------------------------------------------------------
+# -- forms of rows ------------------------------------------------------------------------------------------------
 
 WANTED = [{"k": "a", "i": 1}, {"k": "b"}]
 
@@ -230,16 +230,16 @@ WANTED = [{"k": "a", "i": 1}, {"k": "b"}]
         "index",
     ],
 )
-def test_rows_come_in_every_form(rows: Any) -> None:
+def test_forms_of_rows(rows: Any) -> None:
     assert rows_of(to_table(NUMBERS, rows)) == WANTED
 
 
-def test_a_column_may_be_spelt_differently_from_row_to_row() -> None:
+def test_spelling_of_columns() -> None:
     found = to_table(NUMBERS, [{"K": "a"}, {"k": "b"}, {"K": "c"}])
     assert found.column("k").to_pylist() == ["a", "b", "c"]
 
 
-def test_times_of_pandas_and_arrow_without_a_zone_are_utc() -> None:
+def test_naive_times_are_utc() -> None:
     times = stream("ts TIMESTAMP")
     naive = dt.datetime(2026, 1, 1, 10)
     for rows in (
@@ -252,7 +252,7 @@ def test_times_of_pandas_and_arrow_without_a_zone_are_utc() -> None:
         assert rows_of(to_table(times, rows)) == [{"ts": MOMENT}]
 
 
-def test_nanoseconds_are_cut_to_microseconds() -> None:
+def test_nanoseconds() -> None:
     frame = pd.DataFrame({"ts": [pd.Timestamp("2026-01-01 10:00:00.000000999")]})
     assert rows_of(to_table(stream("ts TIMESTAMP"), frame)) == [{"ts": MOMENT}]
 
@@ -298,7 +298,7 @@ ALIKE: list[tuple[str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "values"), ALIKE)
-def test_a_value_means_the_same_in_a_list_in_pandas_and_in_arrow(kind: str, values: list[Any]) -> None:
+def test_values_mean_the_same_in_every_form(kind: str, values: list[Any]) -> None:
     of = stream(f"x {kind}")
 
     def taken(rows: Any) -> list[Any]:
@@ -316,7 +316,7 @@ def test_a_value_means_the_same_in_a_list_in_pandas_and_in_arrow(kind: str, valu
         assert taken(pd.DataFrame({"x": values}, dtype="category")) == wanted
 
 
-def test_one_bad_cell_of_a_frame_is_one_dead_letter() -> None:
+def test_one_bad_cell_of_a_frame() -> None:
     frame = pd.DataFrame({"k": ["a", 5, None, "d", "e"], "i": [1, 2, "three", None, 5]})
     assert rows_of(to_table(NUMBERS, frame)) == [
         {"k": "a", "i": 1},
@@ -327,27 +327,27 @@ def test_one_bad_cell_of_a_frame_is_one_dead_letter() -> None:
     ]
 
 
-def test_what_pandas_has_as_missing_is_null() -> None:
+def test_missing_values_of_pandas() -> None:
     for missing in (None, float("nan"), pd.NA, pd.NaT):
         frame = pd.DataFrame({"k": pd.Series(["a", missing], dtype=object), "i": pd.Series([1, None], dtype="Int64")})
         assert rows_of(to_table(NUMBERS, frame)) == [{"k": "a", "i": 1}, {}]
 
 
-def test_columns_of_kinds_that_arrow_has_no_type_for_are_bad_row_by_row() -> None:
+def test_columns_without_an_arrow_type() -> None:
     frame = pd.DataFrame({"k": ["a", "b"], "i": pd.Series([1j, None])})
     assert [BAD in row for row in rows_of(to_table(NUMBERS, frame))] == [True, False]
     periods = pd.DataFrame({"ts": pd.period_range("2026-01", periods=2, freq="M")})
     assert [BAD in row for row in rows_of(to_table(stream("ts TIMESTAMP"), periods))] == [True, True]
 
 
-def test_a_time_beyond_python_s_is_a_bad_record_in_the_words_of_arrow() -> None:
+def test_time_beyond_python() -> None:
     table = pa.table({"n": pa.array([10**17, 0], pa.timestamp("s"))})
     bad, good = rows_of(to_table(stream("n TIMESTAMP_NTZ"), table))
     assert "100000000000000000 timestamp" in bad[BAD] and good == {"n": dt.datetime(1970, 1, 1)}
 
 
 @pytest.mark.parametrize("names", [("k", "k"), ("k", "K")])
-def test_a_column_given_twice_is_refused(names: tuple[str, str]) -> None:
+def test_column_given_twice(names: tuple[str, str]) -> None:
     frame = pd.DataFrame([["a", "b"]], columns=list(names))
     table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=list(names))
     for rows in (frame, table):
@@ -355,7 +355,7 @@ def test_a_column_given_twice_is_refused(names: tuple[str, str]) -> None:
             to_table(NUMBERS, rows)
 
 
-def test_one_bad_value_among_many_is_found_without_trying_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_bad_value_among_many(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
     array = rows_module._array
 
@@ -369,19 +369,19 @@ def test_one_bad_value_among_many_is_found_without_trying_each(monkeypatch: pyte
     assert len(tried) <= 25
 
 
-def test_a_table_with_a_value_that_does_not_fit_loses_that_row_only() -> None:
+def test_table_with_a_bad_value() -> None:
     table = pa.table({"k": ["a", "b"], "i": [1 << 40, 2]})
     assert rows_of(to_table(NUMBERS, table)) == [{BAD: json.dumps({"k": "a", "i": 1 << 40})}, {"k": "b", "i": 2}]
 
 
-def test_a_table_with_an_unknown_column_is_refused_whole() -> None:
+def test_table_with_an_unknown_column() -> None:
     with pytest.raises(FeedError, match="no column 'nope'") as raised:
         to_table(NUMBERS, pa.table({"nope": [1]}))
     assert raised.value.remedy == "Its columns: k, i."
 
 
 @pytest.mark.parametrize("rows", [5, None, "text", b"bytes", {"k": "a"}, pd.Series([1])])
-def test_what_is_no_list_of_rows_is_refused(rows: Any) -> None:
+def test_not_a_list_of_rows(rows: Any) -> None:
     with pytest.raises(FeedError, match="feed takes a list"):
         to_table(NUMBERS, rows)
 
@@ -392,9 +392,7 @@ texts = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=4
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(texts, integers), max_size=8), st.lists(st.integers(0, 7), max_size=3))
-def test_every_form_gives_the_same_table_and_bad_records_do_not_move_the_others(
-    rows: list[tuple[str | None, int | None]], spoilt: list[int]
-) -> None:
+def test_forms_agree_with_bad_records(rows: list[tuple[str | None, int | None]], spoilt: list[int]) -> None:
     wanted = to_table(NUMBERS, rows).to_pylist()
     assert [(row["k"], row["i"]) for row in wanted] == rows
     assert to_table(NUMBERS, [{"k": k, "i": i} for k, i in rows]).to_pylist() == wanted
@@ -410,7 +408,7 @@ def test_every_form_gives_the_same_table_and_bad_records_do_not_move_the_others(
 
 
 def spooled(directory: Path) -> list[Path]:
-    """As Spark takes them: by modification time."""
+    """The files in Spark's order: by modification time."""
     return sorted(directory.glob("feed-*.parquet"), key=lambda path: path.stat().st_mtime_ns)
 
 
@@ -418,7 +416,7 @@ def contents(directory: Path) -> list[int]:
     return [i for path in spooled(directory) for i in pq.read_table(path).column("i").to_pylist()]
 
 
-def test_files_are_taken_in_the_order_of_feed_even_within_a_millisecond(tmp_path: Path) -> None:
+def test_order_of_files(tmp_path: Path) -> None:
     spool = Spool(NUMBERS, tmp_path)
     for i in range(20):
         assert spool.write([("a", i)], 1000) == 1
@@ -427,7 +425,7 @@ def test_files_are_taken_in_the_order_of_feed_even_within_a_millisecond(tmp_path
     assert len(set(times)) == 20 and all(t % 1_000_000 == 0 for t in times)
 
 
-def test_a_clock_that_goes_back_changes_no_order(tmp_path: Path) -> None:
+def test_clock_set_back(tmp_path: Path) -> None:
     spool = Spool(NUMBERS, tmp_path)
     for i, now_ms in enumerate([5000, 4000, 4500, 6000, 1]):
         spool.write([("a", i)], now_ms)
@@ -437,8 +435,8 @@ def test_a_clock_that_goes_back_changes_no_order(tmp_path: Path) -> None:
     assert contents(tmp_path) == [0, 1, 2, 3, 4, 5]
 
 
-def test_names_are_new_after_files_were_deleted_and_the_clock_stood_still(tmp_path: Path) -> None:
-    """Spark knows the files it has read by name, for ever, and deletes them."""
+def test_names_are_never_reused(tmp_path: Path) -> None:
+    """Spark remembers the files it has read by name, for ever, and deletes them."""
     names: set[str] = set()
     for _ in range(5):
         Spool(NUMBERS, tmp_path).write([("a", 1)], 1000)
@@ -448,7 +446,7 @@ def test_names_are_new_after_files_were_deleted_and_the_clock_stood_still(tmp_pa
     assert len(names) == 5
 
 
-def test_feeding_from_several_threads_loses_nothing(tmp_path: Path) -> None:
+def test_concurrent_feeds(tmp_path: Path) -> None:
     spool = Spool(NUMBERS, tmp_path)
     threads = [threading.Thread(target=lambda n=n: spool.write([("a", n)], 1000)) for n in range(16)]
     for thread in threads:
@@ -459,19 +457,19 @@ def test_feeding_from_several_threads_loses_nothing(tmp_path: Path) -> None:
     assert len({path.stat().st_mtime_ns for path in spooled(tmp_path)}) == 16
 
 
-def test_no_rows_are_no_file(tmp_path: Path) -> None:
+def test_feed_without_rows(tmp_path: Path) -> None:
     assert Spool(NUMBERS, tmp_path).write([], 1000) == 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_crash_left_half_written_is_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_crash_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".feed-000000000001000-0badcafe.tmp").write_bytes(b"half")
     (tmp_path / "note").write_text("the user's")
     Spool(NUMBERS, tmp_path / "." / "")
     assert [path.name for path in tmp_path.iterdir()] == ["note"]
 
 
-def test_a_full_disk_takes_nothing_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = Spool(NUMBERS, tmp_path)
 
     def full(*_: Any) -> None:
@@ -486,19 +484,19 @@ def test_a_full_disk_takes_nothing_and_says_so(tmp_path: Path, monkeypatch: pyte
     assert contents(tmp_path) == [2]
 
 
-def test_bad_records_are_spooled_too(tmp_path: Path) -> None:
+def test_bad_records_are_spooled(tmp_path: Path) -> None:
     assert Spool(NUMBERS, tmp_path).write([("a", 1), 5], 1000) == 2
     (path,) = spooled(tmp_path)
     assert pq.read_table(path).column(BAD).to_pylist() == [None, "5"]
 
 
-def test_a_memory_stream_takes_no_options() -> None:
+def test_memory_takes_no_options() -> None:
     check(NUMBERS)
     with pytest.raises(SourceError, match="no options"):
         check(stream("i INT", "FROM memory OPTIONS (path 'x')"))
 
 
-def test_a_closed_spool_takes_nothing(tmp_path: Path) -> None:
+def test_closed_spool(tmp_path: Path) -> None:
     spool = Spool(NUMBERS, tmp_path)
     spool.close()
     with pytest.raises(StateError, match="no more rows"):

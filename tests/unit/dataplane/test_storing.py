@@ -1,4 +1,4 @@
-"""What tasks make of a grouped micro-batch: cells of Spark-home synopses go into blocks, the rest is handed through."""
+"""The kernel of a deposit: cells of Spark-home synopses go into blocks, other rows pass through."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def stored(root: Path, top: int | None) -> pa.Table:
     return pa.Table.from_batches(list(out))
 
 
-def test_cells_are_in_a_block_and_everything_else_is_handed_through(tmp_path: Path) -> None:
+def test_cells_go_to_blocks(tmp_path: Path) -> None:
     found = stored(tmp_path, None)
     (text,) = found.column(WROTE).drop_null().to_pylist()
-    told = BlockReport.of(text)
-    assert (told.synopsis, told.lo, told.hi, told.ref.rows) == (7, 10, 20, 4)
-    assert panes_in(tmp_path / told.ref.path).tolist() == [10, 20]
-    rows = read_block(tmp_path / told.ref.path).to_pylist()
+    report = BlockReport.of(text)
+    assert (report.synopsis, report.lo, report.hi, report.ref.rows) == (7, 10, 20, 4)
+    assert panes_in(tmp_path / report.ref.path).tolist() == [10, 20]
+    rows = read_block(tmp_path / report.ref.path).to_pylist()
     cells = {(row["pane"], row["nobody"], row["k0"], row[f"{COUNT.id}_0"]) for row in rows}
     assert cells == {(10, False, "a", 3), (10, False, "b", 1), (20, False, "a", 5), (20, True, None, 2)}
     rest = [row for row in found.drop_columns([WROTE]).to_pylist() if row["__set"] == 2 or row["__reason"]]
     assert rest == table().slice(4).to_pylist()
 
 
-def test_what_is_left_of_cells_tells_how_many_from_where_to_where_and_how_late(tmp_path: Path) -> None:
+def test_summary_rows(tmp_path: Path) -> None:
     for top in (None, 5, 21, 400):
         found = stored(tmp_path, top).to_pylist()
         left = [row for row in found if row["__set"] == 1 and row["__reason"] is None]
@@ -71,5 +71,5 @@ def histogram(rows: list[dict[str, int]], top: int | None) -> dict[int, int]:
     return found
 
 
-def test_an_empty_partition_gives_nothing(tmp_path: Path) -> None:
+def test_empty_partition(tmp_path: Path) -> None:
     assert list(store_cells(StoreRequest(str(tmp_path), (), ()), [])) == []

@@ -1,4 +1,4 @@
-"""Where a micro-batch is grouped: a state machine over what earlier ones measured."""
+"""The chooser of where a micro-batch is grouped, from earlier measurements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windrow.engine.intake.chooser import (
+from windrow.engine.choices.chooser import (
     MANY_PARTIALS,
     MANY_SETS,
     MOST_COUNT_BYTES,
@@ -14,7 +14,7 @@ from windrow.engine.intake.chooser import (
     SMALL_ROWS,
     UNKNOWN_SWELL,
     Chooser,
-    asked,
+    possible_setting,
 )
 
 some = settings(max_examples=80, deadline=None)
@@ -41,7 +41,7 @@ def test_the_setting_spark_is_always_followed(history: list, estimate: int | Non
 
 @some
 @given(st.lists(measures, max_size=5), st.integers(0, 1 << 40), st.sampled_from(["auto", "driver"]))
-def test_no_gather_beyond_the_limit_whatever_the_setting(history: list, estimate: int, setting: str) -> None:
+def test_no_gather_beyond_the_limit(history: list, estimate: int, setting: str) -> None:
     chooser = after(history)
     if estimate * chooser.swell > LIMIT:
         assert chooser.choose(setting, estimate, LIMIT) == "spark"
@@ -54,7 +54,7 @@ def test_the_same_history_gives_the_same_choice(history: list, estimate: int | N
     assert after(history).choose("auto", estimate, LIMIT) in ("spark", "driver")
 
 
-def test_the_first_micro_batch_is_gathered_only_where_it_is_sure_to_be_small() -> None:
+def test_first_micro_batch() -> None:
     assert Chooser().choose("auto", LIMIT // UNKNOWN_SWELL, LIMIT) == "driver"
     assert Chooser().choose("auto", LIMIT // UNKNOWN_SWELL + 1, LIMIT) == "spark"
     assert Chooser().choose("auto", None, LIMIT) == "spark"
@@ -62,7 +62,7 @@ def test_the_first_micro_batch_is_gathered_only_where_it_is_sure_to_be_small() -
     assert Chooser().choose("driver", None, LIMIT) == "driver"
 
 
-def test_cells_of_the_spark_home_are_kept_away_from_the_driver() -> None:
+def test_spark_home_prefers_spark() -> None:
     poor = Chooser().after(SMALL_ROWS, SMALL_ROWS, None, None)
     assert poor.choose("auto", 1, 1 << 20) == "driver"
     assert poor.choose("auto", 1, 1 << 20, stored=True) == "spark"
@@ -93,14 +93,14 @@ def test_many_synopses_are_grouped_in_the_driver() -> None:
     assert taught.choose("spark", 1000, LIMIT, MANY_SETS + 1) == "spark"
 
 
-def test_rows_in_order_of_arrival_are_gathered_as_long_as_they_may_be() -> None:
+def test_ordered_rows_are_gathered() -> None:
     taught = Chooser().after(100_000, 100, None, None)
     assert taught.choose("auto", 1000, LIMIT, ordered=True) == "driver"
     assert taught.choose("auto", LIMIT + 1, LIMIT, ordered=True) == "spark"
     assert taught.choose("spark", 1000, LIMIT, ordered=True) == "spark"
 
 
-def test_many_partial_aggregates_of_many_synopses_are_gathered() -> None:
+def test_many_partial_aggregates_are_gathered() -> None:
     taught = Chooser().after(100_000, 1_000, None, None)
     assert taught.choose("auto", 1000, LIMIT, 4, partials=MANY_PARTIALS // 4) == "spark"
     assert taught.choose("auto", 1000, LIMIT, 4, partials=MANY_PARTIALS // 4 + 1) == "driver"
@@ -112,28 +112,30 @@ def test_an_empty_micro_batch_teaches_nothing() -> None:
     assert taught.after(0, 0, 0, 12345) == taught
 
 
-def test_the_estimate_is_corrected_by_what_gathering_measured() -> None:
-    """Spark thought 10 MB and 40 MB came: an estimate of 20 MB is expected to be 80 MB."""
+def test_estimate_is_corrected_by_swell() -> None:
+    """Spark estimated 10 MB and 40 MB came, so an estimate of 20 MB counts as 80 MB."""
     taught = Chooser().after(1_000_000, 900_000, 40 * MB, 10 * MB)
     assert taught.swell == 4.0
     assert taught.choose("auto", 20 * MB, LIMIT) == "spark"
     assert taught.choose("auto", 15 * MB, LIMIT) == "driver"
     by_spark = taught.after(1_000_000, 900_000, None, 30 * MB)
-    assert by_spark.swell == 4.0, "a micro-batch that was not gathered says nothing about its bytes"
+    assert by_spark.swell == 4.0, "a micro-batch that was not gathered has no measured bytes"
 
 
-def test_without_an_estimate_the_last_micro_batch_is_the_measure() -> None:
+def test_choice_without_an_estimate() -> None:
     taught = Chooser().after(1_000_000, 900_000, 100 * MB, None)
     assert taught.choose("driver", None, LIMIT) == "spark"
     assert taught.after(10_000, 9_000, None, None).choose("driver", None, LIMIT) == "driver"
 
 
 @pytest.mark.parametrize("setting", ["auto", "spark", "driver"])
-def test_too_many_counts_of_partitions_are_not_sent_to_spark(setting: str) -> None:
-    assert asked(setting, MOST_COUNT_BYTES) == setting
-    assert asked(setting, MOST_COUNT_BYTES + 1) == "driver"
+def test_many_partition_counts(setting: str) -> None:
+    assert possible_setting(setting, MOST_COUNT_BYTES) == setting
+    assert possible_setting(setting, MOST_COUNT_BYTES + 1) == "driver"
 
 
-def test_sketches_are_made_by_spark_whatever_is_asked() -> None:
-    assert [asked(setting, 1 << 30, sketched=True) for setting in ("auto", "driver", "spark")] == ["spark"] * 3
-    assert asked("driver", 0) == "driver"
+def test_sketches_are_made_by_spark() -> None:
+    assert [possible_setting(setting, 1 << 30, sketched=True) for setting in ("auto", "driver", "spark")] == [
+        "spark"
+    ] * 3
+    assert possible_setting("driver", 0) == "driver"

@@ -1,5 +1,4 @@
-"""The home of a synopsis: it does not change to and fro, the greatest number of groups stays known, and what fails
-after a commit is tried again."""
+"""The home of a synopsis: stable moves, the remembered number of groups, and failures after a commit."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ GROUPS = 30
 
 
 class Tasks:
-    """In place of Spark: answers nothing, and finds as many groups as it is told."""
+    """A fake Spark home: no answers, and a given number of groups."""
 
     def __init__(self, root: Path):
         self.root = str(root)
@@ -58,7 +57,7 @@ class Tasks:
 
 
 class Bench:
-    """A stream with one query by a key, over panes of 2."""
+    """A stream with one query grouped by a key, with panes of 2."""
 
     def __init__(self, root: Path, catalog: Catalog):
         self.catalog, self.blocks, self.tasks = catalog, BlockStore(root, catalog), Tasks(root)
@@ -86,7 +85,7 @@ class Bench:
         return Cells(np.full(len(keys), pane, np.int64), groups, ones)
 
     def fill(self, length: int) -> None:
-        """Groups with keys of such a length."""
+        """Add groups with keys of a given length."""
         synopsis = self.state.synopsis
         assert isinstance(synopsis, BasicIntervalSynopsis)
         synopsis.deposit(self.cells(synopsis, [f"{i:0{length}d}" for i in range(GROUPS)]))
@@ -101,7 +100,7 @@ class Bench:
         return self.state.synopsis
 
     def ask(self, groups: int, *, tick: bool) -> int:
-        """Groups that are known of after a job that found so many."""
+        """The known number of groups after a job that found a given number."""
         self.tasks.groups = groups
         starts, ends = np.array([0]), np.array([4])
         aggregate = self.plan.input
@@ -110,7 +109,7 @@ class Bench:
         return self.home.groups_seen
 
     def driver_bytes(self, cells: int | None = None) -> float | None:
-        """What the synopsis takes in the driver, or would with so many cells."""
+        """The bytes that the synopsis takes in the driver, or would take with a given number of cells."""
         self.state.synopsis.cells = cells
         return self.state.synopsis.driver_bytes(row_bytes(self.state))
 
@@ -121,7 +120,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield Bench(tmp_path, catalog)
 
 
-def test_long_keys_are_weighed_in_the_spark_home_too(bench: Bench) -> None:
+def test_weight_of_long_keys(bench: Bench) -> None:
     bench.fill(2000)
     taken = bench.driver_bytes()
     assert taken is not None and taken > LIMIT
@@ -132,10 +131,10 @@ def test_long_keys_are_weighed_in_the_spark_home_too(bench: Bench) -> None:
     assert measured is not None and measured >= 0.99 * taken
     bench.home.left_with = Weight(0.0, 0.0)
     by_columns = bench.driver_bytes(GROUPS)
-    assert by_columns is not None and by_columns < LIMIT / 4, "by its columns alone it would have gone back"
+    assert by_columns is not None and by_columns < LIMIT / 4, "by its columns alone it would have moved back"
 
 
-def test_it_goes_back_when_few_cells_are_left(bench: Bench) -> None:
+def test_move_back_when_few_cells_are_left(bench: Bench) -> None:
     bench.fill(2000)
     bench.homes.settle(bench.stream, SETTINGS)
     few = BasicIntervalSynopsis([pa.string()])
@@ -147,13 +146,13 @@ def test_it_goes_back_when_few_cells_are_left(bench: Bench) -> None:
     assert [bench.saved[c] for c in ("buckets", "cell_bytes", "group_bytes", "groups_seen")] == [None] * 4
 
 
-def test_many_panes_that_leave_do_not_bring_all_groups_back(bench: Bench) -> None:
-    """What groups take besides their cells does not shrink with the number of panes."""
+def test_expired_panes_alone_do_not_move_it_back(bench: Bench) -> None:
+    """The bytes of groups, besides their cells, do not shrink with the number of panes."""
     bench.homes.recover(bench.stream, bench.state, 4, Weight(100.0, 2000.0), 1000)
     assert (bench.driver_bytes(1000) or 0) >= 2000.0 * 1000
 
 
-def test_the_weight_is_there_after_a_restart_and_without_one_it_stays(bench: Bench) -> None:
+def test_weight_after_restart(bench: Bench) -> None:
     bench.fill(2000)
     bench.homes.settle(bench.stream, SETTINGS)
     weight, row = bench.home.left_with, bench.saved
@@ -167,12 +166,12 @@ def test_the_weight_is_there_after_a_restart_and_without_one_it_stays(bench: Ben
     assert isinstance(bench.state.synopsis, BasicIntervalSynopsis)
 
 
-def test_no_weight_is_less_than_nothing() -> None:
+def test_weight_is_not_negative() -> None:
     with pytest.raises(ValueError, match="less than nothing"):
         Weight(1.0, -1.0)
 
 
-def test_the_most_groups_that_ticks_find_are_remembered(bench: Bench) -> None:
+def test_greatest_number_of_groups_is_remembered(bench: Bench) -> None:
     bench.fill(10)
     bench.homes.to_spark(bench.stream, bench.state)
     assert bench.ask(GROUPS + 5, tick=True) == GROUPS + 5
@@ -182,7 +181,7 @@ def test_the_most_groups_that_ticks_find_are_remembered(bench: Bench) -> None:
     assert bench.saved["groups_seen"] == GROUPS + 5
 
 
-def test_without_a_saved_number_the_blocks_of_a_micro_batch_add_up(bench: Bench) -> None:
+def test_number_of_groups_without_a_saved_one(bench: Bench) -> None:
     bench.homes.to_spark(bench.stream, bench.state)
     for keys in (["a", "b", "c"], ["d", "e"]):
         share = BasicIntervalSynopsis([pa.string()])
@@ -194,7 +193,7 @@ def test_without_a_saved_number_the_blocks_of_a_micro_batch_add_up(bench: Bench)
     assert bench.home.groups_seen == 7
 
 
-def test_memory_moves_with_the_commit_whatever_fails_after_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_moves_with_the_commit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(name: str) -> None:
         if name == "home-moved":
             raise RuntimeError("out of luck")
@@ -206,7 +205,7 @@ def test_memory_moves_with_the_commit_whatever_fails_after_it(bench: Bench, monk
     assert bench.home.buckets == bench.saved["buckets"] == 4
 
 
-def test_what_fails_after_the_commit_is_a_warning(
+def test_failure_after_the_commit_is_a_warning(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wanted: list[BaseException] = [RuntimeError("no executor"), KeyboardInterrupt()]
@@ -217,7 +216,7 @@ def test_what_fails_after_the_commit_is_a_warning(
 
     compacted: list[int] = []
     monkeypatch.setattr(bench.homes, "settle_one", failing)
-    no_jvm: Any = None  # it is asked where a job has failed
+    no_jvm: Any = None  # called after a failed job
     depositor = Depositor(bench.journal, bench.blocks, SystemClock(), bench.homes, no_jvm)
     monkeypatch.setattr(
         depositor._compactor, "compact", lambda stream, state, settings: compacted.append(state.plan.id)

@@ -1,4 +1,4 @@
-"""The phases of an open state directory: what may follow what, and who waits for whom."""
+"""The phases of an open state directory: their order, and which call waits for which."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_run_that_fails_leaves_it_opened(life: Lifecycle) -> None:
     assert life.phase is Phase.OPENED
 
 
-def test_what_is_started_is_not_started_again_nor_run(life: Lifecycle) -> None:
+def test_start_and_run_while_started(life: Lifecycle) -> None:
     life.started()
     assert not life.may_start()
     with pytest.raises(StateError, match="the streams are running"), life.running_available():
@@ -55,7 +55,7 @@ def test_what_is_started_is_not_started_again_nor_run(life: Lifecycle) -> None:
     assert life.phase is Phase.OPENED
 
 
-def test_a_stop_interrupts_the_run_and_waits_for_it(life: Lifecycle) -> None:
+def test_stop_interrupts_a_run(life: Lifecycle) -> None:
     with life.running_available() as refuse_interrupted:
         stopping = in_thread(lambda: stop(life))
         stopping.join(0.1)
@@ -68,7 +68,7 @@ def test_a_stop_interrupts_the_run_and_waits_for_it(life: Lifecycle) -> None:
         refuse_interrupted()
 
 
-def test_a_stop_interrupts_runs_that_wait_for_their_turn(life: Lifecycle) -> None:
+def test_stop_interrupts_waiting_runs(life: Lifecycle) -> None:
     said: list[StateError] = []
 
     def run() -> None:
@@ -88,14 +88,14 @@ def test_a_stop_interrupts_runs_that_wait_for_their_turn(life: Lifecycle) -> Non
     assert [error.message.split()[2] for error in said] == ["interrupted"]
 
 
-def test_a_signal_handler_stops_the_run_of_its_own_thread(life: Lifecycle) -> None:
+def test_stop_in_a_signal_handler(life: Lifecycle) -> None:
     with life.running_available() as refuse_interrupted:
         stop(life)
         with pytest.raises(StateError, match="interrupted"):
             refuse_interrupted()
 
 
-def test_one_closes_and_the_others_wait_for_it(life: Lifecycle) -> None:
+def test_close_from_two_threads(life: Lifecycle) -> None:
     assert life.begin_closing()
     assert not life.begin_closing(), "closing within closing returns"
     others: list[bool] = []
@@ -113,7 +113,7 @@ def test_one_closes_and_the_others_wait_for_it(life: Lifecycle) -> None:
         life.refuse_closed()
 
 
-def test_closing_what_is_started_stays_closing_while_it_stops(life: Lifecycle) -> None:
+def test_close_while_started(life: Lifecycle) -> None:
     life.started()
     assert life.begin_closing()
     stop(life)

@@ -1,4 +1,4 @@
-"""State has one owner: progress is replaced by `StreamState.install` alone, and SQL is written in the store alone."""
+"""Only `StreamState.install` replaces progress, and only the store has SQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OWNERS = {
     "queries": {"queries/query_manager.py"},
     "synopses": {"queries/query_manager.py"},
 }
-"""Fields of `StreamState`, and of its synopses and queries, and the files that may assign them."""
+"""Fields of `StreamState`, its synopses and queries, and the files that may assign them."""
 
 SQL = ("SELECT ", "INSERT ", "UPDATE ", "DELETE FROM ")
 
@@ -29,7 +29,7 @@ def trees(within: Path = ENGINE) -> Iterator[tuple[str, ast.Module]]:
 
 
 def assigned(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The attributes of other objects than `self` that are assigned, in whole or by an item."""
+    """The assigned attributes of objects other than `self`, as a whole or by an item."""
     for node in ast.walk(tree):
         targets: list[ast.expr] = []
         if isinstance(node, ast.Assign):
@@ -44,7 +44,7 @@ def assigned(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield target.lineno, target.attr
 
 
-def test_committed_fields_are_assigned_by_their_owner_alone() -> None:
+def test_only_owners_assign_committed_fields() -> None:
     guarded = COMMITTED | set(OWNERS)
     breaches = [
         f"{file}:{line}: {name}"
@@ -60,7 +60,7 @@ def test_assignments_in_every_form_are_found() -> None:
     assert [name for _, name in assigned(ast.parse(text))] == ["ticked", "least", "tick_seq"]
 
 
-def test_the_engine_writes_sql_in_its_store_alone() -> None:
+def test_engine_sql_is_in_the_store() -> None:
     breaches = [
         f"{file}:{node.lineno}"
         for file, tree in trees()

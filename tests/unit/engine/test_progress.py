@@ -1,4 +1,4 @@
-"""Progress is a value: a commit gives the next one, saves what changed, and leaves memory alone until it is installed."""
+"""Progress is a value: a commit saves the changes and returns the next value; memory changes when it is installed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from windrow.catalog.store import Catalog
 from windrow.cql import parse_one
 from windrow.cql.statements import CreateStream
 from windrow.dataplane.blocks import BlockStore
-from windrow.dataplane.ingest.job import Admission
-from windrow.dataplane.ingest.preaggregate import Deposit
+from windrow.dataplane.ingest.admission import Admission
+from windrow.dataplane.ingest.deposit import Deposit
 from windrow.engine.progress import start_of
 from windrow.engine.state import StreamState
 from windrow.engine.store.deposit_commits import DepositCommit, PunctuationCommit
@@ -37,12 +37,12 @@ class Bench:
         self.journal.entries.add_stream(self.journal.entries.next_id("stream"), self.definition)
         self.stream = StreamState(1, self.definition, root, start_of(self.definition))
 
-    def deposit(self, batch_id: int, least: int, greatest: int, told: Announcement | None = None) -> None:
+    def deposit(self, batch_id: int, least: int, greatest: int, announced: Announcement | None = None) -> None:
         seen = {"t": Seen(greatest), ROW_NUM: Seen(rows=2)}
         deposit = Deposit({}, (), 2, {"t": least}, seen)
         lateness = {"t": self.stream.lateness.get("t", Lateness())}
         admission = Admission((), 0)
-        commit = DepositCommit(batch_id, deposit, told or Announcement(), lateness, (), admission, Settings({}))
+        commit = DepositCommit(batch_id, deposit, announced or Announcement(), lateness, (), admission, Settings({}))
         self.stream.install(self.journal.deposits.deposit(self.stream, commit))
 
 
@@ -52,7 +52,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield Bench(tmp_path, catalog)
 
 
-def test_what_is_saved_is_what_is_installed(bench: Bench) -> None:
+def test_saved_progress_equals_installed_progress(bench: Bench) -> None:
     stream, journal = bench.stream, bench.journal
     bench.deposit(0, 3, 10, Announcement(promises=(Promise("t", (), ALWAYS),)))
     bench.deposit(1, 1, 20)
@@ -78,13 +78,13 @@ def test_a_commit_changes_nothing_in_memory(bench: Bench) -> None:
     assert bench.stream.frontiers["t"].value == 7
 
 
-def test_ticks_resume_at_the_frontier_when_an_axis_gets_a_query(bench: Bench) -> None:
+def test_ticks_resume_at_the_frontier(bench: Bench) -> None:
     assert bench.stream.progress.resumed("t") is bench.stream.progress
     bench.deposit(0, 3, 10)
     assert bench.stream.progress.resumed("t").ticked == {"t": 8}
     assert bench.stream.progress.resumed(ROW_NUM).ticked == {}
 
 
-def test_a_tick_counts_where_no_window_was_due(bench: Bench) -> None:
+def test_tick_without_due_windows_counts(bench: Bench) -> None:
     after = bench.stream.progress.after_tick("t", None, Promises())
     assert (after.ticked, after.tick_seq) == ({}, 1)

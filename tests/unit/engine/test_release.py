@@ -1,4 +1,4 @@
-"""Cells of groups that were answered early: let go of, while every window still to be answered stays as it was."""
+"""Release of the cells of early-answered groups; windows still to be answered do not change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cells_held(synopsis: BasicIntervalSynopsis) -> int:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_is_needed_stays_and_panes_stay_occupied(seed: int) -> None:
+def test_release_keeps_needed_cells(seed: int) -> None:
     rng = Random(seed)
     synopsis = filled(rng, rng.randrange(60))
     alone = synopsis.open_alone(np.ones(synopsis.groups.count, bool))
@@ -47,7 +47,7 @@ def test_what_is_needed_stays_and_panes_stay_occupied(seed: int) -> None:
         assert not (cells.panes < needed[cells.groups]).any()
 
 
-def test_open_cells_of_some_groups_answer_alone() -> None:
+def test_open_cells_of_some_groups() -> None:
     synopsis = filled(Random(1), 0)
     wanted = np.zeros(synopsis.groups.count, bool)
     wanted[synopsis.groups.ids([pa.array(["b"])])[0]] = True
@@ -56,7 +56,7 @@ def test_open_cells_of_some_groups_answer_alone() -> None:
     assert not rows_of(synopsis, answered(synopsis, lookup([0], [100])))
 
 
-def test_a_group_that_is_done_leaves_a_chunk_that_is_mostly_its_own() -> None:
+def test_release_shrinks_a_chunk() -> None:
     synopsis = BasicIntervalSynopsis([pa.string()])
     synopsis.deposit(cells_of(synopsis, [(p, "a", p) for p in range(20)] + [(3, "b", 1)]))
     synopsis.close(20)

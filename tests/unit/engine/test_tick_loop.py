@@ -1,4 +1,4 @@
-"""The engine loop: ticks run one at a time, errors reach the stream that caused them, and it ends when told."""
+"""The tick loop: ticks run one at a time, errors reach their stream, and close ends it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stream(number: int) -> StreamState:
 
 
 class Ticks:
-    """What a loop calls: waits at a gate where there is one, then records or raises."""
+    """A tick function: waits at a gate if there is one, then records or raises."""
 
     def __init__(self) -> None:
         self.done: list[int] = []
@@ -66,7 +66,7 @@ def loop(ticks: Ticks) -> Iterator[TickLoop]:
 
 @contextmanager
 def in_thread(work: Callable[[], None]) -> Iterator[threading.Thread]:
-    """Work that is expected to wait; joined at the end."""
+    """A thread that is expected to wait; joined at the end."""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     yield thread
@@ -74,7 +74,7 @@ def in_thread(work: Callable[[], None]) -> Iterator[threading.Thread]:
     assert not thread.is_alive()
 
 
-def test_what_was_submitted_is_ticked_before_draining_returns(loop: TickLoop, ticks: Ticks) -> None:
+def test_drain_waits_for_submitted_ticks(loop: TickLoop, ticks: Ticks) -> None:
     one, two = stream(1), stream(2)
     loop.submit(one)
     loop.submit(two)
@@ -83,12 +83,12 @@ def test_what_was_submitted_is_ticked_before_draining_returns(loop: TickLoop, ti
     assert ticks.done == [1, 2]
 
 
-def test_draining_what_was_never_submitted_returns_at_once(loop: TickLoop) -> None:
+def test_drain_without_submission(loop: TickLoop) -> None:
     loop.drain(stream(1))
 
 
-def test_one_submission_waits_ahead_and_the_next_is_held_back(loop: TickLoop, ticks: Ticks) -> None:
-    """Backpressure: while a tick runs one deposit may be ahead of it, not two."""
+def test_second_submission_waits(loop: TickLoop, ticks: Ticks) -> None:
+    """Backpressure: at most one deposit may be ahead of a running tick."""
     one = stream(1)
     ticks.gate = threading.Event()
     loop.submit(one)
@@ -102,7 +102,7 @@ def test_one_submission_waits_ahead_and_the_next_is_held_back(loop: TickLoop, ti
     assert ticks.done == [1, 1, 1]
 
 
-def test_another_stream_is_not_held_back(loop: TickLoop, ticks: Ticks) -> None:
+def test_other_stream_does_not_wait(loop: TickLoop, ticks: Ticks) -> None:
     one, two = stream(1), stream(2)
     ticks.gate = threading.Event()
     loop.submit(one)
@@ -115,7 +115,7 @@ def test_another_stream_is_not_held_back(loop: TickLoop, ticks: Ticks) -> None:
     assert sorted(ticks.done) == [1, 1, 2]
 
 
-def test_draining_waits_for_the_tick_under_way(loop: TickLoop, ticks: Ticks) -> None:
+def test_drain_waits_for_the_running_tick(loop: TickLoop, ticks: Ticks) -> None:
     one = stream(1)
     ticks.gate = threading.Event()
     loop.submit(one)
@@ -139,7 +139,7 @@ def test_an_error_is_raised_to_its_own_stream_once(loop: TickLoop, ticks: Ticks)
     assert ticks.done == [2]
 
 
-def test_an_error_is_raised_at_the_next_submission_and_the_one_after_ticks(loop: TickLoop, ticks: Ticks) -> None:
+def test_error_is_raised_at_the_next_submission(loop: TickLoop, ticks: Ticks) -> None:
     one, two = stream(1), stream(2)
     ticks.errors[1] = RuntimeError("no space")
     loop.submit(one)
@@ -150,7 +150,7 @@ def test_an_error_is_raised_at_the_next_submission_and_the_one_after_ticks(loop:
     assert ticks.done == [2, 1]
 
 
-def test_failures_in_a_row_are_counted_until_a_tick_succeeds(loop: TickLoop, ticks: Ticks) -> None:
+def test_failures_in_a_row(loop: TickLoop, ticks: Ticks) -> None:
     one = stream(1)
     assert loop.failures(one) == 0
     for count in (1, 2):
@@ -162,7 +162,7 @@ def test_failures_in_a_row_are_counted_until_a_tick_succeeds(loop: TickLoop, tic
     assert loop.failures(one) == 0
 
 
-def test_retrying_passes_over_the_error_and_gives_it(loop: TickLoop, ticks: Ticks) -> None:
+def test_retry_returns_the_error(loop: TickLoop, ticks: Ticks) -> None:
     one = stream(1)
     ticks.errors[1] = error = RuntimeError("no space")
     loop.submit(one)
@@ -174,14 +174,14 @@ def test_retrying_passes_over_the_error_and_gives_it(loop: TickLoop, ticks: Tick
 
 
 def test_a_tick_may_not_wait_for_itself(loop: TickLoop, ticks: Ticks) -> None:
-    """Subscribers run inside ticks: what would wait for the tick is refused there and nowhere else."""
+    """Subscribers run inside ticks; calls that would wait for the tick are refused only there."""
     ticks.inside = lambda: loop.refuse_inside("run the streams")
     with pytest.raises(StateError, match="a subscriber cannot run the streams"):
         loop.catch_up(stream(1))
     loop.refuse_inside("run the streams")
 
 
-def test_closing_finishes_the_tick_under_way(ticks: Ticks) -> None:
+def test_close_finishes_the_running_tick(ticks: Ticks) -> None:
     loop = TickLoop(ticks)
     ticks.gate = threading.Event()
     loop.submit(stream(1))
@@ -193,7 +193,7 @@ def test_closing_finishes_the_tick_under_way(ticks: Ticks) -> None:
     assert ticks.done == [1]
 
 
-def test_closing_lets_go_of_whoever_waits(ticks: Ticks) -> None:
+def test_close_releases_waiting_threads(ticks: Ticks) -> None:
     loop = TickLoop(ticks)
     one = stream(1)
     ticks.gate = threading.Event()
@@ -206,4 +206,4 @@ def test_closing_lets_go_of_whoever_waits(ticks: Ticks) -> None:
     loop.submit(one)
     loop.drain(one)
     loop.close()
-    assert ticks.done == done, "a tick that had not begun is left to the next opening"
+    assert ticks.done == done, "a tick that has not begun is left to the next opening"

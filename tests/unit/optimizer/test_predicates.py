@@ -1,4 +1,4 @@
-"""Predicates in disjunctive normal form: canonical, and never wrong about what a tuple passes, NULLs included."""
+"""Predicates in disjunctive normal form: canonical, and sound for every tuple, including NULLs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_equal_up_to_order_and_writing(one: str, other: str) -> None:
     assert p(one) == p(other)
 
 
-def test_the_ends() -> None:
+def test_true_and_false() -> None:
     assert p(None) == TRUE == p("TRUE")
     assert p("FALSE") == FALSE == p("NULL") == p("`a` = 1 AND `a` = 2") == p("NOT NULL")
     assert p("`a` = 1 OR `a` <> 1") != TRUE, "a NULL passes neither"
@@ -83,7 +83,7 @@ def test_the_ends() -> None:
         "`b`",
     ],
 )
-def test_what_cannot_be_compared_is_opaque(text: str) -> None:
+def test_opaque_conditions(text: str) -> None:
     (term,) = p(text).terms
     assert all(isinstance(atom, OpaqueCondition) for atom in term)
 
@@ -131,7 +131,7 @@ def test_not_known_to_be_disjoint(one: str, other: str) -> None:
     assert not p(one).excludes(p(other))
 
 
-def test_a_predicate_that_grows_too_large_is_one_opaque_term() -> None:
+def test_too_large_predicate_is_opaque() -> None:
     grown = " AND ".join(f"(`a` = {i} OR `s` = '{i}')" for i in range(12))
     assert p(grown) == Predicate.of([[OpaqueCondition(grown)]])
     many = " OR ".join(f"`a` = {i}" for i in range(MOST_TERMS + 1))

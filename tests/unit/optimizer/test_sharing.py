@@ -1,4 +1,4 @@
-"""Who shares a synopsis: same grouping and cuts that meet, whatever the predicate, RANGE and SLIDE (rule SS1)."""
+"""Sharing of a synopsis: the same grouping, and cuts that meet, with any predicate, RANGE and SLIDE (rule SS1)."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def joined(new: Finalise, present: Sequence[SynopsisPlan], cut_factor: int = 4, 
     return None if chosen is None else chosen.plan
 
 
-def test_same_grouping_shares_whatever_range_slide_and_predicate() -> None:
+def test_same_grouping_shares() -> None:
     present = synopsis(1, plan(60 * S, S))
     for other in (plan(30 * S, 10 * S), plan(99 * S, 7 * S), plan(60 * S, S, where="length > 0", function="MAX")):
         assert joined(other, [present], 4) is present
 
 
-def test_another_grouping_needs_a_synopsis_of_its_own() -> None:
+def test_other_grouping_does_not_share() -> None:
     present = synopsis(1, plan(60 * S, S))
     for keys in ((), (DST,), (SRC, DST), (Key("src", INT),)):
         assert joined(plan(60 * S, S, keys), [present], 4) is None
@@ -91,30 +91,30 @@ def test_the_order_of_keys_is_part_of_a_grouping() -> None:
     assert joined(plan(60 * S, S, (DST, SRC)), [present], 4) is None
 
 
-def test_333_milliseconds_keep_apart_from_a_second_and_share_among_themselves() -> None:
+def test_incommensurate_cuts() -> None:
     seconds, odd = synopsis(1, plan(60 * S, S)), synopsis(2, plan(333 * MS, 333 * MS))
     assert joined(plan(3 * 333 * MS, 333 * MS), [seconds, odd], 4) is odd
     assert joined(plan(10 * S, S), [odd, seconds], 4) is seconds
 
 
-def test_the_cut_factor_sends_a_much_finer_query_away() -> None:
+def test_cut_factor() -> None:
     present = synopsis(1, plan(600 * S, 60 * S))
     finer = plan(10 * S, S)
     assert joined(finer, [present], 4) is None
     assert joined(finer, [present], 60) is present
 
 
-def test_the_first_synopsis_that_will_do_is_joined() -> None:
+def test_first_suitable_synopsis_is_joined() -> None:
     first, second = synopsis(1, plan(60 * S, 2 * S)), synopsis(2, plan(60 * S, S))
     assert joined(plan(10 * S, S), [first, second], 4) is first
     assert joined(plan(10 * S, S), [second, first], 4) is second
 
 
-def test_a_rule_that_is_off_keeps_a_query_away() -> None:
+def test_disabled_rule_prevents_joining() -> None:
     sums, greatest = synopsis(1, plan(60 * S, S)), synopsis(2, plan(60 * S, S, function="MAX"))
     average = plan(60 * S, S, function="AVG")
     assert joined(average, [sums]) is sums and joined(average, [sums, greatest], off="SS1") is None
-    assert joined(average, [sums, greatest], off="SS2") is greatest, "where it divides nothing of others"
+    assert joined(average, [sums, greatest], off="SS2") is greatest, "where it shares no sums and counts"
     assert joined(plan(30 * S, S), [sums], off="SS2") is sums, "it has no AVG"
     for off in ("SS3", "SS4", "CS1 CS2 CS3 CS4 CS5 CS6 CS7 CS8"):
         assert joined(average, [sums], off=off) is sums
@@ -144,7 +144,7 @@ def test_accumulators_are_kept_once() -> None:
         (["a > 0", "b OR c", "a > 0"], "(a > 0) OR (b OR c)"),
     ],
 )
-def test_tuples_qualify_where_some_query_takes_them(predicates: list[str | None], qualifies: str | None) -> None:
+def test_qualifying_tuples(predicates: list[str | None], qualifies: str | None) -> None:
     shared = synopsis(1, *(plan(60 * S, S, where=p) for p in predicates))
     assert shared.qualifies == qualifies
 
@@ -154,7 +154,7 @@ def test_a_synopsis_without_queries_takes_everything() -> None:
     assert empty.qualifies is None and empty.accumulators == ()
 
 
-# -- a query of a running stream: since when it sees all of its tuples ---------------------------------------
+# -- a new query of a running stream: from which point it is complete -----------------------------------------
 
 
 def running(since: int | None, range_us: int = 10 * S, slide_us: int = 4 * S) -> QueryState:
@@ -165,20 +165,18 @@ def running(since: int | None, range_us: int = 10 * S, slide_us: int = 4 * S) ->
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(-100, 100), st.integers(1, 20), st.integers(1, 20))
-def test_the_first_complete_window_is_the_first_that_begins_where_the_query_does(
-    since: int, range_us: int, slide_us: int
-) -> None:
+def test_first_complete_window(since: int, range_us: int, slide_us: int) -> None:
     end = SlidingWindow(range_us, slide_us).first_complete(since)
     assert end is not None and end % slide_us == 0
     assert end - range_us >= since > end - slide_us - range_us
 
 
-def test_a_query_that_was_there_first_is_complete_from_the_start() -> None:
+def test_first_query_is_complete() -> None:
     assert completeness(running(None)) == "every window is complete"
     assert completeness(running(30 * S)) == "windows that end before 1970-01-01 00:00:40 are partial"
 
 
-def test_a_suspended_query_is_not_active_and_an_unused_synopsis_is_not_grouped() -> None:
+def test_suspended_query_and_unused_synopsis() -> None:
     statement = CreateStream("packets", (ColumnDef("ts", "TIMESTAMP"),), "memory")
     definition = StreamDef(statement, (("ts", SqlType("TIMESTAMP")),), "ts", ())
     stream = StreamState(1, definition, Path("nowhere"), start_of(definition))

@@ -1,4 +1,4 @@
-"""The twelve rules of Golab's dissertation, sections 8.3 and 8.4, each on its example in the text."""
+"""The twelve rules of Golab's dissertation, sections 8.3 and 8.4, each on the example given there."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def query(function: str, n: int = 4, where: str | None = None, slide: int = 1, k
 
 
 def used_by(*plans: Finalise, kind: SynopsisKind = BASIC, answers_early: bool = False) -> SynopsisUse:
-    """A synopsis that has always been kept for q0, q1, …"""
+    """A synopsis with the users q0, q1, …, kept from the start."""
     cuts = wanted_cuts(plans)
     assert cuts is not None
     schedule = CutSchedule.of(cuts)
@@ -67,11 +67,11 @@ def new(plan: Finalise) -> Applicant:
 
 
 def says(name: str, plan: Finalise, use: SynopsisUse) -> Verdict:
-    """What a rule says of a new query."""
+    """The verdict of a rule about a new query."""
     return rule(name).decide(new(plan), use)
 
 
-def test_the_table_is_that_of_the_text() -> None:
+def test_rule_table() -> None:
     names = ["SS1", "CS1", "CS2", "SS2", "CS3", "SS3", "CS4", "CS5", "SS4", "CS6", "CS7", "CS8"]
     assert [one.name for one in RULES] == names
     assert [one.decide.__name__ for one in RULES] == [name.lower() for name in names]
@@ -80,7 +80,7 @@ def test_the_table_is_that_of_the_text() -> None:
 
 
 @pytest.mark.parametrize("name", [one.name for one in RULES])
-def test_each_rule_says_yes_or_no_with_a_reason_and_no_where_it_is_off(name: str) -> None:
+def test_verdicts_of_each_rule(name: str) -> None:
     use, one = used_by(query("SUM"), query("AVG")), new(query("MAX"))
     verdict = verdict_of(name, one, use)
     assert verdict.holds == (not verdict.reason)
@@ -96,7 +96,7 @@ def test_ss1_windows_of_any_length_on_the_same_cells() -> None:
     assert rule("SS1").decide(alone, use) == Verdict("no other query uses the synopsis")
 
 
-def test_with_ss1_or_ss2_off_a_query_stays_away() -> None:
+def test_ss1_or_ss2_off() -> None:
     use, average = used_by(query("SUM")), new(query("AVG", 6))
     assert may_join(average, use).holds and may_join(average, use, {"SS4", "CS2"}).holds
     assert may_join(average, use, {"SS1"}).reason == "the rule SS1 is disabled"
@@ -133,7 +133,7 @@ def test_no_query_joins_windows() -> None:
     assert {says(name, query("SUM"), use).reason for name in ("SS3", "CS4", "CS5")} == {"no query joins windows"}
 
 
-def test_the_definitions_on_q1_to_q6() -> None:
+def test_covers_of_q1_to_q6() -> None:
     assert is_cover(EITHER, [TCP, UDP]) and is_disjoint_cover(EITHER, [TCP, UDP])
     assert is_subcover(EITHER, [TCP]) and not is_cover(EITHER, [TCP])
     assert is_cover(TCP_OR_USER, [TCP, USER]) and not is_disjoint_cover(TCP_OR_USER, [TCP, USER])
@@ -168,7 +168,7 @@ def test_ss4_q6_is_the_maximum_of_q4_and_q5() -> None:
 
 
 def test_cs6_needs_the_same_windows_cs7_does_not() -> None:
-    """Q4 and Q5 over 10s, Q6 over 8s: with basic intervals the maximum over 8s is saved along the way (8.4)."""
+    """Q4 and Q5 over 10s, Q6 over 8s: with basic intervals the walk to 10s passes the maximum over 8s (section 8.4)."""
     parts = [query("MAX", 10, where=one) for one in (IS_TCP, IS_USER)]
     shorter, alike = (query("MAX", n, where=f"{IS_TCP} OR {IS_USER}") for n in (8, 10))
     for kind in (RUNNING, INTERVAL):
@@ -199,7 +199,7 @@ def test_leaders_by_period_and_phase() -> None:
     assert leaders([PeriodicAnswers("a", 2), None, PeriodicAnswers("b", 4)]) == [None, None, None]
 
 
-def test_queries_are_computed_by_themselves_that_go_by_a_rule_which_is_off() -> None:
+def test_computed_together_with_rules_off() -> None:
     use = used_by(query("SUM", 4), query("AVG", 4), query("AVG", 8), query("MAX", 4))
     names = ["q0", "q1", "q2", "q3"]
     for off in ((), ("SS1", "SS4", "CS8"), ("CS1",), ("CS7",)):
@@ -208,8 +208,8 @@ def test_queries_are_computed_by_themselves_that_go_by_a_rule_which_is_off() -> 
     assert computed_together(names, use, {"CS2"}) == [[0], [1], [2], [3]]
 
 
-def test_relevant_sets_hold_the_right_tuples() -> None:
-    """Random predicates over two attributes with NULLs: what is added, less what is subtracted, is the query's."""
+def test_relevant_synopses_hold_the_right_tuples() -> None:
+    """For random predicates over two attributes with NULLs, added minus subtracted tuples are the query's."""
     rng = random.Random(4)
     tuples = [(a, u) for a in ("TCP", "UDP", "ICMP", None) for u in ("U", "V", None)]
     atoms = [f"`protocol` = '{a}'" for a in ("TCP", "UDP", "ICMP")] + ["`user` = 'U'", "`user` IS NULL"]

@@ -1,4 +1,4 @@
-"""The oracle itself: its parts against their definitions, and the whole against a brute force."""
+"""The oracle: its parts against their definitions, and the whole against brute force."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 @given(st.lists(st.integers(-60, 60), max_size=5), st.integers(1, 25), st.integers(1, 12), st.integers(-7, 7))
-def test_extents_are_those_of_the_definition(points: list[int], range_: int, slide: int, origin: int) -> None:
+def test_extents(points: list[int], range_: int, slide: int, origin: int) -> None:
     every = [(origin + (w + 1) * slide - range_, origin + (w + 1) * slide) for w in range(-200, 200)]
     assert extents_of(points, range_, slide, origin) == [
         (lo, hi) for lo, hi in every if any(lo <= t < hi for t in points)
@@ -43,13 +43,13 @@ def test_extents_are_those_of_the_definition(points: list[int], range_: int, sli
 
 
 @given(st.integers(-60, 60), st.integers(1, 25), st.integers(1, 12))
-def test_the_first_edge_above_a_point(point: int, range_: int, slide: int) -> None:
+def test_first_edge_above(point: int, range_: int, slide: int) -> None:
     ends = [w * slide for w in range(-200, 200)]
     above = min(e for e in ends + [e - range_ for e in ends] if e > point)
     assert Sliding(range_, slide).first_edge_above(point) == above
 
 
-def test_empty_windows_from_the_first_tuple_on() -> None:
+def test_empty_windows() -> None:
     shape = Sliding(5, 5)
     held = [shape.ending(5), shape.ending(25)]
     assert [one.hi for one in with_empty(held, shape, 37)] == [5, 10, 15, 20, 25, 30, 35]
@@ -68,7 +68,7 @@ def _rows(*points: int | None) -> list[dict[str, Any]]:
     return [{"n": point, "x": 1} for point in points]
 
 
-def test_lateness_is_judged_against_the_previous_batch() -> None:
+def test_lateness_counts_from_the_previous_batch() -> None:
     state = admit(_stream("PUNCTUATE ORDERED"), [Batch(_rows(5, 3, 9)), Batch(_rows(8, 9, 20, 10)), Batch(_rows(19))])
     assert [row["n"] for row in state.rows] == [5, 3, 9, 9, 20, 10]
     assert [(letter.reason, letter.row["n"]) for letter in state.dead] == [
@@ -78,7 +78,7 @@ def test_lateness_is_judged_against_the_previous_batch() -> None:
     assert state.frontiers == {"n": 20} and not state.ended
 
 
-def test_slack_holds_the_frontier_back() -> None:
+def test_slack() -> None:
     stream = _stream("PUNCTUATE WITH SLACK 5 SECONDS", "n TIMESTAMP, x INT")
     moments = [EPOCH + timedelta(seconds=s) for s in (10, 5, 4.999999)]
     state = admit(stream, [Batch([{"n": moments[0]}]), Batch([{"n": moments[1]}, {"n": moments[2]}])])
@@ -92,7 +92,7 @@ def test_punctuations_and_the_end() -> None:
     assert state.frontiers == {"n": 7} and state.ended
 
 
-def test_the_first_reason_counts() -> None:
+def test_first_reason_counts() -> None:
     stream = _stream("PUNCTUATE ORDERED", "n TIMESTAMP, x INT")
     history = [
         Batch([(EPOCH + timedelta(seconds=10), 1)], now_us=0, max_future_us=20_000_000),
@@ -165,7 +165,7 @@ def test_equality_of_rows() -> None:
     assert [str(row[0]) for row in sorted(rows, key=sort_key)] == ["None", "-1.0", "2.0", "nan"]
 
 
-# ---- the whole, against a brute force that knows nothing of SQL
+# ---- the whole, against brute force without SQL
 
 _GROUPED = "SELECT k, COUNT(*) AS n, SUM(x) AS s, MIN(x) AS lo, MAX(x) AS hi, AVG(y) AS a FROM s [{w}] GROUP BY k"
 _WHOLE = "SELECT COUNT(*) AS n, SUM(x) AS s, COUNT(x) FILTER (WHERE y > 0) AS p FROM s [{w}] WHERE x > 0"
@@ -229,7 +229,7 @@ def _brute_whole(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "range_", "slide"), [(1, 10, 5), (2, 7, 3), (3, 4, 9), (4, 6, 6), (5, 30, 1)])
-def test_the_oracle_equals_a_brute_force(spark: Any, seed: int, range_: int, slide: int) -> None:
+def test_oracle_against_brute_force(spark: Any, seed: int, range_: int, slide: int) -> None:
     batches = _random_batches(seed)
     oracle = Oracle(spark, ManualClock())
     oracle.sql("CREATE STREAM s (n BIGINT, k STRING, x INT, y DOUBLE) FROM memory TIMESTAMP BY n PUNCTUATE ORDERED")
@@ -246,7 +246,7 @@ def test_the_oracle_equals_a_brute_force(spark: Any, seed: int, range_: int, sli
             assert equal_rows(found, expected), (name, ended, found, expected)
 
 
-# ---- what the brute force does not reach
+# ---- cases that brute force does not cover
 
 
 @pytest.fixture
@@ -264,7 +264,7 @@ def _answers(oracle: Oracle, text: str, rows: list[tuple[Any, ...]]) -> list[tup
 
 
 @pytest.mark.slow
-def test_a_sum_is_null_only_where_the_total_overflows(oracle: Oracle) -> None:
+def test_sum_overflow(oracle: Oracle) -> None:
     big = (1 << 63) - 1
     rows = [(1, "fits", big), (2, "fits", 1), (3, "fits", -1), (4, "over", big), (5, "over", 1)]
     listed = "k, SUM(x) AS s, SUM(x) FILTER (WHERE x > 1) AS f, SUM(x) + 1 AS t"
@@ -274,7 +274,7 @@ def test_a_sum_is_null_only_where_the_total_overflows(oracle: Oracle) -> None:
 
 
 @pytest.mark.slow
-def test_order_and_limit_are_per_window_and_ties_fall_to_the_select_list(oracle: Oracle) -> None:
+def test_order_and_limit(oracle: Oracle) -> None:
     rows = [(1, "b", 5), (2, "a", 5), (3, "c", 9), (4, None, 1), (11, "z", 1)]
     text = "SELECT k, SUM(x) AS s FROM s [RANGE 10 SLIDE 10] GROUP BY k ORDER BY s DESC LIMIT 3"
     found = _answers(oracle, text, rows)
@@ -282,14 +282,14 @@ def test_order_and_limit_are_per_window_and_ties_fall_to_the_select_list(oracle:
 
 
 @pytest.mark.slow
-def test_an_alias_stands_for_its_expression_but_not_inside_an_aggregate(oracle: Oracle) -> None:
+def test_aliases(oracle: Oracle) -> None:
     text = "SELECT k, SUM(x) AS x FROM s [RANGE 10 SLIDE 10] GROUP BY 1 HAVING x > 5 AND MAX(x) < 9 ORDER BY x"
     found = _answers(oracle, text, [(1, "a", 4), (2, "a", 4), (3, "b", 9), (4, "c", 3), (5, "d", 7)])
     assert found == [(0, 10, "d", 7), (0, 10, "a", 8)]
 
 
 @pytest.mark.slow
-def test_a_query_added_later_begins_where_it_is_told(oracle: Oracle) -> None:
+def test_begin(oracle: Oracle) -> None:
     oracle.deposit("s", [(1, "a", 1), (12, "a", 2)])
     oracle.sql("CREATE QUERY q AS SELECT COUNT(*) AS c, SUM(x) AS s FROM s [RANGE 10 SLIDE 5]")
     oracle.deposit("s", [(13, "a", 4), (15, "a", 8), (17, "a", 16)])
@@ -299,16 +299,16 @@ def test_a_query_added_later_begins_where_it_is_told(oracle: Oracle) -> None:
     assert oracle.answers("q").rows == [(10, 20, 1, 16), (15, 25, 1, 16)]
     oracle.begin("q", None)
     complete = [(5, 15, 2, 6), (10, 20, 4, 30), (15, 25, 2, 24)]
-    assert oracle.answers("q").rows == complete, "windows that had closed before it was there are not answered"
+    assert oracle.answers("q").rows == complete, "windows that closed before it was created are not answered"
 
 
 @pytest.mark.slow
-def test_on_row_numbers_a_query_added_later_begins_at_a_row(oracle: Oracle) -> None:
+def test_begin_on_row_numbers(oracle: Oracle) -> None:
     oracle.deposit("s", [(1, "a", 1), (2, "a", 2), (3, "b", 4)])
     oracle.sql("CREATE QUERY r AS SELECT SUM(x) AS s FROM s [ROWS 4 SLIDE 2]")
     oracle.sql("CREATE QUERY p AS SELECT k, SUM(x) AS s FROM s [ROWS 2 SLIDE 1 PARTITION BY k]")
     oracle.deposit("s", [(4, "a", 8), (5, "a", 16), (6, "b", 32)])
-    # Rows 5 and 6 only: 5 is the first edge above row 3. The window [1, 5) had not closed, but holds none of them.
+    # Only rows 5 and 6 count: 5 is the first edge above row 3. The window [1, 5) was open, but holds none of them.
     assert oracle.answers("r").rows == [(3, 7, 48)]
     # Ranks count from row 4 on.
     assert sorted(oracle.answers("p").rows) == [(0, 2, "a", 8), (0, 2, "b", 32), (1, 3, "a", 24)]
@@ -319,14 +319,14 @@ def test_on_row_numbers_a_query_added_later_begins_at_a_row(oracle: Oracle) -> N
 
 
 @pytest.mark.slow
-def test_partitions_are_sub_streams_and_null_is_one(oracle: Oracle) -> None:
+def test_partitions(oracle: Oracle) -> None:
     text = "SELECT k, COUNT(*) AS c, SUM(x) AS s FROM s [ROWS 2 SLIDE 2 PARTITION BY k] WHERE x > 1"
     found = _answers(oracle, text, [(1, None, 1), (2, "a", 2), (3, None, 4), (4, None, 8), (5, "a", 16)])
     assert sorted(found, key=str) == [(1, 3, "a", 2, 18), (1, 3, None, 1, 4), (3, 5, None, 1, 8)]
 
 
 @pytest.mark.slow
-def test_an_unbounded_window_has_no_start(oracle: Oracle) -> None:
+def test_unbounded_window(oracle: Oracle) -> None:
     text = "SELECT COUNT(*) AS c, SUM(x) AS s FROM s [UNBOUNDED SLIDE 10]"
     assert _answers(oracle, text, [(-3, "a", 1), (25, "b", 2)]) == [
         (None, 0, 1, 1), (None, 10, 1, 1), (None, 20, 1, 1), (None, 30, 2, 3),
@@ -334,14 +334,14 @@ def test_an_unbounded_window_has_no_start(oracle: Oracle) -> None:
 
 
 @pytest.mark.slow
-def test_a_group_that_comes_early_is_in_order_with_what_comes_with_it(oracle: Oracle) -> None:
+def test_order_of_early_groups(oracle: Oracle) -> None:
     oracle.sql("CREATE QUERY q AS SELECT k, SUM(x) AS s FROM s [RANGE 10 SLIDE 10] GROUP BY k ORDER BY s")
     oracle.sql("CREATE QUERY top AS SELECT k, SUM(x) AS s FROM s [RANGE 10 SLIDE 10] GROUP BY k ORDER BY s LIMIT 2")
     oracle.deposit("s", [(1, "a", 5), (2, "b", 3), (3, "c", 1), (4, "d", 2)])
     oracle.punctuate("s", 10, k="a")
     oracle.punctuate("s", 20, k="b")
     assert oracle.answers("q").rows == [(0, 10, "a", 5), (0, 10, "b", 3)]
-    assert oracle.answers("top").rows == [], "which rows are the first two is known when the window is complete"
+    assert oracle.answers("top").rows == [], "the first two rows are known only when the window is complete"
     oracle.punctuate("s", 5, k="c")
     oracle.punctuate("s", 10)
     assert oracle.answers("q").rows == [(0, 10, "a", 5), (0, 10, "b", 3), (0, 10, "c", 1), (0, 10, "d", 2)]
@@ -350,7 +350,7 @@ def test_a_group_that_comes_early_is_in_order_with_what_comes_with_it(oracle: Or
 
 
 @pytest.mark.slow
-def test_revisions_are_delivered_in_order(spark: Any) -> None:
+def test_revisions(spark: Any) -> None:
     made = Oracle(spark, ManualClock())
     made.sql("CREATE STREAM s (n BIGINT, x INT) FROM memory TIMESTAMP BY n PUNCTUATE ORDERED LATE REVISE")
     made.sql("CREATE QUERY q AS SELECT SUM(x) AS s FROM s [RANGE 5 SLIDE 5]")
@@ -365,7 +365,7 @@ def test_revisions_are_delivered_in_order(spark: Any) -> None:
 
 
 @pytest.mark.slow
-def test_names_of_the_columns(oracle: Oracle) -> None:
+def test_column_names(oracle: Oracle) -> None:
     oracle.sql("CREATE QUERY q AS SELECT k, SUM(x) AS total, COUNT(*) FROM s [RANGE 10 SLIDE 10] GROUP BY k")
     assert oracle.answers("q").columns == ("window_start", "window_end", "k", "total", "COUNT(*)")
 
@@ -385,7 +385,7 @@ def test_names_of_the_columns(oracle: Oracle) -> None:
         ]
     )
 )
-def test_what_the_oracle_does_not_know_it_refuses(window: str) -> None:
+def test_unsupported_windows(window: str) -> None:
     made = Oracle(None, ManualClock())
     made.sql("CREATE STREAM s (n BIGINT, x BIGINT) FROM memory TIMESTAMP BY n PUNCTUATE ORDERED")
     with pytest.raises(UnsupportedError):
@@ -397,7 +397,7 @@ def test_what_the_oracle_does_not_know_it_refuses(window: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["MEDIAN(k)", "TOP_K(t, 2, k)", "MEDIAN(lower(k)) FILTER (WHERE t > 0)"])
-def test_the_oracle_refuses_strings_where_numbers_are_due(spark: Any, call: str) -> None:
+def test_strings_instead_of_numbers(spark: Any, call: str) -> None:
     oracle = Oracle(spark)
     oracle.sql("CREATE STREAM s (t INT, k STRING) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
     oracle.sql(f"CREATE QUERY q AS SELECT {call} AS m FROM s [RANGE 10 SLIDE 10]")

@@ -1,4 +1,4 @@
-"""The test dialect's directives for punctuation patterns, revisions and partitioned answers, and how they compare."""
+"""The test dialect's directives for punctuation patterns, revisions and partitioned answers."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def test_punctuations_with_patterns(text: str, stream: str, column: str | None, 
     assert (command.stream, command.column, command.upto, command.pattern) == (stream, column, upto, pattern)
 
 
-def test_what_is_no_pattern_is_refused() -> None:
+def test_bad_pattern() -> None:
     with pytest.raises(TestFileError):
         parse_test_file("punctuate s 10 k=a b")
 
 
-def test_net_and_revisions_hold_rows() -> None:
+def test_rows_of_net_and_revisions() -> None:
     net, revisions, open_block = parse_test_file("net q\n0, 5, 1\n\nrevisions q\n+, 0, 0, 5, 1\n\nnet q\n????").commands
     assert isinstance(net, Net) and net.rows == (tuple(split_cells("0, 5, 1")),)
     assert isinstance(revisions, Revisions) and revisions.rows is not None and revisions.rows[0][0] == Cell("+")
     assert isinstance(open_block, Net) and open_block.rows is None
 
 
-def test_there_is_no_order_between_partitions() -> None:
+def test_partitions_have_no_order() -> None:
     written = [split_cells(row) for row in ("0, 3, a, 2", "0, 3, a, 1", "0, 3, b, 9")]
     found = [(0, 3, "b", 9), (0, 3, "a", 2), (0, 3, "a", 1)]
     assert same_answers(written, found, ordered=True, apart=[0, 1, 2])
@@ -68,7 +68,7 @@ def test_there_is_no_order_between_partitions() -> None:
 
 
 class _Scripted:
-    """A backend that answers what it is told."""
+    """A backend with given answers."""
 
     checks_errors = False
 
@@ -101,7 +101,7 @@ def _run(window: str, blocks: str, rows: list[tuple[Any, ...]]) -> None:
     Run(test, backend, ManualClock(), Variation()).run()
 
 
-def test_windows_come_in_order_but_not_those_of_different_partitions() -> None:
+def test_order_of_windows() -> None:
     rows = [(2, 5, "a", 1), (0, 3, "b", 1)]
     blocks = "answers q\n2, 5, a, 1\n0, 3, b, 1"
     _run("[ROWS 3 SLIDE 2 PARTITION BY k]", blocks, rows)
@@ -109,7 +109,7 @@ def test_windows_come_in_order_but_not_those_of_different_partitions() -> None:
         _run("[RANGE 3 SLIDE 2]", blocks, rows)
 
 
-def test_revisions_are_what_is_new_and_net_is_all() -> None:
+def test_revisions_and_net() -> None:
     rows: list[tuple[Any, ...]] = [("+", 0, 0, 5, "a", 1), ("-", 1, 0, 5, "a", 1)]
     _run("[RANGE 5 SLIDE 5]", "revisions q\n+, 0, 0, 5, a, 1\n-, 1, 0, 5, a, 1\n\nrevisions q", rows)
     _run("[RANGE 5 SLIDE 5]", "net q\n0, 5, a, 1\n\nnet q\n0, 5, a, 1", [(0, 5, "a", 1)])

@@ -1,4 +1,4 @@
-"""The oracle's punctuation: policies, patterns, the two meanings of slack, revisions. No Spark: windows and contents."""
+"""The oracle's punctuation: policies, patterns, the two meanings of slack, revisions. Without Spark."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _seen(looks: Looks) -> list[tuple[int, int, int, list[int]]]:
 # ---- policies
 
 
-def test_slack_in_rows_is_the_n_plus_first_greatest() -> None:
+def test_slack_in_rows() -> None:
     stream = _stream("PUNCTUATE WITH SLACK 2 ROWS")
     history = [_batch((5, "a"), (9, "a")), _batch((7, "a")), _batch((9, "b"), (4, "b")), _batch((20, "a"))]
     # 5 9 | 5 7 9 → 5 | 5 7 9 9 (4 is late) → 7 | 5 7 9 9 20 → 9
@@ -76,12 +76,12 @@ def test_slack_in_rows_is_the_n_plus_first_greatest() -> None:
     assert _late(admit(stream, history)) == [4]
 
 
-def test_slack_of_no_rows_is_ordered() -> None:
+def test_slack_of_0_rows() -> None:
     history = [_batch((5, "a"), (9, "a")), _batch((8, "a"))]
     assert _frontiers(_stream("PUNCTUATE WITH SLACK 0 ROWS"), history) == [9, 9]
 
 
-def test_per_key_waits_for_the_slowest_key() -> None:
+def test_per_key() -> None:
     stream = _stream("PUNCTUATE PER k")
     history = [_batch((5, "a"), (3, "b")), _batch((9, "a")), _batch((8, "b"), (4, "c")), _batch((7, "c"), (30, None))]
     # a 5, b 3 | a 9 | b 8, c 4 joins: the least is 4 | c 7; NULL is a key like others
@@ -89,7 +89,7 @@ def test_per_key_waits_for_the_slowest_key() -> None:
     assert _late(admit(stream, history)) == []
 
 
-def test_a_key_that_lags_leaves_and_joins_again() -> None:
+def test_idle_key() -> None:
     stream = _stream("PUNCTUATE PER k IDLE AFTER 10 SECONDS", "n TIMESTAMP, k STRING")
 
     def at(*pairs: tuple[int, str]) -> Batch:
@@ -97,25 +97,25 @@ def test_a_key_that_lags_leaves_and_joins_again() -> None:
 
     history = [at((5, "a"), (3, "b")), at((13, "a")), at((14, "a")), at((14, "b"), (12, "b")), at((20, "a"))]
     seconds = [None if f is None else f // 10**6 for f in _frontiers(stream, history)]
-    # b lags 10 behind at 13: it stays; 11 behind at 14: it leaves, so 12 is late; then it is back at 14
+    # At 13, b is 10 behind and stays; at 14 it is 11 behind and leaves, so 12 is late; then it is back at 14.
     assert seconds == [3, 3, 14, 14, 14]
     assert len(_late(admit(stream, history))) == 1
 
 
-def test_a_new_key_below_the_frontier_is_late_and_does_not_join() -> None:
+def test_late_new_key() -> None:
     history = [_batch((5, "a")), _batch((4, "b")), _batch((9, "a"))]
     stream = _stream("PUNCTUATE PER k")
     assert _frontiers(stream, history) == [5, 5, 9] and _late(admit(stream, history)) == [4]
 
 
-def test_a_promise_by_hand_is_a_lower_bound_in_every_policy() -> None:
+def test_punctuation_by_hand() -> None:
     for policy in ("ORDERED", "WITH SLACK 3", "WITH SLACK 2 ROWS", "PER k"):
         history = [_batch((5, "a")), Punctuation("n", 8), _batch((9, "a"), (7, "b")), _batch((10, "a"))]
         stream = _stream(f"PUNCTUATE {policy}")
         assert _frontiers(stream, history)[1] == 8 and _late(admit(stream, history)) == [7]
 
 
-def test_every_attribute_has_its_own_frontier_and_late_on_one_is_late() -> None:
+def test_two_attributes() -> None:
     stream = _stream("PUNCTUATE ORDERED PUNCTUATE ON m WITH SLACK 5", "n BIGINT, m INT")
     history = [Batch([(1, 100), (2, 90)]), Batch([(3, 94), (3, 95), (1, 99)])]
     state = admit(stream, history)
@@ -138,7 +138,7 @@ def test_every_attribute_has_its_own_frontier_and_late_on_one_is_late() -> None:
         ("K = NULL, d > 1.5", {"k": None, "d": 2}, {"k": "a", "d": 2}),
     ],
 )
-def test_patterns_are_met_by_what_they_say(text: str, yes: dict[str, Any], no: dict[str, Any]) -> None:
+def test_patterns(text: str, yes: dict[str, Any], no: dict[str, Any]) -> None:
     pattern = parse_pattern(text, TYPES)
     assert pattern.met_by(yes) and not pattern.met_by(no)
 
@@ -146,12 +146,12 @@ def test_patterns_are_met_by_what_they_say(text: str, yes: dict[str, Any], no: d
 @pytest.mark.parametrize(
     "text", ["", "k", "k =", "j = 1", "n < 'x'", "n < 1 k = 'a'", "n < 1,", "k IN ()", "k LIKE 'a'"]
 )
-def test_what_is_no_pattern(text: str) -> None:
+def test_bad_patterns(text: str) -> None:
     with pytest.raises(BadPattern):
         parse_pattern(text, TYPES)
 
 
-def test_the_bound_of_a_pattern() -> None:
+def test_bound_of_a_pattern() -> None:
     kind = TYPES["n"]
     assert parse_pattern("k = 'a', n < 10", TYPES).bound("n", kind) == 10
     assert parse_pattern("n <= 10", TYPES).bound("n", kind) == 11
@@ -168,7 +168,7 @@ def test_conditions_by_hand() -> None:
 BY_SOURCE = "n BIGINT, k STRING, punctuation STRING"
 
 
-def test_punctuations_of_the_source_hold_from_the_next_micro_batch_on() -> None:
+def test_punctuations_of_the_source() -> None:
     stream = _stream("PUNCTUATE BY SOURCE", BY_SOURCE)
     history = [
         _source((5, "a", None), (None, None, "n < 20"), (7, "a", None)),
@@ -182,7 +182,7 @@ def test_punctuations_of_the_source_hold_from_the_next_micro_batch_on() -> None:
     assert [letter.reason for letter in state.dead] == [Reason.LATE, Reason.MALFORMED, Reason.LATE]
 
 
-def test_the_punctuation_column_may_have_another_name() -> None:
+def test_name_of_the_punctuation_column() -> None:
     text = (
         "CREATE STREAM s (n BIGINT, p STRING) FROM memory OPTIONS (punctuation 'P') TIMESTAMP BY n PUNCTUATE BY SOURCE"
     )
@@ -191,7 +191,7 @@ def test_the_punctuation_column_may_have_another_name() -> None:
     assert admit(stream, [Batch([{"n": 1}, {"p": "n <= 9"}])]).frontiers == {"n": 10}
 
 
-def test_a_pattern_on_a_group_answers_its_windows_early_and_once() -> None:
+def test_pattern_on_a_group() -> None:
     stream = _stream("PUNCTUATE BY SOURCE", BY_SOURCE)
     history = [
         _source((1, "a", None), (2, "b", None), (8, "a", None)),
@@ -211,7 +211,7 @@ def test_a_pattern_on_a_group_answers_its_windows_early_and_once() -> None:
     ]  # fmt: skip
 
 
-def test_a_group_that_is_closed_for_ever() -> None:
+def test_group_closed_for_ever() -> None:
     stream = _stream("PUNCTUATE ORDERED", BY_SOURCE)
     pattern = Punctuation("n", 100, (OracleCondition("k", "=", ("a",)),))
     state = admit(stream, [_batch((1, "a"), (2, "b")), pattern, _batch((3, "a"), (3, "b"))])
@@ -221,7 +221,7 @@ def test_a_group_that_is_closed_for_ever() -> None:
 # ---- the two meanings of slack
 
 
-def test_generous_slack_counts_a_late_tuple_in_the_windows_that_are_open() -> None:
+def test_generous_slack() -> None:
     stream = _stream("PUNCTUATE ORDERED")
     asker = _asker("[RANGE 10 SLIDE 5]", stream)
 
@@ -255,7 +255,7 @@ def test_generous_slack_counts_a_late_tuple_in_the_windows_that_are_open() -> No
         ("[ROWS 2 SLIDE 1]", -50, 100, True),
     ],
 )
-def test_which_windows_are_open_to_a_late_tuple(clause: str, point: int, frontier: int, is_held: bool) -> None:
+def test_windows_open_to_a_late_tuple(clause: str, point: int, frontier: int, is_held: bool) -> None:
     stream = _stream("PUNCTUATE ORDERED")
     state = Admitted(frontiers={"n": frontier})
     assert is_open(_asker(clause, stream), {"n": point, "k": "a"}, state, types_of(stream)) is is_held
@@ -264,7 +264,7 @@ def test_which_windows_are_open_to_a_late_tuple(clause: str, point: int, frontie
 # ---- revisions
 
 
-def test_late_tuples_in_reach_revise() -> None:
+def test_late_revise_for() -> None:
     stream = _stream("PUNCTUATE ORDERED LATE REVISE FOR 6")
     history = [_batch((1, "a"), (12, "a")), _batch((7, "a"), (6, "a"), (5, "a")), _batch((12, "b")), End()]
     state = admit(stream, history)
@@ -277,22 +277,22 @@ def test_late_tuples_in_reach_revise() -> None:
     ]  # fmt: skip
 
 
-def test_without_for_every_late_tuple_revises() -> None:
+def test_late_revise_without_for() -> None:
     state = admit(_stream("PUNCTUATE ORDERED LATE REVISE"), [_batch((100, "a")), _batch((-100, "a"))])
     assert not state.dead and [one.late for one in state.arrivals] == [False, True]
 
 
-def test_a_late_tuple_moves_the_ranks_of_all_after_it() -> None:
+def test_late_tuple_changes_ranks() -> None:
     stream = _stream("PUNCTUATE ORDERED LATE REVISE")
     history = [_batch((1, "a"), (3, "a"), (5, "a"), (7, "a"), (8, "a")), _batch((2, "a"))]
     looks = Looks(_asker("[RANGE 2 SLIDE 2 ROWS SATTR rank(n)]", stream), admit(stream, history), types_of(stream))
-    # Windows at the values of rank 2 and 4: 3 and 7; with 2 in between: 2 and 5 (8, of rank 6, is not complete).
+    # Windows end at the values of rank 2 and 4: 3 and 7. After 2 arrives: 2 and 5 (8, of rank 6, is not complete).
     assert _seen(looks) == [
         (0, 1, 3, [3]), (0, 5, 7, [7]), (1, 0, 2, [1, 2]), (1, 1, 3, []), (1, 3, 5, [5]), (1, 5, 7, []),
     ]  # fmt: skip
 
 
-def test_corrections_take_back_and_give() -> None:
+def test_corrections() -> None:
     one, other = Extent(0, 5, 0, 5, 5), Extent(5, 10, 5, 10, 10)
     seen = [
         LookResult(Look(one, 0, 0, 2), (0, 5), [("a", 3), ("b", 1), ("c", 2)]),
@@ -309,11 +309,11 @@ def test_corrections_take_back_and_give() -> None:
     ]  # fmt: skip
 
 
-def test_a_pattern_without_conditions_is_met_by_all() -> None:
+def test_pattern_without_conditions() -> None:
     assert Pattern(()).met_by({"n": 1})
 
 
-def test_a_late_tuple_revises_the_group_that_a_pattern_had_closed() -> None:
+def test_late_tuple_of_a_closed_group() -> None:
     stream = _stream("PUNCTUATE WITH SLACK 100 LATE REVISE")
     closed = Punctuation("n", 10, (OracleCondition("k", "=", ("a",)),))
     history = [_batch((1, "a"), (2, "b")), closed, _batch((3, "a"), (4, "b")), Punctuation("n", 10)]
@@ -321,7 +321,7 @@ def test_a_late_tuple_revises_the_group_that_a_pattern_had_closed() -> None:
     assert _seen(looks) == [(1, 0, 10, [1]), (2, 0, 10, [1, 3]), (3, 0, 10, [2, 4])]
 
 
-def test_generous_slack_on_row_numbers_takes_every_tuple_that_has_one() -> None:
+def test_generous_slack_on_row_numbers() -> None:
     stream = _stream("PUNCTUATE ORDERED")
     asker = _asker("[ROWS 2 SLIDE 2]", stream)
 
@@ -335,8 +335,8 @@ def test_generous_slack_on_row_numbers_takes_every_tuple_that_has_one() -> None:
     assert [(look.extent.start, look.extent.end, look.at) for look in looks] == [(1, 3, 1)]
 
 
-def test_late_tuples_move_no_frontier() -> None:
-    """Only tuples on time do: a promise by hand had said that the others would not come."""
+def test_late_tuples_do_not_move_the_frontier() -> None:
+    """Only tuples on time move it: the punctuation by hand had promised that the others would not come."""
     history = [_batch((5, "a")), Punctuation("n", 30), _batch((20, "a"), (21, "a"), (22, "a")), _batch((31, "a"))]
     assert _frontiers(_stream("PUNCTUATE WITH SLACK 1 ROWS LATE REVISE"), history) == [None, 30, 30, 30]
     assert _frontiers(_stream("PUNCTUATE PER k LATE REVISE"), [*history, _batch((40, "b"))])[-1] == 31

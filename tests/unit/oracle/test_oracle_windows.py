@@ -1,7 +1,7 @@
-"""Every window kind of the oracle against a simulation that goes forward, micro-batch by micro-batch.
+"""Every window kind of the oracle against a forward simulation, micro-batch by micro-batch.
 
-The oracle asks of each window when it was answered; the simulation asks at each instant which windows are. They share
-the definitions of the documents and no code, and run without Spark: compared are windows, instants and contents.
+The oracle asks for each window when it was answered; the simulation asks at each instant which windows are answered.
+They share the definitions but no code, and run without Spark. The test compares windows, instants and contents.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from windrow.oracle.spark_sql import table_of
 Tuple = tuple[int, int, str | None]
 """Row number, point, key."""
 Answered = dict[tuple[Any, ...], tuple[int, frozenset[int]]]
-"""(window_start, window_end, partition) → the event that answered it, and the row numbers that it held."""
+"""(window_start, window_end, partition) → the event that answered it, and its row numbers."""
 
 
 def _stream(rest: str) -> CreateStream:
@@ -36,7 +36,7 @@ def _stream(rest: str) -> CreateStream:
 
 
 def _looked(clause: str, stream: CreateStream, history: list[Any], added_at: int = 0) -> Answered:
-    """What the oracle says, without Spark."""
+    """The oracle's answers, without Spark."""
     query = parse_one(f"CREATE QUERY q AS SELECT COUNT(*) AS c FROM s {clause}")
     assert isinstance(query, CreateQuery)
     written = window_of(table_of(query.select))
@@ -59,7 +59,7 @@ def _looked(clause: str, stream: CreateStream, history: list[Any], added_at: int
 
 
 def _simulate(history: list[Any], slack: int, due: Any) -> Answered:
-    """`due(tuples, frontier, ended)` gives the windows that are to be answered by now, with their tuples."""
+    """`due(tuples, frontier, ended)` gives the windows due by now, with their tuples."""
     known: list[Tuple] = []
     frontier: int | None = None
     ended = False
@@ -153,16 +153,14 @@ rows = st.builds(lambda n, k: {"n": n, "k": k}, st.integers(-9, 40), st.sampled_
 @pytest.mark.parametrize("clause", KINDS)
 @settings(max_examples=60)
 @given(st.lists(st.lists(rows, max_size=6), max_size=5), st.integers(0, 12), st.booleans())
-def test_windows_are_answered_when_and_with_what_the_definition_says(
-    clause: str, batches: list[list[dict[str, Any]]], slack: int, ended: bool
-) -> None:
+def test_windows_against_simulation(clause: str, batches: list[list[dict[str, Any]]], slack: int, ended: bool) -> None:
     history: list[Any] = [*map(Batch, batches), *([End()] if ended else [])]
     stream = _stream(f"WITH SLACK {slack}")
     assert _looked(clause, stream, history) == _simulate(history, slack, KINDS[clause])
 
 
 @pytest.mark.parametrize("clause", ["[RANGE 10 SLIDE 4]", "[ROWS 3 SLIDE 2]", "[RANGE 6 SLIDE 1 ROW]"])
-def test_a_query_added_later_answers_no_window_that_had_closed(clause: str) -> None:
+def test_query_added_later(clause: str) -> None:
     batches = [Batch([{"n": n, "k": "a"} for n in points]) for points in ([1, 5, 9, 13], [14, 18, 27])]
     history: list[Any] = [*batches, End()]
     stream = _stream("ORDERED")
@@ -171,8 +169,8 @@ def test_a_query_added_later_answers_no_window_that_had_closed(clause: str) -> N
     assert late and late != early
 
 
-def test_windows_of_one_stream_in_any_order_hold_the_same() -> None:
-    """Answers are a function of event time alone, where the order of arrival is not what a window is about."""
+def test_windows_do_not_depend_on_order() -> None:
+    """If a window does not depend on the order of arrival, its answer depends on event time alone."""
     points = [1, 2, 4, 6, 7, 11, 12, 15, 18, 19, 22, 31]
     shuffled = [4, 1, 2, 7, 6, 11, 15, 12, 18, 22, 19, 31]
     for clause in KINDS:
@@ -187,6 +185,6 @@ def test_windows_of_one_stream_in_any_order_hold_the_same() -> None:
         assert contents[0] == contents[1] and contents[0], clause
 
 
-def test_ends_are_those_of_admission() -> None:
+def test_frontiers_of_admission() -> None:
     state: Admitted = admit(_stream("ORDERED"), [Batch([{"n": 1, "k": "a"}]), End()])
     assert [instant.ended for instant in state.instants] == [False, True] and state.ended

@@ -1,4 +1,4 @@
-"""Accumulators in another process: a table keyed by them is found there too, whatever text hashes to."""
+"""A pickled table keyed by accumulators works in another process, where strings have other hashes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ print(table[Accumulator(Kind.LEAST, "x", SqlType("BIGINT"), "y > 1")])
 """
 
 
-def test_what_is_pickled_is_found_where_text_has_other_hashes() -> None:
+def test_lookup_in_another_process() -> None:
     table = {Accumulator(Kind.LEAST, "x", SqlType("BIGINT"), "y > 1"): "found"}
     for seed in ("1", "2"):
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Aggregates with parameters: how calls are read, and every mistake at its place with a remedy."""
+"""Aggregates with parameters: reading calls, and errors with place and remedy."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("text", "function", "arguments", "parameters"), READ, ids=[row[0] for row in READ])
-def test_a_call_is_read_with_and_without_a_filter(
-    text: str, function: str, arguments: list[str], parameters: tuple[Parameter, ...]
-) -> None:
+def test_written_call(text: str, function: str, arguments: list[str], parameters: tuple[Parameter, ...]) -> None:
     for written, condition in ((text, None), (f"{text} FILTER (WHERE c > 1)", "c > 1")):
         node = parse_expression(written)
         call = written_call(node)
@@ -47,12 +45,12 @@ def test_a_call_is_read_with_and_without_a_filter(
 
 
 @pytest.mark.parametrize("text", [row[0] for row in READ])
-def test_a_call_is_kept_as_text(text: str) -> None:
+def test_call_as_text(text: str) -> None:
     statement = parse_one(f"SELECT {text} FILTER (WHERE c > 1) AS x FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]")
     assert isinstance(statement, Select) and parse_one(to_text(statement)) == statement
 
 
-def test_other_nodes_are_no_calls() -> None:
+def test_other_nodes() -> None:
     assert written_call(parse_expression("a + 1")) is None
 
 
@@ -66,7 +64,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "says", "at"), REFUSED, ids=[row[0] for row in REFUSED])
-def test_a_wrong_number_of_arguments_is_shown_at_the_function(text: str, says: str, at: str) -> None:
+def test_wrong_number_of_arguments(text: str, says: str, at: str) -> None:
     with pytest.raises(BindError, match=says) as caught:
         check_call(parse_expression(text), lambda node: None if node is None else place_of(node, f"SELECT {text}"))
     place = caught.value.place
@@ -89,7 +87,7 @@ def test_a_wrong_number_of_arguments_is_shown_at_the_function(text: str, says: s
         ("APPROX_TOP_K(a, b)", "from 1 to 10,000, not b"),
     ],
 )
-def test_constants_are_checked(text: str, says: str) -> None:
+def test_bad_constants(text: str, says: str) -> None:
     call = written_call(parse_expression(text))
     asked: list[exp.Expr | None] = []
     assert call is not None

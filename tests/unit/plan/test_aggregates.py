@@ -1,4 +1,4 @@
-"""Aggregates are taken apart into accumulators, with Spark's result types; accumulators are shared by their text."""
+"""Aggregates decompose into accumulators, with Spark's result types; equal text gives equal accumulators."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ INT, BIGINT, DOUBLE, STRING = SqlType("INT"), SqlType("BIGINT"), SqlType("DOUBLE
         ("AVG", "VOID", "DOUBLE"),
     ],
 )
-def test_result_types_are_sparks(function: str, type_: str, result: str) -> None:
+def test_result_types(function: str, type_: str, result: str) -> None:
     assert decompose(function, "x", SqlType(type_), None).result == SqlType(result)
 
 
-def test_count_of_everything_has_no_argument() -> None:
+def test_count_star() -> None:
     call = decompose("COUNT", None, None, "a > 0")
     assert call.parts == (("n", Accumulator(Kind.COUNT, None, None, "a > 0")),)
 
@@ -52,13 +52,13 @@ def test_count_of_everything_has_no_argument() -> None:
         ("DECIMAL(5,1)", Kind.SUM_DECIMAL),
     ],
 )
-def test_average_and_sum_share_their_accumulators(type_: str, kind: Kind) -> None:
+def test_avg_and_sum_share_accumulators(type_: str, kind: Kind) -> None:
     total, average = (decompose(f, "x", SqlType(type_), None) for f in ("SUM", "AVG"))
     assert total.parts == average.parts
     assert total.part("s").kind is kind
 
 
-def test_a_double_sum_counts_what_is_not_finite_apart() -> None:
+def test_sum_of_doubles() -> None:
     call = decompose("SUM", "x", DOUBLE, "p")
     assert [role for role, _ in call.parts] == ["n", "s", "nan", "above", "below"]
     assert call.part("n").condition == "p"
@@ -67,20 +67,20 @@ def test_a_double_sum_counts_what_is_not_finite_apart() -> None:
         assert condition is not None and condition.startswith("(p) AND (")
 
 
-def test_minimum_and_maximum_share_the_count_but_not_the_value() -> None:
+def test_min_and_max_share_the_count() -> None:
     least, greatest = (decompose(f, "x", STRING, None) for f in ("MIN", "MAX"))
     assert least.part("n") == greatest.part("n")
     assert least.part("v").kind is Kind.LEAST and greatest.part("v").kind is Kind.GREATEST
 
 
-def test_all_moments_share_one_accumulator() -> None:
+def test_moments_share_one_accumulator() -> None:
     assert len({decompose(f, "x", INT, None).parts for f in MOMENT_FUNCTIONS}) == 1
     finite = decompose("VARIANCE", "x", DOUBLE, None).part("m").condition
     assert finite is not None and "Infinity" in finite
 
 
 @pytest.mark.parametrize("function", ["SUM", "AVG", *MOMENT_FUNCTIONS])
-def test_what_is_no_number_is_refused_with_a_remedy(function: str) -> None:
+def test_argument_is_not_a_number(function: str) -> None:
     for type_ in ("DATE", "TIMESTAMP", "BOOLEAN", "BINARY"):
         with pytest.raises(BindError, match="takes a number") as raised:
             decompose(function, "x", SqlType(type_), None)
@@ -88,12 +88,12 @@ def test_what_is_no_number_is_refused_with_a_remedy(function: str) -> None:
 
 
 @pytest.mark.parametrize("function", [f for f in FUNCTIONS if f != "COUNT"])
-def test_only_count_does_without_an_argument(function: str) -> None:
+def test_missing_argument(function: str) -> None:
     with pytest.raises(BindError, match="needs an argument"):
         decompose(function, None, None, None)
 
 
-def test_accumulators_refuse_illegal_values() -> None:
+def test_bad_accumulators() -> None:
     with pytest.raises(ValueError, match="only COUNT"):
         Accumulator(Kind.SUM_INT, None, None, None)
     with pytest.raises(ValueError, match="has a type"):
@@ -102,8 +102,8 @@ def test_accumulators_refuse_illegal_values() -> None:
         Accumulator(Kind.COUNT, None, INT, None)
 
 
-def test_the_id_is_the_texts() -> None:
-    """Blocks are named by it: another process must find the same columns."""
+def test_id_depends_on_text_only() -> None:
+    """Columns of blocks are named by the id, so it must be the same in another process."""
     one = Accumulator(Kind.SUM_INT, "x", INT, None)
     assert one.id == Accumulator(Kind.SUM_INT, "x", INT, None).id == "bcc6fe97a9f4"
     others = [

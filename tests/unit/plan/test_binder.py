@@ -1,4 +1,4 @@
-"""The binder: from a parsed query to a logical plan, and every mistake shown at its place with a remedy."""
+"""The binder: logical plans of queries, and errors with place and remedy."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def stream_of(name: str, place: Place | None) -> StreamDef:
 
 
 def types_of(columns: Sequence[tuple[str, SqlType]], expressions: Sequence[str]) -> list[SqlType]:
-    """Spark's analyser, as far as these tests go."""
+    """A stand-in for Spark's analyser, sufficient for these tests."""
     known = dict(columns)
     return [_type(sqlglot.parse_one(text, dialect="spark"), known) for text in expressions]
 
@@ -92,7 +92,7 @@ def pointed_at(error: WindrowError) -> str:
 # -- plans --------------------------------------------------------------------------------------------------
 
 
-def test_a_whole_query() -> None:
+def test_whole_query() -> None:
     plan = bind(
         f"SELECT src, SUM(length) AS total, COUNT(*) AS n FROM packets {W} WHERE ok "
         "GROUP BY src HAVING SUM(length) > 100 ORDER BY total DESC, src LIMIT 3"
@@ -116,49 +116,49 @@ def test_a_whole_query() -> None:
     assert plan.limit == 3 and not plan.is_plain
 
 
-def test_names_are_found_whatever_their_case_and_printed_as_declared() -> None:
+def test_names_ignore_case() -> None:
     plan = bind(f"SELECT DST, MAX(LENGTH) AS m FROM Packets {W} AS p GROUP BY p.dst")
     assert plan.input.keys == (Key("`Dst`", SqlType("STRING")),)
     assert plan.outputs[0].name == "DST"
     assert plan.input.aggregates[0].part("v").arg == "`length`"
 
 
-def test_the_same_aggregate_is_computed_once() -> None:
+def test_equal_aggregates_are_computed_once() -> None:
     plan = bind(f"SELECT SUM(length) AS a, sum(LENGTH) + 1 AS b, SUM(length) FILTER (WHERE ok) AS c FROM packets {W}")
     assert [o.expression.sql() for o in plan.outputs] == ["a0", "a0 + 1", "a1"]
     assert plan.input.aggregates[1].part("s").condition == "`ok`"
 
 
-def test_where_and_filter_are_both_conditions_of_an_accumulator() -> None:
+def test_where_and_filter() -> None:
     plan = bind(f"SELECT COUNT(*) FILTER (WHERE ok) AS n FROM packets {W} WHERE length > 0")
     assert plan.input.aggregates[0].part("n").condition == "(`length` > 0) AND (`ok`)"
     assert plan.input.presence.condition == "`length` > 0"
 
 
 @pytest.mark.parametrize("count", ["COUNT(*)", "COUNT(1)", "COUNT('x')"])
-def test_counting_rows_has_no_argument(count: str) -> None:
+def test_count_rows(count: str) -> None:
     plan = bind(f"SELECT {count} AS n FROM packets {W}")
     assert plan.input.aggregates[0].part("n") == Accumulator(Kind.COUNT, None, None, None)
 
 
-def test_counting_nulls_counts_nothing() -> None:
+def test_count_null() -> None:
     plan = bind(f"SELECT COUNT(NULL) AS n FROM packets {W}")
     assert plan.input.aggregates[0].part("n").arg == "NULL"
 
 
 @pytest.mark.parametrize("group", ["length + 1", "1", "grown", "(length + 1)", "length + 1, 1, grown"])
-def test_group_by_an_expression_its_place_or_its_alias(group: str) -> None:
+def test_group_by_expression_ordinal_or_alias(group: str) -> None:
     plan = bind(f"SELECT length + 1 AS grown, COUNT(*) AS n FROM packets {W} GROUP BY {group}")
     assert [key.sql for key in plan.input.keys] == ["`length` + 1"]
     assert plan.outputs[0].expression.sql() == "k0"
 
 
-def test_parentheses_around_a_key_do_not_matter() -> None:
+def test_parentheses_around_key() -> None:
     plan = bind(f"SELECT src, COUNT(*) AS n FROM packets {W} GROUP BY (src)")
     assert [key.sql for key in plan.input.keys] == ["`src`"] and plan.is_plain
 
 
-def test_a_column_goes_before_an_alias_in_group_by_and_after_it_in_order_by() -> None:
+def test_column_or_alias_precedence() -> None:
     plan = bind(f"SELECT Dst AS src, COUNT(*) AS n FROM packets {W} GROUP BY src, Dst ORDER BY src")
     assert [key.sql for key in plan.input.keys] == ["`src`", "`Dst`"]
     assert plan.order[0].expression.sql() == "k1"
@@ -177,12 +177,12 @@ def test_having_and_order_by_see_aliases() -> None:
     assert [o.expression.sql() for o in plan.order] == ["a0", "a0"]
 
 
-def test_an_alias_keeps_its_own_precedence_inside_an_expression() -> None:
+def test_alias_in_expression_is_parenthesised() -> None:
     plan = bind(f"SELECT SUM(length) + 1 AS total FROM packets {W} HAVING total * 2 > 5")
     assert plan.having is not None and plan.having.sql() == "(a0 + 1) * 2 > 5"
 
 
-def test_nulls_come_first_ascending_and_last_descending_unless_told() -> None:
+def test_order_of_nulls() -> None:
     plan = bind(
         f"SELECT src FROM packets {W} GROUP BY src ORDER BY src, src DESC, src NULLS LAST, src DESC NULLS FIRST"
     )
@@ -194,7 +194,7 @@ def test_nulls_come_first_ascending_and_last_descending_unless_told() -> None:
     ]
 
 
-def test_a_column_without_an_alias_is_called_by_its_text() -> None:
+def test_default_column_names() -> None:
     plan = bind(f"SELECT src, COUNT(*), SUM(length) FROM packets {W} GROUP BY src")
     assert [o.name for o in plan.outputs] == ["src", "count(*)", "sum(length)"]
     assert plan.is_plain
@@ -205,7 +205,7 @@ def test_integer_attributes() -> None:
     assert plan.window == SlidingWindow(1000, 10) and plan.scan.attribute.type == SqlType("BIGINT")
 
 
-# -- mistakes ---------------------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------------
 
 MISTAKES = [
     (f"SELECT srcc, COUNT(*) AS n FROM packets {W} GROUP BY srcc", "srcc", "Did you mean 'src'"),
@@ -224,7 +224,7 @@ MISTAKES = [
     (f"SELECT COUNT(*) FILTER (WHERE length) AS n FROM packets {W}", "length", "FILTER needs a condition"),
     (f"SELECT COUNT(*) AS n FROM packets {W} GROUP BY 3", "3", "has 1 column"),
     (f"SELECT COUNT(*) AS n FROM packets {W} ORDER BY 0", "0", "has 1 column"),
-    (f"SELECT * FROM packets {W}", "*", "List what is grouped by"),
+    (f"SELECT * FROM packets {W}", "*", "List the keys and the aggregates"),
     (f"SELECT COUNT(*) AS window_end FROM packets {W}", "window_end", "Choose another alias"),
     ("SELECT COUNT(*) AS n FROM packets [RANGE 10 SLIDE 1]", "[RANGE 10 SLIDE 1]", "10 MINUTES"),
     ("SELECT COUNT(*) AS n FROM cars [RANGE 1 HOUR SLIDE 5]", "[RANGE 1 HOUR SLIDE 5]", "a plain number"),
@@ -250,10 +250,10 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "at", "told"), MISTAKES, ids=[text for text, _, _ in MISTAKES])
-def test_a_mistake_is_shown_at_its_place_with_what_to_do(text: str, at: str, told: str) -> None:
+@pytest.mark.parametrize(("text", "at", "expected"), MISTAKES, ids=[text for text, _, _ in MISTAKES])
+def test_error_place_and_remedy(text: str, at: str, expected: str) -> None:
     error = refused(text)
-    assert told in str(error) and error.remedy
+    assert expected in str(error) and error.remedy
     marked = pointed_at(error)
     assert marked in at or at in marked
 
@@ -272,24 +272,24 @@ DECLARATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("columns", "clauses", "at", "told"), DECLARATIONS, ids=[row[1] for row in DECLARATIONS])
-def test_a_mistake_in_a_declaration_can_be_found_in_its_text(columns: str, clauses: str, at: str, told: str) -> None:
+@pytest.mark.parametrize(("columns", "clauses", "at", "expected"), DECLARATIONS, ids=[row[1] for row in DECLARATIONS])
+def test_errors_in_create_stream(columns: str, clauses: str, at: str, expected: str) -> None:
     text = f"CREATE STREAM s {columns} FROM memory {clauses}"
     with pytest.raises(BindError) as raised:
         stream(text)
     error = raised.value
-    assert told in str(error.remedy)
+    assert expected in str(error.remedy)
     error.place = named_place(error.message, text, CQL())
     assert pointed_at(error) == at
 
 
-def test_a_key_of_an_integer_attribute_is_idle_after_a_number() -> None:
+def test_idle_after_on_integer_attribute() -> None:
     definition = stream("CREATE STREAM s (n INT, k STRING) FROM memory TIMESTAMP BY n PUNCTUATE PER k IDLE AFTER 7")
     assert definition.punctuated[0].idle_after == 7
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("SELECT COUNT(*) AS n FROM packets", "needs a window"),
         ("SELECT COUNT(*) AS n FROM bare [RANGE 1 MINUTE SLIDE 1 MINUTE]", "has no window attribute"),
@@ -298,17 +298,17 @@ def test_a_key_of_an_integer_attribute_is_idle_after_a_number() -> None:
         ("SELECT 1 AS one", "reads a stream"),
     ],
 )
-def test_mistakes_of_the_whole_query(text: str, told: str) -> None:
+def test_errors_without_place(text: str, expected: str) -> None:
     error = refused(text)
-    assert told in str(error) and error.remedy
+    assert expected in str(error) and error.remedy
 
 
-def test_null_is_no_key() -> None:
+def test_group_by_null() -> None:
     error = refused(f"SELECT NULL AS k, COUNT(*) AS n FROM packets {W} GROUP BY NULL")
     assert "typed expression" in str(error)
 
 
-def test_an_unknown_stream_is_shown_at_its_name() -> None:
+def test_unknown_stream() -> None:
     error = refused(f"SELECT COUNT(*) AS n FROM packet {W}", CatalogError)
     assert pointed_at(error) == "packet"
 
@@ -326,7 +326,7 @@ def test_an_unknown_stream_is_shown_at_its_name() -> None:
         ("SELECT COUNT(*) AS n FROM packets [RANGE 1 MINUTE SLIDE 1 MINUTE INTERNAL]", "INTERNAL"),
     ],
 )
-def test_what_later_versions_do_is_refused_by_name(text: str, what: str) -> None:
+def test_unsupported(text: str, what: str) -> None:
     assert what in str(refused(text))
 
 
@@ -352,17 +352,17 @@ def clause(range_: int, slide: int, unit: Unit = Unit.TIME, origin: str | int | 
         ("1970-01-01T01:00:00+01:00", 0),
     ],
 )
-def test_the_origin_is_a_utc_time(origin: str | None, point: int) -> None:
+def test_origin_on_timestamp(origin: str | None, point: int) -> None:
     assert window_on(TS, clause(60, 10, origin=origin)) == SlidingWindow(60, 10, point)
 
 
-def test_the_origin_of_an_integer_attribute_is_a_number() -> None:
+def test_origin_on_integer() -> None:
     window = window_on(ODOMETER, clause(60, 10, Unit.VALUES, -7))
     assert window == SlidingWindow(60, 10, -7)
 
 
 @pytest.mark.parametrize(
-    ("bad", "attribute", "told"),
+    ("bad", "attribute", "expected"),
     [
         (clause(60, 10, origin="yesterday"), TS, "is not a time"),
         (clause(60, 10, origin=5), TS, "ORIGIN on 'ts' is a time"),
@@ -374,20 +374,20 @@ def test_the_origin_of_an_integer_attribute_is_a_number() -> None:
         (clause(10, 10, Unit.VALUES), TS, "an interval such as 10 MINUTES"),
     ],
 )
-def test_windows_that_make_no_sense(bad: WindowClause, attribute: Attribute, told: str) -> None:
-    with pytest.raises(BindError, match=told):
+def test_bad_windows(bad: WindowClause, attribute: Attribute, expected: str) -> None:
+    with pytest.raises(BindError, match=expected):
         window_on(attribute, bad)
 
 
 ROWS = "SELECT COUNT(*) AS n FROM packets"
 
 
-def test_a_column_named_twice_is_one_of_the_partition() -> None:
+def test_partition_by_repeated_column() -> None:
     plan = bind(f"{ROWS} [ROWS 5 SLIDE 2 PARTITION BY src, Dst, SRC]")
     assert [key.sql for key in plan.input.keys] == ["`src`", "`Dst`"] and plan.input.partition == 2
 
 
-def test_a_partition_is_a_group() -> None:
+def test_partition_is_a_group_key() -> None:
     text = f"{ROWS} [ROWS 5 SLIDE 2 PARTITION BY src]"
     assert bind(f"{text} GROUP BY src") == bind(text)
 
@@ -411,13 +411,13 @@ def test_a_partition_is_a_group() -> None:
         ("[UNBOUNDED SLIDE 1 SECOND]", LandmarkWindow(None, 10**6), "ts"),
     ],
 )
-def test_every_kind_of_window_is_bound(text: str, window: Window, axis: str) -> None:
+def test_every_kind_of_window(text: str, window: Window, axis: str) -> None:
     plan = bind(f"{ROWS} {text}")
     assert plan.window == window and plan.scan.attribute.column == axis
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("[ROWS 5 SLIDE 1 SECOND]", "slides by rows"),
         ("[ROWS 5 SLIDE 1 WATTR ts]", "is on the row number"),
@@ -433,18 +433,18 @@ def test_every_kind_of_window_is_bound(text: str, window: Window, axis: str) -> 
         ("[SINCE 5 SLIDE 1 SECOND]", "SINCE on 'ts' is a time"),
     ],
 )
-def test_windows_that_do_not_go_together(text: str, told: str) -> None:
+def test_bad_combinations_in_windows(text: str, expected: str) -> None:
     error = refused(f"{ROWS} {text}")
-    assert told in str(error) and error.place is not None and error.remedy
+    assert expected in str(error) and error.place is not None and error.remedy
 
 
-def test_row_numbers_need_an_order_that_a_replay_repeats() -> None:
+def test_rows_need_order_of_arrival() -> None:
     error = refused("SELECT COUNT(*) AS n FROM ticks [ROWS 5 SLIDE 1]")
     assert "SEQUENCE BY" in str(error)
     assert bind("SELECT COUNT(*) AS n FROM ticks [RANGE 1 SECOND SLIDE 1 ROW]").window == SlideByTuple(10**6)
 
 
-def test_the_longest_window_keeps_points_in_int64() -> None:
+def test_longest_window() -> None:
     window = SlidingWindow(MOST_POINTS, MOST_POINTS)
     for t in (10**18 - 1, -(10**18) + 1):
         for w in window.wids(t):
@@ -452,7 +452,7 @@ def test_the_longest_window_keeps_points_in_int64() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told", "at"),
+    ("text", "expected", "at"),
     [
         (f"SELECT TOP_K(src, 2) AS top FROM packets {W} ORDER BY top", "has an order", "top"),
         (f"SELECT src, TOP_K(length, 2) AS top FROM packets {W} GROUP BY src ORDER BY 2", "has an order", "2"),
@@ -489,13 +489,13 @@ def test_the_longest_window_keeps_points_in_int64() -> None:
         ),
     ],
 )
-def test_mistakes_with_holistic_aggregates(text: str, told: str, at: str | None) -> None:
+def test_errors_in_holistic_aggregates(text: str, expected: str, at: str | None) -> None:
     error = refused(text)
-    assert told in str(error) and error.remedy
+    assert expected in str(error) and error.remedy
     assert at is None or pointed_at(error) == at
 
 
-def test_holistic_aggregates_count_values_beside_the_keys() -> None:
+def test_holistic_values_are_cell_keys() -> None:
     plan = bind(
         f"SELECT src, MEDIAN(length) AS m, QUANTILE(length, 0.9) AS q, COUNT(DISTINCT src) AS d FROM packets {W} GROUP BY src"
     )
@@ -509,7 +509,7 @@ def test_holistic_aggregates_count_values_beside_the_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listed", "told"),
+    ("listed", "expected"),
     [
         (
             "MEDIAN(length) AS m, COUNT(DISTINCT src) AS d",
@@ -524,6 +524,6 @@ def test_holistic_aggregates_count_values_beside_the_keys() -> None:
     ],
     ids=["two", "a set and one", "one within the other", "a key"],
 )
-def test_several_columns_of_values_are_told_as_combinations(listed: str, told: str | None) -> None:
+def test_explain_of_value_combinations(listed: str, expected: str | None) -> None:
     lines = aggregate_lines(bind(f"SELECT ok, {listed} FROM packets {W} GROUP BY ok"), "w")
-    assert len(lines) == 1 + (told is not None) and (told is None or told in lines[1])
+    assert len(lines) == 1 + (expected is not None) and (expected is None or expected in lines[1])

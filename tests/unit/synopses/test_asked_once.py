@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pytest
 from unit.synopses.test_late_cells import COUNT, GREATEST, KEYS, cells_of, lookup
 
-from windrow.synopses import BasicIntervalSynopsis, Looked, Lookup
+from windrow.synopses import BasicIntervalSynopsis
 from windrow.synopses.lookups import asked_once
 
 
@@ -43,17 +42,16 @@ def test_together_is_as_one_by_one(seed: int) -> None:
 
 
 def test_what_is_alike_is_asked_once() -> None:
-    synopsis, asked = filled(Random(1)), []
-
-    def answer(lookups: Sequence[Lookup]) -> Iterator[Looked]:
-        asked.extend(lookups)
-        return synopsis._answer(lookups)
-
     same, other = lookup([0], [20]), lookup([1], [20])
     lookups = [
         replace(same, query="sum", reads=(GREATEST,)),
         replace(same, query="count", reads=(COUNT,)),
         replace(other, query="other"),
     ]
-    assert [looked.query for looked in asked_once(lookups, answer)] == ["sum", "count", "other"]
-    assert [(one.query, set(one.reads)) for one in asked] == [("sum", {COUNT, GREATEST}), ("other", {COUNT, GREATEST})]
+    shared = asked_once(lookups)
+    assert [(one.asked.query, set(one.asked.reads)) for one in shared.values()] == [
+        ("sum", {COUNT, GREATEST}),
+        ("other", {COUNT, GREATEST}),
+    ]
+    found = filled(Random(1)).answer(lookups)
+    assert [looked.query for looked in found] == ["sum", "count", "other"]

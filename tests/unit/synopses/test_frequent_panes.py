@@ -16,8 +16,8 @@ from windrow.plan.nodes import Attribute, Scan, Selection, WindowAggregate
 from windrow.reference.frequent_items import FrequentItemsSynopsis
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Cells
+from windrow.synopses.holistic.frequent_panes import FrequentSynopsis
 from windrow.synopses.holistic.roll_up import rows_of
-from windrow.synopses.kinds.frequent_panes import FrequentSynopsis
 from windrow.synopses.lookups import Lookup
 from windrow.types import SqlType
 from windrow.windows import SlidingWindow

@@ -20,8 +20,8 @@ from windrow.plan.aggregates import decompose
 from windrow.plan.calls import COUNT_DISTINCT
 from windrow.plan.nodes import Attribute, Scan, Selection, WindowAggregate
 from windrow.synopses.cells.groups import Groups
+from windrow.synopses.cells.value_codes import coded
 from windrow.synopses.holistic.roll_up import rows_of
-from windrow.synopses.holistic.value_codes import coded
 from windrow.synopses.lookups import Looked
 from windrow.types import SqlType
 from windrow.windows import SlidingWindow

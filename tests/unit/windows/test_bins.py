@@ -1,5 +1,5 @@
-"""Slide-by-tuple bins: the figures of Li et al., SIGMOD 2005, section 6, step by step, and the definition by brute force; and
-the engine's own windows beside them."""
+"""Slide-by-tuple bins against the figures of Li et al., SIGMOD 2005, section 6, and against the definition by brute
+force; and the engine's windows against the bins."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ AGGREGATES: dict[str, tuple[Aggregate[int, Any], Callable[[Sequence[int]], Any]]
 
 
 def counts(bins: SlideByTupleBins[Any, int]) -> tuple[dict[int, int], dict[float, int]]:
-    """The counts of the start bins and of the end bins, the init bin left out."""
+    """The counts of the start bins and of the end bins, without the init bin."""
     ends = {wid: bin_.pa for wid, bin_ in bins.E.items() if wid != -math.inf}
     return {wid: bin_.pa for wid, bin_ in bins.S.items()}, ends
 
 
-# Figure 4: RANGE 10, and t1 … t5 at these values: s4 lies between Es5 and Es2, s5 between s1 and s2.
+# Figure 4: RANGE 10, and t1 … t5 have these values. s4 lies between Es5 and Es2, s5 between s1 and s2.
 RANGE, S1, S2, S3, S4, S5 = 10, 100, 104, 106, 113, 102
 E1, E2, E3, E4, E5 = (s + RANGE for s in (S1, S2, S3, S4, S5))
 
@@ -49,7 +49,7 @@ def figure_4(tuples: int) -> SlideByTupleBins[None, int]:
     return bins
 
 
-def test_before_all_tuples_there_is_the_init_bin() -> None:
+def test_init_bin() -> None:
     bins = figure_4(0)
     assert bins.S == {}
     assert {wid: bin_.pa for wid, bin_ in bins.E.items()} == {-math.inf: 0}
@@ -71,8 +71,8 @@ def test_figure_4(tuples: int, starts: dict[int, int], ends: dict[float, int]) -
     assert counts(figure_4(tuples)) == (starts, ends)
 
 
-def test_figure_4e_punctuation_emits_three_and_keeps_the_newest() -> None:
-    """Values above s2 to come: Ss1, Ss5 and Ss2 are emitted; only Ss2 is kept, for the starts of later bins."""
+def test_figure_4e() -> None:
+    """Only values above s2 follow, so Ss1, Ss5 and Ss2 are emitted. Only Ss2 is kept: later bins start from it."""
     bins = figure_4(5)
     assert bins.process_punctuation(S2 + 1) == [(S1, 1), (S5, 2), (S2, 3)]
     assert set(bins.S) == {S3, S4}
@@ -81,8 +81,8 @@ def test_figure_4e_punctuation_emits_three_and_keeps_the_newest() -> None:
     assert bins.S[S2 + 1].pa == 4
 
 
-def test_figure_5_the_general_case() -> None:
-    """The range of tn spans B1 … Bm: B1 and Bm are split, B2 … Bm updated, all others left alone."""
+def test_figure_5() -> None:
+    """The range of tn spans B1 … Bm: B1 and Bm are split, B2 … Bm are updated, all others stay the same."""
     bins = SlideByTupleBins(RANGE, COUNT)
     for s in (91, 95, 98, 101, 104, 120):
         bins.process_tuple(s, None)
@@ -96,20 +96,22 @@ def test_figure_5_the_general_case() -> None:
     assert after_ends == ends | {101: 4, 105: 4, 108: 3, 110: ends[108]}
 
 
-def test_figure_6_emits_once_and_purges() -> None:
+def test_figure_6() -> None:
     bins = SlideByTupleBins(RANGE, COUNT)
     for s in (1, 5, 30):
         bins.process_tuple(s, None)
     assert bins.process_punctuation(5) == [(1, 1)]
     assert bins.process_punctuation(5) == []
-    assert counts(bins) == ({5: 2, 30: 1}, {11: 1, 15: 0, 40: 0}), "no later bin starts from Ss1: one is at 5"
+    assert counts(bins) == ({5: 2, 30: 1}, {11: 1, 15: 0, 40: 0}), (
+        "no later bin starts from Ss1, because there is one at 5"
+    )
     assert bins.process_punctuation(20) == [(5, 2)]
-    assert counts(bins) == ({30: 1}, {15: 0, 40: 0}), "the newest below 20 is an end bin"
+    assert counts(bins) == ({30: 1}, {15: 0, 40: 0}), "the newest bin below 20 is an end bin"
     assert bins.process_punctuation(math.inf) == [(30, 1)]
     assert counts(bins) == ({}, {40: 0})
 
 
-def test_a_falling_punctuation_says_nothing_new() -> None:
+def test_falling_punctuation() -> None:
     bins = SlideByTupleBins(RANGE, COUNT)
     bins.process_tuple(7, None)
     assert bins.process_punctuation(8) == [(7, 1)]
@@ -118,7 +120,7 @@ def test_a_falling_punctuation_says_nothing_new() -> None:
     assert bins.process_punctuation(9) == [(8, 2)]
 
 
-def test_a_tuple_below_the_punctuation_is_refused() -> None:
+def test_tuple_below_punctuation() -> None:
     bins = SlideByTupleBins(RANGE, COUNT)
     bins.process_punctuation(10)
     bins.process_tuple(10, None)
@@ -126,29 +128,29 @@ def test_a_tuple_below_the_punctuation_is_refused() -> None:
         bins.process_tuple(9, None)
 
 
-def test_a_tuple_just_range_older_is_out() -> None:
-    """Figure 6 starts a bin from one strictly below: Ss(11) would start from Ss(1) and count the tuple at 1."""
+def test_tuple_exactly_range_older() -> None:
+    """Figure 6 starts a bin from the bin strictly below: Ss(11) would then start from Ss(1) and count the tuple at 1."""
     bins = SlideByTupleBins(RANGE, COUNT)
     bins.process_tuple(1, None)
     bins.process_tuple(11, None)
     assert bins.process_punctuation(math.inf) == [(1, 1), (11, 1)]
 
 
-def test_equal_values_are_one_window_with_all_of_them() -> None:
+def test_equal_values() -> None:
     bins = SlideByTupleBins(RANGE, COUNT)
     for s in (3, 7, 3, 7, 7):
         bins.process_tuple(s, None)
     assert bins.process_punctuation(math.inf) == [(3, 2), (7, 5)]
 
 
-def test_over_row_the_arrival_decides() -> None:
+def test_over_rows() -> None:
     bins = SlideByTupleBins(RANGE, COUNT, slide=2, over="row")
     for s in (1, 9, 4, 3):  # row numbers 1 … 4: windows at 9 and 3
         bins.process_tuple(s, None)
     assert bins.process_punctuation(math.inf) == [(3, 2), (9, 4)]
 
 
-def test_over_rank_late_arrivals_move_the_windows() -> None:
+def test_over_ranks() -> None:
     bins = SlideByTupleBins(RANGE, COUNT, slide=2, over="rank")
     for s in (1, 9, 4):
         bins.process_tuple(s, None)
@@ -157,11 +159,11 @@ def test_over_rank_late_arrivals_move_the_windows() -> None:
     assert [bins.S[s].tup_cnt for s in (1, 3, 4, 9)] == [1, 2, 3, 4]
     assert bins.process_punctuation(4) == [(3, 2)]
     bins.process_tuple(30, None)
-    assert bins.process_punctuation(math.inf) == [(9, 4)], "ranks go on over purged bins: 30 has rank 5"
+    assert bins.process_punctuation(math.inf) == [(9, 4)], "ranks count purged bins too, so 30 has rank 5"
 
 
 @pytest.mark.parametrize("over", ["row", "rank"])
-def test_initialise_forgets_all(over: Literal["row", "rank"]) -> None:
+def test_initialise(over: Literal["row", "rank"]) -> None:
     bins = SlideByTupleBins(RANGE, COUNT, slide=2, over=over)
     bins.process_tuple(1, None)
     bins.process_punctuation(5)
@@ -172,7 +174,7 @@ def test_initialise_forgets_all(over: Literal["row", "rank"]) -> None:
 
 
 @pytest.mark.parametrize(("range_", "slide"), [(0, 1), (-1, 1), (1, 0)])
-def test_range_and_slide_are_positive(range_: int, slide: int) -> None:
+def test_bad_range_or_slide(range_: int, slide: int) -> None:
     with pytest.raises(ValueError, match="positive"):
         SlideByTupleBins(range_, COUNT, slide)
 
@@ -183,7 +185,7 @@ def test_range_and_slide_are_positive(range_: int, slide: int) -> None:
 def by_definition(
     rows: Sequence[tuple[int, int]], range_: int, slide: int, over: str, of: Callable[[Sequence[int]], Any]
 ) -> list[tuple[int, Any]]:
-    """Every window of the stream (3.3): where the row number or the rank is divisible, once for each value."""
+    """All windows of the stream (section 3.3): one for each value at which the row number or the rank is divisible."""
     numbered = [(t, number) for number, (t, _) in enumerate(rows, 1)]
     if over == "rank":
         numbered = [(t, rank) for rank, (t, _) in enumerate(sorted(numbered), 1)]
@@ -201,10 +203,10 @@ steps = st.lists(
 @pytest.mark.parametrize("over", ["row", "rank"])
 @settings(max_examples=150, deadline=None)
 @given(steps=steps, range_=st.integers(1, 15), slide=st.integers(1, 4), origin=st.integers(-20, 20))
-def test_every_punctuation_gives_what_the_definition_gives(
+def test_bins_match_definition(
     name: str, over: Literal["row", "rank"], steps: Any, range_: int, slide: int, origin: int
 ) -> None:
-    """Each step: tuples at or above the punctuation, in any order and with ties; then a punctuation."""
+    """Each step has tuples at or above the punctuation, in any order and with ties, and then a punctuation."""
     aggregate, of = AGGREGATES[name]
     bins = SlideByTupleBins(range_, aggregate, slide, over)
     rows: list[tuple[int, int]] = []
@@ -217,7 +219,7 @@ def test_every_punctuation_gives_what_the_definition_gives(
         below, p = p, max(p, p + advance)
         complete = [(w, pa) for w, pa in by_definition(rows, range_, slide, over, of) if below <= w < p]
         assert bins.process_punctuation(p) == complete
-        assert sum(wid < p for wid in (*bins.S, *bins.E)) <= 1, "what no later bin needs is purged"
+        assert sum(wid < p for wid in (*bins.S, *bins.E)) <= 1, "bins that no later bin needs are purged"
 
 
 # -- the engine ------------------------------------------------------------------------------------------------
@@ -230,10 +232,8 @@ NTH = Accumulator(Kind.COUNT, None, None, "nth")
 @pytest.mark.parametrize("over", [SlideOver.ROW, SlideOver.RANK], ids=lambda over: over.value)
 @settings(max_examples=150, deadline=None)
 @given(steps=steps, range_=st.integers(1, 15), slide=st.integers(1, 4), origin=st.integers(-20, 20))
-def test_the_engines_panes_give_what_bins_give(
-    over: SlideOver, steps: Any, range_: int, slide: int, origin: int
-) -> None:
-    """A pane per value in a synopsis, windows that are due and marked, against Figure 6, punctuation by punctuation."""
+def test_engine_matches_bins(over: SlideOver, steps: Any, range_: int, slide: int, origin: int) -> None:
+    """The due and marked windows of a synopsis with one pane per value equal Figure 6 after each punctuation."""
     bins = SlideByTupleBins(range_, AVG, slide, "row" if over is SlideOver.ROW else "rank")
     window = SlideByTuple(range_, slide, over if slide > 1 else SlideOver.VALUE)
     synopsis, ticked, ranked, row = BasicIntervalSynopsis([]), None, 0, 0
@@ -257,7 +257,7 @@ def test_the_engines_panes_give_what_bins_give(
 
 
 def answers(synopsis: BasicIntervalSynopsis, extents: Extents) -> list[tuple[int, tuple[int, int]]]:
-    """The window id, the sum and the count of each."""
+    """The window id, the sum and the count of each extent."""
     if not len(extents):
         return []
     lookup = Lookup("q", extents.starts, extents.ends, PRESENT, (PRESENT, TOTAL), False)

@@ -1,4 +1,4 @@
-"""Panes: every window edge is a cut, panes never straddle one, whatever queries come and go; and the guard on cuts."""
+"""Cuts: every window edge is a cut, no pane straddles one while queries come and go, and `may_share`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def union(used: Sequence[SlidingWindow]) -> Cuts:
 
 
 def edges_of(window: SlidingWindow, lo: int, hi: int) -> set[int]:
-    """The starts and ends in [lo, hi], from `extent` alone."""
+    """The starts and ends in [lo, hi], computed with `extent` only."""
     wids = range(window.first_wid(lo) - window.range // window.slide - 2, window.last_wid(hi) + 3)
     return {edge for w in wids for edge in window.extent(w) if lo <= edge <= hi}
 
@@ -48,7 +48,7 @@ def assert_no_pane_straddles(panes: Points, points: Points, edges: set[int]) -> 
 
 @some
 @given(several)
-def test_every_edge_of_every_sharing_query_is_a_cut(used: list[SlidingWindow]) -> None:
+def test_every_edge_is_a_cut(used: list[SlidingWindow]) -> None:
     cuts = union(used)
     panes = cuts.floor(SPAN)
     edges = {e for window in used for e in edges_of(window, -250, 249)}
@@ -58,7 +58,7 @@ def test_every_edge_of_every_sharing_query_is_a_cut(used: list[SlidingWindow]) -
 
 @some
 @given(several)
-def test_a_union_holds_its_parts_which_add_nothing_more(used: list[SlidingWindow]) -> None:
+def test_union_holds_its_parts(used: list[SlidingWindow]) -> None:
     cuts = union(used)
     assert all(cuts.union(window.cuts()) == cuts for window in used)
     assert all(cuts.holds(window.cuts()) for window in used)
@@ -66,15 +66,15 @@ def test_a_union_holds_its_parts_which_add_nothing_more(used: list[SlidingWindow
 
 @some
 @given(several)
-def test_at_most_twice_the_cuts_of_the_bare_union(used: list[SlidingWindow]) -> None:
-    """A union may be coarsened to one grid, but only where that at most doubles the panes."""
+def test_grid_at_most_doubles_the_cuts(used: list[SlidingWindow]) -> None:
+    """A union may be replaced by one grid only if that at most doubles the panes."""
     edges = {(w.slide, phase % w.slide) for w in used for phase in (w.origin, w.origin - w.range)}
     assert Cuts.of(edges).density <= 2 * sum(Fraction(1, period) for period, _ in edges)
 
 
 @some
 @given(several, windows)
-def test_holds_means_that_every_cut_is_a_cut(used: list[SlidingWindow], other: SlidingWindow) -> None:
+def test_holds(used: list[SlidingWindow], other: SlidingWindow) -> None:
     mine, theirs = union(used), other.cuts()
     cuts = set(SPAN[mine.floor(SPAN) == SPAN].tolist())
     wanted = set(SPAN[theirs.floor(SPAN) == SPAN].tolist())
@@ -84,7 +84,7 @@ def test_holds_means_that_every_cut_is_a_cut(used: list[SlidingWindow], other: S
 
 @some
 @given(several, st.integers(-200, 200))
-def test_above_is_the_least_cut_above(used: list[SlidingWindow], point: int) -> None:
+def test_above(used: list[SlidingWindow], point: int) -> None:
     cuts = union(used)
     above = cuts.above(point)
     assert above > point
@@ -93,13 +93,13 @@ def test_above_is_the_least_cut_above(used: list[SlidingWindow], point: int) -> 
     assert cuts.floor(between[-1:])[0] == above
 
 
-def test_cuts_refuse_what_is_not_a_progression() -> None:
+def test_bad_progressions() -> None:
     for bad in [(), ((0, 0),), ((5, 5),), ((5, -1),)]:
         with pytest.raises(ValueError, match="progressions"):
             Cuts(bad)
 
 
-def test_range_not_a_multiple_of_slide_has_two_panes_per_slide() -> None:
+def test_range_not_multiple_of_slide() -> None:
     cuts = SlidingWindow(7, 5).cuts()
     assert SPAN[cuts.floor(SPAN) == SPAN][:5].tolist() == [-250, -247, -245, -242, -240]
 
@@ -109,7 +109,7 @@ def test_range_not_a_multiple_of_slide_has_two_panes_per_slide() -> None:
 
 @dataclass
 class History:
-    """What the engine does: queries join and leave while the greatest deposited point rises."""
+    """Queries join and leave while the greatest deposited point rises, as in the engine."""
 
     schedule: CutSchedule
     greatest: int | None = None
@@ -157,13 +157,13 @@ def histories(draw: st.DrawFn) -> History:
 
 @some
 @given(histories())
-def test_panes_never_straddle_an_edge_of_a_query_across_regimes(history: History) -> None:
+def test_no_pane_straddles_an_edge(history: History) -> None:
     history.check()
 
 
 @some
 @given(histories(), st.data())
-def test_pruning_loses_no_edge_above_the_frontier(history: History, data: st.DataObject) -> None:
+def test_pruned(history: History, data: st.DataObject) -> None:
     whole = history.schedule
     near = data.draw(st.sampled_from([start for start, _ in whole.regimes[1:]] or [0]))
     frontier = near + data.draw(st.integers(-8, 8))
@@ -179,7 +179,7 @@ def test_pruning_loses_no_edge_above_the_frontier(history: History, data: st.Dat
 
 @some
 @given(histories(), windows)
-def test_holds_since_is_where_the_cuts_began_to_hold(history: History, window: SlidingWindow) -> None:
+def test_holds_since(history: History, window: SlidingWindow) -> None:
     wanted = window.cuts()
     since = history.schedule.holds_since(wanted)
     if since is None:
@@ -191,20 +191,20 @@ def test_holds_since_is_where_the_cuts_began_to_hold(history: History, window: S
     assert not earlier or not earlier[-1].holds(wanted)
 
 
-def test_cuts_move_from_the_first_present_cut_above_the_greatest_point() -> None:
+def test_moved() -> None:
     tens, threes = Cuts.of([(10, 0)]), Cuts.of([(3, 0)])
     schedule = CutSchedule.of(tens).moved(threes, 25)
     assert schedule.regimes == ((POINT_MIN, tens), (30, threes))
     assert schedule.pane_starts(np.array([25, 29, 30, 32, 33])).tolist() == [20, 20, 30, 30, 33]
 
 
-def test_cuts_that_moved_before_any_new_tuple_move_again_from_the_same_point() -> None:
+def test_moved_twice() -> None:
     tens, threes, sevens = Cuts.of([(10, 0)]), Cuts.of([(3, 0)]), Cuts.of([(7, 0)])
     twice = CutSchedule.of(tens).moved(threes, 25).moved(sevens, 25)
     assert twice.regimes == ((POINT_MIN, tens), (30, sevens))
 
 
-def test_where_nothing_was_deposited_the_cuts_just_change() -> None:
+def test_moved_before_first_deposit() -> None:
     tens, threes = Cuts.of([(10, 0)]), Cuts.of([(3, 0)])
     assert CutSchedule.of(tens).moved(threes, None) == CutSchedule.of(threes)
     assert CutSchedule.of(tens).first_free(None) == POINT_MIN
@@ -230,14 +230,14 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def evaluated(connection: duckdb.DuckDBPyConnection, sql: str, points: Sequence[int]) -> list[int]:
-    """Spark's expression by DuckDB: `pmod` is a macro, and BIGINT literals lose their suffix."""
+    """The value of the Spark expression in DuckDB: `pmod` is a macro, and BIGINT literals lose their suffix."""
     text = re.sub(r"\b(\d+)L\b", r"\1::BIGINT", sql)
     table = ", ".join(f"({i}, {p}::BIGINT)" for i, p in enumerate(points))
     rows = connection.execute(f"SELECT {text} FROM (VALUES {table}) AS rows(i, t) ORDER BY i").fetchall()
     return [row[0] for row in rows]
 
 
-def test_the_sql_text_agrees_with_numpy(connection: duckdb.DuckDBPyConnection) -> None:
+def test_sql_matches_numpy(connection: duckdb.DuckDBPyConnection) -> None:
 
     @some
     @given(histories(), st.lists(st.integers(-300, 300), min_size=1, max_size=20))
@@ -248,7 +248,7 @@ def test_the_sql_text_agrees_with_numpy(connection: duckdb.DuckDBPyConnection) -
     check()
 
 
-def test_the_sql_text_agrees_at_the_bounds_of_points(connection: duckdb.DuckDBPyConnection) -> None:
+def test_sql_at_bounds_of_points(connection: duckdb.DuckDBPyConnection) -> None:
     day = 86_400 * S
     schedule = CutSchedule.of(SlidingWindow(7 * day, day, 3 * S).cuts())
     schedule = schedule.moved(SlidingWindow(1 << 60, 1 << 60).cuts(), -5).moved(Cuts.of([(333, 7)]), 10**17)
@@ -258,7 +258,7 @@ def test_the_sql_text_agrees_at_the_bounds_of_points(connection: duckdb.DuckDBPy
     assert all(pane <= point for pane, point in zip(wanted, points, strict=True))
 
 
-# -- the guard --------------------------------------------------------------------------------------------
+# -- may_share --------------------------------------------------------------------------------------------
 
 
 def window(range_us: int, slide_us: int, origin_us: int = 0) -> Cuts:
@@ -266,25 +266,25 @@ def window(range_us: int, slide_us: int, origin_us: int = 0) -> Cuts:
 
 
 @pytest.mark.parametrize("factor", [4, 1000])
-def test_333_milliseconds_beside_a_second_are_kept_apart(factor: int) -> None:
+def test_333_milliseconds_and_a_second_do_not_share(factor: int) -> None:
     second, odd = window(10 * S, S), window(10 * 333 * MS, 333 * MS)
     assert not may_share(second, odd, factor)
     assert not may_share(odd, second, factor)
 
 
-def test_whole_seconds_are_shared() -> None:
+def test_whole_seconds_share() -> None:
     assert may_share(window(60 * S, S), window(100 * S, 7 * S), 4)
     assert may_share(window(60 * S, 5 * S), window(99 * S, 7 * S), 4)
     assert may_share(window(60 * S, 2 * S), window(60 * S, S), 4)
     assert may_share(window(60 * S, 2 * S), window(60 * S, 2 * S, S), 4)
 
 
-def test_what_adds_no_cut_is_always_shared() -> None:
+def test_query_without_new_cuts_shares() -> None:
     assert may_share(window(60 * S, S), window(60 * MINUTE, MINUTE), 1)
     assert may_share(window(60 * S, S), window(60 * S, S), 1)
 
 
-def test_the_factor_bounds_how_much_finer_the_panes_become() -> None:
+def test_cut_factor() -> None:
     minutes, quarters = window(10 * MINUTE, MINUTE), window(MINUTE, 15 * S)
     assert may_share(minutes, quarters, 4)
     assert not may_share(minutes, quarters, 3)
@@ -294,9 +294,7 @@ def test_the_factor_bounds_how_much_finer_the_panes_become() -> None:
 
 @some
 @given(several, windows, st.integers(1, 8))
-def test_sharing_never_multiplies_the_cuts_beyond_the_factor(
-    used: list[SlidingWindow], other: SlidingWindow, factor: int
-) -> None:
+def test_cut_factor_bounds_density(used: list[SlidingWindow], other: SlidingWindow, factor: int) -> None:
     present, incoming = union(used), other.cuts()
     if may_share(present, incoming, factor):
         assert present.union(incoming).density <= factor * present.density

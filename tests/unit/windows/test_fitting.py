@@ -1,4 +1,4 @@
-"""Windows whose edges are cuts: found without going through the cuts, equal to going through them."""
+"""Windows whose edges are cuts: equal to those of a search through all cuts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def schedules(draw: st.DrawFn) -> CutSchedule:
 
 
 @given(schedules(), st.integers(-90, 90))
-def test_the_cuts_about_a_point_are_those_of_the_panes(schedule: CutSchedule, point: int) -> None:
+def test_floor_and_ceiling_cut(schedule: CutSchedule, point: int) -> None:
     panes = schedule.pane_starts(np.arange(point - 60, point + 61))
     assert floor_cut(schedule, point) == panes[60]
     assert is_cut(schedule, point) == (panes[60] == point)
@@ -30,9 +30,7 @@ def test_the_cuts_about_a_point_are_those_of_the_panes(schedule: CutSchedule, po
 
 
 @given(schedules(), st.integers(1, 60), st.integers(-100, 100), st.integers(-100, 100))
-def test_the_latest_window_that_fits_is_the_latest_of_all(
-    schedule: CutSchedule, length: int, low: int, high: int
-) -> None:
+def test_latest_end(schedule: CutSchedule, length: int, low: int, high: int) -> None:
     points = np.arange(low, high + 1)
     held = set(points[schedule.pane_starts(points) == points].tolist()) if points.size else set()
     fitting = [end for end in held if end - length in held]
@@ -40,16 +38,14 @@ def test_the_latest_window_that_fits_is_the_latest_of_all(
 
 
 @given(schedules(), st.integers(-50, 50), st.integers(1, 40))
-def test_windows_near_another_are_on_cuts_and_the_window_itself_comes_first(
-    schedule: CutSchedule, start: int, length: int
-) -> None:
+def test_near(schedule: CutSchedule, start: int, length: int) -> None:
     found = near(schedule, start, start + length)
     assert all(is_cut(schedule, low) and is_cut(schedule, high) and low < high for low, high in found)
     if is_cut(schedule, start) and is_cut(schedule, start + length):
         assert found[0] == (start, start + length)
 
 
-def test_two_progressions_that_never_meet_have_no_window_between_them() -> None:
+def test_progressions_that_never_meet() -> None:
     schedule = CutSchedule.of(Cuts(((60, 0), (7, 3))))
     assert latest_end(schedule, 7 * 4, -(10**6), 10**6) is not None
     assert latest_end(CutSchedule.of(Cuts(((60, 0),))), 59, -(10**6), 10**6) is None

@@ -1,4 +1,4 @@
-"""Frontiers: slack lowers them, promises raise them, and they never go back."""
+"""Frontiers: slack lowers them, promises raise them, and they never fall."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ def run(slack: int, history: list[tuple[str, int | None]]) -> list[SlackFrontier
 
 @some
 @given(st.integers(0, 1000), steps)
-def test_the_frontier_is_the_greatest_point_less_slack_or_the_greatest_promise(
-    slack: int, history: list[tuple[str, int | None]]
-) -> None:
+def test_slack_frontier_value(slack: int, history: list[tuple[str, int | None]]) -> None:
     seen = [point for kind, point in history if kind == "batch" and point is not None]
     promised = [point for kind, point in history if kind == "promise" and point is not None]
     wanted = [max(seen) - slack] if seen else []
@@ -55,7 +53,7 @@ def test_the_frontier_is_the_greatest_point_less_slack_or_the_greatest_promise(
 
 @some
 @given(st.integers(0, 1000), steps)
-def test_the_frontier_never_goes_back(slack: int, history: list[tuple[str, int | None]]) -> None:
+def test_frontier_never_falls(slack: int, history: list[tuple[str, int | None]]) -> None:
     values = [f.value for f in run(slack, history)]
     for before, after in zip(values, values[1:], strict=False):
         assert before is None or (after is not None and after >= before)
@@ -63,33 +61,31 @@ def test_the_frontier_never_goes_back(slack: int, history: list[tuple[str, int |
 
 @some
 @given(st.integers(0, 1000), steps, st.randoms(use_true_random=False))
-def test_the_order_of_micro_batches_and_promises_does_not_matter(
-    slack: int, history: list[tuple[str, int | None]], random: Random
-) -> None:
+def test_order_of_batches_and_promises(slack: int, history: list[tuple[str, int | None]], random: Random) -> None:
     shuffled = list(history)
     random.shuffle(shuffled)
     assert run(slack, shuffled)[-1] == run(slack, history)[-1]
 
 
-def test_nothing_seen_is_no_frontier() -> None:
+def test_no_frontier_before_first_tuple() -> None:
     assert SlackFrontier(5).value is None
     assert SlackFrontier(5).after(Seen(None)).value is None
 
 
-def test_ordered_is_slack_zero() -> None:
+def test_ordered() -> None:
     assert SlackFrontier(0).after(Seen(42)).value == 42
     assert SlackFrontier(10).after(Seen(42)).value == 32
     assert SlackFrontier(10).after(Seen(42)).after(Seen(40)).value == 32
 
 
-def test_the_end_of_input_is_a_promise_that_slack_cannot_lower() -> None:
+def test_slack_does_not_lower_end_of_input() -> None:
     frontier = SlackFrontier(10).after(Seen(42)).promise(43)
     assert frontier.value == 43
     assert frontier.after(Seen(50)).value == 43
     assert frontier.after(Seen(60)).value == 50
 
 
-def test_slack_is_not_negative() -> None:
+def test_negative_slack() -> None:
     with pytest.raises(ValueError, match="slack"):
         SlackFrontier(-1)
 
@@ -107,8 +103,8 @@ def seen(batch: list[tuple[int, str | None]]) -> Seen:
 
 @some
 @given(st.integers(0, 5), batches)
-def test_slack_in_rows_is_the_buffer_of_bsort(rows: int, fed: list[list[tuple[int, str | None]]]) -> None:
-    """The frontier is the greatest point that has left a sorting buffer of that many tuples."""
+def test_row_slack_matches_bsort(rows: int, fed: list[list[tuple[int, str | None]]]) -> None:
+    """The frontier is the greatest point that has left a sorting buffer of `rows` tuples."""
     frontier, buffer, left = RowSlackFrontier(rows), [], None
     for batch in fed:
         frontier = frontier.after(seen(batch))
@@ -123,9 +119,7 @@ def test_slack_in_rows_is_the_buffer_of_bsort(rows: int, fed: list[list[tuple[in
 
 @some
 @given(st.none() | st.integers(0, 40), batches)
-def test_per_key_the_slowest_live_sub_stream_is_what_counts(
-    idle: int | None, fed: list[list[tuple[int, str | None]]]
-) -> None:
+def test_per_key(idle: int | None, fed: list[list[tuple[int, str | None]]]) -> None:
     frontier = PerKeyFrontier(idle)
     live: dict[str | None, int] = {}
     top, reached = None, None
@@ -142,7 +136,7 @@ def test_per_key_the_slowest_live_sub_stream_is_what_counts(
     assert PerKeyFrontier(idle).restored(json.loads(json.dumps(frontier.saved()))) == frontier
 
 
-def test_row_numbers_are_complete_as_they_are_given_and_the_source_alone_promises() -> None:
+def test_row_and_source_frontiers() -> None:
     rows = RowFrontier().after(Seen(rows=3)).after(Seen(rows=2))
     assert rows.value == 6 and rows.greatest == 5 and RowFrontier().value is None
     assert rows.promise(9).value == 9 and RowFrontier().restored(rows.saved()) == rows
@@ -153,7 +147,7 @@ def test_row_numbers_are_complete_as_they_are_given_and_the_source_alone_promise
         RowSlackFrontier(-1)
 
 
-def test_a_heartbeat_follows_the_clock_at_a_distance_once_a_stream_is_silent() -> None:
+def test_heartbeat_setting() -> None:
     second = 1_000_000
     assert heartbeat(100 * second, 99 * second, 5 * second, 10) is None, "it was heard a second ago"
     assert heartbeat(100 * second, 95 * second, 5 * second, 10) == 95 * second
@@ -162,7 +156,7 @@ def test_a_heartbeat_follows_the_clock_at_a_distance_once_a_stream_is_silent() -
     assert heartbeat(100 * second, 90 * second, 5 * second, None) is None, "nothing was ever seen"
 
 
-def test_silence_is_counted_in_whole_steps_and_not_while_nobody_listens() -> None:
+def test_silence() -> None:
     silence = Silence(0, 10.0)
     assert silence.in_steps(12.9, 1_000_000).counted == 2_000_000
     assert silence.in_steps(12.9, 1_000_000).in_steps(13.0, 1_000_000).counted == 3_000_000
@@ -171,7 +165,7 @@ def test_silence_is_counted_in_whole_steps_and_not_while_nobody_listens() -> Non
     assert stopped.paused(1000.0).in_steps(1001.0, 1_000_000).counted == 3_000_000
 
 
-def test_a_heartbeat_lets_the_greatest_point_go_on() -> None:
+def test_beat() -> None:
     silence, nothing = Silence(30), Silence(0)
     seen = Seen(100, (100, 90), {"a": 100, "b": 50})
     assert beat(SlackFrontier(20).after(seen), 20, silence) == 110

@@ -1,4 +1,4 @@
-"""The histogram of lateness: buckets hold what they say, and a slack read off it keeps the share it promises."""
+"""The histogram of lateness: its buckets, and the slack read from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ latenesses = st.integers(-5, 10**18)
 
 @some
 @given(latenesses)
-def test_a_bucket_holds_what_it_says(late: int) -> None:
+def test_buckets(late: int) -> None:
     bucket = int(bucket_of(np.array([late]))[0])
     assert most_in(bucket) >= max(late, 0)
     assert bucket == 0 or most_in(bucket - 1) < late
@@ -24,7 +24,7 @@ def test_a_bucket_holds_what_it_says(late: int) -> None:
 
 @some
 @given(st.lists(latenesses, min_size=1, max_size=50), st.sampled_from([0.5, 0.99, 0.999, 1.0]))
-def test_a_slack_keeps_the_share_it_promises_and_is_hardly_too_large(late: list[int], share: float) -> None:
+def test_slack_for_share(late: list[int], share: float) -> None:
     histogram = Lateness()
     for one in late:
         histogram = histogram.after(np.array([one]), np.array([1]))
@@ -35,13 +35,13 @@ def test_a_slack_keeps_the_share_it_promises_and_is_hardly_too_large(late: list[
     assert needed <= slack <= needed * 9 / 8 + 1
 
 
-def test_all_tuples_need_exactly_the_greatest_lateness() -> None:
+def test_slack_for_all_tuples() -> None:
     histogram = Lateness().after(np.array([0, 1_000_003]), np.array([10, 1]))
     assert histogram.slack_for(1.0) == 1_000_003 and histogram.total == 11
     assert histogram.slack_for(0.9) == 0
 
 
 @pytest.mark.parametrize("late", [7, 8, 15, 16, 17, 31, 32, 33, 1 << 40, (1 << 40) + 1])
-def test_at_the_edges_of_buckets(late: int) -> None:
+def test_bucket_edges(late: int) -> None:
     low, high = bucket_of(np.array([late - 1, late])).tolist()
     assert high - low in (0, 1)

@@ -1,4 +1,7 @@
-"""Every kind of window: `extent` and `wids` are inverse, due windows come once, and each is of its class (003, 3–4)."""
+"""Every kind of window: `extent` and `wids` are inverse, each window is due once, and the context is right.
+
+The contexts are those of Li et al., SIGMOD 2005, section 4.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ def test_partitioned(window: PartitionedWindow, rank: int) -> None:
 
 @some
 @given(by_value | by_count, values)
-def test_slide_by_tuple_and_its_variations(window: SlideByTuple, points: list[int]) -> None:
+def test_slide_by_tuple(window: SlideByTuple, points: list[int]) -> None:
     ids = window.windows((t, row) for row, t in enumerate(points, 1))
     for t in points:
         assert window.wids(t, ids) == [w for w in ids if window.extent(w)[0] <= t < window.extent(w)[1]]
@@ -73,7 +76,7 @@ def test_slide_by_tuple_and_its_variations(window: SlideByTuple, points: list[in
 
 @some
 @given(values, st.integers(2, 4), lengths)
-def test_which_values_are_window_ids(points: list[int], n: int, length: int) -> None:
+def test_marked(points: list[int], n: int, length: int) -> None:
     tuples = [(t, row) for row, t in enumerate(points, 1)]
     assert SlideByTuple(length).windows(tuples) == sorted(set(points))
     rows = SlideByTuple(length, n, SlideOver.ROW).windows(tuples)
@@ -82,15 +85,13 @@ def test_which_values_are_window_ids(points: list[int], n: int, length: int) -> 
     assert ranked == sorted({t for i, t in enumerate(sorted(points), 1) if i % n == 0})
 
 
-# -- what is due ------------------------------------------------------------------------------------------------
+# -- due windows ------------------------------------------------------------------------------------------------
 
 
 @some
 @given(slidings | landmarks | by_value, values, st.lists(st.integers(-30, 60), min_size=1, max_size=6))
-def test_every_window_that_holds_a_tuple_is_due_exactly_once(
-    window: PaneWindow, points: list[int], frontiers: list[int]
-) -> None:
-    """Whatever the steps of the frontier: the windows due on the way are those that are due at once."""
+def test_every_window_is_due_once(window: PaneWindow, points: list[int], frontiers: list[int]) -> None:
+    """Any steps of the frontier make the same windows due as one step."""
     panes = (
         array(window.cuts().floor(array(points)).tolist()) if not isinstance(window, LandmarkWindow) else array(points)
     )
@@ -110,7 +111,7 @@ def test_every_window_that_holds_a_tuple_is_due_exactly_once(
 
 @some
 @given(slidings | landmarks | by_value, st.integers(-30, 30))
-def test_at_its_closing_frontier_a_tuple_is_in_an_answered_window_if_it_is_in_any(window: PaneWindow, t: int) -> None:
+def test_closing(window: PaneWindow, t: int) -> None:
     closing = window.closing(t)
     due = pairs(window.due(array([t]), None, closing))
     assert closing > t or not due
@@ -124,7 +125,7 @@ def test_at_its_closing_frontier_a_tuple_is_in_an_answered_window_if_it_is_in_an
 
 @some
 @given(slidings | landmarks | by_value, st.integers(-30, 60), st.integers(0, 40))
-def test_nothing_below_needed_from_is_in_a_later_window(window: PaneWindow, frontier: int, ahead: int) -> None:
+def test_needed_from(window: PaneWindow, frontier: int, ahead: int) -> None:
     needed = window.needed_from(frontier)
     later = window.due(array([frontier + ahead]), frontier, frontier + ahead + 100)
     assert all(start >= needed for start in later.starts.tolist())
@@ -132,7 +133,7 @@ def test_nothing_below_needed_from_is_in_a_later_window(window: PaneWindow, fron
 
 @some
 @given(slidings | by_value, st.integers(-30, 60))
-def test_the_last_window_answered_is_held(window: SlidingWindow | SlideByTuple, frontier: int) -> None:
+def test_held_from(window: SlidingWindow | SlideByTuple, frontier: int) -> None:
     held = window.held_from(frontier)
     last = window.last_closed(frontier) if isinstance(window, SlidingWindow) else frontier - 1
     assert held == window.extent(last)[0] <= window.needed_from(frontier)
@@ -143,9 +144,7 @@ def test_the_last_window_answered_is_held(window: SlidingWindow | SlideByTuple, 
     st.builds(PartitionedWindow, lengths, lengths, st.integers(0, 9)),
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=4),
 )
-def test_partitions_complete_their_windows_as_they_grow(
-    window: PartitionedWindow, grown: list[tuple[int, int]]
-) -> None:
+def test_completed_windows_of_partitions(window: PartitionedWindow, grown: list[tuple[int, int]]) -> None:
     before = np.array([b for b, _ in grown], np.int64)
     after = before + np.array([d for _, d in grown], np.int64)
     first, second = window.completed(np.zeros_like(before), before), window.completed(before, after)
@@ -163,10 +162,10 @@ def test_partitions_complete_their_windows_as_they_grow(
             assert sorted(listed) == sorted(held)
 
 
-# -- shown, classes, refusals -----------------------------------------------------------------------------------
+# -- shown, contexts, errors -----------------------------------------------------------------------------------
 
 
-def test_what_is_shown() -> None:
+def test_shown() -> None:
     starts, ends = SlideByTuple(5).shown(SlideByTuple(5).due(array([3, 9]), None, 20))
     assert starts is not None and (starts.tolist(), ends.tolist()) == ([-2, 4], [3, 9])
     starts, ends = LandmarkWindow(None, 10).shown(LandmarkWindow(None, 10).due(array([3]), None, 20))
@@ -186,11 +185,11 @@ def test_what_is_shown() -> None:
         (SlideByTuple(5, 2, SlideOver.RANK), Context.FCU),
     ],
 )
-def test_each_window_is_of_its_class(window: PaneWindow | PartitionedWindow, context: Context) -> None:
+def test_context(window: PaneWindow | PartitionedWindow, context: Context) -> None:
     assert window.context is context
 
 
-def test_illegal_windows_are_refused() -> None:
+def test_bad_windows() -> None:
     for made in (
         lambda: SlidingWindow(5, 5, 0, -1),
         lambda: LandmarkWindow(0, 0),

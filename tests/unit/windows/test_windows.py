@@ -1,4 +1,4 @@
-"""`windows`, `extent` and `wids` are inverses of each other, and the due windows are those of a naive enumeration."""
+"""`windows`, `extent` and `wids` agree, and the due windows are those of a naive enumeration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def panes(*starts: int) -> Points:
 
 @some
 @given(small_windows, st.integers(-300, 300), st.integers(-400, 400))
-def test_a_point_is_in_the_extents_of_its_wids_and_in_no_other(window: SlidingWindow, t: int, w: int) -> None:
+def test_wids_and_extent_are_inverse(window: SlidingWindow, t: int, w: int) -> None:
     start, end = window.extent(w)
     assert end - start == window.range
     assert (start <= t < end) == (w in window.wids(t))
@@ -37,7 +37,7 @@ def test_a_point_is_in_the_extents_of_its_wids_and_in_no_other(window: SlidingWi
 
 @some
 @given(st.one_of(small_windows, big_windows), points)
-def test_wids_are_exact_at_both_ends(window: SlidingWindow, t: int) -> None:
+def test_wids_at_both_ends(window: SlidingWindow, t: int) -> None:
     wids = window.wids(t)
     for w in (wids[0], wids[-1]) if len(wids) else ():
         start, end = window.extent(w)
@@ -50,7 +50,7 @@ def test_wids_are_exact_at_both_ends(window: SlidingWindow, t: int) -> None:
 
 @some
 @given(small_windows, st.integers(-200, 200), st.integers(0, 100))
-def test_windows_are_those_that_may_hold_a_point_of_the_interval(window: SlidingWindow, first: int, more: int) -> None:
+def test_windows_of_an_interval(window: SlidingWindow, first: int, more: int) -> None:
     covered = {w for t in range(first, first + more + 1) for w in window.wids(t)}
     told = window.windows(first, first + more)
     assert covered <= set(told)
@@ -61,14 +61,14 @@ def test_windows_are_those_that_may_hold_a_point_of_the_interval(window: Sliding
 
 @some
 @given(small_windows, st.integers(-300, 300))
-def test_last_closed_is_the_greatest_whose_end_the_frontier_has_reached(window: SlidingWindow, frontier: int) -> None:
+def test_last_closed(window: SlidingWindow, frontier: int) -> None:
     w = window.last_closed(frontier)
     assert window.extent(w)[1] <= frontier < window.extent(w + 1)[1]
 
 
 @some
 @given(small_windows, st.lists(st.integers(-50, 50), max_size=20))
-def test_ends_of_many_windows_are_the_ends_of_each(window: SlidingWindow, wids: list[int]) -> None:
+def test_extents_match_extent(window: SlidingWindow, wids: list[int]) -> None:
     assert window.extents(panes(*wids)).ends.tolist() == [window.extent(w)[1] for w in sorted(wids)]
 
 
@@ -80,17 +80,17 @@ def test_every_edge_is_a_cut(window: SlidingWindow, t: int) -> None:
 
 
 @pytest.mark.parametrize("bad", [(0, 1), (1, 0), (-5, 1), (1, -5)])
-def test_range_and_slide_are_positive(bad: tuple[int, int]) -> None:
+def test_bad_range_or_slide(bad: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="positive"):
         SlidingWindow(*bad)
 
 
-def test_slide_beyond_range_leaves_points_in_no_window() -> None:
+def test_slide_beyond_range() -> None:
     window = SlidingWindow(2, 10)
     assert [list(window.wids(t)) for t in (7, 8, 9, 10)] == [[], [0], [0], []]
 
 
-def test_before_the_epoch_window_ids_are_negative() -> None:
+def test_negative_window_ids() -> None:
     window = SlidingWindow(10, 5)
     assert list(window.wids(-1)) == [-1, 0]
     assert window.extent(-1) == (-10, 0)
@@ -111,15 +111,13 @@ def naive_due(window: SlidingWindow, occupied: list[int], after: int, upto: int)
     st.integers(-150, 150),
     st.integers(0, 120),
 )
-def test_due_windows_are_those_of_the_naive_enumeration(
-    window: SlidingWindow, occupied: set[int], after: int, more: int
-) -> None:
+def test_due_windows_match_naive(window: SlidingWindow, occupied: set[int], after: int, more: int) -> None:
     found = due_windows(window, panes(*occupied), after, after + more)
     assert found.dtype == np.int64
     assert found.tolist() == naive_due(window, sorted(occupied), after, after + more)
 
 
-def test_due_windows_skip_an_hour_of_silence() -> None:
+def test_due_windows_skip_a_gap() -> None:
     second = 1_000_000
     window = SlidingWindow(2 * second, second)
     quiet = 3600 * second
@@ -127,13 +125,13 @@ def test_due_windows_skip_an_hour_of_silence() -> None:
     assert found.tolist() == [0, 1, 3600, 3601]
 
 
-def test_due_windows_cost_answers_and_not_the_silence_between_them() -> None:
+def test_due_windows_over_a_long_gap() -> None:
     window = SlidingWindow(DAY, DAY)
     apart = 10**17 // DAY * DAY
     assert due_windows(window, panes(-apart, 0, apart), -(10**9), 10**9).tolist() == [-apart // DAY, 0, apart // DAY]
 
 
-def test_nothing_is_due_without_panes_or_without_progress() -> None:
+def test_no_due_windows() -> None:
     window = SlidingWindow(10, 5)
     assert due_windows(window, panes(), -100, 100).size == 0
     assert due_windows(window, panes(0, 5), 7, 7).size == 0

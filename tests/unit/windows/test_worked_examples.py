@@ -1,4 +1,4 @@
-"""The documents' worked numbers, as far as windows and the basic interval synopsis go."""
+"""The worked examples of the papers for windows and the basic interval synopsis."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def at(hour: int, minute: int, second: int = 0) -> int:
 
 
 Q1 = SlidingWindow(300_000_000, 60_000_000, at(12, 0))
-"""003_7281f3198fa2d2a0.txt, Q1: [RANGE 300 seconds SLIDE 60 seconds WATTR ts], started at 12:00:00."""
+"""Li et al., SIGMOD 2005, Q1: [RANGE 300 seconds SLIDE 60 seconds WATTR ts], started at 12:00:00."""
 
 
 def test_q1_extents_10_and_11() -> None:
@@ -31,43 +31,43 @@ def test_q1_extents_10_and_11() -> None:
 
 
 @pytest.mark.parametrize("second", [0, 1, 30, 59])
-def test_q1_tuple_t1_belongs_to_extents_10_through_14(second: int) -> None:
+def test_q1_tuple_t1_is_in_extents_10_to_14(second: int) -> None:
     assert list(Q1.wids(at(12, 10, second))) == [10, 11, 12, 13, 14]
 
 
-def test_q1_extents_0_through_3_are_partial() -> None:
-    """'… and they are of length 1, 2, 3, 4 minutes respectively': counted from the start of the stream."""
+def test_q1_extents_0_to_3_are_partial() -> None:
+    """ "… and they are of length 1, 2, 3, 4 minutes respectively", counted from the start of the stream."""
     lengths = [Q1.extent(w)[1] - max(Q1.extent(w)[0], at(12, 0)) for w in range(5)]
     assert [length // MINUTE for length in lengths] == [1, 2, 3, 4, 5]
     assert list(Q1.wids(at(12, 0)))[0] == 0
 
 
-def test_q1_punctuation_p1_closes_extent_10_and_no_later_one() -> None:
+def test_q1_punctuation_p1_closes_extent_10() -> None:
     """p1: no more tuples with a timestamp below 12:11:00; p1' then punctuates window extent 10."""
     frontier = SlackFrontier(0).promise(at(12, 11)).value
     assert frontier is not None and Q1.last_closed(frontier) == 10
     assert Q1.last_closed(frontier - 1) == 9
 
 
-def test_q1_panes_are_its_minutes() -> None:
-    """A pane is the greatest part that is never split: RANGE is a multiple of SLIDE, so one per slide."""
+def test_q1_panes() -> None:
+    """RANGE is a multiple of SLIDE, so there is one pane per slide."""
     panes = CutSchedule.of(Q1.cuts()).pane_starts(np.array([at(12, 10), at(12, 10, 59), at(12, 11)]))
     assert panes.tolist() == [at(12, 10), at(12, 10), at(12, 11)]
 
 
-# -- 001_3bbbc8a20ffc7252.txt, section 2.3.4 and Figure 2.5 ---------------------------------------------------
+# -- Golab's dissertation, section 2.3.4 and Figure 2.5 ---------------------------------------------------
 
 B, S = 8, 1
 """b = 8 basic intervals of length s; the query is MAX over a window of length 7s."""
 
 VALUES = [3, 9, 4, 1, 7, 2, 6, 5, 8, 0, 2]
-"""f((is, (i+1)s]) for i = 0…: the maximum of each basic interval."""
+"""f((is, (i+1)s]) for i = 0…, the maximum of each basic interval."""
 
 MAX = decompose("MAX", "x", SqlType("INT"), None)
 
 
 def interval(synopsis: BasicIntervalSynopsis, i: int) -> Cells:
-    """What the buffer pre-computed for basic interval i: several tuples, of which the greatest counts."""
+    """The cells of basic interval i: several tuples, the greatest of which counts."""
     states = {MAX.part("n"): (np.array([2, 1]),), MAX.part("v"): (np.array([VALUES[i] - 5, VALUES[i]]),)}
     return Cells(np.array([i, i]) * S, synopsis.groups.ids([], np.zeros(2, bool)), states)
 
@@ -82,7 +82,7 @@ def window_max(synopsis: BasicIntervalSynopsis, t: int, intervals: int) -> int:
 
 
 def test_figure_2_5_basic_interval_synopsis() -> None:
-    """MAX over 7s accesses 7 of the b = 8 intervals: the oldest, which holds the 9, may not count."""
+    """MAX over 7s reads 7 of the b = 8 intervals, and not the oldest, which contains the 9."""
     synopsis = BasicIntervalSynopsis([])
     for i in range(B + 1):
         synopsis.deposit(interval(synopsis, i))

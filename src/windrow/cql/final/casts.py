@@ -1,4 +1,4 @@
-"""Casts with Spark's results (ANSI off) as DuckDB SQL: out of range wraps, saturates or is NULL."""
+"""Casts as DuckDB SQL with Spark's results (ANSI off): values out of range wrap, saturate or become NULL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MAX_PLAIN_SCALE = 6
 
 
 def wrap(sql: str, type_: SqlType) -> str:
-    """An integer computed in a wider type, cut to the bits of its own as Java does."""
+    """An integer of a wider type, cut to the bits of `type_` like in Java."""
     bits = INTEGER_BITS[type_.name]
     wide = "HUGEINT" if bits == 64 else "BIGINT"
     half, mask = 1 << (bits - 1), (1 << bits) - 1
@@ -19,12 +19,12 @@ def wrap(sql: str, type_: SqlType) -> str:
 
 
 def wide(sql: str, type_: SqlType) -> str:
-    """An integer operand in a type in which one operation cannot overflow."""
+    """An integer operand cast to a type in which one operation cannot overflow."""
     return f"CAST({sql} AS {'HUGEINT' if type_.name == 'BIGINT' else 'BIGINT'})"
 
 
 def cast_sql(value: Final, target: SqlType) -> str | None:
-    """DuckDB SQL for Spark's CAST(value AS target); None where the two cannot be made to agree."""
+    """The DuckDB SQL of Spark's CAST(value AS target); None if the results would differ."""
     source = value.type
     plain = f"CAST({value.sql} AS {duckdb_type(target)})"
     if source == target:
@@ -58,7 +58,7 @@ def _number(value: Final, target: SqlType) -> str | None:
     if target.is_float:
         if source.is_decimal and source.decimal[0] > _MAX_EXACT_DIGITS:
             return f"CAST(CAST({value.sql} AS VARCHAR) AS {duckdb_type(target)})"
-        # DuckDB refuses a double that a float cannot hold; Java makes it an infinity.
+        # For a double that a float cannot hold, DuckDB fails and Java returns an infinity.
         if target.name == "FLOAT" and source.name == "DOUBLE":
             return None
         return plain
@@ -82,7 +82,7 @@ def _to_integer(value: Final, target: SqlType) -> str | None:
 
 
 def saturate(sql: str, target: SqlType) -> str:
-    """A whole DOUBLE as an integer, as Java does it: NaN is 0, what is too large is the largest."""
+    """A whole DOUBLE as an integer, like in Java: NaN becomes 0, values out of range the least or greatest integer."""
     bits = INTEGER_BITS[target.name]
     low, high, name = -(1 << (bits - 1)), (1 << (bits - 1)) - 1, duckdb_type(target)
     return (
@@ -93,7 +93,7 @@ def saturate(sql: str, target: SqlType) -> str:
 
 
 def double_sql(value: Final) -> str:
-    """A numeric value as DOUBLE."""
+    """The SQL of a numeric value as DOUBLE."""
     if value.type.name == "DOUBLE":
         return value.sql
     if value.type.is_decimal and value.type.decimal[0] > _MAX_EXACT_DIGITS:
@@ -111,7 +111,7 @@ def _to_string(value: Final) -> str | None:
 
 
 def _from_string(value: Final, target: SqlType) -> str | None:
-    """Spark strips blanks and control characters, drops a fraction, and a bad string is NULL."""
+    """A string as an integer, like Spark: blanks, control characters and a fraction are dropped, bad text is NULL."""
     if target.name not in ("INT", "BIGINT"):
         return None
     name = duckdb_type(target)

@@ -1,7 +1,7 @@
-"""The functions that may stand over aggregates, as DuckDB SQL with Spark's results (ANSI off).
+"""Functions over aggregates as DuckDB SQL with Spark's results (ANSI off).
 
-A function here takes its translated arguments and gives a `Final`, or None where their types are not
-ones that it can take exactly. tests/unit/cql/test_final_functions.py runs each against Spark.
+Each function takes translated arguments and returns a `Final`, or None if it cannot be exact for their types.
+tests/unit/cql/test_final_functions.py compares each with Spark.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _UNITS_US = {
 
 
 def cast_all(values: Arguments, type_: SqlType) -> list[str] | None:
-    """All values in one type, as SQL."""
+    """The SQL of all values cast to one type; None if a cast cannot be exact."""
     casts = [cast_sql(value, type_) for value in values]
     return [sql for sql in casts if sql is not None] if None not in casts else None
 
 
 def _unified(form: str) -> Function:
-    """A function whose arguments and result have their common type; `form` holds a place for them."""
+    """A function whose arguments and result have one common type; {0} in `form` is the list of arguments."""
 
     def build(args: Arguments) -> Final | None:
         type_ = common_type(args)
@@ -59,7 +59,7 @@ def _unified(form: str) -> Function:
 
 
 def _real(form: str) -> Function:
-    """A function of one real number; in `form`, {0} is the number as a DOUBLE."""
+    """A function of one number; {0} in `form` is the number as a DOUBLE."""
 
     def build(args: Arguments) -> Final | None:
         if len(args) != 1 or not args[0].type.is_numeric:
@@ -79,7 +79,7 @@ def _absolute(args: Arguments) -> Final | None:
 
 
 def _whole(function: str) -> Function:
-    """FLOOR and CEIL: a BIGINT, or a DECIMAL without fraction."""
+    """FLOOR or CEIL: a BIGINT, or a DECIMAL without a fraction."""
 
     def build(args: Arguments) -> Final | None:
         if len(args) != 1 or not args[0].type.is_numeric:
@@ -97,7 +97,7 @@ def _whole(function: str) -> Function:
 
 
 def _round(args: Arguments) -> Final | None:
-    """Half away from zero on the decimal digits that a DOUBLE prints with, as Spark does."""
+    """Round half away from zero, on the decimal digits with which a DOUBLE is printed, like Spark."""
     digits = _literal_int(args[1]) if len(args) == 2 else 0
     if len(args) not in (1, 2) or digits is None or not 0 <= digits <= _MAX_ROUND_DIGITS:
         return None
@@ -130,7 +130,7 @@ def _logarithm(args: Arguments) -> Final | None:
 
 
 def _power(args: Arguments) -> Final | None:
-    """Java's pow is NaN where C's is 1: with an exponent NaN, and for ±1 with an infinite exponent."""
+    """Java's pow returns NaN where C's returns 1: if the exponent is NaN, and for ±1 with an infinite exponent."""
     if len(args) != 2 or not all(value.type.is_numeric for value in args):
         return None
     base, exponent = (double_sql(value) for value in args)
@@ -201,7 +201,7 @@ def _length(args: Arguments) -> Final | None:
 
 
 def _substring(args: Arguments) -> Final | None:
-    """Only from a position that is written out and counts from the front; position 0 is 1."""
+    """SUBSTRING with literal, non-negative numbers; position 0 is 1."""
     numbers = [_literal_int(value) for value in args[1:]]
     if len(args) not in (2, 3) or args[0].type != STRING or any(n is None or not 0 <= n < 2**31 for n in numbers):
         return None
@@ -237,7 +237,7 @@ def _date_part(part: str, *, of_date: bool) -> Function:
 
 
 def _unix(size_us: int) -> Function:
-    """Whole units since the epoch, rounded down also before it."""
+    """Whole units since the epoch, rounded down, also before the epoch."""
 
     def build(args: Arguments) -> Final | None:
         if len(args) != 1 or args[0].type.name != "TIMESTAMP":
@@ -254,7 +254,7 @@ def _unix(size_us: int) -> Function:
 
 
 def timestamp_difference(unit: str, start: Final, end: Final) -> Final | None:
-    """Whole units from one time to another, rounded towards zero."""
+    """Whole units from start to end, rounded towards zero."""
     size_us = _UNITS_US.get(unit.upper())
     if size_us is None or not (start.type.is_timestamp and end.type.is_timestamp):
         return None
@@ -305,4 +305,4 @@ FUNCTIONS: dict[str, Function] = {
     "UNIX_MILLIS": _unix(1_000),
     "UNIX_SECONDS": _unix(1_000_000),
 }
-"""By Spark's name; IF, CAST, DIV and MOD are read as operators, TIMESTAMPDIFF for its unit."""
+"""Functions by Spark's name. `sql.py` translates IF, CAST, DIV and MOD as operators, and TIMESTAMPDIFF by its unit."""

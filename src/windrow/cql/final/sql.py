@@ -1,9 +1,9 @@
-"""Expressions over aggregates and group keys, as DuckDB SQL that gives Spark's results (ANSI off).
+"""Translate expressions over aggregates and group keys to DuckDB SQL with Spark's results (ANSI off).
 
-The select list, HAVING and ORDER BY of an answer are finished in the driver. `finalize` translates one
-such expression, in which aggregates and keys have been replaced by columns, and says its Spark type.
-It knows the type of every part, so that integers wrap, divisions by zero are NULL and DECIMALs keep
-their digits as in Spark; what cannot be made to agree is refused with a FunctionError.
+The driver computes the select list, HAVING and ORDER BY of an answer. `finalize` translates one such expression, in
+which columns stand for aggregates and keys, and returns its Spark type. It knows the type of every part, so integers
+wrap, division by zero is NULL and DECIMALs keep their digits as in Spark. Expressions whose results would differ raise
+FunctionError.
 """
 
 from __future__ import annotations
@@ -40,15 +40,14 @@ _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6}
 
 
 def to_duckdb(expression: exp.Expr, types: Types, text: str | None = None) -> str:
-    """DuckDB SQL of an expression whose columns are those of `types`, by name; see `finalize`."""
+    """The DuckDB SQL of an expression over the columns of `types`; see `finalize`."""
     return finalize(expression, types, text).sql
 
 
 def finalize(expression: exp.Expr, types: Types, text: str | None = None) -> Final:
-    """The DuckDB SQL and the Spark type of a FINAL expression.
+    """The DuckDB SQL and the Spark type of an expression over the columns of `types`.
 
-    `text` is the script that the expression comes from, for the place in errors. TIMESTAMP columns
-    are naive UTC in DuckDB.
+    `text` is the script of the expression, for places in errors. TIMESTAMP columns are naive UTC in DuckDB.
     """
     result = _Translator(types, text, expression.unnest()).translate(expression)
     if len(result.sql) > _MAX_LENGTH:
@@ -57,7 +56,7 @@ def finalize(expression: exp.Expr, types: Types, text: str | None = None) -> Fin
 
 
 def order_term(ordered: exp.Expr, types: Types, text: str | None = None) -> str:
-    """One term of ORDER BY, with the place of NULLs spelled out: in Spark they are first when ascending."""
+    """The DuckDB SQL of one term of ORDER BY with an explicit NULLS FIRST or NULLS LAST."""
     value = finalize(ordered.this, types, text)
     if value.type.name == "BINARY":
         raise FunctionError("BINARY values cannot be ordered")
@@ -106,7 +105,7 @@ class _Translator:
 
 
 def _arguments(node: exp.Expr) -> list[exp.Expr]:
-    """A function's arguments in the order in which they are written."""
+    """A function's arguments in written order."""
     if isinstance(node, exp.Log):
         return [node.this, node.expression]
     if isinstance(node, exp.Nvl2):
@@ -124,7 +123,7 @@ def _column(self: _Translator, node: exp.Expr) -> Final | None:
     if type_ is not None and type_.is_nested and node is not self.whole:
         raise FunctionError(
             f"nothing can be computed from a value of type {type_}",
-            remedy="Let it stand by itself in the select list.",
+            remedy="Select it alone, without an operator or function.",
         )
     quoted = node.name.replace('"', '""')
     return Final(f'"{quoted}"', type_) if type_ is not None else None
@@ -171,14 +170,14 @@ def _arithmetic(operator: str) -> Callable[[_Translator, exp.Expr], Final | None
 
 
 def _decimal_arithmetic(operator: str, left: Final, right: Final) -> Final | None:
-    """Spark's result type, as long as it needs no more than 38 digits; so nothing is rounded."""
+    """The operation with Spark's result type; None above 38 digits, where Spark would round."""
     (precision1, scale1), (precision2, scale2) = as_decimal(left), as_decimal(right)
     scale = max(scale1, scale2)
     whole = max(precision1 - scale1, precision2 - scale2)
     inner: tuple[SqlType, SqlType] | None
     if operator == "*":
         precision, scale = precision1 + precision2 + 1, scale1 + scale2
-        # DuckDB sizes the product by its left side; in 38 digits it cannot overflow
+        # DuckDB takes the precision of the product from its left side; with 38 digits it cannot overflow
         inner = (decimal_type(MAX_PRECISION, scale1), decimal_type(precision2, scale2))
     elif operator == "%":
         precision = min(precision1 - scale1, precision2 - scale2) + scale
@@ -195,7 +194,7 @@ def _decimal_arithmetic(operator: str, left: Final, right: Final) -> Final | Non
 
 
 def _divide(self: _Translator, node: exp.Expr) -> Final | None:
-    """Division of DOUBLEs; by zero it is NULL. A DECIMAL quotient has digits that DuckDB cannot compute."""
+    """Division as DOUBLE, NULL for division by zero. None for DECIMALs: DuckDB cannot compute all their digits."""
     left, right = self.translate(node.this), self.translate(node.expression)
     if not (left.type.is_numeric and right.type.is_numeric):
         return None
@@ -228,7 +227,7 @@ def _compare(operator: str, left: Final, right: Final) -> Final | None:
 
 
 def _time_beside(value: Final, other: Final) -> Final:
-    """A string that is written out beside a time is a time, if it is plainly one."""
+    """A string literal compared with a time, as a time if it has the form of one; else the value itself."""
     if value.type == STRING and (other.type.is_timestamp or other.type == DATE) and value.sql.startswith("'"):
         return _time_literal(value.sql.strip("'"), other.type) or value
     return value
@@ -289,7 +288,7 @@ def _in(self: _Translator, node: exp.Expr) -> Final | None:
 
 
 def _like(self: _Translator, node: exp.Expr) -> Final | None:
-    """A pattern that is written out, in which the escape stands only where Spark takes it."""
+    """LIKE with a literal pattern; None if Spark would not accept its escapes."""
     value = self.translate(node.this)
     pattern = node.expression
     if value.type != STRING or not (isinstance(pattern, exp.Literal) and pattern.is_string):
@@ -343,7 +342,7 @@ def _cast(self: _Translator, node: exp.Expr) -> Final | None:
 
 
 def spark_type(node: exp.Expr) -> SqlType | None:
-    """The scalar type that a type in the text names; None for any other."""
+    """The scalar type of a type node; None for any other type."""
     name = {
         "TEXT": "STRING",
         "TIMESTAMPTZ": "TIMESTAMP",

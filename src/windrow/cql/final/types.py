@@ -1,7 +1,7 @@
-"""Spark SQL's typing of the expressions that are finished in the driver: literals, and common types.
+"""Spark SQL's types for expressions that the driver computes: literals and common types.
 
-Where Spark would mix a string with another type, or lose digits of a DECIMAL, there is no common type here:
-such an expression is refused rather than evaluated a little differently.
+Where Spark would mix a string with another type, or lose digits of a DECIMAL, there is no common type here, so that the
+expression is refused: its result might differ from Spark's.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _DUCKDB_NAMES = {
 
 @dataclass(frozen=True)
 class Final:
-    """An expression as DuckDB SQL, with the type that Spark gives it.
+    """The DuckDB SQL of an expression, and its type in Spark.
 
-    `literal` is the value of a number that is written out: Spark gives it fewer digits as a DECIMAL.
+    `literal` is the value of an integer literal: as a DECIMAL, Spark gives it only its own digits.
     """
 
     sql: str
@@ -50,7 +50,7 @@ def duckdb_type(type_: SqlType) -> str:
 
 
 def number_literal(text: str) -> Final | None:
-    """A number as Spark reads it: by its suffix, else INT, BIGINT or DECIMAL by its size, or DOUBLE."""
+    """A number literal with Spark's type: by its suffix, or else INT, BIGINT or DECIMAL by its size, or DOUBLE."""
     match = _NUMBER.fullmatch(text)
     if match is None:
         return None
@@ -88,7 +88,7 @@ def _decimal_literal(value: Decimal) -> Final | None:
 
 
 def as_decimal(value: Final) -> tuple[int, int]:
-    """Precision and scale of a DECIMAL or integer operand; of a literal as many digits as it has."""
+    """Precision and scale of a DECIMAL or integer operand; a literal has the precision of its digits."""
     if value.type.is_decimal:
         return value.type.decimal
     if value.literal is not None:
@@ -97,16 +97,16 @@ def as_decimal(value: Final) -> tuple[int, int]:
 
 
 def common_type(values: Iterable[Final], *, comparing: bool = False) -> SqlType | None:
-    """The type that Spark brings the values to; None where there is none that keeps every value.
+    """The common type of the values in Spark; None if no type keeps every value.
 
-    `comparing`: in arithmetic and comparisons a literal integer beside a DECIMAL has only its own digits.
+    `comparing`: in arithmetic and comparisons an integer literal beside a DECIMAL has only its own digits.
     """
-    found: Final | None = None
+    widest: Final | None = None
     for value in values:
-        found = value if found is None else _wider(found, value, comparing)
-        if found is None:
+        widest = value if widest is None else _wider(widest, value, comparing)
+        if widest is None:
             return None
-    return found.type if found is not None else None
+    return widest.type if widest is not None else None
 
 
 def _wider(one: Final, other: Final, comparing: bool) -> Final | None:

@@ -1,1 +1,1 @@
-"""Answers as Arrow tables: finished, revised, and read back from Parquet."""
+"""Answers as Arrow tables: how they are finished, revised, and read back from Parquet."""

@@ -1,7 +1,7 @@
-"""Answers as Arrow tables: the select list, HAVING, ORDER BY and LIMIT of every due window at once.
+"""Finishes answers: the select list, HAVING, ORDER BY and LIMIT of all due windows at once, as Arrow tables.
 
-A plain select list needs nothing more than the columns; anything else is one DuckDB statement in the
-driver over all the windows of a tick batch, never a Spark job (DESIGN 10).
+A plain select list only picks columns. Anything else is one DuckDB statement in the driver over all windows of a tick
+batch, never a Spark job.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from windrow.types import SqlType
 from windrow.windows import Points
 
 ROW = "r"
-"""Which row that was looked up an answer row is."""
+"""The column with the index of the looked-up row that an answer row comes from."""
 
 Edges = tuple[Points | None, Points]
-"""The window_start (None: they have none) and the window_end of each window."""
+"""The window_start (None: the windows have none) and the window_end of each window."""
 
 WINDOW_COLUMNS = ("window_start", "window_end", "is_revision")
 
 
 MOST_TEXTS = 1 << 15
-"""Plans whose statements are remembered."""
+"""The most plans whose statements are cached."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """Answer rows, the index of the window that each is of (ascending), and how many windows were answered.
+    """Answer rows, the index of each row's window (ascending), and the number of windows answered.
 
-    `overflows`: how many values are NULL because they do not fit their type.
+    `overflows` counts the values that are NULL because they do not fit their type.
     """
 
     table: pa.Table
@@ -58,7 +58,7 @@ class TaskError(Exception):
 
 
 class Finisher:
-    """Turns looked-up states into answer rows; holds one DuckDB connection."""
+    """Turns looked-up states into answer rows. It holds one DuckDB connection."""
 
     def __init__(self) -> None:
         config: dict[str, str | bool | int | float | list[str]] = {
@@ -79,7 +79,7 @@ class Finisher:
             del self._duckdb
 
     def forget(self, plan: Finalise) -> None:
-        """Let go of the statements of a plan that is not asked again: of a one-time question, of a query that left."""
+        """Drop the cached statements of a plan that is not needed again."""
         with self._lock:
             known = self._tests.pop(id(plan), None)
             for one in (plan,) if known is None else (plan, known[2]):
@@ -100,7 +100,7 @@ class Finisher:
             outputs = [columns[o.expression.name] for o in plan.outputs]
         elif order is not None:
             each, window = None, np.zeros(len(order), np.int64)
-            # Plain, as a statement gives them: the rows of one query are put together.
+            # Decoded, like the result of a statement: tables of one query are concatenated.
             outputs = [plain_column(columns[o.expression.name].take(order)) for o in plan.outputs]
         else:
             each = None
@@ -115,7 +115,7 @@ class Finisher:
         return replace(self.joined(plan, found.tables, edges, windows), overflows=found.overflows)
 
     def _tested(self, plan: Finalise, looked: Looked) -> tuple[Looked, Finalise]:
-        """The rows that keep the bounds of HAVING on integers, and what is left of the query."""
+        """The rows that satisfy HAVING's bounds on integers, and the plan without these bounds."""
         if plan.having is None:
             return looked, plan
         cached = self._tests.get(id(plan))
@@ -132,9 +132,10 @@ class Finisher:
         return looked.where(wanted), rest
 
     def part(self, plan: Finalise, looked: Looked, groups: Groups) -> tuple[pa.Table, int]:
-        """What some of the groups have of an answer: w, o0… and s0…, by which it is ordered; HAVING has been applied,
-        and LIMIT, since what is not among the first of these groups is not among the first of all. And how many
-        values are NULL because they do not fit."""
+        """The answer rows of some of the groups (w, o0…, and the sort columns s0…), and the number of overflows.
+
+        HAVING is applied. So is LIMIT: a row outside the first of some groups is outside the first of all.
+        """
         unfit = _unfit(plan, looked)
         looked, plan = self._tested(plan, looked)
         rows = rows_of(plan.input, looked, groups)
@@ -146,7 +147,7 @@ class Finisher:
         return plain(pa.table({"w": rows.window, **outputs})), unfit
 
     def joined(self, plan: Finalise, parts: Sequence[pa.Table], edges: Edges, windows: int) -> Finished:
-        """The answers of one query from the parts that are of different groups."""
+        """The answers of one query from the parts of disjoint sets of groups."""
         if not parts:
             return _finished(
                 plan, np.empty(0, np.int64), None, [pa.array([], o.type.arrow) for o in plan.outputs], edges, windows
@@ -160,7 +161,7 @@ class Finisher:
         return _finished(plan, window, None, outputs, edges, windows)
 
     def _evaluate(self, plan: Finalise, sql: Callable[[Finalise], str], table: pa.Table) -> pa.Table:
-        """A statement over the table `looked`; arrays and structs stay out of it, and are taken by row."""
+        """Run a statement over the table `looked`. Arrays and structs bypass DuckDB and are taken by row afterwards."""
         flat = [name for name in table.column_names if not pa.types.is_nested(table.schema.field(name).type)]
         numbered = table.select(flat).append_column(ROW, pa.array(np.arange(table.num_rows)))
         with self._lock:
@@ -183,14 +184,15 @@ class Finisher:
 
 
 def _unfit(plan: Finalise, looked: Looked) -> int | None:
-    """How many sums do not fit their type, also of groups that HAVING leaves out; None: to be told once rolled up."""
+    """The number of sums that do not fit their type, including those of groups that HAVING removes. None: known only
+    after rolling up."""
     if plan.input.is_holistic:
         return None
     return sum(overflows(call, looked.states) for call in plan.input.aggregates)
 
 
 def _columns(plan: Finalise, rows: AnswerRows, groups: Groups) -> dict[str, pa.Array]:
-    """k0…, a0… of the rows."""
+    """The columns k0… and a0… of the rows."""
     keys = groups.key_columns(rows.cells, len(plan.input.keys))
     columns = {f"k{i}": key for i, key in enumerate(keys)}
     return columns | {f"a{i}": rows.result(call) for i, call in enumerate(plan.input.aggregates)}
@@ -215,25 +217,25 @@ def _finished(
 
 
 def finish_sql(plan: Finalise) -> str:
-    """The DuckDB statement over table `looked` (w, k0…, a0…) that gives w, o0… in order."""
+    """The DuckDB statement over table `looked` (w, k0…, a0…) that returns w, o0… in order."""
     return _ordered_sql(plan, _inner_sql(plan))
 
 
 def finish_one_sql(plan: Finalise) -> str:
-    """The same of a single window: the first rows without numbering all of them, which takes half the time."""
+    """`finish_sql` for a single window: it need not number all rows, which takes half the time."""
     if plan.limit is None:
         return finish_sql(plan)
     return f"SELECT * FROM ({_inner_sql(plan)}) ORDER BY {_by(plan)} LIMIT {plan.limit}"
 
 
 def part_sql(plan: Finalise) -> str:
-    """The same of some of the groups, with s0…, and in no order."""
+    """`finish_sql` for some of the groups: with s0…, and without order."""
     inner = _inner_sql(plan)
     return inner if plan.limit is None else f"SELECT * EXCLUDE (place) FROM ({_first_sql(plan, inner)})"
 
 
 def joined_sql(plan: Finalise) -> str:
-    """What `finish_sql` gives, from the parts together."""
+    """The statement that orders the parts of all groups as `finish_sql` does."""
     return _ordered_sql(plan, "SELECT * FROM looked")
 
 
@@ -250,7 +252,7 @@ def _by(plan: Finalise) -> str:
         f"s{i} {'DESC' if o.descending else 'ASC'} NULLS {'FIRST' if o.nulls_first else 'LAST'}"
         for i, o in enumerate(plan.order)
     ]
-    # Ties are broken by all remaining columns (DESIGN 5).
+    # Ties are broken by all remaining columns, so that answers are deterministic.
     ties = [f"o{i}" for i, _ in _flat(plan)] + _keys_for_ties(plan)
     return ", ".join(sorts + [f"{name} ASC NULLS FIRST" for name in ties]) or "w"
 
@@ -260,7 +262,7 @@ def _flat(plan: Finalise) -> list[tuple[int, Output]]:
 
 
 def _keys_for_ties(plan: Finalise) -> list[str]:
-    """Arrays and structs have no order; where there are some, groups that are alike in all else go by their keys."""
+    """Arrays and structs have no order. If there are some, ties go by the keys as well."""
     return [f"k{i}" for i in range(len(plan.input.keys)) if len(_flat(plan)) < len(plan.outputs)]
 
 
@@ -276,14 +278,14 @@ def _ordered_sql(plan: Finalise, inner: str) -> str:
 
 
 def answer_schema(outputs: Sequence[Output], kind: SqlType) -> pa.Schema:
-    """The columns of a query's answers, strings plain."""
+    """The columns of a query's answers, with plain strings."""
     bound = kind.bound.arrow
     head = [pa.field("window_start", bound), pa.field("window_end", bound), pa.field("is_revision", pa.bool_())]
     return pa.schema(head + [pa.field(o.name, o.type.arrow) for o in outputs])
 
 
 def plain(table: pa.Table, schema: pa.Schema | None = None) -> pa.Table:
-    """The table with dictionary-encoded keys decoded; with a schema, every column of its type there."""
+    """The table with dictionary-encoded columns decoded; with a schema, cast to it."""
     types = [c.type.value_type if pa.types.is_dictionary(c.type) else c.type for c in table.columns]
     schema = pa.schema(zip(table.column_names, types, strict=True)) if schema is None else schema
     columns = [c if c.type == kind else c.cast(kind) for c, kind in zip(table.columns, schema.types, strict=True)]
@@ -291,7 +293,7 @@ def plain(table: pa.Table, schema: pa.Schema | None = None) -> pa.Table:
 
 
 def _points(edges: Points, window: Points, each: int | None, kind: SqlType) -> pa.Array:
-    """The edge of each row's window; windows may have as many rows `each`."""
+    """The edge of each row's window. `each` is the number of rows per window if all have the same."""
     column = pa.array(edges[window] if each is None else np.repeat(edges, each))
     return column.view(kind.arrow) if kind.is_timestamp else column
 

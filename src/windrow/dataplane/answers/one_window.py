@@ -1,7 +1,7 @@
 """ORDER BY and LIMIT of a single window in Arrow: for plain columns a DuckDB statement would cost more than the rest.
 
-Only where Arrow's order is Spark's beyond doubt: columns of whole numbers, dates, timestamps and strings without a NULL
-(an order of NULLs is the whole table's in Arrow, and NaN has one of its own).
+This applies only if Arrow's order is certainly Spark's: integers, dates, timestamps and strings without NULL. (Arrow
+places NULLs for the whole table, not per column, and orders NaN in its own way.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from windrow.plan.nodes import Finalise
 
 
 def ordered_rows(plan: Finalise, columns: Mapping[str, pa.Array]) -> pa.Array | None:
-    """Which rows of k0…, a0… are the answer, in order, ties broken by all output columns; None: DuckDB is to say."""
+    """The indices of the answer's rows in k0…, a0…, in order, ties broken by all output columns. None: use DuckDB."""
     named = [(o.expression, o.descending) for o in plan.order] + [(o.expression, False) for o in plan.outputs]
     if plan.having is not None or not all(isinstance(tree, exp.Column) for tree, _ in named):
         return None

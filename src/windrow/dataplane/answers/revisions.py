@@ -1,7 +1,7 @@
-"""Answers that are revised (LATE REVISE): rows taken back and rows given, and what they come to.
+"""Revised answers (LATE REVISE): rows given and taken back, and the net rows that result.
 
-A delivered table then has two columns more, after is_revision: `op`, '+' for a row that holds from now on and '-' for
-one that holds no more, and `revision`, which counts the corrections of its window; first answers are 0.
+A delivered table then has two more columns after is_revision. `op` is '+' for a row that holds from now on and '-' for
+one that no longer holds. `revision` counts the corrections of the row's window; first answers have 0.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ OP, REVISION = "op", "revision"
 GIVEN, TAKEN = "+", "-"
 OP_FIELDS = (pa.field(OP, pa.string()), pa.field(REVISION, pa.int32()))
 _HEAD = 3
-"""window_start, window_end, is_revision come first."""
+"""The number of leading columns: window_start, window_end, is_revision."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 def revised_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns of answers, where they are revised."""
+    """The columns of revised answers."""
     fields = list(schema)
     return pa.schema([*fields[:_HEAD], *OP_FIELDS, *fields[_HEAD:]])
 
 
 def first_answers(table: pa.Table) -> pa.Table:
-    """Answers to windows that have none yet, as they are delivered where answers are revised."""
+    """First answers to windows, in the form in which revised answers are delivered."""
     return with_ops(table, pa.array(np.full(table.num_rows, GIVEN)), np.zeros(table.num_rows, np.int64))
 
 
 def with_ops(table: pa.Table, ops: pa.Array, revisions: Points) -> pa.Table:
-    """The table with `op` and `revision`; is_revision tells the corrections."""
+    """The table with `op` and `revision`; is_revision marks the corrections."""
     table = table.set_column(_HEAD - 1, "is_revision", pa.array(revisions > 0))
     table = table.add_column(_HEAD, OP_FIELDS[0], ops.cast(pa.string()))
     return table.add_column(_HEAD + 1, OP_FIELDS[1], pa.array(revisions.astype(np.int32)))
 
 
 def difference(before: pa.Table, before_of: Points, after: pa.Table, after_of: Points) -> tuple[Points, Points]:
-    """The places of the rows of `before` that hold no more, and of those of `after` that are new, as bags per window.
+    """The indices of rows of `before` that no longer hold and of rows of `after` that are new, as bags per window.
 
-    `before_of` and `after_of` say which window a row is of.
+    `before_of` and `after_of` give the window of each row.
     """
     rows = pa.concat_tables([plain(before), plain(after)], promote_options="permissive")
     codes = _row_codes(rows.select(range(_HEAD, rows.num_columns)), np.concatenate([before_of, after_of]))
@@ -53,27 +53,27 @@ def difference(before: pa.Table, before_of: Points, after: pa.Table, after_of: P
 
 
 def bag_difference(before: pa.Table, after: pa.Table) -> tuple[Points, Points]:
-    """The same of tables that have nothing but what is compared."""
+    """`difference` for tables that hold only the columns to compare."""
     rows = pa.concat_tables([before, after], promote_options="permissive")
     return _unpaired(_row_codes(rows, np.zeros(rows.num_rows, np.int64)), before.num_rows)
 
 
 def _unpaired(codes: Points, first: int) -> tuple[Points, Points]:
-    """Of the first ones and of the others, those that have no partner among the other."""
+    """The indices in the first `first` codes and in the others that have no partner on the other side."""
     old, new = codes[:first], codes[first:]
     return np.flatnonzero(~_paired(old, new)), np.flatnonzero(~_paired(new, old))
 
 
 def revisions_of(table: pa.Table) -> pa.Table:
-    """What was delivered, in order: op, revision, window_start, window_end, then the select list."""
+    """All deliveries in order: op, revision, window_start, window_end, then the select list."""
     names = [name for name in table.column_names if name not in (OP, REVISION, "is_revision")]
     return table.select([OP, REVISION, *names])
 
 
 def net_answers(table: pa.Table, plan: Finalise) -> pa.Table:
-    """A query's answers: the rows that hold, those of corrected windows in the order that the query asks for.
+    """A query's net answers; the rows of corrected windows are in the query's order.
 
-    Windows on row numbers are never revised. An ORDER BY of what is not selected cannot be kept up.
+    Windows on row numbers are never revised. An ORDER BY on an expression that is not selected is not maintained.
     """
     if plan.scan.attribute.is_rows:
         return table.drop_columns([OP, REVISION])
@@ -90,7 +90,7 @@ def net_answers(table: pa.Table, plan: Finalise) -> pa.Table:
 
 
 def _ranks(column: pa.ChunkedArray, descending: bool, nulls_first: bool) -> Points:
-    """Numbers in the order of the values."""
+    """The rank of each value."""
     distinct = column.unique().drop_null()
     order = pc.sort_indices(distinct).to_numpy()
     codes = pc.index_in(column, value_set=distinct)
@@ -101,12 +101,11 @@ def _ranks(column: pa.ChunkedArray, descending: bool, nulls_first: bool) -> Poin
 
 
 def net_rows(table: pa.Table) -> pa.Table:
-    """The rows that hold after all that was delivered, in window order; is_revision: the window was corrected.
+    """The rows that hold after all deliveries, in window order; is_revision marks rows of corrected windows.
 
-    A row taken back cancels one that was given. Its floats may differ from those in the last digits, since the two
-    were summed in another order, and what came from sketches (a float, or an array of items) within its bound; then
-    the nearest row with equal other columns is meant. A row taken back that is not
-    there (it was delivered before what is kept begins) cancels nothing.
+    A row taken back cancels one that was given. Its floats may differ in the last digits, since the two were summed in
+    different order, and values from sketches (floats, or arrays of items) within their error bound. It then cancels the
+    nearest row whose other columns are equal. A row taken back cancels nothing if its '+' is no longer retained.
     """
     places, is_revised = net_places(table)
     out = plain(table).take(places).drop_columns([OP, REVISION])
@@ -114,7 +113,7 @@ def net_rows(table: pa.Table) -> pa.Table:
 
 
 def net_places(table: pa.Table) -> tuple[Points, Mask]:
-    """Where the rows that hold stand, in window order, and which of them are of corrected windows."""
+    """The indices of the net rows in window order, and which of them belong to corrected windows."""
     table = plain(table).combine_chunks()
     taken = np.asarray(pc.equal(table.column(OP), TAKEN).to_numpy(zero_copy_only=False), bool)
     ends = _codes(table.column("window_end"))
@@ -134,7 +133,7 @@ def net_places(table: pa.Table) -> tuple[Points, Mask]:
 
 
 def _without_nearest(select: pa.Table, ends: Points, given: Points, lost: Points) -> Points:
-    """The places given less, for each lost, the nearest given before it that differs in floats and arrays alone."""
+    """The indices given, less for each lost row the nearest earlier one that differs only in floats and arrays."""
     floats = [i for i, field in enumerate(select.schema) if pa.types.is_floating(field.type)]
     nested = [field for field in select.schema if pa.types.is_nested(field.type)]
     if not (floats or nested) or not lost.size:
@@ -156,14 +155,14 @@ def _points(column: pa.ChunkedArray) -> Points:
     return np.asarray(whole.cast(pa.int64()).to_numpy(zero_copy_only=False))
 
 
-def _paired(some: Points, others: Points) -> Mask:
-    """Which of `some` have a partner of their own among `others`, both with repeats."""
-    most = int(max(some.size, others.size, 1))
-    return np.isin(some * most + _occurrence(some), others * most + _occurrence(others))
+def _paired(codes: Points, others: Points) -> Mask:
+    """Which of `codes` have a partner of their own among `others`; both may have repeats."""
+    most = int(max(codes.size, others.size, 1))
+    return np.isin(codes * most + _occurrence(codes), others * most + _occurrence(others))
 
 
 def _occurrence(codes: Points) -> Points:
-    """How many equal ones come before each."""
+    """For each code, how many equal ones come before it."""
     order = np.argsort(codes, kind="stable")
     sorted_ = codes[order]
     begins = np.concatenate(([True], sorted_[1:] != sorted_[:-1])) if codes.size else np.empty(0, bool)
@@ -174,8 +173,8 @@ def _occurrence(codes: Points) -> Points:
 
 
 def _row_codes(table: pa.Table, lead: Points, floats: bool = True) -> Points:
-    """A number per row, equal where the rows are: NULL is equal to NULL, and NaN to NaN. Without `floats` all floats
-    are equal."""
+    """A number per row, equal for equal rows. NULL equals NULL, and NaN equals NaN; without `floats` all floats are
+    equal."""
     codes = np.unique(lead, return_inverse=True)[1].astype(np.int64)
     for column in table.columns:
         codes = _paired_codes(codes, _codes(column, floats))
@@ -204,7 +203,7 @@ def _codes(column: pa.ChunkedArray | pa.Array, floats: bool = True) -> Points:
 
 
 def _as_words(lists: pa.ListArray, floats: bool) -> pa.Array:
-    """Lists as words of the codes of their elements, which can be compared."""
+    """Lists as binary values made of the codes of their elements, which can be compared."""
     valid = lists.is_valid()
     elements = _codes(lists.flatten(), floats)
     lengths = np.where(np.asarray(valid), np.asarray(pc.fill_null(pc.list_value_length(lists), 0)), 0)

@@ -1,8 +1,7 @@
-"""Blocks cut into buckets: a record batch per bucket in one file, and the panes it holds in its schema.
+"""Blocks cut into buckets: one record batch per bucket in a file, and the block's panes in its schema.
 
-A task reads the batches of its own buckets from every block, and nothing else of them; whoever reads the whole file
-finds the same table as in any other block. One file a task and micro-batch, however many buckets: a sync costs more
-than a batch.
+A task reads only the batches of its own buckets from every block. Read whole, the file is a table like any other block.
+There is one file per task and micro-batch, however many buckets, since a sync costs more than a batch.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Points = npt.NDArray[np.int64]
 
 
 def write_bucketed(writer: BlockWriter, owner: str, tables: Sequence[pa.Table | None], panes: Points) -> BlockRef:
-    """One block of these tables, one for each bucket (None: nothing), which have the same columns."""
+    """Write one block of these tables, one per bucket (None: empty). They have the same columns."""
     held = next(table for table in tables if table is not None)
     schema = held.schema.with_metadata({_PANES: np.unique(panes).astype("<i8").tobytes()})
     batches = [_batch(held.slice(0, 0) if table is None else table, schema) for table in tables]
@@ -37,7 +36,7 @@ def _batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def cut(table: pa.Table, bucket_of: Points, buckets: int) -> list[pa.Table | None]:
-    """The rows of each bucket, in their order; None where there is none."""
+    """The rows of each bucket, in their order; None for an empty bucket."""
     order = np.argsort(bucket_of, kind="stable")
     table = table.take(pa.array(order)).combine_chunks()
     bounds = np.searchsorted(bucket_of[order], np.arange(buckets + 1)).tolist()
@@ -52,7 +51,7 @@ def panes_in(file: Path) -> Points:
 
 
 def counts_in(file: Path, name: str) -> Iterator[tuple[Points, Points]]:
-    """The panes and the counts of that name of a block's cells, by bucket; nothing where it has no such counts."""
+    """The panes and the counts named `name` of a block's cells, by bucket; nothing if the block has no such counts."""
     block = BucketedBlock(file, ("pane", name))
     for number in range(block.buckets if name in block.columns else 0):
         table = block.bucket(number)
@@ -61,7 +60,7 @@ def counts_in(file: Path, name: str) -> Iterator[tuple[Points, Points]]:
 
 
 class BucketedBlock:
-    """A block opened to read buckets of it, with those of the wanted columns that it has."""
+    """A block opened for reading buckets, with those of the wanted columns that it has."""
 
     def __init__(self, file: Path, wanted: Sequence[str]):
         self._file = file

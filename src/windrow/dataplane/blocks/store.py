@@ -1,9 +1,9 @@
-"""The block store: immutable Arrow files, named and counted by the catalog.
+"""The block store: immutable Arrow files, named and reference-counted by the catalog.
 
-A block is written and synced first, under a name that no one else uses; then a catalog transaction names
-it. A file that no transaction has named is nobody's: a crash, a failed task or its retry leaves some, and
-`sweep` at the next start deletes them. A file is deleted only after the transaction that drops it is
-committed. So at any moment every block that the catalog names is whole on the disk.
+A block is first written and synced under a unique name; then a catalog transaction names it. A crash, a failed task or
+its retry may leave files that no transaction names; `sweep` deletes them at the next start. A file is deleted only
+after the commit of the transaction that drops it. So every block that the catalog names is complete on disk at any
+time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from windrow.errors import StateError
 _LOG = logging.getLogger(__name__)
 
 _ALIGNMENT_BYTES = 64
-"""Parts of a container start here, so that their mapped buffers are as aligned as Arrow likes them."""
+"""Parts of a container start at multiples of this, so that their mapped buffers have Arrow's alignment."""
 
 _OURS = re.compile(r"^(blk-[0-9a-f]{32}\.arrow|\.blk-[0-9a-f]{32}\.arrow\.tmp)$")
 
@@ -38,7 +38,7 @@ _COLUMNS = "id, path, owner, lo, hi, rows, bytes, refs"
 
 @dataclass(frozen=True)
 class BlockRef:
-    """A written file that may be named: `path` is relative to the store's root, with forward slashes."""
+    """A written file that can be named. `path` is relative to the store's root, with forward slashes."""
 
     path: str
     owner: str
@@ -55,7 +55,7 @@ class BlockRef:
 
 @dataclass(frozen=True)
 class BlockRow:
-    """A named block, as the catalog has it. `lo` and `hi` are its owner's: panes, ticks, or nothing."""
+    """A named block in the catalog. The owner defines `lo` and `hi`: panes, ticks, or None."""
 
     id: int
     path: str
@@ -68,10 +68,10 @@ class BlockRow:
 
 
 class BlockWriter:
-    """Writes blocks below a root and needs no catalog, so a Spark task can have one.
+    """Writes blocks below a root. It needs no catalog, so a Spark task can use one.
 
-    Names are random, hence unique across threads, processes and attempts. When a method returns, the
-    file and its name are on the disk; when it raises, nothing of it is left.
+    Names are random, hence unique across threads, processes and attempts. When a method returns, the file and its name
+    are on disk; when it raises, nothing is left.
     """
 
     def __init__(self, root: Path):
@@ -80,7 +80,7 @@ class BlockWriter:
         self._synced: set[Path] = set()
 
     def write(self, owner: str, table: pa.Table, *, compress: bool = False) -> BlockRef:
-        """One table as one file in the Arrow file format; lz4 if `compress`, else mapped without a copy."""
+        """Write one table as an Arrow file: lz4 if `compress`, otherwise readable by mapping without a copy."""
         options = pa.ipc.IpcWriteOptions(compression=_codec(compress), unify_dictionaries=True)
 
         def fill(file: BinaryIO) -> None:
@@ -92,7 +92,7 @@ class BlockWriter:
     def write_batches(
         self, owner: str, schema: pa.Schema, batches: Sequence[pa.RecordBatch], *, compress: bool = False
     ) -> BlockRef:
-        """Record batches as one file in the Arrow file format, from which each can be read alone."""
+        """Write record batches as one Arrow file, from which each can be read alone."""
         options = pa.ipc.IpcWriteOptions(compression=_codec(compress))
 
         def fill(file: BinaryIO) -> None:
@@ -105,10 +105,10 @@ class BlockWriter:
     def write_many(
         self, owner: str, tables: Sequence[pa.Table], *, compress: bool = False
     ) -> tuple[BlockRef, list[tuple[int, int]]]:
-        """Several tables, of any schemas, as one file: Arrow streams one after another.
+        """Write several tables, of any schemas, as one file of consecutive Arrow streams.
 
-        Gives (offset, length) of each, for `read_part`. One file means one sync: what a tick batch writes
-        for a hundred queries costs as much as for one.
+        Returns (offset, length) of each for `read_part`. One file means one sync: writing the answers of a hundred
+        queries costs as much as of one.
         """
         options = pa.ipc.IpcWriteOptions(compression=_codec(compress))
         parts: list[tuple[int, int]] = []
@@ -146,9 +146,9 @@ class BlockWriter:
         return BlockRef(f"{owner}/{name}", owner, rows, size)
 
     def _make(self, directory: Path) -> None:
-        """Make the directory durable: it and all above it up to the root are synced into their parents.
+        """Create the directory and sync it and all directories above it, up to the root, into their parents.
 
-        Once per process, whether it was there or not: one that a killed process made may not be synced.
+        This happens once per process even if the directory exists: a killed process may have created it without a sync.
         """
         with self._lock:
             if directory in self._synced and directory.is_dir():
@@ -164,7 +164,7 @@ class BlockWriter:
 class BlockStore:
     """The blocks below one root, with the catalog that names them.
 
-    `add`, `retain` and `release` belong inside a transaction of the catalog: they are undone with it.
+    Call `add`, `retain` and `release` inside a transaction of the catalog; they are undone with it.
     """
 
     def __init__(self, root: Path, catalog: Catalog):
@@ -175,13 +175,13 @@ class BlockStore:
             self.root.mkdir(parents=True, exist_ok=True)
 
     def write(self, owner: str, table: pa.Table, *, compress: bool = False) -> BlockRef:
-        """Write one table durably; it is nobody's until `add` names it. An owner is a path: `synopses/3`."""
+        """Write one table durably, to be named by `add`. An owner is a path such as `synopses/3`."""
         return self.writer.write(owner, table, compress=compress)
 
     def write_many(
         self, owner: str, tables: Sequence[pa.Table], *, compress: bool = False
     ) -> tuple[BlockRef, list[tuple[int, int]]]:
-        """Write several tables into one file; gives it and each table's (offset, length)."""
+        """Write several tables into one file. Return it and each table's (offset, length)."""
         return self.writer.write_many(owner, tables, compress=compress)
 
     def read(self, path: str) -> pa.Table:
@@ -195,12 +195,12 @@ class BlockStore:
     def add(
         self, ref: BlockRef, lo: int | None = None, hi: int | None = None, refs: int = 1, owner: str | None = None
     ) -> int:
-        """Name a written block in this transaction, with `refs` users, as its owner's or another's; gives its id.
+        """Name a written block in this transaction, with `refs` users, for its owner or another. Return its id.
 
-        A file that is gone or of another size is refused: the catalog never names what is not there.
+        Raises StateError if the file is missing or has another size.
         """
         if refs < 1:
-            raise ValueError("a block that nobody uses is not named")
+            raise ValueError("a block needs at least one user")
         file = self.root / ref.path
         with _disk_trouble(file):
             size = file.stat().st_size
@@ -222,7 +222,7 @@ class BlockStore:
             raise _unknown(block_id)
 
     def release(self, block_id: int, count: int = 1) -> None:
-        """Count `count` users less; a block without users is dropped, its file after the commit."""
+        """Remove `count` users. A block without users is dropped; its file is deleted after the commit."""
         if count < 1:
             raise ValueError("release counts down")
         found = self._catalog.execute("SELECT path, refs FROM blocks WHERE id = ?", (block_id,)).fetchone()
@@ -239,7 +239,7 @@ class BlockStore:
         self._catalog.on_commit(lambda: _remove(file))
 
     def named(self, owner: str | None = None) -> list[BlockRow]:
-        """The named blocks, of one owner or of all, in the order in which they were added."""
+        """The named blocks of one owner or of all, in the order in which they were added."""
         if owner is None:
             found = self._catalog.rows(f"SELECT {_COLUMNS} FROM blocks ORDER BY id")
         else:
@@ -247,10 +247,10 @@ class BlockStore:
         return [BlockRow(*row) for row in found]
 
     def sweep(self) -> int:
-        """Delete the files of this store that no row names; gives their number.
+        """Delete the files of this store that no row names. Return their number.
 
-        To be called at start, before anything is written: a block written and not yet added would go too.
-        Only names that `write` gives are touched, whatever else lies below the root; links are not followed.
+        Call it at start, before anything is written: it would delete a block that is written but not yet added. It
+        deletes only files whose names `write` makes, and follows no links.
         """
         named = {row["path"] for row in self._catalog.rows("SELECT path FROM blocks")}
         swept = 0
@@ -265,14 +265,14 @@ class BlockStore:
 
 
 def read_block(file: Path) -> pa.Table:
-    """The table in a block file. Its buffers are the mapped file, and outlive the file's deletion."""
+    """The table in a block file. Its buffers map the file and outlive its deletion."""
     with readable(file):
         return pa.ipc.open_file(pa.memory_map(os.fspath(file))).read_all()
 
 
 def read_block_part(file: Path, offset: int, length: int) -> pa.Table:
-    """One table of a container. The length is checked first: Arrow takes a stream cut between two batches
-    for a shorter one."""
+    """One table of a container. The length is checked first, since Arrow reads a stream that is cut between two batches
+    as a shorter one."""
     with readable(file):
         mapped = pa.memory_map(os.fspath(file))
         if not 0 <= offset <= offset + length <= mapped.size():
@@ -289,7 +289,7 @@ def _codec(compress: bool) -> str | None:
 
 
 def _check_owner(owner: str) -> None:
-    """An owner is a relative path without tricks: it can neither leave the root nor hide in it."""
+    """An owner is a relative path that stays below the root and is not hidden."""
     parts = owner.split("/")
     if any(not part or part.startswith(".") or "\0" in part or "\\" in part for part in parts):
         raise ValueError(f"'{owner}' does not name an owner of blocks")
@@ -308,7 +308,7 @@ def _damaged(file: Path, what: str) -> StateError:
 
 @contextmanager
 def readable(file: Path) -> Iterator[None]:
-    """A block's troubles in our words."""
+    """Turn errors of reading a block into StateError."""
     try:
         yield
     except FileNotFoundError as error:
@@ -322,7 +322,7 @@ def readable(file: Path) -> Iterator[None]:
 
 @contextmanager
 def _disk_trouble(file: Path) -> Iterator[None]:
-    """The file system's refusals in our words."""
+    """Turn errors of the file system into StateError."""
     try:
         yield
     except OSError as error:
@@ -338,8 +338,8 @@ def _disk_trouble(file: Path) -> Iterator[None]:
 
 
 def _remove(file: Path) -> None:
-    """Delete, if it is there. One that cannot be deleted is left to the next sweep."""
+    """Delete the file if it exists. If it cannot be deleted, the next sweep tries again."""
     try:
         file.unlink(missing_ok=True)
     except OSError as error:
-        _LOG.warning("the block %s is left to the next start: %s", file, error)
+        _LOG.warning("the block %s could not be deleted; the next start tries again: %s", file, error)

@@ -1,9 +1,9 @@
-"""The order of arrival, which row numbers and ranks go by: the same on replay (DESIGN 5).
+"""The order of arrival, on which row numbers and ranks depend. It is the same on replay.
 
-A source tells where a row stands in columns `__pos0…`, the first of which counts most; SEQUENCE BY names a column that
-goes before them; rows at the same place are in the order in which their Spark partition has them. Only admitted tuples
-are numbered. Gathered rows are numbered in the driver. In a job that groups, Spark must number them: a window over all
-of the micro-batch, so that its rows are sorted in one partition.
+A source gives the position of a row in columns `__pos0…`, the first being the most significant. A SEQUENCE BY column
+goes before them. Rows at the same position are ordered as in their Spark partition. Only admitted tuples are numbered.
+Gathered rows are numbered in the driver. In a job that groups, Spark numbers them by a window over the whole
+micro-batch, which sorts its rows in one partition.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from windrow.synopses.cells.ordering import encode_doubles
 from windrow.windows import Points
 
 POSITION = "__pos"
-"""Columns in which a source says where a row stands."""
+"""The prefix of the columns in which a source gives a row's position."""
 
 ORDER = "__order"
-"""In gathered rows: the columns that the order of arrival goes by."""
+"""The prefix, in gathered rows, of the columns that define the order of arrival."""
 
 PLACE = "__place"
-"""In a job that groups: a tuple's place in the order of arrival, as one value."""
+"""In a job that groups: a tuple's position in the order of arrival, as one value."""
 
 
 def order_columns(columns: Sequence[str], sequence_by: str | None) -> list[str]:
-    """The columns that the order of arrival goes by, as Spark expressions."""
+    """The columns that define the order of arrival, as Spark expressions."""
     named = [] if sequence_by is None else [quote_name(sequence_by)]
     return named + sorted(name for name in columns if name.startswith(POSITION))
 
 
 def placed(rows: DataFrame, order: Sequence[str]) -> DataFrame:
-    """The rows with their place."""
+    """The rows with the column PLACE."""
     return rows.selectExpr("*", f"struct({', '.join([*order, 'monotonically_increasing_id()'])}) AS {PLACE}")
 
 
 def numbered(rows: DataFrame, before: str) -> DataFrame:
-    """Placed rows with the row number of those that are admitted, counted on from `before`."""
+    """Placed rows with the row numbers of the admitted ones, continued from `before`."""
     number = f"{before} + row_number() OVER (PARTITION BY __reason IS NULL ORDER BY {PLACE})"
     return rows.selectExpr("*", f"CAST({number} AS BIGINT) AS {ROW_COLUMN}")
 
 
 def numbers(table: pa.Table) -> Points:
-    """The number of each row of a gathered table, from 1, in the order that Spark would sort them in.
+    """The number of each row of a gathered table, from 1, in the order in which Spark would sort them.
 
-    Rows of a file come together: it is the runs of rows at one place that are sorted.
+    Rows of a file come together, so only the runs of rows at one position are sorted.
     """
     columns = [one for name in table.column_names if name.startswith(ORDER) for one in _sortable(table.column(name))]
     begins = _begins(columns, table.num_rows)
@@ -66,7 +66,7 @@ def numbers(table: pa.Table) -> Points:
 
 
 def _sortable(column: pa.ChunkedArray) -> list[pa.Array]:
-    """A column as what Arrow sorts as Spark does: nulls first, NaN above everything, and one zero."""
+    """The column in a form that Arrow sorts as Spark does: nulls first, NaN above everything, −0.0 equal to 0.0."""
     whole = column.combine_chunks()
     if pa.types.is_floating(whole.type):
         values = pc.fill_null(whole.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
@@ -75,7 +75,7 @@ def _sortable(column: pa.ChunkedArray) -> list[pa.Array]:
 
 
 def _begins(columns: Sequence[pa.Array], rows: int) -> npt.NDArray[np.int64]:
-    """Where the place differs from that of the row before; the first row is one of them."""
+    """The indices of rows whose position differs from the previous row's, including the first row."""
     differs = np.zeros(max(rows - 1, 0), bool)
     for column in columns:
         changes = pc.not_equal(column.slice(1), column.slice(0, max(rows - 1, 0)))

@@ -1,7 +1,7 @@
-"""How late the tuples of a micro-batch came, of the table that its one job gave.
+"""The lateness of the tuples of a micro-batch, from the table that its job returns.
 
-Rows that Spark has grouped are known by the least point of their group: their lateness is then an upper bound, never
-off by more than a pane.
+Of rows that Spark has grouped only the least point of the group is known. Their lateness is then an upper bound, at
+most a pane too great.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.catalog.definitions import StreamDef
-from windrow.dataplane.ingest.job import LATE, Grouping, progress_columns, set_ids
+from windrow.dataplane.ingest.admission import LATE
+from windrow.dataplane.ingest.grouping import Grouping, progress_columns
+from windrow.dataplane.ingest.grouping_sets import set_ids
 from windrow.windows import Points
 from windrow.windows.lateness import Lateness
 
@@ -26,7 +28,7 @@ def observed(
     before: Mapping[str, int | None],
     known: Mapping[str, Lateness],
 ) -> dict[str, Lateness]:
-    """The histograms with this micro-batch; `before` are the greatest points of those that came before it."""
+    """The histograms including this micro-batch; `before` has the greatest points before it."""
     counted = pc.or_kleene(pc.is_null(table.column("__reason")), pc.equal(table.column("__reason"), LATE))
     mask = np.asarray(pc.fill_null(counted, False).to_numpy(), dtype=bool)
     ids = set_ids(groupings, len(progress_columns(stream)))

@@ -13,17 +13,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
+from windrow.dataplane.ingest.grouping import Grouping
 from windrow.dataplane.kernels import CellColumns
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses.cells.cells import partial_sql
 from windrow.types import SqlType
-
-if TYPE_CHECKING:
-    from windrow.dataplane.ingest.job import Grouping
 
 _PANE, _QUALIFIES = "__pane", "__q"
 _BOOLEAN = SqlType("BOOLEAN")

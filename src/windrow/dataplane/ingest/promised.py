@@ -1,7 +1,7 @@
-"""Which tuples, or which groups, promises speak of: as Spark SQL, and vectorised over Arrow columns.
+"""Which tuples or groups a promise covers: as Spark SQL, and vectorised over Arrow columns.
 
-Promises of single values are looked up, all of the same columns at once; only those with ranges are gone through one by
-one, and promises are few.
+Promises of single values on the same columns are looked up together. Promises with ranges are applied one by one; they
+are few.
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.catalog.definitions import Punctuated
 from windrow.cql.names import quote_name, quote_text
 from windrow.cql.patterns import Condition
+from windrow.dataplane.ingest.deposit import Mask, mask_of
 from windrow.synopses.cells.groups import Groups
 from windrow.types import POINT_MIN, SqlType, moment_of, point_of
 from windrow.windows import Points
-from windrow.windows.promises import ALWAYS, Promise
+from windrow.windows.promises import ALWAYS, FARTHEST, Promise
 
-Mask = npt.NDArray[np.bool_]
 Types = Mapping[str, SqlType]
 Bounds = Callable[[Promise], int | None]
 
 
 def columns_of(promises: Iterable[Promise]) -> list[str]:
-    """The columns that the conditions are on, each once."""
+    """The columns of the conditions, each once."""
     return sorted({column for promise in promises for column in promise.columns})
 
 
@@ -39,17 +38,18 @@ def columns_of(promises: Iterable[Promise]) -> list[str]:
 
 
 MOST_LISTS = 16
-"""Different bounds of values of one column that are a condition each; more are one look into a map, for Spark takes
-seconds to plan thousands of conditions."""
+"""If a column's values have more different bounds than this, they become one map lookup instead of a condition per
+bound: Spark takes seconds to plan thousands of conditions.
+"""
 
 Below = Callable[[str, int | str], str]
 
 
 def broken_sql(promises: Sequence[Promise], types: Types, below: Below) -> list[str]:
-    """Conditions that a tuple which breaks a promise meets one of; `below` says that an axis is below a point, or below
-    what an expression of type DECIMAL(18,0) gives.
+    """Conditions of which a tuple that breaks a promise meets at least one. `below` gives the SQL for an axis being
+    below a point, or below an expression of type DECIMAL(18,0).
 
-    Values of one column that are promised up to the same point are one list: Spark looks them up in a set.
+    Values of one column with the same bound become one IN list, which Spark looks up in a set.
     """
     lists: dict[tuple[str, int, str], list[Any]] = {}
     found = []
@@ -62,7 +62,7 @@ def broken_sql(promises: Sequence[Promise], types: Types, below: Below) -> list[
     maps: dict[tuple[str, str], dict[Any, int]] = {}
     different = Counter((axis, column) for axis, _, column in lists)
     for (axis, bound, column), values in lists.items():
-        if bound != ALWAYS and different[axis, column] > MOST_LISTS:
+        if bound < FARTHEST and different[axis, column] > MOST_LISTS:
             maps.setdefault((axis, column), {}).update(dict.fromkeys(values, bound))
         else:
             found.append(_all_of(axis, bound, (Condition(column, "IN", tuple(values)),), types, below))
@@ -72,7 +72,7 @@ def broken_sql(promises: Sequence[Promise], types: Types, below: Below) -> list[
 
 
 def _looked_up_sql(column: str, known: Mapping[Any, int], kind: SqlType) -> str:
-    """The bound of a column's value; NULL where nothing is promised of it."""
+    """SQL for the bound of a column's value; NULL if nothing is promised for it."""
     keys = ", ".join(quote_text(value if isinstance(value, str) else str(value)) for value in known)
     bounds = ", ".join(f"{bound}L" for bound in known.values())
     return (
@@ -110,7 +110,7 @@ def bounds_of(
     rows: int,
     bound: Bounds = lambda promise: promise.bound,
 ) -> Points:
-    """For each row the greatest bound of the promises whose conditions it meets; POINT_MIN where there is none."""
+    """For each row the greatest bound of the promises whose conditions it meets; POINT_MIN if there is none."""
     found = np.full(rows, POINT_MIN, np.int64)
     together: dict[tuple[str, ...], list[Promise]] = {}
     for promise in promises:
@@ -129,19 +129,19 @@ def bounds_of(
 
 
 def bound_of_record(promises: Sequence[Promise], record: str, types: Types) -> int | None:
-    """The greatest bound of the promises that a dead letter's record, as Spark writes it, meets; None: of none."""
-    told = [promise for promise in promises if not promise.is_for_ever]
+    """The greatest bound of the promises that a dead letter's record (Spark's JSON) meets; None if there is none."""
+    bounded = [promise for promise in promises if not promise.is_for_ever]
     try:
         values = json.loads(record, parse_float=Decimal, parse_int=Decimal)
-        columns = {name: pa.array([values.get(name)]).cast(types[name].arrow) for name in columns_of(told)}
-        found = int(bounds_of(told, columns, 1)[0])
+        columns = {name: pa.array([values.get(name)]).cast(types[name].arrow) for name in columns_of(bounded)}
+        found = int(bounds_of(bounded, columns, 1)[0])
     except (ValueError, TypeError, ArithmeticError, AttributeError, pa.ArrowException):
         return None
     return None if found == POINT_MIN else found
 
 
 def point_in_record(record: str, punctuated: Punctuated) -> int | None:
-    """The point of a window attribute in a dead letter's record, as Spark writes it."""
+    """The point of a window attribute in a dead letter's record (Spark's JSON)."""
     try:
         value = json.loads(record).get(punctuated.column)
         return point_of(moment_of(value) if punctuated.type.is_timestamp else int(value), punctuated.type)
@@ -150,32 +150,32 @@ def point_in_record(record: str, punctuated: Punctuated) -> int | None:
 
 
 def _looked_up(promises: Sequence[Promise], columns: Sequence[pa.Array], bound: Bounds) -> Points:
-    """The bounds of promises of single values, all of the same columns."""
+    """For each row the bound of its values, from promises of single values on the same columns."""
     types = [column.type for column in columns]
     known = Groups(types)
     values = [[p.conditions[i].values[0] for p in promises] for i in range(len(columns))]
-    mine = known.ids([pa.array(listed, kind) for listed, kind in zip(values, types, strict=True)])
+    ids_of_promises = known.ids([pa.array(listed, kind) for listed, kind in zip(values, types, strict=True)])
     greatest = np.full(known.count + 1, POINT_MIN, np.int64)
-    np.maximum.at(greatest, mine, np.array([bound(promise) for promise in promises], np.int64))
+    np.maximum.at(greatest, ids_of_promises, np.array([bound(promise) for promise in promises], np.int64))
     unknown = known.count
     return np.asarray(greatest[np.minimum(known.ids(columns), unknown)])
 
 
 def met(condition: Condition, column: pa.Array) -> Mask:
-    """Which values meet a condition, as Spark SQL compares: a NULL meets `= NULL` alone, NaN is above all numbers."""
+    """Which values meet a condition, compared as Spark SQL does: NULL meets only `= NULL`, NaN is above all numbers."""
     values = condition.values
     if condition.op == "=" and values[0] is None:
-        return _mask(column.is_null())
+        return mask_of(column.is_null())
     floats = pa.types.is_floating(column.type)
     if floats:
         column = pc.add(column, pa.scalar(0.0, column.type))
     if condition.op == "IN":
-        return _mask(pc.is_in(column, value_set=pa.array(values, column.type)))
+        return mask_of(pc.is_in(column, value_set=pa.array(values, column.type)))
     least, *more = (pa.scalar(value, column.type) for value in values)
     if condition.op == "BETWEEN":
-        return _mask(pc.and_(pc.greater_equal(column, least), pc.less_equal(column, more[0])))
-    found = _mask(_COMPARE[condition.op](column, least))
-    return found | _mask(pc.is_nan(column)) if floats and condition.op in (">", ">=") else found
+        return mask_of(pc.and_(pc.greater_equal(column, least), pc.less_equal(column, more[0])))
+    found = mask_of(_COMPARE[condition.op](column, least))
+    return found | mask_of(pc.is_nan(column)) if floats and condition.op in (">", ">=") else found
 
 
 _COMPARE: dict[str, Callable[..., pa.Array]] = {
@@ -185,9 +185,3 @@ _COMPARE: dict[str, Callable[..., pa.Array]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-
-
-def _mask(found: pa.Array | pa.ChunkedArray) -> Mask:
-    if isinstance(found, pa.ChunkedArray):
-        found = found.combine_chunks()
-    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), dtype=bool)

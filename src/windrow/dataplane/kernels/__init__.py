@@ -1,4 +1,4 @@
-"""Kernels: what Spark tasks run over Arrow data and blocks. They import no pyspark."""
+"""Kernels: the code that Spark tasks run over Arrow data and blocks. They import no pyspark."""
 
 from windrow.dataplane.kernels.answering import (
     ANSWER_SCHEMA,

@@ -1,7 +1,8 @@
-"""The kernel of a tick: a bucket's blocks become a synopsis, which answers all due queries by the driver home's code.
+"""The kernel of a tick: it loads a bucket's blocks into a synopsis, which answers all due queries as in the driver
+home.
 
-A bucket has all cells of its groups, so what is looked up in it is final: HAVING is applied here, ORDER BY and LIMIT
-here and again over the parts of all buckets in the driver.
+A bucket has all cells of its groups, so its rows are final: HAVING is applied here. ORDER BY and LIMIT are applied here
+and once more in the driver, over the parts of all buckets.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from windrow.optimizer.sharing.derivations import Derivation, read_of
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
 from windrow.synopses import BasicIntervalSynopsis, Cells, Looked, Lookup
-from windrow.synopses.answering.deriving import answered
+from windrow.synopses.answering.deriving import kept_lookups, with_derived
 from windrow.synopses.cells.groups import Groups
 from windrow.types import POINT_MAX
 from windrow.windows import Points
@@ -31,12 +32,12 @@ ANSWER_SCHEMA = pa.schema(
         ("error", pa.string()),
     ]
 )
-"""A row for each bucket and query that it has an answer to: the part as an Arrow stream, or why there is none."""
+"""One row per bucket and answered query: its part of the answer as an Arrow stream, or the error."""
 
 
 @dataclass(frozen=True)
 class WindowRequest:
-    """Windows that a query is due to answer, as it sees them: not before it came."""
+    """The due windows of a query; starts are not before the point from which it counts tuples."""
 
     query: int
     starts: Points
@@ -45,7 +46,7 @@ class WindowRequest:
 
 @dataclass(frozen=True)
 class QueryTask:
-    """A query as tasks know it: its plan, and what is derived of what its synopsis keeps (SS4)."""
+    """A query as tasks know it: its plan, and the accumulators derived from those that its synopsis keeps (SS4)."""
 
     plan: Finalise
     derived: tuple[Derivation, ...] = ()
@@ -53,7 +54,7 @@ class QueryTask:
 
 @dataclass(frozen=True)
 class Question:
-    """What a job answers: the due queries by their number among those that tasks are told of once for many jobs."""
+    """What a job answers. Due queries are given by their index in the list that is broadcast for many jobs."""
 
     stored: StoredCells
     asked: tuple[WindowRequest, ...]
@@ -61,7 +62,7 @@ class Question:
 
 @dataclass(frozen=True)
 class BucketAnswer:
-    """What a bucket knows of one query's windows."""
+    """A bucket's part of one query's answers."""
 
     query: int
     rows: pa.Table | None
@@ -80,7 +81,7 @@ class BucketAnswer:
 
     @classmethod
     def read(cls, table: pa.Table) -> Iterator[BucketAnswer]:
-        """The rows of ANSWER_SCHEMA; the parts are read where they lie."""
+        """Read rows of ANSWER_SCHEMA; the parts are not copied."""
         parts = (part for chunk in table.column("rows").chunks for part in chunk)
         for part, row in zip(parts, table.drop_columns(["rows"]).to_pylist(), strict=True):
             yield cls(row["query"], unpacked(part.as_buffer()), row["overflows"], row["groups"], row["error"])
@@ -115,7 +116,7 @@ def _answer(
     failed: set[int] = set()
     lookups = [lookup_of(queries[one.query].plan, one) for one in question.asked]
     derived = {str(i): one.derived for i, one in enumerate(queries) if one.derived}
-    for looked in answered(synopsis.answer, lookups, derived):
+    for looked in with_derived(synopsis.answer(kept_lookups(lookups, derived)), lookups, derived):
         query = int(looked.query)
         if query not in failed:
             part = _part(queries[query].plan, query, looked, synopsis, finisher)
@@ -125,7 +126,7 @@ def _answer(
 
 
 def wanted_by(queries: Sequence[QueryTask]) -> tuple[Accumulator, ...]:
-    """What is read for some queries."""
+    """The accumulators that the queries read."""
     return tuple(dict.fromkeys(a for one in queries for a in read_of(one.plan.input, one.derived)))
 
 
@@ -137,7 +138,7 @@ def cells_between(blocks: Buckets, bucket: int, groups: Groups, low: int, high: 
 
 
 def lookup_of(plan: Finalise, asked: WindowRequest) -> Lookup:
-    """What a query asks of a bucket's synopsis."""
+    """The lookup of a query's due windows in a bucket's synopsis."""
     aggregate = plan.input
     reads = aggregate.accumulators
     return Lookup(str(asked.query), asked.starts, asked.ends, aggregate.presence, reads, not aggregate.cell_keys)
@@ -166,5 +167,5 @@ def packed(table: pa.Table | None) -> bytes | None:
 
 
 def unpacked(stream: object) -> pa.Table | None:
-    """The table that was packed."""
+    """The inverse of `packed`."""
     return None if stream is None else pa.ipc.open_stream(pa.py_buffer(stream)).read_all()

@@ -1,4 +1,4 @@
-"""The kernel of compaction in the Spark home: small blocks become one for each task, every cell once."""
+"""The kernel of compaction in the Spark home: each task merges small blocks into one, with every cell once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from windrow.windows import Points
 
 @dataclass(frozen=True)
 class Collapse:
-    """Of landmark windows: panes below a point become one from each of the points `into` on (ascending)."""
+    """For landmark windows: panes below a point are merged into one from each of the points `into` (ascending)."""
 
     below: int
     into: Points
@@ -32,9 +32,10 @@ class Collapse:
 def fold_buckets(
     stored: StoredCells, accumulators: Sequence[Accumulator], buckets: Sequence[int], collapse: Collapse | None = None
 ) -> tuple[BlockRef, int, int] | None:
-    """Some buckets of these blocks as one block, with its first and its last pane; None where nothing is left.
+    """Merge some buckets of the blocks into one block; return it with its first and last pane, or None if nothing is
+    left.
 
-    The block has a record batch for every bucket of the synopsis, so that it is read like all others.
+    The block has a record batch for every bucket of the synopsis, so it is read like any other.
     """
     blocks = Buckets(stored, accumulators)
     tables: list[pa.Table | None] = [None] * stored.buckets

@@ -1,4 +1,4 @@
-"""Buckets of a synopsis in its Spark home: read back into cells, and written."""
+"""Reads and writes the buckets of a synopsis in its Spark home."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from windrow.synopses.cells.buckets import buckets_of
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups
-from windrow.synopses.kinds.frequent_panes import synopsis_of
+from windrow.synopses.holistic.frequent_panes import synopsis_of
 from windrow.windows import Points
 
 
 @dataclass(frozen=True)
 class StoredCells:
-    """Where the cells of a synopsis are: its blocks, below a root that every task reaches, and what they hold.
+    """The cells of a synopsis: its blocks, below a root that every task can read, and their layout.
 
-    `bucketed_by` of the keys, the first ones, say which bucket a cell is in. Cells of panes below `kept_from` are gone.
-    `frequent`: what has FREQUENT_ITEMS, for which panes are pruned to lists once they are closed.
+    The first `bucketed_by` keys determine the bucket of a cell. Cells of panes below `kept_from` have expired.
+    `frequent` is the aggregate with FREQUENT_ITEMS, if any; its panes are pruned to top-k lists once they are closed.
     """
 
     root: str
@@ -46,7 +46,7 @@ class StoredCells:
 
 
 class Buckets:
-    """The blocks of a synopsis, opened once for all the buckets that a task reads."""
+    """The blocks of a synopsis, opened once for all buckets that a task reads."""
 
     def __init__(self, stored: StoredCells, accumulators: Sequence[Accumulator]):
         self._stored = stored
@@ -58,12 +58,13 @@ class Buckets:
 
     @property
     def known(self) -> list[Accumulator]:
-        """The accumulators that some block has."""
+        """The accumulators that at least one block has."""
         columns = {name for block in self._blocks for name in block.columns}
         return [a for a in self._accumulators if f"{a.id}_0" in columns]
 
     def cells(self, bucket: int, groups: Groups) -> list[Cells]:
-        """The cells of a bucket, those of blocks with the same columns together: their groups are looked up at once."""
+        """The cells of a bucket. Blocks with the same columns are read together, so that their groups are looked up at
+        once."""
         alike: dict[tuple[str, ...], list[pa.Table]] = {}
         for block in self._blocks:
             table = block.bucket(bucket)
@@ -80,7 +81,7 @@ class Buckets:
 
 
 def bucketed(cells: Cells, groups: Groups, bucketed_by: int, buckets: int) -> list[pa.Table | None]:
-    """Cells as the tables of a block, one for each bucket."""
+    """Cells as the tables of a block, one per bucket."""
     table = plain(to_block(cells, groups))
     keys = [table.column(f"k{i}").combine_chunks() for i in range(bucketed_by)]
     nobody = table.column("nobody").combine_chunks().to_numpy(zero_copy_only=False)
@@ -90,6 +91,6 @@ def bucketed(cells: Cells, groups: Groups, bucketed_by: int, buckets: int) -> li
 def write_cells(
     writer: BlockWriter, owner: str, cells: Cells, groups: Groups, bucketed_by: int, buckets: int
 ) -> tuple[BlockRef, Points]:
-    """Cells as a block cut into buckets; gives it and the panes that it holds."""
+    """Write cells as a block cut into buckets. Return it and its panes."""
     panes = np.unique(cells.panes)
     return write_bucketed(writer, owner, bucketed(cells, groups, bucketed_by, buckets), panes), panes

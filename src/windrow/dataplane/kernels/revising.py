@@ -1,8 +1,8 @@
-"""The kernel of corrections: what late cells change in answers that were given, bucket by bucket (LATE REVISE).
+"""The kernel of corrections: which answers late cells change, bucket by bucket (LATE REVISE).
 
-The windows are looked up as they were, and once more with the late cells of the bucket merged in, as the driver home
-does it. All rows of a group are in one bucket, so rows that stay need not leave it; only where there is a LIMIT the
-first of all buckets are needed to know what has changed.
+As in the driver home, the windows are looked up without the late cells of the bucket and with them. All rows of a group
+are in one bucket, so unchanged rows need not leave it. Only with LIMIT are the first rows of all buckets needed to find
+the changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from windrow.dataplane.kernels.answering import (
 )
 from windrow.dataplane.kernels.loading import Buckets, StoredCells
 from windrow.synopses import BasicIntervalSynopsis, Looked
-from windrow.synopses.answering.deriving import answered
+from windrow.synopses.answering.deriving import kept_lookups, with_derived
 from windrow.synopses.lookups import merged
 from windrow.types import POINT_MAX
 
@@ -36,12 +36,12 @@ Mask = npt.NDArray[np.bool_]
 CORRECTION_SCHEMA = pa.schema(
     [("query", pa.int32()), ("was", pa.binary()), ("now", pa.binary()), ("error", pa.string())]
 )
-"""A row for each bucket and query that it has something to say of: two Arrow streams, or why there are none."""
+"""One row per bucket and query with changes: two Arrow streams, or the error."""
 
 
 @dataclass(frozen=True)
 class RevisedWindows:
-    """Windows of a query that late cells may change; those that had been answered, and those that are to be."""
+    """Windows of a query that late cells may change. `before`: answered already; `after`: to be answered."""
 
     asked: WindowRequest
     before: Mask
@@ -50,7 +50,7 @@ class RevisedWindows:
 
 @dataclass(frozen=True)
 class Revision:
-    """What a job answers: the windows of these queries, without the cells that are held apart, and with them."""
+    """The work of a job: look up the windows of these queries without the late cells and with them."""
 
     stored: StoredCells
     late: StoredCells
@@ -65,8 +65,8 @@ class Revision:
 
 @dataclass(frozen=True)
 class BucketCorrection:
-    """Parts of a query's answers by one bucket, as `Finisher.part` gives them. Without LIMIT, rows in both are in
-    neither."""
+    """One bucket's parts of a query's answers, as `Finisher.part` returns them. Without LIMIT, rows that occur in both
+    are removed from both."""
 
     query: int
     was: pa.Table | None
@@ -79,8 +79,8 @@ class BucketCorrection:
     @classmethod
     def of(cls, row: dict[str, object]) -> BucketCorrection:
         error = row["error"]
-        told = None if error is None else str(error)
-        return cls(int(str(row["query"])), unpacked(row["was"]), unpacked(row["now"]), told)
+        reason = None if error is None else str(error)
+        return cls(int(str(row["query"])), unpacked(row["was"]), unpacked(row["now"]), reason)
 
 
 def revise_buckets(
@@ -122,7 +122,7 @@ def _revise(
 
 
 def _needs_all(told: QueryTask, revised: RevisedWindows) -> bool:
-    """Whether buckets without a late cell have a say: what is among the first rows, and windows that had no answer."""
+    """Whether buckets without late cells matter: with LIMIT, or if some windows had no answer before."""
     return told.plan.limit is not None or not np.array_equal(revised.before, revised.after)
 
 
@@ -135,8 +135,9 @@ def _part(
 ) -> BucketCorrection:
     query, lookup = revised.asked.query, lookup_of(told.plan, revised.asked)
     derived = {lookup.query: told.derived}
-    was = next(answered(synopsis.answer, [lookup], derived))
-    now = merged(was, next(answered(alone.answer, [lookup], derived)))
+    kept = kept_lookups([lookup], derived)
+    was = next(with_derived(synopsis.answer(kept), [lookup], derived))
+    now = merged(was, next(with_derived(alone.answer(kept), [lookup], derived)))
 
     def rows(looked: Looked, there: Mask) -> pa.Table:
         table, _ = finisher.part(told.plan, looked, synopsis.groups)

@@ -1,7 +1,7 @@
-"""The kernel of a deposit: tasks write the cells of Spark-home synopses as blocks, and hand the rest through.
+"""The kernel of a deposit: tasks write the cells of Spark-home synopses as blocks and pass the other rows on.
 
-It stands behind the group-by of a micro-batch, in the same job. What the driver needs of the cells besides (how many
-tuples, between which points, how late) is left of them in a few rows.
+It runs after the group-by of a micro-batch, in the same job. For the cells it writes, a few summary rows tell the
+driver how many tuples there were, between which points, and how late.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WROTE = "__wrote"
 
 @dataclass(frozen=True)
 class CellColumns:
-    """Which columns of a grouped micro-batch are one grouping's, and which rows (`__set`; None: all)."""
+    """The columns of a grouped micro-batch that belong to one grouping, and its rows (`__set`; None: all)."""
 
     set_id: int | None
     pane: str
@@ -58,7 +58,7 @@ class CellColumns:
 
 @dataclass(frozen=True)
 class StoreTarget:
-    """A synopsis whose cells tasks write."""
+    """A synopsis for which tasks write blocks of cells."""
 
     synopsis: int
     owner: str
@@ -70,8 +70,8 @@ class StoreTarget:
 
 @dataclass(frozen=True)
 class StoreRequest:
-    """What tasks write of a micro-batch, and where. `tops`: of each punctuated column, the greatest point that had come
-    before (None: none had), by which it is told how late tuples are."""
+    """What tasks write of a micro-batch, and where. `tops` has for each punctuated column the greatest point before
+    this micro-batch (None: none), from which lateness is measured."""
 
     root: str
     targets: tuple[StoreTarget, ...]
@@ -80,7 +80,7 @@ class StoreRequest:
 
 @dataclass(frozen=True)
 class BlockReport:
-    """A block that a task has written for a synopsis, between two panes."""
+    """A block that a task has written for a synopsis, with its first and last pane."""
 
     synopsis: int
     ref: BlockRef
@@ -92,12 +92,13 @@ class BlockReport:
 
     @classmethod
     def of(cls, text: str) -> BlockReport:
-        told = json.loads(text)
-        return cls(told["synopsis"], BlockRef(**told["ref"]), told["lo"], told["hi"])
+        report = json.loads(text)
+        return cls(report["synopsis"], BlockRef(**report["ref"]), report["lo"], report["hi"])
 
 
 def store_cells(storing: StoreRequest, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of one partition with WROTE: cells of the targets are in blocks, the others as they were."""
+    """The rows of one partition with the column WROTE. Cells of the targets are replaced by a summary; other rows are
+    unchanged."""
     held = list(batches)
     if not held:
         return
@@ -105,11 +106,11 @@ def store_cells(storing: StoreRequest, batches: Iterable[pa.RecordBatch]) -> Ite
     writer = BlockWriter(Path(storing.root))
     left, out = np.ones(table.num_rows, bool), []
     for target in storing.targets:
-        mine = target.columns.rows(table)
-        if mine.any():
-            cells = table.filter(pa.array(mine))
+        is_cell = target.columns.rows(table)
+        if is_cell.any():
+            cells = table.filter(pa.array(is_cell))
             out.append(_summary(cells, storing.tops, _written(writer, target, cells).text()))
-            left &= ~mine
+            left &= ~is_cell
     rest = table if left.all() else table.filter(pa.array(left))
     out.append(rest.append_column(WROTE, pa.nulls(rest.num_rows, pa.string())))
     for part in out:
@@ -124,8 +125,7 @@ def _written(writer: BlockWriter, target: StoreTarget, table: pa.Table) -> Block
 
 
 def _summary(table: pa.Table, tops: Sequence[int | None], wrote: str) -> pa.Table:
-    """What the driver reads of rows that are cells, in as few rows as tell it the same: one for each bucket of the
-    histograms of lateness."""
+    """The few rows that tell the driver as much as the cells do: one per bucket of the lateness histograms."""
     of = np.zeros(table.num_rows, np.int64)
     for i, top in enumerate(tops):
         late = np.zeros(of.size, np.int64) if top is None else top - _column(table, f"__least__t{i}").to_numpy()
@@ -135,10 +135,10 @@ def _summary(table: pa.Table, tops: Sequence[int | None], wrote: str) -> pa.Tabl
     wanted = {"__n": "sum"} | {n: "min" for n in table.column_names if n.startswith("__least")}
     wanted |= {n: "max" for n in table.column_names if n.startswith(("__greatest", "__joining"))}
     grouped = pa.table({"of": of, **{name: table.column(name) for name in wanted}}).group_by("of")
-    told = grouped.aggregate(list(wanted.items())).sort_by("of")
+    totals = grouped.aggregate(list(wanted.items())).sort_by("of")
     for name, how in wanted.items():
         at, field = folded.schema.get_field_index(name), folded.schema.field(name)
-        folded = folded.set_column(at, field, told.column(f"{name}_{how}").cast(field.type))
+        folded = folded.set_column(at, field, totals.column(f"{name}_{how}").cast(field.type))
     reports = [wrote] + [None] * (folded.num_rows - 1)
     return folded.append_column(WROTE, pa.array(reports, pa.string()))
 

@@ -1,4 +1,4 @@
-"""Sinks: where answers go, one per file."""
+"""Sinks for answers, one per file."""
 
 from windrow.dataplane.sinks.base import AnswerBatch, Sink, StagingSink, check_given
 from windrow.dataplane.sinks.registry import check_path, open_sink, target_of

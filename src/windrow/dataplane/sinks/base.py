@@ -1,8 +1,8 @@
-"""What a sink is.
+"""The interface of sinks.
 
-A plain sink is written to before the tick commits: after a crash it may get an answer again, never not at
-all. A staging sink takes part in the commit: it stages before and publishes after, and publishing is
-idempotent, so it holds every answer exactly once.
+A plain sink is written before the tick commits: after a crash it may get an answer twice, but never misses one. A
+staging sink takes part in the commit. It stages before and publishes after, and publishing is idempotent, so it holds
+every answer exactly once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from windrow.errors import BindError
 class AnswerBatch:
     """The answers of one query to the windows of one tick batch, in window order.
 
-    `table`: window_start, window_end, is_revision, then the select list (string keys may be
-    dictionary-encoded). `key` is the same whenever the same windows are delivered again.
+    `table` has window_start, window_end, is_revision, then the select list (string keys may be dictionary-encoded). A
+    repeated delivery of the same windows has the same `key`.
     """
 
     query: str
@@ -35,23 +35,23 @@ class Sink(Protocol):
 
 class StagingSink(Protocol):
     def stage(self, batch: AnswerBatch, seq: int) -> str:
-        """Write the answers durably but invisibly; the text that publishing needs goes into the commit."""
+        """Write the answers durably but invisibly. The returned entry goes into the commit, and `publish` needs it."""
         ...
 
     def publish(self, entry: str) -> None:
-        """Make a committed stage visible; doing it twice is doing it once."""
+        """Make a committed stage visible. Idempotent."""
         ...
 
     def sweep(self) -> None:
-        """Remove all stages; called where no commit names one: at start, after committed ones were published,
-        when the query is dropped, and when a temporary state is closed."""
+        """Remove all stages. Called only when no commit names one: at start after publishing, when the query is
+        dropped, and when a temporary state is closed."""
         ...
 
 
 def check_given(sink: Any) -> None:
-    """Refuse an object from Python that is no sink."""
+    """Raise BindError if an object passed as sink= is no sink."""
     calls = (("write",), ("stage", "publish", "sweep"))
-    if isinstance(sink, type) or not any(all(callable(getattr(sink, c, None)) for c in some) for some in calls):
+    if isinstance(sink, type) or not any(all(callable(getattr(sink, name, None)) for name in names) for names in calls):
         what = f"the class {sink.__name__}" if isinstance(sink, type) else f"of type {type(sink).__name__}"
         raise BindError(
             f"sink= takes an object with a method write(batch); this is {what}",

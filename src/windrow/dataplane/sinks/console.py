@@ -1,4 +1,4 @@
-"""The console: each window's answer as a small table on standard output."""
+"""The console sink: prints the rows of answers on standard output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS_SHOWN = 20
 
 
 class ConsoleSink:
-    """At least once: a line may be printed again after a crash."""
+    """Delivers at least once: rows may be printed again after a crash."""
 
     def write(self, batch: AnswerBatch) -> None:
         table = plain(batch.table)

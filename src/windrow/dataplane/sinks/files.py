@@ -1,4 +1,4 @@
-"""What the file sinks share: a check of the path before anything is written, errors that name it, and sweeping."""
+"""Shared by the file sinks: checking the path before anything is written, errors that name it, and sweeping."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _REMEDIES = {
 
 @contextmanager
 def reporting(query: str, path: Path, kept: bool = True) -> Iterator[None]:
-    """The system's errors as ours. `kept`: there are answers, which wait for the path to be mended."""
+    """Turn OSError into SinkError. `kept`: the message adds that answers wait until the path works."""
     try:
         yield
     except OSError as error:
-        remedy = _REMEDIES.get(error.errno or 0, "Mend the path, or name another.")
+        remedy = _REMEDIES.get(error.errno or 0, "Repair the path, or name another.")
         raise SinkError(
             f"query '{query}' cannot write to {path}: {error.strerror or error}",
             remedy=f"{remedy} The answers are kept and written then." if kept else remedy,
@@ -39,7 +39,7 @@ def reporting(query: str, path: Path, kept: bool = True) -> Iterator[None]:
 
 
 def check_directory(directory: Path) -> None:
-    """Raise what making the directory, or writing into it, would raise; nothing is made."""
+    """Raise the OSError that creating the directory or writing into it would raise, without creating anything."""
     place = directory.absolute()
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -50,7 +50,7 @@ def check_directory(directory: Path) -> None:
 
 
 def sweep_stages(directory: Path, name: str) -> None:
-    """Remove a query's stages. One that cannot be removed does no harm: stages are written over."""
+    """Remove a query's stages. A failure does no harm, since stages are overwritten."""
     with suppress(OSError):
         for leftover in directory.glob(f".windrow-{name}-{'[0-9]' * 12}.staged"):
             leftover.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""JSON lines: one file, appended to. Exactly once: an append is committed with the length it starts at."""
+"""The JSON lines sink: one file, appended to exactly once. The commit holds the length at which an append starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windrow.durable import sync
 
 
 class JsonLinesSink:
-    """Stages the new lines beside the target; publishing truncates the target to where they begin and appends."""
+    """Stages new lines beside the target. Publishing truncates the target to the committed start, then appends."""
 
     def __init__(self, query: str, file_name: str, path: str):
         self._query = query
@@ -29,7 +29,7 @@ class JsonLinesSink:
         return self._path.parent / f".windrow-{self._name}-{seq:012d}.staged"
 
     def check(self) -> None:
-        """Refuse a path that could not be written, before there are answers."""
+        """Raise SinkError if the path cannot be written; called when the query is created."""
         with reporting(self._query, self._path, kept=False):
             check_directory(self._path.parent)
             self._size()
@@ -37,7 +37,7 @@ class JsonLinesSink:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     def _size(self) -> int:
-        """The length of what is there already."""
+        """The present length of the target."""
         if self._path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return self._path.stat().st_size if self._path.exists() else 0
@@ -55,13 +55,13 @@ class JsonLinesSink:
         return json.dumps({"seq": seq, "start": start})
 
     def publish(self, entry: str) -> None:
-        told = json.loads(entry)
-        staged = self._staged(told["seq"])
+        position = json.loads(entry)
+        staged = self._staged(position["seq"])
         with reporting(self._query, self._path):
             if not staged.exists():
                 return
             with open(self._path, "ab") as out:
-                out.truncate(min(told["start"], out.tell()))
+                out.truncate(min(position["start"], out.tell()))
                 out.write(staged.read_bytes())
                 out.flush()
                 os.fsync(out.fileno())
@@ -84,12 +84,12 @@ def json_lines(batch: AnswerBatch) -> list[str]:
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """One for all the sinks: to open one costs more than to print a tick's answers."""
+    """One connection for all sinks: opening one costs more than writing a tick's answers."""
     return duckdb.connect(":memory:", config={"threads": 1})
 
 
 def _naive(table: pa.Table) -> pa.Table:
-    """Times as naive UTC: DuckDB would turn those with a zone into the machine's local time."""
+    """Times as naive UTC; DuckDB would convert those with a zone to the machine's local time."""
     kinds = [_without_zones(field.type) for field in table.schema]
     return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
 
@@ -108,7 +108,7 @@ def _json_column(name: str, kind: pa.DataType) -> str:
 
 
 def _json_value(value: str, kind: pa.DataType, depth: int = 0) -> str:
-    """What DuckDB prints as JSON as we want it; of arrays and structs every part."""
+    """The DuckDB expression whose JSON is the wanted one, applied to all parts of arrays and structs."""
     if pa.types.is_list(kind):
         one = f"e{depth}"
         return f"list_transform({value}, lambda {one}: {_json_value(one, kind.value_type, depth + 1)})"

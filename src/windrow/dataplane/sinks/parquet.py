@@ -1,4 +1,4 @@
-"""Parquet: a directory with one file per tick batch that had answers. Exactly once."""
+"""The Parquet sink: a directory with one file per tick batch that has answers. Exactly once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windrow.durable import sync
 
 
 class ParquetSink:
-    """Stages `.windrow-<query>-<seq>.staged`, publishes it as `<query>-<seq>.parquet` by a rename."""
+    """Stages `.windrow-<query>-<seq>.staged` and publishes it by renaming it to `<query>-<seq>.parquet`."""
 
     def __init__(self, query: str, file_name: str, directory: str):
         self._query = query
@@ -22,7 +22,7 @@ class ParquetSink:
         self._directory = Path(directory)
 
     def check(self) -> None:
-        """Refuse a directory that could not be written, before there are answers."""
+        """Raise SinkError if the directory cannot be written; called when the query is created."""
         with reporting(self._query, self._directory, kept=False):
             check_directory(self._directory)
 

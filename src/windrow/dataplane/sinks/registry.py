@@ -19,7 +19,7 @@ LONGEST_NAME = 100
 
 
 def target_of(query: str, clause: SinkClause) -> tuple[str, ...] | None:
-    """What no two queries may have in common: the files that are written; None where there are none."""
+    """The files that the sink writes, which no two queries may share; None if there are none."""
     path = dict(clause.options).get("path")
     if path is None:
         return None
@@ -28,14 +28,14 @@ def target_of(query: str, clause: SinkClause) -> tuple[str, ...] | None:
 
 
 def check_path(query: str, clause: SinkClause) -> None:
-    """Refuse a path that could not be written, when the query is created."""
+    """Raise SinkError if the sink's path cannot be written."""
     sink = open_sink(query, clause)
     if isinstance(sink, JsonLinesSink | ParquetSink):
         sink.check()
 
 
 def file_name(query: str) -> str:
-    """The query's name as a part of file names; a long one is cut, and told apart by a hash."""
+    """The query's name as a part of file names. A long one is cut and distinguished by a hash."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", query)
     return (
         name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}-{hashlib.sha1(query.encode()).hexdigest()[:8]}"
@@ -43,13 +43,14 @@ def file_name(query: str) -> str:
 
 
 def stage_name(query: str, path: str) -> str:
-    """What the stages of lines are called by: they stand beside their file, where other queries may have theirs."""
-    told = f"{query}\0{os.path.basename(path)}"
-    return f"{file_name(query)}-{hashlib.sha1(told.encode()).hexdigest()[:8]}"
+    """The name of the stages of a JSON lines file. It includes the file's name, since other queries may stage in the
+    same directory."""
+    text = f"{query}\0{os.path.basename(path)}"
+    return f"{file_name(query)}-{hashlib.sha1(text.encode()).hexdigest()[:8]}"
 
 
 def open_sink(query: str, clause: SinkClause) -> Sink | StagingSink:
-    """The sink of a query, its options checked."""
+    """The sink of a query, with its options checked."""
     kind, options = clause.kind.lower(), dict(clause.options)
     if kind not in KINDS:
         near = difflib.get_close_matches(kind, KINDS, n=1)

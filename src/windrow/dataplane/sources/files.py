@@ -1,4 +1,4 @@
-"""Files: JSON, CSV or Parquet in a directory, read as they appear by Spark's file source."""
+"""The files source: JSON, CSV or Parquet in a directory, read by Spark's file source as they appear."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.names import quote_name
+from windrow.dataplane.ingest.admission import BAD
 from windrow.dataplane.ingest.arrival import POSITION
-from windrow.dataplane.ingest.job import BAD
 from windrow.dataplane.sources.rate import check_number
 from windrow.errors import SourceError
 from windrow.settings import Settings
@@ -35,7 +35,7 @@ def check(stream: StreamDef) -> None:
         )
     if options["format"].lower() not in FORMATS:
         raise SourceError(
-            f"format '{options['format']}' is not one that files come in",
+            f"format '{options['format']}' is unknown",
             remedy=f"One of {', '.join(FORMATS)}.",
         )
     for name, value in options.items():
@@ -58,12 +58,12 @@ def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool
     options = dict(stream.source_options)
     kind, path = options["format"].lower(), options["path"]
     if "://" not in path:
-        # Spark would resolve it against the JVM's working directory, which stays where the process began.
+        # Spark would resolve it against the JVM's working directory, which does not follow the process's.
         path = str(Path(path).absolute())
     if "://" not in path and not any(c in path for c in "*?[{") and not Path(path).exists():
         raise SourceError(
             f"stream '{stream.name}' reads {path}, which does not exist",
-            remedy="Create the directory, or mend the path.",
+            remedy="Create the directory, or correct the path.",
         )
     if "://" not in path and Path(path).is_file():
         raise SourceError(
@@ -75,7 +75,7 @@ def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool
         reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BAD)
     if not any(name.lower() in _LIMITS for name in options):
         reader = reader.option("maxBytesPerTrigger", str(settings.integer("bytes_per_trigger")))
-    # Spark's own default, 7 days, silently passes over files that are older than the newest by that much.
+    # By default Spark silently skips files that are 7 days older than the newest.
     reader = reader.option("maxFileAge", "3650d")
     for name, value in options.items():
         if name.lower() not in _OWN:
@@ -84,6 +84,6 @@ def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool
 
 
 def placed(rows: DataFrame) -> DataFrame:
-    """Rows with where they stand: the file, oldest first, and the part of it. Costs nothing unless it is asked for."""
+    """Rows with their position: the file, oldest first, and the block in it. It costs nothing unless it is read."""
     places = ("file_modification_time", "file_path", "file_block_start")
     return rows.selectExpr("*", *(f"_metadata.{name} AS {POSITION}{i}" for i, name in enumerate(places)))

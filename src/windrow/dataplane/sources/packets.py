@@ -1,8 +1,8 @@
-"""Simulated IP packet headers (000_4af4aa0dd2c7ee46.txt, 5.1), made by Spark expressions at any rate.
+"""Simulated IP packet headers (Golab et al., 2005, section 5.1), made by Spark expressions at any rate.
 
-Every field is a hash of the packet's number, so a replay gives the same packets. Addresses take one of a
-thousand values each, the data size is 1 to 100, and with `burst` f the rate of a second deviates from the
-steady rate by up to that factor.
+Every field is a hash of the packet's number, so a replay gives the same packets. Addresses take one of a thousand
+values each, the data size is 1 to 100, and with `burst` f the rate of a second deviates from the steady rate by up to
+that factor.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def open_packets(spark: SparkSession, stream: StreamDef, settings: Settings, spo
     options = _options(stream)
     rows = spark.readStream.format("rate").option("rowsPerSecond", options["rate"] * options["burst"]).load()
     if options["burst"] > 1:
-        # The second's own factor, 1 to burst, over burst: the share of its numbers that become packets.
+        # Each second has a factor from 1 to burst; factor / burst of its numbers become packets.
         share = f"(pmod(xxhash64(unix_seconds(timestamp)), {options['burst']}) + 1)"
         rows = rows.where(f"pmod(xxhash64(value, 9), {options['burst']}) < {share}")
     fields = [

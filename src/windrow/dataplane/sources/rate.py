@@ -1,4 +1,4 @@
-"""Spark's rate source: numbered rows at a steady rate, for trying things."""
+"""Spark's rate source: numbered rows at a steady rate, for experiments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBERS = ("rowspersecond", "numpartitions")
 
 
 def check_number(name: str, value: str, most: int = (1 << 31) - 1) -> None:
-    """Refuse an option that Spark would refuse only when the stream runs."""
+    """Raise SourceError for an option that Spark would refuse only when the stream runs."""
     if not (value.isascii() and value.isdigit() and 0 < int(value) <= most):
         raise SourceError(f"the option {name} is '{value}'", remedy=f"It takes a whole number from 1 to {most:,}.")
 

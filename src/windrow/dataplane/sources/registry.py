@@ -19,7 +19,7 @@ Opener = Callable[[SparkSession, StreamDef, Settings, Path], DataFrame]
 
 @dataclass(frozen=True)
 class Source:
-    """`columnar`: a row's unused columns cost nothing unless read, so dead letters' records are fetched apart."""
+    """`columnar`: columns that are not read cost nothing, so the records of dead letters are fetched separately."""
 
     check: Callable[[StreamDef], None]
     open: Opener
@@ -37,7 +37,7 @@ _LATER = ("kafka", "socket")
 
 
 def source_of(stream: StreamDef) -> Source:
-    """The source that a stream names, its options checked."""
+    """The source that a stream names, with its options checked."""
     name = stream.statement.source.lower()
     if name in _LATER:
         raise UnsupportedError(
@@ -53,5 +53,5 @@ def source_of(stream: StreamDef) -> Source:
 
 
 def open_source(spark: SparkSession, stream: StreamDef, settings: Settings, spool_dir: Path) -> DataFrame:
-    """The stream's rows, with the column `__bad` where the source can tell malformed records."""
+    """The stream's rows, with the column `__bad` if the source detects malformed records."""
     return source_of(stream).open(spark, stream, settings, spool_dir)

@@ -1,7 +1,7 @@
-"""Rows as `feed` takes them (dicts, tuples, pandas, Arrow) as one table of a stream's schema.
+"""Converts rows passed to `feed` (dicts, tuples, pandas, Arrow) to one table of a stream's schema.
 
-A value means the same in whichever form it comes: what Arrow would read in its own way (integers as microseconds,
-true as 1, 1.005 rounded) is read as in a list. A record that does not fit is kept as text in `__bad`.
+A value means the same in every form. Where Arrow would read it differently (integers as microseconds, true as 1, 1.005
+rounded), it is read as in a list of Python values. A record that does not fit is kept as text in `__bad`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.catalog.definitions import StreamDef
-from windrow.dataplane.ingest.job import BAD
+from windrow.dataplane.ingest.admission import BAD
 from windrow.errors import FeedError
 from windrow.types import SqlType, moment_of, point_of
 
 Column: TypeAlias = Any
-"""A list of Python's values, or an Arrow ChunkedArray."""
+"""A list of Python values, or an Arrow ChunkedArray."""
 
 _MISFIT = (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, TypeError, OverflowError, ArithmeticError)
 _EXACT = Context(prec=76, traps=[Inexact, InvalidOperation])
@@ -50,7 +50,7 @@ def to_table(stream: StreamDef, rows: Any) -> pa.Table:
 
 
 def _of_series(series: Any) -> Column:
-    """A column of pandas, what is missing as None. One of objects holds Python's own values, of any kinds."""
+    """A pandas column, with missing values as None. A column of dtype object holds Python values of any type."""
     if series.dtype != object:
         try:
             found = pa.array(series, from_pandas=True)
@@ -90,7 +90,7 @@ def _from_records(stream: StreamDef, rows: Sequence[Any]) -> pa.Table:
 
 
 def _fields(stream: StreamDef, rows: Sequence[Any]) -> list[list[Any]] | None:
-    """The rows' values by column; None where not all rows have the stream's columns."""
+    """The rows' values by column; None if some row does not have the stream's columns."""
     names = {name.lower(): i for i, (name, _) in enumerate(stream.columns)}
     if all(isinstance(row, Mapping) for row in rows):
         seen = {key for row in rows for key in row}
@@ -109,7 +109,7 @@ def _fields(stream: StreamDef, rows: Sequence[Any]) -> list[list[Any]] | None:
 def _assembled(
     stream: StreamDef, columns: Sequence[Column], misshapen: set[int], record: Callable[[int], Any], rows: int
 ) -> pa.Table:
-    """The columns with the records that do not fit taken out of all of them, and told as text."""
+    """The table of the columns. Records that do not fit are null in all of them and stand as text in `__bad`."""
     arrays, bad = [], set(misshapen)
     for column, (_, kind) in zip(columns, stream.columns, strict=True):
         array, misfits = _fitted(column, kind)
@@ -125,7 +125,7 @@ def _assembled(
 
 
 def _text(row: Any) -> str:
-    """A record as a dead letter shows it, whatever it holds."""
+    """A record as a dead letter shows it. Never fails."""
     try:
         text = json.dumps(row, default=str, ensure_ascii=False)
     except (TypeError, ValueError):
@@ -137,7 +137,7 @@ def _text(row: Any) -> str:
 
 
 def _fitted(column: Column, kind: SqlType) -> tuple[pa.Array | pa.ChunkedArray, set[int]]:
-    """The column as its type, null where a value does not fit, and which those are."""
+    """The column as its type, null where a value does not fit, and the indices of these values."""
     if isinstance(column, pa.ChunkedArray):
         if _is_read_alike(column.type, kind):
             try:
@@ -152,7 +152,7 @@ def _fitted(column: Column, kind: SqlType) -> tuple[pa.Array | pa.ChunkedArray, 
 
 
 def _fit(values: list[Any], first: int, kind: SqlType, parts: list[pa.Array], misfits: set[int]) -> None:
-    """By halves where not all of it fits, so that one bad value among many costs little."""
+    """Convert values; if some do not fit, convert each half, so that one bad value among many costs little."""
     try:
         parts.append(_array(values, kind))
     except _MISFIT:
@@ -166,7 +166,7 @@ def _fit(values: list[Any], first: int, kind: SqlType, parts: list[pa.Array], mi
 
 
 def _is_read_alike(given: pa.DataType, kind: SqlType) -> bool:
-    """Whether Arrow's own cast means what `_array` does (where it refuses, `_array` is asked)."""
+    """Whether Arrow's cast means the same as `_array`. Where the cast fails, `_array` decides."""
     types, wanted = pa.types, kind.arrow
     if types.is_dictionary(given):
         given = given.value_type
@@ -182,7 +182,7 @@ def _is_read_alike(given: pa.DataType, kind: SqlType) -> bool:
 
 
 def _values(column: Column) -> list[Any]:
-    """Python's values; one that Python has none for (a time after the year 9999) as Arrow's own words."""
+    """The column's Python values. A value that Python lacks (a time after the year 9999) becomes text."""
     if isinstance(column, list):
         return column
     try:
@@ -211,8 +211,8 @@ def _array(values: list[Any], kind: SqlType) -> pa.Array:
 
 
 def _number(value: Any, kind: SqlType) -> Any:
-    """A value of a numeric column as Python's own; Arrow would truncate 1.5 to an integer, and refuse 2^53 + 1
-    as a double."""
+    """A value of a numeric column as a Python number. Arrow would truncate 1.5 to an integer and refuse 2^53 + 1 as a
+    double."""
     if value is None:
         return None
     if isinstance(value, (bool, np.bool_, str, bytes)):
@@ -225,7 +225,7 @@ def _number(value: Any, kind: SqlType) -> Any:
 
 
 def _decimal(value: Any, kind: SqlType) -> Decimal | None:
-    """Exactly, or not at all; a float is the shortest decimal that stands for it."""
+    """The exact decimal; raises if it does not fit. A float stands for its shortest decimal representation."""
     if isinstance(value, (np.integer, np.floating)):
         value = value.item()
     if value is None:

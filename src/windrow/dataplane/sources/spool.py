@@ -1,11 +1,11 @@
-"""The memory source: rows given to `feed`, spooled as Parquet files under the state directory.
+"""The memory source: rows passed to `feed`, spooled as Parquet files under the state directory.
 
-`feed` returns once its rows are on disk, so nothing that was taken is lost in a crash. A record that does
-not fit the schema is spooled as text in `__bad` and becomes a dead letter; the others go on.
+`feed` returns once its rows are on disk, so no accepted row is lost in a crash. A record that does not fit the schema
+is spooled as text in `__bad` and becomes a dead letter.
 
-A punctuation that is given while fed rows wait takes its place behind them, as a file too. Spark ignores files whose
-names begin with `_`: it sees neither the punctuation nor the rows that are fed behind it, which are held back until the
-punctuation has been applied. So no micro-batch has rows from both sides of a punctuation.
+A punctuation that comes while fed rows wait is also a file, behind them. Spark ignores files whose names begin with
+`_`: it sees neither the punctuation nor the rows fed after it, which are held back until the punctuation has been
+applied. So no micro-batch has rows from both sides of a punctuation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from windrow.settings import Settings
 
 _NAME = re.compile(r"_?(?:feed|punctuation)-(\d{15})-[0-9a-f]{8}\.(?:parquet|json)")
 _FED, _HELD, _PUNCTUATION = "feed-", "_feed-", "_punctuation-"
-"""How the names of files begin: rows that Spark may read, rows held back, punctuations. A moment follows."""
+"""How file names begin: rows that Spark may read, rows held back, punctuations. A timestamp follows."""
 
 
 def check(stream: StreamDef) -> None:
@@ -45,7 +45,8 @@ def open_spool(spark: SparkSession, stream: StreamDef, settings: Settings, spool
     reader = spark.readStream.schema(schema_text(stream, True)).format("parquet")
     reader = reader.option("maxBytesPerTrigger", str(settings.integer("bytes_per_trigger")))
     reader = reader.option("cleanSource", "delete").option("maxFileAge", "3650d")
-    # A file's name says when it was fed: a number per row, where the path as text would cost more than the rows.
+    # The file's name contains the time of `feed`. As a number it is cheap; the path as text would cost more than the
+    # rows.
     fed = "CAST(substring(_metadata.file_name, 6, 15) AS BIGINT)"
     places = (fed, "_metadata.file_block_start")
     return reader.load(str(spool_dir)).selectExpr("*", *(f"{sql} AS {POSITION}{i}" for i, sql in enumerate(places)))
@@ -67,7 +68,7 @@ class Spool:
         self._release()
 
     def write(self, rows: Any, now_ms: int) -> int:
-        """Spool rows durably; returns how many. Files are taken in the order of `feed`."""
+        """Spool rows durably and return how many. Files are processed in the order of `feed`."""
         table = to_table(self._stream, rows)
         if table.num_rows == 0:
             return 0
@@ -78,8 +79,8 @@ class Spool:
         return int(table.num_rows)
 
     def punctuate(self, text: str, now_ms: int, last_batch: int) -> bool:
-        """Keep a punctuation behind the rows that wait; False where none waits, and it is not kept. `last_batch`: the
-        last micro-batch that was taken."""
+        """Queue a punctuation behind the waiting rows. Return False if none wait; it is then not queued. `last_batch`
+        is the last processed micro-batch."""
         with self._lock:
             self._refuse_closed()
             if not self._punctuations and not self._has_unread(last_batch):
@@ -89,25 +90,25 @@ class Spool:
             return True
 
     def next_punctuation(self, last_batch: int) -> str | None:
-        """The first punctuation that waits, if all rows before it have been taken."""
+        """The first queued punctuation, if all rows before it have been processed."""
         with self._lock:
             if self._closed or not self._punctuations or self._has_unread(last_batch):
                 return None
             return (self._directory / self._punctuations[0]).read_text(encoding="utf-8")
 
     def pass_punctuation(self) -> None:
-        """The first punctuation has been applied: rows up to the next one may be read."""
+        """Remove the first punctuation after it was applied, and release the rows up to the next one."""
         with self._lock:
             (self._directory / self._punctuations.pop(0)).unlink(missing_ok=True)
             self._release()
 
     def has_unread(self, last_batch: int) -> bool:
-        """Whether rows, or punctuations, wait."""
+        """Whether rows or punctuations wait."""
         with self._lock:
             return bool(self._punctuations) or self._has_unread(last_batch)
 
     def close(self) -> None:
-        """Take no more; what is being written is on disk when this returns."""
+        """Refuse further rows. Rows being written are on disk when this returns."""
         with self._lock:
             self._closed = True
 
@@ -115,7 +116,7 @@ class Spool:
         if self._closed:
             raise StateError(
                 f"stream '{self._stream.name}' takes no more rows: it was dropped, or the state directory closed",
-                remedy="Open the state directory again; nothing was taken.",
+                remedy="Open the state directory again; no row was stored.",
             )
 
     def _names(self, begins: str) -> list[str]:
@@ -132,7 +133,7 @@ class Spool:
         sync(self._directory)
 
     def _has_unread(self, last_batch: int) -> bool:
-        """Whether Spark sees a file that no micro-batch up to the last one has taken."""
+        """Whether Spark sees a file that no micro-batch up to `last_batch` has read."""
         left = set(self._names(_FED))
         for name in _taken(self._directory.parent / "checkpoint", last_batch) if left else ():
             left.discard(name)
@@ -141,8 +142,8 @@ class Spool:
         return bool(left)
 
     def _write(self, begins: str, ends: str, write: Callable[[Path], object], now_ms: int) -> str:
-        # Spark takes files by modification time, which must move on while any waits, and knows those it has
-        # read by name, for ever: a name must be new even where the clock was put back.
+        # Spark orders files by modification time, so it must increase. Spark also remembers the names of files that it
+        # has read for ever, so a name must be new even if the clock was set back.
         self._last_ms = moment = max(now_ms, self._last_ms + 1)
         place = f"{moment:015d}-{uuid.uuid4().hex[:8]}"
         name, staged = f"{begins}{place}{ends}", self._directory / f".feed-{place}.tmp"
@@ -157,16 +158,16 @@ class Spool:
             what = "punctuation" if begins == _PUNCTUATION else "fed rows"
             raise StateError(
                 f"the {what} could not be spooled: {error.strerror}",
-                remedy="Free space under the state directory; nothing was taken.",
+                remedy="Free space under the state directory; nothing was stored.",
             ) from error
         return name
 
 
 def _taken(checkpoint: Path, last_batch: int) -> Iterator[str]:
-    """The names of the files that Spark's micro-batches up to this one have read, about the latest first.
+    """The names of the files that Spark's micro-batches up to this one have read, roughly latest first.
 
-    A file that was taken stays in the spool until Spark tidies up, so only its own logs can tell: `offsets` has how far
-    the source was in each micro-batch, `sources` the files up to there.
+    A file stays in the spool until Spark deletes it, so only Spark's logs tell whether it was read: `offsets` has the
+    source's position at each micro-batch, `sources` the files up to it.
     """
     offset = checkpoint / "offsets" / str(last_batch)
     if last_batch < 0 or not offset.exists():
@@ -181,7 +182,7 @@ def _taken(checkpoint: Path, last_batch: int) -> Iterator[str]:
 
 
 def _lines(log: Path) -> list[str]:
-    """The entries of a log; none where Spark has deleted it since: a compacted one has them."""
+    """The entries of a log; none if Spark has deleted it, since a compacted log then has them."""
     try:
         return log.read_text(encoding="utf-8").splitlines()[1:]
     except FileNotFoundError:

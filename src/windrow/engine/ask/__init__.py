@@ -1,1 +1,1 @@
-"""Questions to a running engine: answers, lookups, snapshot queries, dead letters, SHOW, DESCRIBE and metrics."""
+"""Reads from a running engine: answers, lookups, snapshot queries, dead letters, SHOW, DESCRIBE and metrics."""

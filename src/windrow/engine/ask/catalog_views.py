@@ -1,4 +1,4 @@
-"""SHOW, DESCRIBE and metrics: what the engine knows, as tables and plain values."""
+"""SHOW, DESCRIBE and metrics, as tables and plain values."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _table(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pa.Table:
 
 
 def _stream_row(engine: Engine, stream: StreamState) -> dict[str, Any] | None:
-    """None where the stream was dropped since it was listed."""
+    """The row of a stream; None if it was dropped after it was listed."""
     row = engine.opened.journal.entries.stream_totals(stream.id)
     if row is None:
         return None
@@ -101,10 +101,10 @@ def _stream_state(engine: Engine, stream: StreamState) -> str:
 
 
 def punctuation_text(stream: StreamState) -> str:
-    """How each window attribute is punctuated; the column is named where there are several."""
+    """The punctuation policy of each window attribute; with the column name if there are several."""
     several = len(stream.definition.punctuated) > 1
-    told = [(f"{p.column} " if several else "") + _policy_text(p) for p in stream.definition.punctuated]
-    return ", ".join(told) or "none"
+    policies = [(f"{p.column} " if several else "") + _policy_text(p) for p in stream.definition.punctuated]
+    return ", ".join(policies) or "none"
 
 
 def _policy_text(p: Punctuated) -> str:
@@ -124,7 +124,7 @@ def _order_text(p: Punctuated) -> str:
 
 
 def late_text(stream: StreamState, settings: Settings) -> str:
-    """What becomes of late tuples."""
+    """What happens to late tuples."""
     definition = stream.definition
     if definition.revises:
         reach, p = definition.late_reach, definition.punctuated[0]
@@ -140,43 +140,43 @@ def length_text(points: int, kind: SqlType) -> str:
 
 
 def frontier_text(stream: StreamState) -> str | None:
-    """The frontier of each window attribute that has one; the column is named where there are several."""
-    told = []
+    """The frontier of each window attribute that has one; with the column name if there are several."""
+    frontiers = []
     for p in stream.definition.punctuated:
         value = stream.frontiers[p.column].value
         if value is not None:
             name = f"{p.column} " if len(stream.definition.punctuated) > 1 else ""
-            told.append(name + point_text(value, p.type))
-    return ", ".join(told) or None
+            frontiers.append(name + point_text(value, p.type))
+    return ", ".join(frontiers) or None
 
 
 def sub_streams(stream: StreamState) -> dict[str, dict[str | None, str]]:
-    """Where PUNCTUATE PER applies: the frontier of each live sub-stream, by column."""
-    found = {}
+    """The frontier of each live sub-stream (PUNCTUATE PER), by column."""
+    by_column = {}
     for p in stream.definition.punctuated:
         frontier = stream.frontiers[p.column]
         if isinstance(frontier, PerKeyFrontier):
-            found[p.column] = {key: point_text(point, p.type) for key, point in frontier.keys.items()}
-    return found
+            by_column[p.column] = {key: point_text(point, p.type) for key, point in frontier.keys.items()}
+    return by_column
 
 
 def promised(stream: StreamState) -> dict[str, dict[str, str]]:
-    """Where punctuations were of a part of the stream: up to where each is complete, by column, the least first."""
-    found: dict[str, dict[str, str]] = {}
+    """The promises of punctuations about parts of the stream: column, pattern, bound; the least bound first."""
+    by_column: dict[str, dict[str, str]] = {}
     for promise in sorted(stream.promises, key=lambda promise: promise.bound):
         kind = stream.definition.axes[promise.axis]
-        told = "for ever" if promise.is_for_ever else point_text(promise.bound, kind)
-        found.setdefault(promise.axis, {})[promise.text] = told
-    return found
+        bound = "for ever" if promise.is_for_ever else point_text(promise.bound, kind)
+        by_column.setdefault(promise.axis, {})[promise.text] = bound
+    return by_column
 
 
 def completeness(query: QueryState) -> str:
-    """Which of a query's windows see all of their tuples."""
+    """Which windows of a query see all of their tuples, in words."""
     return completeness_from(query.plan, query.since)
 
 
 def completeness_from(plan: Finalise, since: int | None) -> str:
-    """The same of a query that sees tuples from a point on."""
+    """Which windows of a query that sees tuples from `since` on are complete, in words."""
     window, kind = plan.window, plan.scan.attribute.type
     if since is None:
         return "every window is complete"
@@ -189,7 +189,7 @@ def completeness_from(plan: Finalise, since: int | None) -> str:
 
 
 def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[str, Any] | None:
-    """None where the query was dropped since it was listed."""
+    """The row of a query; None if it was dropped after it was listed."""
     row = engine.opened.journal.entries.query_totals(query.id)
     if row is None:
         return None
@@ -256,7 +256,7 @@ def describe(engine: Engine, name: str) -> pa.Table:
 
 
 def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
-    """Counters since opening, totals, and sizes; the totals of a stream dropped since it was listed are gone."""
+    """Counters since opening, totals, and sizes; the totals are None if the stream was dropped meanwhile."""
     row = _stream_row(engine, stream) or {}
     synopses = list(stream.synopses.values())
     return {

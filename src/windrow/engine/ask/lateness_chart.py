@@ -1,4 +1,4 @@
-"""SHOW LATENESS: how late a stream's tuples come, as a small chart, and which slack keeps how many of them."""
+"""SHOW LATENESS: a chart of how late a stream's tuples arrive, and the slack that keeps a given share of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BAR = 40
 
 
 def lateness_chart(stream: str, column: str, kind: SqlType, lateness: Lateness) -> str:
-    """A line per step of lateness, and the slacks that keep 99 %, 99.9 % and all tuples."""
+    """One line per step of lateness, and the slacks that keep 99 %, 99.9 % and all tuples."""
     total = lateness.total
     if not total:
         return f"stream '{stream}' has not had a tuple yet"
@@ -31,7 +31,7 @@ _SHARES = (("99 %", 0.99), ("99.9 %", 0.999), ("all", 1.0))
 
 
 def _steps(lateness: Lateness, kind: SqlType) -> list[tuple[int, int]]:
-    """(edge, tuples that are late by more than the edge before and at most by this one)."""
+    """(edge, number of tuples that are late by more than the previous edge and at most by this one)."""
     edges = _TIMES if kind.is_timestamp else tuple(10**n for n in range(19))
     found = [(0, lateness.counts.get(0, 0))]
     below = 0
@@ -50,7 +50,7 @@ def _upto(edge: int, kind: SqlType) -> str:
 
 
 def _slack(points: int, kind: SqlType) -> str:
-    """A slack as it may be written, rounded up where that hardly matters."""
+    """A slack as CQL text; from ten units on it is rounded up to whole units."""
     if not points or not kind.is_timestamp:
         return f"{points:,}"
     step = next((unit for unit in (1_000_000, 1_000) if points >= 10 * unit), 1)

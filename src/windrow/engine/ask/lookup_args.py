@@ -1,4 +1,4 @@
-"""What a lookup is given, as points: lengths of windows, and where they end."""
+"""The arguments of a lookup, the lengths and ends of windows, as points."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def length_of(window: object, attribute: Attribute) -> int:
         takes = (
             'a length such as "7 minutes" or a timedelta' if is_time else f"a whole number from 1 to {MOST_POINTS:,}"
         )
-        raise BindError(f"{window!r} is no length of a window on {attribute}", remedy=f"Give {takes}.")
+        raise BindError(f"{window!r} is not a window length on {attribute}", remedy=f"Give {takes}.")
     return length
 
 
 def end_of(at: object, attribute: Attribute) -> int | None:
-    """The point where a window ends; None stays None."""
+    """The end of a window as a point; None stays None."""
     if at is None:
         return None
     kind = attribute.type
@@ -53,7 +53,8 @@ def end_of(at: object, attribute: Attribute) -> int | None:
 
 
 def pairs_of(windows: object, ats: object, attribute: Attribute) -> tuple[list[int], list[int | None]]:
-    """Lengths and ends of many windows; one length goes with every end, and one end (or None) with every length."""
+    """The lengths and ends of many windows. A single length applies to every end, a single end (or None) to every
+    length."""
     lengths, ends = _listed(windows), _listed(ats)
     if lengths is None and ends is None:
         lengths, ends = [windows], [ats]
@@ -67,13 +68,13 @@ def pairs_of(windows: object, ats: object, attribute: Attribute) -> tuple[list[i
             f"{len(lengths)} windows and {len(ends)} ends",
             remedy="Give as many ends as windows, or one for all (itself, not a list of one).",
         )
-    known: dict[object, int] = {one: length_of(one, attribute) for one in dict.fromkeys(lengths)}
-    found: dict[object, int | None] = {one: end_of(one, attribute) for one in dict.fromkeys(ends)}
-    return [known[one] for one in lengths], [found[one] for one in ends]
+    length_points: dict[object, int] = {length: length_of(length, attribute) for length in dict.fromkeys(lengths)}
+    end_points: dict[object, int | None] = {end: end_of(end, attribute) for end in dict.fromkeys(ends)}
+    return [length_points[length] for length in lengths], [end_points[end] for end in ends]
 
 
 def _listed(given: object) -> Sequence[Any] | None:
-    """Several values as a list; None where it is one."""
+    """Several values as a list; None for a single value."""
     if given is None or isinstance(given, (str, timedelta, datetime, Integral)) or not isinstance(given, Iterable):
         return None
     return given.tolist() if hasattr(given, "tolist") else list(given)

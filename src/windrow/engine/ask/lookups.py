@@ -1,8 +1,8 @@
 """Lookups: a query's answer over any suffix or historical window within the span of its synopsis.
 
-A synopsis holds cells per pane, so a window can be answered where both of its edges are cuts, where nothing in it has
-been let go of, and where all of it is closed (004_65e36a58973a8297.txt, section 2: S[T_L, T_R]). What is looked up is
-answered as ticks are: one question to the synopsis, and HAVING, ORDER BY, LIMIT and expressions for each window.
+A synopsis holds cells per pane. So it can answer a window if both edges are cuts, no pane of it has expired, and all of
+it is closed (Arasu and Widom, VLDB 2004, section 2: S[T_L, T_R]). A lookup is answered as a tick is: one request to the
+synopsis, then HAVING, ORDER BY, LIMIT and expressions for each window.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from windrow.cql.intervals import format_interval
 from windrow.dataplane.answers.finishing import Finisher, answer_schema, plain
-from windrow.engine.ask.holistic_choice import HolisticRequest
+from windrow.engine.choices.holistic_choice import HolisticRequest
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.errors import ExecutionError, SpanError, UnsupportedError
 from windrow.optimizer.sharing.derivations import Derivation
@@ -28,12 +28,12 @@ from windrow.windows import CutSchedule, LandmarkWindow, Points, SlideByTuple
 from windrow.windows.fitting import is_cut, latest_end, near
 
 SLOTS_AT_ONCE = 4_000_000
-"""(window, group) slots looked up at once: bounds memory."""
+"""The most (window, group) slots looked up at once; it bounds memory."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """Where windows may lie: panes from `low` on are kept (POINT_MIN: all that came), those below `high` are closed."""
+    """The range of possible windows: panes from `low` on are kept (POINT_MIN: all), panes below `high` are closed."""
 
     schedule: CutSchedule
     low: int
@@ -41,14 +41,14 @@ class Span:
     type: SqlType
 
     def latest(self, length: int, back: int = 0) -> int:
-        """The end of the latest window of this length that fits, at least `back` before what is closed."""
+        """The end of the latest window of this length that fits, at least `back` points before `high`."""
         end = latest_end(self.schedule, length, self.low, self.high - back)
         if end is None:
             raise self._misfit(self.high - back - length, self.high - back)
         return end
 
     def check(self, start: int, end: int) -> None:
-        """Raise where the window [start, end) cannot be looked up."""
+        """Raise SpanError if the window [start, end) cannot be looked up."""
         if end > self.high:
             raise SpanError(f"{self.shown(start, end)} is not closed yet: {self}", remedy="Ask for an earlier end.")
         if start < self.low:
@@ -57,28 +57,28 @@ class Span:
             raise self._misfit(start, end)
 
     def _misfit(self, start: int, end: int) -> SpanError:
-        """No window fits as asked: which ones near it do."""
+        """The error for a window that does not fit; it names windows nearby that do."""
         edges = [is_cut(self.schedule, point) for point in (start, end)]
         if all(edges) and start < self.low:
             longer = f"a window of {self.length(end - start)} is longer than"
             begins = f"{self.shown(start, end)} begins before"
             return self._before(f"{longer if end - start > self.high - self.low else begins} what is kept: {self}", end)
-        fit = [one for one in near(self.schedule, start, end) if self.low <= one[0] and one[1] <= self.high]
-        told = ", ".join(f"{self.shown(*one)} ({self.length(one[1] - one[0])})" for one in fit[:2])
+        fits = [(s, e) for s, e in near(self.schedule, start, end) if self.low <= s and e <= self.high]
+        nearby = ", ".join(f"{self.shown(s, e)} ({self.length(e - s)})" for s, e in fits[:2])
         return SpanError(
             f"{self.shown(start, end)} has an edge inside a pane: the synopsis has cuts {self.cuts()}",
-            remedy=f"Near it fit: {told}." if told else f"None near it fits; {self}.",
+            remedy=f"Windows near it that fit: {nearby}." if nearby else f"No window near it fits; {self}.",
         )
 
     def _before(self, message: str, end: int) -> SpanError:
-        """Too far back: what there is, and what would keep more."""
+        """The error for a window that begins too far back, with the span and how to keep more."""
         if self.low >= self.high:
             ask = f"Ask again when windows from {point_text(self.low, self.type)} on are closed"
         elif end > self.low:
             ask = f"Ask for at most {self.length(end - self.low)} with that end"
         else:
             back = f"{self.length(self.high - self.low)} back from {point_text(self.high, self.type)}"
-            ask = f"What is kept reaches {back}: ask for an end above {point_text(self.low, self.type)}"
+            ask = f"Windows are kept {back}: ask for an end above {point_text(self.low, self.type)}"
         return SpanError(message, remedy=f"{ask}, or create a query with a longer window: its synopsis keeps more.")
 
     def cuts(self) -> str:
@@ -95,18 +95,18 @@ class Span:
 
     def __str__(self) -> str:
         if self.low >= self.high:
-            return f"what is kept begins at {point_text(self.low, self.type)}, and nothing of it is closed yet"
+            return f"windows from {point_text(self.low, self.type)} on are kept, and none is closed yet"
         low = "the beginning" if self.low == POINT_MIN else point_text(self.low, self.type)
         return f"windows from {low} to {point_text(self.high, self.type)} can be looked up"
 
 
 def span_of(stream: StreamState, state: SynopsisState, attribute: Attribute, since: Sequence[int | None]) -> Span:
-    """What of a synopsis can be looked up by who sees tuples from these points on."""
+    """The span of a synopsis for a query that sees tuples from the points `since` on."""
     ticked = stream.ticked.get(state.plan.axis)
     if ticked is None:
         raise SpanError(
-            f"nothing of stream '{stream.name}' is closed yet on {attribute}",
-            remedy="Lookups are of closed windows: feed rows, or punctuate.",
+            f"stream '{stream.name}' has no closed window on {attribute} yet",
+            remedy="Lookups read closed windows: feed rows, or punctuate.",
         )
     known = [point for point in (state.kept_from, state.complete_from, *since) if point is not None]
     return Span(state.plan.schedule, max(known, default=POINT_MIN), state.closed_at(ticked), attribute.type)
@@ -114,8 +114,8 @@ def span_of(stream: StreamState, state: SynopsisState, attribute: Attribute, sin
 
 @dataclass(frozen=True)
 class LookupRequest:
-    """Windows of one plan, in the order asked: [starts[i], ends[i]); `derived` is what its synopsis does not keep.
-    `query`: the standing query that is asked, by name."""
+    """Windows [starts[i], ends[i]) to look up for one plan, in the order of the result. `derived` are the accumulators
+    that its synopsis does not keep; `query` is the name of the standing query, if there is one."""
 
     plan: Finalise
     starts: Points
@@ -128,7 +128,7 @@ class LookupRequest:
 
 
 class Lookups:
-    """Answers lookups, of one stream at a time. The caller holds the stream's lock: it sees every tick committed."""
+    """Answers lookups. The caller holds the stream's lock, so a lookup sees whole ticks."""
 
     def __init__(self, finisher: Finisher):
         self._finisher = finisher
@@ -136,83 +136,83 @@ class Lookups:
     def lookup(
         self, stream: StreamState, query: QueryState, lengths: Sequence[int], ats: Sequence[int | None]
     ) -> pa.Table:
-        """The query's answers over windows of these lengths that end there; None: at the latest end that fits."""
+        """The query's answers over windows of these lengths that end at `ats`; None: at the latest end that fits."""
         state = self._home(stream, query)
         span = span_of(stream, state, query.plan.scan.attribute, (query.since,))
-        if isinstance(query.plan.window, SlideByTuple):  # which holds its end
+        if isinstance(query.plan.window, SlideByTuple):  # such a window includes its end
             ats = [None if at is None else at + 1 for at in ats]
         starts, ends = _windows(span, lengths, ats)
         derived = state.plan.derived.get(query.name, ())
         return self.answer(state, LookupRequest(query.plan, starts, ends, derived, query.name))
 
     def _home(self, stream: StreamState, query: QueryState) -> SynopsisState:
-        """The synopsis that a query uses."""
+        """The synopsis of a query; raises if it cannot be looked up."""
         state = stream.synopses.get(query.synopsis)
         why = None if state is None else state.synopsis.cannot(Ability.LOOK_UP)
         if why is not None:
             raise UnsupportedError(
-                f"windows of other lengths cannot be looked up of query '{query.name}': {why}",
+                f"query '{query.name}' cannot look up windows of other lengths: {why}",
                 remedy="Create a query with the window that you need, or GROUP BY over a window of time.",
             )
         if isinstance(query.plan.window, LandmarkWindow):
             raise UnsupportedError(
-                f"query '{query.name}' has a landmark window, whose past is held as a whole",
-                remedy="answer() has the whole; for suffixes create a query with a RANGE.",
+                f"query '{query.name}' has a landmark window, whose past is merged",
+                remedy="answer() returns the whole window; for suffixes create a query with a RANGE.",
             )
         if state is not None and query.error is None:
             return state
         raise SpanError(f"query '{query.name}' has no synopsis", remedy="It was dropped or suspended just now.")
 
-    def answer(self, state: SynopsisState, asked: LookupRequest) -> pa.Table:
-        """The answers to windows that were checked, in the order asked."""
-        schema = answer_schema(asked.plan.outputs, asked.plan.scan.attribute.type)
-        by_selection = _selects(state, asked)
-        slots = state.synopsis.slots(keys=len(asked.plan.input.keys) if by_selection else None)
+    def answer(self, state: SynopsisState, request: LookupRequest) -> pa.Table:
+        """The answers to windows that were checked, in their order."""
+        schema = answer_schema(request.plan.outputs, request.plan.scan.attribute.type)
+        by_selection = _selects(state, request)
+        slots = state.synopsis.slots(keys=len(request.plan.input.keys) if by_selection else None)
         step = max(1, SLOTS_AT_ONCE // max(1, slots))
-        some = [asked.part(slice(i, i + step)) for i in range(0, asked.ends.size, step)]
-        parts = [self._part(state, part, by_selection) for part in some]
+        requests = [request.part(slice(i, i + step)) for i in range(0, request.ends.size, step)]
+        parts = [self._part(state, request, by_selection) for request in requests]
         if len(parts) == 1:
             return plain(parts[0], schema)
         return pa.concat_tables([schema.empty_table(), *(plain(part, schema) for part in parts)])
 
-    def _part(self, state: SynopsisState, asked: LookupRequest, by_selection: bool) -> pa.Table:
-        plan, aggregate, cells = asked.plan, asked.plan.input, state.synopsis.readable
+    def _part(self, state: SynopsisState, request: LookupRequest, by_selection: bool) -> pa.Table:
+        plan, aggregate, cells = request.plan, request.plan.input, state.synopsis.readable
         lookup = Lookup(
-            "", asked.starts, asked.ends, aggregate.presence, aggregate.accumulators, not aggregate.cell_keys
+            "", request.starts, request.ends, aggregate.presence, aggregate.accumulators, not aggregate.cell_keys
         )
         if by_selection and cells is not None:
             (looked,) = selected(cells, [(aggregate, lookup)])
         else:
-            (looked,) = state.ask([lookup], Asker(plan, asked.derived))
+            (looked,) = state.ask([lookup], Asker(plan, request.derived))
         try:
-            return self._finisher.finish(plan, looked, *_shown(asked), state.synopsis.groups).table
+            return self._finisher.finish(plan, looked, *_shown(request), state.synopsis.groups).table
         except Exception as error:
             raise ExecutionError(f"the lookup failed: {str(error).splitlines()[0]}") from error
 
 
-def _selects(state: SynopsisState, asked: LookupRequest) -> bool:
-    """Whether holistic aggregates are selected from sorted base intervals: no answer given here is ever corrected, and
-    all groups are closed."""
-    aggregate = asked.plan.input
+def _selects(state: SynopsisState, request: LookupRequest) -> bool:
+    """Whether holistic aggregates are selected from sorted base intervals. Answers to lookups are never corrected, and
+    all groups are closed, so neither hinders it."""
+    aggregate = request.plan.input
     cells = state.synopsis.readable
-    if cells is None or not aggregate.is_holistic or not asked.ends.size:
+    if cells is None or not aggregate.is_holistic or not request.ends.size:
         return False
-    hindered = why_not_selected(aggregate, revises=False, derived=bool(asked.derived), promised=False)
+    hindered = why_not_selected(aggregate, revises=False, derived=bool(request.derived), promised=False)
     (found,) = state.holistic.selects(
-        cells, [HolisticRequest(asked.query, aggregate, asked.starts, asked.ends, hindered)]
+        cells, [HolisticRequest(request.query, aggregate, request.starts, request.ends, hindered)]
     )
     return found
 
 
-def _shown(asked: LookupRequest) -> tuple[Points, Points]:
-    """window_start and window_end: those of windows that slide by tuple hold start < t ≤ end."""
-    if isinstance(asked.plan.window, SlideByTuple):
-        return asked.starts - 1, asked.ends - 1
-    return asked.starts, asked.ends
+def _shown(request: LookupRequest) -> tuple[Points, Points]:
+    """window_start and window_end. A window that slides by tuple holds start < t ≤ end."""
+    if isinstance(request.plan.window, SlideByTuple):
+        return request.starts - 1, request.ends - 1
+    return request.starts, request.ends
 
 
 def _windows(span: Span, lengths: Sequence[int], ats: Sequence[int | None]) -> tuple[Points, Points]:
-    """The windows that are asked for, checked all at once."""
+    """The starts and ends of the requested windows, checked all at once."""
     latest = {length: span.latest(length) for length in {n for n, at in zip(lengths, ats, strict=True) if at is None}}
     given = [latest[length] if at is None else at for length, at in zip(lengths, ats, strict=True)]
     ends = np.array(given, np.int64)

@@ -1,4 +1,4 @@
-"""What is read of an open state directory: answers, lookups, one-time questions and dead letters."""
+"""Reads from an open state directory: answers, lookups, one-time queries and dead letters."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from windrow.dataplane.answers.revisions import OP, first_answers, net_answers, 
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.frames import query_frame
 from windrow.dataplane.jvm import Jvm
-from windrow.engine.ask.index_choice import apply_choice
 from windrow.engine.ask.lookup_args import pairs_of
 from windrow.engine.ask.lookups import Lookups
 from windrow.engine.ask.snapshots import SnapshotFit, fitting
+from windrow.engine.choices.index_choice import apply_choice
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.store.journal import Journal
@@ -29,8 +29,8 @@ from windrow.windows import PartitionedWindow
 
 
 class Reads:
-    """Reads what was committed, and changes nothing. `settings`: those that hold now; `refuse_closed` raises once the
-    state directory is being closed."""
+    """Reads committed state and changes nothing. `settings` returns the present settings; `refuse_closed` raises once
+    the state directory is being closed."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class Reads:
         self._refuse_closed = refuse_closed
 
     def answers(self, query: QueryState) -> pa.Table:
-        """All retained answers, in window order; where they are revised, the rows that hold."""
+        """All retained answers, in window order. With LATE REVISE, corrections are applied."""
         table = self._delivered(query)
         return net_answers(table, query.plan) if OP in table.column_names else table
 
     def revisions(self, query: QueryState) -> pa.Table:
-        """All that was delivered and is retained, in order: op, revision, then the answers."""
+        """All retained deliveries, in order: op, revision, then the columns of the answers."""
         table = self._delivered(query)
         return revisions_of(table if OP in table.column_names else first_answers(table))
 
@@ -74,13 +74,13 @@ class Reads:
                 tables = [self._blocks.read_part(*part) for part in parts]
                 return pa.concat_tables([schema.empty_table(), *tables])
             except StateError:
-                # A tick may have retired a part since it was listed; one that is still listed is damaged.
+                # A tick may have retired a part after it was listed; a part that is still listed is damaged.
                 parts, listed = self._journal.answers.parts(query.id), parts
                 if parts == listed:
                     raise
 
     def answer(self, query: QueryState) -> pa.Table:
-        """The answer to the latest window that was answered."""
+        """The answer to the latest answered window."""
         table = self.answers(query)
         if query.last_end is None:
             return table.slice(0, 0)
@@ -91,13 +91,13 @@ class Reads:
         return table.take(np.flatnonzero(points == query.last_end))
 
     def _latest_part(self, query: QueryState) -> pa.Table:
-        """Partitions go on at their own pace: what was answered last."""
+        """The rows answered last. Partitions advance independently, so there is no latest window end."""
         parts = self._journal.answers.parts(query.id)[-1:]
         table = pa.concat_tables([self._schema(query).empty_table(), *(self._blocks.read_part(*p) for p in parts)])
         return net_answers(table, query.plan) if OP in table.column_names else table
 
     def lookup(self, name: str, windows: object, ats: object) -> pa.Table:
-        """A query's answers over other windows, from its synopsis; it sees every tick committed before."""
+        """A query's answers over other windows, from its synopsis, as of the last committed tick."""
         self._refuse_closed()
         stream, query = self._manager.query(name)
         lengths, ends = pairs_of(windows, ats, query.plan.scan.attribute)
@@ -106,7 +106,7 @@ class Reads:
             return self._lookups.lookup(stream, query, lengths, ends)
 
     def snapshot(self, select: exp.Expr, text: str) -> pa.Table:
-        """A one-time question over a window, from a synopsis that fits; it sees every tick committed before."""
+        """The answer to a one-time query over a window, from a synopsis that fits, as of the last committed tick."""
         self._refuse_closed()
         with self._jvm.watched():
             plan = self._manager.bind_snapshot(select, text)
@@ -115,12 +115,12 @@ class Reads:
             apply_choice(stream, self._settings())
             fit = fitting(stream, plan, select, self._settings(), text)
             try:
-                return self._lookups.answer(fit.state, fit.asked(plan))
+                return self._lookups.answer(fit.state, fit.request(plan))
             finally:
                 self._finisher.forget(plan)
 
     def fitted(self, select: exp.Expr, text: str) -> tuple[Finalise, StreamState, SnapshotFit]:
-        """What would answer a one-time question."""
+        """The plan of a one-time query, its stream, and the synopsis that would answer it."""
         self._refuse_closed()
         with self._jvm.watched():
             plan = self._manager.bind_snapshot(select, text)

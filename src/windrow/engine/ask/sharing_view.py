@@ -1,4 +1,4 @@
-"""Who shares what: SHOW SHARING, and what EXPLAIN says of it. Both print what the sharing rules answer."""
+"""SHOW SHARING, and the sharing part of EXPLAIN. Both print the verdicts of the sharing rules."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from windrow.settings import Settings
 
 @dataclass(frozen=True)
 class Sharing:
-    """What a query shares: its synopsis with so many others, by what the rules say of it; what it derives, and whose
-    answers it takes."""
+    """What a query shares: its synopsis, the number of other users, the verdicts of the rules, the accumulators it
+    derives, and the query whose answers it takes."""
 
     synopsis: int | None = None
     others: int = 0
@@ -29,12 +29,12 @@ class Sharing:
 
     @property
     def rules(self) -> list[str]:
-        """The rules that say yes."""
+        """The names of the rules that hold."""
         return [name for name, verdict in self.verdicts.items() if verdict.holds]
 
 
 def sharing_of(name: str, use: SynopsisUse, settings: Settings) -> Sharing:
-    """What a user of a synopsis shares. State was shared when it came, by rules that may be off since."""
+    """What a user of a synopsis shares. State is shared when a query is created, by rules that may be off by now."""
     query, off = use.user(name), settings.rules_off
     verdicts = {one.name: verdict_of(one.name, query, use, () if one.is_of_state else off) for one in RULES}
     leader = use.leader(query) if verdicts["CS8"].holds else None
@@ -42,14 +42,14 @@ def sharing_of(name: str, use: SynopsisUse, settings: Settings) -> Sharing:
 
 
 MOST_COMPARED = 100
-"""Other synopses that one is compared with."""
+"""The most other synopses that a synopsis is compared with."""
 
-SINCE_CHANGED = "queries or settings were others when it came"
+SINCE_CHANGED = "queries or settings were different when it was created"
 
 
 def apart(stream: StreamState, plan: SynopsisPlan, settings: Settings) -> str | None:
-    """Why the queries of a synopsis, or one that would have this, do not use the stream's other synopses: reasons with
-    the numbers of those (0: it is not there yet). None where there are no others."""
+    """Why the queries of a synopsis do not use the stream's other synopses: reasons with the numbers of those synopses.
+    None if there are no others. A plan with the number 0 is that of a query that does not exist yet."""
     others = [state.plan for state in stream.synopses.values() if state.plan.id != plan.id and state.plan.queries]
     factor, reasons = settings.integer("cut_factor"), dict[str, list[int]]()
     for other in others[:MOST_COMPARED]:
@@ -58,8 +58,8 @@ def apart(stream: StreamState, plan: SynopsisPlan, settings: Settings) -> str | 
         use = stream.use_of(there, {}, factor)
         verdict = may_join(Applicant(name, first, whole=came.need), use, settings.rules_off)
         reasons.setdefault(verdict.reason or SINCE_CHANGED, []).append(other.id)
-    told = [f"{_numbers(ids)}: {why}" for why, ids in reasons.items()]
-    return "; ".join(told + (["and more"] if len(others) > MOST_COMPARED else [])) or None
+    texts = [f"{_numbers(ids)}: {why}" for why, ids in reasons.items()]
+    return "; ".join(texts + (["and more"] if len(others) > MOST_COMPARED else [])) or None
 
 
 def _numbers(ids: Sequence[int]) -> str:
@@ -67,11 +67,11 @@ def _numbers(ids: Sequence[int]) -> str:
 
 
 def sharing_table(streams: Sequence[StreamState], settings: Settings) -> pa.Table:
-    """SHOW SHARING: a row for each query."""
+    """SHOW SHARING: one row per query."""
     names = ("name", "stream", "synopsis", "home", "shared_with", "rules", "derived", "answers_of", "apart_from")
     rows = []
     for stream in streams:
-        told: dict[str, Sharing] = {}
+        shared: dict[str, Sharing] = {}
         homes: dict[int | None, str] = {}
         reasons: dict[int | None, str | None] = {}
         for state in stream.synopses.values():
@@ -79,11 +79,11 @@ def sharing_table(streams: Sequence[StreamState], settings: Settings) -> pa.Tabl
             if not plan.queries:
                 continue
             use = stream.use_of(plan, state.since, settings.integer("cut_factor"))
-            told |= {name: sharing_of(name, use, settings) for name, _ in plan.queries}
+            shared |= {name: sharing_of(name, use, settings) for name, _ in plan.queries}
             reasons[plan.id] = apart(stream, plan, settings)
             homes[plan.id] = state.synopsis.home.value
         for name in stream.queries:
-            one = told.get(name, Sharing())  # suspended: it takes no part
+            one = shared.get(name, Sharing())  # a suspended query has no synopsis
             derived = "; ".join(map(str, one.derived)) or None
             rules = ", ".join(one.rules) or None
             where = (one.synopsis, homes.get(one.synopsis))

@@ -1,10 +1,9 @@
-"""One-time questions over a window, answered from the synopsis of any standing query that has what they need.
+"""One-time queries over a window, answered from the synopsis of a standing query.
 
-A synopsis fits if it is of the same stream and axis, has the same keys, keeps every accumulator that the question reads
-(rule SS1: different aggregates that need the same data per interval) or those that it is derived from (SS4), and a
-window of the length asked for lies on its cuts within its span. Of those that fit, the one with the latest window
-answers. Where none does, the error says what each lacks: which synopsis would have the window soon, and when; else
-which standing query would keep what it needs.
+A synopsis fits if it has the same stream, axis and keys, keeps every accumulator that the query reads (rule SS1) or the
+accumulators from which it is derived (SS4), and a window of the requested length lies on its cuts within its span. Of
+the synopses that fit, the one with the latest window answers. If none fits, the error says what each one lacks and when
+one will have the window; otherwise it proposes a standing query that would keep the data.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from windrow.windows.fitting import ceiling_cut, is_cut
 
 @dataclass(frozen=True)
 class SnapshotFit:
-    """A synopsis that can answer a question, and the latest window that it can."""
+    """A synopsis that can answer a one-time query, and the latest window that it can answer."""
 
     state: SynopsisState
     span: Span
@@ -44,21 +43,20 @@ class SnapshotFit:
     end: int
     derived: tuple[Derivation, ...] = ()
 
-    def asked(self, plan: Finalise) -> LookupRequest:
+    def request(self, plan: Finalise) -> LookupRequest:
         return LookupRequest(plan, np.array([self.start], np.int64), np.array([self.end], np.int64), self.derived)
 
 
 @dataclass(frozen=True)
 class SnapshotMisfit:
-    """Why a synopsis cannot answer; `wait` tells when it can, where that is a matter of time."""
+    """Why a synopsis cannot answer; `wait` says when it will be able to, if ever."""
 
     why: str
     wait: str | None = None
 
 
 def fitting(stream: StreamState, plan: Finalise, select: exp.Expr, settings: Settings, text: str) -> SnapshotFit:
-    """The synopsis that answers a question; an error says what is missing, and when or by which standing query it would
-    be there.
+    """The synopsis that answers a one-time query. Raises UnsupportedError if none fits.
 
     The caller holds the stream's lock.
     """
@@ -73,26 +71,26 @@ def fitting(stream: StreamState, plan: Finalise, select: exp.Expr, settings: Set
             missing.append((state, fit))
     if found:
         return max(found, key=lambda fit: fit.end)
-    missing.sort(key=lambda one: one[1].wait is None)
-    told = "; ".join(f"{_titled(state)} {misfit.why}" for state, misfit in missing[:5])
-    told = told or f"no standing query reads '{stream.name}'"
+    missing.sort(key=lambda entry: entry[1].wait is None)
+    reasons = "; ".join(f"{_titled(state)} {misfit.why}" for state, misfit in missing[:5])
+    reasons = reasons or f"no standing query reads '{stream.name}'"
     wait = missing[0][1].wait if missing else None
     raise UnsupportedError(
-        f"no synopsis can answer this: {told}",
+        f"no synopsis can answer this: {reasons}",
         place=_place(select, text),
         remedy=wait or f"This standing query would keep what it needs: {provider(plan, select)}",
     )
 
 
 def _titled(state: SynopsisState) -> str:
-    """A synopsis by its number, and the queries that it is kept for."""
+    """The number of a synopsis and the names of its queries."""
     names = [name for name, _ in state.plan.queries]
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     return f"synopsis {state.plan.id}" + (f" (of {', '.join(names[:2])}{more})" if names else "")
 
 
 def _place(select: exp.Expr, text: str) -> Place | None:
-    """Where the stream and its window stand."""
+    """The place of the stream and its window in the text."""
     table = select.args["from_"].this
     clause, name = window_of(table), place_of(table.this, text)
     if clause is None or clause.place is None or name is None or name.line != clause.place.line:
@@ -101,14 +99,15 @@ def _place(select: exp.Expr, text: str) -> Place | None:
 
 
 def _fit(stream: StreamState, state: SynopsisState, plan: Finalise, derives: bool) -> SnapshotFit | SnapshotMisfit:
-    """The latest window that a synopsis can answer; or why it cannot. Covers are looked for last: it takes longest."""
+    """The latest window that a synopsis can answer, or why it cannot. The search for covers takes longest, so it is
+    last."""
     window = plan.window
     assert isinstance(window, SlidingWindow)
     why = next(_misfits(state, plan), None)
     if why is not None:
         return SnapshotMisfit(why)
     derived: tuple[Derivation, ...] = ()
-    if derives and state.plan.style[0] != FREQUENT:  # of lists, what is left out has gone
+    if derives and state.plan.style[0] != FREQUENT:  # its lists have dropped values, so sums of them are not exact
         derived = derivations_of(plan.input, state.plan.accumulators, state.since, stream.definition.columns)
     needed = read_of(plan.input, derived)
     absent = [a for a in needed if a.id not in state.since]
@@ -127,21 +126,21 @@ def _fit(stream: StreamState, state: SynopsisState, plan: Finalise, derives: boo
 
 
 MOST_STARTS = 64
-"""Cuts that are tried as the start of the first complete window."""
+"""The most cuts tried as the start of the first complete window."""
 
 
 def _awaited(stream: StreamState, state: SynopsisState, span: Span, window: SlidingWindow) -> SnapshotMisfit | None:
-    """What a synopsis lacks that has not been kept for as long as the window is; None where time will not mend it."""
+    """When a synopsis will have kept its cells for the length of the window; None if it never will."""
     schedule, start = span.schedule, span.low
     for _ in range(MOST_STARTS if start > POINT_MIN else 0):
         start = ceiling_cut(schedule, start)
         end = start + window.range
         frontier = ceiling_cut(schedule, end + window.offset)
         if is_cut(schedule, end) and frontier > span.high and _held_from(stream, state, frontier) <= start:
-            told = f"its first complete window of {span.length(window.range)} is {span.shown(start, end)}"
+            first = f"its first complete window of {span.length(window.range)} is {span.shown(start, end)}"
             upto, now = (point_text(point, span.type) for point in (frontier, stream.ticked[state.plan.axis]))
             return SnapshotMisfit(
-                f"has what it needs from {point_text(span.low, span.type)} on: {told}",
+                f"has what it needs from {point_text(span.low, span.type)} on: {first}",
                 f"Ask again when the stream is closed up to {upto}; now it is up to {now}.",
             )
         start += 1
@@ -149,19 +148,19 @@ def _awaited(stream: StreamState, state: SynopsisState, span: Span, window: Slid
 
 
 def _held_from(stream: StreamState, state: SynopsisState, frontier: int) -> int:
-    """From where on cells will be kept when the frontier stands there."""
+    """The first point whose cells will still be kept when the frontier is at `frontier`."""
     horizon = stream.horizon(state.plan.axis, frontier)
     windows = [plan.window for _, plan in state.plan.queries]
     return POINT_MIN if horizon is None else min((w.held_from(horizon) for w in windows), default=POINT_MIN)
 
 
 def _misfits(state: SynopsisState, plan: Finalise) -> Iterator[str]:
-    """What keeps a synopsis from answering, other than what it accumulates and its span."""
+    """Why a synopsis cannot answer, apart from its accumulators and its span."""
     unable = state.synopsis.cannot(Ability.LOOK_UP)
     if unable is not None:
         yield f"cannot be looked up: {unable}"
     if state.plan.style[0] == "landmark":
-        yield "holds its past as a whole"
+        yield "has merged its past, for landmark windows"
     if not state.plan.queries:
         yield "is no longer kept: its queries are suspended"
     if state.plan.axis != plan.scan.attribute.column:
@@ -173,15 +172,15 @@ def _misfits(state: SynopsisState, plan: Finalise) -> Iterator[str]:
 
 
 def _other_cells(state: SynopsisState, plan: Finalise) -> Iterator[str]:
-    """Another GROUP BY; or other columns whose values holistic aggregates count."""
+    """The difference if the synopsis has another GROUP BY, or holistic aggregates that count other columns."""
     aggregate = plan.input
     if state.plan.group_keys != aggregate.keys:
         yield f"is grouped by {_listed(state.plan.group_keys) or 'nothing'}"
     elif state.plan.values != aggregate.values:
-        counted, asked = _listed(state.plan.values), _listed(aggregate.values)
+        counted, needed = _listed(state.plan.values), _listed(aggregate.values)
         has = f"counts the values of {counted}{' together' if len(state.plan.values) > 1 else ''}"
         has = has if counted else "counts the values of no column"
-        yield f"{has}, and this " + (f"needs those of {asked}" if asked else "needs no such counts")
+        yield f"{has}, and this " + (f"needs those of {needed}" if needed else "needs no such counts")
 
 
 def _listed(keys: Sequence[Key]) -> str:
@@ -189,13 +188,13 @@ def _listed(keys: Sequence[Key]) -> str:
 
 
 def _named(accumulator: Accumulator) -> str:
-    """An accumulator for people."""
+    """An accumulator in words."""
     what = accumulator.kind.value if accumulator.arg is None else f"{accumulator.kind.value} of {accumulator.arg}"
     return f"the {what}" + (f" where {accumulator.condition}" if accumulator.condition else "")
 
 
 def provider(plan: Finalise, select: exp.Expr) -> str:
-    """A standing query whose synopsis would answer the question: as far back, and cut where it needs cuts."""
+    """The text of a standing query whose synopsis would answer the one-time query."""
     window = plan.window
     assert isinstance(window, SlidingWindow)
     edges = math.gcd(window.range, window.offset)

@@ -1,1 +1,1 @@
-"""A micro-batch's way in: one Spark job, then one commit."""
+"""Takes micro-batches in: one Spark job, then one commit."""

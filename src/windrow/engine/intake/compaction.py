@@ -1,4 +1,4 @@
-"""Keeps the blocks of each synopsis few: between micro-batches small ones are folded, in the home that they are of."""
+"""Compaction: it merges the small blocks of a synopsis between micro-batches, in the driver or by a Spark job."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.kernels import Collapse
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.state import StreamState, SynopsisState
+from windrow.engine.store.closed_groups import without_released
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.spark_synopsis import stored_of
-from windrow.engine.ticks.early import without_released
 from windrow.optimizer.sharing.synopsis_plans import LANDMARK
 from windrow.settings import Settings
 from windrow.synopses import Home
@@ -18,14 +18,14 @@ from windrow.synopses.cells.blocks import from_block, to_block
 from windrow.synopses.cells.merging import fold_cells
 
 LARGE_BLOCK_BYTES = 32 << 20
-"""Blocks of the Spark home from this size on are not folded again: more of them cost a task nothing."""
+"""Blocks of the Spark home of at least this size are not merged again: more of them cost a task nothing."""
 
 BLOCKS_PER_CORE = 8
-"""Blocks of the Spark home before small ones are folded, for each core: a micro-batch leaves one for each."""
+"""Small blocks of the Spark home per core before they are merged; a micro-batch writes one per core."""
 
 
 class Compactor:
-    """Folds blocks; the answers do not change."""
+    """Merges blocks. Answers do not change."""
 
     def __init__(self, journal: Journal, blocks: BlockStore, spark: SparkHome):
         self._journal = journal
@@ -33,13 +33,13 @@ class Compactor:
         self._spark = spark
 
     def compact(self, stream: StreamState, state: SynopsisState, settings: Settings) -> None:
-        """Fold blocks of a synopsis if it has more than the setting `synopsis_blocks` allows."""
+        """Merge blocks of a synopsis if it has more than the setting `synopsis_blocks` allows."""
         limit, rows = settings.integer("synopsis_blocks"), self._blocks.named(state.owner)
         if len(rows) > limit:
             (self._in_spark if state.synopsis.home is Home.SPARK else self._in_driver)(stream, state, rows, limit)
 
     def _in_driver(self, stream: StreamState, state: SynopsisState, rows: list[BlockRow], _: int) -> None:
-        """The smaller half becomes one block."""
+        """Merge the smaller half of the blocks into one."""
         ticked = stream.ticked.get(state.plan.axis)
         rows = [row for row in rows if state.synopsis.may_fold(row.hi, ticked)]
         small = sorted(rows, key=lambda row: row.rows)[: len(rows) // 2 + 1]
@@ -62,8 +62,8 @@ class Compactor:
         stream.metrics.compactions += 1
 
     def _in_spark(self, stream: StreamState, state: SynopsisState, rows: list[BlockRow], limit: int) -> None:
-        """Small blocks are folded by a job of its own, once in a while. Of landmark windows all, since what has been
-        answered becomes one cell for each group, and else it would be read at every tick as it came."""
+        """Merge small blocks by a Spark job. For landmark windows merge all blocks: answered panes collapse to one cell
+        per group, and would otherwise be read uncollapsed at every tick."""
         is_landmark = state.plan.style[0] == LANDMARK
         small = [row for row in rows if is_landmark or row.bytes < LARGE_BLOCK_BYTES]
         if len(small) <= max(limit, BLOCKS_PER_CORE * self._spark.cores):
@@ -79,7 +79,7 @@ class Compactor:
 
 
 def _collapse(stream: StreamState, state: SynopsisState) -> Collapse | None:
-    """What can be one pane of the past of landmark windows: as far as nothing can come into it."""
+    """How the past of landmark windows collapses: the panes that no tuple to come can fall into."""
     ticked = stream.ticked.get(state.plan.axis)
     horizon = None if ticked is None else stream.horizon(state.plan.axis, ticked)
     return None if horizon is None else Collapse(state.closed_at(horizon), stream.landmarks(state))

@@ -1,7 +1,7 @@
-"""A micro-batch's way in: one Spark job, then one commit (DESIGN 3, 6).
+"""Takes a micro-batch in: one Spark job, then one commit.
 
-`deposit` is what `foreachBatch` calls; it is idempotent by batch id. Lateness is judged against the frontier
-at the end of the previous micro-batch.
+`foreachBatch` calls `deposit`, which is idempotent by batch id. A tuple is late if it is below the frontier at the end
+of the previous micro-batch.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from windrow.clock import Clock
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.ingest import job as ingest
-from windrow.dataplane.ingest.job import Admission, Grouping, Reach
+from windrow.dataplane.ingest.admission import Admission, Reach
+from windrow.dataplane.ingest.deposit import DeadLetter, Deposit
+from windrow.dataplane.ingest.gathering import deposit_of_rows
+from windrow.dataplane.ingest.grouping import Grouping, partial_columns
+from windrow.dataplane.ingest.grouping_sets import deposit_of_groups
+from windrow.dataplane.ingest.job import MicroBatch
 from windrow.dataplane.ingest.observed import observed
-from windrow.dataplane.ingest.preaggregate import DeadLetter, Deposit, of_groups, of_rows
 from windrow.dataplane.jvm import Jvm
-from windrow.engine.intake.chooser import asked
+from windrow.engine.choices.chooser import possible_setting
 from windrow.engine.intake.compaction import Compactor
 from windrow.engine.intake.punctuations import heard
 from windrow.engine.state import QueryState, StreamState, SynopsisState
@@ -47,7 +51,7 @@ log = logging.getLogger("windrow")
 
 
 class Depositor:
-    """Carries micro-batches into the synopses and onto disk."""
+    """Adds micro-batches to the synopses, on disk and in memory."""
 
     def __init__(self, journal: Journal, blocks: BlockStore, clock: Clock, homes: Homes, jvm: Jvm):
         self._jvm = jvm
@@ -66,33 +70,34 @@ class Depositor:
         columnar: bool,
         size: int | None = None,
     ) -> bool:
-        """Take one micro-batch; False where it had been taken before a restart. `size`: its bytes, where they are known
-        and Spark does not know them."""
+        """Take in one micro-batch; return False if it was taken in before a restart. `size` is its size in bytes, used
+        where Spark has no estimate."""
         with stream.batch_lock:
             if batch_id <= stream.last_batch:
                 return False
             admission = self._admission(stream, settings)
+            batch = MicroBatch(df, stream.definition, admission, carry_records=not columnar)
             groupings = stream.groupings()
             started = time.monotonic()
             try:
-                table, mode, estimate = self._run(stream, df, groupings, admission, settings, not columnar, size)
+                table, mode, estimate = self._run(stream, batch, groupings, settings, size)
             except Exception as error:
                 self._jvm.raise_if_lost(error)
-                groupings = self._suspend_guilty(stream, df, admission, error)
-                table, mode, estimate = self._run(stream, df, groupings, admission, settings, not columnar, size)
+                groupings = self._suspend_guilty(stream, batch, error)
+                table, mode, estimate = self._run(stream, batch, groupings, settings, size)
             stream.metrics.job_s += time.monotonic() - started
             with stream.lock:
                 started = time.monotonic()
                 groups = {g.synopsis: stream.synopses[g.synopsis].synopsis.batch_groups() for g in groupings}
                 reported = self._homes.reported(stream, table)
                 deposit = self._preaggregate(stream, table, mode, groupings, groups, admission)
-                deposit, told, malformed = heard(deposit, stream.definition)
+                deposit, announced, malformed = heard(deposit, stream.definition)
                 if columnar and deposit.dead:
-                    deposit = self._with_records(stream, df, deposit, admission, settings)
+                    deposit = self._with_records(batch, deposit, settings)
                 before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
                 lateness = observed(table, stream.definition, groupings, mode, before, stream.lateness)
                 deposit = replace(deposit, dead=deposit.dead + malformed) if malformed else deposit
-                self._commit(stream, deposit, groups, reported, batch_id, admission, settings, lateness, told)
+                self._commit(stream, deposit, groups, reported, batch_id, admission, settings, lateness, announced)
                 stored = sum(block.ref.rows for block in reported)
                 self._measure(stream, deposit.admitted, deposit.cell_count + stored, table, mode, estimate)
                 stream.metrics.apply_s += time.monotonic() - started
@@ -112,65 +117,62 @@ class Depositor:
     def _run(
         self,
         stream: StreamState,
-        df: Any,
+        batch: MicroBatch,
         groupings: list[Grouping],
-        admission: Admission,
         settings: Settings,
-        carry_records: bool,
         size: int | None,
     ) -> tuple[pa.Table, str, int | None]:
-        """The micro-batch's table, where it is to be grouped, and Spark's estimate of what a gather brings."""
+        """The table of the micro-batch, where it was grouped, and the estimated bytes of a gather."""
         ranks = _ranks(stream, groupings)
         sketched = any(g.is_sketched for g in groupings)
-        setting = asked(settings.text("preaggregate"), sum(one.nbytes for one in ranks.values()), sketched)
+        setting = possible_setting(settings.text("preaggregate"), sum(one.nbytes for one in ranks.values()), sketched)
         gather, estimate = None, None
         if setting != "spark":
-            gather = ingest.gathered(df, stream.definition, groupings, admission, carry_records)
+            gather = batch.gathered(groupings)
             estimate = ingest.estimated_bytes(gather)
             estimate = size if estimate is None else estimate
         ordered = any(g.needs_order for g in groupings)
         limit = settings.integer("gather_bytes")
-        partials = len(ingest.partial_columns(groupings))
+        partials = len(partial_columns(groupings))
         storing = self._homes.storing(stream, groupings)
         mode = stream.chooser.choose(setting, estimate, limit, len(groupings), ordered, partials, storing is not None)
         if mode == "driver" and gather is not None:
-            rows = ingest.run(gather)
-            return rows if carry_records else ingest.judged(rows, stream.definition, admission), mode, estimate
+            return batch.gather(gather), mode, estimate
         with stream.lock:
             counts = {synopsis: one.known() for synopsis, one in ranks.items()}
-        grouped = ingest.grouped(df, stream.definition, groupings, admission, carry_records, counts)
-        return ingest.run(grouped if storing is None else ingest.stored(grouped, storing)), "spark", estimate
+        return ingest.run(batch.grouped(groupings, counts, storing)), "spark", estimate
 
-    def _suspend_guilty(self, stream: StreamState, df: Any, admission: Admission, error: Exception) -> list[Grouping]:
-        """Find the queries whose own expressions fail, and suspend them; raise if the stream itself fails."""
+    def _suspend_guilty(self, stream: StreamState, batch: MicroBatch, error: Exception) -> list[Grouping]:
+        """Suspend the queries whose own expressions fail, and return the groupings of the others. Raise if the stream
+        itself fails."""
         active = [] if stream.stopping.is_set() else stream.active
-        tried = [(query, self._trial(stream, df, query, admission)) for query in active]
+        tried = [(query, self._trial(stream, batch, query)) for query in active]
         guilty = [(query, why) for query, why in tried if why is not None]
         if guilty:
             self._jvm.raise_if_lost(error)
         innocent = not guilty or stream.stopping.is_set()
-        if innocent or len(guilty) == len(active) and not self._readable(stream, df, admission):
-            raise self._failed(stream, df, admission, error) from error
+        if innocent or len(guilty) == len(active) and not self._readable(batch):
+            raise self._failed(stream, batch, error) from error
         for query, why in guilty:
             log.error("query '%s' is suspended: %s", query.name, why)
             self._journal.suspend(stream, query, why)
         return stream.groupings()
 
-    def _failed(self, stream: StreamState, df: Any, admission: Admission, error: Exception) -> ExecutionError:
-        """What to tell of a micro-batch that no single query makes fail."""
-        if not ingest.is_refused(error) or not self._readable(stream, df, admission):
+    def _failed(self, stream: StreamState, batch: MicroBatch, error: Exception) -> ExecutionError:
+        """The error of a micro-batch that fails although each query alone succeeds."""
+        if not ingest.is_refused(error) or not self._readable(batch):
             return ExecutionError(
                 f"a micro-batch of stream '{stream.name}' failed: {_reason(error)}",
-                remedy="Mend the source; the micro-batch is taken again when the stream restarts.",
+                remedy="Fix the source; the micro-batch is processed again when the stream restarts.",
             )
         return ExecutionError(
             f"Spark refuses the job that serves all queries of stream '{stream.name}': {_reason(error)}",
             remedy="The source is not to blame. Drop queries of this stream, or SET preaggregate = 'driver' with a "
-            "larger gather_bytes; the micro-batch is taken again when the stream restarts.",
+            "larger gather_bytes; the micro-batch is processed again when the stream restarts.",
         )
 
-    def _trial(self, stream: StreamState, df: Any, query: QueryState, admission: Admission) -> str | None:
-        """Why the query's own expressions fail on this micro-batch; None where they do not, or only once."""
+    def _trial(self, stream: StreamState, batch: MicroBatch, query: QueryState) -> str | None:
+        """Why the query's own expressions fail on this micro-batch; None if they do not fail twice in a row."""
         aggregate = query.plan.input
         alone = Grouping(
             0,
@@ -181,24 +183,25 @@ class Depositor:
             query.axis,
             aggregate.partition,
         )
+        without_records = replace(batch, carry_records=False)
         why = None
         for _ in range(2):
             try:
-                ingest.run(ingest.grouped(df, stream.definition, [alone], admission, False))
+                ingest.run(without_records.grouped([alone], {}))
                 return None
             except Exception as failure:
                 why = _reason(failure)
         return why
 
     def _read_by(self, stream: StreamState, query: QueryState) -> tuple[Accumulator, ...]:
-        """What is kept for a query: its own accumulators, or those that it derives them from."""
+        """The accumulators kept for a query: its own, or those that it derives them from."""
         plans = (state.plan for state in stream.synopses.values() if query.name in state.plan.derived)
         derived = next((plan.derived[query.name] for plan in plans), ())
         return read_of(query.plan.input, derived)
 
-    def _readable(self, stream: StreamState, df: Any, admission: Admission) -> bool:
+    def _readable(self, batch: MicroBatch) -> bool:
         try:
-            ingest.run(ingest.dead_letters(df, stream.definition, admission, 1))
+            ingest.run(batch.dead_letters(1))
         except Exception:
             return False
         return True
@@ -215,17 +218,15 @@ class Depositor:
         known = [groups[g.synopsis] for g in groupings]
         if mode != "driver":
             stored = {g.synopsis for g in groupings if stream.synopses[g.synopsis].synopsis.home is Home.SPARK}
-            return of_groups(table, stream.definition, groupings, known, stored)
-        return of_rows(table, stream.definition, groupings, known, admission, _ranks(stream, groupings))
+            return deposit_of_groups(table, stream.definition, groupings, known, stored)
+        return deposit_of_rows(table, stream.definition, groupings, known, admission, _ranks(stream, groupings))
 
-    def _with_records(
-        self, stream: StreamState, df: Any, deposit: Deposit, admission: Admission, settings: Settings
-    ) -> Deposit:
-        """Columnar sources: a second job fetches the records of the dead letters, up to the cap."""
+    def _with_records(self, batch: MicroBatch, deposit: Deposit, settings: Settings) -> Deposit:
+        """For columnar sources, fetch the records of the dead letters by a second job, up to the cap."""
         cap = settings.integer("dead_letters_per_batch")
         if cap == 0:
             return deposit
-        rows = ingest.run(ingest.dead_letters(df, stream.definition, admission, cap)).to_pylist()
+        rows = ingest.run(batch.dead_letters(cap)).to_pylist()
         fetched = [DeadLetter(r["__reason"], r["__record"], r["__dead_t"], 1) for r in rows]
         counts: dict[str, int] = {}
         for letter in deposit.dead:
@@ -245,13 +246,13 @@ class Depositor:
         admission: Admission,
         settings: Settings,
         lateness: dict[str, Lateness],
-        told: Announcement,
+        announced: Announcement,
     ) -> None:
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
         written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]
         crash_point("deposit-blocks-written")
         blocks = tuple((w.owner, w.ref, w.lo, w.hi) for w in (*written, *reported))
-        commit = DepositCommit(batch_id, deposit, told, lateness, blocks, admission, settings)
+        commit = DepositCommit(batch_id, deposit, announced, lateness, blocks, admission, settings)
         committed = self._journal.deposits.deposit(stream, commit)
         crash_point("deposit-committed")
         stream.install(committed)
@@ -265,8 +266,8 @@ class Depositor:
         self._tidy(stream, settings)
 
     def _tidy(self, stream: StreamState, settings: Settings) -> None:
-        """Moves and compactions, some of them Spark jobs, on which no answer depends. The deposit is committed and its
-        ticks are due: what fails is tried again with the next micro-batch."""
+        """Move and compact synopses; no answer depends on it. The deposit is committed already, so a failure is logged
+        and tried again with the next micro-batch."""
         for state in stream.synopses.values():
             for step in (self._homes.settle_one, self._compactor.compact):
                 try:
@@ -282,7 +283,7 @@ class Depositor:
     def _write(
         self, stream: StreamState, part: _Part, groups: Mapping[int, Groups], admitted: int
     ) -> Iterator[PendingBlock]:
-        """The blocks of what a micro-batch adds to one synopsis."""
+        """Write the blocks of one synopsis."""
         mine, rows = groups[part.state.plan.id], (stream.numbered + 1, stream.numbered + admitted)
         for cells, late in ((part.cells, False), (part.late, stream.definition.revises)):
             if len(cells):
@@ -303,14 +304,14 @@ class Depositor:
 
 @dataclass(frozen=True)
 class _Part:
-    """What a micro-batch adds to one synopsis: cells of open panes, and of panes that have been closed."""
+    """The cells that a micro-batch adds to one synopsis: of open panes, and of closed panes (`late`)."""
 
     state: SynopsisState
     cells: Cells
     late: Cells
 
     def apply(self, revises: bool) -> None:
-        """Once it is committed: into the synopsis."""
+        """Add the cells to the synopsis in memory, after the commit."""
         synopsis = self.state.synopsis
         synopsis.deposit(self.cells)
         (synopsis.hold_late if revises else synopsis.merge)(self.late)
@@ -328,14 +329,14 @@ def _part(stream: StreamState, state: SynopsisState, cells: Cells) -> _Part:
 
 
 def _ranks(stream: StreamState, groupings: list[Grouping]) -> dict[int, Ranks]:
-    """The backward context of the partitioned windows, by synopsis."""
+    """The tuple counts of partitions (the backward context of partitioned windows), by synopsis."""
     found = ((g.synopsis, stream.synopses[g.synopsis].synopsis.ranks) for g in groupings)
     return {number: ranks for number, ranks in found if ranks is not None}
 
 
 def _excused(stream: StreamState, settings: Settings) -> tuple[tuple[Reach, ...], ...]:
-    """The late tuples that are admitted: LATE REVISE takes those within its reach; slack meant generously those
-    that a window still to be answered holds."""
+    """Which late tuples are admitted. LATE REVISE admits those within its reach, slack_meaning = 'generous' those in a
+    window that is not answered yet."""
     definition = stream.definition
     frontiers = {p.column: stream.frontiers[p.column].value for p in definition.punctuated}
     if definition.revises:
@@ -358,14 +359,14 @@ def _excused(stream: StreamState, settings: Settings) -> tuple[tuple[Reach, ...]
 
 
 def _gaps(window: Window) -> tuple[int, int, int] | None:
-    """Where extents begin, and how long they are, if some points are in none."""
+    """The slide, phase and range of a window if some points lie in no extent (SLIDE > RANGE); else None."""
     if not isinstance(window, SlidingWindow) or window.slide <= window.range:
         return None
     return window.slide, window.extent(0)[0] % window.slide, window.range
 
 
 def _reason(error: BaseException) -> str:
-    """The first line that says something, without Java's package names."""
+    """The first line of an error, with Spark's error condition."""
     text = str(getattr(error, "getCondition", lambda: None)() or "")
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     return first if not text or text in first else f"{text}: {first}"

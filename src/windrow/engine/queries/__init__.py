@@ -1,1 +1,1 @@
-"""Streams and queries come and go; placement says which synopsis a query joins."""
+"""Creates and drops streams and queries; placement decides which synopsis a query joins."""

@@ -1,6 +1,6 @@
-"""Where a new query goes: the synopsis that it joins or that is made for it, what it derives, and since when it sees.
+"""Placement of a new query: the synopsis it joins or gets, what it derives, and from which point it sees tuples.
 
-A decision, and nothing is changed by it: EXPLAIN asks the same of a query that is not there yet.
+Placement changes nothing, so EXPLAIN can call it for a query that does not exist yet.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from windrow.windows import Cuts, CutSchedule, LandmarkWindow, PartitionedWindow
 
 @dataclass(frozen=True)
 class Placement:
-    """`joined`: the synopsis that it joins (None: one of its own). `since`: it sees all tuples from that point on
-    (None: it always has); `start`: what is kept for it anew is kept from there."""
+    """The place of a query. `joined`: the synopsis it joins (None: it gets its own). `since`: the point from which it
+    sees all tuples (None: all); `start`: the point from which new accumulators are kept for it."""
 
     joined: SynopsisState | None
     style: Style
@@ -41,7 +41,7 @@ class Placement:
 
 
 def place(stream: StreamState, plan: Finalise, settings: Settings) -> Placement:
-    """The place of a new query, by the table of sharing rules."""
+    """The place of a new query, by the sharing rules."""
     greatest, off = stream.greatest(plan.scan.attribute.column), settings.rules_off
     by_cuts = isinstance(plan.window, (PartitionedWindow, SlideByTuple)) or plan.input.frequent is not None
     buffered = settings.text("window_evaluation") == "buffer" and not by_cuts
@@ -59,7 +59,7 @@ def place(stream: StreamState, plan: Finalise, settings: Settings) -> Placement:
 def _alone(plan: Finalise, greatest: int | None, buffered: bool) -> Placement:
     since = None if greatest is None else plan.window.cuts().above(greatest)
     if isinstance(plan.window, PartitionedWindow):
-        since = None  # ranks are counted from when the query came, and every window is of such
+        since = None  # rows are counted from the creation of the query, so every window is complete
     schedule = schedule_for(plan.window, buffered)
     return Placement(None, BUFFER if buffered else style_for(plan, schedule), schedule, since, since)
 
@@ -70,13 +70,13 @@ def _joined(plan: Finalise, state: SynopsisState, greatest: int | None, derived:
     needed = [a.id for a in read_of(plan.input, derived)]
     since = start if any(a not in state.since for a in needed) else _complete_from(state, mine, needed, start)
     if isinstance(plan.window, LandmarkWindow) and since is not None and since > plan.window.start:
-        since = start  # what has been answered is one pane, and not to be had in part
+        since = start  # answered panes are merged into one, which cannot be split
     moved = schedule.moved(schedule.current.union(mine), greatest)
     return Placement(state, state.plan.style, moved, since, start, derived)
 
 
 def _complete_from(state: SynopsisState, mine: Cuts, needed: Iterable[str], start: int | None) -> int | None:
-    """Where running cells can serve a new query at once: since when, or `start` where they cannot."""
+    """The point from which the kept cells serve a new query, or `start` if they do not."""
     cut_since = state.plan.schedule.holds_since(mine)
     if cut_since is None or start is None:
         return start
@@ -86,7 +86,7 @@ def _complete_from(state: SynopsisState, mine: Cuts, needed: Iterable[str], star
 
 
 def made(number: int, name: str, plan: Finalise, placement: Placement) -> SynopsisPlan:
-    """The plan of a synopsis of the query's own."""
+    """The plan of a new synopsis for the query."""
     axis = plan.scan.attribute.column
     keys, values = plan.input.cell_keys, plan.input.values
     return SynopsisPlan(number, keys, placement.schedule, ((name, plan),), axis, placement.style, values=values)

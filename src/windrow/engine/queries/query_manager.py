@@ -1,4 +1,4 @@
-"""Streams and queries come and go: checked, given a synopsis, and committed, between micro-batches."""
+"""Creates and drops streams and queries, between micro-batches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from windrow.plan.binder import TypesOf, bind_query, bind_snapshot
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, PartitionedSynopsis
-from windrow.synopses.kinds.frequent_panes import FrequentSynopsis
+from windrow.synopses.holistic.frequent_panes import FrequentSynopsis
 from windrow.windows import PartitionedWindow
 
 
@@ -39,7 +39,7 @@ class QueryManager:
     """Owns the streams and their queries.
 
     They change one at a time: `changing` is taken before any lock of a stream. A dict of streams, queries or synopses
-    is never changed, only replaced, so whoever reads one sees it whole without a lock.
+    is never changed, only replaced, so it can be read without a lock.
     """
 
     def __init__(self, journal: Journal, types_of: TypesOf, state_dir: Path, homes: Homes):
@@ -72,12 +72,12 @@ class QueryManager:
         return found
 
     def adopt(self, stream: StreamState, query: QueryState) -> None:
-        """The query is one of the stream's from now on, and known by its name."""
+        """Add a query to the stream, and register its name."""
         stream.queries = {**stream.queries, query.name: query}
         self._named[query.name.lower()] = stream, query
 
     def keep(self, stream: StreamState, state: SynopsisState) -> None:
-        """The synopsis is one of the stream's from now on, in the place of the one with its number."""
+        """Add a synopsis to the stream, or replace the one with its number."""
         stream.synopses = {**stream.synopses, state.plan.id: state}
 
     def _unknown(self, kind: str, name: str, known: Iterable[str], place: Place | None = None) -> CatalogError:
@@ -106,7 +106,7 @@ class QueryManager:
     def attach(
         self, number: int, definition: StreamDef, progress: StreamProgress, dataframe: Any = None
     ) -> StreamState:
-        """A stream in memory that the catalog knows, as far as it has come."""
+        """Add a stream that the catalog has, with its progress."""
         directory = self._state_dir / "streams" / str(number)
         state = StreamState(number, definition, directory, progress, dataframe=dataframe)
         self.streams = {**self.streams, definition.name.lower(): state}
@@ -122,21 +122,21 @@ class QueryManager:
             shutil.rmtree(stream.directory, ignore_errors=True)
 
     def check_settings(self, settings: Settings) -> None:
-        """Refuse settings that a query cannot live with."""
+        """Raise if a query does not allow these settings."""
         for _, query in self.queries().values():
             _check_frequent(query.plan, settings)
 
     # -- queries -------------------------------------------------------------------------------
 
     def bind(self, statement: CreateQuery, text: str) -> Finalise:
-        """The checked plan of a query; refuses clauses that this version does not carry out."""
+        """The checked plan of a query. Raises for clauses that are not supported yet."""
         for present, what in (
             (statement.emit is Emit.LATEST, "EMIT LATEST"),
             (statement.priority is not None, "PRIORITY"),
             (statement.expire_after is not None, "EXPIRE AFTER"),
         ):
             if present:
-                raise UnsupportedError(f"this version does not carry out {what} yet", remedy="Leave it out.")
+                raise UnsupportedError(f"this version does not execute {what} yet", remedy="Leave it out.")
         if statement.sink is not None:
             open_sink(statement.name, statement.sink)
         plan = bind_query(statement.select, text, self.definition, self._types_of)
@@ -144,13 +144,13 @@ class QueryManager:
         taken = [o.name for o in plan.outputs if revises and o.name.lower() in (OP, REVISION)]
         if taken:
             raise BindError(
-                f"'{taken[0]}' is a column that answers over a stream with LATE REVISE have anyway",
-                remedy="Give this one another name: AS …",
+                f"'{taken[0]}' is a column of every answer over a stream with LATE REVISE",
+                remedy="Give this column another name: AS …",
             )
         return plan
 
     def bind_snapshot(self, select: exp.Expr, text: str) -> Finalise:
-        """The checked plan of a one-time question over a window."""
+        """The checked plan of a one-time query over a window."""
         return bind_snapshot(select, text, self.definition, self._types_of)
 
     def create_query(
@@ -161,8 +161,8 @@ class QueryManager:
         catch_up: Callable[[StreamState], None],
         sink: Any = None,
     ) -> QueryState:
-        """`catch_up` has everything that is due answered first, so that no window which closed before the query
-        was there depends on how far the ticks happen to be."""
+        """Create a query. `catch_up` first answers everything due, so that the windows that closed before the query
+        do not depend on how far the ticks happen to be."""
         if sink is not None:
             check_given(sink)
         with self.changing:
@@ -190,7 +190,7 @@ class QueryManager:
                 return self._add(stream, statement, text, plan, settings, sink)
 
     def _known(self, known: QueryState, statement: CreateQuery, if_not_exists: bool, sink: Any) -> QueryState:
-        """A query that exists: a sink in Python may be given to it again, as after a restart."""
+        """The query that exists already. After a restart, a Python sink may be given to it again."""
         if sink is not None and to_text(known.statement) == to_text(statement):
             known.sink = sink
         elif not if_not_exists:
@@ -201,7 +201,7 @@ class QueryManager:
         return known
 
     def _check_sink(self, statement: CreateQuery) -> None:
-        """The files can be written, and by no other query: two would write over each other's answers."""
+        """Check that the sink's files can be written, and that no other query writes them."""
         if statement.sink is None:
             return
         check_path(statement.name, statement.sink)
@@ -247,7 +247,7 @@ class QueryManager:
         return query
 
     def _synopsis(self, name: str, plan: Finalise, placement: Placement) -> SynopsisState:
-        """The synopsis of a new query, with it."""
+        """The synopsis of a new query, including the query."""
         if placement.joined is not None:
             return placement.joining(name, plan)
         own = made(self._journal.entries.next_id("synopsis"), name, plan, placement)
@@ -269,7 +269,7 @@ class QueryManager:
                 self._homes.forget(state)
 
     def _without(self, stream: StreamState, state: SynopsisState, query: QueryState) -> SynopsisState:
-        """The synopsis without a query: what no one needs any more is released, the cuts may coarsen."""
+        """The synopsis without a query and what only it needed; the cuts may become coarser."""
         left = state.plan.without(query.name)
         if left is state.plan:
             return state
@@ -288,7 +288,7 @@ def _check_frequent(plan: Finalise, settings: Settings) -> None:
 
 
 def synopsis_for(plan: Finalise, style: Style) -> BasicIntervalSynopsis | PartitionedSynopsis:
-    """An empty synopsis for a query's kind of window."""
+    """An empty synopsis for the window of a query."""
     types = [key.type.arrow for key in plan.input.cell_keys]
     if isinstance(plan.window, PartitionedWindow):
         return PartitionedSynopsis(types, plan.input.partition, plan.window, plan.input.counts[0])

@@ -1,4 +1,4 @@
-"""Rows that come into a stream: fed, deposited, or read by Structured Streaming."""
+"""Takes rows into streams: fed, deposited, or read by Structured Streaming."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from windrow.dataplane.frames import frame_of
 from windrow.dataplane.ingest.arrival import POSITION
-from windrow.dataplane.memory import give_back
 from windrow.dataplane.sources.rows import to_table
 from windrow.dataplane.sources.spool import Spool
 from windrow.durable import sync
@@ -17,15 +16,15 @@ from windrow.engine.intake.deposits import Depositor
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
+from windrow.engine.store.homes import give_back_memory
 from windrow.errors import SourceError, StateError
-from windrow.synopses import Home
 
 DEPOSITED = "deposited"
-"""A file in the directory of a stream that micro-batches are deposited into; Spark has no checkpoint of it."""
+"""The file that marks the directory of a stream with direct deposits; such a stream has no Spark checkpoint."""
 
 
 class Inputs:
-    """Owns the spools of memory streams and the depositor; has the ticks follow what it commits."""
+    """Owns the spools of memory streams and the depositor, and submits ticks after each commit."""
 
     def __init__(self, opened: OpenState, ticks: TickLoop):
         self._opened = opened
@@ -54,17 +53,17 @@ class Inputs:
             return spool
 
     def fed(self, stream: StreamState) -> Spool | None:
-        """The spool of a memory stream that was ever fed."""
+        """The spool of a memory stream; None if it was never fed."""
         is_fed = stream.definition.statement.source.lower() == "memory" and (stream.directory / "spool").exists()
         return self._spool(stream) if is_fed else None
 
     def has_unread(self, stream: StreamState) -> bool:
-        """Whether rows were fed that no micro-batch has taken."""
+        """Whether some fed rows are in no micro-batch yet."""
         spool = self.fed(stream)
         return spool is not None and spool.has_unread(stream.last_batch)
 
     def deposit(self, name: str, rows: Any, partitions: int | None = None) -> None:
-        """One micro-batch given directly, without Structured Streaming: what most tests drive."""
+        """Take in one micro-batch directly, without Structured Streaming. Most tests use this."""
         self._ticks.refuse_inside("deposit rows")
         stream = self._opened.manager.stream(name)
         if (stream.directory / "checkpoint").exists():
@@ -81,10 +80,9 @@ class Inputs:
             self._ticks.drain(stream)
 
     def process(self, stream: StreamState, df: Any, batch_id: int, columnar: bool, size: int | None = None) -> None:
-        """Take one micro-batch, and have the ticks follow."""
+        """Take in one micro-batch, and submit its ticks."""
         if stream.definition.revises or stream.promises or self._opened.settings.text("slack_meaning") == "generous":
-            # What late tuples find answered, and which groups are answered together before their windows, must not
-            # depend on how far the ticks happen to be.
+            # Corrections and early answers must not depend on how far the ticks happen to be.
             self._ticks.catch_up(stream)
         self._depositor.deposit(stream, df, batch_id, self._opened.settings, columnar, size)
         give_back_memory(stream)
@@ -94,21 +92,21 @@ class Inputs:
     # -- the end -------------------------------------------------------------------------------
 
     def forget(self, stream: StreamState) -> None:
-        """Close the spool of a stream that was dropped."""
+        """Close the spool of a dropped stream."""
         with self._feeding:
             spool = self._spools.pop(stream.id, None)
         if spool is not None:
             spool.close()
 
     def close(self) -> None:
-        """Close all spools, after the calls that feed."""
+        """Close all spools; waits for calls that feed."""
         with self._feeding:
             for spool in self._spools.values():
                 spool.close()
 
 
 def _mark_deposited(stream: StreamState) -> None:
-    """Record that the stream is deposited into: a missing checkpoint is then no loss."""
+    """Mark the stream as deposited into, so that a missing checkpoint is not taken for a loss."""
     mark = stream.directory / DEPOSITED
     if not mark.exists():
         stream.directory.mkdir(parents=True, exist_ok=True)
@@ -117,15 +115,8 @@ def _mark_deposited(stream: StreamState) -> None:
 
 
 def is_deposited(stream: StreamState) -> bool:
-    """Whether the stream is deposited into and has nothing to read. With fed rows it is refused when run."""
+    """Whether the stream is deposited into and has nothing to read. One with fed rows too is refused when it is run."""
     directory = stream.directory
     if stream.last_batch < 0 or not (directory / DEPOSITED).exists() or (directory / "checkpoint").exists():
         return False
     return not any((directory / "spool").glob("*feed-*"))
-
-
-def give_back_memory(stream: StreamState) -> None:
-    """Give freed memory back to the system where synopses are too large for the driver. Elsewhere taking it anew costs
-    more: a sixth of the time of 100 queries."""
-    if any(state.synopsis.home is Home.SPARK for state in list(stream.synopses.values())):
-        give_back()

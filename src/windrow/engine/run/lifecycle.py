@@ -1,11 +1,11 @@
-"""The life of an open state directory: what may run, and what is refused, whichever thread asks.
+"""The phases of an open state directory, and which calls are refused in each, from any thread.
 
     opened -- run_available --> running available -- it ends, or stop --> opened
     opened -- start --> started -- stop --> opened
     any of these -- close --> closing --> closed
 
-The lock is held while the phase changes, so `start`, `stop` and `close` come one after another. A run of what is
-available does not hold it: `stop` and `close` interrupt the run, and wait until it has left.
+The lock is held while the phase changes, so `start`, `stop` and `close` are serialised. `run_available` does not hold
+it while it runs: `stop` and `close` interrupt the run and wait until it has ended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from windrow.errors import StateError
 
 
 class Phase(Enum):
-    """What an open state directory is doing."""
+    """The phase of an open state directory."""
 
     OPENED = "opened"
     AVAILABLE = "running what is available"
@@ -29,14 +29,14 @@ class Phase(Enum):
 
 
 class Lifecycle:
-    """The phase of one engine. `lock` is re-entrant, and is taken before any lock of a stream."""
+    """The phase of one engine. `lock` is re-entrant and is taken before any lock of a stream."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self._phase = Phase.OPENED
         self._owner: int | None = None
-        """The thread that runs what is available."""
+        """The thread that is in `run_available`."""
         self._closer: int | None = None
         self._stops = 0
         self._runs = 0
@@ -53,7 +53,8 @@ class Lifecycle:
 
     @contextmanager
     def running_available(self) -> Iterator[Callable[[], None]]:
-        """A run of what is available, after one of another thread; gives what raises once it is interrupted."""
+        """The phase AVAILABLE; waits for a run of another thread. Yields a function that raises if this run has been
+        interrupted."""
         with self.lock:
             before = self._stops
 
@@ -77,7 +78,7 @@ class Lifecycle:
                 self._changed.notify_all()
 
     def may_start(self) -> bool:
-        """Whether there is anything to start; with the lock held."""
+        """Whether the streams are not started yet; raises if they cannot be. Call it with the lock held."""
         self.refuse_closed()
         if self.phase is Phase.AVAILABLE:
             raise StateError(
@@ -89,13 +90,13 @@ class Lifecycle:
         self._phase = Phase.STARTED
 
     def interrupt(self) -> None:
-        """Have a run of what is available end before its next stream; with the lock held."""
+        """Interrupt `run_available` before its next stream. Call it with the lock held."""
         self._stops += 1
 
     def stopped(self) -> None:
-        """Nothing is started any more; waits until an interrupted run has left. With the lock held.
+        """Leave the phase STARTED, and wait until an interrupted run has ended. Call it with the lock held.
 
-        A signal handler may stop the run of its own thread, which cannot be waited for.
+        A signal handler may stop the run of its own thread; that run is not waited for.
         """
         if self._phase is Phase.STARTED:
             self._phase = Phase.OPENED
@@ -104,7 +105,7 @@ class Lifecycle:
             self._changed.wait()
 
     def begin_closing(self) -> bool:
-        """Whether the caller is to close; where another thread closes, waits until it has."""
+        """Whether the caller must close. If another thread is closing, wait for it and return False."""
         with self.lock:
             while self._phase is Phase.CLOSING and self._closer != threading.get_ident():
                 self._changed.wait()
@@ -120,7 +121,7 @@ class Lifecycle:
 
 
 def interrupted() -> StateError:
-    """What a run of what is available raises when `stop` or `close` ends it."""
+    """The error of a `run_available` that `stop` or `close` interrupted."""
     return StateError(
         "run_available was interrupted before it had read everything",
         remedy="Nothing is lost, and no input was ended: run it again to go on.",

@@ -1,4 +1,4 @@
-"""A state directory, opened: the lock taken, the catalog read, Spark started, the streams as they were committed."""
+"""Opens a state directory: takes the lock, reads the catalog, starts Spark, and recovers the streams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from windrow.settings import Settings, parse_value
 class OpenState:
     """Owns the lock, the catalog, the blocks, the Spark session, the settings, and the streams with their queries.
 
-    The other parts of the engine share it. `settings` is replaced by SET alone.
+    The other parts of the engine share it. Only SET replaces `settings`.
     """
 
     def __init__(self, state_dir: Path, spark: Any, master: str | None, given: Mapping[str, Any], clock: Clock):
@@ -55,7 +55,7 @@ class OpenState:
         self._lock = lock
 
     def _settings(self, given: Mapping[str, Any]) -> Settings:
-        """The stored settings, and over them those given at the opening."""
+        """The stored settings, overridden by those given to `open`."""
         stored = self.journal.entries.settings()
         settings = Settings({name: parse_value(name, text) for name, text in stored.items()})
         for name, value in given.items():
@@ -63,7 +63,7 @@ class OpenState:
         return settings
 
     def close(self) -> None:
-        """Let go of the catalog, the session and the lock, whatever fails."""
+        """Release the catalog, the session and the lock, even if a step fails."""
         with ExitStack() as last_first:
             last_first.callback(self._lock.release)
             last_first.callback(close_session, self.spark)

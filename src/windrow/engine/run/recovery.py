@@ -1,4 +1,4 @@
-"""Opening a state directory: the catalog read back, synopses rebuilt from blocks, sinks brought up to the commit."""
+"""Recovery: reads the catalog, rebuilds synopses from blocks, and publishes committed answers to sinks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from windrow.dataplane.sinks import StagingSink, open_sink
 from windrow.engine.progress import QueryProgress, SynopsisProgress
 from windrow.engine.queries.query_manager import QueryManager, synopsis_for
 from windrow.engine.state import CommittedState, QueryState, StreamState, SynopsisState, UnpublishedStage
+from windrow.engine.store.closed_groups import release
 from windrow.engine.store.homes import Homes, load_cells
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.synopsis_entries import schedule_of
 from windrow.engine.ticks.delivery import sweep
-from windrow.engine.ticks.early import release
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of_all
 from windrow.synopses import Weight
 
@@ -25,7 +25,7 @@ log = logging.getLogger("windrow")
 
 
 class Recovery:
-    """Rebuilds everything that lives in memory from what was committed."""
+    """Rebuilds the state in memory from the catalog and the blocks."""
 
     def __init__(self, blocks: BlockStore, journal: Journal, manager: QueryManager, homes: Homes):
         self._homes = homes
@@ -90,10 +90,10 @@ class Recovery:
         release(stream, state)
 
     def _sinks(self) -> None:
-        """Publish what was committed and not yet published; then remove stages that no commit names.
+        """Publish committed stages that are not published yet, and remove stages that no commit names.
 
-        What a sink refuses stays in the outbox, and is published before it stages anything more: a path that
-        cannot be written must not keep the state from being opened, or its query could not even be dropped.
+        A stage that a sink refuses stays in the outbox; it is published before the sink stages anything more. A path
+        that cannot be written must not prevent opening, or its query could not even be dropped.
         """
         outbox = self._journal.ticks.outbox()
         for stream in self._manager.streams.values():
@@ -116,7 +116,7 @@ class Recovery:
 
     def _published(self, query: QueryState, entry: str) -> bool:
         if query.sink is None:
-            return False  # a sink from Python, that is given again after the opening
+            return False  # a Python sink, which is given again after opening
         try:
             cast(StagingSink, query.sink).publish(entry)
         except Exception as error:

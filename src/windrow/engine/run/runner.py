@@ -1,4 +1,4 @@
-"""Structured Streaming, one query per stream: run what is available, or keep running and restart what dies."""
+"""Runs one Structured Streaming query per stream, once over the available data or in the background with restarts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from windrow.dataplane.jvm import Jvm
+from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.lifecycle import interrupted
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
@@ -23,13 +24,14 @@ POLL_S = 0.2
 
 
 class StreamRunner:
-    """The streaming query of one stream. `start_query(available_now)` starts it and gives Spark's handle."""
+    """The streaming query of one stream. `columnar`: its source reads only the columns that a job needs."""
 
     def __init__(
         self,
         stream: StreamState,
         open_frame: Callable[[], Any],
-        process: Callable[[Any, int], None],
+        inputs: Inputs,
+        columnar: bool,
         settings: Callable[[], Settings],
         ticks: TickLoop,
         jvm: Jvm,
@@ -37,7 +39,8 @@ class StreamRunner:
         self.stream = stream
         self._jvm = jvm
         self._open_frame = open_frame
-        self._process = process
+        self._inputs = inputs
+        self._columnar = columnar
         self._settings = settings
         self._ticks = ticks
         self._guard = threading.RLock()
@@ -51,7 +54,7 @@ class StreamRunner:
 
     def _batch(self, df: Any, batch_id: int) -> None:
         try:
-            self._process(df, batch_id)
+            self._inputs.process(self.stream, df, batch_id, self._columnar)
             self._backoff_s = FIRST_BACKOFF_S
         except BaseException as error:
             self._failure = error
@@ -61,11 +64,11 @@ class StreamRunner:
         self._failure, self._has_looked = None, False
         checkpoint = self.stream.directory / "checkpoint"
         if self.stream.last_batch >= 0 and not checkpoint.exists():
-            # Spark would count its micro-batches from 0 again, and those up to the last one taken would be passed over.
+            # Spark would number its micro-batches from 0 again, and those up to `last_batch` would be skipped.
             raise StateError(
-                f"stream '{self.stream.name}' has taken micro-batches, and its checkpoint {checkpoint} is missing",
-                remedy="A stream is either deposited into or run: go on with deposit(). One that was run: restore the"
-                " state directory from a copy. Or DROP STREAM and create it anew.",
+                f"stream '{self.stream.name}' has micro-batches, but its checkpoint {checkpoint} is missing",
+                remedy="If it was filled by deposit(), continue with deposit(). If it was run, restore the state"
+                " directory from a copy. Or DROP STREAM and create it again.",
             )
         self.stream.stopping.clear()
         partitions = self._settings().integer("shuffle_partitions")
@@ -80,7 +83,8 @@ class StreamRunner:
         return writer.trigger(processingTime=f"{interval_us} microseconds").start()
 
     def run_available(self, refuse_interrupted: Callable[[], None]) -> None:
-        """Process everything available now; raises what went wrong, or that it was stopped, with nothing lost."""
+        """Process everything available now. Raises the error of a failed micro-batch, or `interrupted` if it was
+        stopped; nothing is lost."""
         with self._guard:
             refuse_interrupted()
             handle = self._handle = self._start(True)
@@ -101,7 +105,7 @@ class StreamRunner:
             raise interrupted()
 
     def _error(self, error: BaseException) -> WindrowError:
-        """What Spark's error is about: the exception of the micro-batch, where that is what ended the stream."""
+        """The error to report for an error of Spark: that of the micro-batch, if that ended the stream."""
         if self._jvm.is_lost():
             return self._jvm.error()
         cause = self._failure or error
@@ -112,10 +116,10 @@ class StreamRunner:
         if full is not None or isinstance(cause, OSError):
             return StateError(
                 f"stream '{self.stream.name}' stopped: {full or first}",
-                remedy="Mend the disk of the state directory, or of Spark (spark.local.dir); nothing is lost.",
+                remedy="Fix the disk of the state directory, or of Spark (spark.local.dir); nothing is lost.",
             )
         return ExecutionError(
-            f"stream '{self.stream.name}' stopped: {first}", remedy="Mend the cause and run again; nothing is lost."
+            f"stream '{self.stream.name}' stopped: {first}", remedy="Fix the cause and run again; nothing is lost."
         )
 
     def start(self) -> None:
@@ -124,8 +128,8 @@ class StreamRunner:
                 self._handle = self._start(False)
 
     def is_silent(self) -> bool:
-        """Whether the streaming query runs, and found nothing new when it last looked. Not yet when it is first seen to
-        have looked: before that much may have been waiting, and silence counts from there."""
+        """Whether the streaming query runs and found no data at its last trigger. False at the first call after its
+        first trigger: silence counts from then on, since data may have been waiting before."""
         with self._guard:
             if self._handle is None or not self._handle.isActive:
                 return False
@@ -134,8 +138,8 @@ class StreamRunner:
             return has_looked and not status["isDataAvailable"]
 
     def watch(self) -> None:
-        """Restart what died, a streaming query or a tick, after a pause that doubles up to the setting; where the JVM
-        has ended there is nothing to restart, and that is told once."""
+        """Restart a failed streaming query or tick after a pause, which doubles up to the setting `restart_backoff`. If
+        the JVM has ended, log it once and stop."""
         with self._guard:
             handle = self._handle
             if handle is None:
@@ -171,7 +175,7 @@ class StreamRunner:
                 log.error("stream '%s' did not restart: %s", self.stream.name, error)
 
     def _watch_ticks(self, now: float) -> None:
-        """A tick that failed is tried again by the next micro-batch; where none comes, by this."""
+        """Retry a failed tick if no micro-batch comes that would retry it."""
         failures = self._ticks.failures(self.stream)
         if failures != self._failures_seen:
             self._failures_seen = failures
@@ -197,7 +201,7 @@ class StreamRunner:
 
 
 class Supervisor:
-    """Watches running streams from a thread of its own."""
+    """Watches running streams in its own thread."""
 
     def __init__(self, runners: Callable[[], list[StreamRunner]], heartbeat: Callable[[StreamState], None]):
         self._runners = runners

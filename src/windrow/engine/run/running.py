@@ -1,4 +1,4 @@
-"""The streams running: what is available now, or in the background until they are stopped."""
+"""Runs streams: over the data available now, or in the background until they are stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("windrow")
 
 
 class RunningStreams:
-    """Owns the runner of each stream, and the supervisor that restarts what dies."""
+    """Owns the runner of each stream, and the supervisor that restarts failed streams."""
 
     def __init__(self, opened: OpenState, ticks: TickLoop, inputs: Inputs, time: StreamTime):
         self._opened = opened
@@ -37,7 +37,8 @@ class RunningStreams:
             runner = self._runners[stream.id] = StreamRunner(
                 stream,
                 lambda: self._frame(stream),
-                lambda df, batch_id: self._inputs.process(stream, df, batch_id, columnar),
+                self._inputs,
+                columnar,
                 lambda: self._opened.settings,
                 self._ticks,
                 self._opened.jvm,
@@ -51,11 +52,11 @@ class RunningStreams:
         return open_source(self._opened.spark, stream.definition, self._opened.settings, stream.directory / "spool")
 
     def _runnable(self) -> list[StreamState]:
-        """Streams that some query reads, whose source is at hand and has to be read."""
+        """Attached streams with a query that are not deposited into."""
         return [stream for stream in self._at_hand() if not is_deposited(stream)]
 
     def _at_hand(self) -> list[StreamState]:
-        """Streams that some query reads and whose source is at hand."""
+        """Streams with an active query, except DataFrame streams that are not attached."""
         out = []
         for stream in self._opened.manager.streams.values():
             detached = stream.definition.statement.source == DATAFRAME and stream.dataframe is None
@@ -64,7 +65,7 @@ class RunningStreams:
         return out
 
     def run_available(self, close: bool) -> None:
-        """Read everything that is there; only when all of it was read does the input end, if it is to."""
+        """Read all available data of every stream; with `close`, then end the input."""
         self._ticks.refuse_inside("run the streams")
         self._refuse_lost()
         with self._opened.lifecycle.running_available() as refuse_interrupted, self._opened.jvm.watched():
@@ -80,7 +81,7 @@ class RunningStreams:
                 self._time.end_input(stream.name)
 
     def _run_available(self, stream: StreamState, refuse_interrupted: Callable[[], None]) -> None:
-        """A run for the rows between two punctuations each."""
+        """Run the stream; run it again for the fed rows behind each punctuation."""
         runner = self._runner(stream)
         runner.run_available(refuse_interrupted)
         while self._time.apply_fed(stream) and self._inputs.has_unread(stream):
@@ -110,7 +111,7 @@ class RunningStreams:
             self._opened.lifecycle.started()
 
     def _watch_time(self, stream: StreamState) -> None:
-        """What moves a running stream's frontiers between micro-batches."""
+        """Apply fed punctuations and heartbeats between micro-batches."""
         if not self._opened.jvm.has_ended():
             self._time.apply_fed(stream)
             self._time.heartbeat(stream)
@@ -123,14 +124,14 @@ class RunningStreams:
         self._time.beat(stream, is_silent)
 
     def _refuse_lost(self) -> None:
-        """Streams that were started have stopped where the JVM has ended: nothing runs, and nothing can."""
+        """Raise if the JVM of started streams has ended, or the engine is closed."""
         self._opened.lifecycle.refuse_closed()
         if self._opened.lifecycle.phase is Phase.STARTED and self._opened.jvm.has_ended():
             raise self._opened.jvm.error()
 
     def stop(self) -> None:
-        """Stop the streams; the answers to what was deposited are out, or the log says why not. Raises where they had
-        stopped already, as their JVM ended."""
+        """Stop the streams and deliver all due answers; a failure to do so is logged. Raises if the streams had stopped
+        already because their JVM ended."""
         self._ticks.refuse_inside("stop the streams")
         was_lost = self._opened.lifecycle.phase is Phase.STARTED and self._opened.jvm.has_ended()
         self.stop_all()
@@ -146,7 +147,7 @@ class RunningStreams:
                 log.error("stream '%s' was stopped with answers due: %s", stream.name, error)
 
     def _halt(self) -> None:
-        """No stream runs any more, neither started nor for what is available."""
+        """Stop all streams, those in the background and a `run_available`."""
         with self._opened.lifecycle.lock:
             self._opened.lifecycle.interrupt()
             if self._supervisor is not None:
@@ -158,17 +159,17 @@ class RunningStreams:
 
     @property
     def is_running(self) -> bool:
-        """Whether streams run that were started; none does where the JVM has ended."""
+        """Whether streams run in the background; False if the JVM has ended."""
         return self._opened.lifecycle.phase is Phase.STARTED and not self._opened.jvm.has_ended()
 
     def start_new(self) -> None:
-        """Start streams that a new query reads, if streams run in the background."""
+        """Start the streams that have got a query, if streams run in the background."""
         with self._opened.lifecycle.lock:
             if self.is_running:
                 self.start_runners()
 
     def forget(self, stream: StreamState) -> None:
-        """Stop the runner of a stream that was dropped."""
+        """Stop the runner of a dropped stream."""
         with self._opened.lifecycle.lock:
             runner = self._runners.pop(stream.id, None)
             if runner is not None:

@@ -1,4 +1,4 @@
-"""Statements that change the catalog: settings, streams and queries come and go."""
+"""Statements that change the catalog: settings, streams and queries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger("windrow")
 
 
 class Statements:
-    """Carries statements out one at a time, and tells the inputs and the running streams of what they changed."""
+    """Executes statements one at a time, and updates the inputs and the running streams."""
 
     def __init__(self, opened: OpenState, ticks: TickLoop, inputs: Inputs, running: RunningStreams, finisher: Finisher):
         self._opened = opened
@@ -40,7 +40,7 @@ class Statements:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Settings, streams and queries change one at a time, and not once the engine closes."""
+        """Serialise changes of settings, streams and queries; raises once the engine is closing."""
         with self._opened.manager.changing, self._opened.jvm.watched():
             self._opened.lifecycle.refuse_closed()
             yield
@@ -54,7 +54,7 @@ class Statements:
             return self._opened.manager.create_stream(statement, dataframe)
 
     def _reattach(self, known: StreamState, statement: CreateStream, dataframe: Any) -> StreamState:
-        """After a restart, a DataFrame is given again under its stream's name; it must be of the same shape."""
+        """Attach a DataFrame to its stream after a restart. Columns and clauses must be the same."""
         if known.definition.statement != statement:
             raise CatalogError(
                 f"stream '{statement.name}' exists with other columns or clauses",
@@ -80,12 +80,12 @@ class Statements:
         return query
 
     def bind(self, statement: CreateQuery, text: str) -> Finalise:
-        """The plan of a query that is not created."""
+        """The plan of a query, without creating it."""
         with self._opened.jvm.watched():
             return self._opened.manager.bind(statement, text)
 
     def drop_query(self, name: str) -> None:
-        """What is due is still answered, if it can be: a query may be dropped because its sink fails."""
+        """Drop a query. Due windows are answered first if possible; a failing sink does not prevent the drop."""
         self._ticks.refuse_inside("drop a query")
         with self._changing():
             stream, query = self._opened.manager.query(name)

@@ -1,11 +1,11 @@
-"""What moves the time of a stream besides its tuples: punctuations, heartbeats, and the end of the input."""
+"""Moves the frontiers of a stream by punctuations, heartbeats, and the end of the input."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from windrow.cql.patterns import BadPatternError, Pattern
-from windrow.engine.intake.punctuations import text_of, told_in
+from windrow.engine.intake.punctuations import announcement_in, text_of
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.tick_loop import TickLoop
@@ -15,11 +15,11 @@ from windrow.errors import BindError, UnsupportedError
 from windrow.plan.nodes import ROW_NUM
 from windrow.windows import Silence, beat
 from windrow.windows import heartbeat as moved_on
-from windrow.windows.promises import FARTHEST, Announcement, told_by
+from windrow.windows.promises import FARTHEST, Announcement, announced_by
 
 
 class StreamTime:
-    """Commits what moves frontiers between micro-batches, and has the ticks follow."""
+    """Commits changes of frontiers between micro-batches, and runs the ticks."""
 
     def __init__(self, opened: OpenState, ticks: TickLoop, inputs: Inputs):
         self._opened = opened
@@ -29,55 +29,57 @@ class StreamTime:
     # -- punctuations --------------------------------------------------------------------------
 
     def punctuate(self, name: str, promises: Mapping[str, int]) -> None:
-        """No more tuples below these points of the stream's axes."""
+        """Promise that no more tuples come below these points, by axis."""
         for axis, upto in promises.items():
             if abs(upto) > FARTHEST:
                 raise BindError(
-                    f"a promise up to {upto} on '{axis}' is beyond 10^18",
+                    f"the punctuation {upto} on '{axis}' is beyond 10^18",
                     remedy="Give the point that the stream has really reached.",
                 )
         self._punctuate(name, Announcement(promises))
 
     def punctuate_pattern(self, name: str, pattern: Pattern) -> None:
-        """No more tuples that meet a pattern."""
+        """Promise that no more tuples come that match a pattern."""
         definition = self._opened.manager.stream(name).definition
         if definition.revises:
             raise UnsupportedError(
-                f"stream '{name}' says LATE REVISE: its punctuations are on the window attribute alone",
-                remedy="Promise it of the whole stream, or create the stream with LATE DROP.",
+                f"stream '{name}' has LATE REVISE, so it can be punctuated on the window attribute only",
+                remedy="Punctuate the whole stream, or create the stream with LATE DROP.",
             )
         try:
-            told = told_by(pattern, definition.axes)
+            announced = announced_by(pattern, definition.axes)
         except BadPatternError as error:
             raise BindError(str(error), remedy="Give the point that the stream has really reached.") from None
-        self._punctuate(name, told)
+        self._punctuate(name, announced)
 
-    def _punctuate(self, name: str, told: Announcement) -> None:
-        """Apply punctuations, or keep them behind the fed rows that wait."""
+    def _punctuate(self, name: str, announced: Announcement) -> None:
+        """Apply punctuations, or queue them behind the fed rows that are not read yet."""
         self._ticks.refuse_inside("punctuate")
         stream = self._opened.manager.stream(name)
         spool, now_ms = self._inputs.fed(stream), self._opened.clock.now_us() // 1000
-        if spool is None or not spool.punctuate(text_of(told), now_ms, stream.last_batch):
-            self._commit(name, PunctuationCommit(told))
+        if spool is None or not spool.punctuate(text_of(announced), now_ms, stream.last_batch):
+            self._commit(name, PunctuationCommit(announced))
 
     def apply_fed(self, stream: StreamState) -> bool:
-        """Apply the punctuations before which all fed rows have been taken; whether there were any. A crash may have
-        one applied again, which changes nothing."""
+        """Apply the queued punctuations whose preceding rows have all been read; return whether there were any. After a
+        crash one may be applied again, which changes nothing."""
         spool, applied = self._inputs.fed(stream), False
         while spool is not None and (text := spool.next_punctuation(stream.last_batch)) is not None:
-            self._commit(stream.name, PunctuationCommit(told_in(text, stream.definition)), spool.pass_punctuation)
+            self._commit(
+                stream.name, PunctuationCommit(announcement_in(text, stream.definition)), spool.pass_punctuation
+            )
             applied = True
         return applied
 
     def _commit(self, name: str, commit: PunctuationCommit, applied: Callable[[], None] = lambda: None) -> None:
-        """`applied` is called after the commit."""
+        """Commit and run the ticks; `applied` is called after the commit."""
         self._ticks.refuse_inside("punctuate")
         stream = self._opened.manager.stream(name)
         with self._opened.jvm.watched():
             if stream.promises:
                 self._ticks.catch_up(stream)
             with stream.batch_lock, stream.lock:
-                self._opened.homes.settle(stream, self._opened.settings, bool(commit.told.promises))
+                self._opened.homes.settle(stream, self._opened.settings, bool(commit.announced.promises))
                 stream.install(self._opened.journal.deposits.punctuate(stream, commit))
             applied()
             self._ticks.catch_up(stream)
@@ -85,7 +87,7 @@ class StreamTime:
     # -- silence -------------------------------------------------------------------------------
 
     def beat(self, stream: StreamState, is_silent: bool) -> None:
-        """Have a silent stream go on by the wall clock, between micro-batches (HEARTBEAT AFTER)."""
+        """Advance the frontier of a silent stream with the clock, between micro-batches (HEARTBEAT AFTER)."""
         with stream.batch_lock:
             now_s, moved, silences = self._opened.clock.monotonic_s(), {}, {}
             for p in stream.definition.heartbeats:
@@ -106,7 +108,7 @@ class StreamTime:
                 self._commit(stream.name, commit, lambda: stream.silent_since.update(since))
 
     def heartbeat(self, stream: StreamState) -> None:
-        """Move a silent stream on, between micro-batches (setting `heartbeat`)."""
+        """Advance the frontier of a silent stream between micro-batches (setting `heartbeat`)."""
         silence, now = self._opened.settings["heartbeat"], self._opened.clock.now_us()
         if silence == "off":
             return
@@ -123,7 +125,7 @@ class StreamTime:
     # -- the end of the input ------------------------------------------------------------------
 
     def end_input(self, name: str) -> None:
-        """Close every pane that holds a tuple, in every window it is in."""
+        """Advance the frontiers so that every window that holds a tuple is answered."""
         stream = self._opened.manager.stream(name)
         promises, points = {}, {}
         for axis in stream.frontiers:

@@ -1,7 +1,7 @@
-"""The engine loop: applies ticks in a thread of its own, so answering overlaps the next micro-batch's job.
+"""The tick loop: it applies ticks in its own thread, so that answering overlaps the job of the next micro-batch.
 
-At most one deposit is ahead of the ticks of its stream; an error in a tick is raised to the stream that
-caused it, at its next submission or when it is drained, and the tick is tried again then.
+At most one deposit is ahead of the ticks of its stream. An error in a tick is raised at the next `submit` or `drain` of
+its stream, and the tick is then tried again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from windrow.errors import StateError
 
 
 class TickLoop:
-    """`submit` a stream whose frontier may have moved; `drain` waits until its answers are out."""
+    """`submit` a stream whose frontier may have moved; `drain` waits until its answers are delivered."""
 
     def __init__(self, tick: Callable[[StreamState], object]):
         self._tick = tick
@@ -51,7 +51,7 @@ class TickLoop:
                 self._changed.notify_all()
 
     def refuse_inside(self, what: str) -> None:
-        """Refuse what would wait for the tick that it is called from: subscribers run inside ticks."""
+        """Raise if called inside a tick, as subscribers are: the call would wait for the tick itself."""
         if threading.current_thread() is self._thread:
             raise StateError(
                 f"a subscriber cannot {what}: its answer is still being delivered",
@@ -59,7 +59,7 @@ class TickLoop:
             )
 
     def submit(self, stream: StreamState) -> None:
-        """Have the stream's ticks applied soon; waits while an earlier submission has not begun."""
+        """Queue the stream for a tick; waits while an earlier submission has not begun."""
         with self._changed:
             while stream.id in self._waiting and not self._closed:
                 self._changed.wait()
@@ -68,24 +68,24 @@ class TickLoop:
             self._changed.notify_all()
 
     def drain(self, stream: StreamState) -> None:
-        """Wait until nothing of the stream is waiting or under way; raise what went wrong."""
+        """Wait until no tick of the stream is queued or running. Raises the error of a failed tick."""
         with self._changed:
             while (stream.id in self._waiting or self._busy == stream.id) and not self._closed:
                 self._changed.wait()
             self._raise(stream)
 
     def catch_up(self, stream: StreamState) -> None:
-        """Wait until all that is due now is answered."""
+        """Answer all windows due now, and wait for it."""
         self.submit(stream)
         self.drain(stream)
 
     def failures(self, stream: StreamState) -> int:
-        """How many ticks in a row have failed."""
+        """The number of ticks that have failed in a row."""
         with self._changed:
             return self._failures.get(stream.id, 0)
 
     def retry(self, stream: StreamState) -> BaseException | None:
-        """Submit again whatever went wrong before; gives the error that is passed over."""
+        """Submit again after a failure; return the error that is thereby dropped."""
         with self._changed:
             error = self._errors.pop(stream.id, None)
         self.submit(stream)
@@ -97,7 +97,7 @@ class TickLoop:
             raise error
 
     def close(self) -> None:
-        """Finish the tick under way and end."""
+        """Finish the running tick, and end the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Retained answers: which part of which block has them, how many are kept, and small blocks folded."""
+"""Retained answers: the parts of blocks that hold them, how many are kept, and their compaction."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockStore
 
 LARGE_BLOCK_BYTES = 256 << 10
-"""Blocks of answers from this size on are not folded again."""
+"""Blocks of answers of at least this size are not merged again."""
 
 
 MOST_FOLDED = 1000
-"""Blocks that are folded, and so mapped, at a time."""
+"""The most blocks merged, and so mapped, at a time."""
 
 
 class AnswersKept:
@@ -30,7 +30,7 @@ class AnswersKept:
         self._held: dict[int, int] = {}
 
     def parts(self, query_id: int) -> list[tuple[str, int, int]]:
-        """Where a query's answers are: block, offset and length, in order."""
+        """The parts that hold a query's answers: block, offset and length, in order."""
         rows = self._catalog.rows(
             "SELECT b.path, a.offset, a.length FROM answers a JOIN blocks b ON b.id = a.block"
             " WHERE a.query = ? ORDER BY a.id",
@@ -39,16 +39,16 @@ class AnswersKept:
         return [(row["path"], row["offset"], row["length"]) for row in rows]
 
     def add(self, query_id: int, block_id: int, stored: tuple[int, int, int, int, int], rows: int, keep: int) -> None:
-        """Inside a transaction: a part of a block, of an answer with so many rows; older parts are retired."""
+        """Add the part of an answer with `rows` rows, and retire older parts. Call it inside a transaction."""
         self._catalog.execute(
             "INSERT INTO answers (query, block, offset, length, rows, first_end, last_end) VALUES (?,?,?,?,?,?,?)",
             (query_id, block_id, *stored),
         )
-        # Where part of it was left out, what came before would stand behind a gap.
+        # If this part is truncated, older parts would leave a gap: retire them all.
         self._retire(query_id, stored[2], 0 if stored[2] < rows else keep)
 
     def _retire(self, query_id: int, added: int, keep: int) -> None:
-        """Forget the oldest parts while what is newer holds enough rows, at a cost that follows what is forgotten."""
+        """Drop the oldest parts while newer ones hold `keep` rows; the cost grows with the parts dropped."""
         if query_id in self._held:
             held = self._held[query_id] + added
         else:
@@ -65,9 +65,9 @@ class AnswersKept:
         self._catalog.on_commit(lambda: self._held.__setitem__(query_id, held))
 
     def compact(self, limit: int, keep: int) -> None:
-        """Fold runs of small blocks of answers where there are more than `limit`: a tick batch writes one each.
+        """Merge runs of small blocks if there are more than `limit`; each tick batch writes one.
 
-        No part grows beyond an eighth of the rows that a query may keep: parts are retired as a whole.
+        A merged part has at most an eighth of the rows that a query may keep, since parts are retired as a whole.
         """
         small = "SELECT count(*) FROM blocks WHERE owner = 'answers' AND bytes < ?"
         if self._catalog.value(small, (LARGE_BLOCK_BYTES,)) <= limit:
@@ -77,7 +77,7 @@ class AnswersKept:
                 self._fold(run)
 
     def _runs(self, most_rows: int) -> Iterator[list[int]]:
-        """Blocks next to each other in time that may become one."""
+        """Runs of consecutive blocks that may be merged."""
         parts = self._catalog.rows(
             "SELECT b.id, b.bytes, a.query, a.rows FROM blocks b JOIN answers a ON a.block = b.id ORDER BY b.id"
         )
@@ -96,7 +96,7 @@ class AnswersKept:
         yield run
 
     def _fold(self, run: Sequence[int]) -> None:
-        """Several blocks as one, a part per query in the place of its first."""
+        """Merge blocks into one; each query gets one part, in the place of its first."""
         if len(run) < 2:
             return
         tx, marks = self._catalog, ",".join("?" * len(run))
@@ -123,7 +123,7 @@ class AnswersKept:
         return self._blocks.read_part(part["path"], part["offset"], part["length"])
 
     def drop(self, query_id: int) -> None:
-        """Inside a transaction: the answers of a query that goes."""
+        """Drop the answers of a query. Call it inside a transaction."""
         for row in self._catalog.rows("SELECT id, block FROM answers WHERE query = ?", (query_id,)):
             self._catalog.execute("DELETE FROM answers WHERE id = ?", (row["id"],))
             self._blocks.release(row["block"])

@@ -1,4 +1,4 @@
-"""Commits that replace the blocks of a synopsis: compactions, and moves between the homes."""
+"""Commits that replace the blocks of a synopsis: compactions, and moves between homes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from windrow.synopses import StoredSynopsis
 
 
 class BlockMoves:
-    """Names blocks that hold what others held. No answer, and no progress, depends on it."""
+    """Replaces blocks by others with the same cells. Answers and progress do not change."""
 
     def __init__(self, catalog: Catalog, blocks: BlockStore):
         self._catalog = catalog
         self._blocks = blocks
 
     def replace_blocks(self, made: Sequence[tuple[BlockRef, int, int]], replaced: Sequence[int]) -> None:
-        """Blocks that hold what others held; each with its first and last pane."""
+        """Replace blocks by `made` (block, first and last pane)."""
         with self._catalog.transaction():
             self._exchange(made, replaced)
 
@@ -36,8 +36,8 @@ class BlockMoves:
         replaced: Sequence[int],
         enter: Callable[[], None],
     ) -> None:
-        """A synopsis moves to the Spark home, or to the driver's (None); `enter` moves it in memory. That goes with the
-        commit, whatever fails after it: else what is written next would be of the other home."""
+        """Move a synopsis to the Spark home, or to the driver (None). `enter` moves it in memory, as part of the
+        commit: if it failed after the commit, the next blocks would be written for the wrong home."""
         saved: tuple[float | None, ...] = (None,) * 4
         if home is not None:
             weight = (None, None) if home.left_with is None else (home.left_with.cell, home.left_with.group)

@@ -19,7 +19,7 @@ from windrow.optimizer.sharing.derivations import Derivation
 
 @dataclass(frozen=True)
 class QueryCommit:
-    """A new query, with its synopsis as it is with the query, and the stream's progress from now on."""
+    """A new query, its synopsis with the query, and the new progress of the stream."""
 
     query: QueryState
     synopsis: SynopsisState
@@ -29,7 +29,7 @@ class QueryCommit:
 
 @dataclass(frozen=True)
 class DropCommit:
-    """A query that goes: the synopses that are changed, and those that go with it."""
+    """A query to drop, the synopses that change, and those that are dropped with it (`gone`)."""
 
     query: QueryState
     changed: Sequence[SynopsisState]
@@ -38,7 +38,7 @@ class DropCommit:
 
 @dataclass(frozen=True)
 class SuspendCommit:
-    """A query that takes no part from now on, and why."""
+    """A query to suspend, and why."""
 
     query: QueryState
     why: str
@@ -56,7 +56,7 @@ class CatalogEntries:
     # -- numbers -------------------------------------------------------------------------------
 
     def next_id(self, name: str) -> int:
-        """A number never given before, for streams, synopses and queries; the commit that uses it takes it."""
+        """The next unused number of a stream, synopsis or query; the commit that uses it reserves it."""
         return int(self._catalog.value("SELECT value FROM counters WHERE name = ?", (name,)) or 0) + 1
 
     def _take(self, name: str, number: int) -> None:
@@ -67,7 +67,7 @@ class CatalogEntries:
     # -- settings ------------------------------------------------------------------------------
 
     def settings(self) -> dict[str, str]:
-        """The settings that were set, as text."""
+        """The stored settings, as text."""
         return {row["name"]: row["value"] for row in self._catalog.rows("SELECT name, value FROM settings")}
 
     def save_setting(self, name: str, text: str) -> None:
@@ -93,13 +93,13 @@ class CatalogEntries:
         return [(row["id"], row["statement"]) for row in self._catalog.rows("SELECT * FROM streams ORDER BY id")]
 
     def stream_totals(self, number: int) -> Row | None:
-        """How many tuples were admitted, late and dead; None: there is no such stream."""
+        """The numbers of admitted, late and dead tuples; None if there is no such stream."""
         return self._catalog.row("SELECT admitted, late, dead FROM streams WHERE id = ?", (number,))
 
     # -- queries -------------------------------------------------------------------------------
 
     def add_query(self, stream: StreamState, commit: QueryCommit) -> CommittedState:
-        """Save a new query, and its synopsis if that is new or changed."""
+        """Save a new query, and its synopsis if it is new or changed."""
         query, after = commit.query, commit.synopsis.progress
         known = stream.synopses.get(query.synopsis)
         with self._catalog.transaction() as tx:
@@ -127,7 +127,7 @@ class CatalogEntries:
         return CommittedState(commit.progress, stream.unpublished)
 
     def drop_query(self, stream: StreamState, commit: DropCommit) -> CommittedState:
-        """Forget a query, with its answers, and what only it needed."""
+        """Drop a query, its answers, and what only it needed."""
         query = commit.query
         with self._catalog.transaction() as tx:
             self._answers.drop(query.id)
@@ -140,7 +140,7 @@ class CatalogEntries:
         return CommittedState(stream.progress, tuple(item for item in stream.unpublished if item.query is not query))
 
     def suspend(self, stream: StreamState, commit: SuspendCommit) -> CommittedState:
-        """From now on the query takes no part; what only it needed is not kept, and is known not to be."""
+        """Suspend a query; what only it needed is no longer kept."""
         query, changed = commit.query, list[tuple[SynopsisState, SynopsisProgress]]()
         for state in stream.synopses.values():
             left = state.progress.without(query.name)
@@ -158,5 +158,5 @@ class CatalogEntries:
         return self._catalog.rows("SELECT * FROM queries WHERE stream = ? ORDER BY id", (stream,))
 
     def query_totals(self, number: int) -> Row | None:
-        """How many windows were answered, with how many rows and overflows; None: there is no such query."""
+        """The numbers of answered windows, rows and overflows; None if there is no such query."""
         return self._catalog.row("SELECT answers, answer_rows, overflows FROM queries WHERE id = ?", (number,))

@@ -1,4 +1,4 @@
-"""Dead letters in the catalog: the latest are kept, all are counted by reason."""
+"""Dead letters in the catalog: the latest are kept, and all are counted by reason."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from sqlite3 import Row
 
 from windrow.catalog.definitions import StreamDef
 from windrow.catalog.store import Catalog
-from windrow.dataplane.ingest.job import LATE, Admission
-from windrow.dataplane.ingest.preaggregate import DeadLetter
+from windrow.dataplane.ingest.admission import LATE, Admission
+from windrow.dataplane.ingest.deposit import DeadLetter
 from windrow.dataplane.ingest.promised import bound_of_record, point_in_record
 from windrow.settings import Settings
 from windrow.windows import greater
@@ -23,7 +23,8 @@ class DeadLetters:
     def add(
         self, stream: StreamDef, batch_id: int, dead: Sequence[DeadLetter], admission: Admission, settings: Settings
     ) -> None:
-        """Inside a transaction: the dead letters of a micro-batch, the first of them with their records."""
+        """Add the dead letters of a micro-batch; the first ones are kept with their records. Call it inside a
+        transaction."""
         tx, cap = self._catalog, settings.integer("dead_letters_per_batch")
         letters = sorted(dead, key=lambda d: (d.record is None, d.point or 0, d.reason, d.record or ""))
         kept = 0
@@ -49,20 +50,21 @@ class DeadLetters:
         )
 
     def kept(self, stream: str) -> list[Row]:
-        """Those that are kept, in order."""
+        """The dead letters kept, in order."""
         return self._catalog.rows(
             "SELECT batch, reason, record, point, late_by, count FROM dead_letters WHERE stream = ? ORDER BY id",
             (stream,),
         )
 
     def counts(self, stream: str) -> dict[str, int]:
-        """All that there were, by reason."""
+        """The number of all dead letters, by reason."""
         rows = self._catalog.rows("SELECT reason, count FROM dead_letter_counts WHERE stream = ?", (stream,))
         return {row["reason"]: row["count"] for row in rows}
 
 
 def _late_by(letter: DeadLetter, admission: Admission, stream: StreamDef) -> int | None:
-    """How far below the frontier of the first window attribute a late tuple was, or below what was promised of it."""
+    """How far a late tuple was below the frontier of the first window attribute, or below the promise that concerns
+    it."""
     if letter.reason != LATE or letter.point is None or not admission.bounds:
         return None
     punctuated, frontier, _ = admission.bounds[0]
@@ -74,7 +76,7 @@ def _late_by(letter: DeadLetter, admission: Admission, stream: StreamDef) -> int
 
 
 def _late_on_another(letter: DeadLetter, admission: Admission) -> int | None:
-    """The same of the first of the other window attributes that it was late on."""
+    """How far it was below the frontier of the first other window attribute on which it was late."""
     for punctuated, frontier, _ in admission.bounds[1:] if letter.record is not None else ():
         point = point_in_record(letter.record or "", punctuated)
         if point is not None and frontier is not None and point < frontier:

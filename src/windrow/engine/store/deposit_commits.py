@@ -1,4 +1,4 @@
-"""Commits of what comes into a stream: a micro-batch, or a punctuation."""
+"""Commits of micro-batches and of punctuations."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockRef, BlockStore
-from windrow.dataplane.ingest.job import LATE, Admission
-from windrow.dataplane.ingest.preaggregate import Deposit
+from windrow.dataplane.ingest.admission import LATE, Admission
+from windrow.dataplane.ingest.deposit import Deposit
 from windrow.engine.state import CommittedState, StreamState
 from windrow.engine.store.dead_letters import DeadLetters
 from windrow.engine.store.progress_rows import ProgressRows
@@ -19,11 +19,11 @@ from windrow.windows.promises import Announcement
 
 @dataclass(frozen=True)
 class DepositCommit:
-    """A micro-batch: what it adds, what its punctuations told, and its blocks (owner, block, first and last pane)."""
+    """A micro-batch: its deposit, its punctuations, and its blocks (owner, block, first and last pane)."""
 
     batch_id: int
     deposit: Deposit
-    told: Announcement
+    announced: Announcement
     lateness: Mapping[str, Lateness]
     blocks: tuple[tuple[str, BlockRef, int, int], ...]
     admission: Admission
@@ -31,22 +31,22 @@ class DepositCommit:
 
     @property
     def has_arrived(self) -> bool:
-        """Whether the source sent anything."""
-        return bool(self.deposit.admitted or self.deposit.dead or self.told != Announcement())
+        """Whether the source sent anything: tuples, dead letters or punctuations."""
+        return bool(self.deposit.admitted or self.deposit.dead or self.announced != Announcement())
 
 
 @dataclass(frozen=True)
 class PunctuationCommit:
-    """Punctuations by hand, the end of the input (then `greatest` are the greatest points, by axis) or heartbeats (then
-    `silent` is the silence that they have counted, by axis)."""
+    """Punctuations by hand, the end of the input (`greatest`: the greatest points, by axis) or heartbeats (`silent`:
+    the silence counted, by axis)."""
 
-    told: Announcement
+    announced: Announcement
     greatest: Mapping[str, int] | None = None
     silent: Mapping[str, int] | None = None
 
 
 class DepositCommits:
-    """Commits micro-batches and punctuations, each in one transaction; gives what holds after it."""
+    """Commits micro-batches and punctuations, each in one transaction."""
 
     def __init__(self, catalog: Catalog, blocks: BlockStore, rows: ProgressRows, dead_letters: DeadLetters):
         self._catalog = catalog
@@ -55,10 +55,10 @@ class DepositCommits:
         self._dead_letters = dead_letters
 
     def deposit(self, stream: StreamState, commit: DepositCommit) -> CommittedState:
-        """Name the blocks of a micro-batch, and move the stream's progress."""
+        """Commit the blocks of a micro-batch and the progress of the stream."""
         new, before = commit.deposit, stream.progress
         after = before.after_deposit(
-            commit.batch_id, new.seen, new.least, commit.told, commit.lateness, commit.has_arrived
+            commit.batch_id, new.seen, new.least, commit.announced, commit.lateness, commit.has_arrived
         )
         late = sum(d.count for d in new.dead if d.reason == LATE)
         dead = sum(d.count for d in new.dead)
@@ -75,8 +75,8 @@ class DepositCommits:
         return CommittedState(after, stream.unpublished)
 
     def punctuate(self, stream: StreamState, commit: PunctuationCommit) -> CommittedState:
-        """Move the stream's frontiers and promises."""
-        after = stream.progress.after_punctuation(commit.told, commit.greatest, commit.silent)
+        """Commit the frontiers and promises of the stream."""
+        after = stream.progress.after_punctuation(commit.announced, commit.greatest, commit.silent)
         with self._catalog.transaction():
             self._rows.save(stream.name, stream.progress, after)
         return CommittedState(after, stream.unpublished)

@@ -1,6 +1,6 @@
-"""The engine's side of the catalog: every commit, by kind, each one SQLite transaction, and what is read back.
+"""The journal: all commits to the catalog, by kind, and the reads. Each commit is one SQLite transaction.
 
-A commit takes a value, and gives what holds after it; who commits then has the stream install that.
+A commit takes a value and returns a `CommittedState`, which the caller installs in the stream.
 """
 
 from __future__ import annotations

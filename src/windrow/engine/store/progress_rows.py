@@ -1,4 +1,4 @@
-"""A stream's progress in the catalog: what has changed is saved with a commit, and all of it is read at the opening."""
+"""The progress of a stream in the catalog: a commit saves what has changed, opening reads all of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ProgressRows:
     # -- saving, inside a transaction ----------------------------------------------------------
 
     def save(self, name: str, before: StreamProgress, after: StreamProgress) -> None:
-        """What has changed of a stream's progress."""
+        """Save what has changed of a stream's progress."""
         tx = self._catalog
         if (after.last_batch, after.tick_seq) != (before.last_batch, before.tick_seq):
             tx.execute(
@@ -75,7 +75,7 @@ class ProgressRows:
     # -- reading -------------------------------------------------------------------------------
 
     def read(self, definition: StreamDef) -> StreamProgress:
-        """The progress of a stream that the catalog knows."""
+        """The progress of a stream in the catalog."""
         row = self._catalog.row("SELECT last_batch, tick_seq, heard FROM streams WHERE name = ?", (definition.name,))
         assert row is not None
         progress = self._axes(definition, start_of(definition))
@@ -111,5 +111,5 @@ class ProgressRows:
 
 
 def _beside(progress: StreamProgress, axis: str) -> tuple[int | None, tuple[Ended, ...], int]:
-    """What is saved of an axis beside its frontier."""
+    """The progress of an axis that is saved with its frontier: `least`, `ended` and `silent`."""
     return progress.least.get(axis), progress.ended.get(axis, ()), progress.silent.get(axis, 0)

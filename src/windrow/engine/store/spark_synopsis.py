@@ -1,4 +1,4 @@
-"""A synopsis in its Spark home: what the driver keeps of it, with the jobs that answer from its blocks."""
+"""A synopsis in the Spark home: the driver's part of it, and the jobs that answer from its blocks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from windrow.windows import Points
 
 @dataclass(frozen=True)
 class SparkStore:
-    """Where a synopsis has its blocks, and what runs its jobs. `late_owner` owns the blocks that are not merged yet."""
+    """The blocks of a synopsis, and what runs its jobs. `late_owner` owns the late blocks that are not merged yet."""
 
     blocks: BlockStore
     spark: SparkHome
@@ -38,22 +38,22 @@ class SparkStore:
     late_owner: str
 
     def between(self, owner: str, low: int, high: int) -> list[BlockRow]:
-        """The blocks of an owner that have a pane which starts in [low, high)."""
+        """The blocks of an owner whose panes overlap [low, high)."""
         found = self.blocks.named(owner)
         return [b for b in found if b.lo is not None and b.hi is not None and b.lo < high and b.hi >= low]
 
     @property
     def once(self) -> str:
-        """The name under which tasks are told of who asks once."""
+        """The broadcast name of one-time lookups."""
         return f"{self.owner}/lookup"
 
     def forget(self) -> None:
-        """Let go of what tasks were told."""
+        """Release the broadcasts."""
         self.spark.forget(self.owner, self.once)
 
 
 class SparkSynopsis(StoredSynopsis):
-    """Answers by one job for all windows that it is asked about."""
+    """Answers all lookups by one Spark job."""
 
     def __init__(self, store: SparkStore, plan: SynopsisPlan, buckets: int, weight: Weight | None, groups: int):
         super().__init__([key.type.arrow for key in plan.keys], buckets, weight, groups)
@@ -64,13 +64,13 @@ class SparkSynopsis(StoredSynopsis):
             return
         store = self.store
         if once is None:
-            name, told, asked = store.owner, _told(plan), _asked(plan, lookups)
+            name, tasks, requests = store.owner, _tasks(plan), _requests(plan, lookups)
         else:
-            name, told = store.once, (QueryTask(once.plan, once.derived),)
-            asked = [WindowRequest(0, one.starts, one.ends) for one in lookups]
-        blocks = store.between(store.owner, *_bounds(asked))
+            name, tasks = store.once, (QueryTask(once.plan, once.derived),)
+            requests = [WindowRequest(0, one.starts, one.ends) for one in lookups]
+        blocks = store.between(store.owner, *_bounds(requests))
         rows = sum(block.rows for block in blocks)
-        found, groups = store.spark.answer(self.stored(plan, blocks), name, told, asked, rows)
+        found, groups = store.spark.answer(self.stored(plan, blocks), name, tasks, requests, rows)
         if once is None:
             self.saw(groups)
         for lookup, parts in zip(lookups, found, strict=True):
@@ -82,17 +82,17 @@ class SparkSynopsis(StoredSynopsis):
         if not lookups:
             return
         store = self.store
-        revised = [RevisedWindows(one, *masks) for one, masks in zip(_asked(plan, lookups), there, strict=True)]
+        revised = [RevisedWindows(one, *masks) for one, masks in zip(_requests(plan, lookups), there, strict=True)]
         bounds = _bounds([one.asked for one in revised])
         held, late = (store.between(owner, *bounds) for owner in (store.owner, store.late_owner))
         revision = Revision(self.stored(plan, held), self.stored(plan, late), tuple(revised))
-        found = store.spark.revise(revision, store.owner, _told(plan), sum(block.rows for block in held))
+        found = store.spark.revise(revision, store.owner, _tasks(plan), sum(block.rows for block in held))
         for lookup, parts in zip(lookups, found, strict=True):
             was, now = _revised_rows(parts)
             yield Looked.of_tasks(lookup, was), Looked.of_tasks(lookup, now)
 
     def totals(self, count: Accumulator, panes: Points, late: bool = False) -> Points:
-        """Of blocks that have such panes two columns are read, a bucket at a time."""
+        """The tuples per pane; reads two columns of the blocks, one bucket at a time."""
         store, out = self.store, np.zeros(panes.size, np.int64)
         owner = store.late_owner if late else store.owner
         for block in store.between(owner, int(panes[0]), int(panes[-1]) + 1) if panes.size else ():
@@ -109,28 +109,28 @@ class SparkSynopsis(StoredSynopsis):
 def stored_of(
     root: str, owner: str, plan: SynopsisPlan, buckets: int, kept_from: int | None, blocks: Sequence[BlockRow]
 ) -> StoredCells:
-    """Where the cells of a synopsis are, of these blocks."""
+    """The cells of a synopsis in these blocks."""
     paths, types = tuple(block.path for block in blocks), tuple(key.type.arrow for key in plan.keys)
     return StoredCells(root, owner, paths, types, len(plan.group_keys), buckets, kept_from, frequent_of(plan))
 
 
 def frequent_of(plan: SynopsisPlan) -> WindowAggregate | None:
-    """What has FREQUENT_ITEMS, which has a synopsis of its own."""
+    """The aggregate with FREQUENT_ITEMS, if the synopsis has one; such a query shares with no other."""
     return plan.queries[0][1].input if plan.style[0] == FREQUENT and plan.queries else None
 
 
-def _told(plan: SynopsisPlan) -> tuple[QueryTask, ...]:
+def _tasks(plan: SynopsisPlan) -> tuple[QueryTask, ...]:
     return tuple(QueryTask(query, plan.derived.get(name, ())) for name, query in plan.queries)
 
 
-def _asked(plan: SynopsisPlan, lookups: Sequence[Lookup]) -> list[WindowRequest]:
-    """Lookups of queries, by their number among those that tasks are told of."""
+def _requests(plan: SynopsisPlan, lookups: Sequence[Lookup]) -> list[WindowRequest]:
+    """The lookups with the index of each query in the broadcast list."""
     numbers = {name: i for i, (name, _) in enumerate(plan.queries)}
     return [WindowRequest(numbers[one.query], one.starts, one.ends) for one in lookups]
 
 
-def _bounds(asked: Sequence[WindowRequest]) -> tuple[int, int]:
-    return min(int(one.starts.min()) for one in asked), max(int(one.ends.max()) for one in asked)
+def _bounds(requests: Sequence[WindowRequest]) -> tuple[int, int]:
+    return min(int(one.starts.min()) for one in requests), max(int(one.ends.max()) for one in requests)
 
 
 def _rows(parts: Sequence[BucketAnswer]) -> TaskRows:
@@ -140,7 +140,7 @@ def _rows(parts: Sequence[BucketAnswer]) -> TaskRows:
 
 
 def _revised_rows(parts: Sequence[BucketCorrection]) -> tuple[TaskRows, TaskRows]:
-    """As they were, and as they are."""
+    """The rows before and after the correction."""
     error = next((part.error for part in parts if part.error is not None), None)
     was = tuple(part.was for part in parts if part.was is not None)
     now = tuple(part.now for part in parts if part.now is not None)

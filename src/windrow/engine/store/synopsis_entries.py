@@ -1,4 +1,4 @@
-"""Synopses in the catalog: schedule, accumulators, and what queries derive from them."""
+"""Synopses in the catalog: schedules, accumulators, and derivations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SynopsisEntries:
     # -- saving, inside a transaction ----------------------------------------------------------
 
     def save(self, stream: str, progress: SynopsisProgress) -> None:
-        """The synopsis's schedule and since when it has each accumulator."""
+        """Save the schedule of a synopsis, and from which point it keeps each accumulator."""
         tx, plan = self._catalog, progress.plan
         tx.execute(
             "INSERT INTO synopses (id, stream, keys, schedule, kept_from, ranked) VALUES (?,?,?,?,?,?)"
@@ -46,8 +46,7 @@ class SynopsisEntries:
         )
 
     def save_derivations(self, query_id: int, derived: Sequence[Derivation]) -> None:
-        """What a query derives, with the definitions of what it is derived from: the queries
-        that those were kept for may go."""
+        """Save what a query derives, with the definitions of the base accumulators, whose queries may be dropped."""
         self._catalog.executemany(
             "INSERT INTO derivations VALUES (?, ?, ?, ?, ?)",
             [
@@ -62,7 +61,7 @@ class SynopsisEntries:
         )
 
     def drop(self, state: SynopsisState) -> None:
-        """A synopsis that no query uses, with its blocks."""
+        """Drop a synopsis and its blocks."""
         for row in (*self._blocks.named(state.owner), *self._blocks.named(state.late_owner)):
             self._blocks.release(row.id)
         self._catalog.execute("DELETE FROM synopses WHERE id = ?", (state.plan.id,))
@@ -74,12 +73,12 @@ class SynopsisEntries:
         return self._catalog.rows("SELECT * FROM synopses WHERE stream = ? ORDER BY id", (stream,))
 
     def since(self, number: int) -> dict[str, int | None]:
-        """From where on a synopsis has each accumulator."""
+        """The point from which a synopsis keeps each accumulator (None: always), by id."""
         rows = self._catalog.rows("SELECT accumulator, since FROM synopsis_accumulators WHERE synopsis = ?", (number,))
         return {row["accumulator"]: row["since"] for row in rows}
 
     def derivations(self, query: QueryState) -> tuple[Derivation, ...]:
-        """What a query derives, as it was saved."""
+        """The saved derivations of a query."""
         rows = self._catalog.rows("SELECT * FROM derivations WHERE query = ? ORDER BY rowid", (query.id,))
         mine = {a.id: a for a in query.plan.input.accumulators}
         return tuple(

@@ -1,4 +1,4 @@
-"""Commits of tick batches: answers kept, stages named, cells expired, late cells taken in, promises changed."""
+"""Commits of tick batches: answers, stages of sinks, expired cells, merged late cells, and promises."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from windrow.windows.promises import Promises
 
 @dataclass(frozen=True)
 class AnswerPart:
-    """One query's share of a tick batch: what was answered, and which part of the answers block holds it.
+    """One query's share of a tick batch: its counts, and the part of the answers block that holds its rows.
 
-    `revised`: the end and the number of revisions of each window that was corrected.
+    `revised`: the end and the revision number of each corrected window.
     """
 
     query: QueryState
@@ -33,7 +33,7 @@ class AnswerPart:
 
 @dataclass(frozen=True)
 class Expiry:
-    """What a tick leaves of a synopsis: cells below the point are gone, `ranked` tuples with them."""
+    """The cells of a synopsis below a point expire; `ranked` is the new number of tuples in expired panes."""
 
     state: SynopsisState
     below: int | None
@@ -42,8 +42,8 @@ class Expiry:
 
 @dataclass(frozen=True)
 class LateMerge:
-    """Late cells taken into a synopsis, all that are held apart; `ranked` is what it comes to. No tuple to come can
-    correct a window whose end is below `revised_from` (None: any can be)."""
+    """All late cells of a synopsis are merged; `ranked` is its new value. No later tuple can correct a window whose end
+    is below `revised_from` (None: no such bound)."""
 
     state: SynopsisState
     ranked: int
@@ -52,8 +52,8 @@ class LateMerge:
 
 @dataclass(frozen=True)
 class PromiseUpdate:
-    """What a tick leaves of a stream's promises; `settled` are queries that have by now answered what these had closed
-    before they came, `complete_from` says from where on synopses have all groups."""
+    """The promises after a tick. `settled` queries have now answered the groups that were closed before their creation;
+    `complete_from` has the point from which each synopsis has all groups."""
 
     promises: Promises
     settled: tuple[QueryState, ...] = ()
@@ -62,8 +62,8 @@ class PromiseUpdate:
 
 @dataclass(frozen=True)
 class TickCommit:
-    """A tick batch of an axis, up to `ticked` (None: no window was due). `block` has the parts of the answers that are
-    retained, `keep` rows of each query."""
+    """A tick batch of an axis, up to `ticked` (None: no window was due). `block` holds the retained answers, `keep`
+    rows per query."""
 
     axis: str
     ticked: int | None
@@ -76,7 +76,7 @@ class TickCommit:
 
 
 class TickCommits:
-    """Commits tick batches, each in one transaction; gives what holds after it."""
+    """Commits tick batches, each in one transaction."""
 
     def __init__(self, catalog: Catalog, blocks: BlockStore, rows: ProgressRows, answers: AnswersKept):
         self._catalog = catalog
@@ -101,7 +101,7 @@ class TickCommits:
         return CommittedState(after, (*stream.unpublished, *unpublished), synopses, queries)
 
     def _answer(self, stream: StreamState, commit: TickCommit) -> list[UnpublishedStage]:
-        """Keep the answers, and name the stages that are to be published."""
+        """Save the answers, and return the stages to publish."""
         tx, staged = self._catalog, []
         stored = [part for part in commit.parts if part.stored is not None]
         block_id = self._blocks.add(commit.block, refs=len(stored)) if commit.block is not None and stored else None
@@ -161,7 +161,7 @@ class TickCommits:
     # -- what was committed --------------------------------------------------------------------
 
     def revisions(self, query: QueryState, first: int, last: int) -> dict[int, int]:
-        """How often windows were corrected, of those that end between two points and were."""
+        """The number of corrections of each corrected window that ends in [first, last], by its end."""
         rows = self._catalog.rows(
             "SELECT window_end, revision FROM revisions WHERE query = ? AND window_end BETWEEN ? AND ?",
             (query.id, first, last),
@@ -169,14 +169,14 @@ class TickCommits:
         return {row["window_end"]: row["revision"] for row in rows}
 
     def published(self, stream: StreamState, outbox: Collection[int]) -> CommittedState:
-        """Strike stages that are visible now from the outbox."""
+        """Remove published stages from the outbox."""
         with self._catalog.transaction() as tx:
             tx.executemany("DELETE FROM outbox WHERE id = ?", [(i,) for i in sorted(outbox)])
         left = tuple(item for item in stream.unpublished if item.outbox not in outbox)
         return CommittedState(stream.progress, left)
 
     def outbox(self) -> list[tuple[int, int, str]]:
-        """The stages that are to be published, in order: number, query and what the sink calls it."""
+        """The stages to publish, in order: number, query, and the sink's name of the stage."""
         rows = self._catalog.rows("SELECT id, query, entry FROM outbox ORDER BY id")
         return [(row["id"], row["query"], row["entry"]) for row in rows]
 

@@ -1,1 +1,1 @@
-"""Ticks: due windows answered, late tuples corrected, groups closed early, and answers delivered."""
+"""Ticks: they answer due windows, correct answers, answer closed groups early, and deliver."""

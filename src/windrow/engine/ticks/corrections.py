@@ -1,8 +1,8 @@
-"""Corrections: what late tuples change in answers that were given (LATE REVISE).
+"""Corrections of given answers by late tuples (LATE REVISE).
 
-A window is corrected if it had been answered and a late pane falls into it. Its rows are looked up as they were, and
-once more with the late cells merged into them; what differs is delivered, '-' before '+'. Groups without a late tuple
-keep their states to the last bit, so they are never corrected by a rounding.
+A window is corrected if it has been answered and a late pane falls into it. Its rows are looked up without the late
+cells and with them; the difference is delivered, '-' before '+'. Groups without a late tuple keep their states to the
+last bit, so rounding never corrects them.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from windrow.windows.ended import landmarks_upto
 
 Mask = npt.NDArray[np.bool_]
 Finish = Callable[[QueryState, Looked, Extents, SynopsisState], Finished | None]
-"""The answer rows of some windows; None where the query's own expressions fail."""
+"""Returns the answer rows of some windows; None if the query's own expressions fail."""
 
 Numbers = Callable[[QueryState, int, int], dict[int, int]]
-"""How often windows were corrected, of those that end between two points."""
+"""Returns the number of corrections of each corrected window that ends between two points, by its end."""
 
 
 @dataclass(frozen=True)
 class AffectedWindows:
-    """Windows of a query, due by now, that late cells may change; `before` and `after`: those that had been answered,
-    and those that are to be. By rank, windows come and go."""
+    """Due windows of a query that late cells may change. `before`: had an answer; `after`: is to have one. The two
+    differ for windows by rank, which late tuples create and remove."""
 
     query: QueryState
     extents: Extents
@@ -56,13 +56,13 @@ class AffectedWindows:
     def __len__(self) -> int:
         return len(self.extents)
 
-    def part(self, some: slice) -> AffectedWindows:
-        return AffectedWindows(self.query, self.extents.part(some), self.before[some], self.after[some])
+    def part(self, rows: slice) -> AffectedWindows:
+        return AffectedWindows(self.query, self.extents.part(rows), self.before[rows], self.after[rows])
 
 
 class Corrector:
-    """Works out the corrections of one synopsis from what it holds apart. Which windows those are it tells from the
-    panes; by rank and by n rows also from counts."""
+    """Computes the corrections of one synopsis from its late cells. The panes tell the affected windows; for windows by
+    rank or by n rows, the counts too."""
 
     def __init__(self, stream: StreamState, state: SynopsisState, settings: Settings):
         self._stream, self._state = stream, state
@@ -71,7 +71,7 @@ class Corrector:
         self._emits = settings.text("empty_windows") == "emit"
 
     def applied(self) -> LateMerge:
-        """What the commit must know."""
+        """The merge of the late cells, for the commit."""
         state, ranked = self._state, self._state.ranked
         plan = state.plan.queries[0][1] if state.plan.queries else None
         if plan is not None and _over(plan) is SlideOver.RANK:
@@ -80,12 +80,11 @@ class Corrector:
         return LateMerge(state, ranked, None if horizon is None else state.closed_at(horizon))
 
     def corrections(self, finish: Finish, numbers: Numbers, windows: int) -> Iterator[QueryAnswers]:
-        """What to deliver, for every query that something changes for; at most so many windows are looked at at a
-        time."""
+        """The corrections of every query whose answers change; at most `windows` windows are looked up at a time."""
         found: dict[str, list[_Changes]] = {}
-        asked = [self._affected(self._stream.queries[name], plan) for name, plan in self._state.plan.queries]
-        for some in _batches(asked, windows):
-            left = [one for one in some if one.query.error is None]
+        affected = [self._affected(self._stream.queries[name], plan) for name, plan in self._state.plan.queries]
+        for batch in _batches(affected, windows):
+            left = [one for one in batch if one.query.error is None]
             for one, (was, now) in zip(left, self._looked(left), strict=True):
                 old = finish(one.query, was, one.extents, self._state)
                 new = None if old is None else finish(one.query, now, one.extents, self._state)
@@ -96,10 +95,10 @@ class Corrector:
             if changed and query.error is None:
                 yield _delivered(query, changed, numbers)
 
-    def _looked(self, asked: Sequence[AffectedWindows]) -> Iterator[tuple[Looked, Looked]]:
-        """The rows of windows as they were and as they are, of each query."""
-        lookups = [lookup_of(one.query, one.extents) for one in asked]
-        there = [(one.before, one.after) for one in asked]
+    def _looked(self, affected: Sequence[AffectedWindows]) -> Iterator[tuple[Looked, Looked]]:
+        """The rows of each query's windows, without the late cells and with them."""
+        lookups = [lookup_of(one.query, one.extents) for one in affected]
+        there = [(one.before, one.after) for one in affected]
         return self._state.synopsis.revise(lookups, there, self._state.plan)
 
     # -- which windows -------------------------------------------------------------------------
@@ -121,20 +120,20 @@ class Corrector:
         return AffectedWindows(query, extents, np.asarray(held), np.ones(len(extents), bool))
 
     def _answered_upto(self, window: Window, panes: Points) -> int:
-        """Up to which frontier windows that hold a tuple of these panes are answered: landmark windows wait where the
-        input has ended."""
+        """The frontier up to which windows with a tuple of these panes are answered. Landmark windows stop at the end
+        of the input."""
         ends = self._stream.ended.get(self._state.plan.axis, ())
         if not ends or not isinstance(window, LandmarkWindow):
             return self._ticked
         return landmarks_upto(ends, window, panes, self._ticked)
 
     def _emptied_upto(self, window: SlidingWindow) -> int:
-        """Up to which frontier empty windows have been answered."""
+        """The frontier up to which empty windows have been answered."""
         return answered_upto(self._stream.ended.get(self._state.plan.axis, ()), window, self._ticked)
 
     def _first_answered(self, old: Points, since: int) -> int | None:
-        """From where on empty windows have been answered too: from the first tuple there was, or where the query
-        began. The first may be one of those that are late."""
+        """The point from which empty windows have been answered: the first tuple, or the start of the query; None if
+        none have been. The first tuple may itself be late."""
         least = self._stream.least.get(self._state.plan.axis)
         if least is None:
             return None
@@ -146,7 +145,7 @@ class Corrector:
     def _by_tuple(
         self, query: QueryState, plan: Finalise, window: SlideByTuple, old: Points, late: Points
     ) -> AffectedWindows:
-        """Windows at values: a late value may be one of its own."""
+        """AffectedWindows windows that slide by tuple; a late value may be the id of a new window."""
         values = np.union1d(old, late)
         first = POINT_MIN if query.closed_by is None else query.closed_by
         values = values[np.searchsorted(values, first) : np.searchsorted(values, self._ticked)]
@@ -159,33 +158,33 @@ class Corrector:
         return AffectedWindows(query, window.extents(values[affected]), before[affected], after[affected])
 
     def _marked(self, plan: Finalise, window: SlideByTuple, values: Points) -> tuple[Mask, Mask]:
-        """Which values were window ids, and are: an n-th row number, or an n-th rank, is among their tuples."""
+        """Which values were window ids, and which are now: those with an n-th row number or rank among their tuples."""
         counts, added = self._totals(plan, values)
         before = self._state.ranked - int(counts.sum())
         return window.marked(counts, before), window.marked(counts + added, before)
 
     def _totals(self, plan: Finalise, values: Points) -> tuple[Points, Points]:
-        """The tuples of panes, without those that are late and of them alone."""
+        """The number of tuples per pane, of the cells that are not late and of those that are."""
         count, synopsis = plan.input.counts[0], self._state.synopsis
         return synopsis.totals(count, values), synopsis.totals(count, values, late=True)
 
 
-def _batches(asked: Sequence[AffectedWindows], windows: int) -> Iterator[list[AffectedWindows]]:
-    """The windows in lists of at most so many; a query is in a list once."""
-    some: list[AffectedWindows] = []
-    for one in asked:
+def _batches(affected: Sequence[AffectedWindows], windows: int) -> Iterator[list[AffectedWindows]]:
+    """The windows in lists of at most `windows`; a query occurs at most once in a list."""
+    batch: list[AffectedWindows] = []
+    for one in affected:
         for first in range(0, len(one), windows):
             part = one.part(slice(first, first + windows))
-            if some and sum(map(len, some)) + len(part) > windows:
-                yield some
-                some = []
-            some.append(part)
-    if some:
-        yield some
+            if batch and sum(map(len, batch)) + len(part) > windows:
+                yield batch
+                batch = []
+            batch.append(part)
+    if batch:
+        yield batch
 
 
 def _changes(affected: AffectedWindows, old: Finished, new: Finished) -> _Changes:
-    """What differs between the answers as they were and as they are."""
+    """The difference between the answers without and with the late cells."""
     old, new = _only(old, affected.before), _only(new, affected.after)
     gone, come = difference(old.table, old.window, new.table, new.window)
     rows = pa.concat_tables([old.table.take(gone), new.table.take(come)], promote_options="permissive")
@@ -199,7 +198,8 @@ def _changes(affected: AffectedWindows, old: Finished, new: Finished) -> _Change
 
 @dataclass(frozen=True)
 class _Changes:
-    """Rows taken back or given, of the windows that end there; `fresh` are the windows that had no answer."""
+    """Rows taken back (`taken`) or given. `window` is the index of each row's window in `ends`; `fresh` windows had no
+    answer before."""
 
     rows: pa.Table
     window: Points
@@ -213,7 +213,7 @@ def _over(plan: Finalise) -> SlideOver | None:
 
 
 def _only(finished: Finished, wanted: Mask) -> Finished:
-    """Without the rows of windows that are not there."""
+    """The rows of the wanted windows."""
     if wanted.all():
         return finished
     rows = np.flatnonzero(wanted[finished.window])
@@ -221,7 +221,7 @@ def _only(finished: Finished, wanted: Mask) -> Finished:
 
 
 def lookup_of(query: QueryState, extents: Extents) -> Lookup:
-    """What a query asks a synopsis about some of its windows."""
+    """The lookup of some windows of a query."""
     aggregate, since = query.plan.input, query.since
     starts = extents.starts if since is None else extents.starts.clip(min=max(since, POINT_MIN))
     always, read = not aggregate.cell_keys, (aggregate.presence, aggregate.accumulators)
@@ -229,7 +229,7 @@ def lookup_of(query: QueryState, extents: Extents) -> Lookup:
 
 
 def _delivered(query: QueryState, parts: list[_Changes], numbers: Numbers) -> QueryAnswers:
-    """The changes with each window's number: first answers are 0, corrections count on."""
+    """The changes with revision numbers: 0 for a first answer, then counting up."""
     ends = np.concatenate([part.ends for part in parts])
     before = np.cumsum([0, *(part.ends.size for part in parts[:-1])])
     window = np.concatenate([part.window + b for part, b in zip(parts, before, strict=True)])
@@ -238,8 +238,8 @@ def _delivered(query: QueryState, parts: list[_Changes], numbers: Numbers) -> Qu
     changed, at = np.unique(window, return_inverse=True)
     known = numbers(query, int(ends[changed[0]]), int(ends[changed[-1]]))
     is_fresh = np.isin(changed, fresh)
-    told = zip(ends[changed].tolist(), is_fresh.tolist(), strict=True)
-    revisions = np.array([known.get(end, -1 if new else 0) + 1 for end, new in told], np.int64)
+    windows = zip(ends[changed].tolist(), is_fresh.tolist(), strict=True)
+    revisions = np.array([known.get(end, -1 if new else 0) + 1 for end, new in windows], np.int64)
     ops = pa.array(np.where(taken, TAKEN, GIVEN))
     table = with_ops(pa.concat_tables([part.rows for part in parts]), ops, revisions[at])
     return QueryAnswers(query, ends[changed], at, table, 0, revisions)

@@ -1,7 +1,7 @@
-"""Answers out: to sinks, subscribers and the retained answers, around the commit of a tick batch.
+"""Delivery of answers to sinks, subscribers and the retained answers, around the commit of a tick batch.
 
-Staging sinks stage before the commit and publish after it (exactly once); plain sinks and subscribers are
-called before it (at least once, with a key). A subscriber that raises is counted and does not stop the stream.
+Staging sinks stage before the commit and publish after it (exactly once). Plain sinks and subscribers are called before
+it (at least once, with a key). An error in a subscriber is counted and does not stop the stream.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ log = logging.getLogger("windrow")
 
 @dataclass(frozen=True)
 class QueryAnswers:
-    """One query's answers to the windows with these ends; `window` is the index of the window each row is of.
+    """One query's answers to the windows with these ends; `window` is the index of each row's window.
 
-    `revisions`: the number of each window's correction (0: a first answer); None: all are first answers. `early`: they
-    are the rows of groups that promises closed, as many as had come; the windows themselves are answered later.
+    `revisions`: the revision number of each window (0: a first answer); None: all are first answers. `early`: these are
+    rows of groups that promises closed, and the windows themselves are answered later; its value is the number of
+    promises heard so far.
     """
 
     query: QueryState
@@ -54,7 +55,7 @@ class QueryAnswers:
 
     @property
     def last_end(self) -> int | None:
-        """The end of the latest window that was answered; a correction is of an earlier one."""
+        """The end of the latest answered window; a correction may be of an earlier one."""
         if self.early is not None:
             return self.query.last_end
         last = int(self.ends[-1])
@@ -62,13 +63,13 @@ class QueryAnswers:
 
     @property
     def revised(self) -> tuple[tuple[int, int], ...]:
-        """(end, number) of the windows that were corrected."""
+        """(end, revision number) of the corrected windows."""
         if self.revisions is None:
             return ()
         return tuple((e, r) for e, r in zip(self.ends.tolist(), self.revisions.tolist(), strict=True) if r)
 
     def key_of(self, window: int) -> str:
-        """What tells this answer to a window from its corrections, and from rows of groups that came early."""
+        """The suffix of the key that distinguishes corrections and early rows from the first answer to a window."""
         if self.early is not None:
             return f"/early-{self.early}"
         revision = 0 if self.revisions is None else int(self.revisions[window])
@@ -77,7 +78,7 @@ class QueryAnswers:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to one window, as a subscriber gets it. `key` names it across redeliveries."""
+    """The answer to one window, as a subscriber gets it. `key` is the same when it is delivered again."""
 
     query: str
     window_start: Any
@@ -104,7 +105,7 @@ class Delivery:
         applied: Sequence[LateMerge] = (),
         left: PromiseUpdate | None = None,
     ) -> None:
-        """One tick batch: sent or staged, committed, and then known in memory. `publish` must follow."""
+        """Send or stage a tick batch, commit it, and install it in memory. `publish` must follow."""
         staged = [self._send(stream, item) for item in delivered]
         crash_point("tick-staged")
         kept = [_retained(stream, item, settings.integer("retained_answers")) for item in delivered]
@@ -133,7 +134,7 @@ class Delivery:
             item.query.metrics.last_delivery_s = time.time()
 
     def _send(self, stream: StreamState, item: QueryAnswers) -> str | None:
-        """Plain sinks and subscribers now; a staging sink stages. Returns what the commit must name."""
+        """Call plain sinks and subscribers, and stage for a staging sink. Returns the stage for the commit, if any."""
         query = item.query
         batch = AnswerBatch(query.name, item.table, f"{query.name}@{item.ends[0]}..{item.ends[-1]}{item.key_of(0)}")
         for subscriber in query.batch_subscribers:
@@ -151,9 +152,9 @@ class Delivery:
         return sink.stage(batch, stream.tick_seq)
 
     def publish(self, stream: StreamState) -> None:
-        """Make committed stages visible. What a sink refuses now is published first thing in the next tick, or
-        by the next opening: a sink stages nothing more until then. A sink from Python that was not yet given again
-        after a restart keeps its stages waiting, and holds nothing up."""
+        """Publish committed stages. A stage that a sink refuses is published at the start of the next tick or at the
+        next opening; the sink stages nothing more until then. The stages of a Python sink that has not been given again
+        after a restart wait, and hold nothing up."""
         if not stream.unpublished:
             return
         published: set[int] = set()
@@ -176,7 +177,7 @@ class Delivery:
 
 
 def sweep(query: QueryState) -> None:
-    """Remove the stages of a query whose answers no commit names any more."""
+    """Remove the stages of a query that no commit names."""
     if query.sink is None or isinstance(query.sink, Sink):
         return
     try:
@@ -195,7 +196,7 @@ def _call(query: QueryState, subscriber: Any, argument: Any) -> None:
 
 
 def split(item: QueryAnswers) -> list[Answer]:
-    """The table by window, windows without rows included."""
+    """One answer per window, including windows without rows."""
     query, kind = item.query, item.query.plan.scan.attribute.type
     first = np.searchsorted(item.window, np.arange(item.ends.size), side="left")
     last = np.searchsorted(item.window, np.arange(item.ends.size), side="right")
@@ -219,7 +220,8 @@ def _row_ends(table: pa.Table) -> Points:
 
 
 def _retained(stream: StreamState, item: QueryAnswers, keep: int) -> pa.Table | None:
-    """The last windows whose rows are within the bound, and at least the latest window with rows."""
+    """The rows of the last windows, at most `keep` rows, but at least the latest window with rows; None if there are no
+    rows."""
     table = item.table
     if table.num_rows == 0:
         return None
@@ -229,13 +231,13 @@ def _retained(stream: StreamState, item: QueryAnswers, keep: int) -> pa.Table | 
 
 
 def delivered_schema(stream: StreamState, query: QueryState) -> pa.Schema:
-    """The columns of a query's answers as they are delivered."""
+    """The schema of a query's delivered answers."""
     schema = answer_schema(query.plan.outputs, query.plan.scan.attribute.type)
     return revised_schema(schema) if stream.definition.revises else schema
 
 
 def _first_kept(table: pa.Table, keep: int) -> int:
-    """Where the first window begins of which, with all after it, at most `keep` rows are kept."""
+    """The first row of the earliest window from which at most `keep` rows follow."""
     row_ends = _row_ends(table)
     cut = row_ends[row_ends.size - max(keep, 1)]
     first = int(np.searchsorted(row_ends, cut, side="left"))

@@ -1,4 +1,4 @@
-"""Which windows a frontier makes due, of which queries, and in which slices they are answered."""
+"""The windows that a frontier makes due, and the slices in which they are answered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from windrow.dataplane.answers.finishing import Edges
-from windrow.engine.ask.holistic_choice import HolisticRequest
+from windrow.engine.choices.holistic_choice import HolisticRequest
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.ticks.corrections import lookup_of
 from windrow.plan.nodes import ROW_NUM, Finalise
@@ -20,12 +20,12 @@ from windrow.windows import Extents, LandmarkWindow, Points, SlideByTuple, Slide
 from windrow.windows.ended import every_to_the_end, landmarks_to_the_end
 
 SLOTS_PER_SLICE = 4_000_000
-"""(window, group) slots answered per commit: bounds memory, about 100 MB for three aggregates."""
+"""The most (window, group) slots answered per commit; it bounds memory to about 100 MB for three aggregates."""
 
 
 @dataclass(frozen=True)
 class DueWindows:
-    """The windows that one query must answer now; `by_selection`: its holistic aggregates selected from sorted base
+    """The windows that one query must answer now. `by_selection`: its holistic aggregates are selected from sorted base
     intervals rather than rolled up from counters."""
 
     state: SynopsisState
@@ -35,8 +35,8 @@ class DueWindows:
 
     @property
     def slots(self) -> int:
-        """About how many answer rows a window takes while it is answered. Where HAVING or LIMIT leave few, few come
-        from tasks to the driver."""
+        """About how many rows a window takes in the driver while it is answered. With HAVING or LIMIT, tasks of the
+        Spark home send few."""
         plan = self.query.plan
         reduced = plan.having is not None or plan.limit is not None
         return self.state.synopsis.slots(reduced, len(plan.input.keys) if self.by_selection else None)
@@ -47,7 +47,8 @@ class DueWindows:
 
 
 def due_on(stream: StreamState, state: SynopsisState, frontier: int, settings: Settings) -> list[DueWindows]:
-    """What the queries of a synopsis must answer when the frontier of its axis stands there, its panes being closed."""
+    """The windows that the queries of a synopsis must answer when the frontier of its axis is at `frontier`. Its panes
+    must be closed already."""
     known: dict[tuple[Window, int | None, int | None], Extents] = {}
     ended, found = bool(stream.ended.get(state.plan.axis)), []
     for name, plan in state.plan.queries:
@@ -63,7 +64,7 @@ def due_on(stream: StreamState, state: SynopsisState, frontier: int, settings: S
 def _extents(
     stream: StreamState, state: SynopsisState, query: QueryState, frontier: int, settings: Settings
 ) -> Extents:
-    """The windows of a query that the frontier has passed; the same for all queries with its window and `since`."""
+    """The windows of a query that the frontier has passed; they depend only on its window, `since` and `closed_by`."""
     plan, axis, window = query.plan, state.plan.axis, query.plan.window
     ticked, least = stream.ticked.get(axis), stream.least.get(axis)
     emits = settings.text("empty_windows") == "emit" and not plan.input.keys
@@ -91,7 +92,7 @@ def _landmarks(
     least: int | None,
     frontier: int,
 ) -> Extents:
-    """Landmark windows where the input has ended; `least`: from that point on the empty ones as well."""
+    """Due landmark windows after the input has ended; from the point `least` on, empty ones too."""
     panes, axis, since = state.synopsis.closed_panes, query.axis, POINT_MIN if query.since is None else query.since
     seen = panes[np.searchsorted(panes, since) :]
     held = seen[np.searchsorted(seen, window.start) :]
@@ -104,17 +105,17 @@ def _landmarks(
 
 
 def _marked(state: SynopsisState, plan: Finalise, window: SlideByTuple, extents: Extents) -> np.ndarray:
-    """Which of the values are window ids: an n-th row number, or an n-th rank, is among their tuples."""
+    """Which values are window ids: those with an n-th row number or rank among their tuples."""
     return window.marked(_tuples(state, plan, extents.ends - 1), state.ranked)
 
 
 def _tuples(state: SynopsisState, plan: Finalise, panes: Points) -> Points:
-    """The tuples of closed panes that windows by rank or by n rows go by."""
+    """The number of tuples in each closed pane, for windows by rank or by n rows."""
     return state.synopsis.totals(plan.input.counts[0], panes)
 
 
 def ranked_below(stream: StreamState, state: SynopsisState, upto: int) -> int:
-    """How many tuples lie below a point, where windows go by rank; else 0."""
+    """The number of tuples below a point, for windows by rank; else 0."""
     plan = state.plan.queries[0][1] if state.plan.queries else None
     window = None if plan is None else plan.window
     if plan is None or not isinstance(window, SlideByTuple) or window.over is not SlideOver.RANK:
@@ -126,23 +127,24 @@ def ranked_below(stream: StreamState, state: SynopsisState, upto: int) -> int:
 
 
 def _by_selection(stream: StreamState, state: SynopsisState, due: list[DueWindows]) -> list[DueWindows]:
-    """The same, each the cheaper way: those that are selected share what is sorted for them."""
+    """The due windows with `by_selection` set where it is cheaper. Selected queries share the sorted intervals, so they
+    are decided together."""
     holistic = [i for i, item in enumerate(due) if item.query.plan.input.is_holistic]
     cells = state.synopsis.readable
     if cells is None or not holistic:
         return due
-    asked = []
+    requests = []
     for i in holistic:
         query, lookup = due[i].query, lookup_of(due[i].query, due[i].extents)
         derived = bool(state.plan.derived.get(query.name))
         hindered = why_not_selected(query.plan.input, stream.definition.revises, derived, bool(stream.promises))
-        asked.append(HolisticRequest(query.name, query.plan.input, lookup.starts, lookup.ends, hindered))
-    chosen = dict(zip(holistic, state.holistic.selects(cells, asked), strict=True))
+        requests.append(HolisticRequest(query.name, query.plan.input, lookup.starts, lookup.ends, hindered))
+    chosen = dict(zip(holistic, state.holistic.selects(cells, requests), strict=True))
     return [replace(item, by_selection=chosen.get(i, False)) for i, item in enumerate(due)]
 
 
 def slices(due: Sequence[DueWindows], frontier: int) -> Iterator[tuple[int, list[DueWindows]]]:
-    """Cut the due windows at common ticks into parts of bounded size; the last part reaches the frontier."""
+    """Cut the due windows at common ticks into slices of bounded size; the last slice reaches the frontier."""
     if not due:
         yield frontier, []
         return

@@ -1,4 +1,4 @@
-"""What ticks leave of a synopsis: cells that no window needs expire, and the past of landmark windows collapses."""
+"""Expiry: cells that no window needs any more expire, and the past of landmark windows collapses."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from windrow.windows.frontier import greater
 
 
 def expired(stream: StreamState, state: SynopsisState, upto: int) -> Expiry | None:
-    """What no window to come, none that may still be corrected, and not the last that was answered, can hold; None
-    where nothing has changed. The last one is kept for lookups: else a tumbling window would leave nothing to look up.
+    """The expiry of cells that are in no later window, in none that may still be corrected, and not in the last
+    answered window; None if nothing changes. The last window is kept for lookups: tumbling windows would otherwise
+    leave none.
 
-    Never above the open pane: where SLIDE exceeds RANGE, a query that joins later may need what lies between.
+    It never reaches above the open pane: if SLIDE exceeds RANGE, a query that joins later may need the cells between.
     """
     if state.synopsis.cannot(Ability.PANES) is not None or not state.plan.queries:
         return None
@@ -27,14 +28,14 @@ def expired(stream: StreamState, state: SynopsisState, upto: int) -> Expiry | No
 
 
 def expire(gone: Expiry) -> None:
-    """Once it is committed: in memory."""
+    """Expire the cells in memory, after the commit."""
     if gone.below is not None:
         gone.state.synopsis.expire(gone.below)
 
 
 def collapse(stream: StreamState, state: SynopsisState, upto: int) -> None:
-    """Landmark windows look at their past as a whole: it becomes one pane, as far as nothing can come into it; one more
-    for each query that came later, whose past is shorter."""
+    """Merge the past of landmark windows into one pane, as far as no tuple can fall into it, and into one more for each
+    query that was created later."""
     horizon = stream.horizon(state.plan.axis, upto)
     if state.plan.style[0] == LANDMARK and horizon is not None:
         state.synopsis.collapse(state.closed_at(horizon), stream.landmarks(state))

@@ -1,8 +1,8 @@
-"""Answers taken from another query's (CS8): finished once, for all queries that are the same but for their period."""
+"""Answers shared between queries that differ only in their period (CS8): they are finished once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from windrow.windows import Extents, Points
 
 @dataclass(frozen=True)
 class AnswerRequest:
-    """The windows that a query is due to answer, and the ends that they are shown with."""
+    """The due windows of a query, and the ends they are shown with."""
 
     query: QueryState
     extents: Extents
@@ -24,40 +24,28 @@ class AnswerRequest:
 
     @property
     def starts(self) -> Points:
-        """From where on it sees tuples of each window."""
+        """The point from which the query sees tuples of each window."""
         since = self.query.since
         return self.extents.starts if since is None else self.extents.starts.clip(min=max(since, POINT_MIN))
 
 
-def answered_once(
-    due: Sequence[AnswerRequest], answer: Callable[[list[int]], list[QueryAnswers]]
-) -> list[QueryAnswers]:
-    """The answers to all windows, in the order of the queries. `answer` works out those of some, by index; it leaves a
-    query out where that fails. A query whose windows another has all answered takes its rows; where the other has been
-    suspended, or has overflows to count, it is asked itself."""
-    leading = leaders([one.query.periodic for one in due])
-    followed = {i: leader for i, leader in enumerate(leading) if leader is not None}
-    places = {i: found for i, leader in followed.items() if (found := _places(due[leader], due[i])) is not None}
-    delivered = _by_index(due, answer, [i for i in range(len(due)) if i not in places])
-    taken: dict[int, QueryAnswers] = {}
-    for i, place in places.items():
-        whole = delivered.get(followed[i])
-        if whole is not None and not whole.overflows:
-            taken[i] = _taken(whole, due[i], place)
-    left = [i for i in places if i not in taken]
-    delivered |= taken | (_by_index(due, answer, left) if left else {})
-    return [delivered[i] for i in sorted(delivered)]
+@dataclass(frozen=True)
+class Following:
+    """A query that takes its rows from another, the leader, by index; `places`: its windows among the leader's."""
+
+    leader: int
+    places: Points
 
 
-def _by_index(
-    due: Sequence[AnswerRequest], answer: Callable[[list[int]], list[QueryAnswers]], wanted: list[int]
-) -> dict[int, QueryAnswers]:
-    index = {due[i].query.name: i for i in wanted}
-    return {index[item.query.name]: item for item in answer(wanted)}
+def followers(due: Sequence[AnswerRequest]) -> dict[int, Following]:
+    """By index, the queries whose windows another query answers as well."""
+    leading = enumerate(leaders([one.query.periodic for one in due]))
+    found = ((i, leader, _places(due[leader], due[i])) for i, leader in leading if leader is not None)
+    return {i: Following(leader, places) for i, leader, places in found if places is not None}
 
 
 def _places(leader: AnswerRequest, mine: AnswerRequest) -> Points | None:
-    """Where a query's windows stand among another's; None where not all are there, or seen from the same point on."""
+    """The indices of a query's windows among the leader's; None if one is missing or starts at another point."""
     at = np.searchsorted(leader.ends, mine.ends)
     if not at.size or int(at[-1]) >= leader.ends.size:
         return None
@@ -65,8 +53,11 @@ def _places(leader: AnswerRequest, mine: AnswerRequest) -> Points | None:
     return at if alike.all() else None
 
 
-def _taken(whole: QueryAnswers, mine: AnswerRequest, place: Points) -> QueryAnswers:
-    """The rows of some windows."""
+def taken_rows(whole: QueryAnswers | None, mine: AnswerRequest, place: Points) -> QueryAnswers | None:
+    """A follower's rows out of its leader's; None where the leader was suspended or has overflows to count: then the
+    follower is answered by itself."""
+    if whole is None or whole.overflows:
+        return None
     if place.size == whole.ends.size:
         return QueryAnswers(mine.query, mine.ends, whole.window, whole.table, 0)
     number = np.full(whole.ends.size, -1, np.int64)

@@ -1,31 +1,32 @@
-"""Ticks: all the windows that a frontier has passed, answered together per synopsis, delivered and committed.
+"""Ticks: they answer all windows that a frontier has passed, together per synopsis, then deliver and commit.
 
-A stream has an axis per punctuated column and one of row numbers; each ticks by its own frontier. A tick batch
-is everything due on an axis, in slices of bounded size; each slice is one commit. Which windows are in which
-slice changes nothing about the answers.
+A stream has one axis per punctuated column and one of row numbers; each ticks by its own frontier. A tick batch is
+everything due on an axis, in slices of bounded size; each slice is one commit. Answers do not depend on the slices.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.dataplane.answers.finishing import Edges, Finished, Finisher
 from windrow.dataplane.answers.revisions import first_answers
-from windrow.engine.ask.having import NarrowedLookups
-from windrow.engine.ask.index_choice import apply_choice
+from windrow.engine.choices.having import NarrowedLookups
+from windrow.engine.choices.index_choice import apply_choice
 from windrow.engine.state import QueryState, StreamState, SynopsisState
+from windrow.engine.store.closed_groups import complete_from, group_bounds, release
+from windrow.engine.store.homes import give_back_memory
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.tick_commits import PromiseUpdate
 from windrow.engine.ticks.corrections import Corrector, Finish, lookup_of
 from windrow.engine.ticks.delivery import Delivery, QueryAnswers
 from windrow.engine.ticks.due import SLOTS_PER_SLICE, DueWindows, due_on, slices
-from windrow.engine.ticks.early import EarlyAnswers, complete_from, group_bounds, left_to_answer, release
+from windrow.engine.ticks.early import EarlyAnswers, left_to_answer
 from windrow.engine.ticks.expiry import collapse, expire, expired
-from windrow.engine.ticks.shared_answers import AnswerRequest, answered_once
+from windrow.engine.ticks.shared_answers import AnswerRequest, followers, taken_rows
 from windrow.optimizer.sharing.rules import computed_together
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
@@ -34,31 +35,35 @@ from windrow.synopses.holistic.selecting import selected
 from windrow.windows import Extents, Points
 
 ANSWER_BLOCKS = 4
-"""Small blocks of answers before they are folded, as a multiple of the setting `synopsis_blocks`."""
+"""Small blocks of answers before they are merged, as a multiple of the setting `synopsis_blocks`."""
 
 
 class Ticker:
-    """Applies ticks to one stream at a time."""
+    """Applies ticks to a stream."""
 
-    def __init__(self, journal: Journal, delivery: Delivery):
+    def __init__(self, journal: Journal, delivery: Delivery, settings: Callable[[], Settings]):
         self._journal = journal
         self._delivery = delivery
+        self._settings = settings
         self.finisher = Finisher()
 
     def close(self) -> None:
         self.finisher.close()
 
-    def tick(self, stream: StreamState, settings: Settings) -> int:
-        """Answer everything due; returns how many windows were answered."""
+    def tick(self, stream: StreamState) -> int:
+        """Answer everything due, by the current settings; return the number of answered windows."""
+        settings = self._settings()
         with stream.lock:
             self._delivery.publish(stream)
             apply_choice(stream, settings)
-            return sum(self._tick_axis(stream, axis, settings) for axis in list(stream.frontiers))
+            answered = sum(self._tick_axis(stream, axis, settings) for axis in list(stream.frontiers))
+        give_back_memory(stream)
+        return answered
 
     def _tick_axis(self, stream: StreamState, axis: str, settings: Settings) -> int:
         frontier, ticked = stream.frontiers[axis].value, stream.ticked.get(axis)
         answered = self._correct(stream, axis, settings)
-        # Where no query is, the first that comes goes on from the frontier (`QueryManager`).
+        # An axis without queries does not tick; its first query resumes at the frontier (`StreamProgress.resumed`).
         idle = not stream.on_axis(axis)
         if frontier is not None and (ticked is None or frontier > ticked) and not idle:
             answered += self._tick_to(stream, axis, frontier, settings)
@@ -78,7 +83,7 @@ class Ticker:
         return answered
 
     def _end_batch(self, stream: StreamState, started: float, settings: Settings) -> None:
-        """After a tick batch; blocks of answers are kept few."""
+        """Compact the blocks of answers, and count the tick batch."""
         self._journal.answers.compact(
             ANSWER_BLOCKS * settings.integer("synopsis_blocks"), settings.integer("retained_answers")
         )
@@ -86,7 +91,7 @@ class Ticker:
         stream.metrics.tick_batches += 1
 
     def _correct(self, stream: StreamState, axis: str, settings: Settings) -> int:
-        """Take late cells in, and correct the answers that they change: a commit of its own, before what is due."""
+        """Merge late cells and correct the answers that they change, in a commit of its own before due windows."""
         late = [state for state in stream.on_axis(axis) if state.synopsis.has_late]
         if not late:
             return 0
@@ -103,7 +108,7 @@ class Ticker:
         return sum(item.first_answers for item in delivered)
 
     def _answer_early(self, stream: StreamState, axis: str, settings: Settings) -> None:
-        """Answer the groups that promises have closed: a commit of its own, after what is due."""
+        """Answer the groups that promises have closed, in a commit of its own after due windows."""
         fresh = tuple(query for query in stream.active if query.fresh and query.axis == axis)
         if not fresh and not stream.promises.waiting(axis):
             return
@@ -148,24 +153,39 @@ class Ticker:
     def _answer_once(
         self, stream: StreamState, state: SynopsisState, due: Sequence[DueWindows], settings: Settings
     ) -> list[QueryAnswers]:
-        """Rule CS8, where no group was answered early: that depends on when a query came."""
-        off = settings.rules_off
-
-        def answer_group(due: Sequence[DueWindows]) -> list[QueryAnswers]:
-            return self._answer(stream, state, due, settings)
-
-        def answer(due: Sequence[DueWindows]) -> list[QueryAnswers]:
-            if not off:
-                return answer_group(due)
-            use = stream.use_of(state.plan, state.since, settings.integer("cut_factor"))
-            groups = computed_together([item.query.name for item in due], use, off)
-            found = {one.query.name: one for group in groups for one in answer_group([due[i] for i in group])}
-            return [found[item.query.name] for item in due if item.query.name in found]
-
-        if stream.promises or "CS8" in off:
-            return answer(due)
+        """The answers to all due windows, in the order of the queries. A query takes its rows from one that answers the
+        same windows (CS8), unless groups were answered early: that depends on when a query came."""
         asking = [AnswerRequest(item.query, item.extents, item.shown()[1]) for item in due]
-        return answered_once(asking, lambda some: answer([due[i] for i in some]))
+        following = {} if stream.promises or "CS8" in settings.rules_off else followers(asking)
+        delivered = self._answer_some(stream, state, due, [i for i in range(len(due)) if i not in following], settings)
+        taken = {
+            i: rows
+            for i, one in following.items()
+            if (rows := taken_rows(delivered.get(one.leader), asking[i], one.places)) is not None
+        }
+        left = [i for i in following if i not in taken]
+        if left:
+            delivered |= self._answer_some(stream, state, due, left, settings)
+        delivered |= taken
+        return [delivered[i] for i in sorted(delivered)]
+
+    def _answer_some(
+        self,
+        stream: StreamState,
+        state: SynopsisState,
+        due: Sequence[DueWindows],
+        wanted: Sequence[int],
+        settings: Settings,
+    ) -> dict[int, QueryAnswers]:
+        """By index in `due`, the answers of the wanted queries; without those that fail."""
+        groups: Sequence[Sequence[int]] = [wanted]
+        if settings.rules_off:
+            use = stream.use_of(state.plan, state.since, settings.integer("cut_factor"))
+            together = computed_together([due[i].query.name for i in wanted], use, settings.rules_off)
+            groups = [[wanted[i] for i in group] for group in together]
+        parts = [self._answer(stream, state, [due[i] for i in group], settings) for group in groups]
+        by_name = {item.query.name: item for part in parts for item in part}
+        return {i: by_name[due[i].query.name] for i in wanted if due[i].query.name in by_name}
 
     def _answer(
         self, stream: StreamState, state: SynopsisState, due: Sequence[DueWindows], settings: Settings
@@ -212,7 +232,7 @@ class Ticker:
         state: SynopsisState,
         plan: Finalise | None = None,
     ) -> Finished | None:
-        """The answer rows, by the query's own plan or another; None where its expression fails: it is suspended."""
+        """The answer rows, by `plan` or the query's own. If an expression fails, suspend the query and return None."""
         try:
             return self.finisher.finish(plan or query.plan, looked, *shown, state.synopsis.groups)
         except Exception as error:
@@ -221,7 +241,7 @@ class Ticker:
 
 
 def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: NarrowedLookups) -> Iterator[Looked]:
-    """What the due queries ask of a synopsis, each the cheaper way."""
+    """The looked-up windows of the due queries, each by the cheaper way."""
     yield from narrowed.looked
     yield from state.ask(narrowed.lookups)
     chosen = [(item.query.plan.input, lookup_of(item.query, item.extents)) for item in due if item.by_selection]
@@ -230,7 +250,7 @@ def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: NarrowedL
 
 
 def _delivered(stream: StreamState, query: QueryState, ends: Points, parts: Sequence[Finished]) -> QueryAnswers:
-    """The parts of an answer one after another, the windows of each counted on from those before."""
+    """The concatenated parts of an answer, with window indices counted through."""
     table, window = parts[0].table, parts[0].window
     if len(parts) > 1:
         before = np.cumsum([0, *(part.windows for part in parts)])

@@ -1,6 +1,6 @@
-"""Who shares what: the rules of Golab's dissertation, sections 8.3 and 8.4, place queries and compute them together.
+"""The sharing rules of Golab's dissertation, sections 8.3 and 8.4: they place queries and compute them together.
 
-`rules.py` is the table. Each rule is a function that answers yes, or no with a reason, about a query and a synopsis as
-`uses.py` describes them. The functions stand by family: `over_windows.py`, `over_joins.py`, `selections.py`,
-`periods.py`. A rule that is off (the setting `disabled_rules`) changes what is shared, and no answer.
+`rules.py` is the table. Each rule is a function of a query and a synopsis (`uses.py`) that returns yes, or no with a
+reason. The functions are grouped by family: `over_windows.py`, `over_joins.py`, `selections.py`, `same_answers.py`.
+Disabling a rule (the setting `disabled_rules`) changes what is shared, but no answer.
 """

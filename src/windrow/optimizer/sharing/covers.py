@@ -1,12 +1,13 @@
-"""Covers (Golab's dissertation, section 8.3.3): which synopses together hold a query's tuples, by their predicates.
+"""Covers (Golab's dissertation, section 8.3.3): sets of synopses that together hold a query's tuples.
 
-A set of synopses *covers* a query whose terms are those of its predicates together; a *subcover* has some of them, a
-*supercover* more. The cover is *disjoint* where no tuple is in two of its synopses. (The text also asks it of the
-terms of each synopsis; a synopsis counts a tuple once whichever of its terms let it pass, so that is not needed.)
+A set of synopses *covers* a query if the terms of their predicates together are the query's terms; a *subcover* has
+fewer terms, a *supercover* more. A cover is *disjoint* if no tuple is in two of its synopses. (The dissertation also
+requires the terms of each synopsis to be disjoint. A synopsis counts a tuple once even if several terms let it pass, so
+that is not needed.)
 
     duplicate-insensitive (MIN, MAX)     any cover
     duplicate-sensitive (SUM, COUNT)     a disjoint cover, added
-    subtractable (exact SUM, COUNT)      also a disjoint supercover, less a disjoint cover of what is too much
+    subtractable (exact SUM, COUNT)      also a disjoint supercover, minus a disjoint cover of the surplus
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from windrow.optimizer.sharing.predicates import Predicate, Term, term_text
 T = TypeVar("T")
 
 MOST_STEPS = 2_000
-"""Synopses tried before a search for a cover is given up: the query then has cells of its own."""
+"""The most synopses tried in a search for a cover; if it fails, the query gets its own cells."""
 
 
 def concatenation(predicates: Sequence[Predicate]) -> Predicate:
@@ -41,7 +42,7 @@ def is_supercover(query: Predicate, by: Sequence[Predicate]) -> bool:
 
 
 def are_disjoint(predicates: Sequence[Predicate]) -> bool:
-    """No tuple passes two of them."""
+    """Whether no tuple passes two of the predicates."""
     return all(a.excludes(b) for a, b in combinations(predicates, 2))
 
 
@@ -51,14 +52,14 @@ def is_disjoint_cover(query: Predicate, by: Sequence[Predicate]) -> bool:
 
 @dataclass(frozen=True)
 class RelevantSynopses(Generic[T]):
-    """A set of synopses that answers a query: those that are put together, and those that are taken off."""
+    """A set of synopses that answers a query: those to add, and those to subtract."""
 
     added: tuple[T, ...]
     subtracted: tuple[T, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.added:
-            raise ValueError("something is added")
+            raise ValueError("at least one synopsis must be added")
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ class Candidate(Generic[T]):
 def relevant(
     query: Predicate, candidates: Sequence[Candidate[T]], is_sensitive: bool, is_subtractable: bool
 ) -> RelevantSynopses[T] | None:
-    """The relevant synopses of a new query (the first step of 8.3.3), or None. Few and large ones are preferred,
-    addition to subtraction."""
+    """The relevant synopses of a new query (the first step of section 8.3.3), or None. It prefers few, large synopses,
+    and addition to subtraction."""
     usable = [c for c in candidates if c.predicate.terms]
     within = [c for c in usable if c.predicate.terms <= query.terms]
     search = _Search(MOST_STEPS)
@@ -92,7 +93,7 @@ def relevant(
 
 
 def _any_cover(wanted: frozenset[Term], within: Sequence[Candidate[T]]) -> list[Candidate[T]]:
-    """Greedily: the one with the most terms that are still missing. Empty where there is none."""
+    """A greedy cover: repeatedly the candidate with the most missing terms. Empty if there is none."""
     missing, chosen = set(wanted), list[Candidate[T]]()
     while missing and within:
         best = max(within, key=lambda c: len(c.predicate.terms & missing))
@@ -104,17 +105,17 @@ def _any_cover(wanted: frozenset[Term], within: Sequence[Candidate[T]]) -> list[
 
 
 class _Search:
-    """Backtracking over sets of disjoint synopses, within a number of steps."""
+    """Backtracking over sets of disjoint synopses, with a limit on the steps."""
 
     def __init__(self, steps: int):
         self._steps = steps
 
     def disjoint(self, wanted: frozenset[Term], candidates: Sequence[Candidate[T]]) -> list[Candidate[T]]:
-        """A set that has all the wanted terms; empty where there is none."""
+        """A disjoint set that has all wanted terms; empty if there is none."""
         return next(self.every(wanted, candidates), [])
 
     def every(self, wanted: frozenset[Term], candidates: Sequence[Candidate[T]]) -> Iterator[list[Candidate[T]]]:
-        """All such sets, those with large members first; they may have more terms than are wanted."""
+        """All disjoint sets that have all wanted terms, and perhaps more; those with large members first."""
         order = sorted(candidates, key=lambda c: -len(c.predicate.terms))
         yield from self._completed(sorted(wanted, key=term_text), order, [])
 

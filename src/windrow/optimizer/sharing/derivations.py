@@ -1,9 +1,9 @@
 """Accumulators that a synopsis need not keep, because kept ones cover them (SS4: Golab's dissertation, section 8.3.3).
 
-An accumulator with its condition is what the text calls a synopsis with a predicate. One that a new query needs is
-*derived* when it is read: added or maxed from a cover, or left over when a cover of the rest is taken off a
-supercover. So the query sees the past that the others have kept, and nothing more is kept for it. Sums of doubles are
-added and never subtracted: what they lose is not exact.
+An accumulator with its condition is what the dissertation calls a synopsis with a predicate. An accumulator of a new
+query is *derived* when it is read: merged from a cover, or a supercover minus a cover of the surplus. So the query sees
+the past of the kept accumulators, and nothing more is kept for it. Sums of doubles are added but never subtracted,
+since subtraction is not exact.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _HOW = {
 
 @dataclass(frozen=True)
 class Derivation:
-    """How an accumulator is had from others of its kind and argument: all `added` merged, less the `subtracted`.
+    """An accumulator computed from others of its kind and argument: all `added` merged, minus the `subtracted`.
 
-    Where it only says whether there is a tuple (`is_sign`), the added may overlap: it is too large, and never wrong
-    about that.
+    With `is_sign`, only whether the value is positive matters. The `added` may then overlap: the value is too large,
+    but its sign is right.
     """
 
     accumulator: Accumulator
@@ -48,16 +48,16 @@ class Derivation:
     def __post_init__(self) -> None:
         mine = (self.accumulator.kind, self.accumulator.arg, self.accumulator.type)
         if not self.added or any((a.kind, a.arg, a.type) != mine for a in self.bases):
-            raise ValueError("an accumulator is derived from others of its kind and argument")
+            raise ValueError("an accumulator is derived only from others of its kind and argument")
         if self.subtracted and self.accumulator.kind not in SUBTRACTABLE:
-            raise ValueError(f"a {self.accumulator.kind.value} is not subtracted")
+            raise ValueError(f"a {self.accumulator.kind.value} cannot be subtracted")
 
     @property
     def bases(self) -> tuple[Accumulator, ...]:
         return self.added + self.subtracted
 
     def __str__(self) -> str:
-        """In words, by the conditions: `count: added from a = 1, a = 2`."""
+        """The derivation in words, by the conditions: `count: added from a = 1, a = 2`."""
         how = _HOW.get(self.accumulator.kind, "added from")
         text = f"{name_of(self.accumulator)}: {how} {_conditions(self.added)}"
         return text + (f" less {_conditions(self.subtracted)}" if self.subtracted else "")
@@ -75,7 +75,7 @@ _NAMES = {
 
 
 def name_of(accumulator: Accumulator) -> str:
-    """What is accumulated, without its condition."""
+    """The aggregate of an accumulator in words, without its condition."""
     return f"{_NAMES.get(accumulator.kind, 'sum')}({(accumulator.arg or '*').replace('`', '')})"
 
 
@@ -86,7 +86,7 @@ def _conditions(accumulators: Iterable[Accumulator]) -> str:
 def derive(
     wanted: Accumulator, kept: Iterable[Accumulator], columns: Columns, is_sign: bool = False
 ) -> Derivation | None:
-    """How to have an accumulator from kept ones, or None where they do not cover it."""
+    """The derivation of an accumulator from kept ones, or None if they do not cover it."""
     if wanted.kind not in DERIVABLE:
         return None
     read = reader_of(columns)
@@ -102,7 +102,7 @@ def derive(
 
 
 def only_signs(aggregate: WindowAggregate) -> frozenset[Accumulator]:
-    """The counts of which a query asks only whether they are positive: of its groups, of the values of MIN and MAX."""
+    """The counts whose sign alone a query reads: the presence of groups, and of values for MIN and MAX."""
     extremes = [call for call in aggregate.aggregates if call.function in ("MIN", "MAX")]
     signs = {aggregate.presence, *(call.part("n") for call in extremes)}
     exact = {part for call in aggregate.aggregates if call not in extremes for _, part in call.parts}
@@ -116,8 +116,8 @@ def derivations_of(
     columns: Columns,
 ) -> tuple[Derivation, ...]:
     """What a new query derives on a synopsis: accumulators that are not kept, or not for as long as those that cover
-    them. `since` tells, by id, from which point on each has been kept (None: always). What says which windows there
-    are is never derived."""
+    them. `since` has the point from which each is kept (None: always), by id. The counts that determine windows are
+    never derived."""
     kept, signs, found = list(kept), only_signs(aggregate), []
     for wanted in aggregate.accumulators:
         if wanted in aggregate.counts or (wanted.id in since and since[wanted.id] is None):
@@ -131,13 +131,13 @@ def derivations_of(
 
 
 def _alike(wanted: Accumulator, kept: Iterable[Accumulator]) -> list[Accumulator]:
-    """Of the same kind and argument, under other conditions."""
+    """The accumulators of the same kind and argument under other conditions."""
     kind, arg, type_, condition = wanted.kind, wanted.arg, wanted.type, wanted.condition
     return [a for a in kept if a.kind is kind and a.arg == arg and a.condition != condition and a.type == type_]
 
 
 def read_of(aggregate: WindowAggregate, derived: Sequence[Derivation]) -> tuple[Accumulator, ...]:
-    """What must be kept for a query: what it reads, and what it derives the rest from."""
+    """The accumulators that must be kept for a query: those it reads directly, and the bases of the derived ones."""
     by = {one.accumulator: one.bases for one in derived}
     return tuple(dict.fromkeys(base for a in aggregate.accumulators for base in by.get(a, (a,))))
 

@@ -16,7 +16,8 @@ _NO_PARTS_ALIKE = no("other queries over this window length do not read both the
 
 
 def ss1(query: Applicant, use: SynopsisUse) -> Verdict:
-    """The same cells, and cuts that go together. Where the window is longer than what is kept, more will be (8.2)."""
+    """The query needs the same cells, and the cuts can be united. If its window is longer than what is kept, the
+    synopsis is extended (section 8.2)."""
     if not use.others(query):
         return UNUSED
     why = why_apart(query.need, use.plan, use.cut_factor)
@@ -47,7 +48,7 @@ def cs3(query: Applicant, use: SynopsisUse) -> Verdict:
 
 
 def _divides(query: Applicant, use: SynopsisUse, length: int | None, otherwise: Verdict) -> Verdict:
-    """Whether others read the sum and the count of an AVG, over windows of this length (None: of any)."""
+    """Whether other queries read the sum and the count of an AVG, over windows of this length (None: any length)."""
     averages = [call for call in query.plan.input.aggregates if call.function == "AVG"]
     if not averages:
         return _NO_AVG

@@ -1,4 +1,4 @@
-"""Queries that differ in their period alone: the answers of one are among those of another."""
+"""Queries that differ only in their period: one query's answers include the other's."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from windrow.windows import LandmarkWindow, SlidingWindow
 
 @dataclass(frozen=True)
 class PeriodicAnswers:
-    """`text`: all that makes up the answers of a query but its period."""
+    """The answers of a query, for comparison. `text` identifies everything but the period."""
 
     text: str
     slide: int
     phase: int = 0
 
     def include(self, other: PeriodicAnswers) -> bool:
-        """Whether every answer of the other query is one of this query's."""
+        """Whether this query gives every answer of the other."""
         on_time = other.slide % self.slide == 0 and (other.phase - self.phase) % self.slide == 0
         return on_time and self.text == other.text
 
 
 def periodic_answers(plan: Finalise) -> PeriodicAnswers | None:
-    """The answers of a query; None where its period is not one of points.
+    """The periodic answers of a query; None if its period is not in points.
 
-    Windows that slide by tuples have their period in tuples, and partitioned ones a period for each partition.
+    The period of a window that slides by tuple is in tuples; partitioned windows have one per partition.
     """
     window = plan.window
     if not isinstance(window, (LandmarkWindow, SlidingWindow)):
         return None
-    told = (repr(replace(window, slide=1, origin=0)), _text(plan))
-    text = hashlib.sha1(repr(told).encode()).hexdigest()
+    identity = (repr(replace(window, slide=1, origin=0)), _text(plan))
+    text = hashlib.sha1(repr(identity).encode()).hexdigest()
     return PeriodicAnswers(text, window.slide, window.origin % window.slide)
 
 
 def _text(plan: Finalise) -> object:
-    """All that makes up the rows of a window."""
+    """Everything that determines the rows of a window."""
     aggregate = plan.input
     return (
         aggregate.input,
@@ -53,7 +53,7 @@ def _text(plan: Finalise) -> object:
 
 
 def leaders(answers: Sequence[PeriodicAnswers | None]) -> list[int | None]:
-    """For each query the index of one that has all its answers and follows no other; None: it leads."""
+    """For each query the index of a leader that gives all its answers; None for a leader."""
     of_text: dict[str, list[tuple[int, int, PeriodicAnswers]]] = {}
     for i, one in enumerate(answers):
         if one is not None:
@@ -61,7 +61,7 @@ def leaders(answers: Sequence[PeriodicAnswers | None]) -> list[int | None]:
     found: list[int | None] = [None] * len(answers)
     for alike in of_text.values():
         first: list[tuple[int, PeriodicAnswers]] = []
-        for _, i, one in sorted(alike, key=lambda told: told[:2]):
+        for _, i, one in sorted(alike, key=lambda entry: entry[:2]):
             found[i] = next((leader for leader, known in first if known.include(one)), None)
             if found[i] is None:
                 first.append((i, one))

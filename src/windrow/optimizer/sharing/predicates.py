@@ -1,12 +1,11 @@
-"""Predicates in disjunctive normal form (Golab's dissertation, section 8.3.3): what conditions have in common.
+"""Predicates in disjunctive normal form (Golab's dissertation, section 8.3.3), to compare conditions.
 
-A predicate lets a tuple pass where it is TRUE: FALSE and NULL are the same here, and only laws that hold in
-three-valued logic are used (`p OR NOT p` is not TRUE where p is NULL). It is a set of *terms*, any of which lets a
-tuple pass; a term is a set of atoms that must all be TRUE. An atom is `attribute op constant` where the constant is
-of the attribute's own type, so that constants compare as values do; anything else is opaque, and equal only to the
-same text.
+A tuple passes a predicate if it is TRUE. FALSE and NULL are the same here, so only laws of three-valued logic are used
+(`p OR NOT p` is not TRUE if p is NULL). A predicate is a set of *terms*; a tuple passes if one term is TRUE. A term is
+a set of atoms that must all be TRUE. An atom is `attribute op constant` with a constant of the attribute's own type, so
+that constants compare as values do. Any other condition is opaque, and equal only to the same text.
 
-All that is said is sound: what is called disjoint is, what is called implied is; what cannot be proved is denied.
+The comparisons are sound: predicates called disjoint or implied are so; what cannot be proved is denied.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Columns = tuple[tuple[str, SqlType], ...]
 Value = int | float | Decimal | bytes
 
 MOST_TERMS = 32
-"""A predicate with more terms is one opaque term; so is an IN with more constants an opaque atom."""
+"""A predicate with more terms becomes one opaque term, an IN with more constants one opaque atom."""
 
 IS_NULL, IS_NOT_NULL = "IS NULL", "IS NOT NULL"
 _OPPOSITE = {"=": "<>", "<": ">=", ">": "<=", IS_NULL: IS_NOT_NULL}
@@ -45,7 +44,7 @@ _OPS: dict[type[exp.Expr], str] = {
 
 @dataclass(frozen=True)
 class ColumnComparison:
-    """`attribute op value`, or whether the attribute is null (then there is no value)."""
+    """`attribute op value`, or a test for NULL (without a value)."""
 
     attribute: str
     op: str
@@ -62,7 +61,7 @@ class ColumnComparison:
         return ColumnComparison(self.attribute, _OPPOSITE[self.op], self.value)
 
     def implies(self, other: Atom) -> bool:
-        """Wherever this is TRUE, the other is."""
+        """Whether the other is TRUE wherever this is."""
         if self == other:
             return True
         if not isinstance(other, ColumnComparison) or other.attribute != self.attribute or self.value is None:
@@ -74,7 +73,7 @@ class ColumnComparison:
         return self.op != "<>" and _least(self) >= _least(other) and _greatest(self) <= _greatest(other)
 
     def excludes(self, other: Atom) -> bool:
-        """No tuple makes both TRUE."""
+        """Whether no tuple makes both TRUE."""
         if not isinstance(other, ColumnComparison) or other.attribute != self.attribute:
             return False
         if IS_NULL in (self.op, other.op):
@@ -93,11 +92,11 @@ class ColumnComparison:
 
 
 _Bound = tuple[int] | tuple[int, Value, int]
-"""A place among values: beyond all of them (−1 or 1), or 0 and just below, at, or just above a value."""
+"""A position among values: below all (−1), above all (1), or (0, value, −1, 0 or 1) just below, at or just above it."""
 
 
 def _least(atom: ColumnComparison) -> _Bound:
-    """Where the values of an interval begin. A NaN is above every number, as Spark orders it."""
+    """The lower bound of the values that satisfy a comparison. NaN is above every number, as in Spark."""
     assert atom.value is not None
     if atom.op in ("<", "<="):
         return (-1,)
@@ -113,7 +112,7 @@ def _greatest(atom: ColumnComparison) -> _Bound:
 
 @dataclass(frozen=True)
 class OpaqueCondition:
-    """A condition of which nothing is known but its text."""
+    """A condition that is compared by its text alone."""
 
     sql: str
     negated: bool = False
@@ -134,19 +133,19 @@ Term = frozenset[Atom]
 
 
 def implied(term: Term, other: Term) -> bool:
-    """Every tuple that passes `term` passes `other`."""
+    """Whether every tuple that passes `term` passes `other`."""
     return all(any(atom.implies(wanted) for atom in term) for wanted in other)
 
 
 def exclusive(term: Term, other: Term) -> bool:
-    """No tuple passes both terms."""
+    """Whether no tuple passes both terms."""
     return any(a.excludes(b) for a in term for b in other)
 
 
 @dataclass(frozen=True)
 class Predicate:
-    """Terms without duplicates, none of them implied by another or contradictory. No term: nothing passes; one term
-    without an atom: everything does."""
+    """A set of terms. `of` drops terms that are contradictory or imply another. No tuple passes a predicate without
+    terms; every tuple passes an empty term."""
 
     terms: frozenset[Term]
 
@@ -162,11 +161,11 @@ class Predicate:
 
     @property
     def is_disjoint(self) -> bool:
-        """No tuple passes two of its terms (8.3.3)."""
+        """Whether no tuple passes two of its terms (section 8.3.3)."""
         return all(exclusive(a, b) for a, b in combinations(self.terms, 2))
 
     def excludes(self, other: Predicate) -> bool:
-        """No tuple passes both."""
+        """Whether no tuple passes both."""
         return all(exclusive(a, b) for a in self.terms for b in other.terms)
 
     def __str__(self) -> str:
@@ -179,12 +178,12 @@ TRUE, FALSE = Predicate(frozenset({frozenset()})), Predicate(frozenset())
 
 
 def term_text(term: Term) -> str:
-    """A term as text, its atoms in order."""
+    """A term as text, with sorted atoms."""
     return " AND ".join(sorted(map(str, term))) or "true"
 
 
 def _reduced(term: Term) -> Term:
-    """Without atoms that others of the term imply."""
+    """The term without atoms that other atoms imply."""
     kept: list[Atom] = []
     for atom in sorted(term, key=str):
         if not any(other.implies(atom) for other in kept):
@@ -196,13 +195,13 @@ def _reduced(term: Term) -> Term:
 
 
 def predicate_of(condition: str | None, columns: Columns) -> Predicate:
-    """The predicate of a bound condition (Spark SQL over the stream's columns); None is that of a query without one."""
+    """The predicate of a bound condition (Spark SQL over the stream's columns); None, no condition, is TRUE."""
     return reader_of(columns)(condition)
 
 
 @lru_cache(maxsize=256)
 def reader_of(columns: Columns) -> Callable[[str | None], Predicate]:
-    """`predicate_of` for a stream's columns, which remembers: thousands of queries have the same few conditions."""
+    """A cached `predicate_of` for a stream's columns: thousands of queries have the same few conditions."""
     types = dict(columns)
 
     @lru_cache(maxsize=4096)
@@ -218,7 +217,7 @@ def _read(condition: str | None, types: dict[str, SqlType]) -> Predicate:
     tree = _signed(parse_one(condition, dialect=CQL), True, types)
     whole = Predicate.of([[OpaqueCondition(condition)]])
     try:
-        tree = normalize(tree, dnf=True).copy()  # a copy is a root: `normalized` looks at what is above
+        tree = normalize(tree, dnf=True).copy()  # `normalized` looks at the parents too, so it needs a root
     except RecursionError:
         return whole
     if not normalized(tree, dnf=True):
@@ -228,7 +227,7 @@ def _read(condition: str | None, types: dict[str, SqlType]) -> Predicate:
 
 
 def _signed(tree: exp.Expr, positive: bool, types: dict[str, SqlType]) -> exp.Expr:
-    """The same condition with every NOT before an atom, IN and BETWEEN taken apart where they are comparisons."""
+    """The condition with every NOT moved to an atom, and IN and BETWEEN split into comparisons if possible."""
     tree = tree.unnest()
     if isinstance(tree, exp.Not):
         return _signed(tree.this, not positive, types)
@@ -250,7 +249,7 @@ def _parted(tree: exp.Expr, types: dict[str, SqlType]) -> exp.Expr | None:
         )
         return exp.And(this=low.copy(), expression=high.copy())
     if isinstance(tree, exp.In) and 0 < len(tree.expressions) <= MOST_TERMS:
-        # Spark takes all constants of an IN to one type: only where each has the column's own are they comparisons.
+        # Spark casts all constants of an IN to one type, so they are comparisons only if each has the column's type.
         equals = [exp.EQ(this=tree.this.copy(), expression=constant.copy()) for constant in tree.expressions]
         if all(isinstance(_atom(one, types), ColumnComparison) for one in equals):
             return exp.or_(*equals, copy=False)
@@ -265,7 +264,7 @@ def _parts(tree: exp.Expr, kind: type[exp.Connector]) -> list[exp.Expr]:
 
 
 def _atoms(term: exp.Expr, types: dict[str, SqlType]) -> list[Atom] | None:
-    """The atoms of a term; None where it is never TRUE."""
+    """The atoms of a term; None if it is never TRUE."""
     atoms: list[Atom] = []
     for part in _parts(term, exp.And):
         inner = part.this.unnest() if isinstance(part, exp.Not) else part
@@ -298,7 +297,7 @@ def _atom(tree: exp.Expr, types: dict[str, SqlType]) -> Atom:
 
 
 def _whole(atom: ColumnComparison) -> ColumnComparison:
-    """Between integers there is nothing: x > 3 is x >= 4."""
+    """A comparison with an integer in closed form: x > 3 becomes x >= 4."""
     if isinstance(atom.value, int) and atom.op in ("<", ">"):
         above = atom.op == ">"
         return ColumnComparison(atom.attribute, ">=" if above else "<=", atom.value + (1 if above else -1))
@@ -306,9 +305,9 @@ def _whole(atom: ColumnComparison) -> ColumnComparison:
 
 
 def _constant(tree: exp.Expr, kind: SqlType) -> Value | None:
-    """A literal as a value of the column's type, where Spark compares the two exactly and as these; else None.
+    """A literal as a value of the column's type, if Spark compares the two exactly; else None.
 
-    FLOAT is left out: what it is compared as depends on the literal.
+    FLOAT is excluded: the type of the comparison depends on the literal.
     """
     negative = isinstance(tree, exp.Neg)
     literal = tree.this if negative else tree
@@ -327,7 +326,7 @@ def _constant(tree: exp.Expr, kind: SqlType) -> Value | None:
 
 
 def _decimal(value: Decimal, kind: SqlType) -> Decimal | None:
-    """Spark widens both sides to hold all the digits of each; above 38 it would round."""
+    """The value, or None if Spark would round it: Spark widens both sides to hold all digits, up to 38."""
     precision, scale = kind.decimal
     mine = max(0, -int(value.as_tuple().exponent))
     whole = max(len(value.as_tuple().digits) - mine, 1)

@@ -1,7 +1,7 @@
-"""The table of sharing rules (Golab's dissertation, sections 8.3 and 8.4), and what it decides.
+"""The table of sharing rules (Golab's dissertation, sections 8.3 and 8.4), and the decisions it makes.
 
-State-sharing rules (SS) say that a query may use what is kept for others: they place a new query, once. Computation-
-sharing rules (CS) say that queries are computed together: they are asked whenever windows are due.
+State-sharing rules (SS) let a query use the state kept for others; they place a query when it is created. Computation-
+sharing rules (CS) let queries be computed together; they apply whenever windows are due.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RULES: tuple[SharingRule, ...] = (
     SharingRule(
         "SS2",
         "8.3.1",
-        "Sums and counts that are updated at the same times serve AVG. (The text has it of running synopses.)",
+        "Sums and counts that are updated at the same times serve AVG. (In the dissertation, of running synopses.)",
         ss2,
     ),
     SharingRule("CS3", "8.3.1", "SUM, COUNT and AVG over one window length are computed together: AVG divides.", cs3),
@@ -69,24 +69,23 @@ RULES: tuple[SharingRule, ...] = (
     SharingRule(
         "SS4",
         "8.3.3",
-        "A query uses a set of relevant synopses: a cover of its predicate, or a supercover of which the rest is "
-        "taken off.",
+        "A query uses a set of relevant synopses: a cover of its predicate, or a supercover minus the surplus.",
         ss4,
     ),
     SharingRule(
         "CS6",
         "8.3.3",
-        "If these are running or interval synopses, the query is computed together with those that they were kept for "
-        "if their windows have one length.",
+        "If the relevant synopses are running or interval synopses, the query is computed together with their other "
+        "users if all windows have one length.",
         cs6,
     ),
     SharingRule(
         "CS7",
         "8.3.3",
-        "If these are basic interval synopses, the query is computed together with those that they were kept for.",
+        "If the relevant synopses are basic interval synopses, the query is computed together with their other users.",
         cs7,
     ),
-    SharingRule("CS8", "8.4", "A query that differs from another in a longer period alone shares its answers.", cs8),
+    SharingRule("CS8", "8.4", "A query that differs from another only in a longer period shares its answers.", cs8),
 )
 
 _BY_NAME = {one.name: one for one in RULES}
@@ -97,13 +96,13 @@ def rule(name: str) -> SharingRule:
 
 
 def verdict_of(name: str, query: Applicant, use: SynopsisUse, off: Collection[str] = ()) -> Verdict:
-    """What a rule says; no where it is off."""
+    """The verdict of a rule; no if it is disabled."""
     return no(f"the rule {name} is disabled") if name in off else rule(name).decide(query, use)
 
 
 def may_join(query: Applicant, use: SynopsisUse, off: Collection[str] = ()) -> Verdict:
-    """Whether a new query joins a synopsis: SS1 decides. With SS2 off, an AVG does not go where it would divide the
-    sums and counts of others."""
+    """Whether a new query may join a synopsis, by SS1. With SS2 disabled, an AVG does not join a synopsis whose sums
+    and counts it would share."""
     joins = ss1(query, use)
     if not off or not joins.holds:
         return joins
@@ -112,7 +111,7 @@ def may_join(query: Applicant, use: SynopsisUse, off: Collection[str] = ()) -> V
 
 
 def choose_synopsis(query: Applicant, uses: Iterable[SynopsisUse], off: Collection[str] = ()) -> SynopsisUse | None:
-    """The first synopsis that a new query may join; None where it needs one of its own."""
+    """The first synopsis that a new query may join; None if it needs its own."""
     return next((use for use in uses if may_join(query, use, off).holds), None)
 
 
@@ -121,7 +120,7 @@ IN_ONE_PASS = frozenset({"CS1", "CS2", "CS3", "CS4", "CS5", "CS6", "CS7"})
 
 
 def computed_together(names: Sequence[str], use: SynopsisUse, off: Collection[str]) -> list[list[int]]:
-    """Groups of users of a synopsis, by index: all together, but each by itself that goes by a rule which is off."""
+    """Groups of queries to compute together, by index. A query to which a disabled rule would apply is alone."""
     missing = [rule(name) for name in off if name in IN_ONE_PASS]
     if not missing:
         return [list(range(len(names)))]

@@ -1,11 +1,11 @@
-"""The rule for queries that differ in their period alone (Golab's dissertation, section 8.4)."""
+"""The rule for queries that differ only in their period (Golab's dissertation, section 8.4)."""
 
 from __future__ import annotations
 
 from windrow.optimizer.sharing.uses import Applicant, SynopsisUse
 from windrow.optimizer.sharing.verdicts import YES, Verdict, no
 
-_EARLY = no("groups are answered early, and which depends on when a query came")
+_EARLY = no("groups are answered early, which depends on when a query was created")
 _NO_LEADER = no("no other query has all its answers")
 
 

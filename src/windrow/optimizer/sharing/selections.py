@@ -1,6 +1,6 @@
 """Rules for aggregates with selections (Golab's dissertation, section 8.3.3): covers of predicates.
 
-An accumulator with its condition is what the text calls a synopsis with a predicate.
+An accumulator with its condition is what the dissertation calls a synopsis with a predicate.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from windrow.optimizer.sharing.uses import Applicant, SynopsisUse
 from windrow.optimizer.sharing.verdicts import YES, Verdict, no
 from windrow.optimizer.synopsis_kinds import SynopsisKind
 
-_NO_COVER = no("conditions of other queries do not cover one of its own, or it needs none")
+_NO_COVER = no("the conditions of other queries do not cover its own")
 
 
 def ss4(query: Applicant, use: SynopsisUse) -> Verdict:
-    """Some accumulator of the query is derived from others that have been kept for longer."""
+    """An accumulator of the query is derived from others that have been kept for longer."""
     return YES if use.derived(query) else _NO_COVER
 
 

@@ -1,7 +1,7 @@
-"""The plan of a synopsis: whose it is, what it keeps, and which needs of queries it meets.
+"""The plan of a synopsis: its queries, what it keeps, and which queries may join it.
 
-Queries of the same stream and grouping may use one synopsis. Predicates are conditions of the accumulators, so queries
-that differ in WHERE share the scan and the groups of cells.
+Queries of the same stream and grouping may share one synopsis. Predicates are conditions of the accumulators, so
+queries that differ in WHERE share the scan and the groups of cells.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ LANDMARK = "landmark"
 
 @dataclass(frozen=True)
 class SynopsisPlan:
-    """One synopsis and its users. `since` tells from which point on an accumulator has been kept.
+    """One synopsis and its queries.
 
-    `axis` is what its panes are cut on, and `style` what kind of windows it serves: they do not mix, since panes that
-    suit the one cost the other dearly (a pane per value, or all of the past in one). The last of its keys may be
-    `values` that holistic aggregates count; queries with other values, or with these as groups, have another synopsis.
+    Its panes are cut on `axis`. `style` is the kind of windows it serves; kinds do not mix, since panes that suit one
+    are costly for another (a pane per value, or all of the past in one). Its last keys may be `values` that holistic
+    aggregates count; queries with other values, or with these as groups, use another synopsis.
     """
 
     id: int
@@ -46,17 +46,17 @@ class SynopsisPlan:
     axis: str
     style: Style
     derived: Mapping[str, tuple[Derivation, ...]] = field(default_factory=dict)
-    """By query: those of its accumulators that are not kept but had from others (SS4)."""
+    """By query: its accumulators that are not kept but derived from others (SS4)."""
     values: tuple[Key, ...] = ()
 
     @property
     def group_keys(self) -> tuple[Key, ...]:
-        """The keys of its queries' groups; those behind them are the values that holistic aggregates count."""
+        """The grouping keys of its queries, without the values that holistic aggregates count."""
         return self.keys[: len(self.keys) - len(self.values)]
 
     @property
     def need(self) -> Need:
-        """What its queries have in common."""
+        """What a query must need to join it."""
         return Need(self.axis, self.keys, self.values, self.style, self.schedule.current)
 
     @property
@@ -65,21 +65,21 @@ class SynopsisPlan:
 
     @cached_property
     def accumulators(self) -> tuple[Accumulator, ...]:
-        """What is kept: all that its queries read, and what they derive the rest from."""
+        """All accumulators that its queries read or derive from."""
         kept: dict[Accumulator, None] = {}
         for name, plan in self.queries:
             kept.update(dict.fromkeys(read_of(plan.input, self.derived.get(name, ()))))
         return tuple(kept)
 
     def grown(self, name: str, plan: Finalise, schedule: CutSchedule, derived: tuple[Derivation, ...]) -> SynopsisPlan:
-        """The plan with one more query; what is kept is not gone through again for all the others."""
+        """The plan with one more query. The accumulators of the others are not computed again."""
         every = {**self.derived, name: derived} if derived else self.derived
         more = replace(self, schedule=schedule, queries=(*self.queries, (name, plan)), derived=every)
         more.__dict__["accumulators"] = tuple(dict.fromkeys((*self.accumulators, *read_of(plan.input, derived))))
         return more
 
     def without(self, name: str) -> SynopsisPlan:
-        """The plan without a query; the same one where it has no such query."""
+        """The plan without a query; the plan itself if it has no such query."""
         left = tuple(entry for entry in self.queries if entry[0] != name)
         if len(left) == len(self.queries):
             return self
@@ -87,8 +87,8 @@ class SynopsisPlan:
 
     @cached_property
     def qualifies(self) -> str | None:
-        """The tuples that some query takes; None where one takes all, or counts all. A query that subtracts needs what
-        it takes off as well; what it adds from lets no other tuple pass than it does itself."""
+        """The condition of the tuples that some query reads; None if all are read. A query that subtracts also reads
+        the tuples it subtracts; the accumulators that a query only adds contain no other tuples than its own."""
         predicates = dict.fromkeys(plan.input.input.predicate for _, plan in self.queries)
         less = (one for derived in self.derived.values() for one in derived if one.subtracted)
         predicates.update(dict.fromkeys(base.condition for one in less for base in one.bases))
@@ -101,7 +101,8 @@ PER_POINT = Cuts.of({(1, 0)})
 
 
 def style_of(window: Window, schedule: CutSchedule) -> Style:
-    """Windows of the same style may share a synopsis. Panes finer than the window asks for are buffered tuples."""
+    """The style of a window; windows of the same style may share a synopsis. Panes finer than the window needs are
+    buffered tuples."""
     if schedule.current == PER_POINT and window.cuts() != PER_POINT:
         return BUFFER
     if isinstance(window, LandmarkWindow):
@@ -112,20 +113,19 @@ def style_of(window: Window, schedule: CutSchedule) -> Style:
 
 
 def style_for(plan: Finalise, schedule: CutSchedule) -> Style:
-    """That of its window; FREQUENT_ITEMS has lists of so many values."""
+    """The style of a query: that of its window, or of its FREQUENT_ITEMS, with the length of the lists."""
     frequent = plan.input.frequent
     return style_of(plan.window, schedule) if frequent is None else (FREQUENT, int(frequent.parameters[0]))
 
 
 def style_of_all(plans: Sequence[Finalise], schedule: CutSchedule) -> Style:
-    """That of the queries of one synopsis: panes finer than they ask for together are buffered tuples."""
+    """The style of the queries of one synopsis. Panes finer than they need together are buffered tuples."""
     own = schedule if wanted_cuts(plans) != schedule.current else schedule_for(plans[0].window)
     return style_for(plans[0], own)
 
 
 def schedule_for(window: Window, buffered: bool = False) -> CutSchedule:
-    """The cuts that a window needs: at its edges, and, of a landmark window, at the landmark; at every point where
-    its tuples are to be buffered."""
+    """The cuts that a window needs: at its edges and its landmark, or at every point if its tuples are buffered."""
     if buffered:
         return CutSchedule.of(PER_POINT)
     schedule = CutSchedule.of(window.cuts())
@@ -145,7 +145,8 @@ def wanted_cuts(plans: Iterable[Finalise]) -> Cuts | None:
 
 @dataclass(frozen=True)
 class Need:
-    """What a query needs of a synopsis, or what a synopsis has: with the same need they go together, if the cuts do."""
+    """What a query needs of a synopsis, or what a synopsis offers. If they are equal but for the cuts, the query may
+    join if the cuts can be united."""
 
     axis: str
     keys: tuple[Key, ...]
@@ -160,16 +161,16 @@ def need_of(plan: Finalise) -> Need:
 
 
 _ALONE = {
-    PartitionedWindow.__name__: "partitions are counted for each query, from when it came",
-    "rank": "ranks are counted for each query, from when it came",
-    FREQUENT: "the lists of FREQUENT_ITEMS are those of one query's cuts",
+    PartitionedWindow.__name__: "partitions are counted per query, from its creation on",
+    "rank": "ranks are counted per query, from its creation on",
+    FREQUENT: "the lists of FREQUENT_ITEMS belong to the cuts of one query",
     BUFFER[0]: "buffered tuples (window_evaluation)",
 }
-"""Styles of which each query has a synopsis of its own."""
+"""The styles that are not shared, and why."""
 
 
 def why_apart(need: Need, other: SynopsisPlan, cut_factor: int) -> str | None:
-    """Why a query with this need cannot join the synopsis, in words; None where it can (SS1)."""
+    """Why a query with this need cannot join the synopsis, in words; None if it can (SS1)."""
     mine, theirs = need.keys[: len(need.keys) - len(need.values)], other.group_keys
     if other.axis != need.axis:
         return "another window attribute"

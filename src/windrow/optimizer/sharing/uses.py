@@ -1,4 +1,4 @@
-"""What the sharing rules are asked about: a query, and a synopsis with the queries that use it."""
+"""The arguments of the sharing rules: a query, and a synopsis with the queries that use it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from windrow.plan.nodes import Finalise
 from windrow.windows import LandmarkWindow, PartitionedWindow
 
 NEW = ""
-"""The name of a query that is not there yet."""
+"""The name of a query that does not exist yet."""
 
 
 @dataclass(frozen=True)
 class Applicant:
-    """A query that asks for a place at a synopsis, or that has one (`is_user`)."""
+    """A query that may join a synopsis, or that uses it already (`is_user`)."""
 
     name: str
     plan: Finalise
     is_user: bool = False
     whole: Need | None = None
-    """What the whole synopsis of the query needs, where that asks for a place."""
+    """The need of the query's whole synopsis, if that is compared with another synopsis."""
 
     @cached_property
     def need(self) -> Need:
@@ -34,7 +34,8 @@ class Applicant:
 
     @property
     def length(self) -> int:
-        """The length of its window. Landmark windows of one synopsis begin at the same point, and count as equal."""
+        """The length of its window. Landmark windows of one synopsis begin at the same point, so their lengths count as
+        equal."""
         window = self.plan.window
         if isinstance(window, LandmarkWindow):
             return 0
@@ -50,10 +51,10 @@ def _worked_out(_: str, plan: Finalise) -> PeriodicAnswers | None:
 
 @dataclass(eq=False)
 class SynopsisUse:
-    """A synopsis and its users. What concerns thousands of users is found once for all of them, when it is asked for.
+    """A synopsis and its users. Facts about its users, perhaps thousands, are computed once, at first use.
 
-    `since` tells from which point on each accumulator has been kept. `answers_early`: groups that a punctuation closes
-    are answered before their window. `periods` may know what was worked out before.
+    `since` has the point from which each accumulator is kept (None: always). `answers_early`: groups that a punctuation
+    closes are answered before their windows. `periods` may return cached results.
     """
 
     plan: SynopsisPlan
@@ -69,11 +70,11 @@ class SynopsisUse:
         return Applicant(name, self.plan.queries[self._index[name]][1], is_user=True)
 
     def others(self, query: Applicant) -> int:
-        """How many other queries use the synopsis."""
+        """The number of other queries that use the synopsis."""
         return len(self.plan.queries) - query.is_user
 
     def derived(self, query: Applicant) -> tuple[Derivation, ...]:
-        """What a user derives; what a new query would."""
+        """What a user derives, or what a new query would derive."""
         if query.is_user:
             return self.plan.derived.get(query.name, ())
         if self._derived is None or self._derived[0] is not query:
@@ -82,11 +83,11 @@ class SynopsisUse:
         return self._derived[1]
 
     def is_read(self, accumulator: str, query: Applicant, length: int | None = None) -> bool:
-        """Whether a query other than this reads an accumulator; over windows of one length where that is given."""
+        """Whether another query reads an accumulator, over windows of this length if one is given."""
         return any(user != query.name for user in self._readers.get((accumulator, length), ()))
 
     def leader(self, query: Applicant) -> str | None:
-        """The user whose answers have all of a query's."""
+        """The name of another user that gives all answers of the query, if there is one."""
         if query.is_user:
             found = self._leaders[self._index[query.name]]
         else:
@@ -107,7 +108,7 @@ class SynopsisUse:
 
     @cached_property
     def _readers(self) -> dict[tuple[str, int | None], list[str]]:
-        """Up to two queries that read an accumulator, whatever their window (None) and of each length."""
+        """Up to two queries that read an accumulator, by window length, and for any length (None)."""
         readers: dict[tuple[str, int | None], list[str]] = {}
         for name, plan in self.plan.queries:
             length = Applicant(name, plan).length

@@ -1,4 +1,4 @@
-"""What a sharing rule answers: yes, or no with a reason."""
+"""The verdict of a sharing rule: yes, or no with a reason."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Verdict:
-    """`reason`: why not, in words; empty where the rule says yes."""
+    """`reason` says why not, in words; it is empty if the rule holds."""
 
     reason: str = ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,17 +11,21 @@ from windrow.optimizer.sharing.derivations import Derivation
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import States
 from windrow.synopses.cells.folds import State
-from windrow.synopses.lookups import Ask, Looked, Lookup
+from windrow.synopses.lookups import Looked, Lookup
 
 Derived = Mapping[str, Sequence[Derivation]]
 
 
-def answered(ask: Ask, lookups: Sequence[Lookup], derived: Derived) -> Iterator[Looked]:
-    """The rows of every lookup; `derived` lists the accumulators of each query that are not kept."""
-    kept = [_of_kept(lookup, derived.get(lookup.query, ())) for lookup in lookups]
+def kept_lookups(lookups: Sequence[Lookup], derived: Derived) -> list[Lookup]:
+    """The lookups with derived accumulators replaced by the kept ones they derive from."""
+    return [_of_kept(lookup, derived.get(lookup.query, ())) for lookup in lookups]
+
+
+def with_derived(found: Iterable[Looked], lookups: Sequence[Lookup], derived: Derived) -> Iterator[Looked]:
+    """The rows of the lookups, from the answers to their `kept_lookups`."""
     by_query = {lookup.query: lookup for lookup in lookups}
     states = _DerivedStates()
-    for looked in ask(kept):
+    for looked in found:
         yield _completed(looked, by_query[looked.query], derived.get(looked.query, ()), states)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from windrow.synopses.cells.folds import Array
-from windrow.synopses.index.sequence import Longs
+
+Longs = npt.NDArray[np.int64]
 
 
 def grown(array: Array, size: int, fill: int = 0) -> Array:

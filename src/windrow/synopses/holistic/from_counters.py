@@ -15,8 +15,8 @@ import pyarrow as pa
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.calls import COUNT_DISTINCT
 from windrow.synopses.cells.groups import Ids
+from windrow.synopses.cells.value_codes import coded
 from windrow.synopses.holistic.phi import Phi
-from windrow.synopses.holistic.value_codes import coded
 from windrow.synopses.index.sequence import Longs
 
 

@@ -25,10 +25,10 @@ from windrow.plan.nodes import WindowAggregate
 from windrow.synopses.answering.costs import MOST_SORTED_BYTES
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Ids
+from windrow.synopses.cells.value_codes import cell_groups_of, codes_of, codes_together
 from windrow.synopses.holistic.from_counters import halfway, run_starts
 from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, WindowSlots
-from windrow.synopses.holistic.value_codes import cell_groups_of, codes_of, codes_together
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.lookups import Looked, Lookup
 

@@ -20,7 +20,7 @@ from windrow.synopses.answering.planner import (
     rolled_up,
 )
 from windrow.synopses.answering.selection_costs import SelectionBatch, SelectionWork, SortWork
-from windrow.synopses.holistic.value_codes import cell_groups_of
+from windrow.synopses.cells.value_codes import cell_groups_of
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.kinds.buffer import BufferSynopsis
 from windrow.windows import Points

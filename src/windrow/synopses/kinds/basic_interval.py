@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.plan.accumulators import Accumulator, Kind
-from windrow.synopses.answering.deriving import answered
+from windrow.synopses.answering.deriving import kept_lookups, with_derived
 from windrow.synopses.answering.gathering import ClosedCells, closed_cells, gathered
 from windrow.synopses.answering.indexing import Indexer
 from windrow.synopses.answering.intervals import FlatIntervals
@@ -29,7 +29,7 @@ from windrow.synopses.cells.groups import Groups
 from windrow.synopses.cells.merging import collapsed_panes, concatenate, fold_cells
 from windrow.synopses.cells.releasing import released
 from windrow.synopses.cells.sketches import held_bytes
-from windrow.synopses.holistic.value_codes import cell_groups_of
+from windrow.synopses.cells.value_codes import cell_groups_of
 from windrow.synopses.lookups import Looked, Lookup, asked_once, merged
 from windrow.synopses.synopsis import Asker, Mask, Synopsis
 from windrow.windows import Points
@@ -242,7 +242,9 @@ class BasicIntervalSynopsis(Synopsis):
 
     def ask(self, lookups: Sequence[Lookup], plan: SynopsisPlan, once: Asker | None = None) -> Iterator[Looked]:
         derived = plan.derived if once is None else {"": once.derived} if once.derived else {}
-        return answered(self.answer, lookups, derived) if derived else self.answer(lookups)
+        if not derived:
+            return self.answer(lookups)
+        return with_derived(self.answer(kept_lookups(lookups, derived)), lookups, derived)
 
     def revise(
         self, lookups: Sequence[Lookup], there: Sequence[tuple[Mask, Mask]], plan: SynopsisPlan
@@ -259,9 +261,10 @@ class BasicIntervalSynopsis(Synopsis):
         groups are answered for these alone, whatever the others are.
         """
         yield from gathered(self._chunks, [lookup for lookup in lookups if lookup.only is not None])
-        rest = [lookup for lookup in lookups if lookup.only is None]
-        if rest:
-            yield from asked_once(rest, self._answer)
+        shared = asked_once([lookup for lookup in lookups if lookup.only is None])
+        if shared:
+            for looked in self._answer([one.asked for one in shared.values()]):
+                yield from shared[looked.query].shares(looked)
 
     def _answer(self, lookups: Sequence[Lookup]) -> Iterator[Looked]:
         panes = self.closed_panes

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from windrow.engine.state import StreamState
+from typing import TYPE_CHECKING
+
 from windrow.settings import Settings
 from windrow.synopses.answering.indexing import IndexSetting
+
+if TYPE_CHECKING:
+    from windrow.engine.state import StreamState
 
 
 def apply_choice(stream: StreamState, settings: Settings) -> None:

@@ -1,8 +1,8 @@
-"""Reading back what `INTO parquet` wrote: the rows that hold, and a directory of many small files made one.
+"""Reads back what `INTO parquet` wrote: the net rows. Also compacts a directory of many small files.
 
-Files are `<query>-<number>.parquet`, in the order of their numbers. A compacted file is `<query>-<number>-net.parquet`
-and names, in its metadata, the files that it stands for, with a digest of each: a reader passes over those that are
-still there, so that a crash between writing it and removing them doubles nothing.
+Files are `<query>-<number>.parquet`, ordered by number. A compacted file is `<query>-<number>-net.parquet`; its
+metadata lists the files that it replaces, each with a digest. A reader skips those that still exist, so a crash between
+writing the compacted file and removing them duplicates nothing.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class _File:
     number: int
 
     def replaces(self) -> dict[str, str]:
-        """What it stands for: names, with a digest of each."""
-        told: dict[str, str] = json.loads((pq.read_schema(self.path).metadata or {}).get(_REPLACES, b"{}"))
-        return told
+        """The names of the files that this one replaces, each with its digest."""
+        names: dict[str, str] = json.loads((pq.read_schema(self.path).metadata or {}).get(_REPLACES, b"{}"))
+        return names
 
     def digest(self) -> str:
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
@@ -47,9 +47,9 @@ class _File:
 
 
 def read_answers(path: str | Path, query: str | None = None) -> Result:
-    """The answers in a directory of `INTO parquet`: the rows that hold, in window order where they are revised.
+    """The answers in a directory of `INTO parquet`: the net rows, in window order if answers are revised.
 
-    `query` says whose, where several queries write into the directory.
+    `query` is needed if several queries write into the directory.
     """
     standing, _ = _listed(Path(path), query)
     table = _concatenated(standing)
@@ -57,10 +57,10 @@ def read_answers(path: str | Path, query: str | None = None) -> Result:
 
 
 def compact_answers(path: str | Path, query: str | None = None) -> int:
-    """Make the files of a query one, of the rows that hold; gives how many files it replaced.
+    """Merge the files of a query into one with the net rows. Return how many files it replaced.
 
-    It may run while the query does: what is corrected later is still taken back by `read_answers`. Killed at any
-    point, it leaves the answers as they are; calling it again goes on.
+    This may run while the query runs; `read_answers` still applies later corrections. After a kill the answers are
+    unchanged, and another call completes the work.
     """
     directory = Path(path)
     standing, leftover = _listed(directory, query)
@@ -69,12 +69,12 @@ def compact_answers(path: str | Path, query: str | None = None) -> int:
         return 0
     last = standing[-1]
     target = directory / f"{last.query}-{last.number:012d}-net.parquet"
-    if target == last.path:  # only a file with a later number can have come since
+    if target == last.path:  # only a file with a higher number can have come since
         raise SinkError(f"{target} is there already", remedy="Move away what is not Windrow's, and call it again.")
     table = _standing_rows(_concatenated(standing))
-    told = {file.path.name: file.digest() for file in standing}
+    digests = {file.path.name: file.digest() for file in standing}
     staged = directory / f".windrow-{last.query}-{last.number:012d}-net.staged"
-    pq.write_table(table.replace_schema_metadata({_REPLACES: json.dumps(told).encode()}), staged)
+    pq.write_table(table.replace_schema_metadata({_REPLACES: json.dumps(digests).encode()}), staged)
     sync(staged)
     os.replace(staged, target)
     sync(directory)
@@ -83,7 +83,7 @@ def compact_answers(path: str | Path, query: str | None = None) -> int:
 
 
 def _standing_rows(table: pa.Table) -> pa.Table:
-    """The rows that hold, still with op and revision: later files may take them back."""
+    """The net rows, still with op and revision, since later files may take them back."""
     if OP not in table.column_names:
         return table
     places, is_revised = net_places(table)
@@ -94,7 +94,7 @@ def _standing_rows(table: pa.Table) -> pa.Table:
 
 
 def _listed(directory: Path, query: str | None) -> tuple[list[_File], list[_File]]:
-    """The files that stand, in order, and those that another stands for."""
+    """The current files in order, and those that another file replaces."""
     found = [
         _File(file, match["query"], int(match["number"]))
         for file in sorted(directory.glob("*.parquet"))

@@ -1,7 +1,7 @@
-"""Where to group a micro-batch: a pure state machine over what earlier ones measured (DESIGN 1.1).
+"""Where to group a micro-batch, in Spark or in the driver: a pure function of the measurements of earlier ones.
 
-Spark's group-by pays when it reduces; gathering the few needed columns pays when it does not, or when the
-micro-batch is so small that a second stage costs more than the rows do.
+Spark's group-by pays if it reduces the rows. Gathering the few needed columns pays if it does not, or if the
+micro-batch is so small that a second stage costs more than moving its rows.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 POOR_REDUCTION = 0.3
-"""Cells per row above which Spark's group-by is slower than gathering (measured: 0.45 s, 0.25 s at 0.63)."""
+"""Cells per row above which Spark's group-by is slower than gathering (measured at 0.63: 0.45 s and 0.25 s)."""
 
 SMALL_ROWS = 20_000
-"""Below this a shuffle stage costs more than moving the rows (measured: 0.1 s and 0.04 s)."""
+"""Rows below which a shuffle stage costs more than moving the rows (measured: 0.1 s and 0.04 s)."""
 
 MANY_SETS = 8
-"""Above this many synopses Spark's group-by, with a grouping set for each, is slower than gathering once."""
+"""Synopses above which Spark's group-by, with one grouping set each, is slower than gathering once."""
 
 MANY_PARTIALS = 64
-"""Above this many (synopses × partial aggregates) too: in Spark's group-by every row carries all of them once for every
+"""Synopses × partial aggregates above which Spark's group-by is slower: it carries all partials of every row once per
 synopsis (measured on two busy cores, 100,000 rows: 0.95 s and 0.90 s at 5 × 8, 3.7 s and 2.2 s at 6 × 20, 2.6 s and
 0.9 s at 6 × 400)."""
 
 UNKNOWN_SWELL = 4
-"""How much larger than Spark's estimate (of compressed files) a first gather is taken to be, to be safe."""
+"""Factor by which a first gather may exceed Spark's estimate, which is of compressed files."""
 
 MOST_COUNT_BYTES = 4 << 20
-"""Counts of partitions above this are not given to a Spark job with every micro-batch: some 200,000 partitions
-(measured on two very busy cores: sending and sorting them takes 1 s for 2 MB, 4 s for 11 MB)."""
+"""Bytes of partition counts, some 200,000 partitions, above which they are not sent to a Spark job with every
+micro-batch (measured on two very busy cores: sending and sorting them takes 1 s for 2 MB, 4 s for 11 MB)."""
 
 
-def asked(setting: str, count_bytes: int, sketched: bool = False) -> str:
-    """What the setting comes to where tuples are ranked: from too many partitions' counts, in the driver. Sketches are
-    made by Spark alone, whatever the setting."""
+def possible_setting(setting: str, count_bytes: int, sketched: bool = False) -> str:
+    """The setting `preaggregate` as far as it can be followed: only Spark makes sketches, and only the driver ranks
+    tuples in very many partitions."""
     if sketched:
         return "spark"
     return "driver" if count_bytes > MOST_COUNT_BYTES else setting
@@ -40,9 +40,9 @@ def asked(setting: str, count_bytes: int, sketched: bool = False) -> str:
 
 @dataclass(frozen=True)
 class Chooser:
-    """What is known: the last micro-batch's `reduction` (cells per row), `rows` and `row_bytes` when gathered.
+    """The measurements of the last micro-batch: `reduction` (cells per row), `rows`, and `row_bytes` if gathered.
 
-    `swell`: bytes gathered per byte that Spark had estimated.
+    `swell` is gathered bytes per byte that Spark estimated.
     """
 
     reduction: float | None = None
@@ -62,11 +62,10 @@ class Chooser:
     ) -> str:
         """'spark' or 'driver'. A gather that may exceed the limit is left to Spark, whatever the setting.
 
-        `sets`: how many synopses there are; in Spark every row is grouped once for each of them, with all `partials`,
-        the partial aggregates. `ordered`: row
-        numbers or ranks are to be found out; Spark then sorts before it groups, and was never the faster (measured on
-        two busy cores, ranks in 1,000 partitions: 0.85 s and 0.38 s for 200,000 rows, 2.4 s and 1.0 s for a million).
-        `stored`: a synopsis is in the Spark home; the tasks of a group-by then keep its cells away from the driver.
+        `sets` is the number of synopses; Spark groups every row once for each, with all `partials`, the partial
+        aggregates. `ordered`: row numbers or ranks are needed; Spark then sorts before it groups, and was never faster
+        (measured on two busy cores, ranks in 1,000 partitions: 0.85 s and 0.38 s for 200,000 rows, 2.4 s and 1.0 s for
+        a million). `stored`: a synopsis is in the Spark home, and the tasks of a group-by write its cells themselves.
         """
         if setting == "spark":
             return "spark"
@@ -90,7 +89,7 @@ class Chooser:
         return None
 
     def after(self, rows: int, cells: int, gathered_bytes: int | None, estimate_bytes: int | None) -> Chooser:
-        """What the micro-batch that just ran teaches."""
+        """The chooser after a micro-batch, with its measurements."""
         if rows == 0:
             return self
         row_bytes, swell = self.row_bytes, self.swell
