@@ -1,9 +1,9 @@
-"""Measures the planner's constants (`synopses/answering/costs.py`) and prints them beside the table's values.
+"""Measures the planner's constants (`synopses/answering/costs.py`) and prints them beside the values in use.
 
-`python benchmarks/constants.py [part …]`, without Spark. Every way of answering is run at several sizes. The estimates
-of the planner are linear in the constants, so those of a part are fitted to the times by least squares of relative
-errors, none below 0; what a part does not name keeps the table's value. Machines differ and a fit of many constants is
-loose: what should agree is the order of the estimates, whose error is printed too.
+`python benchmarks/constants.py [part …]` runs without Spark. It runs every way of answering at several sizes. The
+planner's estimates are linear in the constants, so the constants of a part are fitted to the times by least squares of
+relative errors, none below 0; the other constants keep their values. Machines differ and a fit of many constants is
+loose, so compare the order of the estimates, whose error is printed too.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from windrow.plan.nodes import Attribute, Scan, Selection, WindowAggregate
 from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup, LookupAnswer
 from windrow.synopses.answering import costs
 from windrow.synopses.answering.filter_costs import FilterWork
-from windrow.synopses.answering.index_costs import Estimate, IndexWork, interval, landmark, running
-from windrow.synopses.answering.indexing import Indexing
-from windrow.synopses.answering.selection_costs import SelectionTogether
+from windrow.synopses.answering.index_costs import IndexEstimate, IndexWork, interval, landmark, running
+from windrow.synopses.answering.indexing import IndexSetting
+from windrow.synopses.answering.selection_costs import SelectionBatch
 from windrow.synopses.answering.way_costs import Way, window_work
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import build_chunks
 from windrow.synopses.cells.sketches import ds, objects
 from windrow.synopses.having.collective_index import Levels
 from windrow.synopses.having.filter_tests import filter_test
-from windrow.synopses.having.pane_filters import Asked, PaneFilters
+from windrow.synopses.having.pane_filters import FilterRequest, PaneFilters
 from windrow.synopses.having.units import coarseness
 from windrow.synopses.holistic.roll_up import rows_of
 from windrow.synopses.holistic.selecting import selected
-from windrow.synopses.holistic.selection_sizes import asked_together, selection_work
+from windrow.synopses.holistic.selection_sizes import selection_batch, selection_work
 from windrow.synopses.index.landmark import partitions_of
 from windrow.synopses.index.pane_index import PaneIndex
 from windrow.synopses.index.sequence import TupleWindow
@@ -56,7 +56,7 @@ PRESENCE = Accumulator(Kind.COUNT, None, None, None)
 
 @dataclass(frozen=True)
 class Run:
-    """What is run, what the planner expects of it, and how many times it is timed."""
+    """A run, the planner's estimate of it, and how many times it is timed."""
 
     estimate: Callable[[], float]
     run: Callable[[], object]
@@ -64,14 +64,14 @@ class Run:
 
 
 def states_of(function: str, count: int) -> list[Accumulator]:
-    """As many accumulators of one state each."""
+    """`count` accumulators of one state each."""
     return [part for i in range(count) for _, part in decompose(function, f"x{i}", INT, None).parts][:count]
 
 
 def synopsis_of(
     groups: int, panes: int, reads: list[Accumulator], share: float = 1.0, scale: int = 1
 ) -> BasicIntervalSynopsis:
-    """Closed panes, in each a share of the groups; every state is a small number times `scale`."""
+    """A synopsis of closed panes, each with a share of the groups; states are small numbers times `scale`."""
     synopsis = BasicIntervalSynopsis([pa.int64()])
     synopsis.groups.ids([pa.array(np.arange(groups))])
     for pane in range(panes):
@@ -80,7 +80,7 @@ def synopsis_of(
 
 
 def deposit(synopsis: BasicIntervalSynopsis, pane: int, count: int, reads: list[Accumulator], scale: int = 1) -> None:
-    """One more pane, with so many of the groups, which closes."""
+    """Add a pane with `count` of the groups, and close it."""
     rng = np.random.default_rng(pane)
     ids = np.sort(rng.permutation(synopsis.groups.count - 1)[:count]) + 1
     values = rng.integers(1, 10, count) * scale
@@ -125,7 +125,7 @@ def tree() -> Iterator[Run]:
 
 
 def sketches() -> Iterator[Run]:
-    """KLL of a thousand values each."""
+    """Merges KLL sketches of a thousand values each."""
     fold = fold_of(decompose("APPROX_QUANTILE", "x", DOUBLE, None, ("0.5",)).parts[0][1])
     rng, count = np.random.default_rng(7), 1000
     made = []
@@ -145,9 +145,9 @@ def index() -> Iterator[Run]:
 
 
 def index_runs(
-    groups: int, kind: SynopsisKind, cost: Callable[[IndexWork], Estimate], reads: list[Accumulator]
+    groups: int, kind: SynopsisKind, cost: Callable[[IndexWork], IndexEstimate], reads: list[Accumulator]
 ) -> Iterator[Run]:
-    """An index of one column that is built pane by pane; then one window, and many, of a synopsis that keeps it."""
+    """Builds an index of one column pane by pane; then looks up one window, and many, in a synopsis that keeps it."""
     panes, width = 400, 100
     partitions = partitions_of([TupleWindow(width)])
     written = sum(1 + one.rights for one in partitions)
@@ -158,7 +158,7 @@ def index_runs(
     yield Run(lambda: panes * cost(kept).update, lambda: PaneIndex(panes, groups, kind, partitions).add(needed, chunks))
     if kind is SynopsisKind.LANDMARK:
         return
-    synopsis.indexer.asked = Indexing(kind)
+    synopsis.indexer.setting = IndexSetting(kind)
     one, many = (lookup_of(panes, windows, width, reads) for windows in (1, 200))
     list(synopsis.answer([many]))
     assert synopsis.indexer.index is not None
@@ -188,7 +188,7 @@ def holistic() -> Iterator[Run]:
             lookup = Lookup("q", ends - width, ends, aggregate.presence, aggregate.accumulators, False)
             asked = aggregate, lookup.starts, lookup.ends
             work = selection_work(synopsis, *asked)
-            whole = asked_together(synopsis, [(asked, work)]) or SelectionTogether.alone(work)
+            whole = selection_batch(synopsis, [(asked, work)]) or SelectionBatch.alone(work)
             yield Run(
                 lambda w=whole: w.rolled_ns,
                 lambda a=aggregate, s=synopsis, one=lookup: [rows_of(a, x, s.groups) for x in s.answer([one])],
@@ -208,8 +208,8 @@ def having() -> Iterator[Run]:
 
 
 def filter_runs(function: str, scale: int, groups: int, windows: int, share: float) -> Iterator[Run]:
-    """A tick: a pane with a third of the groups closes, and windows are asked for the groups that may pass; then the
-    pass over all groups. CI-SUM counts in units of one unless numbers are large (`scale`)."""
+    """One run is a tick: a pane with a third of the groups closes, and the groups that may pass are looked up. The other
+    run is the pass over all groups. CI-SUM counts in units of one unless numbers are large (`scale`)."""
     width, panes, levels, filters = 6, 12, Levels.within(0.4), PaneFilters()
     call = decompose(function, "x", INT, None)
     reads = [call.parts[0][1]]
@@ -225,7 +225,7 @@ def filter_runs(function: str, scale: int, groups: int, windows: int, share: flo
         pane = next(now)
         deposit(synopsis, pane, groups // 3, reads, scale)
         one = lookup_of(pane + 1, 1, width, reads)
-        found = filters.candidates(synopsis, [Asked(test, one.starts, one.ends, width)] * windows, levels)
+        found = filters.candidates(synopsis, [FilterRequest(test, one.starts, one.ends, width)] * windows, levels)
         return list(synopsis.answer([replace(one, query=f"q{i}", only=pairs) for i, pairs in enumerate(found)]))
 
     def scan() -> list[list[np.ndarray]]:
@@ -258,7 +258,7 @@ PARTS: dict[str, Callable[[], Iterator[Run]]] = {
 
 @contextmanager
 def set_to(values: dict[str, float]) -> Iterator[None]:
-    """The table with other values for some constants."""
+    """Give some constants other values in this context."""
     before = {name: getattr(costs, name) for name in vars(costs) if name.endswith("_NS")}
     feed = {kind: values.get(f"FEED_NS[{kind}]", value) for kind, value in costs.FEED_NS.items()}
     try:
@@ -272,7 +272,7 @@ def set_to(values: dict[str, float]) -> Iterator[None]:
 
 
 def coefficients(names: list[str], estimate: Callable[[], float]) -> tuple[list[float], float]:
-    """How often each constant is in an estimate, and what the estimate is without all of them."""
+    """The factor of each constant in an estimate, and the estimate with all of them at 0."""
     none = dict.fromkeys(names, 0.0)
     with set_to(none):
         rest = estimate()
@@ -284,7 +284,7 @@ def coefficients(names: list[str], estimate: Callable[[], float]) -> tuple[list[
 
 
 def timed(run: Run) -> float:
-    """The least of some times, in nanoseconds."""
+    """The shortest time of several runs, in nanoseconds."""
     best = float("inf")
     for _ in range(run.times + 1):
         start = time.perf_counter_ns()
@@ -294,7 +294,7 @@ def timed(run: Run) -> float:
 
 
 def fitted(rows: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """The constants, none below 0, with the least sum of squared relative errors; NaN for one that no run needs."""
+    """The constants, none below 0, with the least squared relative errors; NaN for a constant that no run uses."""
     weighted, goal = rows / times[:, None], np.ones(times.size)
     scale = np.abs(weighted).max(axis=0)
     free = [i for i in range(rows.shape[1]) if scale[i] > 0]
@@ -318,7 +318,7 @@ def measure(part: str) -> dict[str, float]:
         expected.append(run.estimate() / took)
         rows.append(row)
         times.append(max(took - rest, took / 10))
-    # What answering takes whatever the way, which the planner need not know, is fitted as one constant more.
+    # One more constant stands for the fixed cost of answering, which the planner does not need.
     fixed = np.full((len(rows), 1 if len(rows) > len(names) else 0), 1.0)
     found = fitted(np.hstack((np.array(rows), fixed)), np.array(times))[: len(names)]
     print(

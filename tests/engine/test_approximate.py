@@ -123,4 +123,4 @@ def test_explain_without_index_costs(wr: Any) -> None:
     wr.sql("CREATE QUERY q AS SELECT APPROX_COUNT_DISTINCT(k) AS n FROM s [RANGE 20 SLIDE 10] GROUP BY k")
     put(wr, *((t, "ab"[t % 2], t) for t in range(50)))
     line = next(one for one in wr.queries["q"].explain().splitlines() if "choice:" in one)
-    assert " ns" not in line and "merged in a walk, no index has them" in line
+    assert " ns" not in line and "merged in a walk; an index cannot hold them" in line

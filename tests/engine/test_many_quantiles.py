@@ -104,7 +104,7 @@ def test_decisions_are_dropped_with_the_query(open_state: Open) -> None:
     put(wr, *[(t, "a", t) for t in range(9)])
     (state,) = state_of(wr).synopses.values()
     assert set(state.holistic.decisions) == {"q", "other"}
-    assert ROLLED + " (TOP_K takes the counters of all values)" in wr.queries["q"].explain()
+    assert ROLLED + " (TOP_K needs the counters of all values)" in wr.queries["q"].explain()
     wr.sql("DROP QUERY q")
     put(wr, *[(t, "a", t) for t in range(9, 12)])
     assert set(state.holistic.decisions) == {"other"}

@@ -1,4 +1,4 @@
-"""EXPLAIN of what the planner decided: which index, which way, selected or rolled up, filter or pass."""
+"""EXPLAIN of the planner's decisions: the index, the way, selection or roll-up, filter or pass."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ _SHORT = {HolisticWay.SELECTION: "selection", HolisticWay.ROLL_UP: "rolled up"}
 
 
 def index_lines(shown: Synopsis, settings: Settings) -> list[str]:
-    """The kind that is there, what it goes by, and what every kind would cost; or why there is none."""
+    """The present kind, the reason, and the cost of every kind; or why there is no index."""
     why, synopsis = shown.cannot(Ability.INDEX), shown.readable
     if why is not None or synopsis is None:
         return [f"        no index: {why}"]
     indexer, setting = synopsis.indexer, settings.text("synopsis")
-    asked = None if setting == "auto" else SynopsisKind(setting)
-    made = indexer.decision(synopsis.closed_panes.size, synopsis.groups.count, asked)
+    forced = None if setting == "auto" else SynopsisKind(setting)
+    made = indexer.decision(synopsis.closed_panes.size, synopsis.groups.count, forced)
     index = f", index of {indexer.nbytes:,} bytes" if indexer.index is not None else ""
-    told = f"        choice: {made.chosen.value}"
+    text = f"        choice: {made.chosen.value}"
     if made.sizes is None:
-        return [f"{told} ({made.why}); not probed yet"]
+        return [f"{text} ({made.why}); not probed yet"]
     if indexer.is_bare:
-        return [f"{told}; texts and sketches are merged in a walk, no index has them"]
+        return [f"{text}; strings and sketches are merged in a walk; an index cannot hold them"]
     walks = indexer.rates.walks / max(indexer.rates.closed, 1.0)
-    if indexer.index is None and asked is None and made.sizes.probings < 0.001 <= walks:
+    if indexer.index is None and forced is None and made.sizes.probings < 0.001 <= walks:
         of = "probings, each of so many windows that a walk is quickest"
-        return [f"{told} ({made.why}); per closed pane {walks:.3g} {of}"]
-    beside = f", {walks:.3g} that walk in any case" if walks >= 0.001 else ""
+        return [f"{text} ({made.why}); per closed pane {walks:.3g} {of}"]
+    beside = f", {walks:.3g} that walk anyway" if walks >= 0.001 else ""
     costs = ", ".join(f"{kind.value} {_time(ns)}" for kind, ns in made.costs)
     expected = f"{made.sizes.probings:.3g} probings of {made.sizes.together:.3g} windows, estimated: {costs}{beside}"
-    return [f"{told}{index} ({made.why}); per closed pane {expected}"]
+    return [f"{text}{index} ({made.why}); per closed pane {expected}"]
 
 
 def way_lines(shown: Synopsis) -> list[str]:
-    """How windows were last answered from the cells in the driver; nothing where none were."""
+    """How windows were last answered from cells in the driver; empty if none were."""
     made = None if shown.readable is None else shown.readable.last_way
     if made is None or made.sizes is None:
         return []
@@ -46,33 +46,33 @@ def way_lines(shown: Synopsis) -> list[str]:
 
 
 def holistic_line(aggregate: WindowAggregate, made: HolisticDecision | None) -> str | None:
-    """None for a query without holistic aggregates."""
+    """How holistic aggregates are answered; None for a query without them."""
     if not aggregate.is_holistic:
         return None
     if made is None:
         return "        holistic aggregates: decided when windows are due"
-    told = f"        holistic aggregates: {made.chosen.value} ({made.why})"
+    text = f"        holistic aggregates: {made.chosen.value} ({made.why})"
     if made.sizes is None:
-        return told
+        return text
     works, groups = made.sizes.works, made.sizes.sorting.groups
     windows, others = f"{sum(one.windows for one in works):,} windows", len(works) - 1
     if others:
         windows += f" of this and {others} other quer{'y' if others == 1 else 'ies'}"
     costs = ", ".join(f"{_SHORT[way]} {ns / 1e6:.3g} ms" for way, ns in made.costs)
     values = f"{works[0].values:,} values in {groups:,} group{'' if groups == 1 else 's'}"
-    return f"{told}; for {windows}, {values}, estimated: {costs}"
+    return f"{text}; for {windows}, {values}, estimated: {costs}"
 
 
 def filter_decided(made: FilterDecision | None, settings: Settings) -> str:
     """Whether the filter of a HAVING query is used, and why."""
     if made is None:
         return "used" if settings.text("substream_filters") == "on" else "decided when windows are due"
-    told = f"{made.chosen.value}, {made.why}"
+    text = f"{made.chosen.value}, {made.why}"
     if made.sizes is None:
-        return told
+        return text
     (_, with_it), (_, without) = made.costs
     return (
-        f"{told}: estimated {with_it / 1e6:.3g} ms a tick with it, {without / 1e6:.3g} ms without, for "
+        f"{text}: estimated {with_it / 1e6:.3g} ms a tick with it, {without / 1e6:.3g} ms without, for "
         f"{made.sizes.windows} windows of {made.sizes.groups} groups, {made.sizes.share:.2%} of which pass"
     )
 

@@ -21,7 +21,7 @@ import numpy as np
 from windrow.reference.metering import Meter
 from windrow.synopses.cells.arrays import Longs
 from windrow.synopses.cells.groups import Ids
-from windrow.synopses.having.pane_extremes import Greatest
+from windrow.synopses.having.pane_extremes import GreatestCodes
 from windrow.synopses.having.tables import TableIntervals
 from windrow.windows import Points
 
@@ -61,7 +61,7 @@ class ExtremesFilter:
         kept = 2 * sum(table.keys.size for table in self._tree.tables())
         return kept + 3 * sum(cell.keys.size for cell in (*self._cells, self._open))
 
-    def _merged(self, left: Greatest, right: Greatest) -> Greatest:
+    def _merged(self, left: GreatestCodes, right: GreatestCodes) -> GreatestCodes:
         if self._meter:
             self._meter.add(left.keys.size + right.keys.size)
         return left.merged(right)
@@ -86,7 +86,7 @@ class ExtremesFilter:
     def _close(self, cell: _Elements) -> None:
         self._cells.append(cell)
         self._ends.append(int(cell.stamps[-1]))
-        self._tree.append(Greatest.of(cell.falling, cell.keys))
+        self._tree.append(GreatestCodes.of(cell.falling, cell.keys))
 
     def at_least(self, code: int, since: int) -> Ids:
         """The keys, ascending, with an element of at least this code and stamp > since: MAX(x) ≥ v."""

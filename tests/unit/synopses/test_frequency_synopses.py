@@ -75,7 +75,7 @@ def position(phi: Phi, in_order: list[int]) -> int:
     windows=st.lists(st.tuples(st.integers(1, 12), st.integers(0, 6)), min_size=1, max_size=4),
 )
 def test_frequencies_equal_brute_force(panes: list[Pane], weighted: bool, ordered: bool, windows: Any) -> None:
-    """Suffix and historical windows at every step; ids that are ranks, and ids with an order of their own."""
+    """Suffix and historical windows at every step; ids that are ranks, and ids with a separate order."""
     order = np.array([3, 1, 6, 0, 2, 5, 4]) if ordered else None
     synopsis = FrequencySynopsis(max(width + right for width, right in windows))
     for m in range(1, len(panes) + 1):
@@ -86,7 +86,7 @@ def test_frequencies_equal_brute_force(panes: list[Pane], weighted: bool, ordere
             check(found, [row for pane in panes[low:high] for row in pane], weighted, order)
 
 
-def test_frequency_costs_are_those_of_an_interval_synopsis() -> None:
+def test_costs_equal_an_interval_synopsis() -> None:
     meter = Meter()
     synopsis = FrequencySynopsis(100, meter)
     one = Frequencies.of(ints(0), ints(1))
@@ -108,7 +108,7 @@ def test_tables_of_a_span_of_one() -> None:
         assert tree.parts(i, i + 1) == [i] and len(tree.tables()) == 1
 
 
-def test_only_dense_ids_are_counted() -> None:
+def test_ids_must_be_dense() -> None:
     for groups, values in ((ints(-1), ints(0)), (ints(0), ints(1 << 31))):
         with pytest.raises(ValueError, match="dense"):
             Frequencies.of(groups, values)
@@ -120,7 +120,7 @@ def test_only_dense_ids_are_counted() -> None:
 
 
 def by_algorithm_6(panes: list[list[int]], k: int) -> tuple[dict[int, int], int]:
-    """The global counters above δ, and δ, from the definition: lists of a window's panes added up."""
+    """The global counters above δ, and δ, by definition: the sum of the lists of a window's panes."""
     counters: Counter[int] = Counter()
     delta = 0
     for pane in panes:
@@ -147,8 +147,8 @@ def check_items(found: FrequentItems, panes: list[list[int]], k: int) -> None:
     k=st.integers(1, 6),
     span=st.integers(1, 12),
 )
-def test_frequent_items_are_never_false(panes: list[list[int]], k: int, span: int) -> None:
-    """Panes of any number of tuples, empty ones too, as time-based windows have them; at every step."""
+def test_no_false_positives(panes: list[list[int]], k: int, span: int) -> None:
+    """Panes of any size, also empty, as in time-based windows; checked at every step."""
     synopsis = FrequentItemsSynopsis(k, span)
     for m in range(1, len(panes) + 1):
         synopsis.update([ints(*panes[m - 1])])
@@ -163,7 +163,7 @@ def test_frequent_items_are_never_false(panes: list[list[int]], k: int, span: in
 @settings(max_examples=40, deadline=None)
 @given(rows=st.lists(st.integers(0, 5), max_size=100), size=st.integers(1, 9), k=st.integers(1, 4))
 def test_tuple_based_sub_windows(rows: list[int], size: int, k: int) -> None:
-    """N = 5·b tuples: whole sub-windows of b, as in Algorithm 6."""
+    """N = 5·b tuples in whole sub-windows of b, as in Algorithm 6."""
     synopsis = FrequentItemsSynopsis(k, 5)
     synopsis.update(list(panes_of_rows(ints(*rows), size)))
     panes = [rows[i * size : (i + 1) * size] for i in range(len(rows) // size)]
@@ -171,9 +171,9 @@ def test_tuple_based_sub_windows(rows: list[int], size: int, k: int) -> None:
 
 
 def test_figure_6_1_of_the_dissertation() -> None:
-    """Twelve minutes with k = 1: one site tops five of them, one four, one three; whose total is above δ is not known.
+    """Twelve minutes with k = 1: one site leads in five of them, one in four, one in three.
 
-    δ is then the sum of all the counts in the lists, so nothing is reported: better silent than wrong.
+    δ is the sum of all counts in the lists, so no total is surely above it and nothing is reported.
     """
     ebay, cnn, google = 0, 1, 2
     tops = [ebay, cnn, ebay, google, ebay, cnn, cnn, ebay, google, cnn, ebay, google]
@@ -184,17 +184,17 @@ def test_figure_6_1_of_the_dissertation() -> None:
     assert Counter(tops) == {ebay: 5, cnn: 4, google: 3}
 
 
-def test_a_repeated_winner_is_found() -> None:
-    """k = 3, thirteen sub-windows as in Figure 6.2: what tops every list is above the sum of the third places."""
+def test_repeated_winner() -> None:
+    """k = 3, thirteen sub-windows as in Figure 6.2: the leader of every list is above the sum of the third places."""
     synopsis = FrequentItemsSynopsis(3, 13)
     for i in range(13):
         synopsis.add(TopList.of(ints(7, 10 + i, 30 + i, 50 + i), ints(9, 4, 2, 1), 3))
     found = synopsis.current()
     assert (found.items.tolist(), found.counts.tolist(), found.delta) == ([7], [117], 26)
-    assert found.most.tolist() == [117], "it is in every list: its count is exact"
+    assert found.most.tolist() == [117], "its count is exact, because it is in every list"
 
 
-def test_fewer_items_than_places_are_counted_exactly() -> None:
+def test_fewer_items_than_places() -> None:
     synopsis = FrequentItemsSynopsis(5, 3)
     synopsis.update([ints(1, 1, 2), ints(2), ints()])
     found = synopsis.current()
@@ -210,7 +210,7 @@ def test_space_is_bounded_by_the_lists() -> None:
     assert synopsis.size <= 2 * 4 * 10 + 3 * 4 * 10
 
 
-def test_illegal_configurations_are_refused() -> None:
+def test_illegal_configurations() -> None:
     for make in (
         lambda: FrequentItemsSynopsis(0, 3),
         lambda: FrequentItemsSynopsis(3, 0),

@@ -1,4 +1,4 @@
-"""Bounds of HAVING: found among its conjuncts, compared exactly, and left out of what DuckDB evaluates."""
+"""Bounds of HAVING are found, compared exactly, and removed from what DuckDB evaluates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CALLS = (
 
 
 def plan(having: str | None) -> Finalise:
-    """HAVING over a0 = COUNT(*), a1 = SUM(x), a2 = MAX(x), a3 = AVG(x), a4 = MIN(y), a double."""
+    """HAVING over a0 = COUNT(*), a1 = SUM(x), a2 = MAX(x), a3 = AVG(x), a4 = MIN(y) of doubles."""
     scan = Selection(Scan("s", Attribute("t", LONG)), None)
     aggregate = WindowAggregate(scan, SlidingWindow(10, 5), (Key("k", INT),), CALLS)
     tree = None if having is None else parse_one(having)
@@ -52,11 +52,11 @@ def plan(having: str | None) -> Finalise:
         ("a0 = 5", []),
     ],
 )
-def test_bounds_are_conjuncts_that_compare_an_aggregate_with_a_number(having: str, found: list[str]) -> None:
+def test_bounds_of_conjuncts(having: str, found: list[str]) -> None:
     assert [bound.text for bound in bounds_of(plan(having))] == found
 
 
-def test_a_query_without_having_has_no_bounds() -> None:
+def test_no_having() -> None:
     assert bounds_of(plan(None)) == ()
 
 
@@ -71,7 +71,7 @@ def test_a_query_without_having_has_no_bounds() -> None:
         (f"a0 < {1 << 60}", 0, f"a0 < {1 << 60}"),
     ],
 )
-def test_what_is_compared_here_is_left_out_of_having(having: str, tests: int, rest: str | None) -> None:
+def test_compared_bounds_are_removed(having: str, tests: int, rest: str | None) -> None:
     found, left = bound_tests(plan(having))
     assert len(found) == tests
     assert (None if left.having is None else left.having.sql()) == rest
@@ -79,7 +79,7 @@ def test_what_is_compared_here_is_left_out_of_having(having: str, tests: int, re
 
 @pytest.mark.parametrize("comparison", list(Comparison))
 @pytest.mark.parametrize("value", [-1, 0, 2, Decimal("2.5"), 3])
-def test_comparisons_are_those_of_numbers_and_null_does_not_pass(comparison: Comparison, value: Decimal) -> None:
+def test_comparisons_and_null(comparison: Comparison, value: Decimal) -> None:
     count, values = CALLS[0].part("n"), [None, -3, -1, 0, 1, 2, 3, 9]
     numbers = np.array([v or 0 for v in values], np.int64)
     seen = np.array([v is not None for v in values], np.int64)

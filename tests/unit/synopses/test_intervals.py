@@ -1,4 +1,4 @@
-"""Intervals over cells equal brute force for every accumulator, whatever lies beside them."""
+"""Intervals over cells equal brute force for every accumulator, whatever cells lie outside."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ints(*values: int) -> Any:
 
 
 def plain(panes: Any, groups: Any, accumulator: Accumulator = COUNT, values: Any = None) -> Cells:
-    """Cells of one accumulator with a column of values; counts of one by default."""
+    """Cells of one accumulator with a column of values, by default COUNT."""
     column = np.ones(panes.size, np.int64) if values is None else np.asarray(values)
     return Cells(panes, groups, {accumulator: (column,)})
 
@@ -45,7 +45,10 @@ def plain(panes: Any, groups: Any, accumulator: Accumulator = COUNT, values: Any
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_every_accumulator_equals_brute_force(type_: SqlType, data: Any) -> None:
-    near = type_.is_float or type_.name in ("TINYINT", "SMALLINT")  # else values too far apart for moments to 1e-9
+    near = type_.is_float or type_.name in (
+        "TINYINT",
+        "SMALLINT",
+    )  # values further apart lose the precision of 1e-9 in moments
     calls = [call for call in calls_of(type_) if near or call.function not in MOMENTS]
     pool = data.draw(st.lists(values_of(type_), min_size=1, max_size=12))
     random = Random(data.draw(st.integers(0, 1 << 16)))
@@ -83,7 +86,7 @@ def test_every_accumulator_equals_brute_force(type_: SqlType, data: Any) -> None
 @settings(max_examples=60, deadline=None)
 @given(size=st.integers(0, 70), seed=st.integers(0, 1 << 16), at_once=st.sampled_from([1, 7, 1 << 15]))
 def test_all_intervals_of_one_group(size: int, seed: int, at_once: int) -> None:
-    """Every [i, j) of cells that are each different, by plain slices; in batches of any size."""
+    """Every [i, j) over distinct cells equals a plain slice, in batches of any size."""
     random = np.random.default_rng(seed)
     values = random.integers(-1000, 1000, size)
     panes = np.sort(random.choice(1000, size, replace=False)).astype(np.int64)
@@ -100,25 +103,25 @@ def test_all_intervals_of_one_group(size: int, seed: int, at_once: int) -> None:
     assert got[GREATEST][0].tolist() == [int(values[a:b].max(initial=nothing)) for a, b in zip(i, j, strict=True)]
 
 
-def test_repeating_cells_are_folded_once() -> None:
+def test_repeated_cells_are_folded() -> None:
     flat = FlatIntervals(plain(ints(10, 0, 10, 10, 0), ints(1, 2, 1, 2, 2)))
     assert len(flat) == 3
     got = flat.answer(ints(1, 2, 2), ints(0, 0, 5), ints(11, 11, 11), [COUNT])
     assert got[COUNT][0].tolist() == [2, 3, 1]
 
 
-def test_what_is_not_there_is_the_identity() -> None:
+def test_missing_cells_are_the_identity() -> None:
     flat = FlatIntervals(plain(ints(10, 20), ints(2, 2)))
     got = flat.answer(ints(1, 2, 3, 2, 2), ints(0, 0, 0, 11, 30), ints(99, 10, 99, 20, 5), [COUNT, GREATEST])
     assert got[COUNT][0].tolist() == [0] * 5
-    assert got[GREATEST][0].tolist() == [np.iinfo(np.int64).min] * 5, "and of an accumulator that no cell knows"
+    assert got[GREATEST][0].tolist() == [np.iinfo(np.int64).min] * 5, "an accumulator that no cell has"
     empty = FlatIntervals(plain(ints(), ints()))
     assert empty.answer(ints(1), ints(0), ints(9), [COUNT])[COUNT][0].tolist() == [0]
     assert flat.answer(ints(), ints(), ints(), [COUNT])[COUNT][0].tolist() == []
 
 
-def test_nothing_leaks_between_groups() -> None:
-    """Three cells each: dyadic nodes span groups, and one group's values would drown the other's."""
+def test_groups_do_not_mix() -> None:
+    """With three cells a group, dyadic nodes span groups; one group's values would swamp the other's."""
     groups = np.repeat(ints(1, 2, 3), 3)
     values = np.array([1e300, 1e300, -1e300, 0.1, 0.2, 0.3, math.pi, 1e-300, 1e300])
     flat = FlatIntervals(plain(np.tile(ints(0, 10, 20), 3), groups, DOUBLES, values))
@@ -127,7 +130,7 @@ def test_nothing_leaks_between_groups() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_sums_outside_the_interval_neither_round_nor_overflow() -> None:
+def test_sums_outside_the_interval_do_not_disturb() -> None:
     big = np.finfo(np.float64).max
     values = np.array([big, big, -big, -big, -big, 1.0, 2.0, 4.0, big, big])
     flat = FlatIntervals(plain(np.arange(10), np.ones(10, np.int64), DOUBLES, values))
@@ -135,7 +138,7 @@ def test_sums_outside_the_interval_neither_round_nor_overflow() -> None:
     assert got.tolist() == [7.0, 2.0]
 
 
-def test_the_cells_given_are_left_as_they_are() -> None:
+def test_input_cells_are_unchanged() -> None:
     cells = plain(np.arange(9), np.ones(9, np.int64))
     for _ in range(2):
         got = FlatIntervals(cells).answer(ints(1), ints(1), ints(8), [COUNT])
@@ -153,8 +156,8 @@ def test_the_cells_given_are_left_as_they_are() -> None:
     length=st.integers(0, 12),
     apart=st.sampled_from([1, 1000]),
 )
-def test_alive_are_the_groups_with_a_cell_in_the_window(cells: Any, windows: Any, length: int, apart: int) -> None:
-    """Group ids close together or far apart: the pairs are put in order in two ways."""
+def test_alive(cells: Any, windows: Any, length: int, apart: int) -> None:
+    """Pairs are sorted in two ways, for group ids close together and far apart."""
     starts = np.cumsum([step for step, _ in windows], dtype=np.int64) - 20
     ends = starts[:1].sum() + length + np.cumsum([step for _, step in windows], dtype=np.int64)
     panes, groups = ints(*(p for p, _ in cells)), ints(*(g * apart for _, g in cells))
@@ -170,8 +173,8 @@ def test_alive_are_the_groups_with_a_cell_in_the_window(cells: Any, windows: Any
     assert list(zip(window.tolist(), group.tolist(), strict=True)) == wanted
 
 
-def test_alive_costs_nothing_for_silence() -> None:
-    """Windows times group ids are more than any memory holds; three pairs hold a cell."""
+def test_alive_of_sparse_cells() -> None:
+    """Windows times group ids exceed any memory; only three pairs have a cell."""
     far = 10**11
     groups = np.append(np.zeros(100_000, np.int64), [1, far // 2, far])
     panes = np.append(np.arange(100_000), [5, 7, 5])

@@ -1,5 +1,5 @@
-"""SubStream Filters over cells: a superset of who passes, whatever is fed, revised, released and renumbered; and the
-look-up of nothing but these groups."""
+"""SubStream Filters over cells find every group that passes, also after late cells, releases and new group ids; and
+lookups of given groups only."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ints(*values: int) -> Any:
 
 
 class Story:
-    """A synopsis of random cells: counts of tuples, of values, their sum and extremes."""
+    """A synopsis of random cells: counts of tuples and of values, sums and extremes."""
 
     def __init__(self, seed: int, groups: int, least: int):
         self.random, self.groups, self.least = Random(seed), groups, least
@@ -69,7 +69,7 @@ class Story:
         return self.cells(ints(*(first + WIDTH * self.random.randrange(panes) for _ in keys)), ids)
 
     def step(self) -> None:
-        """Some panes more, closed; now and then late cells, or the oldest go."""
+        """Close some more panes; sometimes merge late cells, or expire or release old ones."""
         panes = self.random.choice([1, 1, 2, 5])
         self.synopsis.deposit(self.some(self.now, panes, self.random.choice([3, 30])))
         self.now += panes * WIDTH
@@ -107,7 +107,7 @@ def rows(synopsis: BasicIntervalSynopsis, lookup: Lookup) -> dict[tuple[int, int
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("groups", [3, 60])
-def test_some_groups_of_some_windows_are_as_among_all(seed: int, groups: int) -> None:
+def test_lookup_of_given_groups(seed: int, groups: int) -> None:
     story = Story(seed, groups, -9)
     for _ in range(12):
         story.step()
@@ -119,7 +119,7 @@ def test_some_groups_of_some_windows_are_as_among_all(seed: int, groups: int) ->
         assert rows(story.synopsis, some) == {key: row for key, row in whole.items() if key in set(slots)}
 
 
-def test_lookups_share_what_they_gather_and_keep_their_own_rows() -> None:
+def test_lookups_gather_together() -> None:
     story = Story(5, 20, 0)
     for _ in range(9):
         story.step()
@@ -144,11 +144,9 @@ def holds(bound: Bound, value: Any) -> bool:
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("least", [0, -9])
-def test_a_filter_names_everyone_who_passes_whatever_becomes_of_the_cells(
-    seed: int, least: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Late cells, releases and new numbers of groups included; negative values end what cannot stand them. Every other
-    story counts in units as coarse as can be."""
+def test_filters_find_every_passing_group(seed: int, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stories include late cells, releases and new group ids. Negative values (`least`) disable the filters that need
+    positive ones. Every other story counts in the coarsest units."""
     monkeypatch.setattr(units, "FINEST", 16 if seed % 2 else 1)
     story, filters = Story(100 + seed, 25, least), PaneFilters()
     asked_of = {"few": 0, "all": 0}
@@ -189,7 +187,7 @@ elements = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 5), st.integers
 
 
 class OverElements:
-    """The reference filters, with a tuple for an element: Arasu and Widom, VLDB 2004, section 4, and extremes."""
+    """The reference filters over single tuples: Arasu and Widom, VLDB 2004, section 4, and extremes."""
 
     def __init__(self, levels: Levels, reach: int):
         self.counts, self.sums = SubstreamFilter(levels, reach), SubstreamFilter(levels, reach, summed=True)
@@ -215,7 +213,7 @@ class OverElements:
 
 
 def deposit(synopsis: BasicIntervalSynopsis, panes: Any, keys: Any, values: Any) -> None:
-    """A cell for each tuple, which the synopsis folds."""
+    """Deposit a cell per tuple; the synopsis folds them."""
     ones = np.ones(panes.size, np.int64)
     columns = {STAR.part("n"): ones, COUNT.part("n"): ones, SUM.part("s"): values}
     columns |= {MAX.part("v"): values, MIN.part("v"): values}
@@ -226,7 +224,7 @@ def deposit(synopsis: BasicIntervalSynopsis, panes: Any, keys: Any, values: Any)
 def keys_of(
     synopsis: BasicIntervalSynopsis, bound: Bound, pairs: Pairs, start: int, end: int, exact: bool
 ) -> list[int]:
-    """The keys that a filter named for the one window; if exact, those that pass when they are looked up."""
+    """The keys that a filter found in the one window; if exact, only those that pass when looked up."""
     groups = pairs.groups
     if exact:
         lookup = Lookup("q", ints(start), ints(end), PRESENCE, READS, False, only=pairs)
@@ -245,7 +243,7 @@ def keys_of(
     values=st.sets(st.integers(0, 30), min_size=1, max_size=3),
     p=st.sampled_from([1, 2, 4]),
 )
-def test_filters_over_panes_give_what_those_over_elements_give(
+def test_filters_over_panes_equal_the_reference(
     call: Any, exact: bool, tuples: Any, ends: set[int], widths: set[int], values: set[int], p: int
 ) -> None:
     synopsis, filters, reach = BasicIntervalSynopsis([pa.int64()]), PaneFilters(), 12 * WIDTH
@@ -282,7 +280,7 @@ def fed(values: list[int], call: Any, state: Any) -> tuple[BasicIntervalSynopsis
     return synopsis, (ints(0), ints(WIDTH * len(values)))
 
 
-def test_sums_too_large_for_an_index_are_left_to_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_sums_have_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.array([3, (1 << 62) + 5, 4], np.int64)
     synopsis, (starts, ends) = fed(values.tolist(), LONG_SUM, (values >> 32, values & 0xFFFFFFFF))
     bound = Bound(LONG_SUM, Comparison.MORE, Decimal(3), None)  # type: ignore[arg-type]
@@ -303,7 +301,7 @@ def test_sums_too_large_for_an_index_are_left_to_the_pass(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("comparison", "value", "passes"), [(">", "1.5", False), (">=", "1.5", True), ("<", "2", True)]
 )
-def test_doubles_are_compared_a_step_wider_than_the_text(comparison: str, value: str, passes: bool) -> None:
+def test_bounds_of_doubles_are_one_step_wider(comparison: str, value: str, passes: bool) -> None:
     from windrow.synopses.cells.ordering import encode_doubles
 
     synopsis, (starts, ends) = fed([1], DOUBLE_MAX, (encode_doubles(np.array([1.5])),))
@@ -314,14 +312,14 @@ def test_doubles_are_compared_a_step_wider_than_the_text(comparison: str, value:
     assert pairs is not None and (pairs.groups.size == 1 or not passes)
 
 
-def test_what_everyone_meets_and_what_is_no_integer_has_no_filter() -> None:
+def test_bounds_without_a_filter() -> None:
     doubles = decompose("SUM", "x", DOUBLE, None)
     for call, comparison, value in ((STAR, ">", -1), (SUM, ">=", 0), (doubles, ">", 3), (STAR, ">", 1 << 60)):
         bound = Bound(call, Comparison(comparison), Decimal(value), None)  # type: ignore[arg-type]
         assert filter_test(bound, PRESENCE) is None
 
 
-def test_filters_are_let_go_of_and_made_again() -> None:
+def test_filters_are_dropped_and_rebuilt() -> None:
     story, filters = Story(1, 5, 0), PaneFilters()
     for _ in range(4):
         story.step()

@@ -1,4 +1,4 @@
-"""The planner: each decision by costs, what may not be chosen, and that decisions do not flutter."""
+"""The planner decides by cost, respects what is not allowed, and does not flutter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windrow.optimizer.synopsis_kinds import SynopsisKind
 from windrow.synopses.answering import costs
 from windrow.synopses.answering.filter_costs import FilterWork
 from windrow.synopses.answering.index_costs import IndexWork, basic_interval, candidates, interval, landmark, running
-from windrow.synopses.answering.indexing import Rates
+from windrow.synopses.answering.indexing import ProbingRates
 from windrow.synopses.answering.planner import HavingWay, gains_from_index, plan_filter, plan_index, plan_way
 from windrow.synopses.answering.way_costs import Way, WindowWork
 
@@ -28,15 +28,13 @@ def chosen(work: IndexWork, present: SynopsisKind, most_bytes: int) -> SynopsisK
     return plan_index(work, present, most_bytes, None).chosen
 
 
-def forced(asked: SynopsisKind, work: IndexWork) -> SynopsisKind:
-    return plan_index(work, BASIC, MUCH, asked).chosen
+def forced(kind: SynopsisKind, work: IndexWork) -> SynopsisKind:
+    return plan_index(work, BASIC, MUCH, kind).chosen
 
 
 @given(st.integers(4, 16), st.integers(1, 4000), st.integers(1, 100_000))
-def test_from_b_over_log_b_windows_together_on_a_basic_interval_synopsis_is_as_good(
-    log_b: int, together: int, groups: int
-) -> None:
-    """Of equal merges, which is 8.3.1's count; those of an index being cheaper in fact only moves the turn."""
+def test_walk_is_as_fast_from_b_over_log_b_windows_on(log_b: int, together: int, groups: int) -> None:
+    """The count of Golab's dissertation, section 8.3.1, assumes equal merges; cheaper merges in an index move the turn."""
     b = 1 << log_b
     load = IndexWork(b, groups, 0, 2, together, b, OFTEN)
     turn = b / math.log2(b)
@@ -48,7 +46,7 @@ def test_from_b_over_log_b_windows_together_on_a_basic_interval_synopsis_is_as_g
         assert chosen(load, BASIC, MUCH) is BASIC or together < turn
 
 
-def test_sums_that_subtract_are_kept_running_and_others_in_base_intervals() -> None:
+def test_running_for_subtractable_sums() -> None:
     assert chosen(replace(LOAD, subtractable=1, merged=0, probings=OFTEN), BASIC, MUCH) is RUNNING
     assert chosen(replace(LOAD, probings=OFTEN), BASIC, MUCH) is INTERVAL
     assert RUNNING not in {one.kind for one in candidates(LOAD)}
@@ -56,7 +54,7 @@ def test_sums_that_subtract_are_kept_running_and_others_in_base_intervals() -> N
     assert forced(BASIC, LOAD) is BASIC
 
 
-def test_landmark_intervals_are_for_windows_of_few_widths_that_are_asked_for_often() -> None:
+def test_landmark_for_few_widths_and_many_lookups() -> None:
     few = replace(LOAD, written=2, kept=3 * 4096)
     assert LANDMARK in {one.kind for one in candidates(few)} and LANDMARK not in {one.kind for one in candidates(LOAD)}
     assert chosen(replace(few, probings=1.0), BASIC, MUCH) is INTERVAL
@@ -66,7 +64,7 @@ def test_landmark_intervals_are_for_windows_of_few_widths_that_are_asked_for_oft
     assert forced(LANDMARK, replace(few, merged=0, subtractable=1)) is RUNNING
 
 
-def test_who_is_hardly_ever_probed_keeps_no_index_and_none_beyond_the_bound() -> None:
+def test_no_index_for_rare_probings_or_without_room() -> None:
     assert chosen(replace(LOAD, probings=0.00001), BASIC, MUCH) is BASIC
     often = replace(LOAD, subtractable=1, probings=OFTEN)
     assert chosen(often, BASIC, running(often).nbytes - 1) is BASIC
@@ -74,34 +72,34 @@ def test_who_is_hardly_ever_probed_keeps_no_index_and_none_beyond_the_bound() ->
 
 
 @given(st.floats(0.0001, 1000), st.integers(1, 5000))
-def test_a_choice_once_made_is_stable_under_the_same_load(probings: float, together: int) -> None:
+def test_index_choice_is_stable(probings: float, together: int) -> None:
     load = replace(LOAD, subtractable=2, probings=probings, together=together)
     first = chosen(load, BASIC, MUCH)
     assert chosen(load, first, MUCH) is first
 
 
-def test_what_is_there_is_left_only_for_what_is_clearly_cheaper() -> None:
+def test_index_changes_only_for_a_clear_gain() -> None:
     loads = [replace(LOAD, probings=p / 10_000_000) for p in range(1, 10_000)]
     turn = next(load.probings for load in loads if chosen(load, BASIC, MUCH) is INTERVAL)
     assert chosen(replace(LOAD, probings=0.9 * turn), BASIC, MUCH) is BASIC
     assert chosen(replace(LOAD, probings=0.9 * turn), INTERVAL, MUCH) is INTERVAL
 
 
-def test_a_batch_beside_single_lookups_does_not_hide_what_these_would_gain() -> None:
+def test_a_batch_does_not_hide_single_lookups() -> None:
     single, batch = replace(LOAD, merged=3, at_once=50), replace(LOAD, merged=3, together=2000, at_once=50)
     assert gains_from_index(single) and not gains_from_index(batch)
-    rates = Rates()
+    rates = ProbingRates()
     for _ in range(100):
         rates.probe(windows=1, walked=4096)
     rates.walk()
     assert chosen(rates.load(4096, 1000, (0, 3), 50, (0, 0)), BASIC, MUCH) is INTERVAL
-    only_batches = Rates()
+    only_batches = ProbingRates()
     only_batches.walk()
     assert chosen(only_batches.load(4096, 1000, (0, 3), 1, (0, 0)), BASIC, MUCH) is BASIC
 
 
-def test_rates_fade_and_follow_the_workload() -> None:
-    rates = Rates()
+def test_rates_fade() -> None:
+    rates = ProbingRates()
     for _ in range(30):
         rates.probe(windows=3, walked=50)
         rates.close(panes=10)
@@ -141,14 +139,14 @@ WINDOWS = WindowWork(
     ],
     ids=["one window", "many windows", "many windows of one group", "in no order", "an index", "a slow index"],
 )
-def test_the_cheapest_way_is_taken(work: WindowWork, indexed: float | None, way: Way) -> None:
+def test_cheapest_way(work: WindowWork, indexed: float | None, way: Way) -> None:
     made = plan_way(work, indexed)
     assert made.chosen is way and made.sizes is work
     assert dict(made.costs)[way] == min(ns for _, ns in made.costs)
     assert (Way.INDEX in dict(made.costs)) is (indexed is not None)
 
 
-def test_tables_that_take_too_much_are_not_made() -> None:
+def test_no_tables_beyond_the_limit() -> None:
     assert Way.TABLES not in dict(plan_way(replace(WINDOWS, between=1 << 24), None).costs)
 
 
@@ -168,7 +166,7 @@ FEW_PASS = FilterWork(
 )
 
 
-def test_a_filter_is_used_where_few_groups_pass() -> None:
+def test_filter_where_few_groups_pass() -> None:
     assert plan_filter(FEW_PASS, False, False, None).chosen is HavingWay.FILTER
     all_pass = plan_filter(replace(FEW_PASS, share=1.0), True, False, None)
     assert all_pass.chosen is HavingWay.PASS and dict(all_pass.costs)[HavingWay.FILTER] > 1e9
@@ -179,7 +177,7 @@ def test_a_filter_is_used_where_few_groups_pass() -> None:
     assert (refused.chosen, refused.why) == (HavingWay.PASS, "no room")
 
 
-def test_a_filter_is_taken_up_and_given_up_only_for_a_clear_gain() -> None:
+def test_filter_changes_only_for_a_clear_gain() -> None:
     works = [replace(FEW_PASS, share=share / 10_000) for share in range(1, 10_000)]
     between = [work for work in works if costs.STAY < work.filter_ns / work.pass_ns < 1 / costs.STAY]
     assert between
@@ -188,7 +186,7 @@ def test_a_filter_is_taken_up_and_given_up_only_for_a_clear_gain() -> None:
         assert plan_filter(work, True, False, None).chosen is HavingWay.FILTER
 
 
-def test_every_measured_cost_names_its_unit_and_its_command() -> None:
+def test_costs_have_unit_and_command() -> None:
     table = costs.table()
     assert len(table) > 30 and {name.partition("[")[0] for name in table} <= set(vars(costs))
     for cost in table.values():

@@ -1,4 +1,4 @@
-"""B-INT-QNT equals brute force at every step; selection costs what Arasu and Widom, VLDB 2004, Figure 1, say."""
+"""B-INT-QNT equals brute force at every step, at the costs of Arasu and Widom, VLDB 2004, Figure 1."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ints(*values: int) -> Any:
 
 
 def quantile(values: list[int], phi: Phi) -> int | None:
-    """The element at position max(1, ⌊φN⌋) (DESIGN 5)."""
+    """The element at position max(1, ⌊φN⌋)."""
     return sorted(values)[max(1, math.floor(phi.fraction * len(values))) - 1] if values else None
 
 
@@ -47,7 +47,7 @@ def found_in(synopsis: QuantileSynopsis, low: int, high: int) -> list[int | None
     seed=st.integers(0, 1 << 16),
 )
 def test_quantiles_equal_brute_force(pool: Any, windows: Any, seed: int) -> None:
-    """Suffix and historical windows, nulls, ties and extremes, cells one by one and in batches beyond the span."""
+    """Suffix and historical windows; nulls, ties and extremes; cells one by one and in batches longer than the span."""
     random = Random(seed)
     asked = [TupleWindow(width + right, right) for width, right in windows]
     values = [random.choice(pool) for _ in range(150)]
@@ -78,15 +78,15 @@ def test_many_intervals_at_once() -> None:
             assert decode_doubles(answer.codes[i]).tolist() == wanted
 
 
-def test_positions_are_of_the_decimal_that_was_written() -> None:
-    """In doubles 0.29 · 100 is 28.999…: the quantile of 1 … 100 is the 29th all the same."""
+def test_phi_is_an_exact_decimal() -> None:
+    """In doubles 0.29 · 100 is 28.999…, but the quantile of 1 … 100 is the 29th."""
     synopsis = QuantileSynopsis(100, [Phi.of(0.29), Phi.of(0.07)])
     synopsis.update((np.arange(1, 101),))
     assert synopsis.lookup(ints(0), ints(100)).codes.tolist() == [[29, 7]]
     assert Phi.of(0.29).rank(ints(100, 1, 10)).tolist() == [29, 1, 2]
 
 
-def test_illegal_parameters_are_refused() -> None:
+def test_illegal_parameters() -> None:
     for make in (
         lambda: Phi.of(-0.1),
         lambda: Phi.of(1.1),
@@ -106,7 +106,7 @@ def test_illegal_parameters_are_refused() -> None:
 @settings(max_examples=200, deadline=None)
 @given(arrays=st.lists(st.lists(CODES, min_size=1, max_size=20), min_size=1, max_size=8), data=st.data())
 def test_selection_from_sorted_arrays(arrays: list[list[int]], data: Any) -> None:
-    """The three ways; for many askers with empty arrays between."""
+    """Selection for one row and for many, with empty arrays between."""
     union = sorted(value for array in arrays for value in array)
     rank = data.draw(st.integers(1, len(union)))
     in_order = [np.array(sorted(array), np.int64) for array in arrays]
@@ -129,7 +129,7 @@ INPUTS = {
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_costs_of_figure_1(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """O(log N_max) an update and O(log² W · log log W) a lookup, for any order of the values."""
+    """O(log N_max) per update and O(log² W · log log W) per lookup, for any order of the values."""
     meter = Meter()
     count_comparisons(monkeypatch, meter)
     synopsis = QuantileSynopsis(4000, PHIS[3:4], meter)

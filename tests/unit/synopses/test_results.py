@@ -1,4 +1,4 @@
-"""From states to values: every aggregate of every type equals plain Python's; and the result of a statement."""
+"""Values of every aggregate and type equal plain Python's; and the result of a statement."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_aggregate_equals_plain_python(type_: SqlType, data: Any) -> None:
 BIG = (1 << 63) - 1
 
 
-def test_a_sum_of_bigints_is_null_where_it_overflows_and_never_wraps() -> None:
+def test_sum_of_bigints_overflows_to_null() -> None:
     assert result("SUM", "BIGINT", [BIG, 1]) is None
     assert result("SUM", "BIGINT", [-BIG - 1, -1]) is None
     assert result("SUM", "BIGINT", [BIG, BIG, -BIG, -1]) == BIG - 1
@@ -70,13 +70,13 @@ def test_a_sum_of_bigints_is_null_where_it_overflows_and_never_wraps() -> None:
     assert result("SUM", "BIGINT", [BIG]) == BIG
 
 
-def test_an_average_of_bigints_survives_the_overflow_of_their_sum() -> None:
+def test_average_where_the_sum_overflows() -> None:
     assert result("AVG", "BIGINT", [BIG, BIG, BIG]) == pytest.approx(BIG)
     assert result("AVG", "BIGINT", [-1, 1, -1, 1, -2]) == pytest.approx(-0.4)
 
 
-def test_an_average_of_very_many_bigints_does_not_cancel() -> None:
-    """−1 and 1 a hundred million times: the halves of the sum are far above 2^53, the sum is 0."""
+def test_average_does_not_cancel() -> None:
+    """For −1 and 1 a hundred million times, the two halves of the state exceed 2^53 but the sum is 0."""
     call = decompose("AVG", "x", SqlType("BIGINT"), None)
     half = 100_000_000
     high, low = np.array([-half]), np.array([half * 0xFFFFFFFF + half])
@@ -86,7 +86,7 @@ def test_an_average_of_very_many_bigints_does_not_cancel() -> None:
     assert result_of(call, states)[0].as_py() == pytest.approx(3 / (2 * half), rel=1e-12)
 
 
-def test_decimals_are_exact_and_null_beyond_their_precision() -> None:
+def test_decimals_beyond_their_precision_are_null() -> None:
     top, lowest = Decimal("9" * 38), Decimal("-" + "9" * 38)
     assert result("SUM", "DECIMAL(38,0)", [top]) == top
     assert result("SUM", "DECIMAL(38,0)", [top, Decimal(1)]) is None
@@ -100,7 +100,7 @@ def test_decimals_are_exact_and_null_beyond_their_precision() -> None:
     assert result("MAX", "DECIMAL(18,4)", [Decimal("-1.0000"), Decimal("-0.9999")]) == Decimal("-0.9999")
 
 
-def test_a_decimal_cell_that_spark_could_not_sum_makes_its_windows_null() -> None:
+def test_decimal_overflow_in_spark_is_null() -> None:
     call = decompose("SUM", "x", SqlType("DECIMAL(38,0)"), None)
     zero = np.array([0])
     states: States = {call.part("n"): (np.array([2]),), call.part("s"): (zero, zero, zero, zero, np.array([1]))}
@@ -130,18 +130,18 @@ def test_moments_of_one_value() -> None:
     assert result("VARIANCE", "DOUBLE", []) is None
 
 
-def test_moments_of_integers_that_no_double_holds_are_rounded_as_spark_rounds_them() -> None:
+def test_moments_of_large_integers_round_as_in_spark() -> None:
     assert result("VAR_POP", "BIGINT", [BIG, -BIG]) == pytest.approx(float(BIG) ** 2)
     assert result("STDDEV_POP", "BIGINT", [(1 << 53) + 1] * 3) == 0.0
 
 
 @pytest.mark.parametrize("value", [32767, 0.1, 1e-300, 1e308])
 @pytest.mark.parametrize("count", [2, 3, 7, 1000])
-def test_equal_values_have_no_variance_at_all(value: float, count: int) -> None:
+def test_variance_of_equal_values(value: float, count: int) -> None:
     assert result("STDDEV", "DOUBLE", [float(value)] * count) == 0.0
 
 
-def test_many_rows_at_once_are_masked_one_by_one() -> None:
+def test_null_mask() -> None:
     call = decompose("MAX", "x", SqlType("STRING"), None)
     codes = np.empty(3, object)
     codes[:] = [b"b", None, "é".encode()]
@@ -156,7 +156,7 @@ def test_many_rows_at_once_are_masked_one_by_one() -> None:
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 @settings(max_examples=10, deadline=None)
 @given(st.data())
-def test_a_slice_of_a_column_gives_the_states_of_its_own_rows(type_: SqlType, data: Any) -> None:
+def test_states_of_a_sliced_column(type_: SqlType, data: Any) -> None:
     values = data.draw(st.lists(values_of(type_), min_size=2, max_size=4))
     part = pa.array(values, type_.arrow).slice(1)
     for accumulator in roles_of(calls_of(type_)):
@@ -168,7 +168,7 @@ def test_a_slice_of_a_column_gives_the_states_of_its_own_rows(type_: SqlType, da
 # -- the result of a statement ------------------------------------------------------------------------------
 
 
-def test_a_result_prints_as_a_table() -> None:
+def test_result_prints_as_a_table() -> None:
     moment = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
     table = pa.table(
         {"name": ["packets", None], "at": pa.array([moment, None], pa.timestamp("us", tz="UTC")), "n": [1, 22]}
@@ -185,13 +185,13 @@ def test_a_result_prints_as_a_table() -> None:
     assert told.pandas()["n"].tolist() == [1, 22]
 
 
-def test_a_long_result_says_how_much_is_left_out() -> None:
+def test_long_result() -> None:
     lines = str(Result(pa.table({"n": range(ROWS_SHOWN + 7)}))).splitlines()
     assert len(lines) == ROWS_SHOWN + 3 and lines[-1] == "… 7 more rows"
     assert "more rows" not in str(Result(pa.table({"n": range(ROWS_SHOWN)})))
 
 
-def test_an_empty_result_shows_its_columns() -> None:
+def test_empty_result() -> None:
     assert (
         str(Result(pa.table({"n": pa.array([], pa.int64()), "name": pa.array([], pa.string())})))
         == "n | name\n--+-----"

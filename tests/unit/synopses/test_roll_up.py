@@ -1,4 +1,4 @@
-"""Rolling cells up to groups: holistic and other aggregates equal brute force over the tuples themselves."""
+"""Rolled-up aggregates, holistic and others, equal brute force over the tuples."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def alike(a: Any, b: Any) -> bool:
 @pytest.mark.parametrize("keys", [(), (Key("k", STRING),), (Key("k", STRING), Key("x", DOUBLE))], ids=len)
 @settings(deadline=None)
 @given(tuples=rows)
-def test_a_roll_up_equals_brute_force(keys: tuple[Key, ...], names: list[str], tuples: list[Any]) -> None:
+def test_roll_up_equals_brute_force(keys: tuple[Key, ...], names: list[str], tuples: list[Any]) -> None:
     calls = {name: CALLS[name] for name in names}
     aggregate = aggregate_of(keys, calls)
     looked, groups = looked_of(aggregate, tuples)
@@ -166,7 +166,7 @@ def test_codes_follow_the_order_of_values() -> None:
     assert coded(pa.array(["ä", "z", "é"])).codes.tolist() == [1, 0, 2]
 
 
-def test_a_total_that_does_not_fit_is_null_and_counted() -> None:
+def test_overflowing_total_is_null_and_counted() -> None:
     calls = {"top": decompose("TOP_K", "y", STRING, None, (3,), (Key("w", BIGINT),))}
     aggregate = aggregate_of((), calls)
     groups = Groups([pa.string()])

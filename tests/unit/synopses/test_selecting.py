@@ -1,5 +1,4 @@
-"""MEDIAN, QUANTILE and COUNT(DISTINCT) by selection from sorted base intervals: the answers of brute force and of the
-counters, whatever stands beside them; and when selection is chosen."""
+"""Selection from sorted base intervals equals brute force and the counters; and when it is chosen."""
 
 from __future__ import annotations
 
@@ -29,10 +28,10 @@ from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.ordering import encode_doubles
 from windrow.synopses.holistic import selecting
 from windrow.synopses.holistic.phi import Phi
-from windrow.synopses.holistic.roll_up import Rows, rows_of
+from windrow.synopses.holistic.roll_up import AnswerRows, rows_of
 from windrow.synopses.holistic.selecting import selected
 from windrow.synopses.holistic.selection_sizes import decide
-from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, Spots
+from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, WindowSlots
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 from windrow.synopses.kinds.buffer import BufferSynopsis
 from windrow.synopses.lookups import Lookup
@@ -60,7 +59,7 @@ CALLS: dict[str, AggregateCall] = {
 
 
 TOP = decompose("TOP_K", "y", STRING, None, (2,))
-"""Rolled up only: selection does not give it."""
+"""Selection cannot answer it."""
 
 
 def aggregate_of(*names: str, keys: tuple[Key, ...] = (), more: tuple[AggregateCall, ...] = ()) -> WindowAggregate:
@@ -86,7 +85,7 @@ tuples = st.lists(
 
 
 def cells_of(synopsis: BasicIntervalSynopsis, aggregate: WindowAggregate, rows: list[Tuple]) -> Cells:
-    """What a micro-batch deposits: a cell for each tuple, which the synopsis folds; and one of nobody's."""
+    """The deposit of a micro-batch: a cell per tuple, which the synopsis folds, and one cell of nobody."""
     at = {"k": 1, "x": 2, "y": 3}
     keys = [pa.array([row[at[key.sql]] for row in rows], key.type.arrow) for key in aggregate.cell_keys]
     ids = np.append(synopsis.groups.ids(keys), 0)
@@ -129,7 +128,7 @@ def rank(value: float) -> tuple[bool, float]:
     return math.isnan(value), value
 
 
-def table(aggregate: WindowAggregate, rows: Rows, synopsis: BasicIntervalSynopsis) -> dict[Any, list[Any]]:
+def table(aggregate: WindowAggregate, rows: AnswerRows, synopsis: BasicIntervalSynopsis) -> dict[Any, list[Any]]:
     keys = [
         (c.dictionary_decode() if pa.types.is_dictionary(c.type) else c).to_pylist()
         for c in synopsis.groups.key_columns(rows.cells, len(aggregate.keys))
@@ -154,7 +153,7 @@ def asked_of(aggregate: WindowAggregate, lookup: str, starts: Any, ends: Any) ->
 @pytest.mark.parametrize("keys", [(), (K,), (K, X)], ids=len)
 @settings(deadline=None, max_examples=40)
 @given(rows=tuples, width=st.integers(1, 25), closings=st.lists(st.integers(1, 22), max_size=3))
-def test_selection_equals_brute_force_at_every_step(
+def test_selection_equals_brute_force(
     keys: tuple[Key, ...], names: list[str], rows: list[Tuple], width: int, closings: list[int]
 ) -> None:
     aggregate = aggregate_of(*names, keys=keys)
@@ -184,7 +183,7 @@ def test_selection_equals_brute_force_at_every_step(
 
 @settings(deadline=None, max_examples=60)
 @given(rows=tuples.filter(bool), width=st.integers(1, 25))
-def test_selection_gives_what_the_quantile_synopsis_gives(rows: list[Tuple], width: int) -> None:
+def test_selection_equals_the_quantile_synopsis(rows: list[Tuple], width: int) -> None:
     """B-INT-QNT (Arasu and Widom, VLDB 2004, section 3.3) over the tuples of one group, one cell each, in pane order."""
     names = [f"q{phi}" for phi in PHIS]
     aggregate, rows = aggregate_of(*names, keys=(K,)), sorted(rows, key=lambda row: row[0])
@@ -215,7 +214,7 @@ def code_of(value: Any) -> int:
 @pytest.mark.parametrize("way", HolisticWay)
 @settings(deadline=None, max_examples=60)
 @given(rows=tuples.filter(bool), width=st.integers(1, 25))
-def test_both_ways_give_what_frequency_counters_give(rows: list[Tuple], width: int, way: HolisticWay) -> None:
+def test_both_ways_equal_frequency_counters(rows: list[Tuple], width: int, way: HolisticWay) -> None:
     """COUNT(DISTINCT) and QUANTILE from an interval synopsis of counters (Golab's dissertation, section 8.3.1)."""
     more = (TOP,) if way is HolisticWay.ROLL_UP else ()
     aggregate = aggregate_of("texts", "text", keys=(K,), more=more)
@@ -253,7 +252,7 @@ def counted(values: list[int]) -> Frequencies:
 
 @settings(deadline=None, max_examples=40)
 @given(rows=tuples.filter(bool), widths=st.lists(st.integers(1, 25), min_size=2, max_size=4))
-def test_queries_that_are_due_together_share_what_is_sorted(rows: list[Tuple], widths: list[int]) -> None:
+def test_queries_share_sorting(rows: list[Tuple], widths: list[int]) -> None:
     aggregate = aggregate_of("median", "q0.29", "some", "distinct", keys=(K,))
     synopsis = BasicIntervalSynopsis([pa.string(), pa.float64()])
     synopsis.deposit(cells_of(synopsis, aggregate, rows))
@@ -276,7 +275,7 @@ def test_queries_that_are_due_together_share_what_is_sorted(rows: list[Tuple], w
     assert len(made) == 3  # all tuples, those that meet f, and previous panes
 
 
-def test_windows_in_any_order_and_without_a_tuple() -> None:
+def test_unordered_and_empty_windows() -> None:
     aggregate = aggregate_of("n", "median", "distinct")
     synopsis = BasicIntervalSynopsis([pa.float64()])
     rows = [(p, None, float(p % 3), "", 0, True) for p in range(9)]
@@ -288,7 +287,7 @@ def test_windows_in_any_order_and_without_a_tuple() -> None:
     assert found == {(0,): [3, 1.0, 3], (1,): [2, 0.5, 2], (2,): [0, None, 0], (3,): [1, 0.0, 1], (4,): [0, None, 0]}
 
 
-def test_a_synopsis_without_a_pane() -> None:
+def test_empty_synopsis() -> None:
     aggregate = aggregate_of("median", "distinct")
     synopsis = BasicIntervalSynopsis([pa.float64()])
     (looked,) = selected(synopsis, [(aggregate, asked_of(aggregate, "q", np.array([0]), np.array([5])))])
@@ -321,19 +320,19 @@ def synopsis_of(aggregate: WindowAggregate, groups: int, values: int, panes: int
     ],
     ids=["many windows of many values", "one window", "few values", "few groups", "few values a group"],
 )
-def test_the_choice_is_by_cost(keys: tuple[Key, ...], groups: int, values: int, windows: int, way: HolisticWay) -> None:
+def test_choice_by_cost(keys: tuple[Key, ...], groups: int, values: int, windows: int, way: HolisticWay) -> None:
     aggregate = aggregate_of("n", "median", "distinct", keys=keys)
     synopsis = synopsis_of(aggregate, groups, values, 200, 100)
     ends = np.arange(1, windows + 1) if windows > 1 else np.array([200])
     (made,) = decide(synopsis, [(aggregate, np.maximum(ends - 60, 0), ends)])
     assert made.chosen is way and (made.sizes is None or made.sizes.sorting.groups == groups)
-    for asked in ("selection", "roll up"):
-        (forced,) = decide(synopsis, [(aggregate, ends - 60, ends)], asked)
-        assert (forced.chosen is HolisticWay.SELECTION) is (asked == "selection") and forced.why == "forced"
+    for setting in ("selection", "roll up"):
+        (forced,) = decide(synopsis, [(aggregate, ends - 60, ends)], setting)
+        assert (forced.chosen is HolisticWay.SELECTION) is (setting == "selection") and forced.why == "forced"
 
 
-def test_many_queries_pay_for_sorting_together() -> None:
-    """One window of each is not worth sorting for; of all of them it is."""
+def test_many_queries_share_the_cost_of_sorting() -> None:
+    """Sorting does not pay for one window of one query, but pays for one window of each of forty."""
     aggregate = aggregate_of("median", "q0.29")
     synopsis = synopsis_of(aggregate, 1, 20_000, 200, 100)
     asked = [(aggregate, np.array([low]), np.array([200])) for low in range(100, 140)]
@@ -347,7 +346,7 @@ def test_many_queries_pay_for_sorting_together() -> None:
     assert whole.selected_ns < whole.rolled_ns
 
 
-def test_what_would_take_too_much_memory_is_rolled_up() -> None:
+def test_no_selection_beyond_the_memory_limit() -> None:
     aggregate = aggregate_of("median")
     synopsis = synopsis_of(aggregate, 1, 20_000, 200, 100)
     (made,) = decide(synopsis, [(aggregate, np.zeros(200, np.int64), np.arange(1, 201))])
@@ -357,11 +356,11 @@ def test_what_would_take_too_much_memory_is_rolled_up() -> None:
     assert not replace(whole, sorting=replace(whole.sorting, between=1 << 24)).pays
 
 
-def test_what_cannot_be_selected() -> None:
+def test_aggregates_that_cannot_be_selected() -> None:
     top = replace(aggregate_of("median"), aggregates=(CALLS["median"], decompose("TOP_K", "x", DOUBLE, None, (2,))))
     assert "TOP_K" in str(why_not_selected(top, False, False, False))
     doubles = replace(top, aggregates=(CALLS["median"], decompose("SUM", "x", DOUBLE, None)))
-    assert why_not_selected(doubles, False, False, False) is None and "same order" in str(
+    assert why_not_selected(doubles, False, False, False) is None and "keep their order" in str(
         why_not_selected(doubles, True, False, False)
     )
     assert why_not_selected(aggregate_of(*CALLS), True, False, False) is None
@@ -371,14 +370,14 @@ def test_what_cannot_be_selected() -> None:
     assert made.chosen is HolisticWay.ROLL_UP
 
 
-def test_sorting_costs_a_level_for_each_doubling_of_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arasu and Widom, VLDB 2004, Figure 1: an element is sorted once a level; a selection takes p arrays."""
+def test_levels_grow_with_the_logarithm_of_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arasu and Widom, VLDB 2004, Figure 1: an element is sorted once a level; a selection reads p arrays."""
     size, meter = 4096, Meter()
     count_comparisons(monkeypatch, meter)
     elements = Elements(*(np.zeros(size, np.int64), np.arange(size), np.arange(size)[::-1], np.ones(size, np.int64)))
     for widest, levels in ((1, 1), (63, 6), (64, 7), (4096, 13)):
         made = SortedPanes(elements, 1, size, widest)
         assert made._sorted.shape == (levels, size)
-        spots = Spots(np.array([size - widest]), np.array([size]), np.zeros(1, np.int64), np.zeros(1, np.int64))
-        assert made.at_ranks(spots, np.array([1])).tolist() == [0]
+        slots = WindowSlots(np.array([size - widest]), np.array([size]), np.zeros(1, np.int64), np.zeros(1, np.int64))
+        assert made.at_ranks(slots, np.array([1])).tolist() == [0]
         assert 0 < meter.read() <= 2 * levels * (levels + 1) * (3 * levels + 3)

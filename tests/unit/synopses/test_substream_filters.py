@@ -1,4 +1,4 @@
-"""SubStream Filters: CI-COUNT and CI-SUM keep their two guarantees, exact answers are exact (004, section 4)."""
+"""SubStream Filters (Arasu and Widom, VLDB 2004, section 4): CI-COUNT and CI-SUM, exact answers, extremes, costs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ints(*values: int) -> Any:
 
 
 class Elements:
-    """What a test has appended so far: (key, stamp, weight)."""
+    """The elements that a test has appended so far: (key, stamp, weight)."""
 
     def __init__(self, random: Random, keys: int, heaviest: int = 1):
         self.random, self.keys, self.heaviest = random, keys, heaviest
@@ -38,7 +38,7 @@ class Elements:
         self.clock = 1000
 
     def more(self, size: int) -> tuple[Any, Any, Any]:
-        """A batch: one key is busier than the others, stamps repeat and leap."""
+        """A batch in which one key is more frequent than the others, and stamps repeat and leap."""
         batch = []
         for _ in range(size):
             self.clock += self.random.choice([0, 0, 0, 1, 1, 3, 20])
@@ -48,7 +48,7 @@ class Elements:
         return tuple(ints(*column) for column in zip(*batch, strict=True))
 
     def sums(self, since: int) -> Counter[int]:
-        """SUM of the weights per key with stamp > since: COUNT where all weigh one."""
+        """The sum of the weights with stamp > since per key; the count where all weights are one."""
         found: Counter[int] = Counter()
         for key, stamp, weight in self.rows:
             if stamp > since:
@@ -57,7 +57,7 @@ class Elements:
 
 
 def check_guarantees(index: CollectiveIndex, elements: Elements, since: int) -> None:
-    """Section 4.1: (1) a superset, (2) within the relaxed range; and every key once."""
+    """Section 4.1: the answer (1) is a superset, (2) lies within the relaxed range; and has every key once."""
     epsilon, totals = index.levels.epsilon, elements.sums(since)
     for value in THRESHOLDS:
         found = index.more_than(value, since).tolist()
@@ -74,7 +74,7 @@ def check_guarantees(index: CollectiveIndex, elements: Elements, since: int) -> 
 @pytest.mark.parametrize("p", [1, 2, 4, 8])
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 1 << 16), keys=st.integers(1, 6), waiting=st.sampled_from([1, 8, 256]))
-def test_ci_count_keeps_its_two_guarantees(p: int, seed: int, keys: int, waiting: int) -> None:
+def test_ci_count(p: int, seed: int, keys: int, waiting: int) -> None:
     """At every step, with elements in batches and one by one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "WAITING", waiting)
@@ -94,7 +94,7 @@ def test_ci_count_keeps_its_two_guarantees(p: int, seed: int, keys: int, waiting
 @pytest.mark.parametrize("p", [1, 2, 4, 8])
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 1 << 16), heaviest=st.sampled_from([1, 3, 50]))
-def test_ci_sum_keeps_its_two_guarantees(p: int, seed: int, heaviest: int) -> None:
+def test_ci_sum(p: int, seed: int, heaviest: int) -> None:
     elements = Elements(Random(seed), 4, heaviest)
     index = CollectiveIndex(Levels(p), REACH)
     for _ in range(6):
@@ -105,7 +105,7 @@ def test_ci_sum_keeps_its_two_guarantees(p: int, seed: int, heaviest: int) -> No
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 1 << 16), p=st.integers(1, 9))
-def test_one_by_one_and_in_batches_give_the_same_index(seed: int, p: int) -> None:
+def test_single_updates_equal_batches(seed: int, p: int) -> None:
     elements = Elements(Random(seed), 3)
     single, whole = CollectiveIndex(Levels(p), REACH), CollectiveIndex(Levels(p), REACH)
     for _ in range(5):
@@ -120,7 +120,7 @@ def test_one_by_one_and_in_batches_give_the_same_index(seed: int, p: int) -> Non
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 1 << 16), p=st.sampled_from([1, 2, 5]), summed=st.booleans())
-def test_exact_answers_by_post_processing(seed: int, p: int, summed: bool) -> None:
+def test_exact_answers(seed: int, p: int, summed: bool) -> None:
     elements = Elements(Random(seed), 5, 9 if summed else 1)
     found = SubstreamFilter(Levels(p), REACH, summed)
     for _ in range(6):
@@ -163,8 +163,8 @@ def test_substreams_equal_brute_force(seed: int) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_what_is_within_reach_is_never_let_go(batch: int) -> None:
-    """An element a stamp, and rings that fill up: the oldest one within reach is counted at every step."""
+def test_reach(batch: int) -> None:
+    """With one element per stamp, the oldest element within reach is counted at every step while rings fill up."""
     substreams = Substreams(10)
     for start in range(0, 300, batch):
         stamps = np.arange(start, start + batch)
@@ -172,10 +172,10 @@ def test_what_is_within_reach_is_never_let_go(batch: int) -> None:
         newest = start + batch - 1
         for window in (1, 9, 10):
             assert substreams.counts(ints(0), newest - window).tolist() == [min(window, newest + 1)]
-    assert substreams.size < 300, "and what is out of reach is let go"
+    assert substreams.size < 300, "elements out of reach are dropped"
 
 
-def test_tuple_based_windows_have_row_numbers_for_stamps() -> None:
+def test_tuple_based_windows() -> None:
     """GROUP BY k HAVING COUNT(*) > v over the last 20 rows of the stream."""
     random = Random(3)
     rows = [random.randrange(4) for _ in range(200)]
@@ -187,14 +187,14 @@ def test_tuple_based_windows_have_row_numbers_for_stamps() -> None:
         assert answer.keys.tolist() == sorted(key for key, count in last.items() if count > 5)
 
 
-# -- the document's example ---------------------------------------------------------------------------------
+# -- the paper's example -------------------------------------------------------------------------------------
 
 
 def test_figure_8() -> None:
-    """Example 4.1. The scan has lost the figure; these substreams have the stamps that the text tells of it.
+    """Example 4.1. The figure is lost in our scan; these substreams have the stamps that the text gives.
 
-    The 11th elements from the end have stamps 90, 85 and 68, and TSTAMP[k3, 2] = 85. LOOKUP(106, 20, 11) gives {k1, k2},
-    of which only k1 is right.
+    The 11th elements from the end have stamps 90, 85 and 68, and TSTAMP[k3, 2] = 85. LOOKUP(106, 20, 11) gives {k1, k2}; only
+    k1 is correct.
     """
     newest_first = {
         1: [106, 105, 104, 103, 102, 100, 99, 97, 95, 92, 90, 88],
@@ -206,13 +206,13 @@ def test_figure_8() -> None:
     for stamp, key in sorted((stamp, key) for key, stamps in newest_first.items() for stamp in stamps):
         found.update_one(key, stamp)
     assert found.index.levels.for_more_than(11) == 2, "⌊log₂ 11⌋ − 1"
-    # Of 12 elements level 2 has positions 6 to 9, the 4th to 7th from the end; 8 is the multiple of 4.
+    # With 12 elements level 2 has positions 6 to 9, the 4th to 7th from the end; 8 is the multiple of 4.
     assert [found.index._sizes[2].stamp_of(key, 2) for key in (1, 2, 3)] == [102, 99, 85]
     assert sorted(found.index.more_than(11, 106 - 20)) == [1, 2]
     assert found.lookup(Range(Comparison.MORE, 11), 106 - 20).keys.tolist() == [1]
 
 
-def test_levels_of_the_document() -> None:
+def test_levels_of_the_paper() -> None:
     """Definition 4.1 for p = 1: 2^ℓ positions belong to level ℓ. Errors: 3/4, 1/2, then roughly 2/p."""
     one = Levels(1)
     assert [one.of(d) for d in range(1, 9)] == [0, 1, 1, 2, 2, 2, 2, 3]
@@ -225,14 +225,14 @@ def test_levels_of_the_document() -> None:
             level = levels.of(distance)
             assert levels.start(level) <= distance < levels.start(level + 1)
     for value in (2, 3, 5, 11, 100, 1000):
-        assert one.for_more_than(value) >= value.bit_length() - 2, "never a level nearer to the end than Figure 7's"
+        assert one.for_more_than(value) >= value.bit_length() - 2, "a level at least as far from the end as in Figure 7"
 
 
 def test_levels_for_an_error() -> None:
     for epsilon in (0.9, 0.75, 0.7, 0.5, 0.4, 0.2, 0.1, 0.01):
         levels = Levels.within(epsilon)
         assert levels.epsilon <= epsilon
-        assert levels.p == 1 or Levels(levels.p - 1).epsilon > epsilon, "and none fewer"
+        assert levels.p == 1 or Levels(levels.p - 1).epsilon > epsilon, "no fewer levels suffice"
 
 
 # -- costs --------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_levels_for_an_error() -> None:
 
 @pytest.mark.parametrize("p", [1, 4, 8])
 def test_ci_count_costs_of_figure_1(p: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """O((1/ε)·log |K|) an update: two entries, and each is moved O(log) times; a lookup is far below |K|."""
+    """O((1/ε)·log |K|) per update: two entries, each moved O(log) times. A lookup costs far less than |K|."""
     keys, elements = 2000, 40_000
     random = np.random.default_rng(7)
     meter = Meter()
@@ -295,7 +295,7 @@ def test_extremes_equal_brute_force(seed: int, cell: int) -> None:
 
 
 def test_extremes_costs_of_figure_1() -> None:
-    """O(log² N) an update, O(log² N + |K_o|·log N) a lookup, with N the elements within reach."""
+    """O(log² N) per update and O(log² N + |K_o|·log N) per lookup, for N elements within reach."""
     meter, n = Meter(), 40_000
     rng = np.random.default_rng(5)
     most = ExtremesFilter(1 << 40, meter)
@@ -308,7 +308,7 @@ def test_extremes_costs_of_figure_1() -> None:
     assert most.size <= 5 * n * np.log2(n)
 
 
-def test_what_cannot_be_asked_is_refused() -> None:
+def test_illegal_requests() -> None:
     index = CollectiveIndex(Levels(2), 10)
     index.update(ints(0, 1), ints(100, 101))
     for ask in (

@@ -32,7 +32,7 @@ from windrow.optimizer.synopsis_kinds import SynopsisKind
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.aggregates import decompose
 from windrow.synopses import BasicIntervalSynopsis, Cells, Lookup
-from windrow.synopses.answering.indexing import Indexer, Indexing
+from windrow.synopses.answering.indexing import Indexer, IndexSetting
 from windrow.synopses.answering.pane_tables import can_be_tabled
 from windrow.synopses.answering.way_costs import Way
 from windrow.synopses.cells import chunks
@@ -128,7 +128,7 @@ class Pair:
         self, asked: Sequence[tuple[Query, Sequence[tuple[int, int]]]], kind: SynopsisKind | None, most_bytes: int
     ) -> None:
         """Answer by an index of this kind, if the bound allows it; texts have no index."""
-        self.synopsis.indexer.asked = Indexing(kind, most_bytes)
+        self.synopsis.indexer.setting = IndexSetting(kind, most_bytes)
         self._compare(asked)
 
     def deposit_late(self, rows: Sequence[Row]) -> None:
@@ -269,7 +269,7 @@ def test_landmark_index_follows_the_stream(widths: list[int]) -> None:
     call = decompose("MAX", "x", INT, None)
     most, count = call.part("v"), Accumulator(Kind.COUNT, None, None, None)
     synopsis, values = BasicIntervalSynopsis([pa.string()]), np.random.default_rng(3).integers(0, 1000, 700)
-    synopsis.indexer.asked = Indexing(SynopsisKind.LANDMARK)
+    synopsis.indexer.setting = IndexSetting(SynopsisKind.LANDMARK)
     built, served = set(), 0
     for first in range(0, 700, 10):
         panes = np.array([p for p in range(first, first + 10) if p % 23], np.int64)
@@ -295,7 +295,7 @@ def test_empty_windows_beyond_landmark_reach() -> None:
     call = decompose("MAX", "x", INT, None)
     most, count = call.part("v"), Accumulator(Kind.COUNT, None, None, None)
     synopsis = BasicIntervalSynopsis([pa.string()])
-    synopsis.indexer.asked = Indexing(SynopsisKind.LANDMARK)
+    synopsis.indexer.setting = IndexSetting(SynopsisKind.LANDMARK)
     for pane in (p for p in range(60) if not 20 <= p < 30):
         n, groups = np.ones(1, np.int64), synopsis.groups.ids([pa.array(["a"])])
         synopsis.deposit(Cells(np.array([pane]), groups, {count: (n,), most: (n * pane,), call.part("n"): (n,)}))
@@ -313,7 +313,7 @@ def test_indexes_share_one_bound() -> None:
 
     def asked(most: int) -> None:
         for one in indexers:
-            one.asked = Indexing(SynopsisKind.RUNNING, most, tuple(indexers))
+            one.asked = IndexSetting(SynopsisKind.RUNNING, most, tuple(indexers))
         for synopsis, count in made:
             list(synopsis.answer([Lookup("q", np.array([0]), np.array([10]), count, (count,), False)]))
 
@@ -333,7 +333,7 @@ def test_indexes_share_one_bound() -> None:
 
 def test_index_follows_closing_and_expiring() -> None:
     synopsis, count = counting([pa.string()])
-    synopsis.indexer.asked = Indexing(SynopsisKind.RUNNING)
+    synopsis.indexer.setting = IndexSetting(SynopsisKind.RUNNING)
     built = set()
     for first in range(0, 600, 10):
         synopsis.deposit(cells(synopsis, count, range(first, first + 10), [0] * 10))

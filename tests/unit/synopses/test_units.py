@@ -1,4 +1,4 @@
-"""Coarse units: nobody who has more than v is missed, and whoever is named has nearly as much."""
+"""Coarse units: every group with more than v is found, and every group that is found has nearly v."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windrow.synopses.having.units import FINEST, Units, coarseness, level_of
 Table = list[list[int]]
 SUMMED = Accumulator(Kind.COUNT, None, None, None)
 elements = st.lists(st.lists(st.integers(0, 90), min_size=3, max_size=3), min_size=1, max_size=25)
-"""The weights of three groups in each pane; 0: it has no cell there."""
+"""The weights of three groups in each pane; 0 means no cell."""
 
 
 def outer(value: int) -> FilterTest:
@@ -22,7 +22,7 @@ def outer(value: int) -> FilterTest:
 
 
 @given(elements, st.integers(FINEST, 2000), st.sampled_from([1, 2, 4, 8]), st.data())
-def test_both_guarantees_hold_in_coarse_units(weights: Table, value: int, p: int, data: st.DataObject) -> None:
+def test_filter_in_coarse_units(weights: Table, value: int, p: int, data: st.DataObject) -> None:
     table, levels = np.array(weights, np.int64), Levels(p)
     shift, index = coarseness(outer(value), exact=True), CollectiveIndex(levels, 100)
     units, at = Units(shift), 0
@@ -34,15 +34,15 @@ def test_both_guarantees_hold_in_coarse_units(weights: Table, value: int, p: int
         index.update(group[passed > 0], (pane + at)[passed > 0], passed[passed > 0])
         at += many
     start = data.draw(st.integers(0, len(table)))
-    named = set(index.newer(level_of(outer(value), levels, shift), start - 1).tolist())
+    found = set(index.newer(level_of(outer(value), levels, shift), start - 1).tolist())
     totals = table[start:].sum(0)
-    assert {g for g in range(3) if totals[g] > value} <= named
+    assert {g for g in range(3) if totals[g] > value} <= found
     least = value * (1 - levels.epsilon) - (2 << shift)
-    assert all(totals[g] > least for g in named)
+    assert all(totals[g] > least for g in found)
 
 
 @given(elements, st.integers(1, 6))
-def test_units_are_those_of_the_running_totals_however_elements_are_cut(weights: Table, shift: int) -> None:
+def test_units_of_running_totals(weights: Table, shift: int) -> None:
     table = np.array(weights, np.int64)
     running = np.cumsum(table, 0) >> shift
     expected = np.diff(np.vstack([np.zeros((1, 3), np.int64), running]), axis=0)
@@ -50,11 +50,13 @@ def test_units_are_those_of_the_running_totals_however_elements_are_cut(weights:
     pane, group = np.nonzero(table)
     assert at_once.passed(pane, group, table[pane, group]).tolist() == expected[pane, group].tolist()
     for i, row in enumerate(table):
-        (some,) = np.nonzero(row)
-        assert one_by_one.passed(np.full(some.size, i), some, row[some]).tolist() == expected[i, some].tolist()
+        (present,) = np.nonzero(row)
+        assert (
+            one_by_one.passed(np.full(present.size, i), present, row[present]).tolist() == expected[i, present].tolist()
+        )
 
 
-def test_small_thresholds_and_what_is_not_compared_once_more_are_counted_one_by_one() -> None:
+def test_coarseness() -> None:
     inner = FilterTest(FilterKind.SUM, SUMMED, SUMMED, False, 10_000)
     assert [coarseness(outer(v), True) for v in (0, 15, 16, 31, 32, 1_000)] == [0, 0, 0, 0, 1, 5]
     assert coarseness(outer(1_000), False) == coarseness(inner, True) == 0

@@ -21,7 +21,7 @@ from windrow.plan.nodes import Finalise, Output, internal_columns
 from windrow.synopses import LookupAnswer
 from windrow.synopses.cells.groups import Groups
 from windrow.synopses.having.bound_tests import BoundTest, bound_tests
-from windrow.synopses.holistic.roll_up import Rows, rows_of
+from windrow.synopses.holistic.roll_up import AnswerRows, rows_of
 from windrow.synopses.lookups import TaskRows
 from windrow.synopses.results.values import overflows
 from windrow.types import SqlType
@@ -193,7 +193,7 @@ def _unfit(plan: Finalise, looked: LookupAnswer) -> int | None:
     return sum(overflows(call, looked.states) for call in plan.input.aggregates)
 
 
-def _columns(plan: Finalise, rows: Rows, groups: Groups) -> dict[str, pa.Array]:
+def _columns(plan: Finalise, rows: AnswerRows, groups: Groups) -> dict[str, pa.Array]:
     """The columns k0… and a0… of the rows."""
     keys = groups.key_columns(rows.cells, len(plan.input.keys))
     columns = {f"k{i}": key for i, key in enumerate(keys)}

@@ -1,9 +1,8 @@
-"""HAVING queries and their SubStream Filters: which query fits, whether a filter pays, who may pass.
+"""Decides which HAVING queries use a SubStream Filter, and narrows their lookups to the groups that may pass.
 
-004_65e36a58973a8297.txt, section 4. The filters of a synopsis are shared by all its queries with a bound on the same
-aggregate, whatever the threshold and the window. They name the groups that may pass; the synopsis is asked for these
-alone, and HAVING itself decides: exact answers. By request (`SET approximate_having = 'on'`) the bound is not
-compared once more.
+Arasu and Widom, VLDB 2004, section 4. All queries of a synopsis with a bound on the same aggregate share a filter,
+whatever their thresholds and windows. The filter finds the groups that may pass; only these are looked up, and HAVING
+is then evaluated on them, so answers are exact. With `SET approximate_having = 'on'` the bound is not compared again.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from windrow.windows import SlidingWindow
 
 
 @dataclass(frozen=True)
-class Fit:
-    """A query that a filter can serve: the bound that it is asked for, and how far windows reach."""
+class FilterFit:
+    """A query that a filter can serve: the bound, its test, and the window."""
 
     plan: Finalise
     bound: Bound
@@ -45,7 +44,7 @@ class Fit:
 
     @cached_property
     def approximate(self) -> Finalise | None:
-        """The query with the bound taken for met, of COUNT and SUM; None where the conjunct says more than that."""
+        """The query without the comparison of a bound on COUNT or SUM; None where the bound must be compared."""
         if isinstance(self.bound.conjunct, exp.Between) or not self.test.kind.is_collective:
             return None
         plan = without(self.plan, [self.bound])
@@ -56,32 +55,32 @@ class Fit:
         return replace(plan, input=replace(plan.input, aggregates=()))
 
 
-def fit_of(plan: Finalise, revises: bool) -> Fit | str:
-    """How a query fits a filter, or why it does not."""
+def fit_of(plan: Finalise, revises: bool) -> FilterFit | str:
+    """How a filter can serve a query, or the reason why it cannot."""
     if plan.having is None or not plan.input.keys:
         return "no HAVING over groups"
     if plan.input.is_holistic:
-        return "its cells are of values, not of groups"
+        return "its synopsis has cells per value, not per group"
     window = plan.window
     if not isinstance(window, SlidingWindow) or window.offset:
-        return "only windows that end when they are answered have one"
+        return "only windows that end when they are answered can use one"
     if revises and not can_be_tabled(fold_of(a) for a in plan.input.accumulators):
-        return "sums of doubles that may be corrected are always summed in the same order"
+        return "answers may be corrected, so sums of doubles must keep their order"
     found = [(bound, filter_test(bound, plan.input.presence)) for bound in bounds_of(plan)]
-    fits = [Fit(plan, bound, test, window) for bound, test in found if test is not None]
+    fits = [FilterFit(plan, bound, test, window) for bound, test in found if test is not None]
     if not fits:
         return "HAVING has no conjunct of the form COUNT, SUM (of integers), MAX or MIN compared with a number"
     return min(fits, key=lambda fit: not fit.test.is_outer)
 
 
-def is_kept(shared: SynopsisPlan, query: str, fit: Fit) -> bool:
-    """Whether there are cells of all that a filter is fed with: what is derived (SS4) has none of its own."""
+def is_kept(shared: SynopsisPlan, query: str, fit: FilterFit) -> bool:
+    """Whether the synopsis keeps cells of all that the filter reads; derived accumulators (SS4) have none."""
     return not any(one.accumulator in fit.test.reads for one in shared.derived.get(query, ()))
 
 
 @dataclass(frozen=True)
-class Narrowed:
-    """Due lookups after the filters: to be looked up; or answered already; `plans` finish queries otherwise."""
+class NarrowedLookups:
+    """Due lookups after filtering: still to look up, or answered already; `plans` replaces the plan of some queries."""
 
     lookups: list[Lookup]
     looked: list[LookupAnswer] = field(default_factory=list)
@@ -89,28 +88,28 @@ class Narrowed:
 
 
 class HavingFilters:
-    """The filters of one synopsis, and what is known of its HAVING queries."""
+    """The filters of one synopsis, and the decisions about its HAVING queries."""
 
     def __init__(self) -> None:
         self.filters = PaneFilters()
         self.decisions: dict[Accumulator, FilterDecision] = {}
-        self.unasked: set[str] = set()
-        """The queries over whose last windows the filter could not be asked: negative sums, or too great ones."""
-        self._fits: dict[int, tuple[Finalise, Fit | str]] = {}
+        self.unfiltered: set[str] = set()
+        """The queries whose last windows the filter could not answer, because of negative or too large sums."""
+        self._fits: dict[int, tuple[Finalise, FilterFit | str]] = {}
         self._too_many: tuple[int, int, str] | None = None
-        """So many groups, whose filters took more than so many bytes, at that ε."""
+        """The number of groups, index_bytes and ε at which the filters last took too many bytes."""
 
     @property
     def nbytes(self) -> int:
         return 8 * self.filters.size
 
     def clear(self) -> None:
-        """There are no cells here any more to be filtered."""
+        """Drop all filters and decisions: the driver no longer has the cells."""
         self.filters.keep(())
         self.decisions, self._fits = {}, {}
-        self.unasked.clear()
+        self.unfiltered.clear()
 
-    def fit(self, plan: Finalise, revises: bool) -> Fit | str:
+    def fit(self, plan: Finalise, revises: bool) -> FilterFit | str:
         known = self._fits.get(id(plan))
         if known is None or known[0] is not plan:
             known = self._fits[id(plan)] = (plan, fit_of(plan, revises))
@@ -123,46 +122,46 @@ class HavingFilters:
         due: Sequence[tuple[Lookup, Finalise]],
         settings: Settings,
         revises: bool,
-    ) -> Narrowed:
-        """The due lookups, those that a filter serves narrowed to the groups that may pass."""
+    ) -> NarrowedLookups:
+        """The due lookups; those that use a filter are narrowed to the groups that may pass."""
         lookups, synopsis = [lookup for lookup, _ in due], shown.readable
         if synopsis is None:
             self.clear()
-            return Narrowed(lookups)
+            return NarrowedLookups(lookups)
         self._forget(shared, settings)
         fits = {}
         if settings.text("substream_filters") != "off" and shown.cannot(Ability.NARROW) is None:
-            found = {i: self.fit(plan, revises) for i, (_, plan) in enumerate(due)}
-            fits = {i: fit for i, fit in found.items() if isinstance(fit, Fit) and lookups[i].ends.size}
+            fit_or_reason = {i: self.fit(plan, revises) for i, (_, plan) in enumerate(due)}
+            fits = {i: fit for i, fit in fit_or_reason.items() if isinstance(fit, FilterFit) and lookups[i].ends.size}
             fits = {i: fit for i, fit in fits.items() if is_kept(shared, lookups[i].query, fit)}
         approximate = settings.text("approximate_having") == "on" and not revises
         chosen = self._chosen(synopsis, lookups, fits, settings, not approximate)
-        self.unasked -= {lookups[i].query for i in fits if i not in chosen}
+        self.unfiltered -= {lookups[i].query for i in fits if i not in chosen}
         if not chosen:
-            return Narrowed(lookups)
+            return NarrowedLookups(lookups)
         plans = {i: fit.approximate for i, fit in chosen.items()} if approximate else {}
-        asked = {
+        requests = {
             i: FilterRequest(fit.test, lookups[i].starts, lookups[i].ends, fit.window.range, plans.get(i) is None)
             for i, fit in chosen.items()
         }
-        pairs = self.filters.candidates(synopsis, list(asked.values()), levels_of(settings))
+        pairs = self.filters.candidates(synopsis, list(requests.values()), levels_of(settings))
         self._bound(synopsis, settings)
-        out = Narrowed([lookups[i] for i in range(len(lookups)) if i not in chosen])
-        for i, some in zip(chosen, pairs, strict=True):
-            self._add(out, lookups[i], some, plans.get(i))
-            (self.unasked.add if some is None else self.unasked.discard)(lookups[i].query)
-            if some is not None:
-                self._learn(chosen[i], some.groups.size, lookups[i].ends.size * (synopsis.groups.count - 1))
+        out = NarrowedLookups([lookups[i] for i in range(len(lookups)) if i not in chosen])
+        for i, found in zip(chosen, pairs, strict=True):
+            self._add(out, lookups[i], found, plans.get(i))
+            (self.unfiltered.add if found is None else self.unfiltered.discard)(lookups[i].query)
+            if found is not None:
+                self._learn(chosen[i], found.groups.size, lookups[i].ends.size * (synopsis.groups.count - 1))
         return out
 
     def _bound(self, synopsis: ClosedPanes, settings: Settings) -> None:
-        """Let go of filters that take more than they may; with half the groups they are tried again."""
+        """Drop the filters if they take too many bytes. They are tried again with half the groups or other settings."""
         if self.nbytes > settings.integer("index_bytes") and settings.text("substream_filters") != "on":
             self.filters.keep(())
             self._too_many = synopsis.groups.count, settings.integer("index_bytes"), settings.text("filter_epsilon")
 
     def _refused(self, synopsis: ClosedPanes, settings: Settings) -> str | None:
-        """Why there may be no filters; None where there may."""
+        """The reason why there may be no filters; None where there may."""
         if self._too_many is not None:
             groups, most, epsilon = self._too_many
             same = settings.integer("index_bytes") <= most and settings.text("filter_epsilon") == epsilon
@@ -170,7 +169,7 @@ class HavingFilters:
                 self._too_many = None
         return "it took more than index_bytes" if self._too_many is not None else None
 
-    def _add(self, out: Narrowed, lookup: Lookup, pairs: Pairs | None, plan: Finalise | None) -> None:
+    def _add(self, out: NarrowedLookups, lookup: Lookup, pairs: Pairs | None, plan: Finalise | None) -> None:
         if plan is None or pairs is None:
             out.lookups.append(replace(lookup, only=pairs))
             return
@@ -181,51 +180,54 @@ class HavingFilters:
             out.looked.append(LookupAnswer(lookup.query, int(lookup.ends.size), pairs.window, pairs.groups, {}))
 
     def passed(self, plan: Finalise, slots: int, rows: int) -> None:
-        """How many rows a query without a filter has made of so many (window, group) slots: of all groups, as where a
-        filter names them, or the share would jump when one comes."""
+        """Learn the share of slots that passed for a query answered without a filter.
+
+        `slots` counts (window, group) pairs over all groups, as with a filter; else the share would jump when a filter
+        comes.
+        """
         _, fit = self._fits.get(id(plan), (plan, ""))
-        used = isinstance(fit, Fit) and fit.test.of in self.filters
-        if isinstance(fit, Fit) and not used and plan.limit is None:
+        used = isinstance(fit, FilterFit) and fit.test.of in self.filters
+        if isinstance(fit, FilterFit) and not used and plan.limit is None:
             self._learn(fit, rows, slots)
 
-    def _learn(self, fit: Fit, passed: int, slots: int) -> None:
-        """How many of so many (window, group) slots passed."""
+    def _learn(self, fit: FilterFit, passed: int, slots: int) -> None:
+        """Record that `passed` of `slots` (window, group) pairs passed."""
         if slots:
             self.filters.learn(fit.test.of, passed / slots)
 
     def _forget(self, shared: SynopsisPlan, settings: Settings) -> None:
-        """Let go of what served queries that have left."""
+        """Drop what served queries that no longer exist."""
         plans = {id(plan) for _, plan in shared.queries}
         self._fits = {key: known for key, known in self._fits.items() if key in plans}
-        fits = [fit for _, fit in self._fits.values() if isinstance(fit, Fit)]
+        fits = [fit for _, fit in self._fits.values() if isinstance(fit, FilterFit)]
         wanted = {a for fit in fits for a in fit.test.reads}
         self.filters.keep(wanted if settings.text("substream_filters") != "off" else ())
         self.decisions = {a: made for a, made in self.decisions.items() if a in wanted}
-        self.unasked &= {name for name, _ in shared.queries} if self.unasked else set()
+        self.unfiltered &= {name for name, _ in shared.queries} if self.unfiltered else set()
 
     def _chosen(
         self,
         synopsis: ClosedPanes,
         lookups: Sequence[Lookup],
-        fits: dict[int, Fit],
+        fits: dict[int, FilterFit],
         settings: Settings,
         exact: bool,
-    ) -> dict[int, Fit]:
-        """The fits whose filter is used, by the place of their lookup."""
-        by_accumulator: dict[Accumulator, dict[int, Fit]] = {}
+    ) -> dict[int, FilterFit]:
+        """The fits whose filter is used, by the position of their lookup."""
+        by_accumulator: dict[Accumulator, dict[int, FilterFit]] = {}
         for i, fit in fits.items():
             by_accumulator.setdefault(fit.test.of, {})[i] = fit
-        chosen: dict[int, Fit] = {}
-        for accumulator, mine in by_accumulator.items():
+        chosen: dict[int, FilterFit] = {}
+        for accumulator, members in by_accumulator.items():
             share = self.filters.share(accumulator)
             forced, work = settings.text("substream_filters") == "on", None
             if share is not None:
-                asked = [(lookups[i], fit) for i, fit in mine.items()]
-                work = work_of(synopsis, asked, share, levels_of(settings), exact)
+                served = [(lookups[i], fit) for i, fit in members.items()]
+                work = work_of(synopsis, served, share, levels_of(settings), exact)
             refused = None if forced else self._refused(synopsis, settings)
             made = plan_filter(work, accumulator in self.filters, forced, refused)
             self.decisions[accumulator] = made
-            chosen |= mine if made.chosen is HavingWay.FILTER else {}
+            chosen |= members if made.chosen is HavingWay.FILTER else {}
         return dict(sorted(chosen.items()))
 
 
@@ -234,22 +236,26 @@ def levels_of(settings: Settings) -> Levels:
 
 
 def work_of(
-    synopsis: ClosedPanes, asked: Sequence[tuple[Lookup, Fit]], share: float, levels: Levels, exact: bool
+    synopsis: ClosedPanes,
+    served: Sequence[tuple[Lookup, FilterFit]],
+    share: float,
+    levels: Levels,
+    exact: bool,
 ) -> FilterWork:
-    """What some due lookups of one filter come to."""
+    """The work of the due lookups that one filter serves."""
     panes = synopsis.closed_panes
     lengths = np.concatenate(
-        [np.searchsorted(panes, one.ends) - np.searchsorted(panes, one.starts) for one, _ in asked]
+        [np.searchsorted(panes, one.ends) - np.searchsorted(panes, one.starts) for one, _ in served]
     )
-    first = min(int(one.ends[0]) - fit.window.slide for one, fit in asked)
-    last = max(int(one.ends[-1]) for one, _ in asked)
-    looks = {(s, e, _level(fit.test, levels)) for one, fit in asked for s, e in _edges(one)}
-    reads = {a for one, _ in asked for a in one.reads}
-    test = asked[0][1].test
+    first = min(int(one.ends[0]) - fit.window.slide for one, fit in served)
+    last = max(int(one.ends[-1]) for one, _ in served)
+    looks = {(s, e, _level(fit.test, levels)) for one, fit in served for s, e in _edges(one)}
+    reads = {a for one, _ in served for a in one.reads}
+    test = served[0][1].test
     return FilterWork(
         aggregate=test.kind.name,
         p=levels.p,
-        fine=min(coarseness(fit.test, exact) for _, fit in asked) == 0,
+        fine=min(coarseness(fit.test, exact) for _, fit in served) == 0,
         groups=max(synopsis.groups.count - 1, 1),
         cells=synopsis.count_cells(first, last),
         windows=int(lengths.size),

@@ -1,5 +1,4 @@
-"""How the holistic aggregates of a synopsis's queries are answered, selected or rolled up: decided anew whenever
-windows are asked for, remembered for EXPLAIN."""
+"""Decides for each lookup whether holistic aggregates are selected or rolled up, and remembers it for EXPLAIN."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from windrow.windows import Points
 
 @dataclass(frozen=True)
 class HolisticRequest:
-    """Windows of a query with holistic aggregates, at least one. `hindered`: why they cannot be selected."""
+    """The windows of a query with holistic aggregates, at least one. `hindered`: why they cannot be selected."""
 
     query: str
     aggregate: WindowAggregate
@@ -25,25 +24,25 @@ class HolisticRequest:
 
     def __post_init__(self) -> None:
         if not self.starts.size or not self.aggregate.is_holistic:
-            raise ValueError("nothing to be decided about")
+            raise ValueError("the request has no windows or no holistic aggregates")
 
 
 class HolisticChoice:
-    """`asked` is the setting `holistic`; `decisions` are by query."""
+    """The decisions of one synopsis by query; `setting` is the value of the setting `holistic`."""
 
     def __init__(self) -> None:
-        self.asked = "auto"
+        self.setting = "auto"
         self.decisions: dict[str, HolisticDecision] = {}
 
-    def selects(self, synopsis: Synopsis, asked: Sequence[HolisticRequest]) -> list[bool]:
-        """Whether the windows of each of these queries, which are asked together, are answered by selection."""
-        free = [one for one in asked if one.hindered is None]
-        decided = decide(synopsis, [(one.aggregate, one.starts, one.ends) for one in free], self.asked)
-        made = {one.query: rolled_up(str(one.hindered)) for one in asked}
+    def selects(self, synopsis: Synopsis, requests: Sequence[HolisticRequest]) -> list[bool]:
+        """For each request whether it is answered by selection; all requests are answered together."""
+        free = [one for one in requests if one.hindered is None]
+        decided = decide(synopsis, [(one.aggregate, one.starts, one.ends) for one in free], self.setting)
+        made = {one.query: rolled_up(str(one.hindered)) for one in requests}
         made |= {one.query: decision for one, decision in zip(free, decided, strict=True)}
         self.decisions |= made
-        return [made[one.query].chosen is HolisticWay.SELECTION for one in asked]
+        return [made[one.query].chosen is HolisticWay.SELECTION for one in requests]
 
     def keep(self, queries: Collection[str]) -> None:
-        """Forget what was decided about others."""
+        """Forget the decisions about all other queries."""
         self.decisions = {query: made for query, made in self.decisions.items() if query in queries}

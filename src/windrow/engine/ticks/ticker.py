@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from windrow.dataplane.answers.finishing import Edges, Finished, Finisher
 from windrow.dataplane.answers.revisions import first_answers
-from windrow.engine.choices.having import Narrowed
+from windrow.engine.choices.having import NarrowedLookups
 from windrow.engine.choices.index_choice import apply_choice
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.closed_groups import complete_from, group_bounds, release
@@ -240,7 +240,7 @@ class Ticker:
             return None
 
 
-def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: Narrowed) -> Iterator[LookupAnswer]:
+def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: NarrowedLookups) -> Iterator[LookupAnswer]:
     """The looked-up windows of the due queries, each by the cheaper way."""
     yield from narrowed.looked
     yield from state.ask(narrowed.lookups)

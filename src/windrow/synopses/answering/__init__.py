@@ -1,4 +1,4 @@
-"""How due windows are answered from cells: the ways, what each costs, and which one is taken.
+"""Ways to answer due windows from cells, their estimated costs, and the planner that chooses among them.
 
-All ways give the same answers. `planner` decides, by the estimates of `*_costs` and the measured constants in `costs`.
+All ways give the same answers. `planner` chooses by the estimates in `*_costs`, which use the constants in `costs`.
 """

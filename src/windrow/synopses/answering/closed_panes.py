@@ -15,9 +15,9 @@ from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses.answering.gathering import ClosedCells, closed_cells, gathered
 from windrow.synopses.answering.indexing import Indexer
 from windrow.synopses.answering.intervals import FlatIntervals
-from windrow.synopses.answering.one_pass import Pass
-from windrow.synopses.answering.outputs import LookupOutput, ReadPlan, Slots
-from windrow.synopses.answering.pane_tables import Tables, can_be_tabled
+from windrow.synopses.answering.one_pass import PanePass
+from windrow.synopses.answering.outputs import AllSlots, LookupOutput, ReadPlan
+from windrow.synopses.answering.pane_tables import PaneTables, can_be_tabled
 from windrow.synopses.answering.planner import WayDecision, plan_way
 from windrow.synopses.answering.way_costs import Spans, Way, window_work
 from windrow.synopses.cells.cells import fold_of
@@ -128,7 +128,7 @@ class ClosedPanes:
         """Each window from a few cells of the index (`index/pane_index.py`)."""
         index, asked = self.indexer.index, self._asked(lookups)
         assert index is not None
-        slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
+        slots = AllSlots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
         for lookup, (lows, highs) in zip(lookups, spans, strict=True):
             output = LookupOutput(lookup, asked)
             output.take_found(index.find(np.minimum(lows, highs), highs))
@@ -163,7 +163,7 @@ class ClosedPanes:
         lows = np.concatenate([low for low, _ in spans]).tolist()
         highs = np.concatenate([high for _, high in spans]).tolist()
         asked = self._asked(lookups)
-        scan = Pass(self._chunks, asked.strands, asked.size)
+        scan = PanePass(self._chunks, asked.strands, asked.size)
         outputs = [LookupOutput(lookup, asked) for lookup in lookups]
         tick = None
         for i in np.lexsort((-starts, ends)).tolist():
@@ -172,7 +172,7 @@ class ClosedPanes:
                 scan.begin(highs[i])
             scan.extend(lows[i])
             outputs[owner[i]].take(index[i], scan.state)
-        slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
+        slots = AllSlots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
         for output in outputs:
             yield output.rows(slots)
 
@@ -182,8 +182,8 @@ class ClosedPanes:
         spans = [(np.minimum(low, high), high) for low, high in spans]
         first = min(int(low.min()) for low, _ in spans if low.size)
         last = max(int(high.max()) for _, high in spans if high.size)
-        tables = Tables(self._chunks, asked.strands, asked.size, first, last)
-        slots = Slots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
+        tables = PaneTables(self._chunks, asked.strands, asked.size, first, last)
+        slots = AllSlots(max(lookup.ends.size for lookup in lookups), asked.size - 1)
         for lookup, (lows, highs) in zip(lookups, spans, strict=True):
             output = LookupOutput(lookup, asked)
             output.take_all(tables, lows, highs)

@@ -1,20 +1,20 @@
-"""The table of costs that the planner goes by, and its limits and margins.
+"""The planner's measured costs, limits and margins.
 
-A cost was measured by the command that stands with it: `python benchmarks/constants.py <part>` prints it as measured
-anew, beside the value here. Costs matter only where two ways differ by much, so they are one table for all machines.
+`python benchmarks/constants.py <part>` measures the costs of a part again and prints them beside the values here. The
+planner needs only the order of the ways, and that rarely depends on the machine: one table serves all.
 """
 
 from __future__ import annotations
 
 
-class Measured(float):
-    """A measured cost: a number, its unit, what it is the cost of, and the part of the benchmark that measures it."""
+class MeasuredCost(float):
+    """A measured cost: value, unit, the operation it is for, and the benchmark part that measures it."""
 
     unit: str
     what: str
     part: str
 
-    def __new__(cls, value: float, part: str, what: str, unit: str = "ns") -> Measured:
+    def __new__(cls, value: float, part: str, what: str, unit: str = "ns") -> MeasuredCost:
         made = super().__new__(cls, value)
         made.unit, made.what, made.part = unit, what, part
         return made
@@ -24,91 +24,91 @@ class Measured(float):
         return f"python benchmarks/constants.py {self.part}"
 
 
-# A walk over panes, from the youngest to the oldest.
-WALK_CALL_NS = Measured(12_000, "walk", "a merge of a chunk, or an answer taken: NumPy calls, whatever the groups")
-WALK_SLOT_NS = Measured(1.2, "walk", "a merge of a chunk: each value of a group")
-TAKEN_NS = Measured(2.0, "walk", "an answer taken: each value of a group")
-SKETCH_NS = Measured(5_000, "sketches", "two sketches merged (3 µs KLL, 3 to 15 HLL, 30 full ones of frequent items)")
+# One pass over the panes, from the youngest to the oldest.
+WALK_CALL_NS = MeasuredCost(12_000, "walk", "merge a chunk or take an answer: NumPy calls, for any number of groups")
+WALK_SLOT_NS = MeasuredCost(1.2, "walk", "merge a chunk: per value of a group")
+TAKEN_NS = MeasuredCost(2.0, "walk", "take an answer: per value of a group")
+SKETCH_NS = MeasuredCost(5_000, "sketches", "merge two sketches (KLL 3 µs, HLL 3 to 15, full frequent items 30)")
 
 # Tables over panes.
-TABLE_COPIED_NS = Measured(2.0, "tables", "a value of a pane copied into a table")
-TABLE_LEVEL_NS = Measured(1.0, "tables", "a value of a pane merged on one level of a table")
-TABLE_TAKEN_NS = Measured(1.5, "tables", "a value of an answer, from two looks into a table")
-TABLE_LOOKUP_NS = Measured(40_000, "tables", "the windows of one query looked up: NumPy calls")
+TABLE_COPIED_NS = MeasuredCost(2.0, "tables", "copy a value of a pane into a table")
+TABLE_LEVEL_NS = MeasuredCost(1.0, "tables", "merge a value of a pane on one level of a table")
+TABLE_TAKEN_NS = MeasuredCost(1.5, "tables", "read a value of an answer: two reads of a table")
+TABLE_LOOKUP_NS = MeasuredCost(40_000, "tables", "look up the windows of one query: NumPy calls")
 
 # A tree of intervals over the cells of each group.
-TREE_BUILT_NS = Measured(20, "tree", "a value of a cell put into the tree")
-TREE_STEP_NS = Measured(8, "tree", "a value of an answer, for each step; there are two a level")
-TREE_ROW_NS = Measured(100, "tree", "a row of an answer found")
+TREE_BUILT_NS = MeasuredCost(20, "tree", "put a value of a cell into the tree")
+TREE_STEP_NS = MeasuredCost(8, "tree", "one step for a value of an answer; a level has two")
+TREE_ROW_NS = MeasuredCost(100, "tree", "find a row of an answer")
 
-# An index over closed panes: what it costs to keep up, and what a probing is expected to cost.
-INDEX_CALL_NS = Measured(700, "index", "two cells of an index merged: NumPy calls")
-INDEX_SLOT_NS = Measured(0.6, "index", "two cells of an index merged: each value of a group")
-INDEX_COPIED_NS = Measured(2.5, "index", "a value of a closed pane copied into an index")
-LANDMARK_CALL_NS = Measured(20_000, "index", "a landmark interval that a pane adds to, its share of a scan included")
-LANDMARK_SLOT_NS = Measured(20, "index", "the same, each value of a group")
+# An index over closed panes: its upkeep, and the expected cost of a probing.
+INDEX_CALL_NS = MeasuredCost(700, "index", "merge two cells of an index: NumPy calls")
+INDEX_SLOT_NS = MeasuredCost(0.6, "index", "merge two cells of an index: per value of a group")
+INDEX_COPIED_NS = MeasuredCost(2.5, "index", "copy a value of a closed pane into an index")
+LANDMARK_CALL_NS = MeasuredCost(20_000, "index", "extend a landmark interval by a pane, with its share of a scan")
+LANDMARK_SLOT_NS = MeasuredCost(20, "index", "extend a landmark interval: per value of a group")
 
-# An index that is there: what these windows take.
-PART_NS = Measured(30_000, "index", "a lookup of one part of an index: NumPy calls")
-SUBTRACTED_NS = Measured(2.0, "index", "a value of an answer subtracted")
-INDEX_MERGED_NS = Measured(3.0, "index", "a value of an answer merged on one level")
+# Lookups in an index that exists.
+PART_NS = MeasuredCost(30_000, "index", "look up one part of an index: NumPy calls")
+SUBTRACTED_NS = MeasuredCost(2.0, "index", "subtract a value of an answer")
+INDEX_MERGED_NS = MeasuredCost(3.0, "index", "merge a value of an answer on one level")
 
 # Holistic aggregates: rolled up from counters, or selected from sorted base intervals.
-LOOKED_NS = Measured(20, "holistic", "a window's slot of a value, looked up")
-ROLLED_NS = Measured(100, "holistic", "a counter that is there, rolled up for one holistic aggregate")
-MERGED_NS = Measured(15, "holistic", "a state that is there, for another aggregate")
-READ_NS = Measured(70, "holistic", "a cell read before it is sorted")
-SORTED_NS = Measured(60, "holistic", "an element sorted")
-LEVEL_NS = Measured(10, "holistic", "an element merged on one more level")
-SELECT_NS = Measured(35, "holistic", "an element selected, for each halving of a sorted array")
-BELOW_NS = Measured(8, "holistic", "elements below a bound counted, for each halving of a sorted array")
-SELECTING_NS = Measured(3e6, "holistic", "selecting at all: some hundred NumPy calls")
+LOOKED_NS = MeasuredCost(20, "holistic", "look up a value's slot in a window")
+ROLLED_NS = MeasuredCost(100, "holistic", "roll up a counter for one holistic aggregate")
+MERGED_NS = MeasuredCost(15, "holistic", "merge a state for another aggregate")
+READ_NS = MeasuredCost(70, "holistic", "read a cell before sorting")
+SORTED_NS = MeasuredCost(60, "holistic", "sort an element")
+LEVEL_NS = MeasuredCost(10, "holistic", "merge an element on one more level")
+SELECT_NS = MeasuredCost(35, "holistic", "select an element: per halving of a sorted array")
+BELOW_NS = MeasuredCost(8, "holistic", "count elements below a bound: per halving of a sorted array")
+SELECTING_NS = MeasuredCost(3e6, "holistic", "fixed cost of selection: some hundred NumPy calls")
 
-# HAVING: a SubStream Filter, or a pass over all groups.
+# HAVING through a SubStream Filter, or by a pass over all groups.
 FEED_NS = {
-    "COUNT": Measured(330, "having", "a cell fed to CI-COUNT, its share of merging runs included"),
-    "SUM": Measured(430, "having", "a cell fed to CI-SUM that counts in coarse units"),
-    "MAX": Measured(80, "having", "a cell fed to MAX by pane"),
-    "MIN": Measured(80, "having", "a cell fed to MIN by pane"),
+    "COUNT": MeasuredCost(330, "having", "feed a cell to CI-COUNT, with its share of merging runs"),
+    "SUM": MeasuredCost(430, "having", "feed a cell to CI-SUM in coarse units"),
+    "MAX": MeasuredCost(80, "having", "feed a cell to MAX by pane"),
+    "MIN": MeasuredCost(80, "having", "feed a cell to MIN by pane"),
 }
-FINE_SUM_NS = Measured(1_500, "having", "a cell fed to CI-SUM that counts in units of one")
-LOOK_NS = Measured(100_000, "having", "a look into a filter, what it finds apart")
-NARROWED_NS = Measured(30_000, "having", "a window that is looked up for some groups instead of all")
-FOUND_NS = Measured(60, "having", "a group found: sorted, paired with its window, taken into the rows")
-GATHER_NS = Measured(30, "having", "a cell of a group that was found")
-GATHERED_NS = Measured(30, "having", "each state of such a cell that is read")
-GATHERING_NS = Measured(1_000_000, "having", "gathering at all, over a dozen chunks")
-PASS_SLOT_NS = Measured(14, "having", "a group's slot in a window of a pass, copied and seen to be there")
-PASS_COLUMN_NS = Measured(2.5, "having", "each state of such a slot")
-PASS_WALK_NS = Measured(1.0, "having", "a state of a cell of a pane that a pass walks")
-FINISH_NS = Measured(1.0, "having", "a row that a bound is compared with")
+FINE_SUM_NS = MeasuredCost(1_500, "having", "feed a cell to CI-SUM in units of one")
+LOOK_NS = MeasuredCost(100_000, "having", "search a filter, without the cost of the groups it finds")
+NARROWED_NS = MeasuredCost(30_000, "having", "look up a window for some groups instead of all")
+FOUND_NS = MeasuredCost(60, "having", "sort a found group, pair it with its window, add it to the rows")
+GATHER_NS = MeasuredCost(30, "having", "gather a cell of a found group")
+GATHERED_NS = MeasuredCost(30, "having", "gather a cell of a found group: per state read")
+GATHERING_NS = MeasuredCost(1_000_000, "having", "fixed cost of gathering over a dozen chunks")
+PASS_SLOT_NS = MeasuredCost(14, "having", "copy a group's slot in a window of a pass, and test its presence")
+PASS_COLUMN_NS = MeasuredCost(2.5, "having", "copy a slot of a pass: per state")
+PASS_WALK_NS = MeasuredCost(1.0, "having", "walk a state of a cell in a pass")
+FINISH_NS = MeasuredCost(1.0, "having", "compare a row with a bound")
 
 
-def table() -> dict[str, Measured]:
+def table() -> dict[str, MeasuredCost]:
     """Every measured cost by name."""
-    own = {name: cost for name, cost in globals().items() if isinstance(cost, Measured)}
+    own = {name: cost for name, cost in globals().items() if isinstance(cost, MeasuredCost)}
     return own | {f"FEED_NS[{kind}]": cost for kind, cost in FEED_NS.items()}
 
 
 # Limits.
 TABLE_BYTES = 128 << 20
-"""The most that tables over panes may take."""
+"""The most bytes for tables over panes."""
 
 MOST_SORTED_BYTES = 256 << 20
-"""The most that sorted base intervals may take."""
+"""The most bytes for sorted base intervals."""
 
 USUAL_LEVELS = 4
-"""The levels of each size that filters were measured with: more are more work."""
+"""Filters were measured with this many levels of each size; their cost grows in proportion above it."""
 
 NO_THOUGHT_NS = 1e7
-"""What rolls up in less than this is not worth measuring."""
+"""A roll-up that costs less is done without measuring the alternative."""
 
-# Margins: costs are estimates, and a change costs something too.
+# Margins, because costs are estimates and a change has a cost of its own.
 SLOWER = 0.7
-"""An index is exchanged for another kind only if that costs less than this part of it."""
+"""Another kind of index replaces the present one only if its cost is below this fraction of the present cost."""
 
 STAY = 0.75
-"""A filter is taken up, or given up, only if that costs less than this part of what is done now."""
+"""A filter is adopted or dropped only if the change costs less than this fraction of the present way."""
 
 REMEMBERED = 0.8
-"""How much of the past counts at each tick: the last five or so weigh most."""
+"""The factor by which past rates fade at each tick: about the last five ticks dominate."""

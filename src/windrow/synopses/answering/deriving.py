@@ -1,4 +1,4 @@
-"""Derived accumulators as they are read (SS4): a lookup of what is kept, and its rows with what follows from it."""
+"""Answers lookups whose accumulators are partly derived (rule SS4): reads the kept ones and computes the rest."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Derived = Mapping[str, Sequence[Derivation]]
 
 
 def kept_lookups(lookups: Sequence[Lookup], derived: Derived) -> list[Lookup]:
-    """The same windows, asked of the accumulators that are kept."""
+    """The lookups with derived accumulators replaced by the kept ones they derive from."""
     return [_of_kept(lookup, derived.get(lookup.query, ())) for lookup in lookups]
 
 
 def with_derived(found: Iterable[LookupAnswer], lookups: Sequence[Lookup], derived: Derived) -> Iterator[LookupAnswer]:
-    """The rows of the lookups, out of what was found by their `kept_lookups`."""
+    """The rows of the lookups, from the answers to their `kept_lookups`."""
     by_query = {lookup.query: lookup for lookup in lookups}
     states = _DerivedStates()
     for looked in found:
@@ -30,7 +30,7 @@ def with_derived(found: Iterable[LookupAnswer], lookups: Sequence[Lookup], deriv
 
 
 class _DerivedStates:
-    """Queries that are looked up together derive the same from it once: they have the same rows, one after another."""
+    """Derives each state once for queries that are looked up together: these share their rows and come in sequence."""
 
     def __init__(self) -> None:
         self._window: object = None
@@ -45,7 +45,10 @@ class _DerivedStates:
 
 
 def _of_kept(lookup: Lookup, derivations: Sequence[Derivation]) -> Lookup:
-    """A group may be there where one of the accumulators is positive that its presence is added from."""
+    """The lookup with derived accumulators replaced by their bases.
+
+    A derived presence is a sum, so a group may have a row where any of its summands is positive.
+    """
     if not derivations:
         return lookup
     by = {d.accumulator: d for d in derivations}

@@ -1,4 +1,4 @@
-"""What a SubStream Filter and what the pass over all groups costs for HAVING queries; their answers are equal.
+"""Estimated costs of HAVING through a SubStream Filter and by a pass over all groups; the answers are equal.
 
 The constants were measured in the engine with 10,000 to 1,000,000 groups, 1 to 1,000 queries and a third of
 the groups in every pane (`benchmarks/substream_having.py`).
@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from windrow.synopses.answering import costs
 
 COLLECTIVE = ("COUNT", "SUM")
-"""Filters of several levels."""
+"""The aggregates whose filter has several levels."""
 
 
 @dataclass(frozen=True)
 class FilterWork:
-    """What the HAVING queries of one filter ask, per tick: `cells` are new, `windows` are due, of `panes` each on the
-    average and `longest` at most, `intervals` of which differ, with `looks` that differ and `columns` to be read; a
-    `share` of the groups passes. `aggregate`: COUNT, SUM, MAX or MIN is bounded; `fine`: units of one are counted; `p`:
-    levels of each size."""
+    """The work of one tick for the HAVING queries of one filter.
+
+    `aggregate`: the bounded aggregate, COUNT, SUM, MAX or MIN. `p`: levels of each size. `fine`: the filter counts in
+    units of one. `cells`: new cells. `windows`: due windows; they cover `panes` panes on average and at most `longest`,
+    and `intervals` of them are different. `looks`: different searches of the filter. `columns`: states read. `share`:
+    the fraction of the groups that passes.
+    """
 
     aggregate: str
     p: int
@@ -44,7 +47,7 @@ class FilterWork:
 
     @property
     def _feed_ns(self) -> float:
-        """A cell fed."""
+        """The cost of feeding one cell."""
         if self.aggregate == "SUM" and self.fine:
             feed: float = costs.FINE_SUM_NS
         else:

@@ -1,9 +1,9 @@
-"""Some groups of some windows, looked up without looking at the others; and the cells that filters are fed with.
+"""Looks up given groups of given windows only, and reads the cells that filters are fed with.
 
-The rest of a HAVING query whose SubStream Filter has named who may pass (004_65e36a58973a8297.txt, 4.1: exact answers
-by post-processing). The pairs of all lookups are looked up together, each once: queries that differ in their threshold
-ask for much the same. Windows that are due together end together, so in a chunk they cover few different ranges of
-panes, and each range is one NumPy call.
+This completes a HAVING query after its SubStream Filter has named the groups that may pass (Arasu and Widom, VLDB 2004,
+section 4.1: exact answers by post-processing). The (window, group) pairs of all lookups are looked up together, each
+once, because queries that differ only in their threshold share most pairs. Windows that are due together end together,
+so they cover few different ranges of panes in a chunk; each range is one NumPy call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from windrow.windows import Points
 
 
 class ClosedCells(NamedTuple):
-    """Pane start, group (nobody's left out) and state of each cell, by pane and then by group."""
+    """Pane start, group and state of each cell, by pane and then by group; without the cells of nobody (group 0)."""
 
     panes: Points
     groups: Ids
@@ -32,15 +32,15 @@ class ClosedCells(NamedTuple):
 
 
 def closed_cells(chunk: Chunk, accumulator: Accumulator, first: int, last: int) -> ClosedCells:
-    """The cells of a chunk's panes from `first` to below `last` where the accumulator's state is not nothing."""
+    """The cells of a chunk's panes in [first, last) whose state differs from the fold's identity."""
     fold = fold_of(accumulator)
     low, high = np.searchsorted(chunk.panes, (first, last)).tolist()
     kept = chunk.states.get(accumulator)
     if kept is None or low == high:
         return ClosedCells(np.zeros(0, np.int64), np.zeros(0, np.int64), fold.identity(0))
     if chunk.cell_pane is not None and chunk.cell_group is not None:
-        some = slice(*np.searchsorted(chunk.cell_pane, (low, high)).tolist())
-        pane, group, state = chunk.cell_pane[some], chunk.cell_group[some], tuple(column[some] for column in kept)
+        span = slice(*np.searchsorted(chunk.cell_pane, (low, high)).tolist())
+        pane, group, state = chunk.cell_pane[span], chunk.cell_group[span], tuple(column[span] for column in kept)
         held = _held(accumulator, state) & (group != NOBODY)
         return ClosedCells(chunk.panes[pane[held]], group[held], tuple(column[held] for column in state))
     state = widened(fold, tuple(column[low:high] for column in kept))
@@ -49,26 +49,26 @@ def closed_cells(chunk: Chunk, accumulator: Accumulator, first: int, last: int) 
 
 
 def _held(accumulator: Accumulator, state: State) -> Mask:
-    """Where a state is not that of nothing."""
-    nothing = fold_of(accumulator).identity(1)
-    held = state[0] != nothing[0][0]
-    for column, none in zip(state[1:], nothing[1:], strict=True):
-        held = held | (column != none[0])
+    """Where a state differs from the identity."""
+    identity = fold_of(accumulator).identity(1)
+    held = state[0] != identity[0][0]
+    for column, empty in zip(state[1:], identity[1:], strict=True):
+        held = held | (column != empty[0])
     return np.asarray(held)
 
 
 def gathered(chunks: Sequence[Chunk], lookups: Sequence[Lookup]) -> Iterator[LookupAnswer]:
-    """The rows of lookups that name their groups (`only`), those without a qualifying tuple left out."""
+    """The rows of lookups that name their groups (`only`); groups without a qualifying tuple are left out."""
     alike: dict[frozenset[Accumulator], list[Lookup]] = {}
     for lookup in lookups:
         alike.setdefault(frozenset((lookup.presence, *lookup.others, *lookup.reads)), []).append(lookup)
-    for needed, some in alike.items():
-        asked = _Asked.of(some)
-        states = _states(chunks, asked, sorted(needed, key=lambda a: a.id))
+    for needed, together in alike.items():
+        pairs = _IntervalPairs.of(together)
+        states = _states(chunks, pairs, sorted(needed, key=lambda a: a.id))
         first = 0
-        for lookup in some:
+        for lookup in together:
             assert lookup.only is not None
-            rows = asked.row_of[first : first + lookup.only.groups.size]
+            rows = pairs.row_of[first : first + lookup.only.groups.size]
             first += rows.size
             yield _looked(lookup, rows, states)
 
@@ -79,15 +79,17 @@ def _looked(lookup: Lookup, rows: Ids, states: States) -> LookupAnswer:
     counts = {a: (states[a][0][rows],) for a in (lookup.presence, *lookup.others)}
     present = lookup.present(counts) > 0
     rows = rows[present]
-    mine: States = {a: tuple(column[rows] for column in states[a]) for a in read}
+    own: States = {a: tuple(column[rows] for column in states[a]) for a in read}
     return LookupAnswer(
-        lookup.query, int(lookup.ends.size), lookup.only.window[present], lookup.only.groups[present], mine
+        lookup.query, int(lookup.ends.size), lookup.only.window[present], lookup.only.groups[present], own
     )
 
 
-class _Asked(NamedTuple):
-    """The different intervals asked for, and the different (interval, group) pairs, by interval and then by group;
-    `row_of`: which of them each pair of the lookups is, one lookup after another."""
+class _IntervalPairs(NamedTuple):
+    """The distinct intervals, and the distinct (interval, group) pairs by interval and then by group.
+
+    `row_of`: the row of each pair of the lookups, one lookup after another.
+    """
 
     starts: Points
     ends: Points
@@ -96,43 +98,43 @@ class _Asked(NamedTuple):
     row_of: Ids
 
     @classmethod
-    def of(cls, lookups: Sequence[Lookup]) -> _Asked:
+    def of(cls, lookups: Sequence[Lookup]) -> _IntervalPairs:
         starts = np.concatenate([lookup.starts for lookup in lookups])
         ends = np.concatenate([lookup.ends for lookup in lookups])
         intervals, number = np.unique(np.stack((ends, starts)), axis=1, return_inverse=True)
         number = number.reshape(-1)
         before = np.cumsum([0, *(lookup.ends.size for lookup in lookups[:-1])]).tolist()
         only = [lookup.only for lookup in lookups if lookup.only is not None]
-        window = np.concatenate([pairs.window + first for pairs, first in zip(only, before, strict=True)])
-        group = np.concatenate([pairs.groups for pairs in only])
+        window = np.concatenate([one.window + first for one, first in zip(only, before, strict=True)])
+        group = np.concatenate([one.groups for one in only])
         width = int(group.max(initial=0)) + 1
         pairs, row_of = np.unique(number[window] * width + group, return_inverse=True)
         return cls(intervals[1], intervals[0], pairs // width, pairs % width, row_of.reshape(-1))
 
 
-def _states(chunks: Sequence[Chunk], asked: _Asked, needed: Sequence[Accumulator]) -> States:
-    states: States = {a: fold_of(a).identity(asked.group.size) for a in needed}
+def _states(chunks: Sequence[Chunk], pairs: _IntervalPairs, needed: Sequence[Accumulator]) -> States:
+    states: States = {a: fold_of(a).identity(pairs.group.size) for a in needed}
     for chunk in chunks:
-        low, high = np.searchsorted(chunk.panes, asked.starts), np.searchsorted(chunk.panes, asked.ends)
-        if not asked.group.size or not (high > low).any():
+        low, high = np.searchsorted(chunk.panes, pairs.starts), np.searchsorted(chunk.panes, pairs.ends)
+        if not pairs.group.size or not (high > low).any():
             continue
         if chunk.is_dense:
-            _from_dense(chunk, asked, low, high, states)
+            _from_dense(chunk, pairs, low, high, states)
         else:
-            _from_sparse(chunk, asked, low, high, states)
+            _from_sparse(chunk, pairs, low, high, states)
     return states
 
 
-def _from_dense(chunk: Chunk, asked: _Asked, low: Ids, high: Ids, states: States) -> None:
-    at = np.minimum(np.searchsorted(chunk.groups, asked.group), chunk.groups.size - 1)
-    rows = np.flatnonzero((chunk.groups[at] == asked.group) & (high > low)[asked.interval])
+def _from_dense(chunk: Chunk, pairs: _IntervalPairs, low: Ids, high: Ids, states: States) -> None:
+    at = np.minimum(np.searchsorted(chunk.groups, pairs.group), chunk.groups.size - 1)
+    rows = np.flatnonzero((chunk.groups[at] == pairs.group) & (high > low)[pairs.interval])
     covered, number = np.unique(np.stack((low, high)), axis=1, return_inverse=True)
-    which = number.reshape(-1)[asked.interval[rows]]
+    which = number.reshape(-1)[pairs.interval[rows]]
     order = np.argsort(which, kind="stable")
     bounds = np.searchsorted(which[order], np.arange(covered.shape[1] + 1)).tolist()
     for i, (lo, hi) in enumerate(covered.T.tolist()):
-        some = rows[order[bounds[i] : bounds[i + 1]]]
-        if not some.size:
+        covering = rows[order[bounds[i] : bounds[i + 1]]]
+        if not covering.size:
             continue
         merged: dict[int, State] = {}
         for accumulator, into in states.items():
@@ -141,28 +143,28 @@ def _from_dense(chunk: Chunk, asked: _Asked, low: Ids, high: Ids, states: States
                 continue
             fold = fold_of(accumulator)
             if id(kept) not in merged:
-                columns = tuple(np.take(column[lo:hi], at[some], axis=1) for column in kept)
+                columns = tuple(np.take(column[lo:hi], at[covering], axis=1) for column in kept)
                 merged[id(kept)] = fold.reduce(widened(fold, columns))
-            _merge_at(accumulator, into, some, merged[id(kept)])
+            _merge_at(accumulator, into, covering, merged[id(kept)])
 
 
 def _merge_at(accumulator: Accumulator, into: State, rows: Ids, state: State) -> None:
-    """Merge into these rows, each once."""
+    """Merge a state into these rows, none of which repeats."""
     held = tuple(column[rows] for column in into)
     fold_of(accumulator).merge_into(held, state)
     for target, column in zip(into, held, strict=True):
         target[rows] = column
 
 
-def _from_sparse(chunk: Chunk, asked: _Asked, low: Ids, high: Ids, states: States) -> None:
+def _from_sparse(chunk: Chunk, pairs: _IntervalPairs, low: Ids, high: Ids, states: States) -> None:
     assert chunk.cell_pane is not None and chunk.cell_group is not None
     order = chunk.by_group()
     by_group = chunk.cell_group[order]
-    rows = np.flatnonzero((high > low)[asked.interval])
-    first = np.searchsorted(by_group, asked.group[rows])
-    count = np.searchsorted(by_group, asked.group[rows], "right") - first
+    rows = np.flatnonzero((high > low)[pairs.interval])
+    first = np.searchsorted(by_group, pairs.group[rows])
+    count = np.searchsorted(by_group, pairs.group[rows], "right") - first
     entries, rows = order[ranges(first, count)], np.repeat(rows, count)
-    pane, interval = chunk.cell_pane[entries], asked.interval[rows]
+    pane, interval = chunk.cell_pane[entries], pairs.interval[rows]
     inside = (pane >= low[interval]) & (pane < high[interval])
     entries, rows = entries[inside], rows[inside]
     for accumulator, into in states.items():

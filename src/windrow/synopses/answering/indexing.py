@@ -1,8 +1,8 @@
-"""When a basic interval synopsis keeps an index over its panes: as long as that pays, or as a setting says.
+"""Builds and drops the index over the panes of a basic interval synopsis: by cost, or by a setting.
 
-What is asked is counted, smoothed (`Rates`), and the choice made anew with every probing and every closing of panes
-(`planner.py`). An index is built once walking has cost as much more as building it will (else a single lookup
-would build one), and let go of when it no longer pays. Answers do not depend on it.
+`ProbingRates` counts lookups, smoothed. The planner chooses again at every probing and every closing of panes. An index
+is built once walking has cost as much extra time as building it takes, so that a single lookup does not build one. It
+is dropped when it no longer pays. Answers do not depend on it.
 """
 
 from __future__ import annotations
@@ -32,29 +32,31 @@ from windrow.synopses.cells.groups import Ids
 from windrow.synopses.index.asked_widths import AskedWidths
 from windrow.synopses.index.pane_index import PaneIndex, can_be_indexed, columns_of
 
-Same = Callable[[Sequence[Accumulator]], Mapping[Accumulator, Accumulator]]
-"""Each accumulator's first equal."""
+FirstEqual = Callable[[Sequence[Accumulator]], Mapping[Accumulator, Accumulator]]
+"""Maps each accumulator to the first one that has equal states."""
 
 
 @dataclass(frozen=True)
-class Indexing:
-    """What is asked for: a kind of synopsis, or by costs (None); and the most that all these
-    `indexers` may take together."""
+class IndexSetting:
+    """The kind of synopsis to keep (None: by cost), and the bytes that all `indexers` may use together."""
 
     kind: SynopsisKind | None = None
     most_bytes: int = 512 << 20
     indexers: tuple[Indexer, ...] = ()
 
     @classmethod
-    def of(cls, text: str, most_bytes: int, indexers: tuple[Indexer, ...] = ()) -> Indexing:
+    def of(cls, text: str, most_bytes: int, indexers: tuple[Indexer, ...] = ()) -> IndexSetting:
         """From the settings `synopsis` and `index_bytes`."""
         return cls(None if text == "auto" else SynopsisKind(text), most_bytes, indexers)
 
 
 @dataclass
-class Rates:
-    """What was asked of a synopsis, smoothed: sums that fade with every closing of panes. Probings that walk in any
-    case (`gains_from_index`) are counted apart, so that a batch now and then does not hide what single lookups cost."""
+class ProbingRates:
+    """Lookups in a synopsis, as sums that fade with every closing of panes.
+
+    `walks` counts the probings that no index can speed up (`gains_from_index`). They are kept apart so that an
+    occasional batch does not hide the cost of single lookups.
+    """
 
     closed: float = 0.0
     walks: float = 0.0
@@ -62,7 +64,7 @@ class Rates:
     windows: float = 0.0
     walked: float = 0.0
     saved: float = field(default=0.0)
-    """Nanoseconds that an index would have saved since it was last built or let go of."""
+    """Nanoseconds that an index would have saved since one was last built or dropped."""
 
     def walk(self) -> None:
         self.walks += 1
@@ -80,32 +82,34 @@ class Rates:
     def load(
         self, panes: int, groups: int, columns: tuple[int, int], at_once: int, intervals: tuple[int, int]
     ) -> IndexWork:
-        """The work that a synopsis of this size may expect: `columns` that subtract and that are merged, `intervals`
-        between landmarks that are written and kept."""
-        each = max(self.probings, 1e-9)
+        """The expected load on a synopsis of this size.
+
+        `columns`: subtractable and merged values per cell. `intervals`: landmark intervals written per pane, and kept.
+        """
+        probings = max(self.probings, 1e-9)
         per_pane = self.probings / max(self.closed, 1.0)
-        together, width = max(self.windows / each, 1.0), max(self.walked / each, 1.0)
+        together, width = max(self.windows / probings, 1.0), max(self.walked / probings, 1.0)
         return IndexWork(panes, groups, *columns, together, width, per_pane, at_once, *intervals)
 
 
 class Indexer:
-    """The index of one synopsis, or none, and what it goes by."""
+    """The index of one synopsis, if it keeps one, and the rates that decide about it."""
 
     def __init__(self) -> None:
-        self.asked = Indexing()
-        self.rates = Rates()
+        self.setting = IndexSetting()
+        self.rates = ProbingRates()
         self.index: PaneIndex | None = None
         self._columns = (0, 0)
         self._widths = AskedWidths()
 
     @property
     def kind(self) -> SynopsisKind:
-        """What is there now."""
+        """The present kind."""
         return SynopsisKind.BASIC_INTERVAL if self.index is None else self.index.kind
 
     @property
     def is_bare(self) -> bool:
-        """Whether nothing that an index could hold has been asked for: there are no costs to compare."""
+        """Whether no lookup has read a value that an index can hold; there are no costs to compare then."""
         return self._columns == (0, 0)
 
     @property
@@ -113,18 +117,18 @@ class Indexer:
         return 0 if self.index is None else self.index.nbytes
 
     def stale(self) -> None:
-        """The cells have changed otherwise than by panes that closed or expired."""
+        """Drop the index: cells changed other than by panes that closed or expired."""
         self.index = None
 
     def closed(self, chunks: Sequence[Chunk], panes: int, groups: int) -> None:
-        """Panes have closed, `panes` are there now: the index takes them, and is let go of where it does not pay."""
+        """Append closed panes to the index, or drop it if it does not pay; `panes`: closed panes in all."""
         self.rates.close(sum(chunk.panes.size for chunk in chunks))
         self._widths.close()
         if self.index is None:
             return
-        by_cost = self.asked.kind is None
+        by_cost = self.setting.kind is None
         if by_cost and self._planned(panes, groups) is SynopsisKind.BASIC_INTERVAL:
-            self._let_go()
+            self._drop()
         elif not self.index.append(chunks, groups):
             self.stale()
 
@@ -132,34 +136,34 @@ class Indexer:
         if self.index is not None:
             self.index.forget(panes)
 
-    def _let_go(self) -> None:
+    def _drop(self) -> None:
         self.index, self.rates.saved = None, 0.0
 
     def _load(self, panes: int, groups: int) -> IndexWork:
         return self.rates.load(panes, groups, self._columns, panes_per_chunk(groups), self._intervals())
 
     def _intervals(self) -> tuple[int, int]:
-        """Landmark intervals, for the widths that are asked for, that a pane adds, and all that there would be."""
+        """Landmark intervals for the widths in use: those that a pane extends, and all."""
         partitions = self._widths.partitions
         return sum(1 + one.rights for one in partitions), sum((1 + one.rights) * one.places for one in partitions)
 
     @property
     def _room(self) -> int:
-        """What the indexes of others leave."""
-        return max(0, self.asked.most_bytes - sum(one.nbytes for one in self.asked.indexers if one is not self))
+        """The bytes that the other indexers leave."""
+        return max(0, self.setting.most_bytes - sum(one.nbytes for one in self.setting.indexers if one is not self))
 
-    def decision(self, panes: int, groups: int, asked: SynopsisKind | None) -> IndexDecision:
-        """For EXPLAIN: what is there, what is expected, and what each kind would cost; `asked`: by a setting."""
-        why = BY_COST if asked is None else f"SET synopsis = '{asked.value}'"
+    def decision(self, panes: int, groups: int, forced: SynopsisKind | None) -> IndexDecision:
+        """For EXPLAIN: the present kind, the expected load, the cost of each kind; `forced`: the kind that is set."""
+        why = BY_COST if forced is None else f"SET synopsis = '{forced.value}'"
         if not self.rates.probings and not self.rates.walks:
             return Decision(self.kind, why)
         load = self._load(panes, max(groups - 1, 1))
         return Decision(self.kind, why, load, tuple((one.kind, one.total) for one in candidates(load)))
 
     def consider(
-        self, work: WindowWork, spans: Spans, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same
+        self, work: WindowWork, spans: Spans, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: FirstEqual
     ) -> float | None:
-        """Before a probing: build what pays, let go of what does not. What the index takes; None where it cannot."""
+        """Build or drop the index before a probing. Returns the cost by the index, None where none serves."""
         if not all(can_be_indexed(fold_of(a)) for a in needed):
             self.rates.walk()
             return None
@@ -176,42 +180,46 @@ class Indexer:
         kind = self._planned(work.panes, work.groups)
         if kind is SynopsisKind.BASIC_INTERVAL:
             if self.index is not None:
-                self._let_go()
+                self._drop()
             return None
         if self.index is not None and (self.index.kind is not kind or not self.index.has_room_for(work.groups)):
             self.index = None
         if self.index is not None and self.index.nbytes > self._room:
-            self._let_go()
+            self._drop()
         if not self._has(needed, lows, highs) and self._pays(work, alone):
             self._build(work, needed, chunks, same, kind)
         if self.index is None or not self._has(needed, lows, highs):
             return None
-        # Where a kind is asked for by name, it is used whatever it costs.
-        forced_by_name = self.asked.kind is not None
-        return 0.0 if forced_by_name else work.by_index(self.index.parts_of(needed))
+        forced = self.setting.kind is not None
+        return 0.0 if forced else work.by_index(self.index.parts_of(needed))
 
     def _has(self, needed: Sequence[Accumulator], lows: Ids, highs: Ids) -> bool:
         return self.index is not None and self.index.holds(needed) and self.index.serves(lows, highs)
 
     def _planned(self, panes: int, groups: int) -> SynopsisKind:
-        return plan_index(self._load(panes, groups), self.kind, self._room, self.asked.kind).chosen
+        return plan_index(self._load(panes, groups), self.kind, self._room, self.setting.kind).chosen
 
     def _alone(self, work: WindowWork) -> IndexWork:
-        """A probing by itself."""
+        """The load of this probing alone."""
         at_once = panes_per_chunk(work.groups)
-        asked = work.windows, work.walked, 1.0
-        return IndexWork(work.panes, work.groups, *self._columns, *asked, at_once, *self._intervals())
+        probing = work.windows, work.walked, 1.0
+        return IndexWork(work.panes, work.groups, *self._columns, *probing, at_once, *self._intervals())
 
     def _pays(self, work: WindowWork, alone: IndexWork) -> bool:
-        """Whether walking has cost as much more than an index as building one does."""
-        if self.asked.kind is not None:
+        """Whether walking has cost as much extra time as building an index takes."""
+        if self.setting.kind is not None:
             return True
         best = quickest_index(alone)
         self.rates.saved += max(0.0, min(work.scans().values()) - best.lookup)
         return repays_building(self.rates.saved, work.panes, best)
 
     def _build(
-        self, work: WindowWork, needed: Sequence[Accumulator], chunks: Sequence[Chunk], same: Same, kind: SynopsisKind
+        self,
+        work: WindowWork,
+        needed: Sequence[Accumulator],
+        chunks: Sequence[Chunk],
+        same: FirstEqual,
+        kind: SynopsisKind,
     ) -> None:
         partitions = self._widths.partitions
         index = self.index

@@ -1,8 +1,8 @@
-"""Many intervals over cells at once: a tree of base intervals in NumPy, asked for all of them level by level.
+"""Merges the cells of many intervals at once, level by level in a NumPy tree of base intervals.
 
-They are those of B-INT (`base_intervals.py`), here over the cells in order of group and pane. The base intervals of an
-interval are all inside it; so a fold need be neither invertible nor idempotent, sums of doubles lose nothing to what
-lies outside, and a node that spans two groups is in no group's interval.
+The base intervals are those of B-INT (`base_intervals.py`), over the cells in order of group and pane. They all lie
+inside the interval. So a fold need be neither invertible nor idempotent, cells outside do not disturb sums of doubles,
+and no group's interval uses a node that spans two groups.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from windrow.synopses.index.base_intervals import base_intervals_of
 from windrow.windows import Points
 
 AT_ONCE = 1 << 15
-"""Intervals that go up the tree together: few enough for what they need to stay in the processor's cache."""
+"""Intervals that climb the tree together: few enough for their data to stay in the processor's cache."""
 
 
 class FlatIntervals:
-    """Cells to be asked, each once. They are given in any order, and may repeat."""
+    """A tree over cells, which come in any order. Cells with the same pane and group are merged."""
 
     def __init__(self, cells: Cells):
         self._panes, rank = distinct.of_runs(cells.panes)
@@ -38,7 +38,7 @@ class FlatIntervals:
         self._trees = {a: _Tree(fold_of(a), state) for a, state in cells.states.items()}
 
     def __len__(self) -> int:
-        """How many cells there are, each once."""
+        """The number of distinct cells."""
         return int(self._keys.size)
 
     def answer(
@@ -46,25 +46,25 @@ class FlatIntervals:
     ) -> dict[Accumulator, State]:
         """For each i the merged states of the cells of groups[i] with starts[i] ≤ pane < ends[i].
 
-        The identity where there are none, and for an accumulator that the cells do not know.
+        The identity where there are no such cells, or where they do not have the accumulator.
         """
         out = {a: fold_of(a).identity(groups.size) for a in accumulators}
-        asked = [(self._trees[a], state) for a, state in out.items() if a in self._trees]
+        known = [(self._trees[a], state) for a, state in out.items() if a in self._trees]
         lows, highs = self._at(groups, starts), self._at(groups, ends)
         with np.errstate(over="ignore", invalid="ignore"):
             for first in range(0, groups.size, AT_ONCE):
-                some = slice(first, first + AT_ONCE)
-                into = [(tree, tuple(c[some] for c in state)) for tree, state in asked]
-                for level, _, at, nodes in base_intervals_of(lows[some], highs[some]):
+                batch = slice(first, first + AT_ONCE)
+                into = [(tree, tuple(c[batch] for c in state)) for tree, state in known]
+                for level, _, at, nodes in base_intervals_of(lows[batch], highs[batch]):
                     for tree, state in into:
                         tree.merge_into(state, at, level, nodes)
         return out
 
     def alive(self, starts: Points, ends: Points) -> tuple[Ids, Ids]:
-        """All (window index, group) such that the group has a cell in [starts[w], ends[w]), by window, then group.
+        """Every (window index, group) where the group has a cell in [starts[w], ends[w]), by window, then group.
 
-        Starts and ends ascend, so a cell is in a run of windows, and later cells of its group in later runs. Nobody
-        is no group. Cost follows the cells and the answer, never the windows times the groups.
+        Starts and ends ascend, so a cell lies in a run of windows, and later cells of its group in later runs. The
+        pseudo-group nobody is left out. The cost grows with the cells and the answer, not with windows times groups.
         """
         first_of, last_of = np.searchsorted(ends, self._panes, "right"), np.searchsorted(starts, self._panes, "right")
         somebody = int(np.searchsorted(self._groups, NOBODY, "right"))
@@ -79,14 +79,14 @@ class FlatIntervals:
         return _by_window(run_first, run_last - run_first, group[begins], starts.size)
 
     def _at(self, groups: Ids, points: Points) -> Ids:
-        """Where the cells of each group begin whose panes start at or above the point."""
+        """The position of each group's first cell whose pane starts at or after the point."""
         heads, of_head = distinct.of_runs(points)
         keys = groups * self._panes.size + np.searchsorted(self._panes, heads)[of_head]
         return np.searchsorted(self._keys, keys)
 
 
 class _Tree:
-    """The levels of one accumulator's tree, each built when it is first asked for. Level 0 are the cells."""
+    """The levels of one accumulator's tree, each built on first use. Level 0 is the cells."""
 
     def __init__(self, fold: Fold, state: State):
         self._fold = fold
@@ -102,7 +102,7 @@ class _Tree:
             target[at] = column
 
     def _pairs(self, state: State) -> State:
-        """The level above. A node without a neighbour has no parent: it would reach beyond the cells."""
+        """The next level up. A last node without a neighbour has no parent."""
         even = state[0].size // 2 * 2
         merged = tuple(column[0:even:2].copy() for column in state)
         self._fold.merge_into(merged, [column[1:even:2] for column in state])
@@ -110,7 +110,7 @@ class _Tree:
 
 
 def _folded(keys: Ids, cells: Cells) -> tuple[Ids, Cells]:
-    """The cells in order of their keys, those with equal keys merged into one."""
+    """The cells in key order; cells with equal keys are merged."""
     order = np.argsort(keys, kind="stable")
     keys, cells = keys[order], cells.where(order)
     heads = np.concatenate(([True], keys[1:] != keys[:-1]))
@@ -125,7 +125,7 @@ def _folded(keys: Ids, cells: Cells) -> tuple[Ids, Cells]:
 
 
 def _by_window(first: Ids, lengths: Ids, groups: Ids, windows: int) -> tuple[Ids, Ids]:
-    """Every pair of these runs of windows, which are disjoint within a group, in order of window, then group."""
+    """The (window, group) pairs of runs of windows, by window, then group; runs of one group are disjoint."""
     offsets = np.arange(int(lengths.sum()), dtype=np.int64) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     window, group = np.repeat(first, lengths) + offsets, np.repeat(groups, lengths)
     if groups[0] == groups[-1]:
@@ -137,6 +137,6 @@ def _by_window(first: Ids, lengths: Ids, groups: Ids, windows: int) -> tuple[Ids
         marks[packed] = True
         packed = np.flatnonzero(marks)
     else:
-        packed = np.sort(packed, kind="stable")  # which is quick on runs
+        packed = np.sort(packed, kind="stable")  # a stable sort is fast on runs
     window = packed // width
     return window, packed - window * width

@@ -1,4 +1,4 @@
-"""One pass over the panes, youngest first, that all due queries share (rule CS2 of 001_3bbbc8a20ffc7252.txt)."""
+"""One pass over the panes, youngest first, shared by all due queries (rule CS2 in Golab's dissertation, 8.3.1)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from windrow.synopses.cells.chunks import Chunk, ChunkView, Strand
 from windrow.synopses.cells.folds import State
 
 
-class Pass:
-    """One pass from the youngest pane down: the merged state of the panes between `reached` and the tick."""
+class PanePass:
+    """The merged state of a range of panes, which grows from its end towards older panes."""
 
     def __init__(self, chunks: Sequence[Chunk], strands: Sequence[Strand], size: int):
         self.strands = strands
@@ -24,12 +24,12 @@ class Pass:
         self.state: list[State] = []
 
     def begin(self, high: int) -> None:
-        """Start anew below pane index `high`."""
+        """Start an empty range that ends before pane index `high`."""
         self.state = [strand.identity(self._size) for strand in self.strands]
         self._reached = high
 
     def extend(self, low: int) -> None:
-        """Extend the merged range down to pane index `low`."""
+        """Extend the range down to pane index `low`."""
         at = bisect_left(self._offsets, self._reached) - 1
         while self._reached > low:
             base = self._offsets[at]

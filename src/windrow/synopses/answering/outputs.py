@@ -1,4 +1,4 @@
-"""The answers of one lookup on their way: a row per window over all groups, then only the groups that are there."""
+"""Collects the answers of one lookup: a row per window over all groups, then the rows of groups that are present."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.answering.pane_tables import Tables
+from windrow.synopses.answering.pane_tables import PaneTables
 from windrow.synopses.cells.chunks import States, Strand
 from windrow.synopses.cells.folds import State
 from windrow.synopses.cells.groups import AnyIds, Ids
@@ -19,7 +19,7 @@ from windrow.synopses.lookups import Lookup, LookupAnswer
 
 @dataclass(frozen=True)
 class _Part:
-    """The members of one strand that a lookup reads (`which`: as an index), and where their rows go."""
+    """The members of one strand that a lookup reads (`which`: the same as a NumPy index), and their output rows."""
 
     strand: int
     members: list[int]
@@ -29,8 +29,8 @@ class _Part:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """What some lookups read: each accumulator's first equal (`same`), these side by side in strands, over so many
-    groups."""
+    """What lookups read: `same` maps each accumulator to the first with equal states; `strands` hold those; `size`
+    counts the groups, with nobody."""
 
     same: Mapping[Accumulator, Accumulator]
     strands: tuple[Strand, ...]
@@ -41,16 +41,18 @@ class ReadPlan:
         return {a: (s, i) for s, strand in enumerate(self.strands) for i, a in enumerate(strand.members)}
 
     def read_by(self, lookup: Lookup) -> dict[int, list[int]]:
-        """Of the strands that a lookup reads, which members: found by what it reads, however many there are."""
+        """The members that a lookup reads, by strand. The cost does not depend on the number of strands."""
         found: dict[int, list[int]] = {}
         for strand, member in sorted({self._places[self.same[a]] for a in (lookup.presence, *lookup.reads)}):
             found.setdefault(strand, []).append(member)
         return found
 
 
-class Slots:
-    """The window and the group of every slot of a lookup where all groups are there: made once, for the longest, and
-    not at all where no lookup is so."""
+class AllSlots:
+    """The window and group of every slot, for lookups in which all groups are present.
+
+    Made once, on first use, for the lookup with the most windows.
+    """
 
     def __init__(self, windows: int, groups: int):
         self._windows, self._groups = windows, groups
@@ -67,15 +69,15 @@ class Slots:
 
 
 class LookupOutput:
-    """The answers of one lookup as they are taken: a row per window over all groups but nobody; then masked."""
+    """The answers of one lookup: first a row per window over all groups but nobody, then masked (`rows`)."""
 
-    def __init__(self, lookup: Lookup, asked: ReadPlan):
+    def __init__(self, lookup: Lookup, plan: ReadPlan):
         self._lookup = lookup
-        self._same, self._strands = asked.same, asked.strands
+        self._same, self._strands = plan.same, plan.strands
         self._states: States = {}
         self._parts: list[_Part] = []
-        for at, members in asked.read_by(lookup).items():
-            strand, size = asked.strands[at], asked.size
+        for at, members in plan.read_by(lookup).items():
+            strand, size = plan.strands[at], plan.size
             shape = (len(members), lookup.ends.size, size - 1)
             rows = tuple(np.empty(shape, dtype) for dtype in strand.fold.dtypes)
             self._states |= {strand.members[i]: tuple(c[j] for c in rows) for j, i in enumerate(members)}
@@ -83,26 +85,26 @@ class LookupOutput:
             self._parts.append(_Part(at, members, slice(None) if whole else members, rows))
 
     def take(self, window: int, state: Sequence[State]) -> None:
-        """One window's row, of a state over all groups."""
+        """Take one window's row from a state over all groups."""
         for part in self._parts:
             for row, column in zip(part.rows, state[part.strand], strict=True):
                 row[:, window] = column[part.which, 1:]
 
-    def take_all(self, tables: Tables, lows: Ids, highs: Ids) -> None:
-        """All windows at once, of panes by index."""
+    def take_all(self, tables: PaneTables, lows: Ids, highs: Ids) -> None:
+        """Take all windows from tables; `lows` and `highs` are pane indexes."""
         for part in self._parts:
             for place, member in enumerate(part.members):
                 tables.take(part.strand, member, lows, highs, [row[place] for row in part.rows])
 
     def take_found(self, found: WindowStates) -> None:
-        """All windows at once, of an index."""
+        """Take all windows from an index."""
         for part in self._parts:
             for place, member in enumerate(part.members):
                 state = found.state(self._strands[part.strand].members[member], part.rows[0].shape[2])
                 for row, column in zip(part.rows, state, strict=True):
                     row[place] = column
 
-    def rows(self, slots: Slots) -> LookupAnswer:
+    def rows(self, slots: AllSlots) -> LookupAnswer:
         lookup = self._lookup
         count = lookup.present({a: self._states[self._same[a]] for a in (lookup.presence, *lookup.others)})
         windows, groups = count.shape

@@ -1,10 +1,10 @@
-"""Tables over panes: many windows answered at once, for aggregates that can be subtracted or do not mind repeats.
+"""Tables over panes answer many windows at once, for aggregates that are subtractable or idempotent.
 
-Sums and counts of whole numbers: running totals (R-INT of 004_65e36a58973a8297.txt), exact because integers wrap:
+Sums and counts of whole numbers use running totals (R-INT of Arasu and Widom, VLDB 2004), exact because integers wrap:
 
     P[i] = merge of the panes before i            window [low, high) = P[high] − P[low]
 
-Extremes, where a pane may be merged twice: for every power of two that is asked for
+Extremes, which may merge a pane twice, use a table for every power of two that is needed:
 
     M_k[i] = merge of the panes i … i + 2ᵏ − 1    window [low, high) = merge(M_k[low], M_k[high − 2ᵏ])
 """
@@ -24,12 +24,12 @@ _INT64 = np.dtype(np.int64)
 
 
 def can_be_tabled(folds: Iterable[Fold]) -> bool:
-    """Whether every one of these is a sum or an extreme of 64-bit integers."""
+    """Whether every fold is a sum or an extreme of 64-bit integers."""
     return all(isinstance(f, UfuncFold) and all(dtype == _INT64 for dtype in f.dtypes) for f in folds)
 
 
-class Tables:
-    """The panes from `first` to `last` (by index) of some chunks; group 0 (nobody) is left out."""
+class PaneTables:
+    """Tables over the pane indexes [first, last) of some chunks, without group 0 (nobody)."""
 
     def __init__(self, chunks: Sequence[Chunk], strands: Sequence[Strand], size: int, first: int, last: int):
         self._strands = strands
@@ -43,7 +43,7 @@ class Tables:
         self._tables = [_table(strand, held, size, last - first) for strand in strands]
 
     def take(self, strand: int, member: int, lows: Ids, highs: Ids, into: Sequence[Array]) -> None:
-        """The merged states of the windows [low, high), a row each over all groups."""
+        """Write the merged states of the windows [low, high), each a row over all groups."""
         for table, out in zip(self._tables[strand], into, strict=True):
             table.take(member, lows - self._first, highs - self._first, out)
 
@@ -59,7 +59,7 @@ class _Totals:
 
 
 class _Extremes:
-    """Merged runs of 1, 2, 4, … panes, each length when it is first asked for."""
+    """Merged runs of 1, 2, 4, … panes, each length built on first use."""
 
     def __init__(self, column: Array, fold: UfuncFold):
         self._levels = [column]
@@ -69,11 +69,11 @@ class _Extremes:
         lengths = highs - lows
         exact = np.frexp(lengths.astype(np.float64))[1] - 1
         for k in np.unique(exact).tolist():
-            mine = exact == k
+            here = exact == k
             if k < 0:
-                out[mine] = self._fold.neutral
+                out[here] = self._fold.neutral
                 continue
-            level, which = self._level(k)[member], slice(None) if mine.all() else mine
+            level, which = self._level(k)[member], slice(None) if here.all() else here
             found = self._fold.ufunc(rows_at(level, lows[which]), rows_at(level, highs[which] - (1 << k)))
             out[which] = found
 

@@ -1,14 +1,14 @@
-"""The planner: how windows are answered, where there are several ways that give the same answers.
+"""The planner chooses among ways that give the same answers.
 
-Four decisions, each a pure function of measured sizes:
+It makes four decisions, each a pure function of measured sizes:
 
     plan_way         one pass over the panes, tables over panes, a tree, or the index
     plan_index       which index over closed panes a synopsis keeps, or none
     plan_selection   holistic aggregates selected from sorted base intervals, or rolled up from counters
     plan_filter      HAVING through a SubStream Filter, or by a pass over all groups
 
-What a way costs is estimated in `*_costs.py` from the constants in `costs.py`. Who asks keeps what has to be known from
-tick to tick. A decision is one record, which EXPLAIN prints.
+`*_costs.py` estimate the costs from the constants in `costs.py`. Callers keep the state that lasts from tick to tick. A
+decision is one record, which EXPLAIN prints.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from windrow.plan.calls import COUNT_DISTINCT
 from windrow.plan.nodes import WindowAggregate
 from windrow.synopses.answering import costs
 from windrow.synopses.answering.filter_costs import FilterWork
-from windrow.synopses.answering.index_costs import Estimate, IndexWork, candidates
+from windrow.synopses.answering.index_costs import IndexEstimate, IndexWork, candidates
 from windrow.synopses.answering.pane_tables import can_be_tabled
-from windrow.synopses.answering.selection_costs import SelectionTogether, SelectionWork
+from windrow.synopses.answering.selection_costs import SelectionBatch, SelectionWork
 from windrow.synopses.answering.way_costs import Way, WindowWork
 from windrow.synopses.cells.cells import fold_of
 
@@ -35,7 +35,7 @@ Sizes = TypeVar("Sizes")
 BY_COST, FORCED = "by cost", "forced"
 
 SELECTED = ("MEDIAN", "QUANTILE", COUNT_DISTINCT)
-"""What base intervals can tell; TOP_K takes the counters of all values."""
+"""The holistic aggregates that sorted base intervals can answer; TOP_K needs the counters of all values."""
 
 
 class HolisticWay(Enum):
@@ -46,7 +46,7 @@ class HolisticWay(Enum):
 
 
 class HavingWay(Enum):
-    """How HAVING over many groups is answered: whether its filter is used."""
+    """Whether HAVING over many groups is answered through its filter."""
 
     FILTER = "used"
     PASS = "not used"
@@ -54,7 +54,7 @@ class HavingWay(Enum):
 
 @dataclass(frozen=True)
 class Decision(Generic[Choice, Sizes]):
-    """What was chosen and why; from what `sizes`, and what each choice was estimated to cost, in nanoseconds."""
+    """A choice, the reason, the sizes it was made from, and the estimated nanoseconds of each alternative."""
 
     chosen: Choice
     why: str = BY_COST
@@ -64,23 +64,25 @@ class Decision(Generic[Choice, Sizes]):
 
 WayDecision = Decision[Way, WindowWork]
 IndexDecision = Decision[SynopsisKind, IndexWork]
-HolisticDecision = Decision[HolisticWay, SelectionTogether]
+HolisticDecision = Decision[HolisticWay, SelectionBatch]
 FilterDecision = Decision[HavingWay, FilterWork]
 
 
 def plan_way(work: WindowWork, indexed: float | None) -> WayDecision:
-    """The cheapest way; `indexed`: what the index takes, None where none has it all."""
-    found = work.scans()
+    """The cheapest way; `indexed`: the cost by the index, None where no index has all that is read."""
+    totals = work.scans()
     if indexed is not None:
-        found[Way.INDEX] = indexed
-    return Decision(min(found, key=lambda way: found[way]), BY_COST, work, tuple(found.items()))
+        totals[Way.INDEX] = indexed
+    return Decision(min(totals, key=lambda way: totals[way]), BY_COST, work, tuple(totals.items()))
 
 
-def plan_index(work: IndexWork, present: SynopsisKind, most_bytes: int, asked: SynopsisKind | None) -> IndexDecision:
-    """What a setting asks for, as far as it can be had; else the cheapest that fits into so many bytes. What is there
-    stays unless another is clearly cheaper."""
-    if asked is not None:
-        return Decision(_had(asked, work), FORCED, work)
+def plan_index(work: IndexWork, present: SynopsisKind, most_bytes: int, forced: SynopsisKind | None) -> IndexDecision:
+    """The kind that a setting forces, or the nearest that applies; else the cheapest that fits into `most_bytes`.
+
+    The present kind stays unless another is clearly cheaper.
+    """
+    if forced is not None:
+        return Decision(_applicable(forced, work), FORCED, work)
     totals = {one.kind: one.total for one in candidates(work) if one.nbytes <= most_bytes}
     best = min(totals, key=lambda kind: totals[kind])
     kept = present if present in totals else best
@@ -88,90 +90,98 @@ def plan_index(work: IndexWork, present: SynopsisKind, most_bytes: int, asked: S
     return Decision(chosen, BY_COST, work, tuple(totals.items()))
 
 
-def _had(kind: SynopsisKind, work: IndexWork) -> SynopsisKind:
-    """Landmark falls to running, and that to interval where nothing subtracts."""
+def _applicable(kind: SynopsisKind, work: IndexWork) -> SynopsisKind:
+    """Landmark falls back to running where it does not apply, and running to interval where nothing subtracts."""
     if kind is SynopsisKind.LANDMARK and not (work.merged and work.written):
         kind = SynopsisKind.RUNNING
     return SynopsisKind.INTERVAL if kind is SynopsisKind.RUNNING and not work.subtractable else kind
 
 
 def gains_from_index(probing: IndexWork) -> bool:
-    """Whether a probing is quicker with some index than by a walk. One of more than b / log b windows walks in any case
-    (`index_costs.py`): it says nothing for or against an index that serves the others."""
+    """Whether some index answers a probing faster than a walk.
+
+    A probing of more than b / log b windows walks anyway (`index_costs.py`), so it does not count for or against an
+    index that serves other probings.
+    """
     walk, *indexed = candidates(probing)
     return any(one.lookup < walk.lookup for one in indexed)
 
 
-def quickest_index(probing: IndexWork) -> Estimate:
-    """The index that answers a probing in least time."""
+def quickest_index(probing: IndexWork) -> IndexEstimate:
+    """The index that answers a probing fastest."""
     return min(candidates(probing)[1:], key=lambda one: one.lookup)
 
 
-def repays_building(saved: float, panes: int, best: Estimate) -> bool:
-    """Whether walking has cost as much more than this index as building it will: else one lookup would build it."""
+def repays_building(saved: float, panes: int, best: IndexEstimate) -> bool:
+    """Whether walking has cost `saved` ns extra, at least what building takes; so one lookup alone builds no index."""
     return saved >= panes * best.update
 
 
 def why_not_selected(aggregate: WindowAggregate, revises: bool, derived: bool, promised: bool) -> str | None:
-    """What keeps a query's holistic aggregates from being selected, whatever it would cost; None: nothing does."""
+    """The reason why a query's holistic aggregates must be rolled up; None where they may be selected."""
     if derived:
-        return "some of its counters are derived from others' cells"
+        return "some of its counters are derived from other accumulators"
     if promised and aggregate.keys:
-        return "groups may be answered before their window"
+        return "groups may be answered before their window ends"
     other = next((c.function for c in aggregate.aggregates if c.values and c.function not in SELECTED), None)
     if other is not None:
-        return f"{other} takes the counters of all values"
+        return f"{other} needs the counters of all values"
     plain = [part for call in aggregate.aggregates if not call.values for _, part in call.parts]
     if revises and not can_be_tabled(fold_of(a) for a in plain):
-        return "sums of doubles that may be corrected are always summed in the same order"
+        return "answers may be corrected, so sums of doubles must keep their order"
     return None
 
 
 def rolled_up(why: str) -> HolisticDecision:
-    """Where there is nothing to compare."""
+    """A roll-up without a comparison of costs."""
     return Decision(HolisticWay.ROLL_UP, why)
 
 
 def roll_up_at_once(windows: int, values: int) -> str | None:
-    """Why so many windows of so many values are rolled up without being measured; None where they are measured."""
+    """The reason to roll up so few windows and values without measuring; None where measuring pays."""
     few = windows * values * (costs.LOOKED_NS + costs.ROLLED_NS) < costs.NO_THOUGHT_NS
     return "few windows of few values" if few else None
 
 
 def gaining(works: Sequence[SelectionWork]) -> dict[int, SelectionWork]:
-    """The queries whose windows, once all is sorted, take less than rolling them up, by their place."""
+    """The queries, by position, whose selection costs less than their roll-up, not counting the sorting."""
     return {i: work for i, work in enumerate(works) if work.looked_ns < work.rolled_ns}
 
 
 def plan_selection(
-    works: Sequence[SelectionWork], gain: Collection[int], together: SelectionTogether | None
+    works: Sequence[SelectionWork], gain: Collection[int], together: SelectionBatch | None
 ) -> list[HolisticDecision]:
-    """The cheaper way for each of some queries that are asked together: sorting is paid for once, by all that gain,
-    who are these `together`."""
+    """The cheaper way for each query of those that are answered together.
+
+    `gain`: the positions of the queries that gain by selection; `together`: their joint work, with one sorting for all.
+    """
     whole = None
     if together is not None:
         whole = _holistic(HolisticWay.SELECTION if together.pays else HolisticWay.ROLL_UP, together)
     return [
-        whole if whole is not None and i in gain else _holistic(HolisticWay.ROLL_UP, SelectionTogether.alone(work))
+        whole if whole is not None and i in gain else _holistic(HolisticWay.ROLL_UP, SelectionBatch.alone(work))
         for i, work in enumerate(works)
     ]
 
 
-def _holistic(way: HolisticWay, sizes: SelectionTogether) -> HolisticDecision:
+def _holistic(way: HolisticWay, sizes: SelectionBatch) -> HolisticDecision:
     both = (HolisticWay.SELECTION, sizes.selected_ns), (HolisticWay.ROLL_UP, sizes.rolled_ns)
     return Decision(way, BY_COST, sizes, both)
 
 
-def forced_selection(sizes: SelectionTogether | None) -> HolisticDecision:
-    """Selection, as far as what is sorted has room."""
+def forced_selection(sizes: SelectionBatch | None) -> HolisticDecision:
+    """Selection, unless sorting would exceed the limit of memory."""
     if sizes is None or sizes.sorting.nbytes <= costs.MOST_SORTED_BYTES:
         return Decision(HolisticWay.SELECTION, FORCED)
     return rolled_up(f"sorting would take more than {costs.MOST_SORTED_BYTES >> 20} MB")
 
 
 def plan_filter(work: FilterWork | None, used: bool, forced: bool, refused: str | None) -> FilterDecision:
-    """`work` is None where it is not known yet how many groups pass; `used`: the filter is there now; `refused`: why it
-    may not be."""
+    """Whether to use a filter.
+
+    `work` is None while the share of passing groups is unknown. `used`: the filter exists now. `refused`: the reason
+    why there may be no filter.
+    """
     both = () if work is None else ((HavingWay.FILTER, work.filter_ns), (HavingWay.PASS, work.pass_ns))
     if forced:
         return Decision(HavingWay.FILTER, FORCED, work, both)

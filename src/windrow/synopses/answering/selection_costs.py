@@ -1,10 +1,10 @@
-"""What it costs to select holistic aggregates from sorted base intervals (`selecting.py`), and to roll them up from
-counters (`roll_up.py`). The answers are the same.
+"""Estimated costs of holistic aggregates: selected from sorted base intervals (`holistic/selecting.py`), or rolled up
+from counters (`holistic/roll_up.py`). The answers are the same.
 
-Rolling up takes every value of every window's groups; selecting sorts the tuples of all panes once, and then takes each
-window of a group alone, whatever its values. So selection pays where windows are many that have many values in common,
-be they of one query or of several (`benchmarks/quantiles.py`: 5 to 33 times faster over 1,000 values a group, even at
-100, up to 8 times slower at 10).
+A roll-up reads every value in every window of every group. Selection sorts the tuples of all panes once; then each
+window of a group is cheap for any number of values. So selection pays where many windows, of one query or of several,
+share many values (`benchmarks/quantiles.py`: 5 to 33 times faster with 1,000 values a group, equal with 100, up to 8
+times slower with 10).
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from windrow.synopses.answering import costs
 
 
 @dataclass(frozen=True)
-class Sorting:
-    """What must be sorted first: so many tuples and cells, in all panes that are read; `lines` by what they count."""
+class SortWork:
+    """What selection sorts first: the cells and tuples of `between` panes, for windows of at most `widest` panes.
+
+    `lines`: one sorted order for each value and set of counted tuples.
+    """
 
     between: int
     widest: int
@@ -37,19 +40,19 @@ class Sorting:
 
     @property
     def nbytes(self) -> int:
-        """The sorted levels, what sorting them takes besides, and where every pane of a group begins."""
+        """The bytes of the sorted levels, of the sort itself, and of the positions of each group's panes."""
         return len(self.lines) * (self.tuples * (4 * self.levels + 32) + 16 * self.groups * self.between)
 
 
 @dataclass(frozen=True)
 class SelectionWork:
-    """What one query asks: `windows` of `panes` panes on average, of groups that have so many `values` in all.
+    """The work of one query: `windows` windows of `panes` panes on average, over `values` values in all groups.
 
-    `calls`: its holistic aggregates, of which `selections` elements are to be selected, and `distincts` count distinct
-    values; `merged`: states of other aggregates.
+    `calls`: holistic aggregates; they select `selections` elements a row, and `distincts` of them count distinct
+    values. `merged`: states of other aggregates.
     """
 
-    sorting: Sorting
+    sorting: SortWork
     windows: int
     panes: float
     values: int
@@ -60,37 +63,37 @@ class SelectionWork:
 
     @property
     def share(self) -> float:
-        """Of what is read in all, what a window has."""
+        """The fraction of the panes read that one window covers."""
         return min(1.0, self.panes / max(self.sorting.between, 1))
 
-    def _there(self, possible: int) -> float:
-        """How many of some groups or values a window has, if its cells fell at random."""
+    def _present(self, possible: int) -> float:
+        """The expected number of `possible` groups or values in a window, if cells fell at random."""
         return possible * -math.expm1(-self.sorting.cells * self.share / max(possible, 1))
 
     @property
     def rolled_ns(self) -> float:
         each = costs.ROLLED_NS * self.calls + costs.MERGED_NS * self.merged
-        return self.windows * (self.values * costs.LOOKED_NS + self._there(self.values) * each)
+        return self.windows * (self.values * costs.LOOKED_NS + self._present(self.values) * each)
 
     @property
     def looked_ns(self) -> float:
-        """Selecting, once all is sorted."""
-        rows = self.windows * self._there(self.sorting.groups)
-        held = self.sorting.tuples * self.share / max(self._there(self.sorting.groups), 1.0)
+        """The cost of selection without the sorting."""
+        rows = self.windows * self._present(self.sorting.groups)
+        held = self.sorting.tuples * self.share / max(self._present(self.sorting.groups), 1.0)
         arrays = 2 * self.sorting.levels * max(1.0, math.log2(held + 1))
         looking = arrays * (costs.SELECT_NS * self.selections + costs.BELOW_NS * self.distincts)
         return rows * (looking + costs.MERGED_NS * (1 + self.merged))
 
 
 @dataclass(frozen=True)
-class SelectionTogether:
-    """Queries that are asked together, and what is sorted once for all of them."""
+class SelectionBatch:
+    """Queries that are answered together, and the sorting they share."""
 
-    sorting: Sorting
+    sorting: SortWork
     works: tuple[SelectionWork, ...]
 
     @classmethod
-    def alone(cls, work: SelectionWork) -> SelectionTogether:
+    def alone(cls, work: SelectionWork) -> SelectionBatch:
         return cls(work.sorting, (work,))
 
     @property

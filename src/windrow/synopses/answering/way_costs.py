@@ -1,4 +1,4 @@
-"""What each of four ways to answer the due windows of a synopsis costs. The answers are the same."""
+"""Estimated costs of the four ways to answer the due windows of a synopsis. The answers are the same."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Spans = Sequence[tuple[Ids, Ids]]
 
 
 class Way(Enum):
-    """One pass over the panes (few windows); tables over panes (many windows); a tree per group (many windows of
-    few groups, or of groups that are in few panes); the index, where one is kept."""
+    """One pass over the panes suits few windows; tables over panes suit many; a tree suits many windows of few groups,
+    or of groups that occur in few panes; the index serves where one is kept."""
 
     ONE_PASS = "one pass"
     TABLES = "tables"
@@ -32,9 +32,11 @@ class Way(Enum):
 
 @dataclass(frozen=True)
 class WindowWork:
-    """What is asked: windows in all, the panes that a pass would walk, the panes between the first and the last.
+    """Sizes of the due windows.
 
-    `sketches` of the columns are such.
+    `walked`: panes that a pass walks. `between`: panes from the first start to the last end. `longest`: panes of the
+    longest window. `columns`: accumulators read, `sketches` of which are sketches. `tabled`: tables can answer them.
+    `in_order`: starts and ends ascend, which the tree needs.
     """
 
     windows: int
@@ -55,7 +57,7 @@ class WindowWork:
 
     @property
     def one_pass(self) -> float:
-        """Some NumPy calls per window and per chunk walked, each over every group."""
+        """NumPy calls over all groups, per window and per chunk walked."""
         slots = self.groups * self.columns
         chunks = self.walked / panes_per_chunk(self.groups)
         merged = self.walked * self.groups * self.sketches * costs.SKETCH_NS
@@ -64,14 +66,14 @@ class WindowWork:
 
     @property
     def tables(self) -> float:
-        """Every pane between copied and merged level by level; then two looks per answer row."""
+        """Copies every pane between and merges it on each level; then reads twice per answer row."""
         slots = self.groups * self.columns
         built = self.between * slots * (costs.TABLE_COPIED_NS + self.levels * costs.TABLE_LEVEL_NS)
         return built + self.windows * slots * costs.TABLE_TAKEN_NS + self.lookups * costs.TABLE_LOOKUP_NS
 
     @property
     def tree(self) -> float:
-        """Two steps per level and answer row."""
+        """Takes two steps per level and answer row."""
         built = self.panes * self.groups * (self.columns * costs.TREE_BUILT_NS + self.sketches * costs.SKETCH_NS)
         built += self.windows * self.groups * self.sketches * self.levels * costs.SKETCH_NS
         row = self.columns * 2 * self.levels * costs.TREE_STEP_NS + costs.TREE_ROW_NS
@@ -82,7 +84,7 @@ class WindowWork:
         return 8 * self.between * self.groups * self.columns * (1 + self.levels)
 
     def by_index(self, parts: Iterable[PartSize]) -> float:
-        """Every part of an index that is read, looked up once."""
+        """Looks up once every part of the index that is read."""
         total = 0.0
         for part in parts:
             merges = 2 if part.kind is SynopsisKind.LANDMARK else self.levels
@@ -92,17 +94,17 @@ class WindowWork:
         return total
 
     def scans(self) -> dict[Way, float]:
-        """What each way that can be taken without an index costs."""
-        found = {Way.ONE_PASS: self.one_pass}
+        """The cost of each way that applies, without the index."""
+        costs_of = {Way.ONE_PASS: self.one_pass}
         if self.in_order:
-            found[Way.TREE] = self.tree
+            costs_of[Way.TREE] = self.tree
         if self.tabled and self.table_bytes <= costs.TABLE_BYTES:
-            found[Way.TABLES] = self.tables
-        return found
+            costs_of[Way.TABLES] = self.tables
+        return costs_of
 
 
 def window_work(lookups: Sequence[Lookup], spans: Spans, groups: int, panes: int, tabled: bool) -> WindowWork:
-    """What these lookups ask for, of panes by index."""
+    """The sizes of these lookups; `spans`: the pane indexes of their windows, of `panes` panes in all."""
     lows, highs = (np.concatenate(edges) for edges in zip(*spans, strict=True))
     lengths = highs - lows
     walked = 0

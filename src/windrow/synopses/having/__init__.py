@@ -1,1 +1,1 @@
-"""HAVING over many groups: filters over closed panes that name the groups which may pass."""
+"""Filters over closed panes that find the groups which may pass HAVING."""

@@ -1,22 +1,22 @@
-"""CI-COUNT and CI-SUM: which substreams have more than v, without looking at each.
+"""CI-COUNT and CI-SUM find the substreams that have more than v without reading each of them.
 
-004_65e36a58973a8297.txt, section 4. COUNT(S_k[T, 0]) > v says that the (v + 1)-th element of S_k from the end is newer
-than τ − T. Stamps are kept at some distances from the end only. Levels of distances, p of each size 1, 2, 4, …
-(section 4.1.2), follow one another:
+Arasu and Widom, VLDB 2004, section 4. COUNT(S_k[T, 0]) > v holds if the (v + 1)-th element of S_k from the end is newer
+than τ − T. Stamps are kept at some distances from the end only. Consecutive distances form levels, p of each size 1, 2,
+4, … (section 4.1.2):
 
     level (g, i), 0 ≤ i < p, has the 2^g distances from 1 + p·(2^g − 1) + i·2^g on
 
-and of each level the stamp of the one element whose position x is a multiple of 2^g. With m elements so far these are
-x = u·2^g with u = ⌊(m + p) / 2^g⌋ − p − i: the p levels of a size change together, when 2^g divides m + p (Figure 7,
-step 2). So u has its place in a ring of p, nothing is shifted, and one index serves the p levels of a size
-(`runs.py`): an entry knows its u, hence its level of the moment. An update writes two entries, amortised, whatever p.
+Each level keeps the stamp of its one element whose position x is a multiple of 2^g. After m elements these positions
+are x = u·2^g with u = ⌊(m + p) / 2^g⌋ − p − i. So the p levels of a size change together, when 2^g divides m + p
+(Figure 7, step 2). A ring of p holds the stamps by u, so nothing is shifted, and one search index (`runs.py`) serves
+the p levels of a size: an entry has its u, which gives its present level. An update writes two entries, amortised, for
+any p.
 
-CI-SUM takes an element of value a as a elements of the same stamp (section 4.2), of which it writes only those that
-are stored in the end: O(p·log a). Windows are suffixes, of time or, with row numbers for stamps, of the stream's
-tuples.
+CI-SUM treats an element of value a as a elements of the same stamp (section 4.2) and writes only those that remain
+stored: O(p·log a). Windows are suffixes of time, or of the stream's tuples if stamps are row numbers.
 
-The search index over a size is made when that size is first asked for, from the stamps, and kept up from then on: most
-of an update is sorting entries, and thresholds that nobody compares with need none (CI-SUM feeds four times as fast).
+The search index of a size is built from the stamps when a lookup first needs it, and maintained from then on. Most of
+an update is sorting entries, so sizes that no threshold needs get no index: CI-SUM is then fed four times as fast.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from windrow.windows import Points
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels of distances, p of each size, and the error that follows.
+    """The levels of distances, p of each size, and the resulting error ε.
 
-    A key that is returned for (v, ∞) has more than v·(1 − ε), one returned for (0, v) less than v / (1 − ε):
+    A key returned for (v, ∞) has more than v·(1 − ε), and one returned for (0, v) has less than v / (1 − ε):
 
         ε = 3/4 for p = 1,  2 / (p + 2) for p ≥ 2            so v / (1 − ε) = v·(1 + 2/p) for p ≥ 2
     """
@@ -44,13 +44,13 @@ class Levels:
 
     def __post_init__(self) -> None:
         if self.p < 1:
-            raise ValueError(f"there is at least one level of each size, not {self.p}")
+            raise ValueError(f"each size has at least one level, not {self.p}")
 
     @classmethod
     def within(cls, epsilon: float) -> Levels:
-        """The fewest levels whose error is at most ε."""
+        """The fewest levels with an error of at most ε."""
         if not 0 < epsilon < 1:
-            raise ValueError(f"an error is within (0, 1), not {epsilon}")
+            raise ValueError(f"ε is within (0, 1), not {epsilon}")
         return cls(1 if epsilon >= 0.75 else max(2, int(np.ceil(round(2 / epsilon - 2, 9)))))
 
     @property
@@ -58,7 +58,7 @@ class Levels:
         return 0.75 if self.p == 1 else 2 / (self.p + 2)
 
     def of(self, distance: int) -> int:
-        """The level of a distance from the end, counted from 1: level g·p + i is (g, i)."""
+        """The number of a distance's level; distances count from 1, and level (g, i) has number g·p + i."""
         size = ((distance - 1) // self.p + 1).bit_length() - 1
         return size * self.p + ((distance - 1 - self.p * ((1 << size) - 1)) >> size)
 
@@ -68,17 +68,17 @@ class Levels:
         return 1 + self.p * ((1 << size) - 1) + (i << size)
 
     def for_more_than(self, value: int) -> int:
-        """The last level all of whose distances are at most v + 1: p = 1, v = 11 gives level 2, as in Example 4.1."""
+        """The last level whose distances are all at most v + 1: level 2 for p = 1 and v = 11, as in Example 4.1."""
         return self.of(value + 2) - 1
 
     def for_less_than(self, value: int) -> int:
-        """The first level all of whose distances are at least v."""
+        """The first level whose distances are all at least v."""
         level = self.of(value)
         return level if self.start(level) == value else level + 1
 
 
 class CollectiveIndex:
-    """CI-COUNT; CI-SUM where elements have weights. Keys are dense ids, stamps ascend."""
+    """CI-COUNT, or CI-SUM if elements have weights. Keys are dense ids; stamps ascend."""
 
     kind = "collective index"
 
@@ -96,7 +96,7 @@ class CollectiveIndex:
         return self.keys + sum(size.size for size in self._sizes)
 
     def update(self, keys: Ids, stamps: Points, weights: Longs | None = None) -> None:
-        """Append elements in the order of their stamps; a weight is a positive integer (CI-SUM)."""
+        """Append elements in the order of their stamps. Weights are positive integers (CI-SUM)."""
         if not keys.size:
             return
         batch = _Batch(keys, stamps, weights)
@@ -112,14 +112,14 @@ class CollectiveIndex:
         self._lengths = grown(self._lengths, self.keys)
 
     def _changed(self, old: Longs, new: Longs) -> list[tuple[int, Longs]]:
-        """The sizes whose levels change, greatest first (they read the lesser ones), each with its keys."""
-        found, which, size = [], np.arange(old.size), 0
+        """The sizes whose levels change, each with its keys; greatest first, because they read the lesser ones."""
+        changed, which, size = [], np.arange(old.size), 0
         while which.size:
-            found.append((size, which))
+            changed.append((size, which))
             size += 1
             moved = (new[which] + self.levels.p) >> size != (old[which] + self.levels.p) >> size
             which = which[moved & ((new[which] + self.levels.p) >> size > self.levels.p)]
-        return found[::-1]
+        return changed[::-1]
 
     def _promote(self, size: int, batch: _Batch, which: Longs, old: Longs, new: Longs) -> None:
         """Store the elements that enter the p levels of a size."""
@@ -129,15 +129,15 @@ class CollectiveIndex:
         newest = ((new + p) >> size) - p
         entering = np.minimum(newest - np.maximum(((old + p) >> size) - p, 0), p)
         for i in range(int(entering.max())):
-            some = np.flatnonzero(entering > i)
-            quotient = newest[some] - i
-            key = batch.keys[which[some]]
-            stamp = self._stamps_of(size, batch, which[some], quotient << size, old[some])
+            at = np.flatnonzero(entering > i)
+            quotient = newest[at] - i
+            key = batch.keys[which[at]]
+            stamp = self._stamps_of(size, batch, which[at], quotient << size, old[at])
             parts.append(Entries(stamp, key, quotient))
         self._sizes[size].store(joined(parts))
 
     def _stamps_of(self, size: int, batch: _Batch, which: Longs, position: Longs, old: Longs) -> Longs:
-        """The stamps of these elements: in the batch, or at a lesser size, where they are stored so far."""
+        """The stamps of these elements, from the batch or from the lesser size that stores them so far."""
         out = np.empty(position.size, np.int64)
         ahead = position - old
         fresh = np.flatnonzero(ahead > 0)
@@ -145,13 +145,13 @@ class CollectiveIndex:
         rest = np.flatnonzero(ahead <= 0)
         level = np.frexp(((-ahead[rest]) // self.levels.p + 1).astype(np.float64))[1] - 1
         for lesser in range(size):
-            some = rest[level == lesser]
-            if some.size:
-                out[some] = self._sizes[lesser].stamps(batch.keys[which[some]], position[some] >> lesser)
+            at = rest[level == lesser]
+            if at.size:
+                out[at] = self._sizes[lesser].stamps(batch.keys[which[at]], position[at] >> lesser)
         return out
 
     def update_one(self, key: int, stamp: int) -> None:
-        """One element of CI-COUNT, as in Figure 7: each size that changes, greatest first, from the one below."""
+        """Append one element of CI-COUNT (Figure 7): each size that changes, greatest first, reads the next lesser."""
         self._know(key, stamp)
         length = int(self._lengths[key]) + 1
         self._lengths[key] = length
@@ -166,21 +166,21 @@ class CollectiveIndex:
         self._sizes[0].store_one(stamp, key, length)
 
     def more_than(self, value: int, since: int) -> Ids:
-        """Every key with more than v after `since`, and some with more than v·(1 − ε); each once, in no order."""
+        """Every key with more than v after `since`, and some with more than v·(1 − ε); each once, in any order."""
         if value < 0:
-            raise ValueError(f"there are always more than {value}")
+            raise ValueError(f"a lower bound is at least 0, not {value}")
         return self.newer(self.levels.for_more_than(value), self._reached(since))
 
     def less_than(self, value: int, since: int) -> Ids:
         """Every key with at least one and less than v after `since`, and some with less than v / (1 − ε)."""
         if value < 1:
-            raise ValueError(f"there are never less than {value}")
+            raise ValueError(f"an upper bound is at least 1, not {value}")
         alive = self.newer(0, self._reached(since))
         many = self.newer(self.levels.for_less_than(value), since)
         return np.asarray(np.setdiff1d(alive, many, assume_unique=True))
 
     def newer(self, level: int, since: int) -> Ids:
-        """The keys whose stamp at this level is > since (Figure 7, LOOKUP, step 2; as in Example 4.1, not ≥ τ − T)."""
+        """The keys whose stamp at this level is > since (Figure 7, LOOKUP, step 2; Example 4.1 has >, not ≥)."""
         size, i = divmod(level, self.levels.p)
         if size >= len(self._sizes):
             return np.zeros(0, np.int64)
@@ -188,7 +188,7 @@ class CollectiveIndex:
         return np.asarray(found.keys[self._place(size, found) == i])
 
     def _place(self, size: int, entries: Entries) -> Longs:
-        """Which of the p levels of a size each entry is in; p and above: it has left them."""
+        """The level within its size of each entry; p or more if the entry has left the size."""
         p = self.levels.p
         return np.asarray(((self._lengths[entries.keys] + p) >> size) - p - entries.quotients)
 
@@ -199,7 +199,7 @@ class CollectiveIndex:
 
 
 class _Size:
-    """The stamps of the p levels of one size, a row for each key that has come so far, and the index over them."""
+    """The stamps of the p levels of one size, a row per key seen, and the search index over them."""
 
     def __init__(self, size: int, index: CollectiveIndex):
         self._size, self._index = size, index
@@ -214,27 +214,27 @@ class _Size:
         return self._used * self._stamps.shape[1] + len(self._rows) + searched
 
     def index(self) -> Runs:
-        """The search index over the stamps of this size, made when it is first asked for."""
+        """The search index over the stamps of this size, built on first use."""
         if self._runs is None:
             self._runs = Runs(self._alive)
             self._runs.add(self._entries())
         return self._runs
 
     def _entries(self) -> Entries:
-        """All that is stored: of every key the last p positions that are multiples of 2^size."""
+        """All stored entries: for every key its last p positions that are multiples of 2^size."""
         p, keys = self._index.levels.p, np.flatnonzero(self._rows)
         newest = ((self._index._lengths[keys] + p) >> self._size) - p
         quotients = newest[:, None] - np.arange(p)
         keys = np.broadcast_to(keys[:, None], quotients.shape)
-        there = quotients > 0
-        return Entries(self.stamps(keys[there], quotients[there]), keys[there], quotients[there])
+        stored = quotients > 0
+        return Entries(self.stamps(keys[stored], quotients[stored]), keys[stored], quotients[stored])
 
     def _alive(self, entries: Entries) -> Mask:
         here = self._index._place(self._size, entries) < self._index.levels.p
         return np.asarray(here & (entries.stamps > self._index._newest - self._index.reach))
 
     def store(self, entries: Entries) -> None:
-        """Keep entries, each key's newest first."""
+        """Store entries; those of one key come newest first."""
         self._rows = grown(self._rows, int(entries.keys.max()) + 1)
         new = np.unique(entries.keys[self._rows[entries.keys] == 0])
         self._rows[new] = np.arange(self._used, self._used + new.size)
@@ -261,7 +261,7 @@ class _Size:
 
 
 class _Batch:
-    """New elements by key: the keys, how much each gains, and the stamp of each key's n-th new one."""
+    """New elements by key: the keys, what each gains (`added`), and the stamp of each key's n-th new unit."""
 
     def __init__(self, keys: Ids, stamps: Points, weights: Longs | None):
         order = np.argsort(keys, kind="stable")
@@ -273,7 +273,7 @@ class _Batch:
         self._starts = ends - counts
         if weights is not None:
             if int(weights.min()) < 1:
-                raise ValueError("only positive integers are summed by a collective index")
+                raise ValueError("a collective index sums positive integers only")
             self._sums = np.cumsum(weights[order])
             self._starts = np.concatenate(([0], self._sums[ends[:-1] - 1]))
             self.added = np.diff(np.append(self._starts, self._sums[-1]))

@@ -1,8 +1,7 @@
-"""What a SubStream Filter over cells is asked: a bound of HAVING, in the filter's own numbers.
+"""Bounds of HAVING as tests in the numbers of a SubStream Filter over cells.
 
-COUNT and SUM are compared with integers: whatever number stands in the text, `> v` is `> ⌊v⌋` and `< v` is `< ⌈v⌉`. MAX
-and MIN are compared as codes (`ordering.py`). A test may let a group too many pass, never one too few: HAVING itself
-has the last word.
+COUNT and SUM are compared with integers: `> v` becomes `> ⌊v⌋` and `< v` becomes `< ⌈v⌉`. MAX and MIN are compared as
+codes (`cells/ordering.py`). A test may pass a group too many but never one too few; HAVING itself decides afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from windrow.plan.having import Bound, Comparison
 from windrow.synopses.cells.ordering import encode_doubles
 
 GREATEST_VALUE = 1 << 50
-"""Thresholds beyond are left to the pass: doubles no longer tell them apart."""
+"""Larger thresholds get no filter, because doubles cannot tell them apart."""
 
 
 class FilterKind(Enum):
@@ -34,11 +33,11 @@ class FilterKind(Enum):
 
 @dataclass(frozen=True)
 class FilterTest:
-    """Which groups may pass over a window.
+    """Decides which groups may pass in a window.
 
-    `is_outer`: those whose cells come to more than `value` (COUNT, SUM), or one of whose cells is at least `value`
-    (MAX, of complemented codes for MIN). Else those with anything of `alive` in the window whose cells surely do not
-    come to `value`, or none of whose cells is at least `value`.
+    If `is_outer`, a group may pass if its cells sum to more than `value` (COUNT, SUM) or if one of its cells is at
+    least `value` (MAX; MIN with complemented codes). Else a group may pass if it has a count of `alive` in the window
+    and its cells sum to less than `value`, or none of its cells is at least `value`.
     """
 
     kind: FilterKind
@@ -49,12 +48,12 @@ class FilterTest:
 
     @property
     def reads(self) -> tuple[Accumulator, ...]:
-        """The accumulators whose cells answer it."""
+        """The accumulators whose cells the test needs."""
         return (self.of,) if self.is_outer or self.of == self.alive else (self.of, self.alive)
 
 
 def filter_test(bound: Bound, presence: Accumulator) -> FilterTest | None:
-    """The test of a bound; None where there is no filter for it. `presence` counts the tuples that make a row."""
+    """The test of a bound; None where no filter serves it. `presence` counts the tuples that make a row."""
     function = bound.call.function
     if abs(bound.value) > GREATEST_VALUE:
         return None
@@ -74,7 +73,7 @@ def filter_test(bound: Bound, presence: Accumulator) -> FilterTest | None:
 
 
 def open_end(bound: Bound) -> int:
-    """The v of x > v or x < v, for whole x."""
+    """The v for which the bound is x > v or x < v, for whole x."""
     value = bound.value
     return {
         Comparison.MORE: floor(value),
@@ -90,7 +89,7 @@ def _collective(kind: FilterKind, bound: Bound, of: Accumulator, alive: Accumula
 
 
 def _code(bound: Bound) -> int | None:
-    """The code that a MAX that passes has at least, or that one which passes is below; of a MIN the mirror image."""
+    """The code that a passing MAX reaches (lower bound) or stays below (upper bound); mirrored for MIN."""
     part = bound.call.part("v")
     assert part.type is not None
     is_max, lower = bound.call.function == "MAX", bound.comparison.is_lower
@@ -99,7 +98,7 @@ def _code(bound: Bound) -> int | None:
         return value + (1 if lower else 0) if is_max else value - (0 if lower else 1)
     if part.type.name != "DOUBLE":
         return None
-    # One step wider than the text: then it does not matter whether the bound itself passes.
+    # One step wider than the bound, so that it does not matter whether the bound itself passes.
     step = -inf if lower else inf
     near = np.nextafter(float(bound.value), step)
     return int(encode_doubles(np.array([near]))[0])

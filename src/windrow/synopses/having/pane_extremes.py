@@ -1,7 +1,7 @@
-"""MAX(x) > v and MIN(x) < v over the cells of closed panes: `reference/substream_extremes.py` with panes for cells.
+"""Finds the groups with MAX(x) > v or MIN(x) < v over closed panes: `reference/substream_extremes.py` over panes.
 
-Of each pane, and of each base interval of panes (`tables.py`), the groups by their greatest code, greatest first. A
-window is O(log P) of these, and of each exactly the groups that pass are read, from its front.
+Each pane and each base interval of panes (`tables.py`) has a table of its groups by greatest code, greatest first. A
+window consists of O(log P) tables; from the front of each, exactly the groups that pass are read.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from windrow.windows import Points
 
 
 @dataclass(frozen=True)
-class Greatest:
-    """The greatest code of each key, greatest first: `falling` is the codes' complement, so it ascends."""
+class GreatestCodes:
+    """The greatest code of each key, greatest first. `falling` is the complement of the codes, so it ascends."""
 
     falling: Longs
     keys: Longs
 
     @classmethod
-    def of(cls, falling: Longs, keys: Longs) -> Greatest:
+    def of(cls, falling: Longs, keys: Longs) -> GreatestCodes:
         order = np.lexsort((falling, keys))
         first = order[np.flatnonzero(np.diff(keys[order], prepend=-1))]
         again = np.argsort(falling[first], kind="stable")
         return cls(falling[first][again], keys[first][again])
 
-    def merged(self, other: Greatest) -> Greatest:
+    def merged(self, other: GreatestCodes) -> GreatestCodes:
         both = np.concatenate((self.falling, other.falling)), np.concatenate((self.keys, other.keys))
-        return Greatest.of(*both)
+        return GreatestCodes.of(*both)
 
     def at_least(self, code: int) -> Longs:
-        """The keys with a code that is not below."""
+        """The keys with a code ≥ `code`."""
         return self.keys[: int(np.searchsorted(self.falling, ~code, "right"))]
 
 
 class PaneExtremes:
-    """Which groups have a code of at least v in the panes from a start on; give complements of both for MIN."""
+    """Finds the groups with a code of at least v in the panes from a start on. For MIN, complement codes and v."""
 
     def __init__(self, reach: int):
         self.reach = reach
-        self._tree: TableIntervals[Greatest] = TableIntervals(Greatest.merged)
+        self._tree: TableIntervals[GreatestCodes] = TableIntervals(GreatestCodes.merged)
         self._panes: list[int] = []
 
     @property
@@ -53,20 +53,20 @@ class PaneExtremes:
         return 2 * sum(table.keys.size for table in self._tree.tables())
 
     def feed(self, panes: Points, groups: Ids, codes: Longs) -> None:
-        """Append cells, panes ascending."""
+        """Append cells in the order of their panes."""
         if not panes.size:
             return
         starts = np.flatnonzero(np.diff(panes, prepend=panes[0] - 1))
         for first, last in zip(starts.tolist(), [*starts[1:].tolist(), panes.size], strict=True):
             self._panes.append(int(panes[first]))
             order = np.argsort(~codes[first:last], kind="stable")
-            self._tree.append(Greatest(~codes[first:last][order], groups[first:last][order]))
+            self._tree.append(GreatestCodes(~codes[first:last][order], groups[first:last][order]))
         gone = bisect_left(self._panes, self._panes[-1] - self.reach)
         self._tree.forget(self._tree.first + gone)
         del self._panes[:gone]
 
     def at_least(self, code: int, start: int) -> Ids:
-        """The groups with a code of at least this in a pane from `start` on, ascending."""
+        """The groups with a code ≥ `code` in a pane from `start` on, ascending."""
         low = self._tree.first + bisect_left(self._panes, start)
         parts = [table.at_least(code) for table in self._tree.parts(low, self._tree.length)]
         return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)

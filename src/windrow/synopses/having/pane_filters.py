@@ -1,13 +1,13 @@
-"""SubStream Filters over the cells of closed panes: who may pass HAVING, for many thresholds and windows at once.
+"""SubStream Filters over the cells of closed panes: they find the groups that may pass HAVING.
 
-004_65e36a58973a8297.txt, section 4. Windows lie on pane edges, so a cell is an element: the group is its substream, the
-pane's start its timestamp, the cell's count or sum its weight (CI-SUM, section 4.2; for COUNT too, since a cell counts
-many tuples). Filters answer suffix windows, so panes are fed in step with the windows that are due: before those that
-end at e are asked, the panes below e are fed. Which keys an index finds depends on its level and the window's start
-only: thresholds of one level are one look.
+Arasu and Widom, VLDB 2004, section 4. One filter serves many thresholds and windows. Windows lie on pane edges, so a
+cell is an element: its group is the substream, the pane's start the timestamp, the cell's count or sum the weight
+(CI-SUM, section 4.2; for COUNT too, since a cell counts many tuples). Filters answer suffix windows, so the panes below
+e are fed before the windows that end at e are looked up. The keys that an index finds depend only on the level and the
+window's start, so thresholds of one level need one search.
 
-A filter is built anew from the cells when groups were renumbered, when late cells were merged into closed panes, or
-when longer windows come; it is nothing but a second view of the synopsis, and never saved.
+A filter is rebuilt from the cells when groups are renumbered, when late cells are merged into closed panes, or when
+longer windows come. It is a second view of the synopsis and never saved.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from windrow.types import POINT_MIN
 from windrow.windows import Points
 
 HEAVIEST = 1 << 40
-"""The greatest sum of a cell that an index takes."""
+"""The greatest sum of a cell that an index accepts."""
 
 LONGEST = 1 << 60
-"""How many units a substream may come to before its index begins anew."""
+"""The greatest total weight that an index takes in before it starts again empty."""
 
 _SHARE_MEMORY = 0.7
 
 
 @dataclass(frozen=True)
 class FilterRequest:
-    """The windows [start, end) of a query, ends ascending, that a test is asked over; none is longer than `reach`.
+    """A test and the windows [start, end) of a query, ends ascending; none is longer than `reach`.
 
-    `exact`: the aggregates are compared once more afterwards.
+    `exact`: the aggregates of the groups found are compared again afterwards.
     """
 
     test: FilterTest
@@ -55,11 +55,11 @@ class FilterRequest:
 
 
 class CollectiveFilter:
-    """CI-COUNT or CI-SUM fed with cells.
+    """CI-COUNT or CI-SUM over cells, in units of 2^shift (`units.py`).
 
-    A negative cell counts as nothing: then the index has too much, which does no harm where `more than v` is compared
-    once more, and windows that hold such a cell are not asked otherwise. Of panes up to `blind_upto` it knows nothing.
-    It counts in units of 2^shift (`units.py`).
+    A negative cell counts as 0, so the index has too much. That is harmless where `more than v` is compared again;
+    other tests do not use the filter over windows with such a cell (`negative_upto`). The index is not complete up to
+    the pane `blind_upto`.
     """
 
     def __init__(self, accumulator: Accumulator, levels: Levels, reach: int, shift: int):
@@ -88,8 +88,8 @@ class CollectiveFilter:
             self._index, self._total, self.blind_upto = CollectiveIndex(self.levels, self.reach), 0, int(panes[-1])
             return
         units = self._units.passed(panes, groups, weights)
-        some = slice(None) if self.shift == 0 else units > 0
-        self._index.update(groups[some], panes[some], units[some])
+        counted = slice(None) if self.shift == 0 else units > 0
+        self._index.update(groups[counted], panes[counted], units[counted])
 
     def _weights(self, cells: ClosedCells) -> Longs:
         if self._accumulator.kind is not Kind.SUM_LONG:
@@ -99,11 +99,11 @@ class CollectiveFilter:
         fits = np.abs(high) <= HEAVIEST >> 32
         return np.asarray(np.where(fits, (high << 32) + (low & 0xFFFFFFFF), np.sign(high) * 2 * HEAVIEST))
 
-    def answers(self, asked: FilterRequest, start: int) -> bool:
-        """Whether it can be asked over the panes from `start` on."""
+    def answers(self, request: FilterRequest, start: int) -> bool:
+        """Whether the filter can answer a request over the panes from `start` on."""
         if start <= self.blind_upto:
             return False
-        return start > self.negative_upto or (asked.test.is_outer and asked.exact)
+        return start > self.negative_upto or (request.test.is_outer and request.exact)
 
     def serves(self, reach: int, shift: int) -> bool:
         return self.reach >= reach and self.shift <= shift
@@ -116,7 +116,7 @@ class CollectiveFilter:
 
 
 class ExtremeFilter:
-    """MAX, or with complemented codes MIN, fed with cells."""
+    """MAX over cells; MIN with complemented codes."""
 
     shift = 0
 
@@ -134,7 +134,7 @@ class ExtremeFilter:
         codes = cells.state[0]
         self._panes.feed(cells.panes, cells.groups, codes if self._is_max else ~codes)
 
-    def answers(self, asked: FilterRequest, start: int) -> bool:
+    def answers(self, request: FilterRequest, start: int) -> bool:
         return True
 
     def serves(self, reach: int, shift: int) -> bool:
@@ -147,57 +147,59 @@ class ExtremeFilter:
         return self._panes.at_least(level, start)
 
 
-Filter = CollectiveFilter | ExtremeFilter
+PaneFilter = CollectiveFilter | ExtremeFilter
 
 
 class PaneFilters:
-    """The filters of one synopsis, by accumulator; made when they are asked for."""
+    """The filters of one synopsis by accumulator, made on first use."""
 
     def __init__(self) -> None:
-        self._filters: dict[Accumulator, Filter] = {}
+        self._filters: dict[Accumulator, PaneFilter] = {}
         self._levels = Levels(1)
         self._of: tuple[ReferenceType[ClosedPanes], int] | None = None
         self._shares: dict[Accumulator, float] = {}
 
     @property
     def size(self) -> int:
-        """Values kept."""
+        """The number of values held."""
         return sum(filter_.size for filter_ in self._filters.values())
 
     def __contains__(self, accumulator: Accumulator) -> bool:
         return accumulator in self._filters
 
     def keep(self, wanted: Collection[Accumulator]) -> None:
-        """Let go of the filters that no query needs any more, and of what is known of who passes."""
+        """Drop the filters and shares of accumulators that are not wanted."""
         self._filters = {a: filter_ for a, filter_ in self._filters.items() if a in wanted}
         self._shares = {a: share for a, share in self._shares.items() if a in wanted}
 
     def learn(self, accumulator: Accumulator, share: float) -> None:
-        """What part of the groups passed just now, by tests of an accumulator."""
+        """Record the share of the groups that just passed the tests of an accumulator."""
         known = self._shares.get(accumulator, share)
         self._shares[accumulator] = _SHARE_MEMORY * known + (1 - _SHARE_MEMORY) * share
 
     def share(self, accumulator: Accumulator) -> float | None:
-        """Which part of the groups passes, of late; None: nothing is known."""
+        """The share of the groups that passed lately, smoothed; None if unknown."""
         return self._shares.get(accumulator)
 
-    def candidates(self, synopsis: ClosedPanes, asked: Sequence[FilterRequest], levels: Levels) -> list[Pairs | None]:
-        """The groups that may pass, of every window; None where a filter cannot be asked over one of them."""
+    def candidates(
+        self, synopsis: ClosedPanes, requests: Sequence[FilterRequest], levels: Levels
+    ) -> list[Pairs | None]:
+        """For every request the groups that may pass, by window; None if a filter cannot answer one of the windows."""
         self._refresh(synopsis, levels)
-        for accumulator in dict.fromkeys(a for one in asked for a in one.test.reads):
-            self._provide(accumulator, [one for one in asked if accumulator in one.test.reads])
-        ends = np.concatenate([one.ends for one in asked])
-        owner = np.repeat(np.arange(len(asked)), [one.ends.size for one in asked])
-        index = np.concatenate([np.arange(one.ends.size) for one in asked])
-        found: list[list[Ids] | None] = [[] for _ in asked]
-        end, known = POINT_MIN, _Known(self._filters)
+        for accumulator in dict.fromkeys(a for one in requests for a in one.test.reads):
+            self._provide(accumulator, [one for one in requests if accumulator in one.test.reads])
+        ends = np.concatenate([one.ends for one in requests])
+        owner = np.repeat(np.arange(len(requests)), [one.ends.size for one in requests])
+        index = np.concatenate([np.arange(one.ends.size) for one in requests])
+        found: list[list[Ids] | None] = [[] for _ in requests]
+        end, findings = POINT_MIN, _Findings(self._filters)
         for i in np.argsort(ends, kind="stable").tolist():
-            one, into = asked[owner[i]], found[owner[i]]
+            one, into = requests[owner[i]], found[owner[i]]
             if ends[i] != end:
-                end, known = int(ends[i]), _Known(self._filters)
+                end, findings = int(ends[i]), _Findings(self._filters)
             for accumulator in one.test.reads:
                 self._feed(synopsis, accumulator, end)
-            ids = known.passing(one, int(one.starts[index[i]]))
+            ids = findings.passing(one, int(one.starts[index[i]]))
             if ids is None:
                 found[owner[i]] = None
             elif into is not None:
@@ -205,18 +207,20 @@ class PaneFilters:
         return [None if ids is None else _pairs(ids) for ids in found]
 
     def _refresh(self, synopsis: ClosedPanes, levels: Levels) -> None:
-        """Begin anew where the cells are others, or other groups': after they had been in another home, too."""
+        """Drop all filters if the cells or the group ids changed, also by a stay in another home."""
         of = ref(synopsis), synopsis.revision
         if (of, levels) != (self._of, self._levels):
             self._filters = {}
             self._of, self._levels = of, levels
 
-    def _provide(self, accumulator: Accumulator, asked: Sequence[FilterRequest]) -> None:
-        """A filter as far-reaching and as fine as is asked for, and not ahead of the windows: a tick that failed is
-        tried again."""
+    def _provide(self, accumulator: Accumulator, requests: Sequence[FilterRequest]) -> None:
+        """Make sure that the filter has the reach and fineness of all requests and is not ahead of their windows.
+
+        It is ahead when a tick failed and is tried again.
+        """
         held = self._filters.get(accumulator)
-        first, reach = min(int(one.ends[0]) for one in asked), max(one.reach for one in asked)
-        shift = min(coarseness(one.test, one.exact) for one in asked)
+        first, reach = min(int(one.ends[0]) for one in requests), max(one.reach for one in requests)
+        shift = min(coarseness(one.test, one.exact) for one in requests)
         if held is not None:
             if held.serves(reach, shift) and (held.upto is None or held.upto <= first):
                 return
@@ -240,17 +244,17 @@ class PaneFilters:
         filter_.upto = end
 
 
-class _Known:
-    """What filters have found at one end: equal levels and starts are asked once."""
+class _Findings:
+    """The findings of filters for one window end; equal levels and starts are searched once."""
 
-    def __init__(self, filters: dict[Accumulator, Filter]):
+    def __init__(self, filters: dict[Accumulator, PaneFilter]):
         self._filters = filters
         self._found: dict[tuple[Accumulator, int, int], Ids] = {}
 
-    def passing(self, asked: FilterRequest, start: int) -> Ids | None:
-        test = asked.test
+    def passing(self, request: FilterRequest, start: int) -> Ids | None:
+        test = request.test
         filter_ = self._filters[test.of]
-        if not filter_.answers(asked, start):
+        if not filter_.answers(request, start):
             return None
         beyond = self._ids(test.of, filter_.level(test), start)
         if test.is_outer:
@@ -258,7 +262,7 @@ class _Known:
         alive_in = self._filters[test.alive]
         if test.kind.is_collective and test.value < 1:
             return np.zeros(0, np.int64)
-        if not alive_in.answers(asked, start):
+        if not alive_in.answers(request, start):
             return None
         return np.setdiff1d(self._ids(test.alive, 0, start), beyond, assume_unique=True)
 
@@ -270,5 +274,5 @@ class _Known:
 
 
 def _pairs(ids: Sequence[Ids]) -> Pairs:
-    window = np.repeat(np.arange(len(ids)), [some.size for some in ids])
+    window = np.repeat(np.arange(len(ids)), [groups.size for groups in ids])
     return Pairs(window, np.concatenate(ids) if ids else np.zeros(0, np.int64))

@@ -1,9 +1,9 @@
-"""A search index over entries that come in any order and die in place: sorted runs, merged as they grow.
+"""Sorted runs: a search index over entries that arrive in any order and become invalid in place.
 
-It is to `collective_index.py` what SEARCHTREE[ℓ] is to 004_65e36a58973a8297.txt, Figure 7: it finds all entries newer
-than a stamp. New entries wait unsorted; when they are many they become a run; a run is merged with the one before it
-unless that is more than twice as large. So an entry is moved O(log n) times, and a lookup reads O(log n) runs from
-their newer ends. Entries that no longer count are dropped when their run is merged.
+It takes the role of SEARCHTREE[ℓ] in Arasu and Widom, VLDB 2004, Figure 7: it finds all entries newer than a stamp. New
+entries wait unsorted; when they are many they become a run. A run is merged with the run before it unless that is more
+than twice as large. So an entry is moved O(log n) times, and a lookup reads O(log n) runs from their newer ends.
+Entries that are no longer alive are dropped when their run is merged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WAITING = 256
 
 
 class Entries(NamedTuple):
-    """The stamp, the key and the quotient (which of a key's stored positions it is) of each entry."""
+    """Stamp, key and quotient of each entry; the quotient tells which stored position of the key it is."""
 
     stamps: Longs
     keys: Longs
@@ -37,7 +37,7 @@ def joined(parts: list[Entries]) -> Entries:
 
 
 class Runs:
-    """Entries by stamp. `alive` tells which entries still count."""
+    """Entries by stamp; `alive` marks those that still count."""
 
     def __init__(self, alive: Alive):
         self._alive = alive
@@ -46,7 +46,7 @@ class Runs:
         self._count = 0
 
     def __len__(self) -> int:
-        """How many entries are kept, those included that no longer count."""
+        """The number of entries held, dead ones included."""
         return self._count + sum(run.stamps.size for run in self._runs)
 
     def add(self, entries: Entries) -> None:
@@ -75,12 +75,12 @@ class Runs:
             self._runs.append(run)
 
     def _sorted(self, entries: Entries) -> Entries:
-        """By stamp, without the dead; two runs one after the other are merged by a sort that knows runs."""
+        """Live entries by stamp. A stable sort merges two consecutive runs fast."""
         entries = entries.where(self._alive(entries))
         return entries.where(np.argsort(entries.stamps, kind="stable"))
 
     def newer(self, since: int) -> Entries:
-        """Every entry with stamp > since, dead ones too."""
+        """Every entry with stamp > since, dead ones included."""
         waiting = self._waiting.where(slice(self._count))
         found = [waiting.where(waiting.stamps > since)]
         for run in self._runs:

@@ -1,8 +1,8 @@
-"""Base intervals of tables: what `interval.py` is to values, for cells that differ in size.
+"""Base intervals of tables: like `index/interval.py`, for cells that differ in size.
 
-A cell is one pane's table; a base interval has the merged table of its two halves (004_65e36a58973a8297.txt, section
-3.1.1, with "additional information per interval": 001_3bbbc8a20ffc7252.txt, section 2.3.4). The number of merges is
-that of B-INT; what a merge costs follows the tables.
+A cell is one pane's table; a base interval has the merged table of its two halves (Arasu and Widom, VLDB 2004, section
+3.1.1, with the "additional information per interval" of Golab's dissertation, section 2.3.4). The number of merges is
+that of B-INT; the cost of a merge depends on the sizes of the tables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from windrow.synopses.index.sequence import check_active
 T = TypeVar("T")
 
 _CELLS = 1 << 62
-"""Slots for cells in the heap of tables: more than there will ever be cells, so none is used twice."""
+"""Slots for cells in the heap of tables: more than there will ever be cells, so no slot is used twice."""
 
 
 class TableIntervals(Generic[T]):
@@ -28,11 +28,11 @@ class TableIntervals(Generic[T]):
         self.first = self.length = 0
 
     def tables(self) -> list[T]:
-        """Every table that is kept."""
+        """Every table held."""
         return list(self._tables.values())
 
     def append(self, table: T) -> None:
-        """One more cell, and the base intervals that end with it."""
+        """Append a cell and the base intervals that end with it."""
         slot = _CELLS | self.length
         self.length += 1
         self._tables[slot] = table
@@ -42,7 +42,7 @@ class TableIntervals(Generic[T]):
             self._tables[slot] = table
 
     def forget(self, first: int) -> None:
-        """Drop the cells before `first`, and every base interval that reaches back beyond it."""
+        """Drop the cells before `first`, and every base interval that contains one of them."""
         for cell in range(self.first, min(first, self.length)):
             slot = _CELLS | cell
             while slot in self._tables:
@@ -51,6 +51,6 @@ class TableIntervals(Generic[T]):
         self.first = max(self.first, min(first, self.length))
 
     def parts(self, low: int, high: int) -> list[T]:
-        """The tables whose disjoint union is [low, high): at most two a level."""
+        """The tables whose disjoint union is [low, high), at most two a level."""
         check_active(low, high, self.first, self.length)
         return [self._tables[slot] for slot in base_intervals(low, high, _CELLS)]

@@ -1,10 +1,10 @@
-"""Weights in coarse units: what a collective index over cells counts where thresholds are large.
+"""Coarse units: a collective index counts weights in units of 2^s where thresholds are large.
 
-CI-SUM writes O(p·log a) entries for an element of value a (004_65e36a58973a8297.txt, section 4.2), most of them at
-levels far below every threshold that is compared with. So a filter counts the multiples of 2^s that a substream passes
-and nothing between them: one unit each, and cells that pass none cost nothing. Of the last v + 1 places of a substream,
-at least ⌊(v + 1) / 2^s⌋ are such multiples, so nobody with more than v is missed; somebody named has at least 2^s times
-one unit less than was asked for. With 2^s ≤ v / 16 that is an eighth more of error than ε: exact answers do not mind.
+CI-SUM writes O(p·log a) entries for an element of value a (Arasu and Widom, VLDB 2004, section 4.2), most of them at
+levels far below every threshold in use. So a filter counts only the multiples of 2^s that the sum of a substream
+passes, one unit each; cells that pass none cost nothing. The last v + 1 places of a substream hold at least
+⌊(v + 1) / 2^s⌋ such multiples, so no group with more than v is missed. A group that is found may have up to two units
+less than ε allows. With 2^s ≤ v / 16 this adds an eighth to the error, which does not change exact answers.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from windrow.synopses.having.filter_tests import FilterTest
 from windrow.windows import Points
 
 FINEST = 16
-"""A threshold is at least so many units."""
+"""A threshold is at least this many units."""
 
 
 def coarseness(test: FilterTest, exact: bool) -> int:
-    """The s that a test can do with: 0 where its answers are not compared once more, or is asked who has little."""
+    """The largest s that a test allows; 0 if its answers are not compared again, or if it is an upper bound."""
     return max(0, (test.value // FINEST).bit_length() - 1) if exact and test.is_outer else 0
 
 
 def level_of(test: FilterTest, levels: Levels, shift: int = 0) -> int:
-    """The level of a collective index, over units of 2^shift, that a test reads."""
+    """The level that a test reads in a collective index over units of 2^shift."""
     if not test.is_outer:
         return levels.for_less_than(max(test.value, 1))
     return levels.for_more_than(test.value if not shift else ((test.value + 1) >> shift) - 1)
 
 
 class Units:
-    """How far into its present unit every substream is."""
+    """The part of its present unit that every substream has filled."""
 
     def __init__(self, shift: int):
         self.shift = shift
         self._rest: Longs = np.zeros(0, np.int64)
 
     def passed(self, panes: Points, groups: Ids, weights: Longs) -> Longs:
-        """How many units each element completes; elements by pane, each group once in a pane."""
+        """The units that each element completes. Elements come by pane; a group occurs once in a pane."""
         if not self.shift or not weights.size:
             return weights
         self._rest = grown(self._rest, int(groups.max()) + 1)

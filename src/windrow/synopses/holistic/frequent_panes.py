@@ -21,7 +21,7 @@ from windrow.plan.nodes import WindowAggregate
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.cells.merging import fold_cells
-from windrow.synopses.cells.value_codes import codes_of, outer_of
+from windrow.synopses.cells.value_codes import cell_groups_of, codes_of
 from windrow.synopses.holistic.from_counters import place_in_run
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 
@@ -48,7 +48,7 @@ class FrequentSynopsis(BasicIntervalSynopsis):
     def _closing(self, cells: Cells) -> Cells:
         whole = fold_cells([cells], None)
         counts = whole.states[self._rows][0]
-        outer = outer_of(self.groups, self._width)
+        outer = cell_groups_of(self.groups, self._width)
         group, code = outer.of[whole.groups], codes_of(self.groups, self._value).codes[whole.groups]
         counted = np.flatnonzero((code >= 0) & (counts > 0))
         order = counted[np.lexsort((code[counted], -counts[counted], group[counted], whole.panes[counted]))]

@@ -1,7 +1,7 @@
-"""Holistic aggregates from frequency counters: COUNT DISTINCT, QUANTILE, MEDIAN and TOP_K, for many slots at once.
+"""Computes holistic aggregates from frequency counters, for many slots at once.
 
 A slot is a window of a group. The counters come from a roll-up (`roll_up.py`), in the order of slot and value. Tests
-hold the results equal to `reference/frequency_counts.py`.
+compare the results with `reference/frequency_counts.py`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from windrow.synopses.holistic.phi import Phi
 
 
 @dataclass(frozen=True)
-class Counters:
-    """How often a value occurs in a slot, each pair once, by rising slot and value; `codes` index `values`.
+class ValueCounters:
+    """The count of each value in each slot, by ascending slot and value, no pair twice; `codes` index `values`.
 
-    `totals`: the sums of a weight in the place of the counts; `least`: of FREQUENT_ITEMS, the sum of δᵢ over the panes
+    `totals`: sums of a weight, which replace the counts. `least`: for FREQUENT_ITEMS, the sum of δᵢ over the panes
     whose list has the value.
     """
 
@@ -37,8 +37,8 @@ class Counters:
     least: Longs | None = None
 
 
-def holistic_result(call: AggregateCall, counters: Counters) -> pa.Array:
-    """The aggregate's column, a row per slot."""
+def holistic_result(call: AggregateCall, counters: ValueCounters) -> pa.Array:
+    """The column of an aggregate, a row per slot."""
     if call.function == COUNT_DISTINCT:
         return pa.array(np.bincount(counters.slot, minlength=counters.slots))
     if call.function == "MEDIAN":
@@ -51,9 +51,9 @@ def holistic_result(call: AggregateCall, counters: Counters) -> pa.Array:
 
 
 class _Positions:
-    """The values of each slot that holds any, each as often as it occurs, in one line."""
+    """The sorted values of each slot that is not empty, with repeats, without expanding them."""
 
-    def __init__(self, counters: Counters):
+    def __init__(self, counters: ValueCounters):
         starts = run_starts(counters.slot)
         self._codes = counters.codes
         self._upto = np.cumsum(counters.counts)
@@ -62,38 +62,38 @@ class _Positions:
         self._before = self._upto[starts] - counters.counts[starts]
 
     def at(self, ranks: Longs) -> Ids:
-        """The code at a rank (from 1) of every such slot."""
+        """The code at a rank (from 1) in each of these slots."""
         return np.asarray(self._codes[np.searchsorted(self._upto, self._before + ranks)])
 
 
-def _quantile(counters: Counters, phi: Phi) -> pa.Array:
-    """The value at position max(1, ⌊φ·N⌋); NULL where there is none (DESIGN 5, Values)."""
+def _quantile(counters: ValueCounters, phi: Phi) -> pa.Array:
+    """The value at position max(1, ⌊φ·N⌋); NULL in an empty slot."""
     positions = _Positions(counters)
     codes = np.full(counters.slots, -1, np.int64)
     codes[positions.slots] = positions.at(phi.rank(positions.sizes))
     return counters.values.take(pa.array(codes, mask=codes < 0))
 
 
-def _median(counters: Counters) -> pa.Array:
-    """Spark's: the middle, or halfway between the two in the middle."""
+def _median(counters: ValueCounters) -> pa.Array:
+    """As in Spark: the middle value, or the mean of the two middle values."""
     positions = _Positions(counters)
     low, high = (positions.at((positions.sizes + more) // 2) for more in (1, 2))
     return halfway(counters.values, low, high, positions.slots, counters.slots)
 
 
 def halfway(values: pa.Array, low: Ids, high: Ids, at: Ids, slots: int) -> pa.Array:
-    """Halfway between two values, by their codes, at some of the slots; NULL at the others."""
-    # Not `safe`: an integer above 2^53 is rounded, as Spark rounds it, and no error.
+    """The mean of the values with codes `low` and `high`, at the slots `at`; NULL in the other slots."""
+    # `safe=False` rounds integers above 2^53, as Spark does; a safe cast would raise an error.
     numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):
         between = np.where(low == high, numbers[low], 0.5 * numbers[low] + 0.5 * numbers[high])
-    out, found = np.zeros(slots), np.zeros(slots, bool)
-    out[at], found[at] = between, True
-    return pa.array(out, mask=~found)
+    out, filled = np.zeros(slots), np.zeros(slots, bool)
+    out[at], filled[at] = between, True
+    return pa.array(out, mask=~filled)
 
 
-def _top_k(counters: Counters, k: int, call: AggregateCall) -> pa.Array:
-    """Arrays of (item, count), by count falling, or of (item, total), NULL last; ties by the item rising."""
+def _top_k(counters: ValueCounters, k: int, call: AggregateCall) -> pa.Array:
+    """Arrays of (item, count) or (item, total), in descending order with NULL last; ties by ascending item."""
     names = [name for name, _ in call.result.element.fields]
     measure = pa.array(counters.counts) if counters.totals is None else counters.totals
     falling = -counters.counts if counters.totals is None else -coded(measure).codes
@@ -104,10 +104,10 @@ def _top_k(counters: Counters, k: int, call: AggregateCall) -> pa.Array:
     return list_array(entries, counters.slot[order], counters.slots)
 
 
-def _frequent(counters: Counters, k: int) -> pa.Array:
-    """δ, and the values counted more than δ times, which truly occur that often; by falling count, ties by the value.
+def _frequent(counters: ValueCounters, k: int) -> pa.Array:
+    """δ, and the values counted more than δ times, by descending count and ascending value; no false positives.
 
-    A value may also have occurred δᵢ times in each pane whose list lacks it (001_3bbbc8a20ffc7252.txt, chapter 6).
+    A value may also have occurred up to δᵢ times in each pane whose list lacks it (Golab's dissertation, chapter 6).
     """
     least = counters.least
     assert least is not None
@@ -125,19 +125,19 @@ def _frequent(counters: Counters, k: int) -> pa.Array:
 
 
 def list_array(entries: pa.Array, slot: Ids, slots: int) -> pa.Array:
-    """A list per slot, of entries by rising slot."""
+    """A list per slot; `entries` come by ascending slot."""
     offsets = np.searchsorted(slot, np.arange(slots + 1)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), entries)
 
 
 def run_starts(ascending: Ids) -> Longs:
-    """Where each run of equal numbers starts."""
+    """The position where each run of equal numbers starts."""
     if not ascending.size:
         return np.zeros(0, np.int64)
     return np.flatnonzero(np.concatenate(([True], ascending[1:] != ascending[:-1])))
 
 
 def place_in_run(ascending: Ids) -> Longs:
-    """Each one's place in its run, from 0."""
+    """The place of each number in its run, from 0."""
     starts = run_starts(ascending)
     return np.arange(ascending.size) - np.repeat(starts, np.diff(np.append(starts, ascending.size)))

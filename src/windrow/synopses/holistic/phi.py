@@ -1,4 +1,4 @@
-"""φ, the parameter of QUANTILE, and the position in a sorted window that it stands for."""
+"""φ, the parameter of QUANTILE, and the rank that it selects in a sorted window."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windrow.synopses.cells.arrays import Longs
 
 @dataclass(frozen=True)
 class Phi:
-    """A quantile's parameter, 0 ≤ φ ≤ 1, as the decimal fraction it was written as: ⌊0.29 · 100⌋ is 29."""
+    """A quantile's parameter, 0 ≤ φ ≤ 1, as the exact decimal in the query: ⌊0.29 · 100⌋ is 29 (28 in doubles)."""
 
     fraction: Fraction
 
@@ -20,7 +20,7 @@ class Phi:
         if not 0 <= self.fraction <= 1:
             raise ValueError(f"a quantile has 0 ≤ φ ≤ 1, not {self.fraction}")
         if self.fraction.denominator > 10**9:
-            raise ValueError(f"a quantile has at most nine digits, unlike {self.fraction}")
+            raise ValueError(f"a quantile has at most nine digits, not {self.fraction}")
 
     @classmethod
     def of(cls, value: float | str) -> Phi:
@@ -30,5 +30,5 @@ class Phi:
         return max(count * self.fraction.numerator // self.fraction.denominator, 1)
 
     def rank(self, counts: Longs) -> Longs:
-        """max(1, ⌊φ·N⌋)."""
+        """The rank max(1, ⌊φ·N⌋) for each count N."""
         return np.maximum(counts * self.fraction.numerator // self.fraction.denominator, 1)

@@ -1,8 +1,8 @@
-"""From cells to groups: what was looked up for every value of a group becomes the group's one row.
+"""Rolls up the rows of a group's values into the group's one row.
 
-A holistic query's synopsis has a cell for each value of each group, so what is looked up has a row per window, group
-and value. Rolling up merges states of distributive accumulators by their folds, and computes holistic aggregates from
-the counters in the order of the values.
+The synopsis of a holistic query has a cell for each value of each group, so a lookup gives a row per window, group and
+value. The roll-up merges states of distributive accumulators by their folds, and computes holistic aggregates from the
+counters in the order of the values.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from windrow.synopses.cells import distinct
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import States
 from windrow.synopses.cells.groups import AnyIds, Groups, Ids
-from windrow.synopses.cells.value_codes import codes_of, codes_together, outer_of
-from windrow.synopses.holistic.from_counters import Counters, holistic_result, run_starts
+from windrow.synopses.cells.value_codes import cell_groups_of, codes_of, codes_together
+from windrow.synopses.holistic.from_counters import ValueCounters, holistic_result, run_starts
 from windrow.synopses.lookups import LookupAnswer
 from windrow.synopses.results.values import overflows, result_of
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Answer rows in window order: the window of each, a cell of its group, and its states.
+class AnswerRows:
+    """Answer rows in window order: for each its window, a cell of its group, and its states.
 
-    `holistic`: the columns of aggregates that are computed already, with how many values of theirs do not fit.
+    `each`: the rows of every window, where all have as many. `holistic`: columns of computed aggregates; `spoiled`
+    counts their values that overflowed.
     """
 
     window: Ids
@@ -47,12 +48,12 @@ class Rows:
         return self.spoiled + sum(overflows(call, self.states) for call in calls if not call.values)
 
 
-def rows_of(aggregate: WindowAggregate, looked: LookupAnswer, groups: Groups) -> Rows:
-    """What was looked up as rows of the query's own groups; without GROUP BY every window has one, be it empty."""
+def rows_of(aggregate: WindowAggregate, looked: LookupAnswer, groups: Groups) -> AnswerRows:
+    """Looked-up rows as rows of the query's groups. Without GROUP BY every window has one row, also an empty window."""
     if looked.columns is not None:
-        return Rows(looked.window, looked.groups, looked.states, looked.each, dict(looked.columns))
+        return AnswerRows(looked.window, looked.groups, looked.states, looked.each, dict(looked.columns))
     if not aggregate.is_holistic:
-        return Rows(looked.window, looked.groups, looked.states, looked.each)
+        return AnswerRows(looked.window, looked.groups, looked.states, looked.each)
     window, cells, at = _slots(aggregate, looked, groups)
     plain = dict.fromkeys(a for call in aggregate.aggregates if not call.values for _, a in call.parts)
     states = {a: _folded(a, looked.states, at, window.size) for a in plain}
@@ -61,14 +62,14 @@ def rows_of(aggregate: WindowAggregate, looked: LookupAnswer, groups: Groups) ->
         counters, unfit = _counters(call, aggregate, looked, groups, at, window.size)
         columns[call] = holistic_result(call, counters)
         spoiled += unfit
-    return Rows(window, cells, states, None, columns, spoiled)
+    return AnswerRows(window, cells, states, None, columns, spoiled)
 
 
 def _slots(aggregate: WindowAggregate, looked: LookupAnswer, groups: Groups) -> tuple[Ids, Ids, Ids]:
-    """The window and a cell of each row of the answer, and which of them each row that was looked up goes to."""
+    """The window and a cell of each answer row, and the answer row of each looked-up row."""
     if not aggregate.keys:
         return np.arange(looked.windows), np.zeros(looked.windows, np.int64), looked.window
-    outer = outer_of(groups, len(aggregate.keys))
+    outer = cell_groups_of(groups, len(aggregate.keys))
     width = outer.first.size
     found, at = distinct.below(looked.window * width + outer.of[looked.groups], looked.windows * width)
     window, group = np.divmod(found, width)
@@ -84,8 +85,11 @@ def _folded(accumulator: Accumulator, states: States, at: Ids, size: int) -> tup
 
 def _counters(
     call: AggregateCall, aggregate: WindowAggregate, looked: LookupAnswer, groups: Groups, at: Ids, slots: int
-) -> tuple[Counters, int]:
-    """How often the call's values occur in each slot; cells that differ only in other values are taken together."""
+) -> tuple[ValueCounters, int]:
+    """The counters of a call's values in each slot, and the number of overflows.
+
+    Cells that differ only in other values are merged.
+    """
     codes, bound = codes_together(groups, [aggregate.cell_keys.index(value) for value in call.values], looked.groups)
     values = codes_of(groups, aggregate.cell_keys.index(call.values[0])).values
     counts = looked.states[call.part(ROWS)][0]
@@ -96,16 +100,16 @@ def _counters(
     slot, codes = np.divmod(packed[starts], max(bound, 1))
     summed = np.add.reduceat(counts[kept], starts) if starts.size else counts[kept]
     if len(call.parts) == 1:
-        return Counters(slots, slot, codes, summed, values), 0
+        return ValueCounters(slots, slot, codes, summed, values), 0
     if call.function == "FREQUENT_ITEMS":
         least = looked.states[call.part(LEAST)][0][kept]
         least = np.add.reduceat(least, starts) if starts.size else least
-        return Counters(slots, slot, codes, summed, values, least=least), 0
+        return ValueCounters(slots, slot, codes, summed, values, least=least), 0
     to = np.repeat(np.arange(starts.size), np.diff(np.append(starts, kept.size)))
     total = AggregateCall("SUM", call.result.element.fields[1][1], call.parts)
-    some = {a: tuple(column[kept] for column in looked.states[a]) for _, a in call.parts}
-    states = {a: _folded(a, some, to, starts.size) for a in some}
-    return Counters(slots, slot, codes, summed, values, result_of(total, states)), overflows(total, states)
+    summands = {a: tuple(column[kept] for column in looked.states[a]) for _, a in call.parts}
+    states = {a: _folded(a, summands, to, starts.size) for a in summands}
+    return ValueCounters(slots, slot, codes, summed, values, result_of(total, states)), overflows(total, states)
 
 
 def _in_order(kept: Ids, packed: Ids) -> tuple[Ids, Ids]:

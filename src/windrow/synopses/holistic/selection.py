@@ -1,10 +1,10 @@
-"""Selection from several sorted arrays: the element of a rank in their union (004_65e36a58973a8297.txt, section 3.3).
+"""Selects the element of a rank in the union of several sorted arrays (Arasu and Widom, VLDB 2004, section 3.3).
 
-`select` serves many askers at once, each with a row of arrays. A round takes a pivot from the largest array that is
-left, where the rank would be if all arrays were alike, finds by bisection how many elements each array has up to the
-pivot, and keeps the side that holds the rank; every third round the pivot is the middle, so a round in three halves the
-largest array whatever the values. Equal values are told apart by array and place, so every round drops its
-pivot at least.
+`select` answers many requests at once, each with a row of arrays. A round takes a pivot from the largest remaining
+array, at the place where the rank would be if all arrays were alike. It finds by bisection how many elements of each
+array are up to the pivot, and keeps the side that holds the rank. Every third round takes the middle as pivot, so the
+largest array is halved every third round for any values. Equal values are ordered by array and place, so every round
+drops at least its pivot.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from windrow.synopses.cells.groups import AnyIds
 def select(values: AnyIds, begins: Longs, ends: Longs, ranks: Longs) -> Longs:
     """For row i the element of ranks[i] (from 1) in the union of values[begins[i, j] : ends[i, j]], each sorted."""
     out = np.empty(ranks.size, np.int64)
-    who, rank, low, high = np.arange(ranks.size), ranks.astype(np.int64), begins, ends
+    left, rank, low, high = np.arange(ranks.size), ranks.astype(np.int64), begins, ends
     turn = 0
-    while who.size:
-        row = np.arange(who.size)
+    while left.size:
+        row = np.arange(left.size)
         largest, place = _pivots(low, high, rank, turn)
         pivot = values[place]
         cut = _up_to(values, low, high, pivot, largest)
         cut[row, largest] = place + 1
         before = (cut - low).sum(axis=1)
         hit, lower = before == rank, rank < before
-        out[who[hit]] = pivot[hit]
+        out[left[hit]] = pivot[hit]
         high = np.where(lower[:, None], cut, high)
         high[row[lower], largest[lower]] = place[lower]
         low = np.where(lower[:, None], low, cut)
         rank = np.where(lower, rank, rank - before)
         if hit.any():
             rest = np.flatnonzero(~hit)
-            who, rank, low, high = who[rest], rank[rest], low[rest], high[rest]
+            left, rank, low, high = left[rest], rank[rest], low[rest], high[rest]
         turn += 1
     return out
 
 
 def count_below(values: AnyIds, begins: Longs, ends: Longs, bounds: Longs) -> Longs:
-    """For row i how many elements of all values[begins[i, j] : ends[i, j]], each sorted, are below bounds[i]."""
+    """For row i the number of elements below bounds[i] in all values[begins[i, j] : ends[i, j]], each sorted."""
     nowhere = np.zeros(bounds.size, np.int64)
     return np.asarray((_up_to(values, begins, ends, bounds, nowhere) - begins).sum(axis=1))
 
@@ -56,14 +56,14 @@ def _pivots(low: Longs, high: Longs, rank: Longs, turn: int) -> tuple[Longs, Lon
         inside = size >> 1
     else:
         share = (rank - 0.5) / total
-        # The second try aims past the rank, on the side that has more left: a hit on each side leaves little between.
+        # The second round aims past the rank, towards the larger side: a pivot on either side leaves few elements.
         slack = 2.0 * np.sqrt(share * (1 - share) / size) if turn % 3 else 0.0
         inside = (size * (share + np.where(share < 0.5, slack, -slack))).astype(np.int64)
     return largest, low[row, largest] + np.clip(inside, 0, size - 1)
 
 
 def _up_to(values: AnyIds, low: Longs, high: Longs, pivot: AnyIds, largest: Longs) -> Longs:
-    """For each array the place after its last element not beyond the pivot, which is in array `largest` of its row."""
+    """For each array the place after its last element up to the pivot, which is from array `largest` of its row."""
     low, pivot = low.copy(), pivot[:, None]
     first = np.arange(low.shape[1]) < largest[:, None]
     step = 1 << int((high - low).max(initial=0)).bit_length() >> 1

@@ -1,4 +1,4 @@
-"""What holistic queries ask of a synopsis, measured: the sizes that the planner chooses by."""
+"""Measures the sizes by which the planner chooses between selection and roll-up of holistic queries."""
 
 from __future__ import annotations
 
@@ -20,44 +20,49 @@ from windrow.synopses.answering.planner import (
     roll_up_at_once,
     rolled_up,
 )
-from windrow.synopses.answering.selection_costs import SelectionTogether, SelectionWork, Sorting
-from windrow.synopses.cells.value_codes import outer_of
+from windrow.synopses.answering.selection_costs import SelectionBatch, SelectionWork, SortWork
+from windrow.synopses.cells.value_codes import cell_groups_of
 from windrow.synopses.synopsis import Ability, Synopsis
 from windrow.windows import Points
 
-Windows = tuple[WindowAggregate, Points, Points]
-"""What a query asks: its windows from these points to those, at least one."""
+QueryWindows = tuple[WindowAggregate, Points, Points]
+"""A query's aggregate, and the starts and ends of its windows, at least one."""
 
 
-def decide(synopsis: Synopsis, asked: Sequence[Windows], setting: str = "auto") -> list[HolisticDecision]:
-    """The cheaper way for each of some queries that are asked together and can be answered either way; or what a
-    setting says. No more is measured than the decision needs."""
-    count = len(asked)
+def decide(synopsis: Synopsis, queries: Sequence[QueryWindows], setting: str = "auto") -> list[HolisticDecision]:
+    """The cheaper way for each query of those that are answered together, or the way in the setting.
+
+    All of them may be answered either way. Nothing is measured that the decision does not need.
+    """
+    count = len(queries)
     hindered, panes = synopsis.cannot(Ability.INDEX), synopsis.readable
     if hindered is not None or panes is None:
         return [rolled_up(str(hindered))] * count
     if setting == "roll up":
         return [rolled_up(FORCED)] * count
-    at_once = roll_up_at_once(sum(starts.size for _, starts, _ in asked), synopsis.groups.count)
+    at_once = roll_up_at_once(sum(starts.size for _, starts, _ in queries), synopsis.groups.count)
     if setting != "selection" and at_once is not None:
         return [rolled_up(at_once)] * count
-    works = [selection_work(panes, *one) for one in asked]
+    works = [selection_work(panes, *one) for one in queries]
     if setting == "selection":
-        return [forced_selection(asked_together(panes, list(zip(asked, works, strict=True))))] * count
+        return [forced_selection(selection_batch(panes, list(zip(queries, works, strict=True))))] * count
     gain = gaining(works)
-    return plan_selection(works, gain, asked_together(panes, [(asked[i], work) for i, work in gain.items()]))
+    return plan_selection(works, gain, selection_batch(panes, [(queries[i], work) for i, work in gain.items()]))
 
 
-def asked_together(panes: ClosedPanes, some: Sequence[tuple[Windows, SelectionWork]]) -> SelectionTogether | None:
-    """What these queries come to, with as many tuples as cells; with all their tuples, where that pays."""
-    if not some:
+def selection_batch(panes: ClosedPanes, queries: Sequence[tuple[QueryWindows, SelectionWork]]) -> SelectionBatch | None:
+    """The joint work of queries; None without queries.
+
+    The tuples are counted only if selection pays with one tuple per cell, since counting them takes time.
+    """
+    if not queries:
         return None
-    first = min(int(starts.min()) for (_, starts, _), _ in some)
-    last = max(int(ends.max()) for (_, _, ends), _ in some)
+    first = min(int(starts.min()) for (_, starts, _), _ in queries)
+    last = max(int(ends.max()) for (_, _, ends), _ in queries)
     closed = panes.closed_panes
     between = closed[np.searchsorted(closed, first) : np.searchsorted(closed, last)]
-    works = tuple(work for _, work in some)
-    sorting = Sorting(
+    works = tuple(work for _, work in queries)
+    sorting = SortWork(
         int(between.size),
         max(work.sorting.widest for work in works),
         works[0].sorting.groups,
@@ -65,26 +70,26 @@ def asked_together(panes: ClosedPanes, some: Sequence[tuple[Windows, SelectionWo
         cells,
         frozenset(line for work in works for line in work.sorting.lines),
     )
-    whole = SelectionTogether(sorting, works)
+    whole = SelectionBatch(sorting, works)
     if not whole.pays:
         return whole
-    tuples = int(panes.totals(some[0][0][0].presence, between).sum())
+    tuples = int(panes.totals(queries[0][0][0].presence, between).sum())
     each = max(tuples, cells) / max(cells, 1)
     works = tuple(replace(work, sorting=replace(work.sorting, tuples=int(work.sorting.cells * each))) for work in works)
-    return SelectionTogether(replace(sorting, tuples=max(tuples, cells)), works)
+    return SelectionBatch(replace(sorting, tuples=max(tuples, cells)), works)
 
 
 def selection_work(panes: ClosedPanes, aggregate: WindowAggregate, starts: Points, ends: Points) -> SelectionWork:
-    """What one query asks, if every cell has one tuple: there are no fewer."""
+    """The work of one query if every cell has one tuple, which is the least it can have."""
     low, high = np.searchsorted(panes.closed_panes, starts), np.searchsorted(panes.closed_panes, ends)
     widths = np.maximum(high - low, 0)
     calls = list(dict.fromkeys(call for call in aggregate.aggregates if call.values))
     distincts = sum(call.function == COUNT_DISTINCT for call in calls)
     medians = sum(call.function == "MEDIAN" for call in calls)
-    sorting = Sorting(
+    sorting = SortWork(
         max(0, int(high.max() - low.min())),
         int(widths.max()),
-        outer_of(panes.groups, len(aggregate.keys)).count,
+        cell_groups_of(panes.groups, len(aggregate.keys)).count,
         cells := panes.count_cells(int(starts.min()), int(ends.max())),
         cells,
         frozenset((call.values, call.part(ROWS), call.function == COUNT_DISTINCT) for call in calls),

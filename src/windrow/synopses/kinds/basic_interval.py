@@ -20,7 +20,7 @@ from windrow.synopses.cells.groups import Groups
 from windrow.synopses.cells.merging import collapsed_panes, concatenate, fold_cells
 from windrow.synopses.cells.releasing import released
 from windrow.synopses.cells.sketches import held_bytes
-from windrow.synopses.cells.value_codes import outer_of
+from windrow.synopses.cells.value_codes import cell_groups_of
 from windrow.synopses.lookups import Lookup, LookupAnswer, merged
 from windrow.synopses.synopsis import OneTimeQuery, Synopsis
 from windrow.windows import Points
@@ -62,7 +62,7 @@ class BasicIntervalSynopsis(ClosedPanes, Synopsis):
         return self
 
     def slots(self, reduced: bool = False, keys: int | None = None) -> int:
-        return self.groups.count if keys is None else outer_of(self.groups, keys).count
+        return self.groups.count if keys is None else cell_groups_of(self.groups, keys).count
 
     def parts(self) -> Iterator[Cells]:
         for chunk in self._chunks:

@@ -1,1 +1,1 @@
-"""The last step of an aggregate: merged states become values."""
+"""The last step of an aggregate: it turns merged states into values."""

@@ -1,4 +1,4 @@
-"""Values of approximate aggregates, from merged sketches (`sketches.py`): the last step, once per answer row."""
+"""Computes approximate aggregates from merged sketches (`cells/sketches.py`), once per answer row."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ from windrow.synopses.cells.sketches import ds
 from windrow.types import SqlType
 
 _FLAGS, _MODE = 5, 7
-"""Bytes of a serialised HLL sketch (DataSketches' PreambleUtil): its flags, and its mode in the lowest two bits."""
+"""Byte offsets in a serialised HLL sketch (DataSketches' PreambleUtil): the flags; the mode, in its lowest two bits."""
 
 _OUT_OF_ORDER, _REGISTERS = 16, 2
 
 
 def distinct_count(call: AggregateCall, states: States) -> pa.Array:
-    """APPROX_COUNT_DISTINCT; 0 where nothing counted."""
+    """APPROX_COUNT_DISTINCT; 0 where no tuple counts."""
     sketches = states[call.part("d")][0].tolist()
     return pa.array([0 if data is None else round(distinct_estimate(data)) for data in sketches], pa.int64())
 
 
 def distinct_estimate(data: bytes) -> float:
-    """The estimate from the registers alone, whichever way they were filled.
+    """The estimate from the registers alone, so that it does not depend on how the tuples fell into micro-batches.
 
-    A sketch that was never merged also knows an estimate of its own history, a little better and different for every
-    order of arrival. Marked as out of order, which merged ones are, it goes by the registers, as they do: the answer
-    is then the same whatever the micro-batches.
+    A sketch that was never merged also keeps a slightly better estimate from its history, which depends on the order of
+    arrival. Merged sketches are marked as out of order and use the registers. This function marks every sketch so.
     """
     if data[_MODE] & 3 == _REGISTERS:
         data = data[:_FLAGS] + bytes([data[_FLAGS] | _OUT_OF_ORDER]) + data[_FLAGS + 1 :]
@@ -41,15 +40,15 @@ def distinct_estimate(data: bytes) -> float:
 
 
 def quantile(call: AggregateCall, states: States) -> pa.Array:
-    """APPROX_QUANTILE(x, φ): the element at position max(1, ⌊φN⌋), as near as the sketch knows (DESIGN 5, Values).
+    """APPROX_QUANTILE(x, φ): the element at position max(1, ⌊φN⌋), as near as the sketch can tell.
 
-    The sketch has no NaN: those are counted beside it, and come after all numbers.
+    The sketch leaves out NaNs; they are counted beside it and come after all numbers.
     """
     sketches, phi = states[call.part("q")][0], Fraction(call.parameters[0])
     roles = dict(call.parts)
     nan = states[roles["nan"]][0] if "nan" in roles else np.zeros(sketches.size, np.int64)
-    found = [_at(data, n, phi) for data, n in zip(sketches.tolist(), nan.tolist(), strict=True)]
-    return pa.array(found, pa.float64())
+    elements = [_at(data, n, phi) for data, n in zip(sketches.tolist(), nan.tolist(), strict=True)]
+    return pa.array(elements, pa.float64())
 
 
 def _at(data: bytes | None, nan: int, phi: Fraction) -> float | None:
@@ -62,10 +61,10 @@ def _at(data: bytes | None, nan: int, phi: Fraction) -> float | None:
 
 
 def element_at(sketch: Any, position: int) -> float:
-    """The element at a position, counted from 1; the least and the greatest are known exactly.
+    """The element at a position, from 1. The first and the last are exact.
 
-    The sketch answers with the first element up to which there are at least ⌈rank·n⌉ (`inclusive`). A rank in the
-    middle between two positions is safe from rounding.
+    The sketch returns the first element with at least ⌈rank·n⌉ elements up to it (`inclusive`). A rank halfway between
+    two positions is safe from rounding.
     """
     if position == 1:
         return float(sketch.get_min_value()) + 0.0
@@ -75,21 +74,22 @@ def element_at(sketch: Any, position: int) -> float:
 
 
 def top_k(call: AggregateCall, states: States) -> pa.Array:
-    """APPROX_TOP_K(x, k): items by count falling, ties by item rising; an empty list where nothing counted."""
+    """APPROX_TOP_K(x, k): items by descending count, ties by ascending item; an empty list where no tuple counts."""
     part, k = call.part("f"), int(call.parameters[0])
     assert part.type is not None
-    lists = [[] if one is None else top_items(one, k, part.type) for one in states[part][0].tolist()]
+    sketches = states[part][0].tolist()
+    lists = [[] if sketch is None else top_items(sketch, k, part.type) for sketch in sketches]
     return pa.array([[{"item": item, "count": n} for item, n in rows] for rows in lists], call.result.arrow)
 
 
 def top_items(sketch: Any, k: int, type_: SqlType) -> list[tuple[Any, int]]:
-    """The k items with the greatest counts, read back from their texts: those only that may be among them."""
+    """The k items with the greatest counts. Only items that may be among them are parsed from their texts."""
     found = sketch.get_frequent_items(ds.frequent_items_error_type.NO_FALSE_NEGATIVES)
     counts = np.array([count for _, count, _, _ in found])
     least = int(np.partition(counts, counts.size - k)[counts.size - k]) if counts.size > k else 0
     read = _reader(type_)
     items = [(read(text), count) for text, count, _, _ in found if count >= least]
-    items.sort(key=lambda one: (-one[1], _order(one[0])))
+    items.sort(key=lambda item: (-item[1], _order(item[0])))
     return items[:k]
 
 
@@ -99,7 +99,7 @@ def _order(item: Any) -> Any:
 
 
 def _reader(type_: SqlType) -> Callable[[str], Any]:
-    """What undoes `sketches._text`."""
+    """Parses what `cells/sketches.py` (`_text`) writes."""
     if type_.is_float:
         return float
     if type_.is_decimal:

@@ -1,4 +1,4 @@
-"""From merged states to values: an aggregate's last step, vectorised over answer rows (DESIGN 5, Values)."""
+"""Computes the values of aggregates from merged states, vectorised over answer rows."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _LIMB = np.int64(0xFFFFFFFF)
 
 
 def result_of(call: AggregateCall, states: States) -> pa.Array:
-    """The aggregate's column; null where no value counted, or where an exact sum overflows."""
+    """The column of an aggregate; null where no value counts, or where an exact sum overflows."""
     return _RESULTS[call.function](call, states)
 
 
 def overflows(call: AggregateCall, states: States) -> int:
-    """How many rows are null because the exact sum does not fit (counted, never wrapped)."""
+    """The number of rows that are null because the exact sum does not fit; sums never wrap."""
     if call.function != "SUM" or call.part("s").kind not in (Kind.SUM_LONG, Kind.SUM_DECIMAL):
         return 0
     return int((result_of(call, states).is_null().to_numpy(zero_copy_only=False) & (_n(call, states) > 0)).sum())
@@ -59,7 +59,7 @@ def _sum(call: AggregateCall, states: States) -> pa.Array:
 
 
 def _carried(state: State) -> State:
-    """A sum of 64-bit integers as high·2³² + low, 0 ≤ low < 2³²: the two no longer cancel."""
+    """A sum of 64-bit integers in the normal form high·2³² + low, 0 ≤ low < 2³²."""
     high, low = state
     return high + (low >> 32), low & _LIMB
 
@@ -98,7 +98,7 @@ def _half_up(top: Array, bottom: Array) -> Array:
 
 
 def _decimals(unscaled: Array, present: Array, type_: SqlType) -> pa.Array:
-    """Exact integers as decimals; null where absent or beyond the precision."""
+    """Exact integers as decimals; null where absent or too large for the precision."""
     precision, scale = type_.decimal
     bound = 10**precision
     words = [
