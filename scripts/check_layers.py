@@ -117,7 +117,7 @@ def breaches(package_dir: Path) -> list[str]:
             trees[relative] = tree
             if path.name == "__init__.py":
                 found += check_only_reexports(relative, tree)
-    return found + check_folders(trees) + check_all_used(trees)
+    return found + check_folders(trees) + check_all_used(trees) + check_class_names(trees)
 
 
 def check_folders(files: Iterable[Path]) -> list[str]:
@@ -131,7 +131,7 @@ def check_folders(files: Iterable[Path]) -> list[str]:
 
 
 def check_class_names(trees: dict[Path, ast.Module]) -> list[str]:
-    """No two public classes have one name. Not among `breaches` yet: some names still occur twice."""
+    """No two public classes have the same name."""
     places: dict[str, list[str]] = {}
     for relative, tree in trees.items():
         for node in tree.body:
