@@ -267,7 +267,9 @@ class Windrow:
 
     def end_input(self, stream: str) -> None:
         """End a stream's input. All panes that hold a tuple close."""
-        self._opened().time.end_input(stream)
+        engine = self._opened()
+        engine.inputs.refuse_unread(stream)
+        engine.time.end_input(stream)
 
     # -- running -------------------------------------------------------------------------------
 

@@ -158,6 +158,19 @@ def test_heartbeats_with_the_system_clock(spark: Any, tmp_path: Path) -> None:
         assert wr.metrics()["s"]["heartbeats"] >= 1
 
 
+def test_silence_counts_up_to_the_last_trigger(open_state: Open) -> None:
+    """With a trigger a minute, rows may have been waiting for that long: they are not made late."""
+    wr = opened(open_state, "ORDERED HEARTBEAT AFTER 10 SECONDS")
+    wr.start()
+    feed(wr, 1, 12)
+    settle(wr)
+    wr.sql("SET trigger_interval = '1 minute'")
+    advance(wr, 59)
+    assert frontier(wr) == 12
+    advance(wr, 15)
+    assert frontier(wr) == 12 + 10
+
+
 def test_no_heartbeat_in_run_available(open_state: Open) -> None:
     wr = opened(open_state, "ORDERED HEARTBEAT AFTER 1 SECOND")
     wr.feed("s", [(at(1), "a", None)])

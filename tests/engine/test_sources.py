@@ -135,6 +135,26 @@ def test_run_skips_deposited_streams(open_state: Any, wr: Any, restart: bool) ->
     assert (len(answers(wr, "q")), len(answers(wr, "r"))) == (1, 2), "the input of both has ended"
 
 
+def test_run_refuses_a_deposited_stream_with_files(wr: Any, tmp_path: Path) -> None:
+    """Skipping it would never read its files."""
+    (tmp_path / "in").mkdir()
+    files = f"FROM files OPTIONS (path '{tmp_path / 'in'}', format 'json')"
+    wr.sql(STREAM.replace("STREAM s", "STREAM f").replace("FROM memory", files))
+    wr.sql(QUERY.replace("FROM s", "FROM f"))
+    put(wr, (1, "a", 1), stream="f")
+    with pytest.raises(StateError, match="checkpoint"):
+        wr.run_available()
+
+
+def test_end_of_input_behind_unread_rows(wr: Any) -> None:
+    wr.sql(QUERY)
+    wr.feed("s", [(1, "a", 1)])
+    with pytest.raises(StateError, match="not read yet"):
+        wr.end_input("s")
+    wr.run_available(close=True)
+    assert len(answers(wr, "q")) == 1
+
+
 def test_lost_checkpoint_is_refused(wr: Any) -> None:
     wr.sql(QUERY)
     wr.feed("s", [(1, "a", 1)])

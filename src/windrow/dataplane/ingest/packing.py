@@ -87,12 +87,13 @@ def copies(rows: DataFrame, sets: Sequence[Mapping[str, str]], types: Mapping[st
 
 def _argument(a: Accumulator) -> str:
     """What an accumulator takes of a row; NULL where the row does not count."""
-    tests = [] if a.condition is None else [f"({a.condition})"]
     if a.kind is Kind.COUNT:
-        tests += [] if a.arg is None else [f"({a.arg}) IS NOT NULL"]
-        return f"CASE WHEN {' AND '.join(tests)} THEN true END" if tests else "true"
-    assert a.arg is not None
-    return f"CASE WHEN {tests[0]} THEN {a.arg} END" if tests else a.arg
+        taken = "true" if a.arg is None else f"CASE WHEN ({a.arg}) IS NOT NULL THEN true END"
+    else:
+        assert a.arg is not None
+        taken = a.arg
+    # CASE, unlike AND, evaluates nothing of a row whose condition is NULL.
+    return taken if a.condition is None else f"CASE WHEN ({a.condition}) THEN {taken} END"
 
 
 def _identifier(kind: SqlType) -> str:

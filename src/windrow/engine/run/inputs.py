@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from windrow.dataplane.frames import frame_of
 from windrow.dataplane.ingest.arrival import POSITION
+from windrow.dataplane.sources.registry import DATAFRAME
 from windrow.dataplane.sources.rows import to_table
 from windrow.dataplane.sources.spool import Spool
 from windrow.durable import sync
@@ -61,6 +62,14 @@ class Inputs:
         """Whether some fed rows are in no micro-batch yet."""
         spool = self.fed(stream)
         return spool is not None and spool.has_unread(stream.last_batch)
+
+    def refuse_unread(self, name: str) -> None:
+        """Raise if some fed rows are in no micro-batch yet: the end of the input would make them late."""
+        if self.has_unread(self._opened.manager.stream(name)):
+            raise StateError(
+                f"stream '{name}' has fed rows that are not read yet",
+                remedy="Call run_available(close=True), which reads them and then ends the input.",
+            )
 
     def deposit(self, name: str, rows: Any, partitions: int | None = None) -> None:
         """Take in one micro-batch directly, without Structured Streaming. Most tests use this."""
@@ -115,7 +124,10 @@ def _mark_deposited(stream: StreamState) -> None:
 
 
 def is_deposited(stream: StreamState) -> bool:
-    """Whether the stream is deposited into and has nothing to read. One with fed rows too is refused when it is run."""
+    """Whether the stream is deposited into and has nothing to read. A stream with a source of its own, or with fed rows
+    too, is refused when it is run: skipping it would lose data."""
+    if stream.definition.statement.source.lower() not in ("memory", DATAFRAME):
+        return False
     directory = stream.directory
     if stream.last_batch < 0 or not (directory / DEPOSITED).exists() or (directory / "checkpoint").exists():
         return False

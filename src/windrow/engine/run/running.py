@@ -112,7 +112,7 @@ class RunningStreams:
 
     def _watch_time(self, stream: StreamState) -> None:
         """Apply fed punctuations and heartbeats between micro-batches."""
-        if not self._opened.jvm.has_ended():
+        if self._opened.lifecycle.phase is Phase.STARTED and not self._opened.jvm.has_ended():
             self._time.apply_fed(stream)
             self._time.heartbeat(stream)
             if stream.definition.heartbeats:

@@ -87,7 +87,12 @@ class StreamTime:
     # -- silence -------------------------------------------------------------------------------
 
     def beat(self, stream: StreamState, is_silent: bool) -> None:
-        """Advance the frontier of a silent stream with the clock, between micro-batches (HEARTBEAT AFTER)."""
+        """Advance the frontier of a silent stream with the clock, between micro-batches (HEARTBEAT AFTER).
+
+        Silence counts up to the last look at the source, which is at most a trigger interval ago: data may have arrived
+        since then.
+        """
+        since_look_s = self._opened.settings.integer("trigger_interval") / 1e6
         with stream.batch_lock:
             now_s, moved, silences = self._opened.clock.monotonic_s(), {}, {}
             for p in stream.definition.heartbeats:
@@ -96,7 +101,7 @@ class StreamTime:
                     stream.silent_since[p.column] = now_s
                     continue
                 known = Silence(stream.progress.silent.get(p.column, 0), stream.silent_since.get(p.column, 0.0))
-                silence = known.in_steps(now_s, p.heartbeat)
+                silence = known.in_steps(max(now_s - since_look_s, known.since_s), p.heartbeat)
                 upto = beat(stream.frontiers[p.column], p.slack, silence)
                 if upto is not None and upto <= FARTHEST:
                     moved[p.column], silences[p.column] = upto, silence
