@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.kernels.loading import Buckets, StoredCells
+from windrow.errors import first_line
 from windrow.optimizer.sharing.derivations import Derivation, read_of
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
@@ -151,7 +152,7 @@ def _part(
     try:
         rows, spoiled = finisher.part(plan, looked, synopsis.groups)
     except Exception as error:
-        return BucketAnswer(query, None, 0, groups, str(error).splitlines()[0])
+        return BucketAnswer(query, None, 0, groups, first_line(error))
     return BucketAnswer(query, rows, spoiled, groups)
 
 

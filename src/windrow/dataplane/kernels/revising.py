@@ -26,6 +26,7 @@ from windrow.dataplane.kernels.answering import (
     wanted_by,
 )
 from windrow.dataplane.kernels.loading import Buckets, StoredCells
+from windrow.errors import first_line
 from windrow.synopses import BasicIntervalSynopsis, LookupAnswer
 from windrow.synopses.answering.deriving import kept_lookups, with_derived
 from windrow.synopses.lookups import merged
@@ -146,7 +147,7 @@ def _part(
     try:
         old, new = rows(was, revised.before), rows(now, revised.after)
     except Exception as error:
-        return BucketCorrection(query, None, None, str(error).splitlines()[0])
+        return BucketCorrection(query, None, None, first_line(error))
     if told.plan.limit is None:
         gone, come = bag_difference(old, new)
         old, new = old.take(gone), new.take(come)

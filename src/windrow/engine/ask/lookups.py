@@ -17,7 +17,7 @@ from windrow.cql.intervals import format_interval
 from windrow.dataplane.answers.finishing import Finisher, answer_schema, plain
 from windrow.engine.choices.holistic_choice import HolisticRequest
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.errors import ExecutionError, SpanError, UnsupportedError
+from windrow.errors import ExecutionError, SpanError, UnsupportedError, first_line
 from windrow.optimizer.sharing.derivations import Derivation
 from windrow.plan.nodes import Attribute, Finalise
 from windrow.synopses import Ability, Lookup, OneTimeQuery
@@ -187,7 +187,7 @@ class Lookups:
         try:
             return self._finisher.finish(plan, looked, *_shown(request), state.synopsis.groups).table
         except Exception as error:
-            raise ExecutionError(f"the lookup failed: {str(error).splitlines()[0]}") from error
+            raise ExecutionError(f"the lookup failed: {first_line(error)}") from error
 
 
 def _selects(state: SynopsisState, request: LookupRequest) -> bool:

@@ -33,7 +33,7 @@ from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.deposit_commits import DepositCommit
 from windrow.engine.store.homes import Homes, PendingBlock
 from windrow.engine.store.journal import Journal
-from windrow.errors import ExecutionError
+from windrow.errors import ExecutionError, first_line
 from windrow.optimizer.sharing.derivations import read_of
 from windrow.optimizer.sharing.synopsis_plans import schedule_for
 from windrow.plan.accumulators import Accumulator
@@ -368,5 +368,5 @@ def _gaps(window: Window) -> tuple[int, int, int] | None:
 def _reason(error: BaseException) -> str:
     """The first line of an error, with Spark's error condition."""
     text = str(getattr(error, "getCondition", lambda: None)() or "")
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    first = first_line(error)
     return first if not text or text in first else f"{text}: {first}"

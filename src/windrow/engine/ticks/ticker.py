@@ -27,6 +27,7 @@ from windrow.engine.ticks.due import SLOTS_PER_SLICE, DueWindows, due_on, slices
 from windrow.engine.ticks.early import EarlyAnswers, left_to_answer
 from windrow.engine.ticks.expiry import collapse, expire, expired
 from windrow.engine.ticks.shared_answers import AnswerRequest, followers, taken_rows
+from windrow.errors import first_line
 from windrow.optimizer.sharing.rules import computed_together
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
@@ -236,7 +237,7 @@ class Ticker:
         try:
             return self.finisher.finish(plan or query.plan, looked, *shown, state.synopsis.groups)
         except Exception as error:
-            self._journal.suspend(stream, query, str(error).splitlines()[0])
+            self._journal.suspend(stream, query, first_line(error))
             return None
 
 
