@@ -16,7 +16,7 @@ from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.patterns import parse_pattern
 from windrow.cql.statements import ColumnDef, CreateStream, Policy
 from windrow.dataplane.ingest import admission as rule
-from windrow.dataplane.ingest.admission import POINT_BOUND, Admission, Reach
+from windrow.dataplane.ingest.admission import POINT_BOUND, Admission, AxisBound, Reach
 from windrow.dataplane.ingest.job import MicroBatch
 from windrow.dataplane.ingest.promised import columns_of
 from windrow.types import SqlType
@@ -75,8 +75,8 @@ def promises_of(written: list[tuple[str, str, int]], many: bool) -> tuple[Promis
 def admission_of(
     bounds: tuple[int | None, int | None], latest: int | None, ended: bool, excused: Any, promises: Any
 ) -> Admission:
-    found = zip(STREAM.punctuated, bounds, (None, latest), strict=True)
-    return Admission(tuple(found), ended=ended, excused=excused, promises=promises)
+    each = tuple(map(AxisBound, STREAM.punctuated, bounds, (None, latest)))
+    return Admission(each, ended=ended, excused=excused, promises=promises)
 
 
 admissions = st.builds(

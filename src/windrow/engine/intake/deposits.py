@@ -18,7 +18,7 @@ from windrow.clock import Clock
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.ingest import job as ingest
-from windrow.dataplane.ingest.admission import Admission, Reach
+from windrow.dataplane.ingest.admission import Admission, AxisBound, Reach
 from windrow.dataplane.ingest.deposit import DeadLetter, Deposit
 from windrow.dataplane.ingest.gathering import deposit_of_rows
 from windrow.dataplane.ingest.grouping import Grouping, partial_columns
@@ -107,7 +107,7 @@ class Depositor:
         ahead = settings["max_future"]
         latest = None if ahead == "off" else self._clock.now_us() + int(ahead)
         bounds = tuple(
-            (p, stream.frontiers[p.column].value, latest if p.type.is_timestamp else None)
+            AxisBound(p, stream.frontiers[p.column].value, latest if p.type.is_timestamp else None)
             for p in stream.definition.punctuated
         )
         rows = stream.frontiers[ROW_NUM]

@@ -67,8 +67,9 @@ def _late_by(letter: DeadLetter, admission: Admission, stream: StreamDef) -> int
     it."""
     if letter.reason != LATE or letter.point is None or not admission.bounds:
         return None
-    punctuated, frontier, _ = admission.bounds[0]
-    promises = [promise for promise in admission.promises if promise.axis == punctuated.column]
+    bound = admission.bounds[0]
+    frontier, column = bound.frontier, bound.punctuated.column
+    promises = [promise for promise in admission.promises if promise.axis == column]
     if promises and letter.record is not None:
         frontier = greater(frontier, bound_of_record(promises, letter.record, dict(stream.columns)))
     late_by = None if frontier is None else max(0, frontier - letter.point)
@@ -77,8 +78,8 @@ def _late_by(letter: DeadLetter, admission: Admission, stream: StreamDef) -> int
 
 def _late_on_another(letter: DeadLetter, admission: Admission) -> int | None:
     """How far it was below the frontier of the first other window attribute on which it was late."""
-    for punctuated, frontier, _ in admission.bounds[1:] if letter.record is not None else ():
-        point = point_in_record(letter.record or "", punctuated)
-        if point is not None and frontier is not None and point < frontier:
-            return frontier - point
+    for bound in admission.bounds[1:] if letter.record is not None else ():
+        point = point_in_record(letter.record or "", bound.punctuated)
+        if point is not None and bound.frontier is not None and point < bound.frontier:
+            return bound.frontier - point
     return None
