@@ -1,6 +1,6 @@
 """Windows, extents, window ids, panes and punctuations: pure functions."""
 
-from windrow.windows.contexts import Context, Extents, Points, ranges
+from windrow.windows.contexts import Context, Extents, Points, joined_ranges, ranges
 from windrow.windows.cuts import Cuts, CutSchedule, may_share, why_not_share
 from windrow.windows.ended import Ended, answered_upto
 from windrow.windows.frontier import (
@@ -51,5 +51,6 @@ __all__ = [
     "answered_upto",
     "may_share",
     "why_not_share",
+    "joined_ranges",
     "ranges",
 ]

@@ -19,7 +19,7 @@ from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.folds import Fold, State
 from windrow.synopses.cells.groups import NOBODY, Ids
 from windrow.synopses.index.base_intervals import base_intervals_of
-from windrow.windows import Points
+from windrow.windows import Points, joined_ranges
 
 AT_ONCE = 1 << 15
 """Intervals that climb the tree together: few enough for their data to stay in the processor's cache."""
@@ -126,8 +126,7 @@ def _folded(keys: Ids, cells: Cells) -> tuple[Ids, Cells]:
 
 def _by_window(first: Ids, lengths: Ids, groups: Ids, windows: int) -> tuple[Ids, Ids]:
     """The (window, group) pairs of runs of windows, by window, then group; runs of one group are disjoint."""
-    offsets = np.arange(int(lengths.sum()), dtype=np.int64) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    window, group = np.repeat(first, lengths) + offsets, np.repeat(groups, lengths)
+    window, group = joined_ranges(first, lengths), np.repeat(groups, lengths)
     if groups[0] == groups[-1]:
         return window, group
     width = int(groups[-1]) + 1

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from windrow.synopses.cells.arrays import Longs
+from windrow.synopses.cells.arrays import Longs, run_starts
 
 
 def of_runs(values: Longs) -> tuple[Longs, Longs]:
     """For values in runs, such as pane starts: sorts one value per run."""
     if not values.size:
         return values, values
-    starts = np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1])))
+    starts = run_starts(values)
     heads, inverse = np.unique(values[starts], return_inverse=True)
     lengths = np.diff(np.append(starts, values.size))
     return heads, np.repeat(inverse, lengths)

@@ -17,11 +17,12 @@ from windrow.plan.accumulators import Accumulator, AggregateCall
 from windrow.plan.holistic import LEAST, ROWS
 from windrow.plan.nodes import WindowAggregate
 from windrow.synopses.cells import distinct
+from windrow.synopses.cells.arrays import run_starts
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import States
 from windrow.synopses.cells.groups import AnyIds, Groups, Ids
 from windrow.synopses.cells.value_codes import cell_groups_of, codes_of, codes_together
-from windrow.synopses.holistic.from_counters import ValueCounters, holistic_result, run_starts
+from windrow.synopses.holistic.from_counters import ValueCounters, holistic_result
 from windrow.synopses.lookups import LookupAnswer
 from windrow.synopses.results.values import overflows, result_of
 
