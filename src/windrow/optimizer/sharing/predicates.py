@@ -20,7 +20,7 @@ from sqlglot import exp, parse_one
 from sqlglot.optimizer.normalize import normalize, normalized
 
 from windrow.cql.dialect import CQL
-from windrow.cql.functions import COMPARISONS
+from windrow.cql.functions import COMPARISON_NODES
 from windrow.types import SqlType
 
 Columns = tuple[tuple[str, SqlType], ...]
@@ -277,7 +277,7 @@ def _atoms(term: exp.Expr, types: dict[str, SqlType]) -> list[Atom] | None:
 def _atom(tree: exp.Expr, types: dict[str, SqlType]) -> Atom:
     if isinstance(tree, exp.Is) and isinstance(tree.this, exp.Column) and isinstance(tree.expression, exp.Null):
         return ColumnComparison(tree.this.name, IS_NULL)
-    op = COMPARISONS.get(type(tree))
+    op = COMPARISON_NODES.get(type(tree))
     if op is not None:
         left, right = tree.this.unnest(), tree.expression.unnest()
         if isinstance(right, exp.Column):
