@@ -151,7 +151,7 @@ def check_length(relative: Path, text: str) -> list[str]:
 
 
 def check_imports(relative: Path, tree: ast.Module) -> list[str]:
-    """Imports point one way, only the data plane knows Spark, and the oracle shares no room after cql with the engine."""
+    """Imports point one way, only the data plane knows Spark, and the oracle shares only cql with the engine."""
     room = room_of(relative)
     if room not in RANK:
         return [f"{relative}:1: room '{room}' has no place in LAYERS of scripts/check_layers.py"]

@@ -48,8 +48,8 @@ _MALFORMED, _PUNCTUATION, _PROMISED = "__malformed", "__punctuation", "__promise
 
 @dataclass(frozen=True)
 class Reach:
-    """Points of a column from `least` on; with `within` (period, phase, length) only those less than `length` above
-    the last point of the progression: windows with gaps between them."""
+    """Points of a column from `least` on. With `within` (period, phase, length), only points less than `length` above a
+    multiple of `period` plus `phase`: the windows have gaps between them."""
 
     column: str
     least: int

@@ -33,7 +33,7 @@ class MicroBatch:
     carry_records: bool
 
     def gathered(self, groupings: Sequence[Grouping]) -> DataFrame:
-        """The job that the driver groups the result of; `gather` runs it."""
+        """The job whose result the driver groups; `gather` runs it."""
         return gathered(self.rows, self.stream, groupings, self.admission, self.carry_records)
 
     def gather(self, job: DataFrame) -> pa.Table:
@@ -44,7 +44,7 @@ class MicroBatch:
     def grouped(
         self, groupings: Sequence[Grouping], counts: Mapping[int, pa.Table], storing: StoreRequest | None = None
     ) -> DataFrame:
-        """The job that groups. `counts`: what each partition of a partitioned window has had, by synopsis.
+        """The job that groups. `counts`: by synopsis, the tuples seen so far in each partition.
 
         With `storing`, its tasks write the cells of synopses in the Spark home.
         """

@@ -44,7 +44,7 @@ class FilterFit:
 
     @cached_property
     def approximate(self) -> Finalise | None:
-        """The query without the comparison of a bound on COUNT or SUM; None where the bound must be compared."""
+        """The query without the comparison of a bound on COUNT or SUM; None if the bound must be compared."""
         if isinstance(self.bound.conjunct, exp.Between) or not self.test.kind.is_collective:
             return None
         plan = without(self.plan, [self.bound])
@@ -161,7 +161,7 @@ class HavingFilters:
             self._too_many = synopsis.groups.count, settings.integer("index_bytes"), settings.text("filter_epsilon")
 
     def _refused(self, synopsis: ClosedPanes, settings: Settings) -> str | None:
-        """The reason why there may be no filters; None where there may."""
+        """The reason why there may be no filters; None if there may."""
         if self._too_many is not None:
             groups, most, epsilon = self._too_many
             same = settings.integer("index_bytes") <= most and settings.text("filter_epsilon") == epsilon

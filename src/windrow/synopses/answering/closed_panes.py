@@ -38,8 +38,8 @@ class ClosedPanes:
         self.last_way: WayDecision | None = None
         """How windows were last answered, for EXPLAIN."""
         self.revision = 0
-        """Counts the changes to closed panes other than closing and expiring. Whoever builds on their cells
-        (`having/pane_filters.py`) then builds anew."""
+        """Counts the changes to closed panes other than closing and expiring. Filters built on these cells
+        (`having/pane_filters.py`) must be rebuilt after each."""
 
     @classmethod
     def of_cells(cls, cells: Cells, count: int) -> ClosedPanes:

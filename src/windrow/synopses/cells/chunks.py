@@ -293,7 +293,7 @@ def _widen(fold: Fold, column: Array) -> Array:
 
 
 def panes_per_chunk(groups: int) -> int:
-    """The number of panes of a chunk whose panes have so many groups."""
+    """Panes per chunk, given the groups per pane."""
     least, most = PANES_PER_CHUNK
     return max(least, min(most, SLOTS_PER_CHUNK // max(groups, 1)))
 

@@ -37,8 +37,8 @@ KLL_K = 200
 
 LG_MAP = 11
 MOST_ITEMS = (1 << LG_MAP) * 3 // 4
-"""A frequent-items sketch counts so many different items exactly. Then it drops rare ones, and a count is too high by
-at most 3.5/2048 of all rows."""
+"""A frequent-items sketch counts up to this many different items exactly. Then it drops rare ones, and a count is too
+high by at most 3.5/2048 of all rows."""
 
 
 class Sketch(Protocol):
