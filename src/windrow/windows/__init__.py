@@ -13,8 +13,8 @@ from windrow.windows.frontier import (
     SlackFrontier,
     SourceFrontier,
     beat,
-    greater,
     heartbeat,
+    max_or_none,
 )
 from windrow.windows.kinds import PaneWindow, Window
 from windrow.windows.landmark import LandmarkWindow
@@ -43,7 +43,7 @@ __all__ = [
     "SourceFrontier",
     "Window",
     "due_windows",
-    "greater",
+    "max_or_none",
     "Silence",
     "beat",
     "heartbeat",

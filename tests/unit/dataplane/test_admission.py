@@ -18,7 +18,7 @@ from windrow.cql.statements import ColumnDef, CreateStream, Policy
 from windrow.dataplane.ingest import admission as rule
 from windrow.dataplane.ingest.admission import POINT_BOUND, Admission, AxisBound, Reach
 from windrow.dataplane.ingest.job import MicroBatch
-from windrow.dataplane.ingest.promised import columns_of
+from windrow.dataplane.ingest.promised import promised_columns
 from windrow.types import SqlType
 from windrow.windows.promises import Promise, Promises, announced_by, united
 
@@ -123,7 +123,7 @@ def in_both_forms(spark: Any, points: list[int | None], instants: list[int | Non
     for i, judge in enumerate(judges):
         columns = {f"__t{axis}": table[f"__t{axis}"] for axis in range(2)}
         columns |= {"__malformed": table[rule.BAD].is_valid(), "__punctuation": table["said"]}
-        columns |= {f"__promised{c}": table[name] for c, name in enumerate(columns_of(judge.promises))}
+        columns |= {f"__promised{c}": table[name] for c, name in enumerate(promised_columns(judge.promises))}
         columns |= {name: table[f"{name}{i}"] for name in ("reason", "on_time", "advances_n", "advances_ts")}
         yield judge, pa.table(columns)
 

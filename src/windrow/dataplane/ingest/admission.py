@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.names import quote_name
 from windrow.dataplane.ingest.deposit import Mask
-from windrow.dataplane.ingest.promised import bounds_of, broken_sql, columns_of
+from windrow.dataplane.ingest.promised import broken_sql, promised_bounds, promised_columns
 from windrow.types import SqlType
 from windrow.windows import Points
 from windrow.windows.promises import Promise
@@ -218,7 +218,7 @@ def unjudged_sql(df: DataFrame, stream: StreamDef, admission: Admission) -> list
     found = [f"{BAD} IS NOT NULL AS {_MALFORMED}"] if BAD in df.columns else []
     if stream.punctuation is not None:
         found.append(f"{quote_name(stream.punctuation)} AS {_PUNCTUATION}")
-    named = enumerate(columns_of(admission.promises))
+    named = enumerate(promised_columns(admission.promises))
     return [*points_sql(stream), *found, *(f"{quote_name(column)} AS {_PROMISED}{i}" for i, column in named)]
 
 
@@ -280,13 +280,13 @@ def _dropped(points: Mapping[str, Points], rows: int, admission: Admission) -> M
 
 def _broken(table: pa.Table, points: Mapping[str, Points], admission: Admission) -> Mask:
     """Which tuples break a promise."""
-    names = {column: f"{_PROMISED}{i}" for i, column in enumerate(columns_of(admission.promises))}
+    names = {column: f"{_PROMISED}{i}" for i, column in enumerate(promised_columns(admission.promises))}
     columns = {column: table.column(name).combine_chunks() for column, name in names.items()}
     broken = np.zeros(table.num_rows, bool)
     for axis, t in points.items():
         promises = [promise for promise in admission.promises if promise.axis == axis]
         if promises:
-            broken |= t < bounds_of(promises, columns, table.num_rows)
+            broken |= t < promised_bounds(promises, columns, table.num_rows)
     return broken
 
 

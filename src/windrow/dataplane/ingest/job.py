@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from windrow.catalog.definitions import StreamDef
 from windrow.dataplane.ingest.admission import PUNCTUATION, Admission, judged, tagged
-from windrow.dataplane.ingest.gathering import gathered
+from windrow.dataplane.ingest.gathering import gather_columns
 from windrow.dataplane.ingest.grouping import Grouping
 from windrow.dataplane.ingest.grouping_sets import grouped
 from windrow.dataplane.kernels import WROTE, StoreRequest, store_cells
@@ -34,7 +34,7 @@ class MicroBatch:
 
     def gathered(self, groupings: Sequence[Grouping]) -> DataFrame:
         """The job whose result the driver groups; `gather` runs it."""
-        return gathered(self.rows, self.stream, groupings, self.admission, self.carry_records)
+        return gather_columns(self.rows, self.stream, groupings, self.admission, self.carry_records)
 
     def gather(self, job: DataFrame) -> pa.Table:
         """The table of a job made by `gathered`, with the reasons of dead letters."""

@@ -20,7 +20,7 @@ from windrow.windows import Points
 from windrow.windows.lateness import Lateness
 
 
-def observed(
+def lateness_after(
     table: pa.Table,
     stream: StreamDef,
     groupings: Sequence[Grouping],

@@ -92,7 +92,7 @@ def answer_buckets(
     queries: Sequence[QueryTask], question: Question, buckets: Iterable[int]
 ) -> Iterator[pa.RecordBatch]:
     """The answers of these buckets, in batches of ANSWER_SCHEMA."""
-    blocks = Buckets(question.stored, wanted_by([queries[one.query] for one in question.asked]))
+    blocks = Buckets(question.stored, accumulators_read([queries[one.query] for one in question.asked]))
     finisher = Finisher()
     try:
         for bucket in buckets:
@@ -115,7 +115,7 @@ def _answer(
     if synopsis.groups.count == 1 and question.stored.bucketed_by:
         return
     failed: set[int] = set()
-    lookups = [lookup_of(queries[one.query].plan, one) for one in question.asked]
+    lookups = [bucket_lookup(queries[one.query].plan, one) for one in question.asked]
     derived = {str(i): one.derived for i, one in enumerate(queries) if one.derived}
     for looked in with_derived(synopsis.answer(kept_lookups(lookups, derived)), lookups, derived):
         query = int(looked.query)
@@ -126,7 +126,7 @@ def _answer(
             yield part
 
 
-def wanted_by(queries: Sequence[QueryTask]) -> tuple[Accumulator, ...]:
+def accumulators_read(queries: Sequence[QueryTask]) -> tuple[Accumulator, ...]:
     """The accumulators that the queries read."""
     return tuple(dict.fromkeys(a for one in queries for a in read_of(one.plan.input, one.derived)))
 
@@ -138,7 +138,7 @@ def cells_between(blocks: Buckets, bucket: int, groups: Groups, low: int, high: 
         yield cells if seen.all() else cells.where(seen)
 
 
-def lookup_of(plan: Finalise, asked: WindowRequest) -> Lookup:
+def bucket_lookup(plan: Finalise, asked: WindowRequest) -> Lookup:
     """The lookup of a query's due windows in a bucket's synopsis."""
     aggregate = plan.input
     reads = aggregate.accumulators

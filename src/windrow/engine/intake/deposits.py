@@ -24,11 +24,11 @@ from windrow.dataplane.ingest.gathering import deposit_of_rows
 from windrow.dataplane.ingest.grouping import Grouping, partial_columns
 from windrow.dataplane.ingest.grouping_sets import deposit_of_groups
 from windrow.dataplane.ingest.job import MicroBatch
-from windrow.dataplane.ingest.observed import observed
+from windrow.dataplane.ingest.observed import lateness_after
 from windrow.dataplane.jvm import Jvm
 from windrow.engine.choices.chooser import possible_setting
 from windrow.engine.intake.compaction import Compactor
-from windrow.engine.intake.punctuations import heard
+from windrow.engine.intake.punctuations import split_punctuations
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.deposit_commits import DepositCommit
 from windrow.engine.store.homes import Homes, PendingBlock
@@ -91,11 +91,11 @@ class Depositor:
                 groups = {g.synopsis: stream.synopses[g.synopsis].synopsis.batch_groups() for g in groupings}
                 reported = self._homes.reported(stream, table)
                 deposit = self._preaggregate(stream, table, mode, groupings, groups, admission)
-                deposit, announced, malformed = heard(deposit, stream.definition)
+                deposit, announced, malformed = split_punctuations(deposit, stream.definition)
                 if columnar and deposit.dead:
                     deposit = self._with_records(batch, deposit, settings)
                 before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
-                lateness = observed(table, stream.definition, groupings, mode, before, stream.lateness)
+                lateness = lateness_after(table, stream.definition, groupings, mode, before, stream.lateness)
                 deposit = replace(deposit, dead=deposit.dead + malformed) if malformed else deposit
                 self._commit(stream, deposit, groups, reported, batch_id, admission, settings, lateness, announced)
                 stored = sum(block.ref.rows for block in reported)

@@ -11,7 +11,7 @@ from windrow.dataplane.ingest.admission import LATE, Admission
 from windrow.dataplane.ingest.deposit import DeadLetter
 from windrow.dataplane.ingest.promised import bound_of_record, point_in_record
 from windrow.settings import Settings
-from windrow.windows import greater
+from windrow.windows import max_or_none
 
 
 class DeadLetters:
@@ -71,7 +71,7 @@ def _late_by(letter: DeadLetter, admission: Admission, stream: StreamDef) -> int
     frontier, column = bound.frontier, bound.punctuated.column
     promises = [promise for promise in admission.promises if promise.axis == column]
     if promises and letter.record is not None:
-        frontier = greater(frontier, bound_of_record(promises, letter.record, dict(stream.columns)))
+        frontier = max_or_none(frontier, bound_of_record(promises, letter.record, dict(stream.columns)))
     late_by = None if frontier is None else max(0, frontier - letter.point)
     return late_by or _late_on_another(letter, admission) or late_by
 

@@ -57,7 +57,7 @@ def _held(accumulator: Accumulator, state: State) -> Mask:
     return np.asarray(held)
 
 
-def gathered(chunks: Sequence[Chunk], lookups: Sequence[Lookup]) -> Iterator[LookupAnswer]:
+def looked_up_groups(chunks: Sequence[Chunk], lookups: Sequence[Lookup]) -> Iterator[LookupAnswer]:
     """The rows of lookups that name their groups (`only`); groups without a qualifying tuple are left out."""
     alike: dict[frozenset[Accumulator], list[Lookup]] = {}
     for lookup in lookups:

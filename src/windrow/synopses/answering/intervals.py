@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.cells import distinct
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Cells
+from windrow.synopses.cells.distinct import distinct_in_runs
 from windrow.synopses.cells.folds import Fold, State
 from windrow.synopses.cells.groups import NOBODY, Ids
 from windrow.synopses.index.base_intervals import base_intervals_of
@@ -29,7 +29,7 @@ class FlatIntervals:
     """A tree over cells, which come in any order. Cells with the same pane and group are merged."""
 
     def __init__(self, cells: Cells):
-        self._panes, rank = distinct.of_runs(cells.panes)
+        self._panes, rank = distinct_in_runs(cells.panes)
         keys = cells.groups * self._panes.size + rank
         if (keys[1:] <= keys[:-1]).any():
             keys, cells = _folded(keys, cells)
@@ -80,7 +80,7 @@ class FlatIntervals:
 
     def _at(self, groups: Ids, points: Points) -> Ids:
         """The position of each group's first cell whose pane starts at or after the point."""
-        heads, of_head = distinct.of_runs(points)
+        heads, of_head = distinct_in_runs(points)
         keys = groups * self._panes.size + np.searchsorted(self._panes, heads)[of_head]
         return np.searchsorted(self._keys, keys)
 
