@@ -15,7 +15,7 @@ from pathlib import Path
 
 PACKAGE = "windrow"
 BASE = ("errors", "settings", "clock", "types")
-# Lowest first. A room may import rooms of lower layers and of its own.
+# In order. A room may import the rooms of earlier layers and of its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
     (*BASE, "crash", "durable", "result", "version"),
     ("cql",),
@@ -40,7 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
 )
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
-# Within a room, lowest first: its folders, and its files that are in none. `__init__.py` may import them all.
+# Within a room, in order: its folders, and its files that are in none. `__init__.py` may import them all.
 SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "cql": (
         ("names", "tokens", "intervals", "window_clause"),
@@ -151,7 +151,7 @@ def check_length(relative: Path, text: str) -> list[str]:
 
 
 def check_imports(relative: Path, tree: ast.Module) -> list[str]:
-    """Imports point one way, only the data plane knows Spark, and the oracle shares nothing below cql."""
+    """Imports point one way, only the data plane knows Spark, and the oracle shares only cql with the engine."""
     room = room_of(relative)
     if room not in RANK:
         return [f"{relative}:1: room '{room}' has no place in LAYERS of scripts/check_layers.py"]

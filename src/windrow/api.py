@@ -38,7 +38,7 @@ from windrow.cql.statements import (
 )
 from windrow.cql.tokens import named_place, place_of
 from windrow.cql.window_clause import Measure, Unit, WindowKind
-from windrow.dataplane.streaming_frames import columns_of
+from windrow.dataplane.streaming_frames import frame_columns
 from windrow.engine.ask import catalog_views as views
 from windrow.engine.ask.lateness_chart import lateness_chart
 from windrow.engine.engine import Engine
@@ -209,7 +209,7 @@ class Windrow:
     def stream(self, name: str, df: Any, *, timestamp: str, slack: str | int | None = None) -> None:
         """Create a stream from a Spark streaming DataFrame. After a restart, call this again with the same name."""
         engine = self._opened()
-        columns = tuple(ColumnDef(n, t) for n, t in columns_of(df))
+        columns = tuple(ColumnDef(n, t) for n, t in frame_columns(df))
         measure = None
         if slack is not None:
             measure = (

@@ -137,3 +137,8 @@ class SinkError(ExecutionError):
     """A sink failed to accept an answer."""
 
     code = "WR720"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message; the name of its class if the message is empty."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

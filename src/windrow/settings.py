@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from windrow.errors import SettingError
+from windrow.types import UNITS_US
 
 Value = str | int | bool
 
@@ -82,15 +83,7 @@ def _size(least: int = 1) -> Callable[[str], Value]:
     return parse
 
 
-_UNITS_US = {
-    "microsecond": 1,
-    "millisecond": 1_000,
-    "second": 1_000_000,
-    "minute": 60_000_000,
-    "hour": 3_600_000_000,
-    "day": 86_400_000_000,
-    "week": 604_800_000_000,
-}
+_UNITS_US = {unit.lower(): size_us for unit, size_us in UNITS_US.items()}
 
 
 class Interval(int):

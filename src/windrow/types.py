@@ -15,6 +15,16 @@ import pyarrow as pa
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 POINT_MIN, POINT_MAX = -(1 << 63), (1 << 63) - 1
+UNITS_US: dict[str, int] = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+"""Units of time, ascending, in microseconds."""
 
 _INTEGERS = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64()}
 _SIMPLE: dict[str, pa.DataType] = {

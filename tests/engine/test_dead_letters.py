@@ -11,7 +11,7 @@ import pytest
 
 from engine.conftest import STREAM
 from engine.helpers import answers, put
-from windrow.dataplane.ingest.admission import POINT_BOUND, Admission
+from windrow.dataplane.ingest.admission import POINT_BOUND, Admission, AxisBound
 from windrow.dataplane.ingest.job import MicroBatch
 
 pytestmark = pytest.mark.slow
@@ -115,7 +115,7 @@ def test_driver_and_spark_judge_rows_alike(wr: Any, spark: Any, frontier: int | 
     df = spark.createDataFrame(rows, "t BIGINT, __bad STRING").selectExpr(
         "timestamp_micros(t) AS ts", "1 AS x", "__bad"
     )
-    admission = Admission(((stream.punctuated[0], frontier, latest),))
+    admission = Admission((AxisBound(stream.punctuated[0], frontier, latest),))
     batches = [MicroBatch(df, stream, admission, carry_records) for carry_records in (True, False)]
     told, judged = (batch.gather(batch.gathered([])) for batch in batches)
     assert judged.column("__t0").to_pylist() == told.column("__t0").to_pylist()

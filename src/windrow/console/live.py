@@ -25,7 +25,7 @@ LINE_S = 5.0
 
 
 class Progress:
-    """A spinner with a text. Where the output is no terminal: a line every few seconds, or nothing without `lines`."""
+    """A spinner with a text. If the output is not a terminal: a line every few seconds, or nothing without `lines`."""
 
     def __init__(self, text: str, lines: bool = True):
         # A spinner captures both outputs in order to print them above itself, so both must be the terminal.

@@ -135,11 +135,21 @@ _REMEDIES = {
 }
 """Remedies by the reason of an error."""
 
+COMPARISON_NODES: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+"""Comparisons that are NULL beside NULL, with their operator."""
+
 _PLAIN: frozenset[type[exp.Expr]] = frozenset(
     {
         *(exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.HexString, exp.Paren, exp.Alias),
         *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg, exp.DPipe),
-        *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is),
+        *(*COMPARISON_NODES, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Is),
         *(exp.And, exp.Or, exp.Not, exp.Between, exp.Like, exp.ILike, exp.RegexpLike, exp.Escape),
         *(exp.BitwiseNot, exp.BitwiseLeftShift, exp.BitwiseRightShift),
         *(exp.Where, exp.Having, exp.From),

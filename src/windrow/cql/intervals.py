@@ -9,20 +9,10 @@ import re
 from decimal import Decimal
 
 from windrow.errors import ParseError, Place
+from windrow.types import UNITS_US
 
 MAX_AMOUNT = 2**63 - 1
 """Lengths and counts fit into a BIGINT, like the window attributes to which they are added."""
-
-UNITS_US: dict[str, int] = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 604_800_000_000,
-}
-"""Canonical units, ascending, in microseconds."""
 
 _SHORT_FORMS = {
     "US": "MICROSECOND",

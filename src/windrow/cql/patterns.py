@@ -134,25 +134,26 @@ class _Reader:
             self._at += 1
             return None
         if op == "=" or op in COMPARISONS:
-            return Condition(column, op, (self._value(column),))
+            return Condition(column, op, (self._read_literal(column),))
         if op == "BETWEEN":
-            least = self._value(column)
+            least = self._read_literal(column)
             self._expect("AND")
-            return Condition(column, op, (least, self._value(column)))
+            return Condition(column, op, (least, self._read_literal(column)))
         if op == "IN":
             return Condition(column, op, self._listed(column))
         raise BadPatternError(NOT_A_PATTERN, f"{op} after {column}")
 
     def _listed(self, column: str) -> tuple[Any, ...]:
         self._expect("(")
-        values = [self._value(column)]
+        values = [self._read_literal(column)]
         while (mark := self._next()) == ",":
-            values.append(self._value(column))
+            values.append(self._read_literal(column))
         if mark != ")":
             raise BadPatternError(NOT_A_PATTERN, f"{mark} in a list")
         return tuple(values)
 
-    def _value(self, column: str) -> Any:
+    def _read_literal(self, column: str) -> Any:
+        """The next token as a value of the column's type; None for NULL."""
         token, kind = self._next(), self._types[column]
         if token.upper() == "NULL":
             return None

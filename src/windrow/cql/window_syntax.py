@@ -12,7 +12,6 @@ from sqlglot.tokenizer_core import TokenType
 from windrow.cql.intervals import (
     MAX_AMOUNT,
     UNIT_WORDS,
-    UNITS_US,
     format_interval,
     to_microseconds,
     unit_remedy,
@@ -22,6 +21,7 @@ from windrow.cql.names import quote_name, quote_text
 from windrow.cql.tokens import Cursor, nearest, place_at
 from windrow.cql.window_clause import Measure, Unit, WindowClause, WindowKind
 from windrow.errors import ParseError
+from windrow.types import UNITS_US
 
 _KINDS = ("RANGE", "ROWS", "SINCE", "UNBOUNDED", "NOW")
 _CLAUSES = ("SLIDE", "OFFSET", "ORIGIN", "WATTR", "RATTR", "SATTR", "PATTR", "PARTITION BY", "INTERNAL")

@@ -12,7 +12,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from windrow.cql.names import quote_name
-from windrow.errors import BindError
+from windrow.errors import BindError, first_line
 
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
@@ -39,7 +39,7 @@ def query_frame(spark: SparkSession, sql: str, tables: Mapping[str, pa.Table]) -
 
 def _reason(error: Exception) -> str:
     """The first line of Spark's message, without its place, which refers to generated text."""
-    return re.sub(r"; line \d+ pos \d+;?$", "", str(error).strip().splitlines()[0])
+    return re.sub(r"; line \d+ pos \d+;?$", "", first_line(error))
 
 
 @contextmanager

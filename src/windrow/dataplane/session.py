@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 from windrow.cql.names import quote_name
 from windrow.dataplane.frames import unlogged
 from windrow.dataplane.jvm import forget_ended, quieten
-from windrow.errors import BindError, SessionError
+from windrow.errors import BindError, SessionError, first_line
 from windrow.settings import Settings
 from windrow.types import SqlType, scalar_type
 
@@ -132,7 +132,7 @@ def close_session(spark: SparkSession) -> None:
                 spark.stop()
             except Exception as error:
                 # A signal to the whole process group may end the JVM first; then there is nothing left to stop.
-                log.warning("the Spark session had ended before it was stopped: %s", _first_line(error))
+                log.warning("the Spark session had ended before it was stopped: %s", first_line(error))
             if SparkContext._gateway is not None:
                 # Drop the functions given to foreachBatch: they hold engines, and the JVM would hold them for ever.
                 SparkContext._gateway.gateway_property.pool.clear()
@@ -170,7 +170,7 @@ def _create(master: str | None, settings: Settings) -> SparkSession:
         session = _start(conf)
     except Exception as error:
         raise SessionError(
-            f"Spark did not start: {_first_line(error)}",
+            f"Spark did not start: {first_line(error)}",
             remedy="Check for Java 17 or newer (java -version), and that the master is reachable.",
         ) from error
     session.conf.set("spark.sql.shuffle.partitions", session.sparkContext.defaultParallelism)
@@ -230,7 +230,7 @@ def _configured(spark: Any, name: str) -> str:
         return str(spark.conf.get(name))
     except Exception as error:
         raise SessionError(
-            f"this Spark session does not answer: {_first_line(error)}",
+            f"this Spark session does not answer: {first_line(error)}",
             remedy="Its JVM may have ended. Pass a new session.",
         ) from error
 
@@ -257,7 +257,7 @@ class Analyser:
                     .schema
                 )
         except (AnalysisException, ParseException) as error:
-            raise BindError(_first_line(error), remedy="Spark SQL refuses this expression.") from None
+            raise BindError(first_line(error), remedy="Spark SQL refuses this expression.") from None
         return tuple(_sql_type(field.dataType) for field in schema.fields)
 
 
@@ -267,7 +267,3 @@ def _sql_type(data_type: Any) -> SqlType:
         return scalar_type(name)
     except ValueError:
         raise BindError(f"an expression of type {name} cannot be used here", remedy="Use a scalar type.") from None
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -112,7 +112,7 @@ class SparkHome:
         return [_written(text) for text in table.column("wrote").to_pylist()]
 
     def _tasks(self, stored: StoredCells, rows: int) -> int:
-        """The number of tasks for so many cells: several per core, so that no core waits long for another."""
+        """The number of tasks for this number of cells: several per core, so that no core waits long for another."""
         return max(1, min(stored.buckets, 4 * self.cores, rows // ROWS_PER_TASK))
 
     def _over(self, buckets: int, tasks: int) -> DataFrame:

@@ -9,7 +9,7 @@ from windrow.errors import SourceError
 from windrow.types import scalar_type
 
 
-def columns_of(df: Any) -> list[tuple[str, str]]:
+def frame_columns(df: Any) -> list[tuple[str, str]]:
     """(name, type) of every column. Raises SourceError if the DataFrame cannot be a stream."""
     if not getattr(df, "isStreaming", False):
         raise SourceError("a stream is made of a streaming DataFrame", remedy="Read it with spark.readStream.")

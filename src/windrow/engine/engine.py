@@ -11,7 +11,7 @@ from typing import Any
 from windrow.catalog.store import Catalog
 from windrow.clock import Clock
 from windrow.dataplane.jvm import Jvm
-from windrow.engine.ask.reads import Reads
+from windrow.engine.ask.reads import AnswerReader
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
@@ -41,7 +41,7 @@ class Engine:
         self.time = StreamTime(opened, self.ticks, self.inputs)
         self.running = RunningStreams(opened, self.ticks, self.inputs, self.time)
         self.statements = Statements(opened, self.ticks, self.inputs, self.running, self.ticker.finisher)
-        self.reads = Reads(
+        self.reads = AnswerReader(
             opened.journal,
             opened.blocks,
             opened.manager,

@@ -19,7 +19,7 @@ from windrow.catalog.definitions import StreamDef
 from windrow.cql.statements import CreateQuery
 from windrow.dataplane.ingest.grouping import Grouping
 from windrow.dataplane.sinks import Sink, StagingSink
-from windrow.engine.choices.chooser import Chooser
+from windrow.engine.choices.chooser import GroupingChoice
 from windrow.engine.choices.having import HavingFilters
 from windrow.engine.choices.holistic_choice import HolisticChoice
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
@@ -187,7 +187,7 @@ class StreamState:
     unpublished: tuple[UnpublishedStage, ...] = ()
     queries: dict[str, QueryState] = field(default_factory=dict)
     synopses: dict[int, SynopsisState] = field(default_factory=dict)
-    chooser: Chooser = field(default_factory=Chooser)
+    chooser: GroupingChoice = field(default_factory=GroupingChoice)
     metrics: StreamMetrics = field(default_factory=StreamMetrics)
     dataframe: Any = None
     heard_us: int = 0

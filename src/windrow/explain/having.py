@@ -38,7 +38,7 @@ _UNFILTERED = "the last windows were answered exactly without it: they hold nega
 
 
 def having_text(plan: Finalise, stream: StreamState, state: SynopsisState | None, settings: Settings) -> str | None:
-    """HAVING as evaluated where a bound is not compared again; None where every bound is compared."""
+    """The HAVING text as evaluated, if some bound is not compared again; else None."""
     fit = None if plan.having is None else _filtered(plan, stream, state, settings)
     if not isinstance(fit, FilterFit) or not _may_relax(fit, stream.definition.revises, settings):
         return None

@@ -11,11 +11,11 @@ from windrow.engine.ask.catalog_views import (
     promised,
     punctuation_text,
     sub_streams,
-    window_text,
+    window_in_words,
 )
-from windrow.engine.ask.sharing_view import apart, sharing_of
+from windrow.engine.ask.sharing_view import not_shared, sharing_of
 from windrow.engine.choices.chooser import MOST_COUNT_BYTES, possible_setting
-from windrow.engine.queries.placement import made, place
+from windrow.engine.queries.placement import make_synopsis, place
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.closed_groups import answers_groups
 from windrow.engine.store.homes import must_stay
@@ -41,7 +41,7 @@ def explain_query(name: str, plan: Finalise, stream: StreamState, query: QuerySt
     state = _used_by(stream, query) if query is not None else None
     having = having_text(plan, stream, state, settings)
     lines = [f"Query {name}: periodic, EMIT EVERY WINDOW", *finalise_lines(plan, having)]
-    lines += aggregate_lines(plan, window_text(plan))
+    lines += aggregate_lines(plan, window_in_words(plan))
     lines += _synopsis(plan, stream, query, settings, kind)
     lines.append(f"        Selection {plan.input.input.predicate or 'true'}   (Spark, as conditions of the aggregates)")
     how = "in order of arrival" if plan.scan.attribute.column == ROW_NUM else punctuation_text(stream)
@@ -114,8 +114,8 @@ def _product(aggregate: WindowAggregate) -> list[str]:
     if len(sets) < 2:
         return []
     cell = ", ".join(key.sql for key in aggregate.cell_keys)
-    apart = " and ".join(f"({one})" if ", " in one else one for one in sets)
-    return [f"      cells per ({cell}), every combination; a query for each of {apart} keeps their sum, not product"]
+    each = " and ".join(f"({one})" if ", " in one else one for one in sets)
+    return [f"      cells per ({cell}), every combination; a query for each of {each} keeps their sum, not product"]
 
 
 def _called(call: AggregateCall) -> str:
@@ -138,7 +138,7 @@ def _synopsis(
         kind_of = "partitioned" if plan.input.partition else "basic interval"
         kind_of = kind_of if plan.input.frequent is None else FrequentSynopsis.kind
         own = f"      Synopsis {kind_of}, of its own, cuts {_cuts(plan.window.cuts(), kind)}"
-        return [*filters, own, *_apart(stream, made(0, name, plan, place(stream, plan, settings)), settings)]
+        return [*filters, own, *_apart(stream, make_synopsis(0, name, plan, place(stream, plan, settings)), settings)]
     sharing = sharing_of(name, stream.use_of(state.plan, state.since, settings.integer("cut_factor")), settings)
     rules = ", ".join(one for one in sharing.rules if one not in ("SS4", "CS7", "CS8"))
     shared = f"shared with {sharing.others} other quer{'y' if sharing.others == 1 else 'ies'} ({rules})"
@@ -181,7 +181,7 @@ def _held(state: SynopsisState) -> str:
 
 def _apart(stream: StreamState, plan: SynopsisPlan, settings: Settings) -> list[str]:
     """The line on why the query uses no other synopsis of the stream; nothing if there is none."""
-    reason = apart(stream, plan, settings)
+    reason = not_shared(stream, plan, settings)
     return [] if reason is None else [f"        apart from synopsis {reason}"]
 
 

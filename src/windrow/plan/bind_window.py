@@ -91,10 +91,12 @@ class _Binding:
         attribute = self._attribute(clause.wattr)
         size = 1 if clause.range is None else self._points(clause.range, "RANGE", attribute)
         slide = self._points(clause.slide, "SLIDE", attribute)
-        origin = self._point(clause.origin, "ORIGIN", attribute) if clause.origin is not None else 0
+        origin = self._point_of_literal(clause.origin, "ORIGIN", attribute) if clause.origin is not None else 0
         if clause.kind is WindowKind.SINCE:
             assert clause.since is not None
-            return BoundWindow(attribute, LandmarkWindow(self._point(clause.since, "SINCE", attribute), slide, origin))
+            return BoundWindow(
+                attribute, LandmarkWindow(self._point_of_literal(clause.since, "SINCE", attribute), slide, origin)
+            )
         if clause.kind is WindowKind.UNBOUNDED:
             return BoundWindow(attribute, LandmarkWindow(None, slide, origin))
         offset = 0 if clause.offset is None else self._points(clause.offset, "OFFSET", attribute, zero=True)
@@ -232,14 +234,15 @@ class _Binding:
             raise self._error(f"{word} is positive, and at most {MOST_POINTS:,} points")
         return amount
 
-    def _point(self, point: str | int, word: str, attribute: Attribute) -> int:
-        if isinstance(point, int) != (not attribute.type.is_timestamp):
+    def _point_of_literal(self, literal: str | int, word: str, attribute: Attribute) -> int:
+        """The point of the literal after `word`; raises BindError unless it has the attribute's type."""
+        if isinstance(literal, int) != (not attribute.type.is_timestamp):
             need = "a time such as '2026-01-01 00:00:00'" if attribute.type.is_timestamp else "a whole number"
             example = "'2026-01-01 00:00:00'" if attribute.type.is_timestamp else "100"
             raise self._error(f"{word} on '{attribute.column}' is {need}", f"For example {word} {example}.")
-        if isinstance(point, int):
-            return point
+        if isinstance(literal, int):
+            return literal
         try:
-            return point_of(moment_of(point), attribute.type)
+            return point_of(moment_of(literal), attribute.type)
         except ValueError:
-            raise self._error(f"{word} '{point}' is not a time", "Write it as '2026-01-01 00:00:00' (UTC).") from None
+            raise self._error(f"{word} '{literal}' is not a time", "Write it as '2026-01-01 00:00:00' (UTC).") from None

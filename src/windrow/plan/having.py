@@ -60,7 +60,7 @@ _MIRRORED = {
 }
 
 
-def bounds_of(plan: Finalise) -> tuple[Bound, ...]:
+def having_bounds(plan: Finalise) -> tuple[Bound, ...]:
     """The bounds that every row of the query meets, in the order of the text."""
     if plan.having is None:
         return ()

@@ -68,7 +68,7 @@ def frequent_items(called: Called) -> AggregateCall:
     """FREQUENT_ITEMS from top-k lists per pane.
 
     A tuple adds 0 to the least count of its list, which is known only when the pane closes
-    (`synopses/kinds/frequent_panes.py`).
+    (`synopses/holistic/frequent_panes.py`).
     """
     value, (k,) = _value(called.arg), called.parameters
     least = Accumulator(Kind.SUM_INT, f"0 /* least of the top {k} */", SqlType("INT"), None)

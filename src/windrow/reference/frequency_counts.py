@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.reference.metering import Meter
-from windrow.synopses.cells.arrays import Longs
+from windrow.synopses.cells.arrays import Longs, place_in_run, run_starts
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.having.tables import TableIntervals
 from windrow.synopses.holistic.phi import Phi
@@ -50,7 +50,7 @@ class Frequencies:
 
     def count_distinct(self) -> tuple[Ids, Longs]:
         """Each group and its number of distinct values."""
-        starts = _starts(self.groups)
+        starts = run_starts(self.groups)
         return self.groups[starts], np.diff(np.append(starts, self.packed.size))
 
     def top_k(self, k: int, order: Longs | None = None) -> tuple[Ids, Ids, Longs]:
@@ -58,7 +58,7 @@ class Frequencies:
         if k < 1:
             raise ValueError(f"a list has at least one place, not {k}")
         at = np.lexsort((self._rank(order), -self.counts, self.groups))
-        at = at[_place(self.groups) < k]
+        at = at[place_in_run(self.groups) < k]
         return self.groups[at], self.values[at], self.counts[at]
 
     def quantile(self, phi: Phi, order: Longs | None = None) -> tuple[Ids, Ids]:
@@ -72,7 +72,7 @@ class Frequencies:
         return self._position(phi, at, np.ones(at.size, np.int64))
 
     def _position(self, phi: Phi, at: Longs, weights: Longs) -> tuple[Ids, Ids]:
-        starts = _starts(self.groups)
+        starts = run_starts(self.groups)
         if not starts.size:
             return self.groups, self.values
         upto = np.cumsum(weights)
@@ -97,21 +97,8 @@ def added(parts: list[Frequencies]) -> Frequencies:
 def _summed(packed: Longs, counts: Longs) -> Frequencies:
     order = np.argsort(packed, kind="stable")  # a stable sort is fast, as merged tables are sorted runs
     packed, counts = packed[order], counts[order]
-    starts = _starts(packed)
+    starts = run_starts(packed)
     return Frequencies(packed[starts], np.add.reduceat(counts, starts) if starts.size else counts)
-
-
-def _starts(ascending: Longs) -> Longs:
-    """The index at which each run of equal numbers starts."""
-    if not ascending.size:
-        return np.zeros(0, np.int64)
-    return np.flatnonzero(np.concatenate(([True], ascending[1:] != ascending[:-1])))
-
-
-def _place(ascending: Longs) -> Longs:
-    """Each row's index in its run, from 0."""
-    starts = _starts(ascending)
-    return np.arange(ascending.size) - np.repeat(starts, np.diff(np.append(starts, ascending.size)))
 
 
 class FrequencySynopsis:

@@ -94,8 +94,8 @@ class SlideByTupleBins(Generic[V, P]):
     def process_punctuation(self, p: float) -> list[tuple[int, P]]:
         """No more tuples below p (∞ at the end of the input). Returns the windows that are now complete, by window id.
 
-        Of the bins below p only the newest stays, as an end bin, and only if there is no bin at p itself: later tuples
-        are at p or above, so no bin starts from another one.
+        Only the newest bin below p stays, as an end bin, and only if there is no bin at p itself: later tuples are at p
+        or above, so no bin starts from another one.
         """
         if p <= self._promised:
             return []

@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from windrow.reference.metering import Meter
-from windrow.synopses.cells.arrays import Longs, Mask, grown, ranges
+from windrow.synopses.cells.arrays import Longs, Mask, grown
 from windrow.synopses.cells.groups import Ids
-from windrow.windows import Points
+from windrow.windows import Points, joined_ranges
 
 _LEAST_ROOM = 4
 
@@ -48,7 +48,7 @@ class Substreams:
         order = np.argsort(keys, kind="stable")
         key, added = np.unique(keys, return_counts=True)
         self._make_room(key, added)
-        number = ranges(self._count[key], added)
+        number = joined_ranges(self._count[key], added)
         at = np.repeat(self._start[key], added) + (number & np.repeat(self._room[key] - 1, added))
         self._stamps[at] = stamps[order]
         weight = np.ones(keys.size, np.int64) if weights is None else weights[order]
@@ -93,7 +93,7 @@ class Substreams:
         self._used += int(room.sum())
         self._stamps, self._before = grown(self._stamps, self._used), grown(self._before, self._used)
         held = self._count[key] - self._first[key]
-        number = ranges(self._first[key], held)
+        number = joined_ranges(self._first[key], held)
         old = np.repeat(self._start[key], held) + (number & np.repeat(self._room[key] - 1, held))
         new = np.repeat(start, held) + (number & np.repeat(room - 1, held))
         for pool in (self._stamps, self._before):

@@ -105,15 +105,15 @@ class SharedLookup:
     served: tuple[Lookup, ...]
 
     def shares(self, looked: LookupAnswer) -> Iterator[LookupAnswer]:
-        """What each of the lookups asked for, out of what was found."""
+        """Each served lookup's part of the answer."""
         for lookup in self.served:
             states = {a: looked.states[a] for a in dict.fromkeys((lookup.presence, *lookup.reads))}
             yield replace(looked, query=lookup.query, states=states)
 
 
 def asked_once(lookups: Sequence[Lookup]) -> dict[str, SharedLookup]:
-    """The lookups that are needed, by the query they are asked for: queries over the same windows and tuples are looked
-    up together (rules CS1 and CS3, Golab's dissertation, section 8.3.1)."""
+    """The distinct lookups, by query name; those over the same windows and tuples are merged (rules CS1 and CS3,
+    Golab's dissertation, section 8.3.1)."""
     alike: dict[object, list[Lookup]] = {}
     for one in lookups:
         key = (one.starts.tobytes(), one.ends.tobytes(), one.presence, one.others, one.always)

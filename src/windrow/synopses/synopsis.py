@@ -149,7 +149,7 @@ class Synopsis(ABC):
     def slots(self, reduced: bool = False, keys: int | None = None) -> int:
         """About how many answer rows a window needs while it is answered.
 
-        `reduced`: only few of them leave a task. `keys`: only the first so many keys form a group.
+        `reduced`: only few of them leave a task. `keys`: only the first `keys` keys form a group.
         """
         return self.groups.count
 

@@ -1,6 +1,6 @@
 """Windows, extents, window ids, panes and punctuations: pure functions."""
 
-from windrow.windows.contexts import Context, Extents, Points, ranges
+from windrow.windows.contexts import Context, Extents, Points, joined_ranges, ranges
 from windrow.windows.cuts import Cuts, CutSchedule, may_share, why_not_share
 from windrow.windows.ended import Ended, answered_upto
 from windrow.windows.frontier import (
@@ -13,8 +13,8 @@ from windrow.windows.frontier import (
     SlackFrontier,
     SourceFrontier,
     beat,
-    greater,
     heartbeat,
+    max_or_none,
 )
 from windrow.windows.kinds import PaneWindow, Window
 from windrow.windows.landmark import LandmarkWindow
@@ -43,7 +43,7 @@ __all__ = [
     "SourceFrontier",
     "Window",
     "due_windows",
-    "greater",
+    "max_or_none",
     "Silence",
     "beat",
     "heartbeat",
@@ -51,5 +51,6 @@ __all__ = [
     "answered_upto",
     "may_share",
     "why_not_share",
+    "joined_ranges",
     "ranges",
 ]

@@ -67,6 +67,10 @@ def every_wid(window: Numbered, first: int, ticked: int | None, frontier: int) -
 def ranges(first: Points, last: Points) -> tuple[Points, Points]:
     """(which, value): the integers first[i] … last[i] for every i, concatenated; `which` repeats i."""
     lengths = np.maximum(last - first + 1, 0)
-    which = np.repeat(np.arange(lengths.size, dtype=np.int64), lengths)
-    within = np.arange(which.size, dtype=np.int64) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return which, np.asarray(first[which] + within, dtype=np.int64)
+    return np.repeat(np.arange(lengths.size, dtype=np.int64), lengths), joined_ranges(first, lengths)
+
+
+def joined_ranges(starts: Points, sizes: Points) -> Points:
+    """The integers of the ranges [starts[i], starts[i] + sizes[i]), concatenated."""
+    offsets = np.arange(int(sizes.sum()), dtype=np.int64) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.asarray(np.repeat(starts, sizes) + offsets, dtype=np.int64)

@@ -9,7 +9,7 @@ the windows left out are answered then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,16 +79,14 @@ def every_to_the_end(
     because a late tuple fell into them. `panes` are the starts of the panes with a tuple, from `first` on. Windows due
     by `closed_by` do not belong to the query.
     """
-    upto = answered_upto(ends, window, frontier)
-    if ticked is None:
-        return window.every(first, None, upto)
-    after = max(answered_upto(ends, window, ticked), POINT_MIN if closed_by is None else closed_by)
-    extents = window.every(first, after, upto)
-    if after >= ticked:
-        return extents
-    answered = window.due(panes, after, ticked).ends
-    extents = extents.part(~np.isin(extents.ends, answered))
-    return replace(extents, ticks=np.maximum(extents.ticks, ticked + 1))
+
+    def reached(upto: int) -> int:
+        return answered_upto(ends, window, upto)
+
+    def answered(after: int, upto: int) -> Points:
+        return window.due(panes, after, upto).ends
+
+    return _to_the_end(window, reached, first, ticked, closed_by, frontier, answered)
 
 
 def landmarks_to_the_end(
@@ -100,12 +98,35 @@ def landmarks_to_the_end(
     closed_by: int | None,
     frontier: int,
 ) -> Extents:
-    """The same of landmark windows."""
-    upto = landmarks_upto(ends, window, panes, frontier)
+    """`every_to_the_end` for landmark windows."""
+
+    def reached(upto: int) -> int:
+        return landmarks_upto(ends, window, panes, upto)
+
+    return _to_the_end(window, reached, first, ticked, closed_by, frontier)
+
+
+def _to_the_end(
+    window: SlidingWindow | LandmarkWindow,
+    reached: Callable[[int], int],
+    first: int,
+    ticked: int | None,
+    closed_by: int | None,
+    frontier: int,
+    answered: Callable[[int, int], Points] | None = None,
+) -> Extents:
+    """`window.every` between the frontiers that `reached` maps `ticked` and `frontier` to.
+
+    `answered` gives the ends of the windows that were answered between two frontiers; they are left out.
+    """
     if ticked is None:
-        return window.every(first, None, upto)
-    after = max(landmarks_upto(ends, window, panes, ticked), POINT_MIN if closed_by is None else closed_by)
-    extents = window.every(first, after, upto)
+        return window.every(first, None, reached(frontier))
+    after = max(reached(ticked), POINT_MIN if closed_by is None else closed_by)
+    extents = window.every(first, after, reached(frontier))
+    if after >= ticked:
+        return extents
+    if answered is not None:
+        extents = extents.part(~np.isin(extents.ends, answered(after, ticked)))
     return replace(extents, ticks=np.maximum(extents.ticks, ticked + 1))
 
 

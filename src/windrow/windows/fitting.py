@@ -69,7 +69,7 @@ def _greatest_common(one: Progression, other: Progression, most: int) -> int | N
     return most - (most - (q1 + p1 * steps)) % (p1 // shared * p2)
 
 
-def near(schedule: CutSchedule, start: int, end: int) -> list[tuple[int, int]]:
+def nearest_windows(schedule: CutSchedule, start: int, end: int) -> list[tuple[int, int]]:
     """Windows on cuts near [start, end), the nearest first."""
     edges = [(floor_cut(schedule, point), ceiling_cut(schedule, point)) for point in (start, end)]
     windows = {(low, high) for low in edges[0] for high in edges[1] if low < high}

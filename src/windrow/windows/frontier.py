@@ -70,13 +70,13 @@ class SlackFrontier:
     @property
     def value(self) -> int | None:
         seen = None if self.greatest is None else self.greatest - self.slack
-        return greater(seen, self.promised)
+        return max_or_none(seen, self.promised)
 
     def after(self, seen: Seen) -> SlackFrontier:
-        return replace(self, greatest=greater(self.greatest, seen.greatest))
+        return replace(self, greatest=max_or_none(self.greatest, seen.greatest))
 
     def promise(self, upto: int) -> SlackFrontier:
-        return replace(self, promised=greater(self.promised, upto))
+        return replace(self, promised=max_or_none(self.promised, upto))
 
     def saved(self) -> dict[str, Any]:
         return {"greatest": self.greatest, "promised": self.promised}
@@ -107,13 +107,13 @@ class RowSlackFrontier:
     @property
     def value(self) -> int | None:
         seen = self.top[self.rows] if len(self.top) > self.rows else None
-        return greater(seen, self.promised)
+        return max_or_none(seen, self.promised)
 
     def after(self, seen: Seen) -> RowSlackFrontier:
         return replace(self, top=tuple(sorted((*self.top, *seen.top), reverse=True)[: self.rows + 1]))
 
     def promise(self, upto: int) -> RowSlackFrontier:
-        return replace(self, promised=greater(self.promised, upto))
+        return replace(self, promised=max_or_none(self.promised, upto))
 
     def saved(self) -> dict[str, Any]:
         return {"top": list(self.top), "promised": self.promised}
@@ -137,7 +137,7 @@ class PerKeyFrontier:
 
     @property
     def value(self) -> int | None:
-        return greater(self.reached, self.promised)
+        return max_or_none(self.reached, self.promised)
 
     def after(self, seen: Seen) -> PerKeyFrontier:
         if seen.greatest is None:
@@ -148,10 +148,10 @@ class PerKeyFrontier:
             keys[key] = max(point, keys.get(key, point))
         if self.idle_after is not None:
             keys = {key: point for key, point in keys.items() if top - point <= self.idle_after}
-        return replace(self, keys=keys, greatest=top, reached=greater(self.reached, min(keys.values())))
+        return replace(self, keys=keys, greatest=top, reached=max_or_none(self.reached, min(keys.values())))
 
     def promise(self, upto: int) -> PerKeyFrontier:
-        return replace(self, promised=greater(self.promised, upto))
+        return replace(self, promised=max_or_none(self.promised, upto))
 
     def saved(self) -> dict[str, Any]:
         return {
@@ -178,10 +178,10 @@ class SourceFrontier:
         return self.promised
 
     def after(self, seen: Seen) -> SourceFrontier:
-        return replace(self, greatest=greater(self.greatest, seen.greatest))
+        return replace(self, greatest=max_or_none(self.greatest, seen.greatest))
 
     def promise(self, upto: int) -> SourceFrontier:
-        return replace(self, promised=greater(self.promised, upto))
+        return replace(self, promised=max_or_none(self.promised, upto))
 
     def saved(self) -> dict[str, Any]:
         return {"greatest": self.greatest, "promised": self.promised}
@@ -203,13 +203,13 @@ class RowFrontier:
 
     @property
     def value(self) -> int | None:
-        return greater(self.count + 1 if self.count else None, self.promised)
+        return max_or_none(self.count + 1 if self.count else None, self.promised)
 
     def after(self, seen: Seen) -> RowFrontier:
         return replace(self, count=self.count + seen.rows)
 
     def promise(self, upto: int) -> RowFrontier:
-        return replace(self, promised=greater(self.promised, upto))
+        return replace(self, promised=max_or_none(self.promised, upto))
 
     def saved(self) -> dict[str, Any]:
         return {"count": self.count, "promised": self.promised}
@@ -261,7 +261,7 @@ def heartbeat(now: int, heard: int, silence: int, value: int | None) -> int | No
     return upto if value is not None and now - heard >= silence and upto > value else None
 
 
-def greater(a: int | None, b: int | None) -> int | None:
+def max_or_none(a: int | None, b: int | None) -> int | None:
     """The greater of two points; None is below every point."""
     if a is None or b is None:
         return b if a is None else a

@@ -31,6 +31,7 @@ class LandmarkWindow:
 
     @property
     def start(self) -> int:
+        """The first point of every window."""
         return POINT_MIN if self.since is None else self.since
 
     def extent(self, w: int) -> tuple[int, int]:

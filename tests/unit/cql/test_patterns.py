@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windrow.cql.patterns import BadPatternError, equals, parse_pattern, pattern_text
-from windrow.dataplane.ingest.promised import bound_of_record, bounds_of, broken_sql
+from windrow.dataplane.ingest.promised import bound_of_record, broken_sql, promised_bounds
 from windrow.oracle import patterns as oracle
 from windrow.types import SqlType
 from windrow.windows.promises import ALWAYS, Promise, Promises, announced_by, united
@@ -191,7 +191,9 @@ def test_promises_kept_match_oracle(written: list[str], tuples: list[dict[str, A
     late = np.zeros(len(tuples), bool)
     for axis in axes:
         points = columns[axis].to_numpy()
-        late |= (points < frontiers.get(axis, -(1 << 62))) | (points < bounds_of(kept.on(axis), columns, len(tuples)))
+        late |= (points < frontiers.get(axis, -(1 << 62))) | (
+            points < promised_bounds(kept.on(axis), columns, len(tuples))
+        )
     patterns = [oracle.parse_pattern(text, TYPES) for text in written]
     assert late.tolist() == [any(pattern.met_by(row) for pattern in patterns) for row in tuples]
 
@@ -201,4 +203,4 @@ def test_bounds_of_single_values() -> None:
         Promise("n", (equals("k", k, TYPES), equals("d", d, TYPES)), v) for k, d, v in (("a", 0.0, 4), (None, 2, 9))
     ]
     columns = {"k": pa.array(["a", None, "a", "z"]), "d": pa.array([-0.0, 2.0, None, 0.0])}
-    assert bounds_of(promises, columns, 4).tolist() == [4, 9, -(1 << 63), -(1 << 63)]
+    assert promised_bounds(promises, columns, 4).tolist() == [4, 9, -(1 << 63), -(1 << 63)]

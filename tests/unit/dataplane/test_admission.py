@@ -16,9 +16,9 @@ from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.patterns import parse_pattern
 from windrow.cql.statements import ColumnDef, CreateStream, Policy
 from windrow.dataplane.ingest import admission as rule
-from windrow.dataplane.ingest.admission import POINT_BOUND, Admission, Reach
+from windrow.dataplane.ingest.admission import POINT_BOUND, Admission, AxisBound, Reach
 from windrow.dataplane.ingest.job import MicroBatch
-from windrow.dataplane.ingest.promised import columns_of
+from windrow.dataplane.ingest.promised import promised_columns
 from windrow.types import SqlType
 from windrow.windows.promises import Promise, Promises, announced_by, united
 
@@ -75,8 +75,8 @@ def promises_of(written: list[tuple[str, str, int]], many: bool) -> tuple[Promis
 def admission_of(
     bounds: tuple[int | None, int | None], latest: int | None, ended: bool, excused: Any, promises: Any
 ) -> Admission:
-    found = zip(STREAM.punctuated, bounds, (None, latest), strict=True)
-    return Admission(tuple(found), ended=ended, excused=excused, promises=promises)
+    each = tuple(map(AxisBound, STREAM.punctuated, bounds, (None, latest)))
+    return Admission(each, ended=ended, excused=excused, promises=promises)
 
 
 admissions = st.builds(
@@ -123,7 +123,7 @@ def in_both_forms(spark: Any, points: list[int | None], instants: list[int | Non
     for i, judge in enumerate(judges):
         columns = {f"__t{axis}": table[f"__t{axis}"] for axis in range(2)}
         columns |= {"__malformed": table[rule.BAD].is_valid(), "__punctuation": table["said"]}
-        columns |= {f"__promised{c}": table[name] for c, name in enumerate(columns_of(judge.promises))}
+        columns |= {f"__promised{c}": table[name] for c, name in enumerate(promised_columns(judge.promises))}
         columns |= {name: table[f"{name}{i}"] for name in ("reason", "on_time", "advances_n", "advances_ts")}
         yield judge, pa.table(columns)
 

@@ -163,7 +163,7 @@ def partial_types(accumulator: Accumulator) -> list[pa.DataType]:
 
 
 def gathered_table(made: Sequence[Record], groupings: Sequence[Grouping]) -> pa.Table:
-    """The table that `ingest.gathered` returns."""
+    """The table that a job of `gather_columns` returns."""
     columns: dict[str, Any] = {
         "__reason": pa.array([r.reason for r in made], pa.string()),
         "__record": pa.array([None if r.reason is None else f"record {r.t}" for r in made], pa.string()),

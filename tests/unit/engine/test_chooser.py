@@ -13,7 +13,7 @@ from windrow.engine.choices.chooser import (
     POOR_REDUCTION,
     SMALL_ROWS,
     UNKNOWN_SWELL,
-    Chooser,
+    GroupingChoice,
     possible_setting,
 )
 
@@ -26,8 +26,8 @@ measures = st.tuples(
 )
 
 
-def after(history: list[tuple[int, float, int | None, int | None]]) -> Chooser:
-    chooser = Chooser()
+def after(history: list[tuple[int, float, int | None, int | None]]) -> GroupingChoice:
+    chooser = GroupingChoice()
     for rows, share, gathered, estimate in history:
         chooser = chooser.after(rows, int(rows * share), gathered, estimate)
     return chooser
@@ -55,18 +55,18 @@ def test_the_same_history_gives_the_same_choice(history: list, estimate: int | N
 
 
 def test_first_micro_batch() -> None:
-    assert Chooser().choose("auto", LIMIT // UNKNOWN_SWELL, LIMIT) == "driver"
-    assert Chooser().choose("auto", LIMIT // UNKNOWN_SWELL + 1, LIMIT) == "spark"
-    assert Chooser().choose("auto", None, LIMIT) == "spark"
-    assert Chooser().choose("driver", 1000, LIMIT) == "driver"
-    assert Chooser().choose("driver", None, LIMIT) == "driver"
+    assert GroupingChoice().choose("auto", LIMIT // UNKNOWN_SWELL, LIMIT) == "driver"
+    assert GroupingChoice().choose("auto", LIMIT // UNKNOWN_SWELL + 1, LIMIT) == "spark"
+    assert GroupingChoice().choose("auto", None, LIMIT) == "spark"
+    assert GroupingChoice().choose("driver", 1000, LIMIT) == "driver"
+    assert GroupingChoice().choose("driver", None, LIMIT) == "driver"
 
 
 def test_spark_home_prefers_spark() -> None:
-    poor = Chooser().after(SMALL_ROWS, SMALL_ROWS, None, None)
+    poor = GroupingChoice().after(SMALL_ROWS, SMALL_ROWS, None, None)
     assert poor.choose("auto", 1, 1 << 20) == "driver"
     assert poor.choose("auto", 1, 1 << 20, stored=True) == "spark"
-    small = Chooser().after(SMALL_ROWS - 1, 1, None, None)
+    small = GroupingChoice().after(SMALL_ROWS - 1, 1, None, None)
     assert small.choose("auto", 1, 1 << 20, stored=True) == "driver"
 
 
@@ -82,11 +82,11 @@ def test_spark_home_prefers_spark() -> None:
     ],
 )
 def test_auto_gathers_what_is_small_or_hardly_reduced(rows: int, cells: int, choice: str) -> None:
-    assert Chooser().after(rows, cells, None, None).choose("auto", None, LIMIT) == choice
+    assert GroupingChoice().after(rows, cells, None, None).choose("auto", None, LIMIT) == choice
 
 
 def test_many_synopses_are_grouped_in_the_driver() -> None:
-    taught = Chooser().after(100_000, 100, None, None)
+    taught = GroupingChoice().after(100_000, 100, None, None)
     assert taught.choose("auto", 1000, LIMIT, MANY_SETS) == "spark"
     assert taught.choose("auto", 1000, LIMIT, MANY_SETS + 1) == "driver"
     assert taught.choose("auto", LIMIT + 1, LIMIT, MANY_SETS + 1) == "spark"
@@ -94,27 +94,27 @@ def test_many_synopses_are_grouped_in_the_driver() -> None:
 
 
 def test_ordered_rows_are_gathered() -> None:
-    taught = Chooser().after(100_000, 100, None, None)
+    taught = GroupingChoice().after(100_000, 100, None, None)
     assert taught.choose("auto", 1000, LIMIT, ordered=True) == "driver"
     assert taught.choose("auto", LIMIT + 1, LIMIT, ordered=True) == "spark"
     assert taught.choose("spark", 1000, LIMIT, ordered=True) == "spark"
 
 
 def test_many_partial_aggregates_are_gathered() -> None:
-    taught = Chooser().after(100_000, 1_000, None, None)
+    taught = GroupingChoice().after(100_000, 1_000, None, None)
     assert taught.choose("auto", 1000, LIMIT, 4, partials=MANY_PARTIALS // 4) == "spark"
     assert taught.choose("auto", 1000, LIMIT, 4, partials=MANY_PARTIALS // 4 + 1) == "driver"
     assert taught.choose("spark", 1000, LIMIT, 4, partials=MANY_PARTIALS) == "spark"
 
 
 def test_an_empty_micro_batch_teaches_nothing() -> None:
-    taught = Chooser().after(100_000, 90_000, 800_000, 400_000)
+    taught = GroupingChoice().after(100_000, 90_000, 800_000, 400_000)
     assert taught.after(0, 0, 0, 12345) == taught
 
 
 def test_estimate_is_corrected_by_swell() -> None:
     """Spark estimated 10 MB and 40 MB came, so an estimate of 20 MB counts as 80 MB."""
-    taught = Chooser().after(1_000_000, 900_000, 40 * MB, 10 * MB)
+    taught = GroupingChoice().after(1_000_000, 900_000, 40 * MB, 10 * MB)
     assert taught.swell == 4.0
     assert taught.choose("auto", 20 * MB, LIMIT) == "spark"
     assert taught.choose("auto", 15 * MB, LIMIT) == "driver"
@@ -123,7 +123,7 @@ def test_estimate_is_corrected_by_swell() -> None:
 
 
 def test_choice_without_an_estimate() -> None:
-    taught = Chooser().after(1_000_000, 900_000, 100 * MB, None)
+    taught = GroupingChoice().after(1_000_000, 900_000, 100 * MB, None)
     assert taught.choose("driver", None, LIMIT) == "spark"
     assert taught.after(10_000, 9_000, None, None).choose("driver", None, LIMIT) == "driver"
 

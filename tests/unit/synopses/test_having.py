@@ -10,7 +10,7 @@ from sqlglot import exp, parse_one
 
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.aggregates import decompose
-from windrow.plan.having import Comparison, bounds_of
+from windrow.plan.having import Comparison, having_bounds
 from windrow.plan.nodes import Attribute, Finalise, Key, Output, Scan, Selection, WindowAggregate
 from windrow.synopses.having.bound_tests import bound_tests
 from windrow.types import SqlType
@@ -53,11 +53,11 @@ def plan(having: str | None) -> Finalise:
     ],
 )
 def test_bounds_of_conjuncts(having: str, found: list[str]) -> None:
-    assert [bound.text for bound in bounds_of(plan(having))] == found
+    assert [bound.text for bound in having_bounds(plan(having))] == found
 
 
 def test_no_having() -> None:
-    assert bounds_of(plan(None)) == ()
+    assert having_bounds(plan(None)) == ()
 
 
 @pytest.mark.parametrize(

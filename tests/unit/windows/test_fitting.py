@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from windrow.types import POINT_MIN
 from windrow.windows import Cuts, CutSchedule
-from windrow.windows.fitting import ceiling_cut, floor_cut, is_cut, latest_end, near
+from windrow.windows.fitting import ceiling_cut, floor_cut, is_cut, latest_end, nearest_windows
 
 progressions = st.integers(1, 12).flatmap(lambda p: st.tuples(st.just(p), st.integers(0, p - 1)))
 cuts = st.lists(progressions, min_size=1, max_size=3).map(Cuts.of)
@@ -39,7 +39,7 @@ def test_latest_end(schedule: CutSchedule, length: int, low: int, high: int) -> 
 
 @given(schedules(), st.integers(-50, 50), st.integers(1, 40))
 def test_near(schedule: CutSchedule, start: int, length: int) -> None:
-    found = near(schedule, start, start + length)
+    found = nearest_windows(schedule, start, start + length)
     assert all(is_cut(schedule, low) and is_cut(schedule, high) and low < high for low, high in found)
     if is_cut(schedule, start) and is_cut(schedule, start + length):
         assert found[0] == (start, start + length)

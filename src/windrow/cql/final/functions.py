@@ -22,21 +22,14 @@ from windrow.cql.final.types import (
     common_type,
     duckdb_type,
 )
-from windrow.types import SqlType, decimal_type
+from windrow.types import UNITS_US, SqlType, decimal_type
 
 Arguments = list[Final]
 Function = Callable[[Arguments], Final | None]
 
 _MAX_ROUND_DIGITS = 15
 _EXACT_INTEGERS = 2**53
-_UNITS_US = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-}
+_DIFFERENCE_UNITS_US = {unit: size_us for unit, size_us in UNITS_US.items() if unit != "WEEK"}
 
 
 def cast_all(values: Arguments, type_: SqlType) -> list[str] | None:
@@ -255,7 +248,7 @@ def _unix(size_us: int) -> Function:
 
 def timestamp_difference(unit: str, start: Final, end: Final) -> Final | None:
     """Whole units from start to end, rounded towards zero."""
-    size_us = _UNITS_US.get(unit.upper())
+    size_us = _DIFFERENCE_UNITS_US.get(unit.upper())
     if size_us is None or not (start.type.is_timestamp and end.type.is_timestamp):
         return None
     return Final(f"((epoch_us({end.sql}) - epoch_us({start.sql})) // {size_us})", BIGINT)

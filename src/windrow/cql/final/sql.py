@@ -29,7 +29,7 @@ from windrow.cql.final.types import (
     duckdb_type,
     number_literal,
 )
-from windrow.cql.functions import function_name
+from windrow.cql.functions import COMPARISON_NODES, function_name
 from windrow.cql.tokens import place_of
 from windrow.errors import FunctionError
 from windrow.types import SqlType, decimal_type
@@ -141,6 +141,7 @@ def _string(value: str) -> str:
 
 
 def _negative(self: _Translator, node: exp.Expr) -> Final | None:
+    """Unary minus in DuckDB SQL; the least integer wraps to itself."""
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
         return number_literal(f"-{node.this.this}")
     value = self.translate(node.this)
@@ -367,12 +368,7 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.Mod: "%",
     exp.IntDiv: "DIV",
     exp.Neg: "-",
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
+    **COMPARISON_NODES,
     exp.NullSafeEQ: "<=>",
     exp.DPipe: "||",
     exp.RegexpLike: "RLIKE",
@@ -393,12 +389,7 @@ _RULES: dict[type[exp.Expr], Callable[[_Translator, exp.Expr], Final | None]] = 
     exp.Mod: _arithmetic("%"),
     exp.Div: _divide,
     exp.IntDiv: _integer_divide,
-    exp.EQ: _comparison("="),
-    exp.NEQ: _comparison("<>"),
-    exp.LT: _comparison("<"),
-    exp.LTE: _comparison("<="),
-    exp.GT: _comparison(">"),
-    exp.GTE: _comparison(">="),
+    **{node: _comparison(operator) for node, operator in COMPARISON_NODES.items()},
     exp.NullSafeEQ: _comparison("IS NOT DISTINCT FROM"),
     exp.NullSafeNEQ: _comparison("IS DISTINCT FROM"),
     exp.And: _logical("AND"),

@@ -136,7 +136,7 @@ class Finisher:
     def part(self, plan: Finalise, looked: LookupAnswer, groups: Groups) -> tuple[pa.Table, int]:
         """The answer rows of some of the groups (w, o0…, and the sort columns s0…), and the number of overflows.
 
-        HAVING is applied. So is LIMIT: a row outside the first of some groups is outside the first of all.
+        HAVING is applied, and LIMIT too: a row beyond it here is beyond it overall.
         """
         unfit = _unfit(plan, looked)
         looked, plan = self._tested(plan, looked)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from windrow.dataplane.answers.finishing import plain
 from windrow.plan.nodes import Finalise
+from windrow.synopses.cells.arrays import place_in_run
 from windrow.windows import Points
 
 OP, REVISION = "op", "revision"
@@ -164,11 +165,8 @@ def _paired(codes: Points, others: Points) -> Mask:
 def _occurrence(codes: Points) -> Points:
     """For each code, how many equal ones come before it."""
     order = np.argsort(codes, kind="stable")
-    sorted_ = codes[order]
-    begins = np.concatenate(([True], sorted_[1:] != sorted_[:-1])) if codes.size else np.empty(0, bool)
-    starts = np.maximum.accumulate(np.where(begins, np.arange(codes.size), 0)) if codes.size else order
     out = np.empty(codes.size, np.int64)
-    out[order] = np.arange(codes.size) - starts
+    out[order] = place_in_run(codes[order])
     return out
 
 

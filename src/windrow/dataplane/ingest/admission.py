@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.names import quote_name
 from windrow.dataplane.ingest.deposit import Mask
-from windrow.dataplane.ingest.promised import bounds_of, broken_sql, columns_of
+from windrow.dataplane.ingest.promised import broken_sql, promised_bounds, promised_columns
 from windrow.types import SqlType
 from windrow.windows import Points
 from windrow.windows.promises import Promise
@@ -48,8 +48,8 @@ _MALFORMED, _PUNCTUATION, _PROMISED = "__malformed", "__punctuation", "__promise
 
 @dataclass(frozen=True)
 class Reach:
-    """Points of a column from `least` on; with `within` (period, phase, length) only those less than `length` above
-    the last point of the progression: windows with gaps between them."""
+    """Points of a column from `least` on. With `within` (period, phase, length), only points less than `length` above a
+    multiple of `period` plus `phase`: the windows have gaps between them."""
 
     column: str
     least: int
@@ -57,15 +57,25 @@ class Reach:
 
 
 @dataclass(frozen=True)
+class AxisBound:
+    """On a punctuated column, tuples below `frontier` are late, and those above `latest` too far in the future."""
+
+    punctuated: Punctuated
+    frontier: int | None
+    latest: int | None
+
+
+@dataclass(frozen=True)
 class Admission:
-    """The bounds of this micro-batch, one triple per punctuated column: tuples below `frontier` are late, above
-    `latest` too far ahead. `rows_before` tuples have been numbered; `ended`: the input had ended, all are late.
+    """The bounds of this micro-batch, one per punctuated column.
+
+    `rows_before` tuples have been numbered before it. `ended`: the input had ended, so all tuples are late.
 
     A late tuple is admitted all the same if it is within all reaches of one of the alternatives of `excused`
     (LATE REVISE, or generous slack); it never moves a frontier. A tuple that breaks a promise is never excused.
     """
 
-    bounds: tuple[tuple[Punctuated, int | None, int | None], ...]
+    bounds: tuple[AxisBound, ...]
     rows_before: int = 0
     ended: bool = False
     excused: tuple[tuple[Reach, ...], ...] = ()
@@ -106,12 +116,13 @@ def reason_sql(stream: StreamDef, admission: Admission, has_bad: bool) -> str:
         tests[MALFORMED].append(f"{BAD} IS NOT NULL")
     if stream.punctuation is not None:
         tests[PUNCTUATION].append(f"{quote_name(stream.punctuation)} IS NOT NULL")
-    for punctuated, _, latest in admission.bounds:
-        t = names[punctuated.column]
+    for bound in admission.bounds:
+        t = names[bound.punctuated.column]
         tests[NULL_POINT].append(f"{t} IS NULL")
         tests[OUT_OF_RANGE].append(f"{t} < -{POINT_BOUND}L OR {t} > {POINT_BOUND}L")
-        if punctuated.type.is_timestamp:
-            tests[FUTURE].append(f"NOT ({below_sql(t, POINT_BOUND + 1 if latest is None else latest + 1)})")
+        if bound.punctuated.type.is_timestamp:
+            above_latest = POINT_BOUND + 1 if bound.latest is None else bound.latest + 1
+            tests[FUTURE].append(f"NOT ({below_sql(t, above_latest)})")
     tests[LATE] = [test for test in (_dropped_sql(stream, admission),) if test]
     if admission.ended:
         tests[LATE].append("true")
@@ -153,7 +164,8 @@ def below_sql(point: str, bound: int | str) -> str:
 def _late_sql(stream: StreamDef, admission: Admission) -> dict[str, str]:
     """By column: whether a tuple is late on it."""
     names = point_columns(stream)
-    return {p.column: below_sql(names[p.column], -POINT_BOUND if f is None else f) for p, f, _ in admission.bounds}
+    frontiers = {bound.punctuated.column: bound.frontier for bound in admission.bounds}
+    return {column: below_sql(names[column], -POINT_BOUND if f is None else f) for column, f in frontiers.items()}
 
 
 def _dropped_sql(stream: StreamDef, admission: Admission) -> str | None:
@@ -206,7 +218,7 @@ def unjudged_sql(df: DataFrame, stream: StreamDef, admission: Admission) -> list
     found = [f"{BAD} IS NOT NULL AS {_MALFORMED}"] if BAD in df.columns else []
     if stream.punctuation is not None:
         found.append(f"{quote_name(stream.punctuation)} AS {_PUNCTUATION}")
-    named = enumerate(columns_of(admission.promises))
+    named = enumerate(promised_columns(admission.promises))
     return [*points_sql(stream), *found, *(f"{quote_name(column)} AS {_PROMISED}{i}" for i, column in named)]
 
 
@@ -220,13 +232,14 @@ def judged(table: pa.Table, stream: StreamDef, admission: Admission) -> pa.Table
         records = table.column(_PUNCTUATION)
         tests[PUNCTUATION].append(records.is_valid().to_numpy())
     points = {column: pc.fill_null(table.column(t), 0).to_numpy() for column, t in names.items()}
-    for punctuated, _, latest in admission.bounds:
-        column, t = table.column(names[punctuated.column]), points[punctuated.column]
+    for bound in admission.bounds:
+        name = bound.punctuated.column
+        column, t = table.column(names[name]), points[name]
         if column.null_count:
             tests[NULL_POINT].append(column.is_null().to_numpy())
         tests[OUT_OF_RANGE].append((t < -POINT_BOUND) | (t > POINT_BOUND))
-        if latest is not None and punctuated.type.is_timestamp:
-            tests[FUTURE].append(t > latest)
+        if bound.latest is not None and bound.punctuated.type.is_timestamp:
+            tests[FUTURE].append(t > bound.latest)
     tests[LATE].append(_dropped(points, table.num_rows, admission))
     if admission.promises:
         tests[LATE].append(_broken(table, points, admission))
@@ -244,7 +257,8 @@ def judged(table: pa.Table, stream: StreamDef, admission: Admission) -> pa.Table
 
 def _late(points: Mapping[str, Points], admission: Admission) -> dict[str, Mask]:
     """By column with a frontier: which points are late on it."""
-    return {p.column: points[p.column] < f for p, f, _ in admission.bounds if f is not None}
+    frontiers = {bound.punctuated.column: bound.frontier for bound in admission.bounds}
+    return {column: points[column] < f for column, f in frontiers.items() if f is not None}
 
 
 def _dropped(points: Mapping[str, Points], rows: int, admission: Admission) -> Mask:
@@ -266,13 +280,13 @@ def _dropped(points: Mapping[str, Points], rows: int, admission: Admission) -> M
 
 def _broken(table: pa.Table, points: Mapping[str, Points], admission: Admission) -> Mask:
     """Which tuples break a promise."""
-    names = {column: f"{_PROMISED}{i}" for i, column in enumerate(columns_of(admission.promises))}
+    names = {column: f"{_PROMISED}{i}" for i, column in enumerate(promised_columns(admission.promises))}
     columns = {column: table.column(name).combine_chunks() for column, name in names.items()}
     broken = np.zeros(table.num_rows, bool)
     for axis, t in points.items():
         promises = [promise for promise in admission.promises if promise.axis == axis]
         if promises:
-            broken |= t < bounds_of(promises, columns, table.num_rows)
+            broken |= t < promised_bounds(promises, columns, table.num_rows)
     return broken
 
 
@@ -288,4 +302,5 @@ def advances(points: Mapping[str, Points], admission: Admission) -> dict[str, An
     if on_time_mask is None or len(admission.bounds) < 2:
         return {}
     late = _late(points, admission)
-    return {p.column: on_time_mask | late.get(p.column, False) for p, _, _ in admission.bounds}
+    columns = [bound.punctuated.column for bound in admission.bounds]
+    return {column: on_time_mask | late.get(column, False) for column in columns}

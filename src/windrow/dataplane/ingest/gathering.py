@@ -25,9 +25,9 @@ from windrow.dataplane.ingest.deposit import DeadLetter, Deposit, Mask, mask_of,
 from windrow.dataplane.ingest.grouping import Grouping, progress_columns
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import RANK_COLUMN, ROW_NUM
-from windrow.synopses.cells import distinct
 from windrow.synopses.cells.cells import fold_of, state_of_rows
 from windrow.synopses.cells.chunks import Cells
+from windrow.synopses.cells.distinct import distinct_below, distinct_in_runs
 from windrow.synopses.cells.groups import Groups
 from windrow.synopses.cells.ranks import Ranks
 from windrow.windows import Points, Seen
@@ -66,7 +66,7 @@ def gathered_columns(groupings: Sequence[Grouping]) -> GatheredColumns:
     return GatheredColumns(values, conditions)
 
 
-def gathered(
+def gather_columns(
     df: DataFrame, stream: StreamDef, groupings: Sequence[Grouping], admission: Admission, carry_records: bool
 ) -> DataFrame:
     """Just the columns that the synopses need, a row per tuple.
@@ -96,7 +96,7 @@ def deposit_of_rows(
     admission: Admission | None = None,
     ranks: Mapping[int, Ranks] | None = None,
 ) -> Deposit:
-    """The deposit of a judged table made by `gathered`. `ranks` are those of the partitioned synopses, by id."""
+    """The deposit of a judged table made by `gather_columns`. `ranks` are those of the partitioned synopses, by id."""
     admission = admission or Admission(())
     is_dead = mask_of(pc.is_valid(table.column("__reason")))
     dead: tuple[DeadLetter, ...] = ()
@@ -174,12 +174,12 @@ class _RowGrouping:
         keys = [self._value(key.sql) for key in grouping.keys]
         if ranks is not None:
             self._points = ranks.number(keys[: grouping.partition], self._points)
-        panes, pane_of = distinct.of_runs(grouping.schedule.pane_starts(self._points))
+        panes, pane_of = distinct_in_runs(grouping.schedule.pane_starts(self._points))
         qualifies = self._condition(grouping.qualifies)
         nobody = np.zeros(self._points.size, bool) if qualifies is None else ~qualifies
         ids = groups.ids(keys, nobody)
         width = groups.count
-        slots, cell_of = distinct.below(pane_of * width + ids, panes.size * width)
+        slots, cell_of = distinct_below(pane_of * width + ids, panes.size * width)
         states = {a: self._state(a, cell_of, slots.size) for a in grouping.accumulators}
         return Cells(panes[slots // width], slots % width, states)
 

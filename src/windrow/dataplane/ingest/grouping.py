@@ -1,4 +1,4 @@
-"""What one synopsis needs of a micro-batch, and what the stream's progress needs of it beside."""
+"""What one synopsis and the stream's progress need from a micro-batch."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _DEAD = ("__reason", "__record", "__dead_t")
 """Every grouping set groups by these too: a row for each distinct dead letter."""
 
 MOST_GROUPING_COLUMNS = 64
-"""What Spark's GROUPING SETS take, and the bits of grouping_id()."""
+"""The most columns of GROUPING SETS in Spark: the bits of grouping_id()."""
 
 
 def grouped(
@@ -136,7 +136,7 @@ def _grouped_packed(
     progress: Sequence[tuple[str, str]],
     extras: list[Any],
 ) -> DataFrame:
-    """What grouping sets give, for any number of columns (`packing.py`)."""
+    """The same rows as GROUPING SETS, for any number of columns (`packing.py`)."""
     packing = packing_of(groupings)
     sets = [
         _set_columns(stream, grouping, g, packing.cells[g]) | packing.arguments[g]

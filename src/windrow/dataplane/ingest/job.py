@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from windrow.catalog.definitions import StreamDef
 from windrow.dataplane.ingest.admission import PUNCTUATION, Admission, judged, tagged
-from windrow.dataplane.ingest.gathering import gathered
+from windrow.dataplane.ingest.gathering import gather_columns
 from windrow.dataplane.ingest.grouping import Grouping
 from windrow.dataplane.ingest.grouping_sets import grouped
 from windrow.dataplane.kernels import WROTE, StoreRequest, store_cells
@@ -33,8 +33,8 @@ class MicroBatch:
     carry_records: bool
 
     def gathered(self, groupings: Sequence[Grouping]) -> DataFrame:
-        """The job that the driver groups the result of; `gather` runs it."""
-        return gathered(self.rows, self.stream, groupings, self.admission, self.carry_records)
+        """The job whose result the driver groups; `gather` runs it."""
+        return gather_columns(self.rows, self.stream, groupings, self.admission, self.carry_records)
 
     def gather(self, job: DataFrame) -> pa.Table:
         """The table of a job made by `gathered`, with the reasons of dead letters."""
@@ -44,7 +44,7 @@ class MicroBatch:
     def grouped(
         self, groupings: Sequence[Grouping], counts: Mapping[int, pa.Table], storing: StoreRequest | None = None
     ) -> DataFrame:
-        """The job that groups. `counts`: what each partition of a partitioned window has had, by synopsis.
+        """The job that groups. `counts`: by synopsis, the tuples seen so far in each partition.
 
         With `storing`, its tasks write the cells of synopses in the Spark home.
         """

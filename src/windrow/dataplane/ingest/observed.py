@@ -1,7 +1,7 @@
 """The lateness of the tuples of a micro-batch, from the table that its job returns.
 
-Of rows that Spark has grouped only the least point of the group is known. Their lateness is then an upper bound, at
-most a pane too great.
+For rows grouped by Spark, only the group's least point is known. Their lateness is then an upper bound, at most a pane
+too great.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from windrow.windows import Points
 from windrow.windows.lateness import Lateness
 
 
-def observed(
+def lateness_after(
     table: pa.Table,
     stream: StreamDef,
     groupings: Sequence[Grouping],

@@ -29,7 +29,7 @@ Types = Mapping[str, SqlType]
 Bounds = Callable[[Promise], int | None]
 
 
-def columns_of(promises: Iterable[Promise]) -> list[str]:
+def promised_columns(promises: Iterable[Promise]) -> list[str]:
     """The columns of the conditions, each once."""
     return sorted({column for promise in promises for column in promise.columns})
 
@@ -104,7 +104,7 @@ def _literal(value: Any, kind: SqlType) -> str:
 # -- Arrow -------------------------------------------------------------------------------------------
 
 
-def bounds_of(
+def promised_bounds(
     promises: Sequence[Promise],
     columns: Mapping[str, pa.Array],
     rows: int,
@@ -133,8 +133,8 @@ def bound_of_record(promises: Sequence[Promise], record: str, types: Types) -> i
     bounded = [promise for promise in promises if not promise.is_for_ever]
     try:
         values = json.loads(record, parse_float=Decimal, parse_int=Decimal)
-        columns = {name: pa.array([values.get(name)]).cast(types[name].arrow) for name in columns_of(bounded)}
-        found = int(bounds_of(bounded, columns, 1)[0])
+        columns = {name: pa.array([values.get(name)]).cast(types[name].arrow) for name in promised_columns(bounded)}
+        found = int(promised_bounds(bounded, columns, 1)[0])
     except (ValueError, TypeError, ArithmeticError, AttributeError, pa.ArrowException):
         return None
     return None if found == POINT_MIN else found

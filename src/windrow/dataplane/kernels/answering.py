@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.kernels.loading import Buckets, StoredCells
+from windrow.errors import first_line
 from windrow.optimizer.sharing.derivations import Derivation, read_of
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise
@@ -91,7 +92,7 @@ def answer_buckets(
     queries: Sequence[QueryTask], question: Question, buckets: Iterable[int]
 ) -> Iterator[pa.RecordBatch]:
     """The answers of these buckets, in batches of ANSWER_SCHEMA."""
-    blocks = Buckets(question.stored, wanted_by([queries[one.query] for one in question.asked]))
+    blocks = Buckets(question.stored, accumulators_read([queries[one.query] for one in question.asked]))
     finisher = Finisher()
     try:
         for bucket in buckets:
@@ -114,7 +115,7 @@ def _answer(
     if synopsis.groups.count == 1 and question.stored.bucketed_by:
         return
     failed: set[int] = set()
-    lookups = [lookup_of(queries[one.query].plan, one) for one in question.asked]
+    lookups = [bucket_lookup(queries[one.query].plan, one) for one in question.asked]
     derived = {str(i): one.derived for i, one in enumerate(queries) if one.derived}
     for looked in with_derived(synopsis.answer(kept_lookups(lookups, derived)), lookups, derived):
         query = int(looked.query)
@@ -125,7 +126,7 @@ def _answer(
             yield part
 
 
-def wanted_by(queries: Sequence[QueryTask]) -> tuple[Accumulator, ...]:
+def accumulators_read(queries: Sequence[QueryTask]) -> tuple[Accumulator, ...]:
     """The accumulators that the queries read."""
     return tuple(dict.fromkeys(a for one in queries for a in read_of(one.plan.input, one.derived)))
 
@@ -137,7 +138,7 @@ def cells_between(blocks: Buckets, bucket: int, groups: Groups, low: int, high: 
         yield cells if seen.all() else cells.where(seen)
 
 
-def lookup_of(plan: Finalise, asked: WindowRequest) -> Lookup:
+def bucket_lookup(plan: Finalise, asked: WindowRequest) -> Lookup:
     """The lookup of a query's due windows in a bucket's synopsis."""
     aggregate = plan.input
     reads = aggregate.accumulators
@@ -151,7 +152,7 @@ def _part(
     try:
         rows, spoiled = finisher.part(plan, looked, synopsis.groups)
     except Exception as error:
-        return BucketAnswer(query, None, 0, groups, str(error).splitlines()[0])
+        return BucketAnswer(query, None, 0, groups, first_line(error))
     return BucketAnswer(query, rows, spoiled, groups)
 
 

@@ -19,13 +19,14 @@ from windrow.dataplane.answers.revisions import bag_difference
 from windrow.dataplane.kernels.answering import (
     QueryTask,
     WindowRequest,
+    accumulators_read,
+    bucket_lookup,
     cells_between,
-    lookup_of,
     packed,
     unpacked,
-    wanted_by,
 )
 from windrow.dataplane.kernels.loading import Buckets, StoredCells
+from windrow.errors import first_line
 from windrow.synopses import BasicIntervalSynopsis, LookupAnswer
 from windrow.synopses.answering.deriving import kept_lookups, with_derived
 from windrow.synopses.lookups import merged
@@ -87,7 +88,7 @@ def revise_buckets(
     queries: Sequence[QueryTask], revision: Revision, buckets: Iterable[int]
 ) -> Iterator[pa.RecordBatch]:
     """The corrections of these buckets, in batches of CORRECTION_SCHEMA."""
-    wanted = wanted_by([queries[one.asked.query] for one in revision.revised])
+    wanted = accumulators_read([queries[one.asked.query] for one in revision.revised])
     held, late = Buckets(revision.stored, wanted), Buckets(revision.late, wanted)
     finisher = Finisher()
     try:
@@ -121,33 +122,33 @@ def _revise(
             yield part
 
 
-def _needs_all(told: QueryTask, revised: RevisedWindows) -> bool:
+def _needs_all(task: QueryTask, revised: RevisedWindows) -> bool:
     """Whether buckets without late cells matter: with LIMIT, or if some windows had no answer before."""
-    return told.plan.limit is not None or not np.array_equal(revised.before, revised.after)
+    return task.plan.limit is not None or not np.array_equal(revised.before, revised.after)
 
 
 def _part(
-    told: QueryTask,
+    task: QueryTask,
     revised: RevisedWindows,
     synopsis: BasicIntervalSynopsis,
     alone: BasicIntervalSynopsis,
     finisher: Finisher,
 ) -> BucketCorrection:
-    query, lookup = revised.asked.query, lookup_of(told.plan, revised.asked)
-    derived = {lookup.query: told.derived}
+    query, lookup = revised.asked.query, bucket_lookup(task.plan, revised.asked)
+    derived = {lookup.query: task.derived}
     kept = kept_lookups([lookup], derived)
     was = next(with_derived(synopsis.answer(kept), [lookup], derived))
     now = merged(was, next(with_derived(alone.answer(kept), [lookup], derived)))
 
     def rows(looked: LookupAnswer, there: Mask) -> pa.Table:
-        table, _ = finisher.part(told.plan, looked, synopsis.groups)
+        table, _ = finisher.part(task.plan, looked, synopsis.groups)
         return table.filter(pa.array(there[table.column("w").to_numpy()]))
 
     try:
         old, new = rows(was, revised.before), rows(now, revised.after)
     except Exception as error:
-        return BucketCorrection(query, None, None, str(error).splitlines()[0])
-    if told.plan.limit is None:
+        return BucketCorrection(query, None, None, first_line(error))
+    if task.plan.limit is None:
         gone, come = bag_difference(old, new)
         old, new = old.take(gone), new.take(come)
     return BucketCorrection(query, old if old.num_rows else None, new if new.num_rows else None)

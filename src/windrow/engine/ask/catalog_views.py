@@ -197,7 +197,7 @@ def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[s
     return {
         "name": query.name,
         "stream": stream.name,
-        "window": window_text(query.plan),
+        "window": window_in_words(query.plan),
         "windows_answered": row["answers"],
         "answer_rows": row["answer_rows"],
         "overflows": row["overflows"],
@@ -207,7 +207,7 @@ def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[s
     }
 
 
-def window_text(plan: Finalise) -> str:
+def window_in_words(plan: Finalise) -> str:
     """The window in words, without brackets."""
     window, kind = plan.window, plan.scan.attribute.type
     if isinstance(window, PartitionedWindow):

@@ -17,7 +17,7 @@ from windrow.cql.intervals import format_interval
 from windrow.dataplane.answers.finishing import Finisher, answer_schema, plain
 from windrow.engine.choices.holistic_choice import HolisticRequest
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.errors import ExecutionError, SpanError, UnsupportedError
+from windrow.errors import ExecutionError, SpanError, UnsupportedError, first_line
 from windrow.optimizer.sharing.derivations import Derivation
 from windrow.plan.nodes import Attribute, Finalise
 from windrow.synopses import Ability, Lookup, OneTimeQuery
@@ -25,7 +25,7 @@ from windrow.synopses.answering.planner import why_not_selected
 from windrow.synopses.holistic.selecting import selected
 from windrow.types import POINT_MIN, SqlType, point_text
 from windrow.windows import CutSchedule, LandmarkWindow, Points, SlideByTuple
-from windrow.windows.fitting import is_cut, latest_end, near
+from windrow.windows.fitting import is_cut, latest_end, nearest_windows
 
 SLOTS_AT_ONCE = 4_000_000
 """The most (window, group) slots looked up at once; it bounds memory."""
@@ -63,7 +63,7 @@ class Span:
             longer = f"a window of {self.length(end - start)} is longer than"
             begins = f"{self.shown(start, end)} begins before"
             return self._before(f"{longer if end - start > self.high - self.low else begins} what is kept: {self}", end)
-        fits = [(s, e) for s, e in near(self.schedule, start, end) if self.low <= s and e <= self.high]
+        fits = [(s, e) for s, e in nearest_windows(self.schedule, start, end) if self.low <= s and e <= self.high]
         nearby = ", ".join(f"{self.shown(s, e)} ({self.length(e - s)})" for s, e in fits[:2])
         return SpanError(
             f"{self.shown(start, end)} has an edge inside a pane: the synopsis has cuts {self.cuts()}",
@@ -187,7 +187,7 @@ class Lookups:
         try:
             return self._finisher.finish(plan, looked, *_shown(request), state.synopsis.groups).table
         except Exception as error:
-            raise ExecutionError(f"the lookup failed: {str(error).splitlines()[0]}") from error
+            raise ExecutionError(f"the lookup failed: {first_line(error)}") from error
 
 
 def _selects(state: SynopsisState, request: LookupRequest) -> bool:

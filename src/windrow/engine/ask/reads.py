@@ -28,7 +28,7 @@ from windrow.settings import Settings
 from windrow.windows import PartitionedWindow
 
 
-class Reads:
+class AnswerReader:
     """Reads committed state and changes nothing. `settings` returns the present settings; `refuse_closed` raises once
     the state directory is being closed."""
 

@@ -47,7 +47,7 @@ MOST_COMPARED = 100
 SINCE_CHANGED = "queries or settings were different when it was created"
 
 
-def apart(stream: StreamState, plan: SynopsisPlan, settings: Settings) -> str | None:
+def not_shared(stream: StreamState, plan: SynopsisPlan, settings: Settings) -> str | None:
     """Why the queries of a synopsis do not use the stream's other synopses: reasons with the numbers of those synopses.
     None if there are no others. A plan with the number 0 is that of a query that does not exist yet."""
     others = [state.plan for state in stream.synopses.values() if state.plan.id != plan.id and state.plan.queries]
@@ -80,7 +80,7 @@ def sharing_table(streams: Sequence[StreamState], settings: Settings) -> pa.Tabl
                 continue
             use = stream.use_of(plan, state.since, settings.integer("cut_factor"))
             shared |= {name: sharing_of(name, use, settings) for name, _ in plan.queries}
-            reasons[plan.id] = apart(stream, plan, settings)
+            reasons[plan.id] = not_shared(stream, plan, settings)
             homes[plan.id] = state.synopsis.home.value
         for name in stream.queries:
             one = shared.get(name, Sharing())  # a suspended query has no synopsis

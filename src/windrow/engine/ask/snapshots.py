@@ -16,7 +16,6 @@ import numpy as np
 from sqlglot import exp
 
 from windrow.cql.dialect import CQL, window_of
-from windrow.cql.intervals import UNITS_US
 from windrow.cql.tokens import place_of
 from windrow.cql.window_clause import Measure, WindowClause
 from windrow.engine.ask.lookups import LookupRequest, Span, span_of
@@ -28,7 +27,7 @@ from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import Finalise, Key
 from windrow.settings import Settings
 from windrow.synopses import Ability
-from windrow.types import POINT_MIN, point_text
+from windrow.types import POINT_MIN, UNITS_US, point_text
 from windrow.windows import SlidingWindow
 from windrow.windows.fitting import ceiling_cut, is_cut
 

@@ -39,7 +39,7 @@ def possible_setting(setting: str, count_bytes: int, sketched: bool = False) -> 
 
 
 @dataclass(frozen=True)
-class Chooser:
+class GroupingChoice:
     """The measurements of the last micro-batch: `reduction` (cells per row), `rows`, and `row_bytes` if gathered.
 
     `swell` is gathered bytes per byte that Spark estimated.
@@ -88,7 +88,7 @@ class Chooser:
             return self.rows * self.row_bytes
         return None
 
-    def after(self, rows: int, cells: int, gathered_bytes: int | None, estimate_bytes: int | None) -> Chooser:
+    def after(self, rows: int, cells: int, gathered_bytes: int | None, estimate_bytes: int | None) -> GroupingChoice:
         """The chooser after a micro-batch, with its measurements."""
         if rows == 0:
             return self
@@ -96,4 +96,4 @@ class Chooser:
         if gathered_bytes is not None:
             row_bytes = gathered_bytes / rows
             swell = gathered_bytes / estimate_bytes if estimate_bytes else swell
-        return Chooser(cells / rows, rows, row_bytes, swell)
+        return GroupingChoice(cells / rows, rows, row_bytes, swell)

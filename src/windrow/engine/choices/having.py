@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.plan.accumulators import Accumulator
-from windrow.plan.having import Bound, bounds_of, without
+from windrow.plan.having import Bound, having_bounds, without
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 from windrow.synopses import Ability, Lookup, LookupAnswer, Synopsis
@@ -44,7 +44,7 @@ class FilterFit:
 
     @cached_property
     def approximate(self) -> Finalise | None:
-        """The query without the comparison of a bound on COUNT or SUM; None where the bound must be compared."""
+        """The query without the comparison of a bound on COUNT or SUM; None if the bound must be compared."""
         if isinstance(self.bound.conjunct, exp.Between) or not self.test.kind.is_collective:
             return None
         plan = without(self.plan, [self.bound])
@@ -66,7 +66,7 @@ def fit_of(plan: Finalise, revises: bool) -> FilterFit | str:
         return "only windows that end when they are answered can use one"
     if revises and not can_be_tabled(fold_of(a) for a in plan.input.accumulators):
         return "answers may be corrected, so sums of doubles must keep their order"
-    found = [(bound, filter_test(bound, plan.input.presence)) for bound in bounds_of(plan)]
+    found = [(bound, filter_test(bound, plan.input.presence)) for bound in having_bounds(plan)]
     fits = [FilterFit(plan, bound, test, window) for bound, test in found if test is not None]
     if not fits:
         return "HAVING has no conjunct of the form COUNT, SUM (of integers), MAX or MIN compared with a number"
@@ -161,7 +161,7 @@ class HavingFilters:
             self._too_many = synopsis.groups.count, settings.integer("index_bytes"), settings.text("filter_epsilon")
 
     def _refused(self, synopsis: ClosedPanes, settings: Settings) -> str | None:
-        """The reason why there may be no filters; None where there may."""
+        """The reason why there may be no filters; None if there may."""
         if self._too_many is not None:
             groups, most, epsilon = self._too_many
             same = settings.integer("index_bytes") <= most and settings.text("filter_epsilon") == epsilon

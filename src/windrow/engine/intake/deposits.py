@@ -18,22 +18,22 @@ from windrow.clock import Clock
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.ingest import job as ingest
-from windrow.dataplane.ingest.admission import Admission, Reach
+from windrow.dataplane.ingest.admission import Admission, AxisBound, Reach
 from windrow.dataplane.ingest.deposit import DeadLetter, Deposit
 from windrow.dataplane.ingest.gathering import deposit_of_rows
 from windrow.dataplane.ingest.grouping import Grouping, partial_columns
 from windrow.dataplane.ingest.grouping_sets import deposit_of_groups
 from windrow.dataplane.ingest.job import MicroBatch
-from windrow.dataplane.ingest.observed import observed
+from windrow.dataplane.ingest.observed import lateness_after
 from windrow.dataplane.jvm import Jvm
 from windrow.engine.choices.chooser import possible_setting
 from windrow.engine.intake.compaction import Compactor
-from windrow.engine.intake.punctuations import heard
+from windrow.engine.intake.punctuations import split_punctuations
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.deposit_commits import DepositCommit
 from windrow.engine.store.homes import Homes, PendingBlock
 from windrow.engine.store.journal import Journal
-from windrow.errors import ExecutionError
+from windrow.errors import ExecutionError, first_line
 from windrow.optimizer.sharing.derivations import read_of
 from windrow.optimizer.sharing.synopsis_plans import schedule_for
 from windrow.plan.accumulators import Accumulator
@@ -91,11 +91,11 @@ class Depositor:
                 groups = {g.synopsis: stream.synopses[g.synopsis].synopsis.batch_groups() for g in groupings}
                 reported = self._homes.reported(stream, table)
                 deposit = self._preaggregate(stream, table, mode, groupings, groups, admission)
-                deposit, announced, malformed = heard(deposit, stream.definition)
+                deposit, announced, malformed = split_punctuations(deposit, stream.definition)
                 if columnar and deposit.dead:
                     deposit = self._with_records(batch, deposit, settings)
                 before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
-                lateness = observed(table, stream.definition, groupings, mode, before, stream.lateness)
+                lateness = lateness_after(table, stream.definition, groupings, mode, before, stream.lateness)
                 deposit = replace(deposit, dead=deposit.dead + malformed) if malformed else deposit
                 self._commit(stream, deposit, groups, reported, batch_id, admission, settings, lateness, announced)
                 stored = sum(block.ref.rows for block in reported)
@@ -107,7 +107,7 @@ class Depositor:
         ahead = settings["max_future"]
         latest = None if ahead == "off" else self._clock.now_us() + int(ahead)
         bounds = tuple(
-            (p, stream.frontiers[p.column].value, latest if p.type.is_timestamp else None)
+            AxisBound(p, stream.frontiers[p.column].value, latest if p.type.is_timestamp else None)
             for p in stream.definition.punctuated
         )
         rows = stream.frontiers[ROW_NUM]
@@ -368,5 +368,5 @@ def _gaps(window: Window) -> tuple[int, int, int] | None:
 def _reason(error: BaseException) -> str:
     """The first line of an error, with Spark's error condition."""
     text = str(getattr(error, "getCondition", lambda: None)() or "")
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    first = first_line(error)
     return first if not text or text in first else f"{text}: {first}"

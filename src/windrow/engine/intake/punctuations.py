@@ -15,7 +15,7 @@ from windrow.windows.promises import Announcement, Promise, announced_by, united
 log = logging.getLogger("windrow")
 
 
-def heard(deposit: Deposit, stream: StreamDef) -> tuple[Deposit, Announcement, tuple[DeadLetter, ...]]:
+def split_punctuations(deposit: Deposit, stream: StreamDef) -> tuple[Deposit, Announcement, tuple[DeadLetter, ...]]:
     """The deposit without its punctuations, what they announce, and those that are malformed."""
     if stream.punctuation is None:
         return deposit, Announcement(), ()

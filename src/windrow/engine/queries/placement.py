@@ -85,7 +85,7 @@ def _complete_from(state: SynopsisState, mine: Cuts, needed: Iterable[str], star
     return None if since == POINT_MIN else min(since, start)
 
 
-def made(number: int, name: str, plan: Finalise, placement: Placement) -> SynopsisPlan:
+def make_synopsis(number: int, name: str, plan: Finalise, placement: Placement) -> SynopsisPlan:
     """The plan of a new synopsis for the query."""
     axis = plan.scan.attribute.column
     keys, values = plan.input.cell_keys, plan.input.values

@@ -19,7 +19,7 @@ from windrow.dataplane.answers.revisions import OP, REVISION
 from windrow.dataplane.sinks import check_given, check_path, open_sink, target_of
 from windrow.dataplane.sources.registry import source_of
 from windrow.engine.progress import QueryProgress, StreamProgress, SynopsisProgress, start_of
-from windrow.engine.queries.placement import Placement, made, place
+from windrow.engine.queries.placement import Placement, make_synopsis, place
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.catalog_entries import DropCommit, QueryCommit
 from windrow.engine.store.homes import Homes
@@ -250,7 +250,7 @@ class QueryManager:
         """The synopsis of a new query, including the query."""
         if placement.joined is not None:
             return placement.joining(name, plan)
-        own = made(self._journal.entries.next_id("synopsis"), name, plan, placement)
+        own = make_synopsis(self._journal.entries.next_id("synopsis"), name, plan, placement)
         kept: dict[str, int | None] = dict.fromkeys((a.id for a in plan.input.accumulators), placement.start)
         return SynopsisState(SynopsisProgress(own, kept, placement.since), synopsis_for(plan, own.style))
 

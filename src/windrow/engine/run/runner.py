@@ -13,7 +13,7 @@ from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.lifecycle import interrupted
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
-from windrow.errors import ExecutionError, StateError, WindrowError
+from windrow.errors import ExecutionError, StateError, WindrowError, first_line
 from windrow.settings import Settings
 
 log = logging.getLogger("windrow")
@@ -109,7 +109,7 @@ class StreamRunner:
         if self._jvm.is_lost():
             return self._jvm.error()
         cause = self._failure or error
-        first = (str(cause).strip() or type(cause).__name__).splitlines()[0]
+        first = first_line(cause)
         full = next((sign for sign in FULL_DISK for one in _chain(cause) if sign in str(one)), None)
         if isinstance(cause, WindrowError) and (full is None or full in first):
             return cause

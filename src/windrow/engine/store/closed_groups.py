@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from windrow.dataplane.ingest.promised import bounds_of
+from windrow.dataplane.ingest.promised import promised_bounds
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.optimizer.sharing.synopsis_plans import LANDMARK
 from windrow.plan.nodes import Finalise
@@ -23,7 +23,7 @@ from windrow.synopses import Ability
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.releasing import released
 from windrow.types import POINT_MIN
-from windrow.windows import LandmarkWindow, PartitionedWindow, Points, SlideByTuple, greater
+from windrow.windows import LandmarkWindow, PartitionedWindow, Points, SlideByTuple, max_or_none
 from windrow.windows.promises import Promise
 
 
@@ -72,8 +72,8 @@ def group_bounds(stream: StreamState, state: SynopsisState) -> GroupBounds | Non
     count = state.synopsis.groups.count
     columns = state.synopsis.groups.key_columns(np.arange(count))
     named = {name: _decoded(columns[i]) for name, i in _key_columns(stream, state).items()}
-    promised = bounds_of(promises, named, count)
-    given = bounds_of(promises, named, count, lambda promise: promise.given)
+    promised = promised_bounds(promises, named, count)
+    given = promised_bounds(promises, named, count, lambda promise: promise.given)
     promised[0] = given[0] = POINT_MIN
     return GroupBounds(promised, given)
 
@@ -113,7 +113,7 @@ def complete_from(stream: StreamState, state: SynopsisState) -> int | None:
     needed = _needed(stream, state, [plan for _, plan in state.plan.queries if not answers_groups(plan)])
     beyond = state.plan.schedule.first_free(stream.greatest(state.plan.axis))
     released = min(needed(max(bounds)), beyond)
-    return state.complete_from if released == POINT_MIN else greater(state.complete_from, released)
+    return state.complete_from if released == POINT_MIN else max_or_none(state.complete_from, released)
 
 
 def _needed_by_group(stream: StreamState, state: SynopsisState) -> Points | None:

@@ -11,7 +11,7 @@ from windrow.dataplane.ingest.admission import LATE, Admission
 from windrow.dataplane.ingest.deposit import DeadLetter
 from windrow.dataplane.ingest.promised import bound_of_record, point_in_record
 from windrow.settings import Settings
-from windrow.windows import greater
+from windrow.windows import max_or_none
 
 
 class DeadLetters:
@@ -67,18 +67,19 @@ def _late_by(letter: DeadLetter, admission: Admission, stream: StreamDef) -> int
     it."""
     if letter.reason != LATE or letter.point is None or not admission.bounds:
         return None
-    punctuated, frontier, _ = admission.bounds[0]
-    promises = [promise for promise in admission.promises if promise.axis == punctuated.column]
+    bound = admission.bounds[0]
+    frontier, column = bound.frontier, bound.punctuated.column
+    promises = [promise for promise in admission.promises if promise.axis == column]
     if promises and letter.record is not None:
-        frontier = greater(frontier, bound_of_record(promises, letter.record, dict(stream.columns)))
+        frontier = max_or_none(frontier, bound_of_record(promises, letter.record, dict(stream.columns)))
     late_by = None if frontier is None else max(0, frontier - letter.point)
     return late_by or _late_on_another(letter, admission) or late_by
 
 
 def _late_on_another(letter: DeadLetter, admission: Admission) -> int | None:
     """How far it was below the frontier of the first other window attribute on which it was late."""
-    for punctuated, frontier, _ in admission.bounds[1:] if letter.record is not None else ():
-        point = point_in_record(letter.record or "", punctuated)
-        if point is not None and frontier is not None and point < frontier:
-            return frontier - point
+    for bound in admission.bounds[1:] if letter.record is not None else ():
+        point = point_in_record(letter.record or "", bound.punctuated)
+        if point is not None and bound.frontier is not None and point < bound.frontier:
+            return bound.frontier - point
     return None

@@ -97,7 +97,7 @@ class Corrector:
 
     def _looked(self, affected: Sequence[AffectedWindows]) -> Iterator[tuple[LookupAnswer, LookupAnswer]]:
         """The rows of each query's windows, without the late cells and with them."""
-        lookups = [lookup_of(one.query, one.extents) for one in affected]
+        lookups = [due_lookup(one.query, one.extents) for one in affected]
         there = [(one.before, one.after) for one in affected]
         return self._state.synopsis.revise(lookups, there, self._state.plan)
 
@@ -220,7 +220,7 @@ def _only(finished: Finished, wanted: Mask) -> Finished:
     return Finished(finished.table.take(rows), finished.window[rows], finished.windows)
 
 
-def lookup_of(query: QueryState, extents: Extents) -> Lookup:
+def due_lookup(query: QueryState, extents: Extents) -> Lookup:
     """The lookup of some windows of a query."""
     aggregate, since = query.plan.input, query.since
     starts = extents.starts if since is None else extents.starts.clip(min=max(since, POINT_MIN))

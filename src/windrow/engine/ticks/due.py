@@ -10,7 +10,7 @@ import numpy as np
 from windrow.dataplane.answers.finishing import Edges
 from windrow.engine.choices.holistic_choice import HolisticRequest
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.engine.ticks.corrections import lookup_of
+from windrow.engine.ticks.corrections import due_lookup
 from windrow.plan.nodes import ROW_NUM, Finalise
 from windrow.settings import Settings
 from windrow.synopses import Ability, DueRequest
@@ -134,7 +134,7 @@ def _by_selection(stream: StreamState, state: SynopsisState, due: list[DueWindow
         return due
     requests = []
     for i in holistic:
-        query, lookup = due[i].query, lookup_of(due[i].query, due[i].extents)
+        query, lookup = due[i].query, due_lookup(due[i].query, due[i].extents)
         derived = bool(state.plan.derived.get(query.name))
         hindered = why_not_selected(query.plan.input, stream.definition.revises, derived, bool(stream.promises))
         requests.append(HolisticRequest(query.name, query.plan.input, lookup.starts, lookup.ends, hindered))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.closed_groups import GroupBounds, answers_groups
-from windrow.engine.ticks.corrections import Finish, lookup_of
+from windrow.engine.ticks.corrections import Finish, due_lookup
 from windrow.engine.ticks.delivery import QueryAnswers
 from windrow.synopses import LookupAnswer, Synopsis
 from windrow.synopses.lookups import merged
@@ -68,7 +68,7 @@ class EarlyAnswers:
     def _rows(
         self, query: QueryState, extents: Extents, alone: Synopsis, below: Points, finish: Finish
     ) -> Iterator[_Part]:
-        lookup = lookup_of(query, extents)
+        lookup = due_lookup(query, extents)
         looked = merged(next(self._state.ask([lookup])), next(self._state.ask([lookup], part=alone)))
         ticks = extents.ticks[looked.window]
         looked = looked.where((ticks > below[looked.groups]) & (ticks <= self._bounds.promised[looked.groups]))

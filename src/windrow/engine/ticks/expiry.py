@@ -7,7 +7,7 @@ from windrow.engine.store.tick_commits import Expiry
 from windrow.engine.ticks.due import ranked_below
 from windrow.optimizer.sharing.synopsis_plans import LANDMARK
 from windrow.synopses import Ability
-from windrow.windows.frontier import greater
+from windrow.windows.frontier import max_or_none
 
 
 def expired(stream: StreamState, state: SynopsisState, upto: int) -> Expiry | None:
@@ -22,7 +22,7 @@ def expired(stream: StreamState, state: SynopsisState, upto: int) -> Expiry | No
     horizon, below = stream.horizon(state.plan.axis, upto), state.kept_from
     if horizon is not None:
         needed = [plan.window.held_from(horizon) for _, plan in state.plan.queries]
-        below = greater(below, min(*needed, state.closed_at(horizon)))
+        below = max_or_none(below, min(*needed, state.closed_at(horizon)))
     ranked = ranked_below(stream, state, upto)
     return None if (below, ranked) == (state.kept_from, state.ranked) else Expiry(state, below, ranked)
 

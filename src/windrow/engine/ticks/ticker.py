@@ -21,12 +21,13 @@ from windrow.engine.store.closed_groups import complete_from, group_bounds, rele
 from windrow.engine.store.homes import give_back_memory
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.tick_commits import PromiseUpdate
-from windrow.engine.ticks.corrections import Corrector, Finish, lookup_of
+from windrow.engine.ticks.corrections import Corrector, Finish, due_lookup
 from windrow.engine.ticks.delivery import Delivery, QueryAnswers
 from windrow.engine.ticks.due import SLOTS_PER_SLICE, DueWindows, due_on, slices
 from windrow.engine.ticks.early import EarlyAnswers, left_to_answer
 from windrow.engine.ticks.expiry import collapse, expire, expired
 from windrow.engine.ticks.shared_answers import AnswerRequest, followers, taken_rows
+from windrow.errors import first_line
 from windrow.optimizer.sharing.rules import computed_together
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
@@ -195,7 +196,7 @@ class Ticker:
         done: dict[str, int] = dict.fromkeys(parts, 0)
         by_name = {item.query.name: item for item in due}
         early = group_bounds(stream, state) if stream.promises else None
-        asked = [(lookup_of(item.query, item.extents), item.query.plan) for item in due if not item.by_selection]
+        asked = [(due_lookup(item.query, item.extents), item.query.plan) for item in due if not item.by_selection]
         narrowed = state.having.narrowed(state.plan, state.synopsis, asked, settings, stream.definition.revises)
         for looked in _looked(state, due, narrowed):
             item = by_name[looked.query]
@@ -236,7 +237,7 @@ class Ticker:
         try:
             return self.finisher.finish(plan or query.plan, looked, *shown, state.synopsis.groups)
         except Exception as error:
-            self._journal.suspend(stream, query, str(error).splitlines()[0])
+            self._journal.suspend(stream, query, first_line(error))
             return None
 
 
@@ -244,7 +245,7 @@ def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: NarrowedL
     """The looked-up windows of the due queries, each by the cheaper way."""
     yield from narrowed.looked
     yield from state.ask(narrowed.lookups)
-    chosen = [(item.query.plan.input, lookup_of(item.query, item.extents)) for item in due if item.by_selection]
+    chosen = [(item.query.plan.input, due_lookup(item.query, item.extents)) for item in due if item.by_selection]
     if chosen and state.synopsis.readable is not None:
         yield from selected(state.synopsis.readable, chosen)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from windrow.optimizer.sharing.uses import Applicant, SynopsisUse
-from windrow.optimizer.sharing.verdicts import Verdict, no
+from windrow.optimizer.sharing.verdicts import Verdict, refusal
 
-NO_JOIN = no("no query joins windows")
+NO_JOIN = refusal("no query joins windows")
 
 
 def ss3(query: Applicant, use: SynopsisUse) -> Verdict:

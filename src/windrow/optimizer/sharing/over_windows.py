@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from windrow.optimizer.sharing.synopsis_plans import why_apart
 from windrow.optimizer.sharing.uses import Applicant, SynopsisUse
-from windrow.optimizer.sharing.verdicts import YES, Verdict, no
+from windrow.optimizer.sharing.verdicts import YES, Verdict, refusal
 from windrow.optimizer.synopsis_kinds import SynopsisKind
 
-UNUSED = no("no other query uses the synopsis")
-BASIC = no("the synopsis is a basic interval synopsis")
-NOT_BASIC = no("the synopsis is not a basic interval synopsis")
-_NO_AVG = no("the query has no AVG")
-_NO_PARTS = no("other queries do not read both the sum and the count of an AVG")
-_NO_PARTS_ALIKE = no("other queries over this window length do not read both the sum and the count of an AVG")
+UNUSED = refusal("no other query uses the synopsis")
+BASIC = refusal("the synopsis is a basic interval synopsis")
+NOT_BASIC = refusal("the synopsis is not a basic interval synopsis")
+_NO_AVG = refusal("the query has no AVG")
+_NO_PARTS = refusal("other queries do not read both the sum and the count of an AVG")
+_NO_PARTS_ALIKE = refusal("other queries over this window length do not read both the sum and the count of an AVG")
 
 
 def ss1(query: Applicant, use: SynopsisUse) -> Verdict:
@@ -21,7 +21,7 @@ def ss1(query: Applicant, use: SynopsisUse) -> Verdict:
     if not use.others(query):
         return UNUSED
     why = why_apart(query.need, use.plan, use.cut_factor)
-    return YES if why is None else no(why)
+    return YES if why is None else refusal(why)
 
 
 def cs1(query: Applicant, use: SynopsisUse) -> Verdict:
@@ -29,7 +29,7 @@ def cs1(query: Applicant, use: SynopsisUse) -> Verdict:
         return BASIC
     if any(name != query.name and Applicant(name, plan).length == query.length for name, plan in use.plan.queries):
         return YES
-    return no("no other query has a window of this length")
+    return refusal("no other query has a window of this length")
 
 
 def cs2(query: Applicant, use: SynopsisUse) -> Verdict:

@@ -20,6 +20,7 @@ from sqlglot import exp, parse_one
 from sqlglot.optimizer.normalize import normalize, normalized
 
 from windrow.cql.dialect import CQL
+from windrow.cql.functions import COMPARISON_NODES
 from windrow.types import SqlType
 
 Columns = tuple[tuple[str, SqlType], ...]
@@ -32,14 +33,6 @@ IS_NULL, IS_NOT_NULL = "IS NULL", "IS NOT NULL"
 _OPPOSITE = {"=": "<>", "<": ">=", ">": "<=", IS_NULL: IS_NOT_NULL}
 _OPPOSITE |= {opposite: op for op, opposite in _OPPOSITE.items()}
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_OPS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-}
 
 
 @dataclass(frozen=True)
@@ -284,7 +277,7 @@ def _atoms(term: exp.Expr, types: dict[str, SqlType]) -> list[Atom] | None:
 def _atom(tree: exp.Expr, types: dict[str, SqlType]) -> Atom:
     if isinstance(tree, exp.Is) and isinstance(tree.this, exp.Column) and isinstance(tree.expression, exp.Null):
         return ColumnComparison(tree.this.name, IS_NULL)
-    op = _OPS.get(type(tree))
+    op = COMPARISON_NODES.get(type(tree))
     if op is not None:
         left, right = tree.this.unnest(), tree.expression.unnest()
         if isinstance(right, exp.Column):

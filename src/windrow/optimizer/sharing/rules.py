@@ -14,7 +14,7 @@ from windrow.optimizer.sharing.over_windows import cs1, cs2, cs3, ss1, ss2
 from windrow.optimizer.sharing.same_answers import cs8
 from windrow.optimizer.sharing.selections import cs6, cs7, ss4
 from windrow.optimizer.sharing.uses import Applicant, SynopsisUse
-from windrow.optimizer.sharing.verdicts import Verdict, no
+from windrow.optimizer.sharing.verdicts import Verdict, refusal
 
 Decide = Callable[[Applicant, SynopsisUse], Verdict]
 
@@ -97,7 +97,7 @@ def rule(name: str) -> SharingRule:
 
 def verdict_of(name: str, query: Applicant, use: SynopsisUse, off: Collection[str] = ()) -> Verdict:
     """The verdict of a rule; no if it is disabled."""
-    return no(f"the rule {name} is disabled") if name in off else rule(name).decide(query, use)
+    return refusal(f"the rule {name} is disabled") if name in off else rule(name).decide(query, use)
 
 
 def may_join(query: Applicant, use: SynopsisUse, off: Collection[str] = ()) -> Verdict:

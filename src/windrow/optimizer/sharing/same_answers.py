@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from windrow.optimizer.sharing.uses import Applicant, SynopsisUse
-from windrow.optimizer.sharing.verdicts import YES, Verdict, no
+from windrow.optimizer.sharing.verdicts import YES, Verdict, refusal
 
-_EARLY = no("groups are answered early, which depends on when a query was created")
-_NO_LEADER = no("no other query has all its answers")
+_EARLY = refusal("groups are answered early, which depends on when a query was created")
+_NO_LEADER = refusal("no other query has all its answers")
 
 
 def cs8(query: Applicant, use: SynopsisUse) -> Verdict:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from windrow.optimizer.sharing.over_windows import BASIC, NOT_BASIC
 from windrow.optimizer.sharing.uses import Applicant, SynopsisUse
-from windrow.optimizer.sharing.verdicts import YES, Verdict, no
+from windrow.optimizer.sharing.verdicts import YES, Verdict, refusal
 from windrow.optimizer.synopsis_kinds import SynopsisKind
 
-_NO_COVER = no("the conditions of other queries do not cover its own")
+_NO_COVER = refusal("the conditions of other queries do not cover its own")
 
 
 def ss4(query: Applicant, use: SynopsisUse) -> Verdict:
@@ -25,7 +25,7 @@ def cs6(query: Applicant, use: SynopsisUse) -> Verdict:
     if not bases:
         return _NO_COVER
     alike = all(use.is_read(a, query, query.length) for a in bases)
-    return YES if alike else no("the queries that it derives from have windows of other lengths")
+    return YES if alike else refusal("the queries that it derives from have windows of other lengths")
 
 
 def cs7(query: Applicant, use: SynopsisUse) -> Verdict:

@@ -56,7 +56,7 @@ class SynopsisPlan:
 
     @property
     def need(self) -> Need:
-        """What a query must need to join it."""
+        """The requirements for a query to join."""
         return Need(self.axis, self.keys, self.values, self.style, self.schedule.current)
 
     @property
@@ -145,8 +145,8 @@ def wanted_cuts(plans: Iterable[Finalise]) -> Cuts | None:
 
 @dataclass(frozen=True)
 class Need:
-    """What a query needs of a synopsis, or what a synopsis offers. If they are equal but for the cuts, the query may
-    join if the cuts can be united."""
+    """What a query needs from a synopsis, or what a synopsis offers. If they differ only in cuts, the query may join if
+    the cuts can be united."""
 
     axis: str
     keys: tuple[Key, ...]

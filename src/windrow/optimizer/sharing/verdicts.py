@@ -19,5 +19,5 @@ class Verdict:
 YES = Verdict()
 
 
-def no(reason: str) -> Verdict:
+def refusal(reason: str) -> Verdict:
     return Verdict(reason)

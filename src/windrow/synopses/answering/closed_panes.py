@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 
 from windrow.plan.accumulators import Accumulator, Kind
-from windrow.synopses.answering.gathering import ClosedCells, closed_cells, gathered
+from windrow.synopses.answering.gathering import ClosedCells, closed_cells, looked_up_groups
 from windrow.synopses.answering.indexing import Indexer
 from windrow.synopses.answering.intervals import FlatIntervals
 from windrow.synopses.answering.one_pass import PanePass
@@ -38,8 +38,8 @@ class ClosedPanes:
         self.last_way: WayDecision | None = None
         """How windows were last answered, for EXPLAIN."""
         self.revision = 0
-        """Counts the changes to closed panes other than closing and expiring. Whoever builds on their cells
-        (`having/pane_filters.py`) then builds anew."""
+        """Counts the changes to closed panes other than closing and expiring. Filters built on these cells
+        (`having/pane_filters.py`) must be rebuilt after each."""
 
     @classmethod
     def of_cells(cls, cells: Cells, count: int) -> ClosedPanes:
@@ -99,7 +99,7 @@ class ClosedPanes:
         The caller bounds the number of windows: the rows of all are in memory at once. A lookup with `only` reads only
         those groups.
         """
-        yield from gathered(self._chunks, [lookup for lookup in lookups if lookup.only is not None])
+        yield from looked_up_groups(self._chunks, [lookup for lookup in lookups if lookup.only is not None])
         shared = asked_once([lookup for lookup in lookups if lookup.only is None])
         if shared:
             for answer in self._answer([one.asked for one in shared.values()]):

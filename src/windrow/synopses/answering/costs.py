@@ -84,7 +84,7 @@ PASS_WALK_NS = MeasuredCost(1.0, "having", "walk a state of a cell in a pass")
 FINISH_NS = MeasuredCost(1.0, "having", "compare a row with a bound")
 
 
-def table() -> dict[str, MeasuredCost]:
+def measured_costs() -> dict[str, MeasuredCost]:
     """Every measured cost by name."""
     own = {name: cost for name, cost in globals().items() if isinstance(cost, MeasuredCost)}
     return own | {f"FEED_NS[{kind}]": cost for kind, cost in FEED_NS.items()}

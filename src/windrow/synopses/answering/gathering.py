@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.cells.arrays import Mask, ranges
+from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Chunk, States, widened
 from windrow.synopses.cells.folds import State
 from windrow.synopses.cells.groups import NOBODY, Ids
 from windrow.synopses.lookups import Lookup, LookupAnswer
-from windrow.windows import Points
+from windrow.windows import Points, joined_ranges
 
 
 class ClosedCells(NamedTuple):
@@ -57,7 +57,7 @@ def _held(accumulator: Accumulator, state: State) -> Mask:
     return np.asarray(held)
 
 
-def gathered(chunks: Sequence[Chunk], lookups: Sequence[Lookup]) -> Iterator[LookupAnswer]:
+def looked_up_groups(chunks: Sequence[Chunk], lookups: Sequence[Lookup]) -> Iterator[LookupAnswer]:
     """The rows of lookups that name their groups (`only`); groups without a qualifying tuple are left out."""
     alike: dict[frozenset[Accumulator], list[Lookup]] = {}
     for lookup in lookups:
@@ -163,7 +163,7 @@ def _from_sparse(chunk: Chunk, pairs: _IntervalPairs, low: Ids, high: Ids, state
     rows = np.flatnonzero((high > low)[pairs.interval])
     first = np.searchsorted(by_group, pairs.group[rows])
     count = np.searchsorted(by_group, pairs.group[rows], "right") - first
-    entries, rows = order[ranges(first, count)], np.repeat(rows, count)
+    entries, rows = order[joined_ranges(first, count)], np.repeat(rows, count)
     pane, interval = chunk.cell_pane[entries], pairs.interval[rows]
     inside = (pane >= low[interval]) & (pane < high[interval])
     entries, rows = entries[inside], rows[inside]

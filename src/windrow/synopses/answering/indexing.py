@@ -30,7 +30,7 @@ from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Chunk, panes_per_chunk
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.index.asked_widths import AskedWidths
-from windrow.synopses.index.pane_index import PaneIndex, can_be_indexed, columns_of
+from windrow.synopses.index.pane_index import PaneIndex, can_be_indexed, state_columns
 
 FirstEqual = Callable[[Sequence[Accumulator]], Mapping[Accumulator, Accumulator]]
 """Maps each accumulator to the first one that has equal states."""
@@ -167,7 +167,7 @@ class Indexer:
         if not all(can_be_indexed(fold_of(a)) for a in needed):
             self.rates.walk()
             return None
-        self._columns = columns_of(needed)
+        self._columns = state_columns(needed)
         lows = np.concatenate([np.minimum(low, high) for low, high in spans])
         highs = np.concatenate([high for _, high in spans])
         if self._columns[1] and lows.size:

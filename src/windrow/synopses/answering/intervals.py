@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.cells import distinct
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Cells
+from windrow.synopses.cells.distinct import distinct_in_runs
 from windrow.synopses.cells.folds import Fold, State
 from windrow.synopses.cells.groups import NOBODY, Ids
 from windrow.synopses.index.base_intervals import base_intervals_of
-from windrow.windows import Points
+from windrow.windows import Points, joined_ranges
 
 AT_ONCE = 1 << 15
 """Intervals that climb the tree together: few enough for their data to stay in the processor's cache."""
@@ -29,7 +29,7 @@ class FlatIntervals:
     """A tree over cells, which come in any order. Cells with the same pane and group are merged."""
 
     def __init__(self, cells: Cells):
-        self._panes, rank = distinct.of_runs(cells.panes)
+        self._panes, rank = distinct_in_runs(cells.panes)
         keys = cells.groups * self._panes.size + rank
         if (keys[1:] <= keys[:-1]).any():
             keys, cells = _folded(keys, cells)
@@ -80,7 +80,7 @@ class FlatIntervals:
 
     def _at(self, groups: Ids, points: Points) -> Ids:
         """The position of each group's first cell whose pane starts at or after the point."""
-        heads, of_head = distinct.of_runs(points)
+        heads, of_head = distinct_in_runs(points)
         keys = groups * self._panes.size + np.searchsorted(self._panes, heads)[of_head]
         return np.searchsorted(self._keys, keys)
 
@@ -126,8 +126,7 @@ def _folded(keys: Ids, cells: Cells) -> tuple[Ids, Cells]:
 
 def _by_window(first: Ids, lengths: Ids, groups: Ids, windows: int) -> tuple[Ids, Ids]:
     """The (window, group) pairs of runs of windows, by window, then group; runs of one group are disjoint."""
-    offsets = np.arange(int(lengths.sum()), dtype=np.int64) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    window, group = np.repeat(first, lengths) + offsets, np.repeat(groups, lengths)
+    window, group = joined_ranges(first, lengths), np.repeat(groups, lengths)
     if groups[0] == groups[-1]:
         return window, group
     width = int(groups[-1]) + 1

@@ -10,8 +10,8 @@ import numpy as np
 
 from windrow.optimizer.synopsis_kinds import SynopsisKind
 from windrow.synopses.answering import costs
-from windrow.synopses.cells import distinct
 from windrow.synopses.cells.chunks import panes_per_chunk
+from windrow.synopses.cells.distinct import distinct_in_runs
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.cells.sketches import is_sketch
 from windrow.synopses.index.pane_index import PartSize
@@ -109,7 +109,7 @@ def window_work(lookups: Sequence[Lookup], spans: Spans, groups: int, panes: int
     lengths = highs - lows
     walked = 0
     if lengths.size:
-        ticks = distinct.of_runs(highs)[1]
+        ticks = distinct_in_runs(highs)[1]
         farthest = np.zeros(int(ticks.max()) + 1, np.int64)
         np.maximum.at(farthest, ticks, lengths)
         walked = int(farthest.sum())

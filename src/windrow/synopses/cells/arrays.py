@@ -1,4 +1,4 @@
-"""NumPy helpers: growing arrays, and many ranges of indices at once."""
+"""NumPy helpers: growing arrays, and runs of equal numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ def grown(array: Array, size: int, fill: int = 0) -> Array:
     return larger
 
 
-def ranges(starts: Longs, sizes: Longs) -> Longs:
-    """The ranges [starts[i], starts[i] + sizes[i]), one after another."""
-    offsets = np.arange(int(sizes.sum()), dtype=np.int64) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.asarray(np.repeat(starts, sizes) + offsets)
+def run_starts(numbers: Longs) -> Longs:
+    """The position where each run of equal numbers starts."""
+    if not numbers.size:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(np.concatenate(([True], numbers[1:] != numbers[:-1])))
+
+
+def place_in_run(numbers: Longs) -> Longs:
+    """The place of each number in its run of equal numbers, from 0."""
+    starts = run_starts(numbers)
+    return np.arange(numbers.size) - np.repeat(starts, np.diff(np.append(starts, numbers.size)))

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from windrow.plan.accumulators import Accumulator, Kind
-from windrow.synopses.cells import distinct
 from windrow.synopses.cells.cells import fold_of
+from windrow.synopses.cells.distinct import distinct_below, distinct_in_runs
 from windrow.synopses.cells.folds import Array, Fold, State, UfuncFold
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.cells.sketches import held_bytes
@@ -293,14 +293,14 @@ def _widen(fold: Fold, column: Array) -> Array:
 
 
 def panes_per_chunk(groups: int) -> int:
-    """The number of panes of a chunk whose panes have so many groups."""
+    """Panes per chunk, given the groups per pane."""
     least, most = PANES_PER_CHUNK
     return max(least, min(most, SLOTS_PER_CHUNK // max(groups, 1)))
 
 
 def build_chunks(cells: Cells) -> list[Chunk]:
     """Cells of closed panes as chunks, panes ascending. Cells may repeat."""
-    panes, pane_of = distinct.of_runs(cells.panes)
+    panes, pane_of = distinct_in_runs(cells.panes)
     if not panes.size:
         return []
     size = panes_per_chunk(len(cells) // panes.size)
@@ -318,11 +318,11 @@ def build_chunks(cells: Cells) -> list[Chunk]:
 
 
 def _build(panes: Points, pane_of: Ids, cells: Cells) -> Chunk:
-    groups, group_of = distinct.below(cells.groups, int(cells.groups.max()) + 1)
+    groups, group_of = distinct_below(cells.groups, int(cells.groups.max()) + 1)
     slot = pane_of * groups.size + group_of
     slots = panes.size * groups.size
     if len(cells) < DENSE_FILL * slots:
-        used, cell_of = distinct.below(slot, slots)
+        used, cell_of = distinct_below(slot, slots)
         states = _folded(cells, cell_of, used.size)
         return Chunk(panes, groups, states, {}, used // groups.size, groups[used % groups.size])
     shape = (panes.size, groups.size)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.cells import distinct
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Cells, States
+from windrow.synopses.cells.distinct import distinct_below, distinct_in_runs
 from windrow.synopses.cells.folds import State
 from windrow.windows import Points
 
@@ -38,9 +38,9 @@ def fold_cells(parts: Sequence[Cells], kept_from: int | None) -> Cells:
         cells = cells.where(cells.panes >= kept_from)
     if not len(cells):
         return cells
-    panes, pane_of = distinct.of_runs(cells.panes)
+    panes, pane_of = distinct_in_runs(cells.panes)
     width = int(cells.groups.max()) + 1
-    slots, cell_of = distinct.below(pane_of * width + cells.groups, panes.size * width)
+    slots, cell_of = distinct_below(pane_of * width + cells.groups, panes.size * width)
     states: States = {}
     for accumulator, state in cells.states.items():
         fold = fold_of(accumulator)

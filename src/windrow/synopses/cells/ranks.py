@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from windrow.synopses.cells.arrays import place_in_run
 from windrow.synopses.cells.groups import Groups, Ids
 from windrow.windows import Points
 
@@ -24,10 +25,8 @@ class Ranks:
         self._grow()
         order = np.lexsort((rows, ids))
         sorted_ids = ids[order]
-        begins = np.flatnonzero(np.concatenate(([True], sorted_ids[1:] != sorted_ids[:-1])))
-        within = np.arange(ids.size) - np.repeat(begins, np.diff(np.append(begins, ids.size)))
         out = np.empty(ids.size, np.int64)
-        out[order] = within + 1 + self.counts[sorted_ids]
+        out[order] = place_in_run(sorted_ids) + 1 + self.counts[sorted_ids]
         return out
 
     @property

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.plan.sketched import HAS_SKETCHES
+from windrow.synopses.cells.arrays import run_starts
 from windrow.synopses.cells.folds import Array, State
 from windrow.types import SqlType
 
@@ -36,8 +37,8 @@ KLL_K = 200
 
 LG_MAP = 11
 MOST_ITEMS = (1 << LG_MAP) * 3 // 4
-"""A frequent-items sketch counts so many different items exactly. Then it drops rare ones, and a count is too high by
-at most 3.5/2048 of all rows."""
+"""A frequent-items sketch counts up to this many different items exactly. Then it drops rare ones, and a count is too
+high by at most 3.5/2048 of all rows."""
 
 
 class Sketch(Protocol):
@@ -153,7 +154,7 @@ class SketchFold:
         at, column = at[come], state[0][come]
         order = np.argsort(at, kind="stable")
         at, column = at[order], column[order]
-        begins = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))
+        begins = run_starts(at)
         slots, target = at[begins], into[0]
         alone = np.diff(np.append(begins, at.size)) == 1
         alone &= ~present(target[slots])

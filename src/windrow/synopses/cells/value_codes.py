@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windrow.synopses.cells import distinct
+from windrow.synopses.cells.distinct import distinct_below
 from windrow.synopses.cells.groups import AnyIds, Groups, Ids
 
 NULL = -1
@@ -64,7 +64,7 @@ def codes_together(groups: Groups, keys: Sequence[int], cells: AnyIds) -> tuple[
         more = other.codes[cells]
         valid = (codes >= 0) & (more >= 0)
         # Renumbering keeps the codes small, so that many keys cannot overflow.
-        found, codes = distinct.below(
+        found, codes = distinct_below(
             np.where(valid, codes * len(other.values) + more, 0), max(bound * len(other.values), 1)
         )
         codes, bound = np.where(valid, codes, NULL), found.size

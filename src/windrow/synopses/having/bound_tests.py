@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.plan.accumulators import AggregateCall
-from windrow.plan.having import Bound, bounds_of, sides_of, without
+from windrow.plan.having import Bound, having_bounds, sides_of, without
 from windrow.plan.nodes import Finalise
 from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.chunks import States
@@ -45,6 +45,8 @@ def bound_tests(plan: Finalise) -> tuple[tuple[BoundTest, ...], Finalise]:
     """
     if plan.input.is_holistic:
         return (), plan
-    exact = [bound for bound in bounds_of(plan) if bound.call.result.is_integer and abs(bound.value) <= GREATEST_VALUE]
+    exact = [
+        bound for bound in having_bounds(plan) if bound.call.result.is_integer and abs(bound.value) <= GREATEST_VALUE
+    ]
     whole = [b for b in exact if sum(other.conjunct is b.conjunct for other in exact) == sides_of(b.conjunct)]
     return tuple(BoundTest.of(bound) for bound in whole), without(plan, whole)

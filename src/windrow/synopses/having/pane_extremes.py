@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windrow.synopses.cells.arrays import Longs
+from windrow.synopses.cells.arrays import Longs, run_starts
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.having.tables import TableIntervals
 from windrow.windows import Points
@@ -27,7 +27,7 @@ class GreatestCodes:
     @classmethod
     def of(cls, falling: Longs, keys: Longs) -> GreatestCodes:
         order = np.lexsort((falling, keys))
-        first = order[np.flatnonzero(np.diff(keys[order], prepend=-1))]
+        first = order[run_starts(keys[order])]
         again = np.argsort(falling[first], kind="stable")
         return cls(falling[first][again], keys[first][again])
 
@@ -56,7 +56,7 @@ class PaneExtremes:
         """Append cells in the order of their panes."""
         if not panes.size:
             return
-        starts = np.flatnonzero(np.diff(panes, prepend=panes[0] - 1))
+        starts = run_starts(panes)
         for first, last in zip(starts.tolist(), [*starts[1:].tolist(), panes.size], strict=True):
             self._panes.append(int(panes[first]))
             order = np.argsort(~codes[first:last], kind="stable")

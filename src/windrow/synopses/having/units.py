@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windrow.synopses.cells.arrays import Longs, grown
+from windrow.synopses.cells.arrays import Longs, grown, run_starts
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.having.collective_index import Levels
 from windrow.synopses.having.filter_tests import FilterTest
@@ -54,7 +54,7 @@ class Units:
     def _passed_in_turn(self, groups: Ids, weights: Longs) -> Longs:
         order = np.argsort(groups, kind="stable")
         group, weight = groups[order], weights[order]
-        first = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1])))
+        first = run_starts(group)
         sums = np.cumsum(weight)
         before = np.repeat(sums[first] - weight[first], np.diff(np.append(first, group.size)))
         whole = self._rest[group] + sums - before

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from windrow.plan.holistic import LEAST, ROWS
 from windrow.plan.nodes import WindowAggregate
+from windrow.synopses.cells.arrays import place_in_run
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.cells.merging import fold_cells
 from windrow.synopses.cells.value_codes import cell_groups_of, codes_of
-from windrow.synopses.holistic.from_counters import place_in_run
 from windrow.synopses.kinds.basic_interval import BasicIntervalSynopsis
 
 

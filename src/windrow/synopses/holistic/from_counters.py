@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.calls import COUNT_DISTINCT
-from windrow.synopses.cells.arrays import Longs
+from windrow.synopses.cells.arrays import Longs, place_in_run, run_starts
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.cells.value_codes import coded
 from windrow.synopses.holistic.phi import Phi
@@ -128,16 +128,3 @@ def list_array(entries: pa.Array, slot: Ids, slots: int) -> pa.Array:
     """A list per slot; `entries` come by ascending slot."""
     offsets = np.searchsorted(slot, np.arange(slots + 1)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), entries)
-
-
-def run_starts(ascending: Ids) -> Longs:
-    """The position where each run of equal numbers starts."""
-    if not ascending.size:
-        return np.zeros(0, np.int64)
-    return np.flatnonzero(np.concatenate(([True], ascending[1:] != ascending[:-1])))
-
-
-def place_in_run(ascending: Ids) -> Longs:
-    """The place of each number in its run, from 0."""
-    starts = run_starts(ascending)
-    return np.arange(ascending.size) - np.repeat(starts, np.diff(np.append(starts, ascending.size)))

@@ -16,12 +16,13 @@ import pyarrow as pa
 from windrow.plan.accumulators import Accumulator, AggregateCall
 from windrow.plan.holistic import LEAST, ROWS
 from windrow.plan.nodes import WindowAggregate
-from windrow.synopses.cells import distinct
+from windrow.synopses.cells.arrays import run_starts
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import States
+from windrow.synopses.cells.distinct import distinct_below
 from windrow.synopses.cells.groups import AnyIds, Groups, Ids
 from windrow.synopses.cells.value_codes import cell_groups_of, codes_of, codes_together
-from windrow.synopses.holistic.from_counters import ValueCounters, holistic_result, run_starts
+from windrow.synopses.holistic.from_counters import ValueCounters, holistic_result
 from windrow.synopses.lookups import LookupAnswer
 from windrow.synopses.results.values import overflows, result_of
 
@@ -71,7 +72,7 @@ def _slots(aggregate: WindowAggregate, looked: LookupAnswer, groups: Groups) -> 
         return np.arange(looked.windows), np.zeros(looked.windows, np.int64), looked.window
     outer = cell_groups_of(groups, len(aggregate.keys))
     width = outer.first.size
-    found, at = distinct.below(looked.window * width + outer.of[looked.groups], looked.windows * width)
+    found, at = distinct_below(looked.window * width + outer.of[looked.groups], looked.windows * width)
     window, group = np.divmod(found, width)
     return window, outer.first[group], at
 

@@ -24,10 +24,11 @@ from windrow.plan.holistic import ROWS
 from windrow.plan.nodes import WindowAggregate
 from windrow.synopses.answering.closed_panes import ClosedPanes
 from windrow.synopses.answering.costs import MOST_SORTED_BYTES
+from windrow.synopses.cells.arrays import run_starts
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.cells.value_codes import cell_groups_of, codes_of, codes_together
-from windrow.synopses.holistic.from_counters import halfway, run_starts
+from windrow.synopses.holistic.from_counters import halfway
 from windrow.synopses.holistic.phi import Phi
 from windrow.synopses.holistic.sorted_panes import Elements, SortedPanes, WindowSlots
 from windrow.synopses.lookups import Lookup, LookupAnswer

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from windrow.synopses.cells.arrays import run_starts
 from windrow.synopses.cells.groups import Ids
 from windrow.synopses.index.landmark import Partition, partitions_of
 from windrow.synopses.index.sequence import TupleWindow
@@ -29,7 +30,7 @@ class AskedWidths:
         widths = highs - lows
         order = np.argsort(widths, kind="stable")
         ascending = widths[order]
-        first = np.flatnonzero(np.concatenate(([True], ascending[1:] != ascending[:-1])))
+        first = run_starts(ascending)
         farthest = np.maximum.reduceat(held - lows[order], first)
         for width, left in zip(ascending[first].tolist(), farthest.tolist(), strict=True):
             if width > 0:

@@ -41,7 +41,7 @@ def can_be_indexed(fold: Fold) -> bool:
     return not any(dtype.hasobject for dtype in fold.dtypes)
 
 
-def columns_of(accumulators: Iterable[Accumulator]) -> tuple[int, int]:
+def state_columns(accumulators: Iterable[Accumulator]) -> tuple[int, int]:
     """The number of values per cell that subtract exactly, and of those that can only be merged."""
     subtractable = merged = 0
     for a in accumulators:

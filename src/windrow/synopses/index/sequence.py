@@ -1,8 +1,8 @@
 """Common parts of synopses over a sequence of cells, and windows as intervals of cells.
 
 The cells of a stream are numbered 0, 1, 2, … A cell is one element (tuple-based windows) or one pane. An interval
-[low, high) has the cells low … high − 1; it is (low + 1, high) in Arasu and Widom, VLDB 2004, who count from 1. Of m
-cells only the last `span` are *active* (section 3.1.1, where span is N_max): any interval of them can be looked up.
+[low, high) has the cells low … high − 1; it is (low + 1, high) in Arasu and Widom, VLDB 2004, who count from 1. Only
+the last `span` of m cells are *active* (section 3.1.1, where span is N_max): any interval of them can be looked up.
 
     S[N_L, N_R] = [max(m − N_L, 0), max(m − N_R, 0))          suffix: N_R = 0; historical: N_R > 0
 """
