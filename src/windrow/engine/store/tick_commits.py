@@ -199,7 +199,7 @@ def _synopses_after(commit: TickCommit) -> tuple[tuple[SynopsisState, SynopsisPr
 def _queries_after(commit: TickCommit) -> tuple[tuple[QueryState, QueryProgress], ...]:
     changed: dict[int, tuple[QueryState, QueryProgress]] = {}
     for part in commit.parts:
-        changed[part.query.id] = part.query, replace(part.query.progress, last_end=part.last_end)
+        changed[part.query.id] = part.query, part.query.progress.answered(part.last_end)
     for query in commit.left.settled if commit.left is not None else ():
         progress = changed.get(query.id, (query, query.progress))[1]
         changed[query.id] = query, replace(progress, fresh=False)
