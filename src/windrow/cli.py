@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -30,7 +31,18 @@ from windrow.console.running import (
 from windrow.console.scripts import explanations, explanations_on, read_script, to_script
 from windrow.console.tables import messages, output, print_error, say
 from windrow.errors import SettingError, StateError, WindrowError
+from windrow.logs import LOGGER, JsonLines
 from windrow.settings import parse_value
+
+
+class LogLevel(str, Enum):
+    """The levels of `--log`."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
 
 app = typer.Typer(
     name="windrow",
@@ -62,7 +74,13 @@ Set = Annotated[
 @app.callback(invoke_without_command=True)
 def options(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    log: Annotated[
+        LogLevel, typer.Option("--log", help="What to log to standard error, from this level up.")
+    ] = LogLevel.WARNING,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
 ) -> None:
+    if log is not LogLevel.WARNING or log_json:
+        _log_to_stderr(log, log_json)
     if version:
         typer.echo(f"windrow {windrow.__version__}")
         raise typer.Exit
@@ -230,15 +248,28 @@ class _ToStderr(logging.Handler):
     """Writes to the current sys.stderr, which a live table replaces in order to print above itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(f"{record.levelname.lower()}: {self.format(record)}\n")
+        sys.stderr.write(f"{self.format(record)}\n")
+
+
+class _Line(logging.Formatter):
+    """Formats a record as a line for people; below warnings, with the time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = "" if record.levelno >= logging.WARNING else f"{self.formatTime(record, '%H:%M:%S')} "
+        return f"{at}{record.levelname.lower()}: {super().format(record)}"
+
+
+def _log_to_stderr(level: LogLevel, as_json: bool) -> None:
+    handler = _ToStderr()
+    handler.setFormatter(JsonLines() if as_json else _Line())
+    LOGGER.handlers = [handler]
+    LOGGER.setLevel(level.value.upper())
+    LOGGER.propagate = False
 
 
 def _quieten() -> None:
-    """Show Windrow's own warnings and hide those of its libraries."""
+    """Hide the warnings of Windrow's libraries."""
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
-    ours = logging.getLogger("windrow")
-    ours.addHandler(_ToStderr())
-    ours.propagate = False
     for name in ("py4j", "pyspark", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
@@ -247,6 +278,7 @@ def main() -> NoReturn:
     """Run the program. It exits with os._exit: everything is closed by then, and threads of an abandoned start or of
     Spark's callbacks must neither delay the exit nor print errors."""
     _quieten()
+    _log_to_stderr(LogLevel.WARNING, as_json=False)
     code = 0
     try:
         app(prog_name="windrow")

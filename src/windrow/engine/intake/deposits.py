@@ -34,6 +34,7 @@ from windrow.engine.store.deposit_commits import DepositCommit
 from windrow.engine.store.homes import Homes, PendingBlock
 from windrow.engine.store.journal import Journal
 from windrow.errors import ExecutionError, first_line
+from windrow.logs import log_event, logs_events
 from windrow.optimizer.sharing.derivations import read_of
 from windrow.optimizer.sharing.synopsis_plans import schedule_for
 from windrow.plan.accumulators import Accumulator
@@ -85,7 +86,8 @@ class Depositor:
                 self._jvm.raise_if_lost(error)
                 groupings = self._suspend_guilty(stream, batch, error)
                 table, mode, estimate = self._run(stream, batch, groupings, settings, size)
-            stream.metrics.job_s += time.monotonic() - started
+            job_s = time.monotonic() - started
+            stream.metrics.job_s += job_s
             with stream.lock:
                 started = time.monotonic()
                 groups = {g.synopsis: stream.synopses[g.synopsis].synopsis.batch_groups() for g in groupings}
@@ -100,7 +102,10 @@ class Depositor:
                 self._commit(stream, deposit, groups, reported, batch_id, admission, settings, lateness, announced)
                 stored = sum(block.ref.rows for block in reported)
                 self._measure(stream, deposit.admitted, deposit.cell_count + stored, table, mode, estimate)
-                stream.metrics.apply_s += time.monotonic() - started
+                apply_s = time.monotonic() - started
+                stream.metrics.apply_s += apply_s
+            if logs_events():
+                _log_batch(stream, batch_id, deposit, mode, job_s, apply_s)
             return True
 
     def _admission(self, stream: StreamState, settings: Settings) -> Admission:
@@ -154,7 +159,6 @@ class Depositor:
         if innocent or len(guilty) == len(active) and not self._readable(batch):
             raise self._failed(stream, batch, error) from error
         for query, why in guilty:
-            log.error("query '%s' is suspended: %s", query.name, why)
             self._journal.suspend(stream, query, why)
         return stream.groupings()
 
@@ -263,6 +267,13 @@ class Depositor:
             part.apply(stream.definition.revises)
         for block in reported:
             block.occupy()
+        log_event(
+            "deposit_commit",
+            "stream '{stream}': micro-batch {batch} is committed, {blocks} blocks",
+            stream=stream.name,
+            batch=batch_id,
+            blocks=len(blocks),
+        )
         self._tidy(stream, settings)
 
     def _tidy(self, stream: StreamState, settings: Settings) -> None:
@@ -300,6 +311,32 @@ class Depositor:
         metrics.last_preaggregate = mode
         gathered = table.nbytes if mode == "driver" else None
         stream.chooser = stream.chooser.after(admitted, cells, gathered, estimate)
+
+
+def _log_batch(stream: StreamState, batch_id: int, deposit: Deposit, mode: str, job_s: float, apply_s: float) -> None:
+    log_event(
+        "micro_batch",
+        "stream '{stream}': micro-batch {batch} admitted {rows} rows in {seconds} s, grouped by the {grouped_by}",
+        stream=stream.name,
+        batch=batch_id,
+        rows=deposit.admitted,
+        seconds=round(job_s + apply_s, 3),
+        job_s=round(job_s, 3),
+        apply_s=round(apply_s, 3),
+        grouped_by=mode,
+    )
+    reasons: dict[str, int] = {}
+    for letter in deposit.dead:
+        reasons[letter.reason] = reasons.get(letter.reason, 0) + letter.count
+    for reason, count in reasons.items():
+        log_event(
+            "dead_letters",
+            "stream '{stream}': micro-batch {batch} has {rows} dead letters: {reason}",
+            stream=stream.name,
+            batch=batch_id,
+            rows=count,
+            reason=reason,
+        )
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from windrow.engine.store.homes import Homes
 from windrow.engine.store.journal import Journal
 from windrow.engine.ticks.delivery import sweep
 from windrow.errors import BindError, CatalogError, Place, UnsupportedError
+from windrow.logs import log_event
 from windrow.optimizer.sharing.synopsis_plans import BUFFER, Style, wanted_cuts
 from windrow.plan.binder import TypesOf, bind_query, bind_snapshot
 from windrow.plan.nodes import Finalise
@@ -110,6 +111,13 @@ class QueryManager:
         directory = self._state_dir / "streams" / str(number)
         state = StreamState(number, definition, directory, progress, dataframe=dataframe)
         self.streams = {**self.streams, definition.name.lower(): state}
+        log_event(
+            "stream_opened",
+            "stream '{stream}' is open: source {source}, last micro-batch {batch}",
+            stream=definition.name,
+            source=definition.statement.source,
+            batch=progress.last_batch,
+        )
         return state
 
     def drop_stream(self, stream: StreamState) -> None:
@@ -120,6 +128,7 @@ class QueryManager:
             self._journal.entries.drop_stream(stream.id)
             self.streams = {name: other for name, other in self.streams.items() if other is not stream}
             shutil.rmtree(stream.directory, ignore_errors=True)
+        log_event("stream_dropped", "stream '{stream}' is dropped", stream=stream.name)
 
     def check_settings(self, settings: Settings) -> None:
         """Raise if a query does not allow these settings."""
@@ -244,6 +253,13 @@ class QueryManager:
         stream.install(self._journal.entries.add_query(stream, commit))
         self.keep(stream, state)
         self.adopt(stream, query)
+        log_event(
+            "query_created",
+            "query '{query}' over stream '{stream}' is created, in synopsis {synopsis}",
+            query=query.name,
+            stream=stream.name,
+            synopsis=state.plan.id,
+        )
         return query
 
     def _synopsis(self, name: str, plan: Finalise, placement: Placement) -> SynopsisState:
@@ -267,6 +283,7 @@ class QueryManager:
             sweep(query)
             for state in gone:
                 self._homes.forget(state)
+        log_event("query_dropped", "query '{query}' is dropped", query=query.name)
 
     def _without(self, stream: StreamState, state: SynopsisState, query: QueryState) -> SynopsisState:
         """The synopsis without a query and what only it needed; the cuts may become coarser."""

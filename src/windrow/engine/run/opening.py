@@ -19,6 +19,7 @@ from windrow.engine.run.lifecycle import Lifecycle
 from windrow.engine.run.recovery import Recovery
 from windrow.engine.store.homes import Homes
 from windrow.engine.store.journal import Journal
+from windrow.logs import log_event, quieten_py4j
 from windrow.settings import Settings, parse_value
 
 
@@ -43,6 +44,7 @@ class OpenState:
             self.blocks = BlockStore(state_dir, self.catalog)
             self.journal = Journal(self.catalog, self.blocks)
             self.settings = self._settings(given)
+            quieten_py4j()
             self.spark = open_session(spark, master, self.settings)
             undo.callback(close_session, self.spark)
             self.jvm = Jvm(self.spark)
@@ -53,6 +55,13 @@ class OpenState:
                 Recovery(self.blocks, self.journal, self.manager, self.homes).recover()
             undo.pop_all()
         self._lock = lock
+        log_event(
+            "state_opened",
+            "state {state} is open: {streams} streams, {queries} queries",
+            state=str(state_dir),
+            streams=len(self.manager.streams),
+            queries=len(self.manager.queries()),
+        )
 
     def _settings(self, given: Mapping[str, Any]) -> Settings:
         """The stored settings, overridden by those given to `open`."""
@@ -68,3 +77,4 @@ class OpenState:
             last_first.callback(self._lock.release)
             last_first.callback(close_session, self.spark)
             last_first.callback(self.catalog.close)
+        log_event("state_closed", "state {state} is closed", state=str(self.state_dir))

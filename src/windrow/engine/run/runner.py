@@ -14,6 +14,7 @@ from windrow.engine.run.lifecycle import interrupted
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
 from windrow.errors import ExecutionError, StateError, WindrowError, first_line
+from windrow.logs import log_event
 from windrow.settings import Settings
 
 log = logging.getLogger("windrow")
@@ -77,6 +78,7 @@ class StreamRunner:
             frame.sparkSession.conf.set("spark.sql.shuffle.partitions", partitions)
         writer = frame.writeStream.foreachBatch(self._batch).queryName(f"windrow-{self.stream.name}-{self.stream.id}")
         writer = writer.option("checkpointLocation", str(checkpoint))
+        log_event("stream_started", "stream '{stream}' has started", stream=self.stream.name)
         if available_now:
             return writer.trigger(availableNow=True).start()
         interval_us = self._settings().integer("trigger_interval")
@@ -198,6 +200,7 @@ class StreamRunner:
                 handle.stop()
             except Exception as error:
                 log.warning("stream '%s' did not stop cleanly: %s", self.stream.name, error)
+            log_event("stream_stopped", "stream '{stream}' has stopped", stream=self.stream.name)
 
 
 class Supervisor:

@@ -5,6 +5,8 @@ A commit takes a value and returns a `CommittedState`, which the caller installs
 
 from __future__ import annotations
 
+import logging
+
 from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockStore
 from windrow.engine.state import QueryState, StreamState
@@ -16,6 +18,7 @@ from windrow.engine.store.deposit_commits import DepositCommits
 from windrow.engine.store.progress_rows import ProgressRows
 from windrow.engine.store.synopsis_entries import SynopsisEntries
 from windrow.engine.store.tick_commits import TickCommits
+from windrow.logs import log_event
 
 
 class Journal:
@@ -35,3 +38,6 @@ class Journal:
         """Suspend a query in the catalog and in memory."""
         with stream.lock:
             stream.install(self.entries.suspend(stream, SuspendCommit(query, why)))
+        log_event(
+            "query_suspended", "query '{query}' is suspended: {error}", logging.ERROR, query=query.name, error=why
+        )

@@ -23,6 +23,7 @@ from windrow.dataplane.sinks import AnswerBatch, Sink
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.tick_commits import AnswerPart, Expiry, LateMerge, PromiseUpdate, TickCommit
+from windrow.logs import log_event, logs_events
 from windrow.settings import Settings
 from windrow.types import point_text, value_of
 from windrow.windows import Points
@@ -128,6 +129,16 @@ class Delivery:
         committed = self._journal.ticks.tick(stream, commit)
         crash_point("tick-committed")
         stream.install(committed)
+        if logs_events():
+            log_event(
+                "tick_commit",
+                "stream '{stream}': tick {tick} of {axis} is committed, {rows} rows of {queries} queries",
+                stream=stream.name,
+                tick=stream.tick_seq,
+                axis=axis,
+                rows=sum(item.table.num_rows for item in delivered),
+                queries=len(delivered),
+            )
         for item in delivered:
             item.query.metrics.windows += item.first_answers
             item.query.metrics.rows += item.table.num_rows

@@ -28,10 +28,12 @@ from windrow.engine.ticks.early import EarlyAnswers, left_to_answer
 from windrow.engine.ticks.expiry import collapse, expire, expired
 from windrow.engine.ticks.guarded_finish import GuardedFinisher
 from windrow.engine.ticks.shared_answers import AnswerRequest, followers, taken_rows
+from windrow.logs import log_event
 from windrow.optimizer.sharing.rules import computed_together
 from windrow.settings import Settings
 from windrow.synopses import LookupAnswer
 from windrow.synopses.holistic.selecting import selected
+from windrow.types import point_text
 from windrow.windows import Points
 
 ANSWER_BLOCKS = 4
@@ -81,6 +83,15 @@ class Ticker:
         for upto, part in slices(due, frontier):
             answered += self._slice(stream, axis, upto, part, upto == frontier, settings)
         self._end_batch(stream, started, settings)
+        log_event(
+            "tick",
+            "stream '{stream}': ticked on {axis} up to {frontier}, {windows} windows answered in {seconds} s",
+            stream=stream.name,
+            axis=axis,
+            frontier=_frontier_text(stream, axis, frontier),
+            windows=answered,
+            seconds=round(time.monotonic() - started, 3),
+        )
         return answered
 
     def _end_batch(self, stream: StreamState, started: float, settings: Settings) -> None:
@@ -215,6 +226,11 @@ class Ticker:
             for item in due
             if item.query.error is None
         ]
+
+
+def _frontier_text(stream: StreamState, axis: str, frontier: int) -> str:
+    types = {p.column: p.type for p in stream.definition.punctuated}
+    return point_text(frontier, types[axis]) if axis in types else str(frontier)
 
 
 def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: NarrowedLookups) -> Iterator[LookupAnswer]:
