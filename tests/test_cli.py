@@ -517,6 +517,10 @@ class Program:
         """Send SIGINT to the whole group including the JVM, as a terminal does."""
         os.killpg(self._process.pid, signal.SIGINT)
 
+    def terminate(self) -> None:
+        """Send SIGTERM to the program alone, as a service manager does."""
+        self._process.send_signal(signal.SIGTERM)
+
     def ended(self, seconds: float) -> int:
         """Wait for the exit code; the JVM must end with the program."""
         try:
@@ -543,7 +547,7 @@ def test_packets_example(tmp_path: Path, spark: Any) -> None:
     state = tmp_path / "state"
     program = Program(tmp_path, "run", "examples/packets.cql", "--state", state)
     program.wait_for(r"proto=tcp  packets=\d+  bytes=\d+")
-    program.ctrl_c()
+    program.terminate()
     assert program.ended(30) == 0, program.err
     assert re.search(r"\| traffic +\| +[1-9]\d* \| +[1-9]\d* \| active", program.out)
     assert not NOISE.search(program.err), program.err
