@@ -6,7 +6,7 @@
 - the tables in docs/settings.md and docs/errors.md, between their markers, are those of the code;
 - every relative link, and every heading it points to, exists;
 - src/windrow/README.md names every file of the source, in its own room, and no other;
-- each step in the table of docs/architecture.md names a function of the file it names, in at most 25 steps.
+- each step in the table of docs/internals/architecture.md names a function of the file it names, in at most 25 steps.
 
 `--write` brings the generated parts up to date first. `--root DIR` checks another checkout's pages.
 """
@@ -280,7 +280,7 @@ STEP = re.compile(r"^\| *(\d+) *\|([^|]*)\|[^|]*\|$", re.M)
 
 def check_steps(root: Path) -> list[str]:
     """The way of a row: a table of numbered steps, each with `file`: `function`, that exist."""
-    page = root / "docs" / "architecture.md"
+    page = root / "docs" / "internals" / "architecture.md"
     if not page.exists():
         return []
     steps = STEP.findall(read(page))

@@ -37,7 +37,7 @@ from windrow.cql import functions
 from windrow.errors import WindrowError
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WRITE = os.environ.get("WINDROW_WRITE_DOCS") == "1"
 
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^\n]+?) -->\n)?^```(?P<language>\w+)\n(?P<body>.*?)^```$", re.M | re.S)
