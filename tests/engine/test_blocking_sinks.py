@@ -218,8 +218,8 @@ def test_sink_that_fails_after_it_blocked(impatient: Any, gate: threading.Event)
     feed_all(impatient, first=2)
     assert answers(impatient, "good")[:4] == EXPECTED
     sink.is_broken = False
-    catch_up(impatient)
-    assert rows_of(sink) == answers(impatient, "q") and state(impatient, "q") == "active"
+    wait_until(lambda: catch_up(impatient) is None and state(impatient, "q") == "active")
+    assert rows_of(sink) == answers(impatient, "q")
 
 
 def test_query_with_a_blocked_sink_is_dropped(impatient: Any, gate: threading.Event) -> None:

@@ -25,6 +25,9 @@ from windrow.settings import Settings
 
 log = logging.getLogger("windrow")
 
+LEAST_TURN_S = 1.0
+"""Waiting answers are delivered for at least this long at a time, as each costs a commit."""
+
 Send = Callable[[QueryAnswers, int], str | None]
 
 
@@ -142,8 +145,10 @@ class Outbox:
             raise refused
 
     def _deliver_waiting(self, stream: StreamState) -> None:
-        """Deliver the answers that wait, in the order of each query, for about as long as one call may take."""
-        started_s, limit_s = time.monotonic(), self._timeout_s()
+        """Deliver the answers that wait, in the order of each query, for about as long as one call may take: the other
+        queries of the stream wait meanwhile."""
+        started_s, timeout_s = time.monotonic(), self._timeout_s()
+        limit_s = None if timeout_s is None else max(timeout_s, LEAST_TURN_S)
         held = {item.query.id for item in stream.unpublished if item.block is None}
         for item in stream.unpublished:
             if item.block is None or item.query.id in held:
