@@ -69,7 +69,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sources", "spark_home"),
     ),
     "engine": (
-        ("metrics", "progress", "choices"),
+        ("lending", "metrics", "progress", "choices"),
         ("state",),
         ("store",),
         ("ticks",),

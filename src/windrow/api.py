@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import weakref
@@ -58,6 +59,8 @@ from windrow.explain.text import explain_query
 from windrow.result import Result
 from windrow.types import POINT_MAX, POINT_MIN, SqlType, moment_of, point_of, value_of
 from windrow.windows.lateness import Lateness
+
+log = logging.getLogger("windrow")
 
 
 def open(
@@ -295,7 +298,9 @@ class Windrow:
         self._engine.close()
         self._closed = True
         if self._temporary:
-            for _, query in self._engine.manager.queries().values():
+            for stream, query in self._engine.manager.queries().values():
+                if any(item.query is query and item.block is not None for item in stream.unpublished):
+                    log.error("answers of query '%s' were never taken, and go with the temporary state", query.name)
                 sweep(query)
             shutil.rmtree(self._temporary, ignore_errors=True)
 

@@ -134,7 +134,7 @@ class QuerySuspendedError(ExecutionError):
 
 
 class SinkError(ExecutionError):
-    """A sink failed to accept an answer."""
+    """A sink may not write to its path, or failed to take an answer."""
 
     code = "WR720"
 

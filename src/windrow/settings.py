@@ -270,6 +270,13 @@ _TABLE = (
         _size(),
     ),
     SettingSpec(
+        "sink_timeout",
+        Interval(30_000_000),
+        "How long a call of a sink or a subscriber may take. After that the answers of its query wait in the state "
+        "directory until the call has ended, and other queries go on. `off` waits for ever.",
+        _interval_or_off,
+    ),
+    SettingSpec(
         "restart_backoff",
         Interval(60_000_000),
         "The longest pause before a failed streaming query is restarted (the first pause is one second).",
@@ -353,6 +360,10 @@ class Settings:
 
     def text(self, name: str) -> str:
         return str(self[name])
+
+    def seconds(self, name: str) -> float | None:
+        """An interval in seconds; None if it is off."""
+        return None if self[name] == "off" else self.integer(name) / 1e6
 
     @property
     def rules_off(self) -> frozenset[str]:

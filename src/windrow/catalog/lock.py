@@ -235,6 +235,21 @@ class StateLock:
             time.sleep(_POLL_S)
 
 
+def holder_of(state_dir: Path) -> int | None:
+    """The process that has a state directory open, this one or another; None if there is none."""
+    try:
+        fd = os.open(state_dir / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        holder = _read(fd).holder
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return holder.pid if holder is not None and holder.is_alive() else None
+
+
 def _is_orphan(record: Record) -> bool:
     return record.jvm_parent is not None and not record.jvm_parent.is_alive()
 

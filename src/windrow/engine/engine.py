@@ -35,7 +35,9 @@ class Engine:
 
     def __init__(self, state_dir: Path, spark: Any, master: str | None, given: Mapping[str, Any], clock: Clock):
         self.opened = opened = OpenState(state_dir, spark, master, given, clock)
-        self.ticker = Ticker(opened.journal, Delivery(opened.journal, opened.blocks), lambda: opened.settings)
+        delivery = Delivery(opened.journal, opened.blocks, lambda: opened.settings)
+        delivery.recover(opened.manager.streams.values())
+        self.ticker = Ticker(opened.journal, delivery, lambda: opened.settings)
         self.ticks = TickLoop(self.ticker.tick)
         self.inputs = Inputs(opened, self.ticks)
         self.time = StreamTime(opened, self.ticks, self.inputs)

@@ -22,6 +22,7 @@ from windrow.dataplane.sinks import Sink, StagingSink
 from windrow.engine.choices.chooser import GroupingChoice
 from windrow.engine.choices.having import HavingFilters
 from windrow.engine.choices.holistic_choice import HolisticChoice
+from windrow.engine.lending import LendableLock
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
 from windrow.engine.progress import QueryProgress, StreamProgress, SynopsisProgress
 from windrow.optimizer.sharing.periods import PeriodicAnswers, periodic_answers
@@ -58,6 +59,10 @@ class QueryState:
     subscribers: list[Subscriber] = field(default_factory=list)
     batch_subscribers: list[Subscriber] = field(default_factory=list)
     metrics: QueryMetrics = field(default_factory=QueryMetrics)
+    late_call: Any = None
+    """The call of its sink or subscribers that did not end in time and still runs."""
+    delivery_error: str | None = None
+    """Why its delivery is suspended: answers wait until the sink and the subscribers work again."""
 
     @property
     def error(self) -> str | None:
@@ -154,11 +159,13 @@ class SynopsisState:
 
 @dataclass(frozen=True)
 class UnpublishedStage:
-    """A committed stage of a sink that is not published yet; `outbox` is its row in the catalog."""
+    """Committed answers that a sink does not show yet; `outbox` is their row in the catalog. `entry` names a stage of
+    the sink; or, with `block`, it is a `WaitingEntry`: answers that nobody has taken yet."""
 
     query: QueryState
     entry: str
     outbox: int
+    block: int | None = None
 
 
 @dataclass(frozen=True)
@@ -195,7 +202,7 @@ class StreamState:
     silent_since: dict[str, float] = field(default_factory=dict)
     """By axis: when the silence not yet counted began, by the monotonic clock (HEARTBEAT AFTER)."""
     stopping: threading.Event = field(default_factory=threading.Event)
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: LendableLock = field(default_factory=LendableLock)
     batch_lock: threading.RLock = field(default_factory=threading.RLock)
 
     def install(self, committed: CommittedState) -> None:

@@ -203,8 +203,14 @@ def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[s
         "overflows": row["overflows"],
         "latest_window_end": None if query.last_end is None else point_text(query.last_end, kind),
         "completeness": completeness(query),
-        "state": "active" if query.error is None else f"suspended: {query.error}",
+        "state": _query_state(query),
     }
+
+
+def _query_state(query: QueryState) -> str:
+    if query.error is not None:
+        return f"suspended: {query.error}"
+    return "active" if query.delivery_error is None else f"delivery suspended: {query.delivery_error}"
 
 
 def window_in_words(plan: Finalise) -> str:
@@ -279,4 +285,9 @@ def query_metrics(engine: Engine, query: QueryState) -> dict[str, Any]:
     row = _query_row(engine, stream, query)
     if row is None:
         raise CatalogError(f"there is no query '{query.name}'", remedy="It was dropped just now.")
-    return {**asdict(query.metrics), **{n: row[n] for n in ("windows_answered", "answer_rows", "overflows", "state")}}
+    waiting = sum(item.query is query for item in stream.unpublished)
+    return {
+        **asdict(query.metrics),
+        "undelivered": waiting,
+        **{n: row[n] for n in ("windows_answered", "answer_rows", "overflows", "state")},
+    }

@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,20 @@ from windrow.catalog.definitions import StreamDef, define_stream
 from windrow.cql.printer import to_text
 from windrow.cql.statements import CreateQuery, CreateStream, Emit
 from windrow.dataplane.answers.revisions import OP, REVISION
-from windrow.dataplane.sinks import check_given, check_path, open_sink, target_of
+from windrow.dataplane.sinks import Sink, StagingSink, check_given, check_sink, open_sink
+from windrow.dataplane.sinks.outputs import remove_output
+from windrow.dataplane.sinks.ownership import Claim, Owner
 from windrow.dataplane.sources.registry import source_of
 from windrow.engine.progress import QueryProgress, StreamProgress, SynopsisProgress, start_of
 from windrow.engine.queries.placement import Placement, make_synopsis, place
+from windrow.engine.queries.sink_paths import neighbours_of, refuse_loop, refuse_unreadable
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.catalog_entries import DropCommit, QueryCommit
 from windrow.engine.store.homes import Homes
 from windrow.engine.store.journal import Journal
+from windrow.engine.ticks.couriers import run_errands
 from windrow.engine.ticks.delivery import sweep
-from windrow.errors import BindError, CatalogError, Place, UnsupportedError
+from windrow.errors import BindError, CatalogError, Place, SinkError, UnsupportedError
 from windrow.logs import log_event
 from windrow.optimizer.sharing.synopsis_plans import BUFFER, Style, wanted_cuts
 from windrow.plan.binder import TypesOf, bind_query, bind_snapshot
@@ -100,6 +105,7 @@ class QueryManager:
             definition = define_stream(replace(statement, if_not_exists=False))
             if dataframe is None:
                 source_of(definition)
+                refuse_unreadable(definition, (query for _, query in self.queries().values()))
             number = self._journal.entries.next_id("stream")
             self._journal.entries.add_stream(number, definition)
             return self.attach(number, definition, start_of(definition), dataframe)
@@ -191,11 +197,12 @@ class QueryManager:
             return self._known(known[1], statement, if_not_exists, sink)
         plan = self.bind(statement, text)
         _check_frequent(plan, settings)
-        self._check_sink(statement)
         stream = self.stream(plan.scan.stream)
+        old_output = self._check_sink(statement, stream, plan, settings.seconds("sink_timeout"))
         with stream.batch_lock:
             catch_up(stream)
             with stream.lock:
+                remove_output(old_output)
                 return self._add(stream, statement, text, plan, settings, sink)
 
     def _known(self, known: QueryState, statement: CreateQuery, if_not_exists: bool, sink: Any) -> QueryState:
@@ -209,18 +216,39 @@ class QueryManager:
             )
         return known
 
-    def _check_sink(self, statement: CreateQuery) -> None:
-        """Check that the sink's files can be written, and that no other query writes them."""
+    def _check_sink(
+        self, statement: CreateQuery, stream: StreamState, plan: Finalise, timeout_s: float | None
+    ) -> list[Path]:
+        """Check that the query may write to its sink's path, and return the old output that `overwrite` deletes."""
         if statement.sink is None:
-            return
-        check_path(statement.name, statement.sink)
-        mine = target_of(statement.name, statement.sink)
-        for _, query in self.queries().values():
-            theirs = query.statement.sink
-            if mine is not None and theirs is not None and target_of(query.name, theirs) == mine:
-                raise BindError(
-                    f"query '{query.name}' writes to the same files", remedy="Give this query a path of its own."
-                )
+            return []
+        neighbours = neighbours_of(statement, (query for _, query in self.queries().values()))
+        refuse_loop(statement, stream, self.streams)
+        claim = self._claim(statement.name, stream, plan)
+        errand = run_errands([partial(check_sink, statement.name, statement.sink, claim, neighbours)], timeout_s)[0]
+        if not errand.has_ended:
+            raise SinkError(
+                f"the path of query '{statement.name}' does not respond within {timeout_s:g} s (sink_timeout)",
+                remedy="Repair its file system, or name another path.",
+            )
+        if errand.error is not None:
+            raise errand.error
+        return list[Path](errand.result)
+
+    def _claim(self, name: str, stream: StreamState, plan: Finalise, begun: bool = False) -> Claim:
+        columns = tuple(f"{output.name} {output.type}" for output in plan.outputs)
+        if stream.definition.revises:
+            columns = (OP, REVISION, *columns)
+        number = self._journal.entries.state_number()
+        return Claim(Owner(number, str(self._state_dir), stream.id, name, columns), begun)
+
+    def open_sink(
+        self, statement: CreateQuery, stream: StreamState, plan: Finalise, begun: bool = False
+    ) -> Sink | StagingSink | None:
+        """The sink that the statement names. `begun`: it has answers in it already."""
+        if statement.sink is None:
+            return None
+        return open_sink(statement.name, statement.sink, self._claim(statement.name, stream, plan, begun))
 
     def _add(
         self,
@@ -235,8 +263,8 @@ class QueryManager:
         progress = stream.progress if stream.on_axis(axis) else stream.progress.resumed(axis)
         placement = place(stream, plan, settings)
         state = self._synopsis(statement.name, plan, placement)
-        if sink is None and statement.sink is not None:
-            sink = open_sink(statement.name, statement.sink)
+        if sink is None:
+            sink = self.open_sink(statement, stream, plan)
         query = QueryState(
             self._journal.entries.next_id("query"),
             statement.name,

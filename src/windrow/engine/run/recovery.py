@@ -1,15 +1,13 @@
-"""Recovery: reads the catalog, rebuilds synopses from blocks, and publishes committed answers to sinks."""
+"""Recovery: reads the catalog and rebuilds synopses from blocks."""
 
 from __future__ import annotations
 
-import logging
 from typing import cast
 
 from windrow.catalog.definitions import define_stream
 from windrow.cql import parse_one
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.blocks import BlockStore
-from windrow.dataplane.sinks import StagingSink, open_sink
 from windrow.engine.progress import QueryProgress, SynopsisProgress
 from windrow.engine.queries.query_manager import QueryManager, synopsis_for
 from windrow.engine.state import CommittedState, QueryState, StreamState, SynopsisState, UnpublishedStage
@@ -17,11 +15,8 @@ from windrow.engine.store.closed_groups import release
 from windrow.engine.store.homes import Homes, load_cells
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.synopsis_entries import schedule_of
-from windrow.engine.ticks.delivery import sweep
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of_all
 from windrow.synopses import Weight
-
-log = logging.getLogger("windrow")
 
 
 class Recovery:
@@ -40,23 +35,24 @@ class Recovery:
             stream = self._manager.attach(number, definition, self._journal.progress.read(definition))
             self._queries(stream)
             self._synopses(stream)
-        self._sinks()
+        self._outbox()
 
     def _queries(self, stream: StreamState) -> None:
         for row in self._journal.entries.queries(stream.name):
             text = row["statement"]
             statement = cast(CreateQuery, parse_one(text))
+            plan = self._manager.bind(statement, text)
             query = QueryState(
                 row["id"],
                 row["name"],
                 statement,
                 text,
-                self._manager.bind(statement, text),
+                plan,
                 row["since"],
                 QueryProgress(row["error"], row["last_end"], bool(row["fresh"])),
                 row["closed_by"],
                 row["synopsis"],
-                open_sink(row["name"], statement.sink) if statement.sink else None,
+                self._manager.open_sink(statement, stream, plan, begun=row["answer_rows"] > 0),
             )
             self._manager.adopt(stream, query)
 
@@ -89,37 +85,14 @@ class Recovery:
         load_cells(self._blocks, stream, state, state.synopsis)
         release(stream, state)
 
-    def _sinks(self) -> None:
-        """Publish committed stages that are not published yet, and remove stages that no commit names.
-
-        A stage that a sink refuses stays in the outbox; it is published before the sink stages anything more. A path
-        that cannot be written must not prevent opening, or its query could not even be dropped.
-        """
+    def _outbox(self) -> None:
+        """Find the committed answers that sinks do not show yet; `Delivery.recover` publishes them."""
         outbox = self._journal.ticks.outbox()
         for stream in self._manager.streams.values():
             by_id = {query.id: query for query in stream.queries.values()}
             staged = [
-                UnpublishedStage(by_id[query], entry, number) for number, query, entry in outbox if query in by_id
+                UnpublishedStage(by_id[query], entry, number, block)
+                for number, query, entry, block in outbox
+                if query in by_id
             ]
             stream.install(CommittedState(stream.progress, tuple(staged)))
-            waiting, published = set[int](), set[int]()
-            for item in staged:
-                if item.query.id in waiting or not self._published(item.query, item.entry):
-                    waiting.add(item.query.id)
-                else:
-                    published.add(item.outbox)
-            if published:
-                stream.install(self._journal.ticks.published(stream, published))
-            for query in by_id.values():
-                if query.id not in waiting:
-                    sweep(query)
-
-    def _published(self, query: QueryState, entry: str) -> bool:
-        if query.sink is None:
-            return False  # a Python sink, which is given again after opening
-        try:
-            cast(StagingSink, query.sink).publish(entry)
-        except Exception as error:
-            log.error("answers wait to be published: %s", error)
-            return False
-        return True

@@ -22,6 +22,8 @@ log = logging.getLogger("windrow")
 FULL_DISK = ("No space left on device", "Disk quota exceeded")
 FIRST_BACKOFF_S = 1.0
 POLL_S = 0.2
+REDELIVER_S = 1.0
+"""The pause before answers whose delivery is suspended are tried again."""
 
 
 class StreamRunner:
@@ -52,6 +54,7 @@ class StreamRunner:
         self._failures_seen = 0
         self._retick_at_s: float | None = None
         self._has_looked = False
+        self._redeliver_at_s = 0.0
 
     def _batch(self, df: Any, batch_id: int) -> None:
         try:
@@ -188,6 +191,10 @@ class StreamRunner:
             error = self._ticks.retry(self.stream)
             self.stream.metrics.last_error = None if error is None else str(error)
             log.error("stream '%s' answers again after: %s", self.stream.name, error)
+        elif not failures and now >= self._redeliver_at_s:
+            self._redeliver_at_s = now + REDELIVER_S
+            if any(query.delivery_error is not None for query in self.stream.queries.values()):
+                self._ticks.submit(self.stream)
 
     def stop(self) -> None:
         with self._guard:

@@ -123,7 +123,11 @@ class AnswersKept:
         return self._blocks.read_part(part["path"], part["offset"], part["length"])
 
     def drop(self, query_id: int) -> None:
-        """Drop the answers of a query. Call it inside a transaction."""
+        """Drop the answers of a query, also those that wait for its sink. Call it inside a transaction."""
+        for row in self._catalog.rows("SELECT id, block FROM outbox WHERE query = ?", (query_id,)):
+            self._catalog.execute("DELETE FROM outbox WHERE id = ?", (row["id"],))
+            if row["block"] is not None:
+                self._blocks.release(row["block"])
         for row in self._catalog.rows("SELECT id, block FROM answers WHERE query = ?", (query_id,)):
             self._catalog.execute("DELETE FROM answers WHERE id = ?", (row["id"],))
             self._blocks.release(row["block"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from sqlite3 import Row
@@ -63,6 +64,16 @@ class CatalogEntries:
         self._catalog.execute(
             "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", (name, number)
         )
+
+    def state_number(self) -> int:
+        """The number that tells this state directory from others; drawn when it is first asked for."""
+        found = self._catalog.value("SELECT value FROM counters WHERE name = 'state'")
+        if found is not None:
+            return int(found)
+        drawn = secrets.randbits(62)
+        with self._catalog.transaction():
+            self._take("state", drawn)
+        return drawn
 
     # -- settings ------------------------------------------------------------------------------
 
@@ -131,7 +142,7 @@ class CatalogEntries:
         query = commit.query
         with self._catalog.transaction() as tx:
             self._answers.drop(query.id)
-            for table, column in (("outbox", "query"), ("revisions", "query"), ("queries", "id")):
+            for table, column in (("revisions", "query"), ("queries", "id")):
                 tx.execute(f"DELETE FROM {table} WHERE {column} = ?", (query.id,))
             for state in commit.changed:
                 self._synopses.save(stream.name, state.progress)

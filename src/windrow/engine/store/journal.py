@@ -18,6 +18,7 @@ from windrow.engine.store.deposit_commits import DepositCommits
 from windrow.engine.store.progress_rows import ProgressRows
 from windrow.engine.store.synopsis_entries import SynopsisEntries
 from windrow.engine.store.tick_commits import TickCommits
+from windrow.engine.store.waiting_answers import WaitingAnswers
 from windrow.logs import log_event
 
 
@@ -31,6 +32,7 @@ class Journal:
         self.synopses = SynopsisEntries(catalog, blocks)
         self.entries = CatalogEntries(catalog, self.progress, self.answers, self.synopses)
         self.deposits = DepositCommits(catalog, blocks, self.progress, self.dead_letters)
+        self.waiting = WaitingAnswers(catalog, blocks)
         self.ticks = TickCommits(catalog, blocks, self.progress, self.answers)
         self.moves = BlockMoves(catalog, blocks)
 

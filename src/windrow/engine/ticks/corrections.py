@@ -18,8 +18,8 @@ from windrow.dataplane.answers.finishing import Finished
 from windrow.dataplane.answers.revisions import GIVEN, TAKEN, difference, with_ops
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.tick_commits import LateMerge, TickCommits
-from windrow.engine.ticks.delivery import QueryAnswers
 from windrow.engine.ticks.guarded_finish import GuardedFinisher
+from windrow.engine.ticks.query_answers import QueryAnswers
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 from windrow.synopses import Lookup, LookupAnswer

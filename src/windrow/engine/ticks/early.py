@@ -15,8 +15,8 @@ import pyarrow as pa
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.closed_groups import GroupBounds, answers_groups
 from windrow.engine.ticks.corrections import due_lookup
-from windrow.engine.ticks.delivery import QueryAnswers
 from windrow.engine.ticks.guarded_finish import GuardedFinisher
+from windrow.engine.ticks.query_answers import QueryAnswers
 from windrow.synopses import LookupAnswer, Synopsis
 from windrow.synopses.lookups import merged
 from windrow.types import POINT_MIN

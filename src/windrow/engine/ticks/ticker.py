@@ -22,11 +22,12 @@ from windrow.engine.store.homes import give_back_memory
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.tick_commits import PromiseUpdate
 from windrow.engine.ticks.corrections import Corrector, due_lookup
-from windrow.engine.ticks.delivery import Delivery, QueryAnswers
+from windrow.engine.ticks.delivery import Delivery
 from windrow.engine.ticks.due import SLOTS_PER_SLICE, DueWindows, due_on, slices
 from windrow.engine.ticks.early import EarlyAnswers, left_to_answer
 from windrow.engine.ticks.expiry import collapse, expire, expired
 from windrow.engine.ticks.guarded_finish import GuardedFinisher
+from windrow.engine.ticks.query_answers import QueryAnswers
 from windrow.engine.ticks.shared_answers import AnswerRequest, followers, taken_rows
 from windrow.logs import log_event
 from windrow.optimizer.sharing.rules import computed_together
