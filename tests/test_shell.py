@@ -83,6 +83,18 @@ def test_ctrl_c_cancels_the_statement_alone(terminal: Terminal, tmp_path: Path) 
     terminal.type("SHOW QUERIES;" + ENTER)
     terminal.wait_for("queries 1")
     terminal.wait_for("windrow>")
+    terminal.type("SET cut_factor = 7; SHOW TABLES;" + ENTER)
+    terminal.wait_for("setting")
+    terminal.type(CTRL_C)
+    assert "tables" not in terminal.wait_for("cut_factor = 7")  # a change goes on to its end, what follows does not
+    terminal.wait_for("cancelled")
+    terminal.wait_for("windrow>")
+    terminal.type("SET cut_factor = 8;" + ENTER)
+    terminal.wait_for("setting")
+    terminal.type(CTRL_C)
+    terminal.wait_for("cut_factor = 8")
+    terminal.wait_for("too late to cancel it: it is done")
+    terminal.wait_for("windrow>")
     terminal.type("SHOW QUERIES; \\watch 0.2" + ENTER)
     terminal.wait_for(r"every 0\.2 s")
     terminal.wait_for(r"every 0\.2 s")
@@ -130,6 +142,8 @@ class Recorded(Shell):
                 raise StateError("bad")
             if "SHARING" in text:
                 raise Interrupted
+            if "LATENESS" in text:
+                raise ZeroDivisionError("by zero")
             if step.command is not None:
                 step.command.run(self, step.argument)
 
@@ -148,6 +162,7 @@ def test_neither_errors_nor_ctrl_c_end_the_shell() -> None:
         "\\nonsense",
         "; ;",
         "SHOW SHARING; SHOW TABLES;",
+        "SHOW LATENESS s;",
         "SHOW QUERIES;",
         "exit",
         "SHOW TABLES;",
@@ -162,8 +177,10 @@ def test_neither_errors_nor_ctrl_c_end_the_shell() -> None:
 
     shell = Recorded()
     converse(shell, Cancels(Interrupts()), read, errors.append)
-    assert shell.done == ["SHOW STREAMS;", "SHOW SETTINGS;", "SHOW SHARING; SHOW TABLES;", "SHOW QUERIES;", "q"]
-    assert [error.code for error in errors] == ["WR400", "WR100", "WR100"]
+    shared = "SHOW SHARING; SHOW TABLES;"
+    assert shell.done == ["SHOW STREAMS;", "SHOW SETTINGS;", shared, "SHOW LATENESS s;", "SHOW QUERIES;", "q"]
+    assert [error.code for error in errors] == ["WR400", "WR100", "WR100", "WR700"]
+    assert "unexpected ZeroDivisionError: by zero" in errors[-1].message
     assert shell.notes == ["cancelled"]
     assert shell.last_text == "SHOW QUERIES;"
     assert typed == ["SHOW TABLES;"]

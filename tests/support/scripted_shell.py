@@ -1,12 +1,13 @@
 """`python -m tests.support.scripted_shell`: the shell over a state without Spark, for tests of its keys in a terminal.
 
-A SELECT runs until it is cancelled. FOLDER (the argument) gets a file for each thing that happens.
+A SELECT runs until it is cancelled, a SET for a second and a half. FOLDER (the argument) gets a file for each thing that happens.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,6 +47,8 @@ class ScriptedState:
             self._cancelled.wait(60)
             raise CatalogError("it was cancelled")
         if isinstance(statement, SetSetting):
+            print("setting", flush=True)
+            time.sleep(1.5)
             return Result.message(f"{statement.name} = {statement.value}")
         assert isinstance(statement, Show)
         rows = 500 if statement.what == "settings" else 2

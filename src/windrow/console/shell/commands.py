@@ -123,7 +123,7 @@ def _answers(shell: Shell, argument: str) -> None:
 def _describe(shell: Shell, argument: str) -> None:
     name = argument.rstrip(";").strip().strip("`")
     if not name:
-        shell.show(_catalog(shell))
+        shell.show(shell.read(lambda: _catalog(shell)))
         return
     wr = shell.wr
     manager = wr._engine.manager
@@ -167,8 +167,10 @@ def _catalog(shell: Shell) -> pa.Table:
 
 def _shown(statement: str) -> Callable[[Shell, str], None]:
     def run(shell: Shell, argument: str) -> None:
+        from windrow.console.shell.session import steps_of
+
         _takes_nothing(statement.split()[-1].lower(), argument)
-        shell.show(shell.wr.sql(statement).arrow())
+        shell.execute(steps_of(statement))
 
     return run
 

@@ -5,24 +5,23 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import TextIO, TypeVar
 
 import pyarrow as pa
-from rich.console import Console
 
 from windrow.api import Windrow
-from windrow.console.interrupts import Interrupted, Interrupts
+from windrow.console.interrupts import Cancels, Interrupted, Interrupts
 from windrow.console.live import Progress
 from windrow.console.scripts import StatementScript, execute, print_outcome, to_script
 from windrow.console.shell.commands import COMMANDS, Command, command_of
 from windrow.console.shell.completion import Names
 from windrow.console.shell.rendering import page, rendered
 from windrow.console.shell.typed import Typed, split
-from windrow.console.tables import WIDE, messages, output, print_table, say
+from windrow.console.tables import messages, output, print_table, say
 from windrow.cql.statements import Describe, Explain, Select, Show, Statement
 from windrow.errors import CatalogError, ParseError
 from windrow.result import Result
@@ -92,23 +91,31 @@ class Shell:
 
     def execute(self, steps: Sequence[Step]) -> None:
         """Execute the steps one by one. Raises Interrupted after a Ctrl-C: what follows is not executed."""
-        for step in steps:
+        for number, step in enumerate(steps, 1):
             if step.command is not None:
                 step.command.run(self, step.argument)
             elif step.script is not None:
                 self._execute_script(step.script)
-            if self.interrupts.requested:
-                raise Interrupted
+            self._heed(is_last=number == len(steps))
 
     def _execute_script(self, script: StatementScript) -> None:
-        for statement in script.statements:
+        for number, statement in enumerate(script.statements, 1):
             with self.timed():
                 result = self.carry_out(statement, script.text)
                 self._show_outcome(statement, result)
             if is_reading(statement):
                 self.last_read = StatementScript(script.name, script.text, (statement,))
-            if self.interrupts.requested:
-                raise Interrupted
+            self._heed(is_last=number == len(script.statements))
+
+    def _heed(self, is_last: bool) -> None:
+        """Raise Interrupted after a Ctrl-C, unless it came too late to prevent anything."""
+        if not self.interrupts.requested:
+            return
+        if is_last and isinstance(self.interrupts, Cancels) and not self.interrupts.is_ended:
+            self.interrupts.clear()
+            self.note("Ctrl-C came too late to cancel it: it is done")
+            return
+        raise Interrupted
 
     def carry_out(self, statement: Statement, text: str, doing: str = "executing…") -> Result | None:
         """Execute one statement. On Ctrl-C the Spark jobs of a statement that reads are cancelled; a statement that
@@ -127,11 +134,13 @@ class Shell:
         context, group = self.wr.spark.sparkContext, f"windrow-shell-{next(_groups)}"
 
         def grouped() -> T:
-            context.setJobGroup(group, "windrow sql")
+            with suppress(Exception):  # without a JVM the work itself says what is wrong
+                context.setJobGroup(group, "windrow sql")
             return work()
 
         def cancel() -> None:
-            context.cancelJobGroup(group)
+            with suppress(Exception):
+                context.cancelJobGroup(group)
 
         return self.interrupts.attempt(grouped, cancel=cancel, patience_s=PATIENCE_S)
 
@@ -158,22 +167,25 @@ class Shell:
     def show(self, table: pa.Table, title: str | None = None) -> None:
         """Show a table in the chosen format, in the pager if it is longer than the screen."""
         if self.view.form is None and not self.is_terminal:
-            print_table(output() if self._file is None else _console(self._file), table, title)
+            if self._file is None:
+                print_table(output(), table, title)
+            else:
+                self._write(self._file, [*([title] if title else []), *self.lines_of(table, "markdown"), ""])
             return
         heading = [title] if title and self.view.form not in ("csv", "json") else []
         self.show_lines([*heading, *self.lines_of(table)])
         if self.is_terminal and self.view.form not in ("csv", "json"):
             self.note("1 row" if table.num_rows == 1 else f"{table.num_rows:,} rows")
 
-    def lines_of(self, table: pa.Table) -> Iterator[str]:
+    def lines_of(self, table: pa.Table, form: str = "table") -> Iterator[str]:
+        """The lines of a table in the chosen format; in `form` if none was chosen."""
         view = self.view
-        return rendered(table, view.form or "table", output().width, view.expanded, lambda: self.interrupts.requested)
+        return rendered(table, view.form or form, output().width, view.expanded, lambda: self.interrupts.requested)
 
     def show_lines(self, lines: Iterable[str]) -> None:
         """Show lines, in the pager if they are more than the screen has and both ends are a terminal."""
         if self._file is not None:
-            self._file.writelines(f"{line}\n" for line in lines)
-            self._file.flush()
+            self._write(self._file, lines)
             return
         out = output()
         rest = iter(lines)
@@ -182,8 +194,11 @@ class Shell:
             if len(first) >= out.height:
                 whole = [*first, *rest]
                 with self.untimed():
-                    if page(whole):
-                        return
+                    is_shown = page(whole)
+                if is_shown:
+                    if isinstance(self.interrupts, Cancels):  # a Ctrl-C in there was the pager's
+                        self.interrupts.clear()
+                    return
                 self.note("there is no pager: set PAGER, or \\pager off", "bold red")
                 first, rest = whole, iter(())
             rest = chain(first, rest)
@@ -191,6 +206,16 @@ class Shell:
             if self.interrupts.requested:
                 raise Interrupted
             print(line)
+
+    def _write(self, file: TextIO, lines: Iterable[str]) -> None:
+        try:
+            file.writelines(f"{line}\n" for line in lines)
+            file.flush()
+        except OSError as error:
+            self._file = None
+            raise CatalogError(
+                f"cannot write to {file.name}: {error}", remedy="Results go to standard output again."
+            ) from None
 
     def write_to(self, path: Path | None) -> None:
         """Write results to a file from now on; None: to standard output."""
@@ -244,7 +269,3 @@ class Shell:
 def is_reading(statement: Statement) -> bool:
     """Whether a statement changes nothing."""
     return isinstance(statement, Select | Show | Describe | Explain)
-
-
-def _console(file: TextIO) -> Console:
-    return Console(file=file, highlight=False, width=WIDE)

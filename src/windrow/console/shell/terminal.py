@@ -26,7 +26,7 @@ from windrow.console.shell.completion import Names, complete
 from windrow.console.shell.session import LeaveShell, Shell, steps_of
 from windrow.console.shell.typed import is_empty, is_ready, word_alone
 from windrow.console.tables import print_error
-from windrow.errors import WindrowError
+from windrow.errors import ExecutionError, WindrowError, first_line
 
 FIRST, MORE = "windrow> ", "...> "
 HISTORY = Path("~/.windrow_history")
@@ -66,6 +66,13 @@ def converse(
             shell.note("cancelled")
         except WindrowError as error:
             show_error(error)
+        except Exception as error:
+            show_error(
+                ExecutionError(
+                    f"unexpected {type(error).__name__}: {first_line(error)}",
+                    remedy="This is a defect of Windrow; please report it. The session goes on.",
+                )
+            )
         finally:
             cancels.clear()
             if not text.startswith("\\"):
@@ -163,6 +170,7 @@ def _history(path: Path) -> History:
     """The history in the home directory, readable by its owner only, cut to the newest entries."""
     try:
         path.touch(mode=0o600, exist_ok=True)
+        path.chmod(0o600)
         history = _FileHistory(path)
         kept: list[Any] = list(history.load_history_strings())
         if len(kept) > 2 * HISTORY_ENTRIES:
