@@ -27,9 +27,7 @@ from windrow.console.running import (
     to_print,
 )
 from windrow.console.scripts import explanations, explanations_on, read_script, to_script
-from windrow.console.shell.rendering import FORMATS
-from windrow.console.shell.session import LeaveShell, Shell, View, steps_of
-from windrow.console.tables import messages, output, print_error, say
+from windrow.console.tables import FORMATS, messages, output, print_error, say
 from windrow.errors import SettingError, StateError, WindrowError
 from windrow.settings import parse_value
 
@@ -129,6 +127,8 @@ def sql(
     """
     if format_ is not None and format_ not in FORMATS:
         raise typer.BadParameter(f"It is one of {', '.join(FORMATS)}.", param_hint="'--format'")
+    from windrow.console.shell.session import LeaveShell, Shell, View, steps_of
+
     with _commanding() as interrupts:
         is_interactive = not statements and sys.stdin.isatty()
         texts = [] if is_interactive else statements or [sys.stdin.read()]
@@ -137,21 +137,17 @@ def sql(
             if is_interactive:
                 kept = "" if state else " The state is temporary: --state DIR keeps it."
                 say(messages(), f"windrow {windrow.__version__}: end statements with ;  \\? helps, \\q leaves.{kept}")
-                _converse(wr, interrupts, View(format_))
+                # Only here: a script needs no terminal, and no time to load what serves one.
+                from windrow.console.shell.terminal import prompt
+
+                cancels = Cancels(interrupts)
+                with cancels:
+                    prompt(Shell(wr, cancels, View(format_)), interrupts, cancels)
                 return
             shell = Shell(wr, interrupts, View(format_))
             with suppress(LeaveShell):
                 for steps in inputs:
                     shell.execute(steps)
-
-
-def _converse(wr: windrow.Windrow, interrupts: Interrupts, view: View) -> None:
-    # Only here: a script needs no terminal, and no time to load what serves one.
-    from windrow.console.shell.terminal import prompt
-
-    cancels = Cancels(interrupts)
-    with cancels:
-        prompt(Shell(wr, cancels, view), interrupts, cancels)
 
 
 @app.command()

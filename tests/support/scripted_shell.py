@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+from pyspark import SparkContext
 
 from windrow.console.interrupts import Cancels, Interrupts
 from windrow.console.shell.session import Shell
@@ -28,7 +29,7 @@ class ScriptedState:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._cancelled = threading.Event()
-        self.spark = SimpleNamespace(sparkContext=self)
+        SparkContext._active_spark_context = self  # type: ignore[assignment]
         column = SimpleNamespace
         definition = SimpleNamespace(columns=(("ts", "TIMESTAMP"), ("temperature", "INT")))
         streams = {"readings": column(name="readings", definition=definition)}

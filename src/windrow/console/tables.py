@@ -22,6 +22,9 @@ from windrow.types import rows_of, value_text
 WIDE = 100_000
 """The width of an output that is no terminal, so that nothing is wrapped or cut."""
 
+FORMATS = ("table", "vertical", "markdown", "csv", "json")
+"""The formats of `windrow sql`. `vertical` is one column per line, `json` one object per line."""
+
 ROWS_SHOWN = 20
 WINDOWS_SHOWN = 3
 

@@ -19,9 +19,8 @@ from windrow.console.interrupts import Interrupted
 from windrow.console.live import Progress
 from windrow.console.running import FlowMeter, every
 from windrow.console.scripts import read_text
-from windrow.console.shell.rendering import FORMATS
 from windrow.console.shell.statement_help import help_lines
-from windrow.console.tables import last_answers
+from windrow.console.tables import FORMATS, last_answers
 from windrow.cql.printer import to_text
 from windrow.errors import CatalogError, ParseError
 from windrow.settings import SPECS

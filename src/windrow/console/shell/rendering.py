@@ -22,9 +22,6 @@ from windrow.dataplane.sinks.base import AnswerBatch
 from windrow.dataplane.sinks.jsonl import json_lines
 from windrow.types import rows_of
 
-FORMATS = ("table", "vertical", "markdown", "csv", "json")
-"""`json` is one object per line. A table that is too wide for the terminal is shown as `vertical`, unless `\\x off`."""
-
 SLICE = 4096
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 

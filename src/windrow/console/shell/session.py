@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import chain, count, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO, TypeVar
 
@@ -23,6 +23,7 @@ from windrow.console.shell.rendering import page, rendered
 from windrow.console.shell.typed import Typed, split
 from windrow.console.tables import messages, output, print_table, say
 from windrow.cql.statements import Describe, Explain, Select, Show, Statement
+from windrow.dataplane.jobs import JobGroup
 from windrow.errors import CatalogError, ParseError
 from windrow.result import Result
 
@@ -30,7 +31,6 @@ PATIENCE_S = 3.0
 """How long the shell waits for a cancelled statement that only reads; then it ends in the background."""
 
 T = TypeVar("T")
-_groups = count(1)
 
 
 class LeaveShell(Exception):
@@ -95,23 +95,23 @@ class Shell:
             if step.command is not None:
                 step.command.run(self, step.argument)
             elif step.script is not None:
-                self._execute_script(step.script)
+                self._execute_script(step.script, is_last=number == len(steps))
             self._heed(is_last=number == len(steps))
 
-    def _execute_script(self, script: StatementScript) -> None:
+    def _execute_script(self, script: StatementScript, is_last: bool) -> None:
         for number, statement in enumerate(script.statements, 1):
             with self.timed():
                 result = self.carry_out(statement, script.text)
                 self._show_outcome(statement, result)
             if is_reading(statement):
                 self.last_read = StatementScript(script.name, script.text, (statement,))
-            self._heed(is_last=number == len(script.statements))
+            self._heed(is_last=is_last and number == len(script.statements))
 
     def _heed(self, is_last: bool) -> None:
         """Raise Interrupted after a Ctrl-C, unless it came too late to prevent anything."""
         if not self.interrupts.requested:
             return
-        if is_last and isinstance(self.interrupts, Cancels) and not self.interrupts.is_ended:
+        if is_last and not self.included and isinstance(self.interrupts, Cancels) and not self.interrupts.is_ended:
             self.interrupts.clear()
             self.note("Ctrl-C came too late to cancel it: it is done")
             return
@@ -131,18 +131,13 @@ class Shell:
 
     def read(self, work: Callable[[], T]) -> T:
         """Run work that only reads in a Spark job group of its own, which Ctrl-C cancels."""
-        context, group = self.wr.spark.sparkContext, f"windrow-shell-{next(_groups)}"
+        jobs = JobGroup()
 
         def grouped() -> T:
-            with suppress(Exception):  # without a JVM the work itself says what is wrong
-                context.setJobGroup(group, "windrow sql")
+            jobs.join()
             return work()
 
-        def cancel() -> None:
-            with suppress(Exception):
-                context.cancelJobGroup(group)
-
-        return self.interrupts.attempt(grouped, cancel=cancel, patience_s=PATIENCE_S)
+        return self.interrupts.attempt(grouped, cancel=jobs.cancel, patience_s=PATIENCE_S)
 
     # -- output --------------------------------------------------------------------------------
 
