@@ -82,10 +82,11 @@ def _watch_query(shell: Shell, query: Query, every_s: float, draw: Draw) -> None
     shown: object = None
     while True:
         metrics = query.metrics()
-        state = (metrics["windows_answered"], metrics["answer_rows"], shell.wr.is_running)
+        counts = (metrics["windows_answered"], metrics["answer_rows"], shell.wr.is_running)
+        state = (*counts, metrics.get("last_delivery_s"))  # a correction counts no window
         if state != shown:
             table = shell.read(lambda: query.answer().arrow())
-            draw(_heading(query.name, table, *state), _columns(table))
+            draw(_heading(query.name, table, *counts), _columns(table))
             shown = state
         if shell.interrupts.wait(every_s):
             raise Interrupted
@@ -106,10 +107,10 @@ def _heading(name: str, table: pa.Table, windows: int, rows: int, is_running: bo
 
 def _columns(table: pa.Table) -> pa.Table:
     """The answer without the columns that its heading says: the window, if there is only one."""
-    windows = table.select(["window_start", "window_end"]).to_pylist() if table.num_rows else []
-    known = ["window_start", "window_end"] if all(one == windows[0] for one in windows) else []
+    bounds = ["window_start", "window_end"]
+    known = bounds if all(len(table.column(name).unique()) <= 1 for name in bounds) else []
     if not any(table.column("is_revision").to_pylist()):
-        known.append("is_revision")
+        known = [*known, "is_revision"]
     return table.drop_columns(known)
 
 
