@@ -27,9 +27,8 @@ from windrow.console.benchmarks import about, benchmarks, chosen, run_benchmark
 from windrow.console.demo import QUERIES
 from windrow.console.interrupts import Interrupted, Interrupts
 from windrow.console.live import Flow, Standing, demo_lines, demo_screen
-from windrow.console.prompt import is_complete, prompt
 from windrow.console.tables import markdown, print_answers, print_table
-from windrow.errors import CatalogError, ParseError, WindrowError
+from windrow.errors import CatalogError
 
 ROOT = Path(__file__).resolve().parent.parent
 STREAM = "CREATE STREAM s (ts TIMESTAMP, k STRING, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED;\n"
@@ -119,72 +118,6 @@ def test_explain_without_a_state(tmp_path: Path) -> None:
     done = cli("explain", "SELECT 1", "--state", tmp_path)
     assert (done.exit_code, "is not a state directory" in done.stderr) == (1, True)
     assert list(tmp_path.iterdir()) == []
-
-
-# -- the prompt --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "complete"),
-    [
-        ("SHOW STREAMS;", True),
-        ("SHOW STREAMS", False),
-        ("SHOW STREAMS; -- and more", True),
-        ("SELECT ';'", False),
-        ("SELECT ';';", True),
-        ("SELECT 'open;", False),
-        ("-- only a remark;", True),
-        ("", True),
-        ("SHOW STREAMS; SHOW", False),
-    ],
-)
-def test_end_of_a_statement(text: str, complete: bool) -> None:
-    assert is_complete(text) is complete
-
-
-def typed(*lines: str | type[BaseException]) -> tuple[Callable[[str], str], list[str]]:
-    """A reader that returns these lines, or raises for a key; and the prompts it was called with."""
-    queue, prompts = list(lines), []
-
-    def read(shown: str) -> str:
-        prompts.append(shown.strip())
-        item = queue.pop(0) if queue else EOFError
-        if isinstance(item, str):
-            return item
-        raise item
-
-    return read, prompts
-
-
-def test_prompt() -> None:
-    executed: list[str] = []
-    shown: list[WindrowError] = []
-
-    def execute(text: str) -> None:
-        executed.append(text)
-        if "bad" in text:
-            raise ParseError("no")
-
-    read, prompts = typed("", "SHOW", "STREAMS;", "bad;", "; ;", "SHOW QUERIES;", "\\q", "SHOW TABLES;")
-    prompt(execute, shown.append, read)
-    assert executed == ["SHOW\nSTREAMS;", "bad;", "SHOW QUERIES;"]
-    assert [error.message for error in shown] == ["no"]
-    assert prompts == ["windrow>", "windrow>", "...>", "windrow>", "windrow>", "windrow>", "windrow>"]
-
-
-def test_ctrl_c_at_the_prompt(capsys: pytest.CaptureFixture[str]) -> None:
-    executed: list[str] = []
-    read, prompts = typed("SHOW 'x", KeyboardInterrupt, "SHOW TABLES;", KeyboardInterrupt, "SHOW STREAMS;")
-    prompt(executed.append, lambda error: None, read)
-    assert executed == ["SHOW TABLES;"]
-    assert prompts == ["windrow>", "...>", "windrow>", "windrow>"]
-
-
-def test_end_of_input_at_the_prompt(capsys: pytest.CaptureFixture[str]) -> None:
-    executed: list[str] = []
-    read, _ = typed("SHOW")
-    prompt(executed.append, lambda error: None, read)
-    assert executed == []
 
 
 # -- Ctrl-C ------------------------------------------------------------------------------------------

@@ -17,9 +17,8 @@ import typer
 import windrow
 from windrow.console.benchmarks import about, benchmarks, chosen, run_benchmark
 from windrow.console.demo import run_demo
-from windrow.console.interrupts import EXIT_CODE, Interrupted, Interrupts
+from windrow.console.interrupts import EXIT_CODE, Cancels, Interrupted, Interrupts
 from windrow.console.live import Progress
-from windrow.console.prompt import history, prompt
 from windrow.console.running import (
     Target,
     execute_all,
@@ -29,7 +28,7 @@ from windrow.console.running import (
     to_print,
 )
 from windrow.console.scripts import explanations, explanations_on, read_script, to_script
-from windrow.console.tables import messages, output, print_error, say
+from windrow.console.tables import FORMATS, messages, output, print_error, say
 from windrow.errors import SettingError, StateError, WindrowError
 from windrow.logs import LOGGER, JsonLines
 from windrow.settings import parse_value
@@ -130,23 +129,43 @@ def sql(
     state: State = None,
     master: Master = None,
     set_: Set = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help=f"How results are shown: {', '.join(FORMATS)}. \\[default: table on a terminal, else markdown]",
+        ),
+    ] = None,
 ) -> None:
-    """Execute statements: those given, else from standard input, else at a prompt.
+    """Execute statements: those given, else from standard input, else in a shell.
 
-    At the prompt a statement ends with `;` and may take several lines; \\q leaves.
+    In the shell a statement ends with `;` and may take several lines.
+    \\? lists its commands, \\h the statements; \\q leaves.
     """
+    if format_ is not None and format_ not in FORMATS:
+        raise typer.BadParameter(f"It is one of {', '.join(FORMATS)}.", param_hint="'--format'")
+    from windrow.console.shell.session import LeaveShell, Shell, View, steps_of
+
     with _commanding() as interrupts:
         is_interactive = not statements and sys.stdin.isatty()
         texts = [] if is_interactive else statements or [sys.stdin.read()]
-        scripts = [to_script(text) for text in texts]
+        inputs = [steps_of(text) for text in texts]
         with opened(Target(state, master, _settings(set_)), interrupts) as wr:
-            for script in scripts:
-                execute_all(wr, script, interrupts)
             if is_interactive:
                 kept = "" if state else " The state is temporary: --state DIR keeps it."
-                say(messages(), f"windrow {windrow.__version__}: end statements with ;  leave with \\q.{kept}")
-                with history():
-                    prompt(lambda text: execute_all(wr, to_script(text), interrupts), print_error)
+                say(messages(), f"windrow {windrow.__version__}: end statements with ;  \\? helps, \\q leaves.{kept}")
+                # Only here: a script needs no terminal, and no time to load what serves one.
+                from windrow.console.shell.terminal import prompt
+
+                cancels = Cancels(interrupts)
+                with cancels:
+                    prompt(Shell(wr, cancels, View(format_)), interrupts, cancels)
+                return
+            shell = Shell(wr, interrupts, View(format_))
+            with suppress(LeaveShell):
+                for steps in inputs:
+                    shell.execute(steps)
 
 
 @app.command()

@@ -37,13 +37,20 @@ class SettingSpec:
     parse: Callable[[str], Value]
 
 
-def _choice(*allowed: str) -> Callable[[str], Value]:
-    def parse(text: str) -> Value:
-        if text.lower() not in allowed:
-            raise ValueError("one of " + ", ".join(f"'{a}'" for a in allowed))
+@dataclass(frozen=True)
+class Choice:
+    """Parses the value of a setting that takes one of a few words."""
+
+    allowed: tuple[str, ...]
+
+    def __call__(self, text: str) -> Value:
+        if text.lower() not in self.allowed:
+            raise ValueError("one of " + ", ".join(f"'{a}'" for a in self.allowed))
         return text.lower()
 
-    return parse
+
+def _choice(*allowed: str) -> Choice:
+    return Choice(allowed)
 
 
 def _integer(least: int, most: int) -> Callable[[str], Value]:

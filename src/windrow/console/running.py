@@ -111,7 +111,7 @@ def run_until_available(wr: Windrow, printed: Sequence[str], interrupts: Interru
         interrupts.background(
             wr.run_available,
             stop=wr.stop,
-            meanwhile=_every(0.5, lambda: progress.update(meter.read().line())),
+            meanwhile=every(0.5, lambda: progress.update(meter.read().line())),
         )
         progress.update("closing the last windows…")
         interrupts.background(lambda: _end_input(wr), stop=_nothing)
@@ -128,7 +128,8 @@ def _end_input(wr: Windrow) -> None:
             wr.end_input(row["name"])
 
 
-def _every(seconds: float, act: Callable[[], None]) -> Callable[[], None]:
+def every(seconds: float, act: Callable[[], None]) -> Callable[[], None]:
+    """A function that calls `act`, at most once in that many seconds."""
     due_s = time.monotonic() + seconds
 
     def maybe() -> None:

@@ -36,11 +36,17 @@ class StatementScript:
 
 def read_script(path: Path) -> StatementScript:
     """The parsed statements of a file. Nothing is executed yet, so a syntax error changes nothing."""
+    return to_script(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; raises ParseError if it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ParseError(f"{path} is not a text file in UTF-8: {error.reason} at byte {error.start}") from None
-    return to_script(text, str(path))
+    except (OSError, ValueError) as error:
+        raise ParseError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def to_script(text: str, name: str | None = None) -> StatementScript:

@@ -22,6 +22,9 @@ from windrow.types import rows_of, value_text
 WIDE = 100_000
 """The width of an output that is no terminal, so that nothing is wrapped or cut."""
 
+FORMATS = ("table", "vertical", "markdown", "csv", "json")
+"""The formats of `windrow sql`. `vertical` is one column per line, `json` one object per line."""
+
 ROWS_SHOWN = 20
 WINDOWS_SHOWN = 3
 
@@ -54,7 +57,7 @@ def print_table(console: Console, table: pa.Table, title: str | None = None) -> 
     """Print every row of an Arrow table."""
     if title:
         say(console, title, "bold")
-    numbers = {field.name for field in table.schema if _is_number(field.type)}
+    numbers = {field.name for field in table.schema if is_number(field.type)}
     cells = [[cell_text(value) for value in row.values()] for row in rows_of(table)]
     if not console.is_terminal:
         say(console, markdown(table.column_names, cells, numbers))
@@ -86,7 +89,7 @@ def _records(names: Sequence[str], cells: Sequence[Sequence[str]]) -> Table:
     return drawn
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
@@ -117,6 +120,12 @@ def print_answers(
     console: Console, query: str, table: pa.Table, windows: int = WINDOWS_SHOWN, rows: int = ROWS_SHOWN
 ) -> None:
     """Print the last rows of the last windows of a query's answers."""
+    title, shown = last_answers(query, table, windows, rows)
+    print_table(console, shown, title)
+
+
+def last_answers(query: str, table: pa.Table, windows: int, rows: int) -> tuple[str, pa.Table]:
+    """The last rows of the last windows of a query's answers, and a title that says how many they are."""
     ends = table.column("window_end").unique()
     last = table
     if len(ends) > windows:
@@ -124,8 +133,7 @@ def print_answers(
     shown = last.slice(max(0, last.num_rows - rows))
     if not pc.any(shown.column("is_revision")).as_py():
         shown = shown.drop_columns(["is_revision"])
-    title = f"{query}: " + _extent(len(ends), windows, table.num_rows, shown.num_rows)
-    print_table(console, shown, title)
+    return f"{query}: " + _extent(len(ends), windows, table.num_rows, shown.num_rows), shown
 
 
 def _extent(windows: int, windows_shown: int, rows: int, rows_shown: int) -> str:
