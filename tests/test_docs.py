@@ -209,7 +209,7 @@ def test_functions() -> None:
     if WRITE:
         page.write_text(wanted, encoding="utf-8")
     found = {match["name"] for match in FUNCTIONS.finditer(wanted)}
-    assert found == {"AGGREGATES", "ROW_FUNCTIONS", "FINAL_FUNCTIONS"}
+    assert found == {"AGGREGATES", "FINAL_FUNCTIONS", "FINISHED_FUNCTIONS", "ROW_FUNCTIONS"}
     assert wanted == page.read_text(encoding="utf-8")
 
 

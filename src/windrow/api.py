@@ -19,7 +19,6 @@ from windrow.catalog.definitions import StreamDef
 from windrow.clock import Clock, SystemClock
 from windrow.cql import CQL, parse
 from windrow.cql.dialect import window_of
-from windrow.cql.functions import check_functions
 from windrow.cql.intervals import parse_interval
 from windrow.cql.patterns import BadPatternError, Condition, equals
 from windrow.cql.printer import to_text
@@ -41,6 +40,7 @@ from windrow.cql.tokens import named_place, place_of
 from windrow.cql.window_clause import Measure, Unit, WindowKind
 from windrow.dataplane.streaming_frames import frame_columns
 from windrow.engine.ask import catalog_views as views
+from windrow.engine.ask.finished_tables import named_tables
 from windrow.engine.ask.lateness_chart import lateness_chart
 from windrow.engine.engine import Engine
 from windrow.engine.state import QueryState
@@ -175,6 +175,8 @@ class Windrow:
             return explain_query(query.name, query.plan, stream, query, self._engine.settings)
         inner = statement.statement
         if isinstance(inner, Select):
+            if not self._reads_a_stream(inner, text):
+                return self._engine.reads.explain_select(inner.select, text)
             source = inner.select.find(exp.Table)
             window = None if source is None else window_of(source)
             if window is not None and window.slide is None and window.kind is not WindowKind.NOW:
@@ -186,26 +188,38 @@ class Windrow:
         return explain_query(inner.name, plan, stream, None, self._engine.settings)
 
     def _select(self, statement: Select, text: str) -> pa.Table:
-        """The answer to a one-time query over a window of a stream or over dead letters."""
-        check_functions(statement.select, text)
-        select = statement.select.copy()
-        source = select.find(exp.Table)
-        call = source.this if source is not None else None
-        if source is not None and (
-            window_of(source) is not None or source.name.lower() in self._engine.manager.streams
-        ):
+        """The answer to a one-time query: over a window of a stream, or over answers and dead letters."""
+        if self._reads_a_stream(statement, text):
             return self._engine.reads.snapshot(statement.select, text)
-        if source is None or not isinstance(call, exp.Anonymous) or call.name.lower() != "dead_letters":
+        return self._engine.reads.select(statement.select, text)
+
+    def _reads_a_stream(self, statement: Select, text: str) -> bool:
+        """Whether a one-time query reads one stream and nothing else. FROM name without a window is the query of that
+        name, if there is one."""
+        tables = named_tables(statement.select)
+        if not tables:
             raise UnsupportedError(
-                "this version's one-time queries read a window of a stream, or dead_letters('stream')",
-                place=None if source is None else place_of(source, text),
+                "a one-time query reads a window of a stream, a query, answers('query') or dead_letters('stream')",
                 remedy="For example SELECT COUNT(*) AS n FROM packets [RANGE 10 MINUTES]; SHOW STREAMS lists them.",
             )
-        if len(call.expressions) != 1 or not call.expressions[0].is_string:
-            raise ParseError("dead_letters takes the name of a stream", remedy="SELECT * FROM dead_letters('packets').")
-        table = self._engine.reads.dead_letters(call.expressions[0].this)
-        source.set("this", exp.to_identifier("__dead_letters", quoted=True))
-        return self._engine.reads.select(select.sql(dialect="spark"), {"__dead_letters": table})
+        manager = self._engine.manager
+        of_streams = [
+            table
+            for table in tables
+            if window_of(table) is not None
+            or (
+                isinstance(table.this, exp.Identifier)
+                and not manager.has_query(table.name)
+                and table.name.lower() in manager.streams
+            )
+        ]
+        if of_streams and len(of_streams) < len(tables):
+            raise UnsupportedError(
+                "a stream cannot be combined with answers or dead letters in one SELECT",
+                place=place_of(of_streams[0], text),
+                remedy="Create a standing query over a window of it, and read its answers here.",
+            )
+        return bool(of_streams)
 
     # -- streams and queries from Python -------------------------------------------------------
 
@@ -367,9 +381,13 @@ class Query:
         suspended; `answers` then still returns its earlier answers."""
         return Result(self._engine.reads.answer(self._active()))
 
-    def answers(self) -> Result:
-        """All retained answers, in window order. Groups that a punctuation closed early stand in order of delivery."""
-        return Result(self._engine.reads.answers(self._state()))
+    def answers(self, last: int | str | timedelta | None = None, since: datetime | str | int | None = None) -> Result:
+        """Retained answers, in window order. Groups that a punctuation closed early stand in order of delivery.
+
+        `last` is a number of windows (the last that have rows), or a length such as "1 hour" up to the end of the
+        latest answered window. `since` is the least window end. By default all retained answers.
+        """
+        return Result(self._engine.reads.answers(self._state(), last, since))
 
     def lookup(self, window: str | timedelta | int, at: datetime | str | int | None = None) -> Result:
         """The answer over one window, current or past, within the span that the query's synopsis keeps.

@@ -12,7 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from windrow.cql.create_stream import option_name, parse_create_stream, parse_options
 from windrow.cql.dialect import CQL
-from windrow.cql.select_text import parse_select
+from windrow.cql.select_text import parse_query, parse_select
 from windrow.cql.statements import (
     CreateQuery,
     CreateStream,
@@ -37,7 +37,6 @@ _LATER = {
     "INSERT": ("INSERT changes tables, which this version does not have", _TO_FEED),
     "UPDATE": ("UPDATE changes tables, which this version does not have", "A stream only grows. " + _TO_FEED),
     "DELETE": ("DELETE changes tables, which this version does not have", "DROP STREAM removes a whole stream."),
-    "WITH": ("WITH (common table expressions) is not supported", "Write one SELECT over one stream."),
     "ISTREAM": ("ISTREAM is not supported by this version", _TO_WRITE),
     "DSTREAM": ("DSTREAM is not supported by this version", _TO_WRITE),
     "RSTREAM": ("RSTREAM is not supported by this version", _TO_WRITE),
@@ -253,7 +252,7 @@ _BEFORE_OPERAND = {
 
 def _select(cursor: Cursor) -> Select:
     tail = _tail_start(cursor)
-    select = parse_select(cursor, until=tail)
+    select = parse_query(cursor, until=tail)
     if not cursor.at_end:
         raise cursor.error(f"{cursor.word()} is a clause of standing queries", remedy=_TO_WRITE)
     return Select(select)
@@ -263,7 +262,7 @@ def _explain(cursor: Cursor) -> Explain:
     cursor.expect("EXPLAIN")
     if cursor.take("QUERY"):
         return Explain(name=_object_name(cursor, "the name of a query"))
-    if cursor.word() == "SELECT":
+    if cursor.word() in ("SELECT", "WITH"):
         return Explain(_select(cursor))
     start = cursor.index
     if cursor.word() == "CREATE":
@@ -329,6 +328,7 @@ def _bare_value(cursor: Cursor) -> str:
 _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {
     "CREATE": _create,
     "SELECT": _select,
+    "WITH": _select,
     "EXPLAIN": _explain,
     "SHOW": _show,
     "DESCRIBE": _describe,

@@ -95,6 +95,12 @@ class _Binder:
             raise BindError("a standing query reads a stream", remedy="Add FROM stream [RANGE … SLIDE …].")
         if not isinstance(source.this, exp.Table) or source.this.args.get("joins"):
             raise UnsupportedError("this version reads one stream per query", place=self._place(source.this))
+        if not isinstance(source.this.this, exp.Identifier):
+            raise UnsupportedError(
+                "a standing query reads a stream, not a function",
+                place=self._place(source.this),
+                remedy="A SELECT by itself reads answers('query') and dead_letters('stream').",
+            )
         return select.copy()
 
     def _refuse_selection(self, window: WindowClause | None) -> None:

@@ -71,11 +71,14 @@ class QueryManager:
     def queries(self) -> dict[str, tuple[StreamState, QueryState]]:
         return {name: (s, q) for s in self.streams.values() for name, q in s.queries.items()}
 
-    def query(self, name: str) -> tuple[StreamState, QueryState]:
+    def query(self, name: str, place: Place | None = None) -> tuple[StreamState, QueryState]:
         found = self._named.get(name.lower())
         if found is None:
-            raise self._unknown("query", name, self.queries())
+            raise self._unknown("query", name, self.queries(), place)
         return found
+
+    def has_query(self, name: str) -> bool:
+        return name.lower() in self._named
 
     def adopt(self, stream: StreamState, query: QueryState) -> None:
         """Add a query to the stream, and register its name."""
