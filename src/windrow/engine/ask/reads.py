@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
+from windrow.cql.names import quote_name
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.answers.revisions import OP, first_answers, net_answers, revisions_of
 from windrow.dataplane.blocks import BlockStore
@@ -28,9 +29,20 @@ from windrow.settings import Settings
 from windrow.windows import PartitionedWindow
 
 
+class SparkSource(Protocol):
+    """Has a Spark session and its JVM."""
+
+    @property
+    def spark(self) -> Any: ...
+
+    @property
+    def jvm(self) -> Jvm: ...
+
+
 class AnswerReader:
-    """Reads committed state and changes nothing. `settings` returns the present settings; `refuse_closed` raises once
-    the state directory is being closed."""
+    """Reads committed state and changes nothing. `settings` returns the present settings; `refuse` raises if the state
+    in memory cannot be asked: it is being closed, or in another process. `refresh` reads the catalog anew, if it is a
+    copy."""
 
     def __init__(
         self,
@@ -38,10 +50,10 @@ class AnswerReader:
         blocks: BlockStore,
         manager: QueryManager,
         finisher: Finisher,
-        spark: Any,
-        jvm: Jvm,
+        spark: SparkSource,
         settings: Callable[[], Settings],
-        refuse_closed: Callable[[], None],
+        refuse: Callable[[], None],
+        refresh: Callable[[], object] = lambda: None,
     ):
         self._journal = journal
         self._blocks = blocks
@@ -49,9 +61,9 @@ class AnswerReader:
         self._finisher = finisher
         self._lookups = Lookups(finisher)
         self._spark = spark
-        self._jvm = jvm
         self._settings = settings
-        self._refuse_closed = refuse_closed
+        self._refuse = refuse
+        self._refresh = refresh
 
     def answers(self, query: QueryState) -> pa.Table:
         """All retained answers, in window order. With LATE REVISE, corrections are applied."""
@@ -66,16 +78,18 @@ class AnswerReader:
     def _schema(self, query: QueryState) -> pa.Schema:
         return delivered_schema(self._manager.stream(query.plan.scan.stream), query)
 
-    def _delivered(self, query: QueryState) -> pa.Table:
+    def _delivered(self, query: QueryState, last: int = 0) -> pa.Table:
+        """The retained deliveries of a query: all parts, or the `last` ones."""
         schema = self._schema(query)
-        parts = self._journal.answers.parts(query.id)
+        parts = self._journal.answers.parts(query.id)[-last:]
         while True:
             try:
                 tables = [self._blocks.read_part(*part) for part in parts]
                 return pa.concat_tables([schema.empty_table(), *tables])
             except StateError:
                 # A tick may have retired a part after it was listed; a part that is still listed is damaged.
-                parts, listed = self._journal.answers.parts(query.id), parts
+                self._refresh()
+                parts, listed = self._journal.answers.parts(query.id)[-last:], parts
                 if parts == listed:
                     raise
 
@@ -92,26 +106,25 @@ class AnswerReader:
 
     def _latest_part(self, query: QueryState) -> pa.Table:
         """The rows answered last. Partitions advance independently, so there is no latest window end."""
-        parts = self._journal.answers.parts(query.id)[-1:]
-        table = pa.concat_tables([self._schema(query).empty_table(), *(self._blocks.read_part(*p) for p in parts)])
+        table = self._delivered(query, last=1)
         return net_answers(table, query.plan) if OP in table.column_names else table
 
     def lookup(self, name: str, windows: object, ats: object) -> pa.Table:
         """A query's answers over other windows, from its synopsis, as of the last committed tick."""
-        self._refuse_closed()
+        self._refuse()
         stream, query = self._manager.query(name)
         lengths, ends = pairs_of(windows, ats, query.plan.scan.attribute)
-        with stream.lock, self._jvm.watched():
+        with stream.lock, self._spark.jvm.watched():
             apply_choice(stream, self._settings())
             return self._lookups.lookup(stream, query, lengths, ends)
 
     def snapshot(self, select: exp.Expr, text: str) -> pa.Table:
         """The answer to a one-time query over a window, from a synopsis that fits, as of the last committed tick."""
-        self._refuse_closed()
-        with self._jvm.watched():
+        self._refuse()
+        with self._spark.jvm.watched():
             plan = self._manager.bind_snapshot(select, text)
         stream = self._manager.stream(plan.scan.stream)
-        with stream.lock, self._jvm.watched():
+        with stream.lock, self._spark.jvm.watched():
             apply_choice(stream, self._settings())
             fit = fitting(stream, plan, select, self._settings(), text)
             try:
@@ -121,8 +134,8 @@ class AnswerReader:
 
     def fitted(self, select: exp.Expr, text: str) -> tuple[Finalise, StreamState, SnapshotFit]:
         """The plan of a one-time query, its stream, and the synopsis that would answer it."""
-        self._refuse_closed()
-        with self._jvm.watched():
+        self._refuse()
+        with self._spark.jvm.watched():
             plan = self._manager.bind_snapshot(select, text)
         stream = self._manager.stream(plan.scan.stream)
         with stream.lock:
@@ -148,5 +161,9 @@ class AnswerReader:
         return self._journal.dead_letters.counts(stream.name)
 
     def select(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-        with self._jvm.watched():
-            return query_frame(self._spark, sql, tables)
+        """The result of Spark SQL over tables. All of one table needs no Spark."""
+        if [sql] == [f"SELECT * FROM {quote_name(name)}" for name in tables]:
+            return next(iter(tables.values()))
+        spark, jvm = self._spark.spark, self._spark.jvm
+        with jvm.watched():
+            return query_frame(spark, sql, tables)
