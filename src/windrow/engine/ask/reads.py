@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from windrow.cql.names import quote_name
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.answers.revisions import OP, first_answers, net_answers, revisions_of
 from windrow.dataplane.blocks import BlockStore
@@ -162,7 +161,8 @@ class AnswerReader:
 
     def select(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
         """The result of Spark SQL over tables. All of one table needs no Spark."""
-        if [sql] == [f"SELECT * FROM {quote_name(name)}" for name in tables]:
+        quoted = [exp.to_identifier(name, quoted=True).sql(dialect="spark") for name in tables]
+        if [sql] == [f"SELECT * FROM {name}" for name in quoted]:
             return next(iter(tables.values()))
         spark, jvm = self._spark.spark, self._spark.jvm
         with jvm.watched():
