@@ -43,6 +43,7 @@ from windrow.engine.ask import catalog_views as views
 from windrow.engine.ask.finished_tables import named_tables
 from windrow.engine.ask.lateness_chart import lateness_chart
 from windrow.engine.engine import Engine
+from windrow.engine.read_only import ReadOnlyEngine
 from windrow.engine.state import QueryState
 from windrow.engine.ticks.delivery import sweep
 from windrow.errors import (
@@ -70,20 +71,39 @@ def open(
     spark: Any = None,
     settings: Mapping[str, Any] | None = None,
     clock: Clock | None = None,
+    read_only: bool = False,
 ) -> Windrow:
-    """Open a state directory (created if absent), or a temporary one that is removed on close."""
-    return Windrow(state_dir, master=master, spark=spark, settings=settings or {}, clock=clock or SystemClock())
+    """Open a state directory (created if absent), or a temporary one that is removed on close.
+
+    `read_only` reads what is committed in a state directory that another process may have open. It takes no lock,
+    writes nothing, and starts Spark only if a statement needs it.
+    """
+    if read_only and state_dir is None:
+        raise StateError(
+            "read_only needs a state directory", remedy="Name the one to read: windrow.open(directory, …)."
+        )
+    clock = clock or SystemClock()
+    return Windrow(state_dir, master=master, spark=spark, settings=settings or {}, clock=clock, read_only=read_only)
 
 
 class Windrow:
     """An open state directory: streams, standing queries and their answers."""
 
     def __init__(
-        self, state_dir: str | Path | None, *, master: str | None, spark: Any, settings: Mapping[str, Any], clock: Clock
+        self,
+        state_dir: str | Path | None,
+        *,
+        master: str | None,
+        spark: Any,
+        settings: Mapping[str, Any],
+        clock: Clock,
+        read_only: bool = False,
     ):
         self._temporary = tempfile.mkdtemp(prefix="windrow-") if state_dir is None else None
         path = Path(self._temporary or str(state_dir)).absolute()
-        self._engine = Engine(path, spark, master, settings, clock)
+        self._engine = (
+            ReadOnlyEngine(path, spark, master, settings) if read_only else Engine(path, spark, master, settings, clock)
+        )
         if self._temporary:
             weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
         self._closed = False
@@ -97,6 +117,10 @@ class Windrow:
     @property
     def state_dir(self) -> Path:
         return self._engine.opened.state_dir
+
+    @property
+    def is_read_only(self) -> bool:
+        return self._engine.is_read_only
 
     def _opened(self) -> Engine:
         if self._closed:
@@ -170,6 +194,7 @@ class Windrow:
         return Result.message(f"dropped {kind} {statement.name}")
 
     def _explain(self, statement: Explain, text: str) -> str:
+        self._engine.refuse_live("EXPLAIN")
         if statement.name is not None:
             stream, query = self._engine.manager.query(statement.name)
             return explain_query(query.name, query.plan, stream, query, self._engine.settings)
@@ -300,7 +325,8 @@ class Windrow:
 
     @property
     def is_running(self) -> bool:
-        """Whether the streams run in the background and their Spark JVM is alive."""
+        """Whether the streams run in the background and their Spark JVM is alive. Read-only: whether a process has the
+        state directory open."""
         return self._engine.running.is_running
 
     def stop(self) -> None:
@@ -411,10 +437,12 @@ class Query:
 
     def subscribe(self, callback: Callable[[Any], None], *, batched: bool = False) -> None:
         """Call `callback` with the answer of every window, at least once. `batched`: one call per tick batch."""
+        self._engine.refuse_live("a subscription")
         state = self._active()
         (state.batch_subscribers if batched else state.subscribers).append(callback)
 
     def explain(self) -> str:
+        self._engine.refuse_live("EXPLAIN")
         stream, query = self._engine.manager.query(self.name)
         return explain_query(query.name, query.plan, stream, query, self._engine.settings)
 

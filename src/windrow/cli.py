@@ -1,4 +1,4 @@
-"""The command line: `windrow run | sql | explain | demo | bench`. `console/` does the work of the commands."""
+"""The command line: `windrow run | sql | status | explain | demo | bench`. `console/` does the work of the commands."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ import typer
 import windrow
 from windrow.console.benchmarks import about, benchmarks, chosen, run_benchmark
 from windrow.console.demo import run_demo
+from windrow.console.formats import AnswerFormat, AnswerOutput
 from windrow.console.interrupts import EXIT_CODE, Cancels, Interrupted, Interrupts
 from windrow.console.live import Progress
 from windrow.console.running import (
     Target,
     execute_all,
     opened,
+    print_plans,
     run_until_available,
     run_until_stopped,
     to_print,
 )
 from windrow.console.scripts import explanations, explanations_on, read_script, to_script
+from windrow.console.status import print_status, status_json, status_of
 from windrow.console.tables import FORMATS, messages, output, print_error, say
 from windrow.errors import SettingError, StateError, WindrowError
 from windrow.logs import LOGGER, JsonLines
@@ -95,6 +98,24 @@ def run(
             help="Process everything that is there, end the input, so that all windows close, and exit.",
         ),
     ] = False,
+    all_: Annotated[
+        bool,
+        typer.Option("--all", help="Print every answer with all its rows, not only the last ones."),
+    ] = False,
+    format_: Annotated[
+        AnswerFormat | None,
+        typer.Option("--format", help="How to print the answers, all of them. [default: by --output, else table]"),
+    ] = None,
+    output_: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="PATH",
+            help="Write the answers, all of them, to a new file: .csv, .jsonl, .parquet or .md; or to a directory, "
+            "with a file per query.",
+        ),
+    ] = None,
+    explain_: Annotated[bool, typer.Option("--explain", help="Print the plans of the queries first.")] = False,
     state: State = None,
     master: Master = None,
     set_: Set = None,
@@ -107,15 +128,19 @@ def run(
     """
     with _commanding(str(script)) as interrupts:
         statements = read_script(script)
+        wanted = AnswerOutput.of(all_, format_, output_)
         with opened(Target(state, master, _settings(set_)), interrupts) as wr:
-            execute_all(wr, statements, interrupts, "creating streams and queries…")
+            results = messages() if wanted.owns_stdout else output()
+            execute_all(wr, statements, interrupts, "creating streams and queries…", results)
             if not wr.queries:
                 say(messages(), "there is nothing to run: the script creates no query")
                 return
+            if explain_:
+                print_plans(wr, wanted)
             printed = to_print(wr, statements)
             if not until_available:
-                run_until_stopped(wr, printed, interrupts)
-            elif suspended := run_until_available(wr, printed, interrupts):
+                run_until_stopped(wr, printed, interrupts, wanted)
+            elif suspended := run_until_available(wr, printed, interrupts, wanted):
                 say(messages(), f"suspended by an error of its own: {', '.join(suspended)}", "bold red")
                 raise typer.Exit(1)
 
@@ -127,6 +152,14 @@ def sql(
         typer.Argument(metavar="STATEMENT", show_default=False, help="Statements to execute."),
     ] = None,
     state: State = None,
+    read_only: Annotated[
+        bool,
+        typer.Option(
+            "--read-only",
+            help="Read the state that another process may be running: answers, dead letters, SHOW, DESCRIBE. "
+            "Statements that change something are refused.",
+        ),
+    ] = False,
     master: Master = None,
     set_: Set = None,
     format_: Annotated[
@@ -148,10 +181,12 @@ def sql(
     from windrow.console.shell.session import LeaveShell, Shell, View, steps_of
 
     with _commanding() as interrupts:
+        if read_only and state is None:
+            raise StateError("--read-only needs a state directory", remedy="Name it with --state DIR.")
         is_interactive = not statements and sys.stdin.isatty()
         texts = [] if is_interactive else statements or [sys.stdin.read()]
         inputs = [steps_of(text) for text in texts]
-        with opened(Target(state, master, _settings(set_)), interrupts) as wr:
+        with opened(Target(state, master, _settings(set_), read_only), interrupts) as wr:
             if is_interactive:
                 kept = "" if state else " The state is temporary: --state DIR keeps it."
                 say(messages(), f"windrow {windrow.__version__}: end statements with ;  \\? helps, \\q leaves.{kept}")
@@ -166,6 +201,23 @@ def sql(
             with suppress(LeaveShell):
                 for steps in inputs:
                     shell.execute(steps)
+
+
+@app.command()
+def status(
+    state: Annotated[Path, typer.Option("--state", metavar="DIR", file_okay=False, help="The state directory.")],
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+) -> None:
+    """Show what a state directory holds, and whether a process is running it.
+
+    It takes no lock, writes nothing and does not start Spark.
+    """
+    with _commanding():
+        found = status_of(state)
+        if json_:
+            typer.echo(status_json(found))
+        else:
+            print_status(output(), found)
 
 
 @app.command()

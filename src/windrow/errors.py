@@ -97,6 +97,12 @@ class StateError(WindrowError):
     code = "WR400"
 
 
+class ReadOnlyError(StateError):
+    """The state directory is open read-only, and the call would change it or needs the memory of its process."""
+
+    code = "WR410"
+
+
 class SourceError(WindrowError):
     """A source cannot be opened or read."""
 

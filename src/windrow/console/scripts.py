@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from windrow.api import Windrow
 from windrow.console.tables import print_table, say
 from windrow.cql import parse
 from windrow.cql.printer import to_text
@@ -23,6 +23,9 @@ from windrow.cql.statements import (
 )
 from windrow.errors import CatalogError, ParseError, UnsupportedError
 from windrow.result import Result
+
+if TYPE_CHECKING:
+    from windrow.api import Windrow
 
 
 @dataclass(frozen=True)

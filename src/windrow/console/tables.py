@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Container, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,9 +15,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from windrow.api import Windrow
 from windrow.errors import WindrowError
 from windrow.types import rows_of, value_text
+
+if TYPE_CHECKING:
+    from windrow.api import Windrow
 
 WIDE = 100_000
 """The width of an output that is no terminal, so that nothing is wrapped or cut."""

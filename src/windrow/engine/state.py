@@ -201,6 +201,10 @@ class StreamState:
     """The wall clock at the last micro-batch, or when the stream was started."""
     silent_since: dict[str, float] = field(default_factory=dict)
     """By axis: when the silence not yet counted began, by the monotonic clock (HEARTBEAT AFTER)."""
+    sizes_seen: Mapping[str, int] | None = None
+    """The sizes that were saved last."""
+    size_again_s: float = 0.0
+    """From when on they may be measured again, by the monotonic clock."""
     stopping: threading.Event = field(default_factory=threading.Event)
     lock: LendableLock = field(default_factory=LendableLock)
     batch_lock: threading.RLock = field(default_factory=threading.RLock)
@@ -268,6 +272,18 @@ class StreamState:
         start = state.plan.style[1]
         since = [self.queries[name].since for name, _ in state.plan.queries]
         return np.array(sorted({start, *(point for point in since if point is not None and point > start)}), np.int64)
+
+    def sizes(self) -> dict[str, int]:
+        """How much state the queries share."""
+        synopses = list(self.synopses.values())
+        return {
+            "synopses": len(synopses),
+            "groups": sum(s.synopsis.group_count for s in synopses),
+            "closed_panes": sum(int(s.synopsis.closed_panes.size) for s in synopses),
+            "synopsis_bytes": sum(s.synopsis.nbytes for s in synopses),
+            "index_bytes": sum(s.synopsis.index_bytes for s in synopses),
+            "filter_bytes": sum(s.having.nbytes for s in synopses),
+        }
 
     def greatest(self, axis: str) -> int | None:
         """The greatest point deposited on an axis, or the start of its pane. A late tuple that is admitted on another

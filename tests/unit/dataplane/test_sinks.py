@@ -27,7 +27,7 @@ from windrow.dataplane.sinks import AnswerBatch, Sink, StagingSink, check_given,
 from windrow.dataplane.sinks.console import ROWS_SHOWN
 from windrow.dataplane.sinks.files import reporting
 from windrow.dataplane.sinks.jsonl import JsonLinesSink, json_lines
-from windrow.dataplane.sinks.ownership import Claim, Owner
+from windrow.dataplane.sinks.ownership import Claim, OutputOwner
 from windrow.dataplane.sinks.parquet import ParquetSink
 from windrow.errors import BindError, SinkError
 
@@ -351,7 +351,7 @@ def clause(kind: str, **options: str) -> SinkClause:
 
 
 def claim(tmp_path: Path, state: int = 1, query: str = "q", begun: bool = False) -> Claim:
-    return Claim(Owner(state, str(tmp_path / f"state{state}"), 1, query, ("v INT",)), begun)
+    return Claim(OutputOwner(state, str(tmp_path / f"state{state}"), 1, query, ("v INT",)), begun)
 
 
 def test_open_sink(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from windrow.dataplane.sinks.ownership import (
     OUTPUT,
     STAGE,
     Claim,
-    Owner,
+    OutputOwner,
     gone,
     mark_name,
     not_ours,
@@ -33,7 +33,7 @@ from windrow.durable import sync
 
 _LONGEST_LINE = 1 << 20
 
-Stranger = tuple[str, Owner | None]
+Stranger = tuple[str, OutputOwner | None]
 """A file that a query did not write, and who did, if that is known."""
 
 
@@ -46,7 +46,7 @@ class SinkOutput(Protocol):
 
     def exists(self) -> bool: ...
 
-    def owners(self) -> Iterator[Owner]:
+    def owners(self) -> Iterator[OutputOwner]:
         """All queries that the marks at the path name."""
         ...
 
@@ -114,7 +114,7 @@ class LinesOutput:
     def exists(self) -> bool:
         return self.path.exists()
 
-    def owners(self) -> Iterator[Owner]:
+    def owners(self) -> Iterator[OutputOwner]:
         owner = read_mark(self.mark)
         if owner is not None:
             yield owner
@@ -128,7 +128,7 @@ class LinesOutput:
             return self.path.name, owner
         return next(((file.name, owner) for file in self._stages(owner)), None)
 
-    def _stages(self, owner: Owner | None) -> list[Path]:
+    def _stages(self, owner: OutputOwner | None) -> list[Path]:
         return [] if owner is None else stages_of(self.path.parent, stage_name(owner.query, self.path.name))
 
     def removable(self, neighbours: Collection[str]) -> list[Path]:
@@ -154,12 +154,12 @@ class DirectoryOutput:
     def exists(self) -> bool:
         return self.path.is_dir()
 
-    def _marks(self) -> dict[str, Owner]:
+    def _marks(self) -> dict[str, OutputOwner]:
         names = sorted(os.listdir(self.path)) if self.path.is_dir() else []
         found = {match["name"]: read_mark(self.path / name) for name in names if (match := MARK.match(name))}
         return {name: owner for name, owner in found.items() if owner is not None}
 
-    def owners(self) -> Iterator[Owner]:
+    def owners(self) -> Iterator[OutputOwner]:
         yield from self._marks().values()
 
     def stranger(self, claim: Claim, neighbours: Collection[str] | None) -> Stranger | None:

@@ -28,7 +28,7 @@ _MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Owner:
+class OutputOwner:
     """A query that writes to a path. `state` is the number of its state directory, which a copy shares."""
 
     state: int
@@ -37,7 +37,7 @@ class Owner:
     query: str
     columns: tuple[str, ...]
 
-    def goes_on(self, other: Owner) -> bool:
+    def goes_on(self, other: OutputOwner) -> bool:
         """Whether this query continues the output of the other."""
         mine, theirs = ((o.state, o.stream, o.query.lower(), [c.lower() for c in o.columns]) for o in (self, other))
         return mine == theirs
@@ -47,7 +47,7 @@ class Owner:
 class Claim:
     """A query's right to its output. `begun`: it has written there before, by the catalog."""
 
-    owner: Owner
+    owner: OutputOwner
     begun: bool = False
 
 
@@ -57,12 +57,12 @@ def mark_name(name: str) -> str:
     return f".{name}.windrow"
 
 
-def read_mark(mark: Path) -> Owner | None:
+def read_mark(mark: Path) -> OutputOwner | None:
     """The owner that a mark names; None if there is no mark, or an unreadable one."""
     try:
         with open(open_regular(mark, os.O_RDONLY), encoding="utf-8") as file:
             found = json.loads(file.read(_MOST_BYTES))
-        return Owner(
+        return OutputOwner(
             int(found["state"]),
             str(found["directory"]),
             int(found["stream"]),
@@ -73,7 +73,7 @@ def read_mark(mark: Path) -> Owner | None:
         return None
 
 
-def write_mark(mark: Path, owner: Owner) -> None:
+def write_mark(mark: Path, owner: OutputOwner) -> None:
     """Write a mark durably, in one step."""
     written = mark.with_name(f"{mark.name}-{os.getpid()}")
     handle = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
@@ -96,7 +96,7 @@ def state_number(directory: Path) -> int | None:
         return None
 
 
-def refuse_copied(query: str, path: Path, mine: Owner, other: Owner) -> None:
+def refuse_copied(query: str, path: Path, mine: OutputOwner, other: OutputOwner) -> None:
     """Raise if the mark's state directory still exists elsewhere: then this one is a copy, not the moved original."""
     place = Path(other.directory)
     if other.state != mine.state or os.path.realpath(place) == os.path.realpath(mine.directory):
@@ -111,7 +111,7 @@ def refuse_copied(query: str, path: Path, mine: Owner, other: Owner) -> None:
         )
 
 
-def refuse_live(query: str, path: Path, mine: Owner, other: Owner | None) -> None:
+def refuse_live(query: str, path: Path, mine: OutputOwner, other: OutputOwner | None) -> None:
     """Raise if a running process has the state directory that a mark names, unless it is this one."""
     if other is None or os.path.realpath(other.directory) == os.path.realpath(mine.directory):
         return
@@ -125,7 +125,7 @@ def refuse_live(query: str, path: Path, mine: Owner, other: Owner | None) -> Non
         )
 
 
-def not_ours(query: str, path: Path, mine: Owner, file: str, other: Owner | None) -> SinkError:
+def not_ours(query: str, path: Path, mine: OutputOwner, file: str, other: OutputOwner | None) -> SinkError:
     """The error of a path with files that the query did not write; it names who did, if that is known."""
     remedy = "Name another path; or delete the old output: OPTIONS (path '…', overwrite 'true')"
     if other is None:

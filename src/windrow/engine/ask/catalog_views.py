@@ -93,6 +93,8 @@ def _stream_row(engine: Engine, stream: StreamState) -> dict[str, Any] | None:
 
 
 def _stream_state(engine: Engine, stream: StreamState) -> str:
+    if engine.is_read_only:
+        return str(engine.owner) if stream.active else "idle: no query reads it"
     if stream.definition.statement.source == DATAFRAME and stream.dataframe is None:
         return "detached: call wr.stream with its DataFrame again"
     if not stream.active:
@@ -264,19 +266,14 @@ def describe(engine: Engine, name: str) -> pa.Table:
 def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
     """Counters since opening, totals, and sizes; the totals are None if the stream was dropped meanwhile."""
     row = _stream_row(engine, stream) or {}
-    synopses = list(stream.synopses.values())
+    sizes = stream.sizes_seen if engine.is_read_only and stream.sizes_seen else stream.sizes()
     return {
         **asdict(stream.metrics),
         **{name: row.get(name) for name in ("admitted", "late", "dead_letters", "frontier")},
         "dead_letter_reasons": engine.reads.dead_letter_counts(stream),
-        "synopses": len(synopses),
-        "groups": sum(s.synopsis.group_count for s in synopses),
         "sub_streams": sub_streams(stream),
         "promised": promised(stream),
-        "closed_panes": sum(int(s.synopsis.closed_panes.size) for s in synopses),
-        "synopsis_bytes": sum(s.synopsis.nbytes for s in synopses),
-        "index_bytes": sum(s.synopsis.index_bytes for s in synopses),
-        "filter_bytes": sum(s.having.nbytes for s in synopses),
+        **sizes,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from sqlglot import exp
@@ -26,9 +26,20 @@ from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 
 
+class SparkSource(Protocol):
+    """Has a Spark session and its JVM."""
+
+    @property
+    def spark(self) -> Any: ...
+
+    @property
+    def jvm(self) -> Jvm: ...
+
+
 class AnswerReader:
-    """Reads committed state and changes nothing. `settings` returns the present settings; `refuse_closed` raises once
-    the state directory is being closed."""
+    """Reads committed state and changes nothing. `settings` returns the present settings; `refuse` raises if the state
+    in memory cannot be asked: it is being closed, or in another process. `refresh` reads the catalog anew, if it is a
+    copy."""
 
     def __init__(
         self,
@@ -36,20 +47,21 @@ class AnswerReader:
         blocks: BlockStore,
         manager: QueryManager,
         finisher: Finisher,
-        spark: Any,
-        jvm: Jvm,
+        spark: SparkSource,
         settings: Callable[[], Settings],
-        refuse_closed: Callable[[], None],
+        refuse: Callable[[], None],
+        refresh: Callable[[], object] = lambda: None,
     ):
         self._journal = journal
         self._manager = manager
         self._finisher = finisher
         self._lookups = Lookups(finisher)
-        self._jvm = jvm
+        self._spark = spark
         self._settings = settings
-        self._refuse_closed = refuse_closed
-        self.kept = KeptAnswers(journal.answers, blocks)
-        self.finished = FinishedTables(self.kept, lambda: spark, self._query, self.dead_letters)
+        self._refuse = refuse
+        self._refresh = refresh
+        self.kept = KeptAnswers(journal.answers, blocks, refresh)
+        self.finished = FinishedTables(self.kept, lambda: spark.spark, self._query, self.dead_letters)
 
     def answers(self, query: QueryState, last: object = None, since: object = None) -> pa.Table:
         """Retained answers, in window order: all, the last windows, or those that end from `since` on. With LATE
@@ -82,20 +94,20 @@ class AnswerReader:
 
     def lookup(self, name: str, windows: object, ats: object) -> pa.Table:
         """A query's answers over other windows, from its synopsis, as of the last committed tick."""
-        self._refuse_closed()
+        self._refuse()
         stream, query = self._manager.query(name)
         lengths, ends = pairs_of(windows, ats, query.plan.scan.attribute)
-        with stream.lock, self._jvm.watched():
+        with stream.lock, self._spark.jvm.watched():
             apply_choice(stream, self._settings())
             return self._lookups.lookup(stream, query, lengths, ends)
 
     def snapshot(self, select: exp.Expr, text: str) -> pa.Table:
         """The answer to a one-time query over a window, from a synopsis that fits, as of the last committed tick."""
-        self._refuse_closed()
-        with self._jvm.watched():
+        self._refuse()
+        with self._spark.jvm.watched():
             plan = self._manager.bind_snapshot(select, text)
         stream = self._manager.stream(plan.scan.stream)
-        with stream.lock, self._jvm.watched():
+        with stream.lock, self._spark.jvm.watched():
             apply_choice(stream, self._settings())
             fit = fitting(stream, plan, select, self._settings(), text)
             try:
@@ -105,8 +117,8 @@ class AnswerReader:
 
     def fitted(self, select: exp.Expr, text: str) -> tuple[Finalise, StreamState, SnapshotFit]:
         """The plan of a one-time query, its stream, and the synopsis that would answer it."""
-        self._refuse_closed()
-        with self._jvm.watched():
+        self._refuse()
+        with self._spark.jvm.watched():
             plan = self._manager.bind_snapshot(select, text)
         stream = self._manager.stream(plan.scan.stream)
         with stream.lock:
@@ -114,12 +126,12 @@ class AnswerReader:
 
     def select(self, select: exp.Expr, text: str) -> pa.Table:
         """The answer to a one-time query over retained answers and dead letters."""
-        with self._jvm.watched():
+        with self._spark.jvm.watched():
             return self.finished.select(select, text)
 
     def explain_select(self, select: exp.Expr, text: str) -> str:
         """How `select` would be answered."""
-        with self._jvm.watched():
+        with self._spark.jvm.watched():
             return self.finished.explain(select, text)
 
     def dead_letters(self, name: str, place: Place | None = None) -> pa.Table:

@@ -19,7 +19,7 @@ from windrow.cql.statements import CreateQuery, CreateStream, Emit
 from windrow.dataplane.answers.revisions import OP, REVISION
 from windrow.dataplane.sinks import Sink, StagingSink, check_given, check_sink, open_sink
 from windrow.dataplane.sinks.outputs import remove_output
-from windrow.dataplane.sinks.ownership import Claim, Owner
+from windrow.dataplane.sinks.ownership import Claim, OutputOwner
 from windrow.dataplane.sources.registry import source_of
 from windrow.engine.progress import QueryProgress, StreamProgress, SynopsisProgress, start_of
 from windrow.engine.queries.placement import Placement, make_synopsis, place
@@ -35,6 +35,7 @@ from windrow.logs import log_event
 from windrow.optimizer.sharing.synopsis_plans import BUFFER, Style, wanted_cuts
 from windrow.plan.binder import TypesOf, bind_query, bind_snapshot
 from windrow.plan.nodes import Finalise
+from windrow.plan.type_record import TypeRecord
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, PartitionedSynopsis
 from windrow.synopses.holistic.frequent_panes import FrequentSynopsis
@@ -88,6 +89,10 @@ class QueryManager:
     def keep(self, stream: StreamState, state: SynopsisState) -> None:
         """Add a synopsis to the stream, or replace the one with its number."""
         stream.synopses = {**stream.synopses, state.plan.id: state}
+
+    def replace(self, other: QueryManager) -> None:
+        """Take over the streams and queries of another manager, which is not used any more."""
+        self.streams, self._named = other.streams, other._named
 
     def _unknown(self, kind: str, name: str, known: Iterable[str], place: Place | None = None) -> CatalogError:
         names = sorted(known)
@@ -146,8 +151,9 @@ class QueryManager:
 
     # -- queries -------------------------------------------------------------------------------
 
-    def bind(self, statement: CreateQuery, text: str) -> Finalise:
-        """The checked plan of a query. Raises for clauses that are not supported yet."""
+    def bind(self, statement: CreateQuery, text: str, types_of: TypesOf | None = None) -> Finalise:
+        """The checked plan of a query; `types_of` answers in place of Spark. Raises for clauses that are not supported
+        yet."""
         for present, what in (
             (statement.emit is Emit.LATEST, "EMIT LATEST"),
             (statement.priority is not None, "PRIORITY"),
@@ -157,7 +163,7 @@ class QueryManager:
                 raise UnsupportedError(f"this version does not execute {what} yet", remedy="Leave it out.")
         if statement.sink is not None:
             open_sink(statement.name, statement.sink)
-        plan = bind_query(statement.select, text, self.definition, self._types_of)
+        plan = bind_query(statement.select, text, self.definition, types_of or self._types_of)
         revises = self.definition(plan.scan.stream).revises
         taken = [o.name for o in plan.outputs if revises and o.name.lower() in (OP, REVISION)]
         if taken:
@@ -166,6 +172,10 @@ class QueryManager:
                 remedy="Give this column another name: AS …",
             )
         return plan
+
+    def record(self) -> TypeRecord:
+        """Spark's analyser, with its answers noted."""
+        return TypeRecord(self._types_of)
 
     def bind_snapshot(self, select: exp.Expr, text: str) -> Finalise:
         """The checked plan of a one-time query over a window."""
@@ -198,7 +208,8 @@ class QueryManager:
         statement, if_not_exists = replace(statement, if_not_exists=False), statement.if_not_exists
         if known is not None:
             return self._known(known[1], statement, if_not_exists, sink)
-        plan = self.bind(statement, text)
+        record = self.record()
+        plan = self.bind(statement, text, record)
         _check_frequent(plan, settings)
         stream = self.stream(plan.scan.stream)
         old_output = self._check_sink(statement, stream, plan, settings.seconds("sink_timeout"))
@@ -206,7 +217,7 @@ class QueryManager:
             catch_up(stream)
             with stream.lock:
                 remove_output(old_output)
-                return self._add(stream, statement, text, plan, settings, sink)
+                return self._add(stream, statement, text, plan, settings, sink, record.saved())
 
     def _known(self, known: QueryState, statement: CreateQuery, if_not_exists: bool, sink: Any) -> QueryState:
         """The query that exists already. After a restart, a Python sink may be given to it again."""
@@ -243,7 +254,7 @@ class QueryManager:
         if stream.definition.revises:
             columns = (OP, REVISION, *columns)
         number = self._journal.entries.state_number()
-        return Claim(Owner(number, str(self._state_dir), stream.id, name, columns), begun)
+        return Claim(OutputOwner(number, str(self._state_dir), stream.id, name, columns), begun)
 
     def open_sink(
         self, statement: CreateQuery, stream: StreamState, plan: Finalise, begun: bool = False
@@ -261,6 +272,7 @@ class QueryManager:
         plan: Finalise,
         settings: Settings,
         sink: Any,
+        types: str,
     ) -> QueryState:
         axis = plan.scan.attribute.column
         progress = stream.progress if stream.on_axis(axis) else stream.progress.resumed(axis)
@@ -280,7 +292,7 @@ class QueryManager:
             state.plan.id,
             sink,
         )
-        commit = QueryCommit(query, state, placement.derived, progress)
+        commit = QueryCommit(query, state, placement.derived, progress, types)
         stream.install(self._journal.entries.add_query(stream, commit))
         self.keep(stream, state)
         self.adopt(stream, query)

@@ -12,6 +12,7 @@ from windrow.dataplane.ingest.deposit import Deposit
 from windrow.engine.state import CommittedState, StreamState
 from windrow.engine.store.dead_letters import DeadLetters
 from windrow.engine.store.progress_rows import ProgressRows
+from windrow.engine.store.run_metrics import saved_metrics
 from windrow.settings import Settings
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Announcement
@@ -66,8 +67,9 @@ class DepositCommits:
             for owner, ref, lo, hi in commit.blocks:
                 self._blocks.add(ref, lo, hi, owner=owner)
             tx.execute(
-                "UPDATE streams SET admitted = admitted + ?, late = late + ?, dead = dead + ? WHERE name = ?",
-                (new.admitted, late, dead, stream.name),
+                "UPDATE streams SET admitted = admitted + ?, late = late + ?, dead = dead + ?, metrics = ?"
+                " WHERE name = ?",
+                (new.admitted, late, dead, saved_metrics(stream, batches=1, rows=new.admitted), stream.name),
             )
             self._rows.save(stream.name, before, after)
             if new.dead:

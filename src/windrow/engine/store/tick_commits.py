@@ -11,6 +11,7 @@ from windrow.engine.progress import QueryProgress, SynopsisProgress
 from windrow.engine.state import CommittedState, QueryState, StreamState, SynopsisState, UnpublishedStage
 from windrow.engine.store.answers_kept import AnswersKept
 from windrow.engine.store.progress_rows import ProgressRows
+from windrow.engine.store.run_metrics import query_counters, saved_metrics
 from windrow.windows.promises import Promises
 
 
@@ -91,8 +92,9 @@ class TickCommits:
         """Commit a tick batch."""
         promises = stream.promises if commit.left is None else commit.left.promises
         after = stream.progress.after_tick(commit.axis, commit.ticked, promises)
-        with self._catalog.transaction():
+        with self._catalog.transaction() as tx:
             self._rows.save(stream.name, stream.progress, after)
+            tx.execute("UPDATE streams SET metrics = ? WHERE name = ?", (saved_metrics(stream), stream.name))
             unpublished = self._answer(stream, commit)
             for gone in commit.expired:
                 self._expire(gone)
@@ -127,8 +129,13 @@ class TickCommits:
         tx, query = self._catalog, part.query
         tx.execute(
             "UPDATE queries SET answers = answers + ?, answer_rows = answer_rows + ?, overflows = overflows + ?,"
-            " last_end = ? WHERE id = ?",
-            (part.windows, part.rows, part.overflows, part.last_end, query.id),
+            " last_end = ?, run_windows = ?, run_rows = ?, delivered_s = ?, callback_errors = ?, callback_error = ?"
+            " WHERE id = ?",
+            (
+                *(part.windows, part.rows, part.overflows, part.last_end),
+                *query_counters(query, part.windows, part.rows),
+                query.id,
+            ),
         )
         tx.executemany(
             "INSERT INTO revisions VALUES (?, ?, ?) ON CONFLICT (query, window_end) DO UPDATE"
