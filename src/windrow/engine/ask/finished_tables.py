@@ -86,6 +86,7 @@ class FinishedTables:
         self._dead_letters = dead_letters
 
     def select(self, select: exp.Expr, text: str) -> pa.Table:
+        """The rows of the SELECT. All of one table is read without Spark."""
         tree, tables = self._bound(select, text)
         sql, schemas = expression_text(tree), {table.view: table.schema for table in tables}
 
@@ -95,6 +96,8 @@ class FinishedTables:
             return {table.view: kept.get(table.view, table.letters).combine_chunks() for table in tables}
 
         rows = self._kept.consistent(_queries(tables), read)
+        if is_whole_table(select):
+            return rows[tables[0].view]
         try:
             return query_tables(self._spark(), sql, rows)
         except BindError:
@@ -197,6 +200,16 @@ class FinishedTables:
             for (view, _, bound), point in zip(bounds, points, strict=True):
                 ends[view] = ends[view].and_(bound.ends(point))
         return ends
+
+
+def is_whole_table(select: exp.Expr) -> bool:
+    """Whether it is `SELECT * FROM table` and nothing else."""
+    named = {name for name, value in select.args.items() if value}
+    if not isinstance(select, exp.Select) or named != {"expressions", "from_"} or len(select.expressions) != 1:
+        return False
+    star, table = select.expressions[0], select.args["from_"].this
+    plain = isinstance(star, exp.Star) and not any(star.args.values())
+    return plain and isinstance(table, exp.Table) and not renames(table)
 
 
 def _queries(tables: Collection[FinishedTable]) -> list[AnsweredQuery]:

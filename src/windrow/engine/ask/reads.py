@@ -12,7 +12,7 @@ from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.answers.revisions import OP, first_answers, revisions_of
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.jvm import Jvm
-from windrow.engine.ask.finished_tables import FinishedTables
+from windrow.engine.ask.finished_tables import FinishedTables, is_whole_table
 from windrow.engine.ask.kept_answers import AnsweredQuery, AnswerScan, KeptAnswers
 from windrow.engine.ask.lookup_args import pairs_of
 from windrow.engine.ask.lookups import Lookups
@@ -126,6 +126,8 @@ class AnswerReader:
 
     def select(self, select: exp.Expr, text: str) -> pa.Table:
         """The answer to a one-time query over retained answers and dead letters."""
+        if is_whole_table(select):
+            return self.finished.select(select, text)
         with self._spark.jvm.watched():
             return self.finished.select(select, text)
 
