@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from sqlite3 import Row
@@ -137,8 +138,7 @@ class ReadOnlyState:
         if known is None or known.text != row["statement"]:
             types = RecordedTypes(row["types"], self._on_demand.types_of)
             known = query_of(row, manager, types)
-        known.progress, known.metrics = progress_of(row), restored_query_metrics(row)
-        return known
+        return replace(known, progress=progress_of(row), metrics=restored_query_metrics(row))
 
     def _synopsis(self, row: Row, stream: StreamState) -> SynopsisState:
         """A synopsis without its cells."""

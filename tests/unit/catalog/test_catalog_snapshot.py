@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 
 from windrow.catalog.lock import Owner, OwnerState, StateLock, owner_of
 from windrow.catalog.snapshot import CatalogSnapshot
-from windrow.catalog.store import Catalog
+from windrow.catalog.store import MIGRATIONS, Catalog
 from windrow.errors import ReadOnlyError, StateError
 
 Ended = Callable[[], None]
@@ -165,13 +166,11 @@ def test_no_state_directory(tmp_path: Path) -> None:
 
 def test_older_schema(tmp_path: Path) -> None:
     """It is migrated in memory; the file stays as it is."""
-    Catalog(tmp_path / "catalog.sqlite").close()
-    with sqlite3.connect(tmp_path / "catalog.sqlite") as old:
-        for column in ("types", "axis_type", "run_windows", "run_rows", "delivered_s", "callback_errors"):
-            old.execute(f"ALTER TABLE queries DROP COLUMN {column}")
-        old.execute("ALTER TABLE queries DROP COLUMN callback_error")
-        old.execute("ALTER TABLE streams DROP COLUMN metrics")
-        old.execute("DELETE FROM schema_migrations WHERE version = 9")
+    older = tmp_path / "migrations"
+    older.mkdir()
+    for path in sorted(MIGRATIONS.glob("*.sql"))[:8]:
+        shutil.copy(path, older)
+    Catalog(tmp_path / "catalog.sqlite", older).close()
     before = (tmp_path / "catalog.sqlite").read_bytes()
     assert CatalogSnapshot(tmp_path / "catalog.sqlite").rows("SELECT types FROM queries") == []
     assert (tmp_path / "catalog.sqlite").read_bytes() == before

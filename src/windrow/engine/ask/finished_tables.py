@@ -149,7 +149,7 @@ class FinishedTables:
         if len(call.expressions) != 1 or not call.expressions[0].is_string:
             what, example = ("query", "busiest") if of == ANSWERS else ("stream", "packets")
             raise ParseError(
-                f"{of} takes the name of a {what}, as text", place=place, remedy=f"SELECT * FROM {of}('{example}')."
+                f"{of} takes the name of a {what}, as text", place=place, remedy=f"Write FROM {of}('{example}')."
             )
         name = str(call.expressions[0].this)
         if of == DEAD_LETTERS:
