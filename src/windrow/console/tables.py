@@ -114,9 +114,15 @@ def cell_text(value: object) -> str:
 
 
 def print_answers(
-    console: Console, query: str, table: pa.Table, windows: int = WINDOWS_SHOWN, rows: int = ROWS_SHOWN
+    console: Console,
+    query: str,
+    table: pa.Table,
+    windows: int = WINDOWS_SHOWN,
+    rows: int = ROWS_SHOWN,
+    answered: int = 0,
 ) -> None:
-    """Print the last rows of the last windows of a query's answers."""
+    """Print the last rows of the last windows of a query's answers. `answered`: how many windows were answered at all,
+    including those without rows."""
     ends = table.column("window_end").unique()
     last = table
     if len(ends) > windows:
@@ -124,17 +130,23 @@ def print_answers(
     shown = last.slice(max(0, last.num_rows - rows))
     if not pc.any(shown.column("is_revision")).as_py():
         shown = shown.drop_columns(["is_revision"])
-    title = f"{query}: " + _extent(len(ends), windows, table.num_rows, shown.num_rows)
+    title = f"{query}: " + _extent(len(ends), windows, table.num_rows, shown.num_rows, answered)
     print_table(console, shown, title)
 
 
-def _extent(windows: int, windows_shown: int, rows: int, rows_shown: int) -> str:
-    if windows == 0:
+def _extent(windows: int, windows_shown: int, rows: int, rows_shown: int, answered: int) -> str:
+    if windows == 0 and answered == 0:
         return "no answer yet"
+    if windows == 0:
+        return f"{_windows(answered)} answered, none with rows"
     if windows > windows_shown:
         return f"the last {windows_shown} of {windows} windows with rows"
-    which = "1 window" if windows == 1 else f"{windows} windows"
+    which = _windows(windows)
     return which if rows_shown == rows else f"{which}, the last {rows_shown} of {rows} rows"
+
+
+def _windows(count: int) -> str:
+    return "1 window" if count == 1 else f"{count:,} windows"
 
 
 def print_summary(console: Console, wr: Windrow) -> list[str]:
