@@ -224,6 +224,16 @@ def test_last_windows() -> None:
     assert "q: 1 window, the last 20 of 50 rows" in many
 
 
+def test_windows_without_rows() -> None:
+    def text(answered: int) -> str:
+        none = answers(1, 1).slice(0, 0)
+        return "\n".join(drawn(lambda c: print_answers(c, "q", none, answered=answered), 100, is_terminal=False))
+
+    assert "q: no answer yet" in text(0)
+    assert "q: 1 window answered, none with rows" in text(1)
+    assert "q: 4,330 windows answered, none with rows" in text(4330)
+
+
 def standing(answered: bool) -> list[Standing]:
     end = datetime.fromtimestamp(1_000_000, timezone.utc)
     rows = [{"src": "10.0.3.250", "bytes": 61_019, "packets": 1_651}] * 3
@@ -347,6 +357,40 @@ def test_sql(tmp_path: Path, spark: Any) -> None:
     assert "| q " in wrong.stdout
     assert "error: [WR" in wrong.stderr
     assert cli("sql", stdin="").exit_code == 1
+
+
+@pytest.mark.slow
+def test_stream_that_finds_its_columns(
+    script: Callable[[str], Path], tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notes go to standard error, SHOW CREATE prints plain text, and the script may be run again on its state."""
+    for name in ("in", "other/in"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "1.json").write_text('{"n": 7, "k": "a"}\n')
+    monkeypatch.chdir(tmp_path)
+    state = tmp_path / "state"
+    path = script(
+        "CREATE STREAM f FROM files OPTIONS (path 'in') TIMESTAMP BY n PUNCTUATE ORDERED; SHOW CREATE STREAM f;"
+        "CREATE QUERY q AS SELECT COUNT(*) AS c FROM f [RANGE 10 SLIDE 10] WHERE k = 'b';"
+    )
+    done = cli("run", path, "--until-available", "--state", state)
+    assert done.exit_code == 0, done.stderr
+    assert "note: columns found in 1 file: k STRING, n BIGINT." in done.stderr
+    assert "no PUNCTUATE" not in done.stderr
+    assert done.stdout.splitlines()[:4] == [
+        "CREATE STREAM f (k STRING, n BIGINT)",
+        f"  FROM files OPTIONS (path '{tmp_path}/in', format 'json')",
+        "  TIMESTAMP BY n",
+        "  PUNCTUATE ORDERED;",
+    ]
+    assert "q: 1 window answered, none with rows" in done.stdout
+    again = cli("run", path, "--until-available", "--state", state)
+    assert (again.exit_code, "stream f: kept, it exists with the same text" in again.stderr) == (0, True)
+    monkeypatch.chdir(tmp_path / "other")
+    moved = cli("run", path, "--until-available", "--state", state)
+    assert (moved.exit_code, "stream 'f' exists with another text" in moved.stderr) == (1, True)
+    loose = cli("sql", "CREATE STREAM g (t TIMESTAMP) FROM memory TIMESTAMP BY t")
+    assert "note: no PUNCTUATE" in loose.stderr
 
 
 @pytest.mark.slow

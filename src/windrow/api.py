@@ -40,6 +40,7 @@ from windrow.cql.tokens import named_place, place_of
 from windrow.cql.window_clause import Measure, Unit, WindowKind
 from windrow.dataplane.streaming_frames import frame_columns
 from windrow.engine.ask import catalog_views as views
+from windrow.engine.ask.create_texts import NOTE, punctuation_notes, show_create
 from windrow.engine.ask.finished_tables import named_tables
 from windrow.engine.ask.lateness_chart import lateness_chart
 from windrow.engine.engine import Engine
@@ -154,9 +155,11 @@ class Windrow:
         engine = self._opened()
         if isinstance(statement, CreateStream):
             is_known = statement.name.lower() in engine.manager.streams
-            engine.statements.create_stream(statement)
-            left = " exists already and was not changed" if is_known else ""
-            return Result.message(f"stream {statement.name}{left}")
+            stream, notes = engine.statements.create_stream(statement)
+            if is_known:
+                return Result.message(f"stream {statement.name} exists already and was not changed")
+            notes += punctuation_notes(stream.definition)
+            return Result.messages(f"stream {statement.name}", *(NOTE + note for note in notes))
         if isinstance(statement, CreateQuery):
             return Result.message(self._created(engine.statements.create_query(statement, text)))
         if isinstance(statement, Select):
@@ -164,7 +167,10 @@ class Windrow:
         if isinstance(statement, Drop):
             return self._drop(statement)
         if isinstance(statement, Show) and statement.name is not None:
-            return Result.lines("lateness", self._lateness(statement.name))
+            if statement.what == "lateness":
+                return Result.lines("lateness", self._lateness(statement.name))
+            text = show_create(engine.manager, statement.what, statement.name)
+            return Result(pa.table({"statement": text.split("\n")}))
         if isinstance(statement, Show):
             return Result(views.show(engine, statement.what))
         if isinstance(statement, Describe):
@@ -259,7 +265,7 @@ class Windrow:
             )
         policy = Punctuate(Policy.SLACK if measure else Policy.ORDERED, slack=measure)
         statement = CreateStream(name, columns, "dataframe", timestamp_by=timestamp, punctuate=(policy,))
-        engine.statements.create_stream(statement, df)
+        engine.statements.attach(statement, df)
 
     def query(self, name: str, select: str, *, sink: Any = None) -> Query:
         """Register a standing query. `sink` is an object with write(batch); pass it again after a restart."""
@@ -325,8 +331,9 @@ class Windrow:
 
     @property
     def is_running(self) -> bool:
-        """Whether the streams run in the background and their Spark JVM is alive. Read-only: whether a process has the
-        state directory open."""
+        """Whether the streams run in the background, or wait to be restarted after an error. False before `start`,
+        after `stop`, and once the Spark JVM has ended. SHOW STREAMS has the state of each stream.
+        Read-only: whether a process has the state directory open."""
         return self._engine.running.is_running
 
     def stop(self) -> None:

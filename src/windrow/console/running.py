@@ -144,7 +144,8 @@ def run_until_available(wr: Windrow, printed: Sequence[str], interrupts: Interru
             interrupts.background(lambda: _end_input(wr), stop=_nothing)
     out = output()
     for name in () if wanted.is_all else printed:
-        print_answers(out, name, wr.queries[name].answers().arrow())
+        answered = wr.queries[name].metrics()["windows_answered"]
+        print_answers(out, name, wr.queries[name].answers().arrow(), answered=answered)
     return print_summary(messages() if wanted.owns_stdout else out, wr)
 
 

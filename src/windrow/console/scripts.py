@@ -21,6 +21,8 @@ from windrow.cql.statements import (
     Show,
     Statement,
 )
+from windrow.dataplane.sources.completing import as_completed, resolve_stream
+from windrow.engine.ask.create_texts import NOTE
 from windrow.errors import CatalogError, ParseError, UnsupportedError
 from windrow.result import Result
 
@@ -67,7 +69,7 @@ def execute(wr: Windrow, statement: Statement, text: str) -> Result | None:
     known = known_text(wr, statement)
     if known is None or (isinstance(statement, CreateStream | CreateQuery) and statement.if_not_exists):
         return wr.execute(statement, text)
-    if known != _text(statement):
+    if known != _wanted_text(wr, statement):
         kind, name = _kind(statement)
         raise CatalogError(
             f"{kind} '{name}' exists with another text:\n  {known}",
@@ -81,12 +83,21 @@ def known_text(wr: Windrow, statement: Statement) -> str | None:
     manager = wr._engine.manager
     if isinstance(statement, CreateStream):
         stream = manager.streams.get(statement.name.lower())
-        return None if stream is None else _text(stream.definition.statement)
+        return None if stream is None else _text(resolve_stream(stream.definition.statement))
     if isinstance(statement, CreateQuery):
         for name, (_, query) in manager.queries().items():
             if name.lower() == statement.name.lower():
                 return _text(query.statement)
     return None
+
+
+def _wanted_text(wr: Windrow, statement: Statement) -> str:
+    """The text to compare with that of the existing stream or query."""
+    if isinstance(statement, CreateStream):
+        stream = wr._engine.manager.streams.get(statement.name.lower())
+        if stream is not None:
+            statement = as_completed(statement, resolve_stream(stream.definition.statement))
+    return _text(statement)
 
 
 def _text(statement: Statement) -> str:
@@ -107,10 +118,13 @@ def print_outcome(out: Console, notes: Console, statement: Statement, result: Re
         say(notes, f"{kind} {name}: kept, it exists with the same text", "dim")
     elif isinstance(statement, Explain):
         say(out, "\n".join(str(row["plan"]) for row in result.rows()))
+    elif isinstance(statement, Show) and statement.what.startswith("create "):
+        say(out, "\n".join(str(row["statement"]) for row in result.rows()))
     elif isinstance(statement, Select | Show | Describe):
         print_table(out, result.arrow())
     else:
-        say(notes, str(result.rows()[0]["result"]), "dim")
+        for row in result.rows():
+            say(notes, str(row["result"]), "" if str(row["result"]).startswith(NOTE) else "dim")
 
 
 def explanations(wr: Windrow, script: StatementScript) -> list[str]:
@@ -134,7 +148,7 @@ def explanations_on(wr: Windrow, statements: Iterable[Statement], text: str) -> 
             texts.append(_explain(wr, Explain(statement), text))
         elif isinstance(statement, Explain):
             texts.append(_explain(wr, statement, text))
-        elif not (isinstance(statement, CreateStream) and known_text(wr, statement) == _text(statement)):
+        elif not (isinstance(statement, CreateStream) and known_text(wr, statement) == _wanted_text(wr, statement)):
             raise UnsupportedError(
                 f"explain --state changes nothing, so it cannot execute: {to_text(statement)}",
                 remedy="Give queries only; or leave out --state, and the script gets a temporary state.",

@@ -119,15 +119,21 @@ def cell_text(value: object) -> str:
 
 
 def print_answers(
-    console: Console, query: str, table: pa.Table, windows: int = WINDOWS_SHOWN, rows: int = ROWS_SHOWN
+    console: Console,
+    query: str,
+    table: pa.Table,
+    windows: int = WINDOWS_SHOWN,
+    rows: int = ROWS_SHOWN,
+    answered: int = 0,
 ) -> None:
     """Print the last rows of the last windows of a query's answers."""
-    title, shown = last_answers(query, table, windows, rows)
+    title, shown = last_answers(query, table, windows, rows, answered)
     print_table(console, shown, title)
 
 
-def last_answers(query: str, table: pa.Table, windows: int, rows: int) -> tuple[str, pa.Table]:
-    """The last rows of the last windows of a query's answers, and a title that says how many they are."""
+def last_answers(query: str, table: pa.Table, windows: int, rows: int, answered: int = 0) -> tuple[str, pa.Table]:
+    """The last rows of the last windows of a query's answers, and a title that says how many they are. `answered`: how
+    many windows were answered at all, including those without rows."""
     ends = table.column("window_end").unique()
     last = table
     if len(ends) > windows:
@@ -135,16 +141,22 @@ def last_answers(query: str, table: pa.Table, windows: int, rows: int) -> tuple[
     shown = last.slice(max(0, last.num_rows - rows))
     if not pc.any(shown.column("is_revision")).as_py():
         shown = shown.drop_columns(["is_revision"])
-    return f"{query}: " + _extent(len(ends), windows, table.num_rows, shown.num_rows), shown
+    return f"{query}: " + _extent(len(ends), windows, table.num_rows, shown.num_rows, answered), shown
 
 
-def _extent(windows: int, windows_shown: int, rows: int, rows_shown: int) -> str:
-    if windows == 0:
+def _extent(windows: int, windows_shown: int, rows: int, rows_shown: int, answered: int) -> str:
+    if windows == 0 and answered == 0:
         return "no answer yet"
+    if windows == 0:
+        return f"{_windows(answered)} answered, none with rows"
     if windows > windows_shown:
         return f"the last {windows_shown} of {windows} windows with rows"
-    which = "1 window" if windows == 1 else f"{windows} windows"
+    which = _windows(windows)
     return which if rows_shown == rows else f"{which}, the last {rows_shown} of {rows} rows"
+
+
+def _windows(count: int) -> str:
+    return "1 window" if count == 1 else f"{count:,} windows"
 
 
 def print_summary(console: Console, wr: Windrow) -> list[str]:

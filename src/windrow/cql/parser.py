@@ -280,7 +280,13 @@ def _show(cursor: Cursor) -> Show:
             return Show(what.lower())
     if cursor.take("LATENESS"):
         return Show("lateness", _object_name(cursor, "the name of a stream"))
-    raise cursor.unexpected(f"{', '.join(_SHOWN)} or LATENESS after SHOW", [*_SHOWN, "LATENESS"])
+    if cursor.take("CREATE"):
+        for kind in ("STREAM", "QUERY"):
+            if cursor.take(kind):
+                return Show(f"create {kind.lower()}", _object_name(cursor, f"the name of a {kind.lower()}"))
+        raise cursor.unexpected("STREAM or QUERY after SHOW CREATE", ["STREAM", "QUERY"])
+    known = [*_SHOWN, "LATENESS", "CREATE"]
+    raise cursor.unexpected(f"{', '.join(known[:-1])} or CREATE after SHOW", known)
 
 
 def _describe(cursor: Cursor) -> Describe:

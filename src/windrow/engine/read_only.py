@@ -165,6 +165,10 @@ class _Refused:
         """Whether a process has the state directory open."""
         return self._engine.owner.state is OwnerState.RUNNING
 
+    def condition(self, stream: StreamState) -> str:
+        """What the stream does, as far as the state directory tells."""
+        return str(self._engine.owner) if stream.active else "idle: no query reads it"
+
 
 class ReadOnlyEngine(Engine):
     """Reads what is committed. Its `manager` is as of the last commit each time it is asked for."""

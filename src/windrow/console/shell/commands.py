@@ -112,7 +112,8 @@ def _answers(shell: Shell, argument: str) -> None:
     query = query_of(shell, name)
     with shell.timed():
         table = shell.read(lambda: query.answers().arrow())
-        title, shown = last_answers(query.name, table, int(number or 3), table.num_rows)
+        answered = query.metrics()["windows_answered"]
+        title, shown = last_answers(query.name, table, int(number or 3), table.num_rows, answered)
         shell.show(shown, title)
 
 

@@ -1,4 +1,4 @@
-"""The files source: JSON, CSV or Parquet in a directory, read by Spark's file source as they appear."""
+"""The files source: JSON, CSV or Parquet files, read by Spark's file source as they appear."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from windrow.catalog.definitions import StreamDef
 from windrow.cql.names import quote_name
 from windrow.dataplane.ingest.admission import BAD
 from windrow.dataplane.ingest.arrival import POSITION
+from windrow.dataplane.sources.paths import check_paths, paths_of, resolved, spark_path
 from windrow.dataplane.sources.rate import check_number
 from windrow.errors import SourceError
 from windrow.settings import Settings
@@ -56,19 +57,8 @@ def schema_text(stream: StreamDef, bad: bool) -> str:
 
 def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool_dir: Path) -> DataFrame:
     options = dict(stream.source_options)
-    kind, path = options["format"].lower(), options["path"]
-    if "://" not in path:
-        # Spark would resolve it against the JVM's working directory, which does not follow the process's.
-        path = str(Path(path).absolute())
-    if "://" not in path and not any(c in path for c in "*?[{") and not Path(path).exists():
-        raise SourceError(
-            f"stream '{stream.name}' reads {path}, which does not exist",
-            remedy="Create the directory, or correct the path.",
-        )
-    if "://" not in path and Path(path).is_file():
-        raise SourceError(
-            f"stream '{stream.name}' reads {path}, which is a file", remedy="Name the directory that holds it."
-        )
+    kind, paths = options["format"].lower(), paths_of(resolved(stream.source_options))
+    check_paths(spark, stream.name, paths)
     text = kind in _TEXT
     reader = spark.readStream.schema(schema_text(stream, text)).format(kind)
     if text:
@@ -80,7 +70,7 @@ def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool
     for name, value in options.items():
         if name.lower() not in _OWN:
             reader = reader.option(name, value)
-    return placed(reader.load(path))
+    return placed(reader.load(spark_path(paths)))
 
 
 def placed(rows: DataFrame) -> DataFrame:

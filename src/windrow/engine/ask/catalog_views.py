@@ -10,7 +10,6 @@ import pyarrow as pa
 from windrow.catalog.definitions import Punctuated
 from windrow.cql.intervals import format_interval
 from windrow.cql.statements import Policy
-from windrow.dataplane.sources.registry import DATAFRAME
 from windrow.engine.ask.sharing_view import sharing_table
 from windrow.engine.state import QueryState, StreamState
 from windrow.errors import CatalogError
@@ -88,18 +87,8 @@ def _stream_row(engine: Engine, stream: StreamState) -> dict[str, Any] | None:
         "late": row["late"],
         "dead_letters": row["dead"],
         "queries": len(stream.queries),
-        "state": _stream_state(engine, stream),
+        "state": engine.running.condition(stream),
     }
-
-
-def _stream_state(engine: Engine, stream: StreamState) -> str:
-    if engine.is_read_only:
-        return str(engine.owner) if stream.active else "idle: no query reads it"
-    if stream.definition.statement.source == DATAFRAME and stream.dataframe is None:
-        return "detached: call wr.stream with its DataFrame again"
-    if not stream.active:
-        return "idle: no query reads it"
-    return "running" if engine.running.is_running else "stopped"
 
 
 def punctuation_text(stream: StreamState) -> str:
@@ -269,7 +258,7 @@ def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
     sizes = stream.sizes_seen if engine.is_read_only and stream.sizes_seen else stream.sizes()
     return {
         **asdict(stream.metrics),
-        **{name: row.get(name) for name in ("admitted", "late", "dead_letters", "frontier")},
+        **{name: row.get(name) for name in ("admitted", "late", "dead_letters", "frontier", "state")},
         "dead_letter_reasons": engine.reads.dead_letter_counts(stream),
         "sub_streams": sub_streams(stream),
         "promised": promised(stream),

@@ -166,31 +166,43 @@ class StreamRunner:
 
     def _watch_query(self, handle: Any, now: float) -> None:
         if self._retry_at_s == 0.0:
-            error = self._error(handle.exception() or RuntimeError("it ended"))
-            self.stream.metrics.last_error = str(error)
-            log.error("%s Restarting in %.0f s.", error, self._backoff_s)
-            self._retry_at_s = now + self._backoff_s
-            self._backoff_s = min(2 * self._backoff_s, self._longest_pause_s())
+            self._put_off(self._error(handle.exception() or RuntimeError("it ended")), now)
         elif now >= self._retry_at_s:
             self._retry_at_s = 0.0
             self.stream.metrics.restarts += 1
             try:
                 self._handle = self._start(False)
             except Exception as error:
-                log.error("stream '%s' did not restart: %s", self.stream.name, error)
+                self._put_off(self._error(error), now)
+
+    def _put_off(self, error: WindrowError, now: float) -> None:
+        """Note the error, and restart after a pause."""
+        self.stream.metrics.last_error = str(error)
+        log.error("%s Restarting in %.0f s.", error, self._backoff_s)
+        self._retry_at_s = now + self._backoff_s
+        self._backoff_s = min(2 * self._backoff_s, self._longest_pause_s())
+
+    def condition(self) -> str:
+        """What the streaming query does under `start()`, in words."""
+        if self._retry_at_s:
+            wait_s = max(0.0, self._retry_at_s - time.monotonic())
+            return f"failed, restarts in {wait_s:.0f} s: {(self.stream.metrics.last_error or '').splitlines()[0]}"
+        return "stopped" if self._handle is None else "running"
 
     def _watch_ticks(self, now: float) -> None:
         """Retry a failed tick if no micro-batch comes that would retry it."""
         failures = self._ticks.failures(self.stream)
         if failures != self._failures_seen:
             self._failures_seen = failures
+            error = self._ticks.error(self.stream)
+            if error is not None:
+                self.stream.metrics.last_error = str(error)
             pause_s = min(FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 30), self._longest_pause_s())
             self._retick_at_s = now + pause_s if failures else None
         elif self._retick_at_s is not None and now >= self._retick_at_s:
             self._retick_at_s = None
             error = self._ticks.retry(self.stream)
-            self.stream.metrics.last_error = None if error is None else str(error)
-            log.error("stream '%s' answers again after: %s", self.stream.name, error)
+            log.error("stream '%s' tries to answer again after: %s", self.stream.name, error)
         elif not failures and now >= self._redeliver_at_s:
             self._redeliver_at_s = now + REDELIVER_S
             if any(query.delivery_error is not None for query in self.stream.queries.values()):

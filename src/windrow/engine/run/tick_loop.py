@@ -85,6 +85,11 @@ class TickLoop:
         with self._changed:
             return self._failures.get(stream.id, 0)
 
+    def error(self, stream: StreamState) -> BaseException | None:
+        """The error of a failed tick that has not been raised yet."""
+        with self._changed:
+            return self._errors.get(stream.id)
+
     def retry(self, stream: StreamState) -> BaseException | None:
         """Submit again after a failure; return the error that is thereby dropped."""
         with self._changed:
