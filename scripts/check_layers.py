@@ -48,6 +48,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("dialect", "create_stream"),
         ("functions", "select_text"),
         ("parser", "printer", "final"),
+        ("bounds",),
     ),
     "optimizer": (("synopsis_kinds",), ("sharing",)),
     "synopses": (

@@ -17,8 +17,10 @@ from sqlglot import exp
 from windrow.catalog.definitions import StreamDef
 from windrow.clock import Clock, SystemClock
 from windrow.cql import CQL, parse
+from windrow.cql.bounds.constants import check_sizes
+from windrow.cql.bounds.guards import guarded
 from windrow.cql.dialect import window_of
-from windrow.cql.functions import check_functions
+from windrow.cql.functions import check_columns, check_functions
 from windrow.cql.intervals import parse_interval
 from windrow.cql.patterns import BadPatternError, Condition, equals
 from windrow.cql.printer import to_text
@@ -79,6 +81,8 @@ class Windrow:
         self, state_dir: str | Path | None, *, master: str | None, spark: Any, settings: Mapping[str, Any], clock: Clock
     ):
         self._temporary = tempfile.mkdtemp(prefix="windrow-") if state_dir is None else None
+        if "\0" in str(state_dir):
+            raise StateError("the path of a state directory has a null byte", remedy="Leave it out.")
         path = Path(self._temporary or str(state_dir)).absolute()
         self._engine = Engine(path, spark, master, settings, clock)
         if self._temporary:
@@ -201,8 +205,15 @@ class Windrow:
         if len(call.expressions) != 1 or not call.expressions[0].is_string:
             raise ParseError("dead_letters takes the name of a stream", remedy="SELECT * FROM dead_letters('packets').")
         table = self._engine.reads.dead_letters(call.expressions[0].this)
+        check_columns(statement.select, table.column_names, text)
+        most = self._engine.settings.integer("max_value_bytes")
+        check_sizes(statement.select, text, most)
         source.set("this", exp.to_identifier("__dead_letters", quoted=True))
-        return self._engine.reads.select(select.sql(dialect="spark"), {"__dead_letters": table})
+        for item in select.expressions:
+            if guarded(item, most).oversized is not None and not isinstance(item, exp.Alias):
+                item.replace(exp.alias_(item.copy(), item.sql(dialect=CQL), quoted=True))
+        bounded = guarded(select, most).tree
+        return self._engine.reads.select(bounded.sql(dialect=CQL), {"__dead_letters": table})
 
     # -- streams and queries from Python -------------------------------------------------------
 

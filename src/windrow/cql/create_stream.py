@@ -83,7 +83,10 @@ def parse_options(cursor: Cursor) -> Options:
             )
         seen.add(name.lower())
         cursor.take_symbol(TokenType.EQ)
-        options.append((name, _option_value(cursor, name)))
+        value = _option_value(cursor, name)
+        if name == "path" and "\0" in value:
+            raise cursor.error("a path has no null byte", ahead=-1, remedy="Leave it out.")
+        options.append((name, value))
     return tuple(options)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
@@ -30,7 +30,7 @@ def query_frame(spark: SparkSession, sql: str, tables: Mapping[str, pa.Table]) -
     try:
         with unlogged():
             return spark.sql(sql).toArrow()
-    except (AnalysisException, ParseException) as error:
+    except PySparkException as error:
         raise BindError(_reason(error), remedy="Spark SQL refuses this query.") from None
     finally:
         for name in tables:

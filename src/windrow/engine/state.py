@@ -55,6 +55,10 @@ class QueryState:
     """The number of its synopsis."""
 
     sink: Sink | StagingSink | None = None
+    is_new: bool = False
+    """It was created since the state directory was opened."""
+    tried: bool = False
+    """It took part in a micro-batch since the state directory was opened."""
     subscribers: list[Subscriber] = field(default_factory=list)
     batch_subscribers: list[Subscriber] = field(default_factory=list)
     metrics: QueryMetrics = field(default_factory=QueryMetrics)
@@ -194,6 +198,8 @@ class StreamState:
     """The wall clock at the last micro-batch, or when the stream was started."""
     silent_since: dict[str, float] = field(default_factory=dict)
     """By axis: when the silence not yet counted began, by the monotonic clock (HEARTBEAT AFTER)."""
+    suspects: set[int] = field(default_factory=set)
+    """The ids of queries one of which may have ended the JVM when the state directory was open before."""
     stopping: threading.Event = field(default_factory=threading.Event)
     lock: threading.RLock = field(default_factory=threading.RLock)
     batch_lock: threading.RLock = field(default_factory=threading.RLock)

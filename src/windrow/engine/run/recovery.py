@@ -10,6 +10,7 @@ from windrow.cql import parse_one
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.sinks import StagingSink, open_sink
+from windrow.engine.intake.trials import Trials
 from windrow.engine.progress import QueryProgress, SynopsisProgress
 from windrow.engine.queries.query_manager import QueryManager, synopsis_for
 from windrow.engine.state import CommittedState, QueryState, StreamState, SynopsisState, UnpublishedStage
@@ -35,11 +36,13 @@ class Recovery:
 
     def recover(self) -> None:
         self._blocks.sweep()
+        trials = Trials(self._journal)
         for number, text in self._journal.entries.streams():
             definition = define_stream(cast(CreateStream, parse_one(text)))
             stream = self._manager.attach(number, definition, self._journal.progress.read(definition))
             self._queries(stream)
             self._synopses(stream)
+            trials.recover(stream)
         self._sinks()
 
     def _queries(self, stream: StreamState) -> None:
