@@ -29,7 +29,7 @@ def test_large_value_is_null_and_counted(open_state: Any, mode: str) -> None:
     put(wr, (1, "a", 1), (2, "ab", 1), (3, "a", 2000), (4, "abc", 7), (5, None, 3))
     put(wr, (11, "a", 1))
     assert answers(wr, "kept") == [(0, 10, 1)]
-    assert answers(wr, "keys") == [(0, 10, None, 4), (0, 10, 1_000_000, 1)]
+    assert set(answers(wr, "keys")) == {(0, 10, None, 4), (0, 10, 1_000_000, 1)}
     assert answers(wr, "longest") == [(0, 10, 1_000_000)]
     assert overflows(wr, "kept") == 3 and overflows(wr, "keys") == 3
     assert overflows(wr, "longest") == 2, "a value in a row that WHERE drops does not count"

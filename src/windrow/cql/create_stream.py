@@ -84,7 +84,7 @@ def parse_options(cursor: Cursor) -> Options:
         seen.add(name.lower())
         cursor.take_symbol(TokenType.EQ)
         value = _option_value(cursor, name)
-        if name == "path" and "\0" in value:
+        if name.lower() == "path" and "\0" in value:
             raise cursor.error("a path has no null byte", ahead=-1, remedy="Leave it out.")
         options.append((name, value))
     return tuple(options)

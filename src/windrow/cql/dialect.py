@@ -42,6 +42,12 @@ class Let(exp.Expression):
     arg_types = {"this": True, "alias": True, "expression": True}
 
 
+class MaxValueBytes(exp.Expression):
+    """The bound on the values that functions make, where DuckDB has it as a variable of the connection."""
+
+    arg_types = {}
+
+
 def _own(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
     return lambda args: OwnAggregate(this=name, expressions=args)
 

@@ -13,9 +13,8 @@ from functools import lru_cache
 from sqlglot import exp
 
 from windrow.cql.bounds.constants import never_grows
-from windrow.cql.bounds.sizes import AFTERWARDS, BOUNDED, SIZES, arguments_of, bounded_name, call, number, octets, total
-from windrow.cql.dialect import CQL, Let
-from windrow.cql.final.functions import MAX_VALUE_BYTES
+from windrow.cql.bounds.sizes import AFTERWARDS, BOUNDED, SIZES, arguments_of, bounded_name, number, octets, total
+from windrow.cql.dialect import CQL, Let, MaxValueBytes
 from windrow.cql.select_text import parse_expression
 
 _MAY_GROW = re.compile(r"\b(?:" + "|".join(sorted(BOUNDED)) + r")\b|\|\|", re.IGNORECASE)
@@ -31,7 +30,7 @@ class Guarded:
 
 def guarded(tree: exp.Expr, most: int | None) -> Guarded:
     """The expression with guards by a bound of `most` bytes; None: by the variable of that name."""
-    return _Writer(call(MAX_VALUE_BYTES) if most is None else number(most), most or 0).write(tree.copy())
+    return _Writer(MaxValueBytes() if most is None else number(most), most or 0).write(tree.copy())
 
 
 @lru_cache(maxsize=20_000)

@@ -27,9 +27,6 @@ from windrow.types import UNITS_US, SqlType, decimal_type
 Arguments = list[Final]
 Function = Callable[[Arguments], Final | None]
 
-MAX_VALUE_BYTES = "MAX_VALUE_BYTES"
-"""A function without arguments that only guards call; see `cql/bounds/`."""
-
 _MAX_ROUND_DIGITS = 15
 _EXACT_INTEGERS = 2**53
 _DIFFERENCE_UNITS_US = {unit: size_us for unit, size_us in UNITS_US.items() if unit != "WEEK"}
@@ -201,11 +198,6 @@ def _octet_length(args: Arguments) -> Final | None:
     return Final(f"CAST(strlen({casts[0]}) AS INTEGER)", INT) if casts else None
 
 
-def _max_value_bytes(args: Arguments) -> Final:
-    """The bound on the values that functions make: a variable of the connection."""
-    return Final("CAST(getvariable('max_value_bytes') AS BIGINT)", BIGINT)
-
-
 def _substring(args: Arguments) -> Final | None:
     """SUBSTRING with literal, non-negative numbers; position 0 is 1."""
     numbers = [_literal_int(value) for value in args[1:]]
@@ -271,7 +263,6 @@ _POSITIVE = "CASE WHEN {0} > 0 THEN {0} END"
 _LN = _real(f"ln({_POSITIVE})")
 
 FUNCTIONS: dict[str, Function] = {
-    MAX_VALUE_BYTES: _max_value_bytes,
     "OCTET_LENGTH": _octet_length,
     "ABS": _absolute,
     "CEIL": _whole("ceil"),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from windrow.cql.dialect import Let
+from windrow.cql.dialect import Let, MaxValueBytes
 from windrow.cql.final.casts import cast_sql, double_sql, wide, wrap
 from windrow.cql.final.functions import FUNCTIONS, cast_all, concatenation, conditional, timestamp_difference
 from windrow.cql.final.types import (
@@ -410,5 +410,6 @@ _RULES: dict[type[exp.Expr], Callable[[_Translator, exp.Expr], Final | None]] = 
     exp.If: _if,
     exp.Cast: _cast,
     Let: _let,
+    MaxValueBytes: lambda self, node: Final("CAST(getvariable('max_value_bytes') AS BIGINT)", BIGINT),
     exp.DPipe: lambda self, node: concatenation([self.translate(node.this), self.translate(node.expression)]),
 }
