@@ -56,6 +56,7 @@ def test_constant_is_refused(wr: Any, call: str) -> None:
     for statement in (
         f"CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 10 SLIDE 10] WHERE LENGTH({call}) > 0",
         f"SELECT MAX({call}) AS n FROM s [RANGE 10]",
+        f"EXPLAIN SELECT MAX({call}) AS n FROM s [RANGE 10 SLIDE 10]",
         f"SELECT {call} FROM dead_letters('s')",
     ):
         with pytest.raises(BindError, match="at most 1,048,576 are allowed"):
