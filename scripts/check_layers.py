@@ -47,7 +47,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("patterns", "column_types", "statements", "window_syntax"),
         ("dialect", "create_stream"),
         ("functions", "select_text"),
-        ("parser", "printer", "final"),
+        ("parser", "printer", "final", "bounds"),
     ),
     "optimizer": (("synopsis_kinds",), ("sharing",)),
     "synopses": (

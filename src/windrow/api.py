@@ -101,6 +101,8 @@ class Windrow:
         read_only: bool = False,
     ):
         self._temporary = tempfile.mkdtemp(prefix="windrow-") if state_dir is None else None
+        if "\0" in str(state_dir):
+            raise StateError("the path of a state directory has a null byte", remedy="Leave it out.")
         path = Path(self._temporary or str(state_dir)).absolute()
         self._engine = (
             ReadOnlyEngine(path, spark, master, settings) if read_only else Engine(path, spark, master, settings, clock)

@@ -187,6 +187,21 @@ _TABLE = (
         _interval_or_off,
     ),
     SettingSpec(
+        "max_value_bytes",
+        Size(1 << 20),
+        "The most bytes of a text or binary value that a function makes, such as REPEAT or CONCAT. A larger one is "
+        "NULL and counted among the query's `overflows`; a constant that is always larger is an error. Takes effect "
+        "with the next micro-batch.",
+        _size(),
+    ),
+    SettingSpec(
+        "max_empty_windows",
+        10_000_000,
+        "The most windows that a query answers at once because of `empty_windows = 'emit'`. If a gap in the stream "
+        "holds more of them, the query is suspended.",
+        _integer(1, 10**12),
+    ),
+    SettingSpec(
         "retained_answers",
         100_000,
         "Answer rows kept per query for `q.answers()` (whole windows; the latest window is always kept). "

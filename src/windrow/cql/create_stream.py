@@ -90,7 +90,10 @@ def parse_options(cursor: Cursor, lists: tuple[str, ...] = ()) -> Options:
         if name.lower() in lists and cursor.take_symbol(TokenType.L_PAREN):
             options += [(name, value) for value in _option_list(cursor, name)]
         else:
-            options.append((name, _option_value(cursor, name)))
+            value = _option_value(cursor, name)
+            if name.lower() == "path" and "\0" in value:
+                raise cursor.error("a path has no null byte", ahead=-1, remedy="Leave it out.")
+            options.append((name, value))
     return tuple(options)
 
 

@@ -6,14 +6,15 @@ the name of a similar function that is allowed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from windrow.cql.dialect import APPROXIMATE, HOLISTIC, OwnAggregate, StreamTable
 from windrow.cql.tokens import nearest, place_of
-from windrow.errors import FunctionError, Place, UnsupportedError
+from windrow.errors import BindError, FunctionError, Place, UnsupportedError
 
 
 def _words(text: str) -> frozenset[str]:
@@ -45,7 +46,7 @@ FINAL_FUNCTIONS = _words(
     "ABS CEIL CEILING FLOOR ROUND SQRT EXP LN LOG LOG2 LOG10 POW POWER SIGN SIGNUM MOD DIV COALESCE "
     "IFNULL NVL NVL2 NULLIF IF GREATEST LEAST ISNULL ISNOTNULL ISNAN NANVL NULLIFZERO ZEROIFNULL "
     "CONCAT LENGTH LEN CHAR_LENGTH CHARACTER_LENGTH SUBSTRING SUBSTR LEFT RIGHT REPLACE CAST YEAR "
-    "MONTH DAY DAYOFMONTH HOUR MINUTE SECOND UNIX_MICROS UNIX_MILLIS UNIX_SECONDS TIMESTAMPDIFF"
+    "MONTH DAY DAYOFMONTH HOUR MINUTE SECOND UNIX_MICROS UNIX_MILLIS UNIX_SECONDS TIMESTAMPDIFF OCTET_LENGTH"
 )
 """Functions allowed over aggregates and group keys too, where DuckDB evaluates them; each is tested against Spark."""
 
@@ -97,7 +98,7 @@ _REASONS: dict[str, frozenset[str]] = {
     "it reads the session, the machine or the input files": _words(
         "CURRENT_CATALOG CURRENT_DATABASE CURRENT_SCHEMA CURRENT_TIMEZONE CURRENT_USER "
         "INPUT_FILE_BLOCK_LENGTH INPUT_FILE_BLOCK_START INPUT_FILE_NAME MONOTONICALLY_INCREASING_ID "
-        "READ_FILES SESSION_USER SPARK_PARTITION_ID USER VERSION CURRENT_PATH"
+        "READ_FILES SESSION_USER SPARK_PARTITION_ID USER VERSION CURRENT_PATH GROUPING__ID"
     ),
     "the same input must always give the same answer": _words(
         "CURDATE CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIMESTAMP NOW RAND RANDN RANDOM RANDSTR "
@@ -280,6 +281,8 @@ def check_functions(tree: exp.Expr, text: str, syntax: Syntax | None = None) -> 
     syntax = syntax or OVER_STREAMS
     for node in tree.walk():
         kind = type(node)
+        if kind is exp.Literal and not node.args["is_string"]:
+            _check_number(node, text)
         if kind in _PLAIN and all(key in _PLAIN_ARGS or not value for key, value in node.args.items()):
             continue
         place = _place(node, text)
@@ -298,6 +301,36 @@ def check_names(tree: exp.Expr, text: str, known: Collection[str]) -> None:
         reason = _REASON_OF.get(column.name.upper())
         if not column.table and reason is not None and column.name.lower() not in known:
             raise _refused_function(column.name.upper(), reason, place_of(column, text), ())
+
+
+MAX_DIGITS = 38
+"""The most digits of a number: those of a DECIMAL."""
+_MAX_EXPONENT = 400
+_NUMBER = re.compile(r"(\d*\.?\d*)(?:[eE]([+-]?\d+))?[a-zA-Z]*")
+
+
+def _check_number(node: exp.Expr, text: str) -> None:
+    """Refuse numbers that no type holds, before Spark and DuckDB read them."""
+    match = _NUMBER.fullmatch(node.name)
+    digits, exponent = (len(match[1].replace(".", "")), match[2] or "0") if match else (0, "0")
+    if digits > MAX_DIGITS:
+        raise BindError(
+            f"a number has at most {MAX_DIGITS} digits, and this one has {digits:,}",
+            place=_short_place(node, text),
+            remedy="Leave out digits, or write it with an exponent, for example 1.5e40.",
+        )
+    if len(exponent) > 5 or abs(int(exponent)) > _MAX_EXPONENT:
+        raise BindError(
+            f"the exponent of a number is from -{_MAX_EXPONENT} to {_MAX_EXPONENT}",
+            place=_short_place(node, text),
+            remedy="A DOUBLE holds up to 1.7e308.",
+        )
+
+
+def _short_place(node: exp.Expr, text: str) -> Place | None:
+    """The place of a number, with a short caret."""
+    place = _place(node, text)
+    return None if place is None else replace(place, length=min(place.length, 10))
 
 
 def _place(node: exp.Expr, text: str) -> Place | None:
@@ -429,6 +462,13 @@ def _check_anonymous(node: exp.Anonymous, place: Place | None, allowed: frozense
 
 
 def _check_type(node: exp.Expr, place: Place | None) -> None:
+    numbers = [str(part.this.name) for part in node.expressions if isinstance(part, exp.DataTypeParam)]
+    if node.this is exp.DType.DECIMAL and any(len(n) > 2 or int(n) > MAX_DIGITS for n in numbers if n.isdigit()):
+        raise BindError(
+            f"DECIMAL takes a precision from 1 to {MAX_DIGITS} and a scale up to the precision",
+            place=place,
+            remedy="For example DECIMAL(38, 2).",
+        )
     if node.this not in _SCALAR_TYPES or node.args.get("nested"):
         raise UnsupportedError(
             "values of a query are scalars: no arrays, maps, structs or intervals",

@@ -49,6 +49,8 @@ _EMITS = (
 _SHOWN = ("STREAMS", "QUERIES", "SHARING", "TABLES", "SETTINGS")
 _KINDS = ("STREAM", "QUERY", "TABLE")
 _MAX_PRIORITY = 1_000_000
+MAX_STATEMENT = 1_000_000
+"""The most characters of a statement."""
 
 
 def parse(text: str) -> list[Statement]:
@@ -60,9 +62,19 @@ def parse(text: str) -> list[Statement]:
             chunk.append(token)
             continue
         if chunk:
+            _check_length(chunk)
             statements.append(_statement(Cursor(chunk, text)))
         chunk = []
     return statements
+
+
+def _check_length(tokens: list[Token]) -> None:
+    length = tokens[-1].end + 1 - tokens[0].start
+    if length > MAX_STATEMENT:
+        raise ParseError(
+            f"the statement is too long: {length:,} characters, and at most {MAX_STATEMENT:,} are allowed",
+            remedy="Write a shorter one; data belongs in a stream, not in a statement.",
+        )
 
 
 def parse_one(text: str) -> Statement:

@@ -63,7 +63,7 @@ class SparkOnDemand:
 
     @cached_property
     def _analyser(self) -> Analyser:
-        return Analyser(self.spark)
+        return Analyser(self.spark, lambda: self._settings.integer("max_value_bytes"))
 
     def types_of(self, columns: Any, expressions: Any) -> list[SqlType]:
         return self._analyser(columns, expressions)
@@ -179,7 +179,7 @@ class ReadOnlyEngine(Engine):
         state = ReadOnlyState(state_dir, spark, master, given)
         self.opened = cast(OpenState, state)
         self._state = state
-        finisher = Finisher()
+        finisher = Finisher(lambda: state.settings.integer("max_value_bytes"))
         self._finalizer = weakref.finalize(self, finisher.close)
         self.statements = self.inputs = self.time = self.running = cast(Any, _Refused(self))
         self.reads = AnswerReader(

@@ -56,6 +56,10 @@ class QueryState:
     """The number of its synopsis."""
 
     sink: Sink | StagingSink | None = None
+    is_new: bool = False
+    """It was created since the state directory was opened."""
+    tried: bool = False
+    """It took part in a micro-batch since the state directory was opened."""
     subscribers: list[Subscriber] = field(default_factory=list)
     batch_subscribers: list[Subscriber] = field(default_factory=list)
     metrics: QueryMetrics = field(default_factory=QueryMetrics)
@@ -205,6 +209,8 @@ class StreamState:
     """The sizes that were saved last."""
     size_again_s: float = 0.0
     """From when on they may be measured again, by the monotonic clock."""
+    suspects: set[int] = field(default_factory=set)
+    """The ids of queries one of which may have ended the JVM when the state directory was open before."""
     stopping: threading.Event = field(default_factory=threading.Event)
     lock: LendableLock = field(default_factory=LendableLock)
     batch_lock: threading.RLock = field(default_factory=threading.RLock)

@@ -37,6 +37,7 @@ TypesOf = Callable[[Sequence[tuple[str, SqlType]], Sequence[str]], list[SqlType]
 """(columns, Spark SQL expressions) → their types; raises BindError if Spark refuses an expression."""
 
 _CLAUSES = {"kind", "hint", "distinct", "expressions", "limit", "from_", "where", "group", "having", "order"}
+MAX_LIMIT = (1 << 31) - 1
 RESERVED_OUTPUTS = ("window_start", "window_end", "is_revision")
 
 
@@ -446,9 +447,10 @@ class _Binder:
         if limit is None:
             return None
         value = limit.expression
-        if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdigit():
+        is_whole = isinstance(value, exp.Literal) and not value.is_string and value.this.isdigit()
+        if not is_whole or int(value.this) > MAX_LIMIT:
             raise BindError(
-                f"LIMIT is a whole number from 0 on, not {value.sql(dialect=CQL)}",
+                f"LIMIT is a whole number from 0 to {MAX_LIMIT:,}, not {value.sql(dialect=CQL)}",
                 place=self._signed_place(value),
                 remedy="For example LIMIT 10, the first ten rows of each window.",
             )

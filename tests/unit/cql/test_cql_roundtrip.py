@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -62,7 +63,7 @@ texts = st.text(max_size=12) | st.sampled_from(
 )
 names = st.sampled_from(
     "a b src ts Total x_1 tick range slide rows emit priority format select from group order date".split()
-) | st.text(min_size=1, max_size=8).filter(lambda name: name.strip() == name and "${" not in name)
+) | st.text(min_size=1, max_size=8).filter(lambda name: name.strip() == name and not re.search(r"\$\{|\0", name))
 amounts = st.integers(1, 10**6) | st.sampled_from([60_000_000, 3_600_000_000, 604_800_000_000, 2**63 - 1])
 times = st.builds(Measure, amounts, st.just(Unit.TIME))
 counts = st.builds(Measure, amounts, st.just(Unit.VALUES))

@@ -14,7 +14,9 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from windrow.cql.dialect import window_of
+from windrow.cql.bounds.constants import check_sizes
+from windrow.cql.bounds.guards import guarded
+from windrow.cql.dialect import CQL, window_of
 from windrow.cql.functions import OVER_TABLES, check_functions, check_names
 from windrow.cql.select_text import expression_text
 from windrow.cql.tokens import place_of
@@ -71,7 +73,7 @@ def _is_defined_above(table: exp.Table) -> bool:
 
 class FinishedTables:
     """Evaluates one-time queries. `spark` gives the session; `query` and `dead_letters` find what a name stands for, or
-    raise CatalogError."""
+    raise CatalogError; `max_value_bytes` bounds the values that functions make."""
 
     def __init__(
         self,
@@ -79,11 +81,13 @@ class FinishedTables:
         spark: Callable[[], Any],
         query: Callable[[str, Place | None], AnsweredQuery],
         dead_letters: Callable[[str, Place | None], pa.Table],
+        max_value_bytes: Callable[[], int],
     ):
         self._kept = kept
         self._spark = spark
         self._query = query
         self._dead_letters = dead_letters
+        self._max_value_bytes = max_value_bytes
 
     def select(self, select: exp.Expr, text: str) -> pa.Table:
         """The rows of the SELECT. All of one table is read without Spark."""
@@ -120,6 +124,7 @@ class FinishedTables:
     def _bound(self, select: exp.Expr, text: str) -> tuple[exp.Expr, list[FinishedTable]]:
         """The SELECT over views, and the tables that the views stand for."""
         check_functions(select, text, OVER_TABLES)
+        check_sizes(select, text, self._max_value_bytes())
         tree = select.copy()
         tables = [self._table(node, text) for node in named_tables(tree)]
         known = {name.lower() for table in tables for name in table.schema.names}
@@ -132,7 +137,16 @@ class FinishedTables:
             alias.set("this", exp.to_identifier(name, quoted=True))
             table.node.set("alias", alias)
             table.node.set("this", exp.to_identifier(table.view, quoted=True))
-        return tree, tables
+        return self._bounded(tree), tables
+
+    def _bounded(self, tree: exp.Expr) -> exp.Expr:
+        """The SELECT with guards around calls that may make large values. Columns keep their names."""
+        most = self._max_value_bytes()
+        for select in list(tree.find_all(exp.Select)):
+            for item in select.expressions:
+                if not isinstance(item, exp.Alias | exp.Star) and guarded(item, most).oversized is not None:
+                    item.replace(exp.alias_(item.copy(), item.sql(dialect=CQL), quoted=True))
+        return guarded(tree, most).tree
 
     def _table(self, node: exp.Table, text: str) -> FinishedTable:
         place, view, call = place_of(node.this, text), f"windrow_finished_{next(_numbers)}", node.this

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,12 +29,14 @@ from windrow.dataplane.ingest.observed import lateness_after
 from windrow.dataplane.jvm import Jvm
 from windrow.engine.choices.chooser import possible_setting
 from windrow.engine.intake.compaction import Compactor
+from windrow.engine.intake.oversized import OversizedColumn, OversizedCounts, counts_by_query
 from windrow.engine.intake.punctuations import split_punctuations
+from windrow.engine.intake.trials import Trials
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.deposit_commits import DepositCommit
 from windrow.engine.store.homes import Homes, PendingBlock
 from windrow.engine.store.journal import Journal
-from windrow.errors import ExecutionError, first_line
+from windrow.errors import ExecutionError, SparkEndedError, first_line
 from windrow.logs import log_event, logs_events
 from windrow.optimizer.sharing.derivations import read_of
 from windrow.optimizer.sharing.synopsis_plans import schedule_for
@@ -61,6 +64,8 @@ class Depositor:
         self._clock = clock
         self._homes = homes
         self._compactor = Compactor(journal, blocks, homes.spark)
+        self._trials = Trials(journal)
+        self._oversized = OversizedCounts()
 
     def deposit(
         self,
@@ -78,14 +83,9 @@ class Depositor:
                 return False
             admission = self._admission(stream, settings)
             batch = MicroBatch(df, stream.definition, admission, carry_records=not columnar)
-            groupings = stream.groupings()
             started = time.monotonic()
-            try:
-                table, mode, estimate = self._run(stream, batch, groupings, settings, size)
-            except Exception as error:
-                self._jvm.raise_if_lost(error)
-                groupings = self._suspend_guilty(stream, batch, error)
-                table, mode, estimate = self._run(stream, batch, groupings, settings, size)
+            with self._tried(stream, batch, settings):
+                table, mode, estimate, groupings, counted = self._attempt(stream, batch, settings, size)
             job_s = time.monotonic() - started
             stream.metrics.job_s += job_s
             with stream.lock:
@@ -99,7 +99,10 @@ class Depositor:
                 before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
                 lateness = lateness_after(table, stream.definition, groupings, mode, before, stream.lateness)
                 deposit = replace(deposit, dead=deposit.dead + malformed) if malformed else deposit
-                self._commit(stream, deposit, groups, reported, batch_id, admission, settings, lateness, announced)
+                oversized = counts_by_query(counted, deposit.oversized)
+                commit = (batch_id, admission, settings, lateness, announced, oversized)
+                self._commit(stream, deposit, groups, reported, *commit)
+                self._trials.end(stream, [query for query in stream.active if not query.tried])
                 stored = sum(block.ref.rows for block in reported)
                 self._measure(stream, deposit.admitted, deposit.cell_count + stored, table, mode, estimate)
                 apply_s = time.monotonic() - started
@@ -107,6 +110,50 @@ class Depositor:
             if logs_events():
                 _log_batch(stream, batch_id, deposit, mode, job_s, apply_s)
             return True
+
+    @contextmanager
+    def _tried(self, stream: StreamState, batch: MicroBatch, settings: Settings) -> Iterator[None]:
+        """Mark the queries whose expressions no micro-batch has used yet, and try suspects alone before."""
+        untried = [query for query in stream.active if not query.tried]
+        try:
+            for query in [query for query in untried if query.id in stream.suspects]:
+                self._trials.begin_alone(stream, query)
+                why = self._trial(stream, batch, query, settings)
+                if why is not None:
+                    self._jvm.raise_if_lost(ExecutionError(why))
+            if untried:
+                self._trials.begin(stream, untried)
+            yield
+        except SparkEndedError:
+            self._trials.jvm_ended(stream)
+            raise
+        except BaseException:
+            self._trials.end(stream)
+            raise
+
+    def _attempt(
+        self, stream: StreamState, batch: MicroBatch, settings: Settings, size: int | None
+    ) -> tuple[pa.Table, str, int | None, list[Grouping], tuple[OversizedColumn, ...]]:
+        """Run the micro-batch; if queries fail, without them. Also return what was grouped and counted."""
+        try:
+            return self._once(stream, batch, settings, size)
+        except Exception as error:
+            self._jvm.raise_if_lost(error)
+            self._suspend_guilty(stream, batch, error, settings)
+        try:
+            return self._once(stream, batch, settings, size)
+        except Exception as error:
+            self._jvm.raise_if_lost(error)
+            raise
+
+    def _once(
+        self, stream: StreamState, batch: MicroBatch, settings: Settings, size: int | None
+    ) -> tuple[pa.Table, str, int | None, list[Grouping], tuple[OversizedColumn, ...]]:
+        most = settings.integer("max_value_bytes")
+        groupings = [replace(grouping, max_value_bytes=most) for grouping in stream.groupings()]
+        counted = self._oversized.columns(stream.active, most)
+        batch = replace(batch, oversized=tuple(column.sql for column in counted))
+        return *self._run(stream, batch, groupings, settings, size), groupings, counted
 
     def _admission(self, stream: StreamState, settings: Settings) -> Admission:
         ahead = settings["max_future"]
@@ -147,11 +194,10 @@ class Depositor:
             counts = {synopsis: one.known() for synopsis, one in ranks.items()}
         return ingest.run(batch.grouped(groupings, counts, storing)), "spark", estimate
 
-    def _suspend_guilty(self, stream: StreamState, batch: MicroBatch, error: Exception) -> list[Grouping]:
-        """Suspend the queries whose own expressions fail, and return the groupings of the others. Raise if the stream
-        itself fails."""
+    def _suspend_guilty(self, stream: StreamState, batch: MicroBatch, error: Exception, settings: Settings) -> None:
+        """Suspend the queries whose own expressions fail. Raise if the stream itself fails."""
         active = [] if stream.stopping.is_set() else stream.active
-        tried = [(query, self._trial(stream, batch, query)) for query in active]
+        tried = [(query, self._trial(stream, batch, query, settings)) for query in active]
         guilty = [(query, why) for query, why in tried if why is not None]
         if guilty:
             self._jvm.raise_if_lost(error)
@@ -160,7 +206,6 @@ class Depositor:
             raise self._failed(stream, batch, error) from error
         for query, why in guilty:
             self._journal.suspend(stream, query, why)
-        return stream.groupings()
 
     def _failed(self, stream: StreamState, batch: MicroBatch, error: Exception) -> ExecutionError:
         """The error of a micro-batch that fails although each query alone succeeds."""
@@ -175,7 +220,7 @@ class Depositor:
             "larger gather_bytes; the micro-batch is processed again when the stream restarts.",
         )
 
-    def _trial(self, stream: StreamState, batch: MicroBatch, query: QueryState) -> str | None:
+    def _trial(self, stream: StreamState, batch: MicroBatch, query: QueryState, settings: Settings) -> str | None:
         """Why the query's own expressions fail on this micro-batch; None if they do not fail twice in a row."""
         aggregate = query.plan.input
         alone = Grouping(
@@ -186,6 +231,7 @@ class Depositor:
             self._read_by(stream, query),
             query.axis,
             aggregate.partition,
+            settings.integer("max_value_bytes"),
         )
         without_records = replace(batch, carry_records=False)
         why = None
@@ -251,12 +297,13 @@ class Depositor:
         settings: Settings,
         lateness: dict[str, Lateness],
         announced: Announcement,
+        oversized: Mapping[int, int],
     ) -> None:
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
         written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]
         crash_point("deposit-blocks-written")
         blocks = tuple((w.owner, w.ref, w.lo, w.hi) for w in (*written, *reported))
-        commit = DepositCommit(batch_id, deposit, announced, lateness, blocks, admission, settings)
+        commit = DepositCommit(batch_id, deposit, announced, lateness, blocks, admission, settings, oversized)
         committed = self._journal.deposits.deposit(stream, commit)
         crash_point("deposit-committed")
         stream.install(committed)

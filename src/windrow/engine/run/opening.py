@@ -49,8 +49,10 @@ class OpenState:
             undo.callback(close_session, self.spark)
             self.jvm = Jvm(self.spark)
             lock.record_jvm(self.jvm.pid)
-            self.homes = Homes(self.journal, self.blocks, SparkHome(self.spark, state_dir))
-            self.manager = QueryManager(self.journal, Analyser(self.spark), state_dir, self.homes)
+            self.homes = Homes(self.journal, self.blocks, SparkHome(self.spark, state_dir, self._max_value_bytes))
+            self.manager = QueryManager(
+                self.journal, Analyser(self.spark, self._max_value_bytes), state_dir, self.homes
+            )
             with self.jvm.watched():
                 Recovery(self.blocks, self.journal, self.manager, self.homes).recover()
             undo.pop_all()
@@ -62,6 +64,9 @@ class OpenState:
             streams=len(self.manager.streams),
             queries=len(self.manager.queries()),
         )
+
+    def _max_value_bytes(self) -> int:
+        return self.settings.integer("max_value_bytes")
 
     def _settings(self, given: Mapping[str, Any]) -> Settings:
         """The stored settings, overridden by those given to `open`."""

@@ -9,6 +9,7 @@ from windrow.catalog.definitions import define_stream
 from windrow.cql import parse_one
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.blocks import BlockStore
+from windrow.engine.intake.trials import Trials
 from windrow.engine.progress import QueryProgress, SynopsisProgress
 from windrow.engine.queries.query_manager import QueryManager, synopsis_for
 from windrow.engine.state import CommittedState, QueryState, StreamState, SynopsisState, UnpublishedStage
@@ -34,11 +35,13 @@ class Recovery:
     def recover(self) -> None:
         self._blocks.sweep()
         types = dict[int, tuple[str, str]]()
+        trials = Trials(self._journal)
         for number, text in self._journal.entries.streams():
             definition = define_stream(cast(CreateStream, parse_one(text)))
             stream = self._manager.attach(number, definition, self._journal.progress.read(definition))
             types |= self._queries(stream)
             self._synopses(stream)
+            trials.recover(stream)
         self._journal.entries.begin_run(types)
         self._outbox()
 

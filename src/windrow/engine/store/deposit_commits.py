@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockRef, BlockStore
@@ -29,6 +29,8 @@ class DepositCommit:
     blocks: tuple[tuple[str, BlockRef, int, int], ...]
     admission: Admission
     settings: Settings
+    oversized: Mapping[int, int] = field(default_factory=dict)
+    """By query: how many of its values were NULL by the bound `max_value_bytes`."""
 
     @property
     def has_arrived(self) -> bool:
@@ -71,6 +73,8 @@ class DepositCommits:
                 " WHERE name = ?",
                 (new.admitted, late, dead, saved_metrics(stream, batches=1, rows=new.admitted), stream.name),
             )
+            for query, count in commit.oversized.items():
+                tx.execute("UPDATE queries SET overflows = overflows + ? WHERE id = ?", (count, query))
             self._rows.save(stream.name, before, after)
             if new.dead:
                 self._dead_letters.add(stream.definition, commit.batch_id, new.dead, commit.admission, commit.settings)

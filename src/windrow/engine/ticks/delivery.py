@@ -30,7 +30,7 @@ from windrow.engine.ticks.outbox import Outbox
 from windrow.engine.ticks.query_answers import QueryAnswers
 from windrow.logs import log_event, logs_events
 from windrow.settings import Settings
-from windrow.types import point_text, value_of
+from windrow.types import point_text, time_of
 from windrow.windows import Points
 
 log = logging.getLogger("windrow")
@@ -195,8 +195,8 @@ def split(item: QueryAnswers) -> list[Answer]:
     return [
         Answer(
             query.name,
-            None if (start := query.plan.window.start_of(int(end))) is None else value_of(start, kind),
-            value_of(int(end), kind),
+            None if (start := query.plan.window.start_of(int(end))) is None else time_of(start, kind),
+            time_of(int(end), kind),
             whole.slice(int(first[i]), int(last[i] - first[i])),
             f"{query.name}@{point_text(int(end), kind)}{item.key_of(i)}",
         )

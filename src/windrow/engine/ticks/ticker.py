@@ -6,6 +6,7 @@ everything due on an axis, in slices of bounded size; each slice is one commit. 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -26,6 +27,7 @@ from windrow.engine.ticks.delivery import Delivery
 from windrow.engine.ticks.due import SLOTS_PER_SLICE, DueWindows, due_on, slices
 from windrow.engine.ticks.early import EarlyAnswers, left_to_answer
 from windrow.engine.ticks.expiry import collapse, expire, expired
+from windrow.engine.ticks.gaps import gaps, steps
 from windrow.engine.ticks.guarded_finish import GuardedFinisher
 from windrow.engine.ticks.query_answers import QueryAnswers
 from windrow.engine.ticks.shared_answers import AnswerRequest, followers, taken_rows
@@ -36,6 +38,8 @@ from windrow.synopses import LookupAnswer
 from windrow.synopses.holistic.selecting import selected
 from windrow.types import point_text
 from windrow.windows import Points
+
+log = logging.getLogger("windrow")
 
 ANSWER_BLOCKS = 4
 """Small blocks of answers before they are merged, as a multiple of the setting `synopsis_blocks`."""
@@ -48,7 +52,7 @@ class Ticker:
         self._journal = journal
         self._delivery = delivery
         self._settings = settings
-        self.finisher = Finisher()
+        self.finisher = Finisher(lambda: settings().integer("max_value_bytes"))
         self._guarded = GuardedFinisher(self.finisher, journal)
 
     def close(self) -> None:
@@ -70,10 +74,21 @@ class Ticker:
         # An axis without queries does not tick; its first query resumes at the frontier (`StreamProgress.resumed`).
         idle = not stream.on_axis(axis)
         if frontier is not None and (ticked is None or frontier > ticked) and not idle:
-            answered += self._tick_to(stream, axis, frontier, settings)
+            self._refuse_gaps(stream, axis, frontier, settings)
+            for upto in steps(stream, axis, frontier, settings):
+                answered += self._tick_to(stream, axis, upto, settings)
         if stream.promises:
             self._answer_early(stream, axis, settings)
         return answered
+
+    def _refuse_gaps(self, stream: StreamState, axis: str, frontier: int, settings: Settings) -> None:
+        """Suspend the queries that would answer too many windows without tuples."""
+        most = settings.integer("max_empty_windows")
+        for gap in [gap for gap in gaps(stream, axis, frontier, settings) if gap.windows > most]:
+            empty = gap.empty(frontier)
+            if empty > most:
+                log.error("query '%s' is suspended: %s", gap.query.name, gap.why_refused(empty))
+                self._journal.suspend(stream, gap.query, gap.why_refused(empty))
 
     def _tick_to(self, stream: StreamState, axis: str, frontier: int, settings: Settings) -> int:
         started, answered = time.monotonic(), 0
