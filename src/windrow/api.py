@@ -239,11 +239,10 @@ class Windrow:
         of_streams = [
             table
             for table in tables
-            if window_of(table) is not None
-            or (
-                isinstance(table.this, exp.Identifier)
-                and not manager.has_query(table.name)
-                and table.name.lower() in manager.streams
+            if isinstance(table.this, exp.Identifier)
+            and (
+                window_of(table) is not None
+                or (not manager.has_query(table.name) and table.name.lower() in manager.streams)
             )
         ]
         if of_streams and len(of_streams) < len(tables):

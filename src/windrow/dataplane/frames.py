@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +17,7 @@ from windrow.cql.names import quote_name
 from windrow.errors import BindError, ExecutionError, first_line
 from windrow.types import SqlType
 
+_CAUSE = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)$", re.M)
 _NAME = re.compile(r"`([^`]*)`")
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
@@ -95,6 +97,8 @@ def translated() -> Iterator[None]:
         raise BindError(_reason(error), remedy="Spark SQL refuses this query.") from None
     except PySparkException as error:
         raise ExecutionError(_reason(error), remedy="Spark SQL failed to evaluate this query.") from None
+    except Py4JJavaError as error:
+        raise ExecutionError(_cause(error), remedy="Spark SQL failed to evaluate this query.") from None
 
 
 def _unknown_column(told: Mapping[str, str]) -> BindError:
@@ -106,6 +110,12 @@ def _unknown_column(told: Mapping[str, str]) -> BindError:
 def _reason(error: Exception) -> str:
     """The first line of Spark's message, without its place, which refers to generated text."""
     return re.sub(r"(\. SQLSTATE: \w+)?; line \d+ pos \d+;?$", "", first_line(error))
+
+
+def _cause(error: Py4JJavaError) -> str:
+    """The message of the first cause of a Java exception."""
+    causes = _CAUSE.findall(str(error))
+    return causes[-1] if causes else first_line(error)
 
 
 @contextmanager

@@ -152,9 +152,9 @@ class FinishedTables:
         place, view, call = place_of(node.this, text), f"windrow_finished_{next(_numbers)}", node.this
         if window_of(node) is not None:
             raise UnsupportedError(
-                "a window of a stream cannot be combined with other tables in one SELECT",
+                f"a window follows the name of a stream, not {call.name.lower()}(…)",
                 place=place,
-                remedy="Create a standing query over the window, and read its answers here.",
+                remedy="Compare window_end in WHERE instead.",
             )
         if not isinstance(call, exp.Anonymous):
             query = self._query(node.name, place)
