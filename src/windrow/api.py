@@ -17,8 +17,7 @@ from sqlglot import exp
 from windrow.catalog.definitions import StreamDef
 from windrow.clock import Clock, SystemClock
 from windrow.cql import CQL, parse
-from windrow.cql.bounds.constants import check_sizes
-from windrow.cql.bounds.guards import guarded
+from windrow.cql.bounds.guards import check_bounds, guarded
 from windrow.cql.dialect import window_of
 from windrow.cql.functions import check_columns, check_functions
 from windrow.cql.intervals import parse_interval
@@ -207,7 +206,7 @@ class Windrow:
         table = self._engine.reads.dead_letters(call.expressions[0].this)
         check_columns(statement.select, table.column_names, text)
         most = self._engine.settings.integer("max_value_bytes")
-        check_sizes(statement.select, text, most)
+        check_bounds(statement.select, text, most)
         source.set("this", exp.to_identifier("__dead_letters", quoted=True))
         for item in select.expressions:
             if guarded(item, most).oversized is not None and not isinstance(item, exp.Alias):
