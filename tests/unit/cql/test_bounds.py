@@ -95,3 +95,10 @@ def test_guards_in_duckdb(call: str, values: dict[str | None, tuple[str | None, 
         connection.execute("SET VARIABLE max_value_bytes = 5")
         for value, expected in values.items():
             assert connection.execute(sql, [value]).fetchall() == [expected], value
+
+
+def test_long_chain_of_operators() -> None:
+    text = " + ".join(["LENGTH(REPEAT(k, x))", *["1"] * 380])
+    assert bounded_sql(text, MOST).startswith("LENGTH(IF(") and oversized_sql(text, MOST) is not None
+    joined = bounded_sql(" || ".join(["k"] * 380), MOST)
+    assert joined.count("IF(") == 1 and joined.count("CONCAT(") == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from windrow.cql.bounds.sizes import CONVERSION, arguments_of, bounded_name
+from windrow.cql.bounds.sizes import CONVERSION, arguments_of, bounded_name, is_inner
 from windrow.cql.tokens import place_of
 from windrow.errors import BindError
 
@@ -16,26 +16,31 @@ _DIGITS = 12
 def check_sizes(tree: exp.Expr, text: str, most: int) -> None:
     """Raise BindError for the first call whose result is always larger than `most` bytes."""
     for node in tree.find_all(exp.Anonymous, exp.Concat, exp.DPipe, exp.Overlay):
-        if bounded_name(node) is not None and _depth(node, most) > MAX_NESTED:
+        if is_inner(node) or bounded_name(node) is None:
+            continue
+        if _nesting(node, most) > MAX_NESTED:
             raise BindError(
                 f"more than {MAX_NESTED} functions that may lengthen a text stand inside each other",
                 place=place_of(node, text),
                 remedy="Write fewer of them, or prepare the text in the source of the stream.",
             )
-        name, size = bounded_name(node), least_size(node, most)
-        if name is not None and size > most:
+        size = least_size(node, most)
+        if size > most:
             raise BindError(
-                f"{name} makes a value of {size:,} bytes or more here, and at most {most:,} are allowed",
+                f"{bounded_name(node)} makes a value of {size:,} bytes or more here, and at most {most:,} are allowed",
                 place=place_of(node, text),
                 remedy="Make it shorter, or raise the setting max_value_bytes.",
             )
 
 
-def _depth(node: exp.Expr, most: int) -> int:
-    """How many bounded calls are around each other at or below a node."""
-    parts = arguments_of(node) if isinstance(node, exp.DPipe) else node.iter_expressions()
-    below = max((_depth(part, most) for part in parts), default=0)
-    return below + (bounded_name(node) is not None and not never_grows(node, most))
+def _nesting(node: exp.Expr, most: int) -> int:
+    """How many bounded calls there are at a node and around it."""
+    count = 0
+    at: exp.Expr | None = node
+    while at is not None:
+        count += not is_inner(at) and bounded_name(at) is not None and not never_grows(at, most)
+        at = at.parent
+    return count
 
 
 def least_size(node: exp.Expr, most: int) -> int:

@@ -12,10 +12,11 @@ from functools import lru_cache
 
 from sqlglot import exp
 
-from windrow.cql.bounds.constants import never_grows
+from windrow.cql.bounds.constants import check_sizes, never_grows
 from windrow.cql.bounds.sizes import AFTERWARDS, BOUNDED, SIZES, arguments_of, bounded_name, number, octets, total
 from windrow.cql.dialect import CQL, Let, MaxValueBytes
 from windrow.cql.select_text import parse_expression
+from windrow.errors import BindError
 
 _MAY_GROW = re.compile(r"\b(?:" + "|".join(sorted(BOUNDED)) + r")\b|\|\|", re.IGNORECASE)
 
@@ -31,6 +32,15 @@ class Guarded:
 def guarded(tree: exp.Expr, most: int | None) -> Guarded:
     """The expression with guards by a bound of `most` bytes; None: by the variable of that name."""
     return _Writer(MaxValueBytes() if most is None else number(most), most or 0).write(tree.copy())
+
+
+def check_bounds(select: exp.Expr, text: str, most: int) -> None:
+    """Raise BindError for a call that is too large whatever the data, and for what cannot be guarded."""
+    check_sizes(select, text, most)
+    try:
+        guarded(select, most)
+    except RecursionError:
+        raise BindError("the query is nested too deeply", remedy="Write fewer expressions inside each other.") from None
 
 
 @lru_cache(maxsize=20_000)
@@ -58,14 +68,34 @@ class _Writer:
     variables: int = 0
 
     def write(self, node: exp.Expr) -> Guarded:
+        if self._is_special(node):
+            return self._special(node)
+        return Guarded(node, self._children(node))
+
+    def _is_special(self, node: exp.Expr) -> bool:
+        if isinstance(node, exp.Case | exp.If):
+            return True
+        return bounded_name(node) is not None and not never_grows(node, self.most_bytes)
+
+    def _special(self, node: exp.Expr) -> Guarded:
         if isinstance(node, exp.Case):
             return self._case(node)
-        if isinstance(node, exp.If):
-            return self._if(node)
-        name = bounded_name(node)
-        if name is None or never_grows(node, self.most_bytes):
-            return Guarded(node, self._children(node))
-        return self._call(node, name)
+        return self._if(node) if isinstance(node, exp.If) else self._call(node, bounded_name(node) or "")
+
+    def _children(self, node: exp.Expr) -> exp.Expr | None:
+        """Guard what is below the node, and return the count. Long chains of operators need no recursion."""
+        counts, left = list[exp.Expr | None](), [node]
+        while left:
+            for child in list(left.pop().iter_expressions()):
+                if self._is_special(child):
+                    parent, key, index = child.parent, child.arg_key, child.index
+                    found = self._special(child)
+                    assert parent is not None and key is not None
+                    parent.set(key, found.tree, index)
+                    counts.append(found.oversized)
+                else:
+                    left.append(child)
+        return _total(counts)
 
     def _replaced(self, node: exp.Expr, key: str) -> exp.Expr | None:
         """Guard one argument of the node, and return the count."""
@@ -75,17 +105,6 @@ class _Writer:
         found = self.write(value)
         node.set(key, found.tree)
         return found.oversized
-
-    def _children(self, node: exp.Expr) -> exp.Expr | None:
-        counts = []
-        for key, value in list(node.args.items()):
-            if isinstance(value, list):
-                found = [self.write(v) if isinstance(v, exp.Expr) else None for v in value]
-                node.set(key, [v if f is None else f.tree for f, v in zip(found, value, strict=True)])
-                counts += [f.oversized for f in found if f is not None]
-            else:
-                counts.append(self._replaced(node, key))
-        return _total(counts)
 
     def _if(self, node: exp.Expr) -> Guarded:
         tested, then, otherwise = (self._replaced(node, key) for key in ("this", "true", "false"))

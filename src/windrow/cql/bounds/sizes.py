@@ -167,7 +167,9 @@ def bounded_name(node: exp.Expr) -> str | None:
 
 def arguments_of(node: exp.Expr) -> list[exp.Expr]:
     """The arguments of a bounded call; `a || b || c` is one call."""
-    if isinstance(node, exp.DPipe):
-        sides = (node.this, node.expression)
-        return [part for side in sides for part in (arguments_of(side) if isinstance(side, exp.DPipe) else [side])]
-    return list(node.expressions)
+    return list(node.flatten(unnest=False)) if isinstance(node, exp.DPipe) else list(node.expressions)
+
+
+def is_inner(node: exp.Expr) -> bool:
+    """Whether the node is a part of a longer chain of `||`."""
+    return isinstance(node, exp.DPipe) and isinstance(node.parent, exp.DPipe)

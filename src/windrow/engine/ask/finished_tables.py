@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from windrow.cql.bounds.constants import check_sizes
-from windrow.cql.bounds.guards import guarded
+from windrow.cql.bounds.guards import check_bounds, guarded
 from windrow.cql.dialect import CQL, window_of
 from windrow.cql.functions import OVER_TABLES, check_functions, check_names
 from windrow.cql.select_text import expression_text
@@ -124,7 +123,7 @@ class FinishedTables:
     def _bound(self, select: exp.Expr, text: str) -> tuple[exp.Expr, list[FinishedTable]]:
         """The SELECT over views, and the tables that the views stand for."""
         check_functions(select, text, OVER_TABLES)
-        check_sizes(select, text, self._max_value_bytes())
+        check_bounds(select, text, self._max_value_bytes())
         tree = select.copy()
         tables = [self._table(node, text) for node in named_tables(tree)]
         known = {name.lower() for table in tables for name in table.schema.names}

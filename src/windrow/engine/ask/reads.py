@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from windrow.cql.bounds.constants import check_sizes
+from windrow.cql.bounds.guards import check_bounds
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.answers.revisions import OP, first_answers, revisions_of
 from windrow.dataplane.blocks import BlockStore
@@ -111,7 +111,7 @@ class AnswerReader:
     def snapshot(self, select: exp.Expr, text: str) -> pa.Table:
         """The answer to a one-time query over a window, from a synopsis that fits, as of the last committed tick."""
         self._refuse()
-        check_sizes(select, text, self._settings().integer("max_value_bytes"))
+        check_bounds(select, text, self._settings().integer("max_value_bytes"))
         with self._spark.jvm.watched():
             plan = self._manager.bind_snapshot(select, text)
         stream = self._manager.stream(plan.scan.stream)

@@ -102,7 +102,7 @@ class Depositor:
                 oversized = counts_by_query(counted, deposit.oversized)
                 commit = (batch_id, admission, settings, lateness, announced, oversized)
                 self._commit(stream, deposit, groups, reported, *commit)
-                self._trials.end(stream, [query for query in stream.active if not query.tried])
+                self._trials.end(stream, stream.active if deposit.admitted else ())
                 stored = sum(block.ref.rows for block in reported)
                 self._measure(stream, deposit.admitted, deposit.cell_count + stored, table, mode, estimate)
                 apply_s = time.monotonic() - started

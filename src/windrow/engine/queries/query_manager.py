@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from windrow.catalog.definitions import StreamDef, define_stream
-from windrow.cql.bounds.constants import check_sizes
+from windrow.cql.bounds.guards import check_bounds
 from windrow.cql.printer import to_text
 from windrow.cql.statements import CreateQuery, CreateStream, Emit
 from windrow.dataplane.answers.revisions import OP, REVISION
@@ -209,7 +209,7 @@ class QueryManager:
         statement, if_not_exists = replace(statement, if_not_exists=False), statement.if_not_exists
         if known is not None:
             return self._known(known[1], statement, if_not_exists, sink)
-        check_sizes(statement.select, text, settings.integer("max_value_bytes"))
+        check_bounds(statement.select, text, settings.integer("max_value_bytes"))
         record = self.record()
         plan = self.bind(statement, text, record)
         _check_frequent(plan, settings)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from windrow.cql.bounds.constants import check_sizes
+from windrow.cql.bounds.guards import check_bounds
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.sources.completing import CompletedStream, complete
@@ -97,7 +97,7 @@ class Statements:
 
     def bind(self, statement: CreateQuery, text: str) -> Finalise:
         """The plan of a query, without creating it."""
-        check_sizes(statement.select, text, self._opened.settings.integer("max_value_bytes"))
+        check_bounds(statement.select, text, self._opened.settings.integer("max_value_bytes"))
         with self._opened.jvm.watched():
             return self._opened.manager.bind(statement, text)
 
