@@ -246,6 +246,6 @@ def test_blocks_are_found(path: Path) -> None:
     opened = [language for language in fences if language in EXECUTED]
     assert len(opened) == sum(block.language in EXECUTED for block in blocks_of(text))
     comments = re.findall(r"^<!-- (.+?) -->\n```", text, re.M)
-    generated = ("cli:", "functions:", "settings", "errors")
+    generated = ("cli:", "functions:", "settings", "errors", "statements", "commands")
     odd = [c for c in comments if not MARKS.fullmatch(c) and not c.startswith(generated)]
     assert not odd

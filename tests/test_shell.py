@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import time
@@ -257,12 +258,12 @@ def test_commands(shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[st
     app = tmp_path / "app.cql"
     app.write_text(STREAM + "\n\\timing on\n" + QUERY)
     out, err = said(f"\\i {app}")
-    assert "stream s\n" in err and "query q: every window is complete" in err and "time: 0." in err
+    assert "stream s\n" in err and "query q: every window is complete" in err and "time: " in err
     shell.view.timing = False
     fed(shell)
     assert "rows" in said("\\run")[1]
     out, _ = said("\\answers q 1")
-    assert "q: the last 1 of 8 windows" in out and "| b " in out
+    assert "q: the last 1 of 7 windows" in out and "| b " in out
     out, _ = said("\\d")
     assert (
         "| s    | stream | from memory, ordered" in out
@@ -297,7 +298,7 @@ def test_start_watch_stop(shell: Shell, capsys: pytest.CaptureFixture[str]) -> N
 
     def press_when_answered() -> None:
         until = time.monotonic() + 120
-        while time.monotonic() < until and "| a | " not in "".join(seen).replace("  ", " "):
+        while time.monotonic() < until and not re.search(r"\| a +\|", "".join(seen)):
             seen.append(capsys.readouterr().out)
             time.sleep(0.1)
         shell.interrupts.press()  # type: ignore[attr-defined]
@@ -306,7 +307,8 @@ def test_start_watch_stop(shell: Shell, capsys: pytest.CaptureFixture[str]) -> N
     thread.start()
     run(shell, "\\watch q")  # returns after the Ctrl-C, and forgets it
     thread.join(60)
-    assert "q · " in "".join(seen) and "windows answered" in "".join(seen)
+    assert re.search(r"q · window 2026-03-01 .* windows answered", "".join(seen))
+    assert re.search(r"\| a +\| +\d+ \|", "".join(seen))
     assert not shell.interrupts.requested and shell.wr.is_running
     run(shell, "\\stop")
     assert not shell.wr.is_running
@@ -378,11 +380,10 @@ def test_whole_session(tmp_path: Path) -> None:
         terminal.type("FROM packets OPTIONS (rate '200') TIMESTAMP BY ts PUNCTUATE ORDERED;" + ENTER)
         terminal.wait_for("stream packets")
         terminal.wait_for("windrow>")
-        terminal.type(
-            "CREATE QUERY busy AS SELECT proto, COUNT(*) AS n FROM packets [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY "
-        )
-        tabbed(terminal, "pro", "to")
-        terminal.type(";" + ENTER)
+        terminal.type("CREATE QUERY busy AS SELECT proto, COUNT(*) AS n" + ENTER)
+        terminal.wait_for(r"\.\.\.>")
+        tabbed(terminal, "FROM pack", "ets")
+        terminal.type(" [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY proto;" + ENTER)
         terminal.wait_for("query busy: every window is complete")
         terminal.wait_for("windrow>")
         terminal.type("\\start" + ENTER)

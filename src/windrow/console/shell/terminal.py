@@ -84,7 +84,7 @@ def prompt(shell: Shell, interrupts: Interrupts, cancels: Cancels) -> None:
     session: PromptSession[str] = PromptSession(
         FIRST,
         multiline=True,
-        prompt_continuation=lambda width, line, wrapped: MORE.rjust(width),
+        prompt_continuation=lambda width, line, wrapped: (" " if wrapped else MORE).rjust(width),
         completer=_Completer(shell.names),
         complete_while_typing=False,
         reserve_space_for_menu=MENU_LINES,
