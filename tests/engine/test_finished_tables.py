@@ -220,7 +220,7 @@ def test_queries_without_answers(wr: Any) -> None:
     assert len(wr.queries["per_k"].answers(last=3, since=5)) == 0
     wr.sql("DROP QUERY per_k")
     for source in ("per_k", "answers('per_k')"):
-        with pytest.raises(CatalogError, match="there is no query 'per_k'"):
+        with pytest.raises(CatalogError, match="there is no stream or query 'per_k'"):
             wr.sql(f"SELECT * FROM {source}")
 
 
@@ -261,7 +261,7 @@ def test_suspended_query(wr: Any) -> None:
         ("SELECT * FROM dead_letters(s)", ParseError, "dead_letters takes the name of a stream, as text"),
         ("SELECT * FROM answers('s')", CatalogError, "'s' is a stream, and answers are of queries"),
         ("SELECT * FROM dead_letters('per_k')", CatalogError, "there is no stream 'per_k'"),
-        ("SELECT * FROM per_l", CatalogError, "there is no query 'per_l'"),
+        ("SELECT * FROM per_l", CatalogError, "there is no stream or query 'per_l'"),
         ("SELECT 1 AS one", UnsupportedError, "a one-time query reads"),
         ("SELECT totl FROM per_k", BindError, "there is no column 'totl'"),
         ("SELECT a.totl FROM per_k a", BindError, "there is no column 'totl'"),
@@ -276,7 +276,7 @@ def test_suspended_query(wr: Any) -> None:
         ("SELECT * FROM answers('per_k') [RANGE 10]", UnsupportedError, "a window follows the name of a stream"),
         ("SELECT COUNT(*) FROM s [RANGE 10] JOIN per_k ON true", UnsupportedError, "a stream cannot be combined"),
         ("SELECT COUNT(*) FROM s JOIN s ON true", UnsupportedError, "a join is not supported"),
-        ("WITH a AS (SELECT 1 AS x FROM per_k) SELECT x FROM b", CatalogError, "there is no query 'b'"),
+        ("WITH a AS (SELECT 1 AS x FROM per_k) SELECT x FROM b", CatalogError, "there is no stream or query 'b'"),
         ("SELECT k, (SELECT total FROM answers('per_k')) AS t FROM per_k", ExecutionError, "SCALAR_SUBQUERY"),
         (
             "CREATE QUERY z AS SELECT COUNT(*) FROM answers('per_k')",

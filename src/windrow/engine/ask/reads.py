@@ -90,14 +90,16 @@ class AnswerReader:
 
     def _query(self, name: str, place: Place | None) -> AnsweredQuery:
         """The query that a SELECT names. A stream of that name is not meant: its windows are answered by `snapshot`."""
+        if self._manager.has_query(name):
+            return self._answered(self._manager.query(name, place)[1])
         stream = self._manager.streams.get(name.lower())
-        if stream is not None and not self._manager.has_query(name):
+        if stream is not None:
             raise CatalogError(
                 f"'{stream.name}' is a stream, and answers are of queries",
                 place=place,
                 remedy=f"Its queries: {', '.join(stream.queries) or 'none yet'}.",
             )
-        return self._answered(self._manager.query(name, place)[1])
+        raise self._manager.unknown_source(name, place)
 
     def lookup(self, name: str, windows: object, ats: object) -> pa.Table:
         """A query's answers over other windows, from its synopsis, as of the last committed tick."""

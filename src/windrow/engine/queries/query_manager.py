@@ -95,6 +95,11 @@ class QueryManager:
         """Take over the streams and queries of another manager, which is not used any more."""
         self.streams, self._named = other.streams, other._named
 
+    def unknown_source(self, name: str, place: Place | None) -> CatalogError:
+        """The error for a name in FROM that is neither a stream nor a query."""
+        known = {*(stream.name for stream in self.streams.values()), *self.queries()}
+        return self._unknown("stream or query", name, known, place)
+
     def _unknown(self, kind: str, name: str, known: Iterable[str], place: Place | None = None) -> CatalogError:
         names = sorted(known)
         near = difflib.get_close_matches(name.lower(), [n.lower() for n in names], n=1)
