@@ -295,12 +295,20 @@ def check_functions(tree: exp.Expr, text: str, syntax: Syntax | None = None) -> 
         _check_arguments(node, place, syntax.arguments)
 
 
-def check_names(tree: exp.Expr, text: str, known: Collection[str]) -> None:
-    """Refuse names such as `user` that Spark would read as a function, unless they are known columns (lower case)."""
+def check_names(tree: exp.Expr, text: str, columns: Collection[str]) -> None:
+    """Refuse names such as `user` that Spark would read as a function, unless they are columns (lower case) or aliases
+    that their place can see."""
     for column in tree.find_all(exp.Column):
-        reason = _REASON_OF.get(column.name.upper())
-        if not column.table and reason is not None and column.name.lower() not in known:
+        reason, name = _REASON_OF.get(column.name.upper()), column.name.lower()
+        if not column.table and reason is not None and name not in columns and name not in _aliases(tree, column):
             raise _refused_function(column.name.upper(), reason, place_of(column, text), ())
+
+
+def _aliases(tree: exp.Expr, column: exp.Column) -> set[str]:
+    """The aliases of a query, in lower case, without those of a select list whose WHERE the column is in."""
+    where = column.find_ancestor(exp.Where, exp.Select)
+    hidden = where.parent if isinstance(where, exp.Where) else None
+    return {alias.alias.lower() for alias in tree.find_all(exp.Alias) if alias.parent is not hidden}
 
 
 MAX_DIGITS = 38

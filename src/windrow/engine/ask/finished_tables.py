@@ -127,7 +127,6 @@ class FinishedTables:
         tree = select.copy()
         tables = [self._table(node, text) for node in named_tables(tree)]
         known = {name.lower() for table in tables for name in table.schema.names}
-        known |= {alias.alias.lower() for alias in tree.find_all(exp.Alias)}
         known |= {name.name.lower() for alias in tree.find_all(exp.TableAlias) for name in alias.columns}
         check_names(tree, text, known)
         for table in tables:
