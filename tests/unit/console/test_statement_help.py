@@ -26,11 +26,12 @@ YOURS = {
     "expression": "SUM(x)",
     "alias": "a1",
     "stream": "s1",
+    "query": "q1",
     "window": "@WINDOW@",
     "condition": "x > 1",
     "setting": "cut_factor",
 }
-KEPT = {"console", "parquet", "jsonl", "path", "dead_letters"}
+KEPT = {"answers", "console", "parquet", "jsonl", "path", "dead_letters"}
 TOKEN = re.compile(r"'[^']*'|[A-Za-z_]\w*|, …|.", re.S)
 
 
@@ -70,6 +71,7 @@ KINDS = {
     "CREATE STREAM": CreateStream,
     "CREATE QUERY": CreateQuery,
     "SELECT": Select,
+    "WITH": Select,
     "EXPLAIN": Explain,
     "SHOW": Show,
     "DESCRIBE": Describe,

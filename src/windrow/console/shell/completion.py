@@ -20,7 +20,7 @@ TYPES += ("TIMESTAMP_NTZ",)
 UNITS = tuple(f"{unit}S" for unit in UNITS_US)
 FORMATS = ("json", "csv", "parquet")
 OPTION_NAMES = ("path", "format", "header", "maxFilesPerTrigger", "rate", "hosts", "burst", "rowsPerSecond")
-STARTS = ("CREATE", "SELECT", "EXPLAIN", "SHOW", "DESCRIBE", "DROP", "SET")
+STARTS = ("CREATE", "SELECT", "WITH", "EXPLAIN", "SHOW", "DESCRIBE", "DROP", "SET")
 SHOWN = ("STREAMS", "QUERIES", "SHARING", "LATENESS", "SETTINGS", "TABLES")
 STREAM_CLAUSES = ("FROM", "TIMESTAMP BY", "SEQUENCE BY", "PUNCTUATE", "LATE", "TICK", "OPTIONS")
 AFTER_PUNCTUATE = ("ORDERED", "WITH SLACK", "PER", "BY SOURCE", "ON")
@@ -29,7 +29,7 @@ WINDOW_CLAUSES = ("SLIDE", "OFFSET", "PARTITION BY", "WATTR", "RATTR", "SATTR", 
 OPERATORS = ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS NULL", "IS NOT NULL", "CASE")
 CLAUSES = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "INTO", "EMIT")
 QUERY_TAIL = ("INTO", "EMIT EVERY WINDOW")
-TABLE_FUNCTIONS = ("dead_letters('",)
+TABLE_FUNCTIONS = ("answers('", "dead_letters('")
 
 NEXT: Mapping[str, tuple[str, ...]] = {
     "SELECT": ("FROM", "AS", "DISTINCT", "FILTER (WHERE"),
@@ -218,13 +218,16 @@ def _expected(past: Sequence[Lexeme], whole: Sequence[Lexeme], names: Names) -> 
         return _set(words)
     if words[0] == "CREATE":
         return _created(past, words, whole, names)
-    return _select(past, words, whole, names) if words[0] == "SELECT" else ()
+    return _select(past, words, whole, names) if words[0] in ("SELECT", "WITH") else ()
 
 
 def _shown(words: Sequence[str], names: Names) -> Sequence[str]:
     if len(words) == 1:
-        return SHOWN
-    return tuple(map(quote_name, names.streams)) if words[1:] == ["LATENESS"] else ()
+        return (*SHOWN, "CREATE")
+    if words[1:] == ["CREATE"]:
+        return ("STREAM", "QUERY")
+    held = {("LATENESS",): names.streams, ("CREATE", "STREAM"): names.streams, ("CREATE", "QUERY"): names.queries}
+    return tuple(map(quote_name, held.get(tuple(words[1:]), ())))
 
 
 def _dropped(words: Sequence[str], names: Names) -> Sequence[str]:

@@ -81,10 +81,10 @@ CREATE QUERY climate AS
     ),
     StatementHelp(
         "SELECT",
-        "asks once: over a window without SLIDE, or over dead letters.",
+        "asks once: over a window without SLIDE, over answers, or over dead letters.",
         """\
 SELECT expression [AS alias], …
-  FROM {stream window | dead_letters('stream')} [AS alias]
+  FROM {stream window | query | answers('query') | dead_letters('stream')} [AS alias]
   [WHERE condition]
   [GROUP BY expression, …]
   [HAVING condition]
@@ -92,7 +92,16 @@ SELECT expression [AS alias], …
   [LIMIT n]""",
         """\
 SELECT sensor, AVG(celsius) AS mean FROM readings [RANGE 3 MINUTES] GROUP BY sensor;""",
-        "Over a window, the state of a standing query answers; EXPLAIN SELECT … says which.",
+        "Over a window, the state of a standing query answers; EXPLAIN SELECT … says which. A query in FROM is its "
+        "latest answer, answers('query') has all retained ones; over these, joins and sub-queries work too.",
+    ),
+    StatementHelp(
+        "WITH",
+        "asks once, over answers, with a name for a part of the question.",
+        "WITH name AS (SELECT expression FROM answers('query')), … SELECT expression FROM name",
+        """\
+WITH hot AS (SELECT sensor, mean FROM climate WHERE mean > 25)
+SELECT COUNT(*) AS sensors FROM hot;""",
     ),
     StatementHelp(
         "EXPLAIN",
@@ -104,7 +113,8 @@ SELECT sensor, AVG(celsius) AS mean FROM readings [RANGE 3 MINUTES] GROUP BY sen
     StatementHelp(
         "SHOW",
         "lists what there is, and how it goes.",
-        "SHOW {STREAMS | QUERIES | SHARING | SETTINGS | TABLES | LATENESS stream}",
+        "SHOW {STREAMS | QUERIES | SHARING | SETTINGS | TABLES | LATENESS stream | CREATE STREAM stream | "
+        "CREATE QUERY query}",
         "SHOW QUERIES;",
     ),
     StatementHelp(
