@@ -76,7 +76,7 @@ def test_columns_and_aliases_over_dead_letters(wr: windrow.Windrow) -> None:
         "SELECT REASON AS why, COUNT(*) AS n FROM dead_letters('s') AS d WHERE d.batch >= 0 GROUP BY why HAVING n > 0"
     )
     wr.sql(f"SELECT * {LETTERS} ORDER BY batch")
-    with pytest.raises(WindrowError, match="Did you mean 'reason'"):
+    with pytest.raises(WindrowError, match="similar names: reason"):
         wr.sql(f"SELECT reasons {LETTERS}")
 
 

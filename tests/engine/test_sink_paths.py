@@ -15,7 +15,7 @@ import pytest
 from engine.conftest import STREAM
 from engine.helpers import answers, put
 from engine.test_delivery import EXPECTED, QUERY, feed_all, files, lines
-from windrow.errors import BindError, SinkError, SourceError, WindrowError
+from windrow.errors import BindError, ParseError, SinkError, SourceError, WindrowError
 
 pytestmark = pytest.mark.slow
 
@@ -332,10 +332,12 @@ def test_special_files(open_state: Any, tmp_path: Path) -> None:
         for kind in KINDS:
             with pytest.raises(SinkError, match=reason):
                 create(wr, path, kind)
-    for path, reason in (("s3://bucket/out", "local files"), ("a\0b", "null byte"), ("gs:/x", "local files")):
+    for path, reason in (("s3://bucket/out", "local files"), ("gs:/x", "local files")):
         for kind in KINDS:
             with pytest.raises(BindError, match=reason):
                 create(wr, path, kind)
+    with pytest.raises(ParseError, match="null byte"):
+        create(wr, "a\0b")
     listener.close()
     create(wr, f"file://{tmp_path}/out")
     feed_all(wr)
@@ -393,9 +395,10 @@ def test_a_stream_may_read_the_output_of_another_query(open_state: Any, tmp_path
     again = QUERY.replace("FROM s", "FROM second")
     with pytest.raises(BindError, match=r"would feed itself: stream 's' .*, whose answers feed stream 'second'"):
         create(wr, tmp_path / "in", name="loop", query=again)
-    create(wr, tmp_path / "out", "jsonl", "last", query=again)
+    (tmp_path / "grown").mkdir()
+    create(wr, tmp_path / "grown" / "out", "jsonl", "last", query=again)
     with pytest.raises(SourceError, match="grows"):
-        stream(wr, "third", tmp_path / "out", "json")
+        stream(wr, "third", tmp_path / "grown", "json")
     with pytest.raises(SourceError, match="in another format"):
         stream(wr, "third", tmp_path / "middle", "json")
     stream(wr, "third", tmp_path / "free", "json")
@@ -403,3 +406,11 @@ def test_a_stream_may_read_the_output_of_another_query(open_state: Any, tmp_path
         create(wr, tmp_path / "free" / "x.jsonl", "jsonl", "lines", query=again)
     with pytest.raises(BindError, match="in another format"):
         create(wr, tmp_path / "free", name="rows", query=again)
+    several = f"path ('{tmp_path / 'in'}', '{tmp_path / 'extra'}'), format 'parquet'"
+    (tmp_path / "extra").mkdir()
+    wr.sql(
+        f"CREATE STREAM both (t BIGINT, k STRING, x INT) FROM files OPTIONS ({several}) TIMESTAMP BY t PUNCTUATE ORDERED"
+    )
+    for name in ("in", "extra"):
+        with pytest.raises(BindError, match="would feed itself"):
+            create(wr, tmp_path / name, name="of_both", query=QUERY.replace("FROM s", "FROM both"))

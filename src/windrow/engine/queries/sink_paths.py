@@ -12,10 +12,12 @@ from windrow.cql.statements import CreateQuery, SinkClause
 from windrow.dataplane.sinks.files import file_name
 from windrow.dataplane.sinks.places import is_within
 from windrow.dataplane.sinks.registry import target_of
+from windrow.dataplane.sources.paths import paths_of
 from windrow.engine.state import QueryState, StreamState
 from windrow.errors import BindError, SourceError
 
 _GLOB = re.compile(r"[*?\[{]")
+_LOCAL = re.compile(r"^file:(//(localhost)?)?/+", re.IGNORECASE)
 
 
 def neighbours_of(statement: CreateQuery, queries: Iterable[QueryState]) -> set[str]:
@@ -111,9 +113,10 @@ def reads_sink(stream: StreamDef, query: str, sink: SinkClause) -> bool:
 
 def input_paths(stream: StreamDef) -> list[str]:
     """The local paths that a stream from files reads: files, directories and globs."""
-    path = dict(stream.source_options).get("path", "")
-    local = re.sub(r"^file:(//(localhost)?)?/+", "/", path, count=1, flags=re.IGNORECASE)
-    return [os.path.abspath(local)] if local and "://" not in local and "\0" not in local else []
+    paths = (
+        re.sub(r"^file:(//(localhost)?)?/+", "/", path, count=1, flags=re.I) for path in paths_of(stream.source_options)
+    )
+    return [os.path.abspath(path) for path in paths if path and "://" not in path and "\0" not in path]
 
 
 def _covers(pattern: str, file: str) -> bool:
