@@ -64,6 +64,7 @@ class Courier:
                 stop = errand.error is not None and self._stop_at_error
                 self._errands = [] if stop else self._errands[1:]
                 self._changed.notify_all()
+            del errand  # an idle courier holds no answers
         del _COURIERS[threading.get_ident()]
 
     def begin(self, errands: Sequence[Errand], stop_at_error: bool) -> None:
