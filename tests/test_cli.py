@@ -438,7 +438,7 @@ def test_stream_that_finds_its_columns(
     state = tmp_path / "state"
     path = script(
         "CREATE STREAM f FROM files OPTIONS (path 'in') TIMESTAMP BY n PUNCTUATE ORDERED; SHOW CREATE STREAM f;"
-        "CREATE QUERY q AS SELECT COUNT(*) AS c FROM f [RANGE 10 SLIDE 10] WHERE k = 'b';"
+        "CREATE QUERY q AS SELECT k, COUNT(*) AS c FROM f [RANGE 10 SLIDE 10] WHERE k = 'b' GROUP BY k;"
     )
     done = cli("run", path, "--until-available", "--state", state)
     assert done.exit_code == 0, done.stderr

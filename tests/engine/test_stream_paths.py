@@ -54,10 +54,10 @@ def statement(wr: Any, what: str) -> str:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Files a (1), 'b,c' (20), 'd e%20' (300), z (4000) in sub, and 'x[1]' (50000) in 'odd{1}'."""
+    """Files a (1), 'b,c' (20), 'd e%20' (300), z (4000) in sub, 'x[1]' (50000) in 'odd{1}', and 'plain,name' (600000) in bare."""
     root = tmp_path / "data"
-    names = ((1, "a.json"), (20, "b,c.json"), (300, "d e%20.json"), (4000, "sub/z.json"), (50000, "odd{1}/x[1].json"))
-    for number, name in names:
+    names = ["a.json", "b,c.json", "d e%20.json", "sub/z.json", "odd{1}/x[1].json", "bare/plain,name"]
+    for number, name in zip((1, 20, 300, 4000, 50_000, 600_000), names, strict=True):
         write(root / name, {"t": number})
     return root
 
@@ -68,6 +68,7 @@ def data(tmp_path: Path) -> Path:
         ("'{0}'", (3, 321)),
         ("'{0}/a.json'", (1, 1)),
         ("'{0}/b,c.json'", (1, 20)),
+        ("'{0}/bare/plain,name'", (1, 600000)),
         ("'{0}/d e%20.json'", (1, 300)),
         ("'{0}/odd{{1}}'", (1, 50000)),
         ("'{0}/odd{{1}}/x[1].json'", (1, 50000)),
@@ -181,7 +182,7 @@ def test_json_columns(open_state: Any, tmp_path: Path) -> None:
     wr.query("q", "SELECT MAX(tags) AS tags, MAX(it) AS it, MAX(zoned) AS zoned FROM f [UNBOUNDED SLIDE 1000]")
     wr.run_available(close=True)
     tags, nested, zoned = answers(wr, "q")[-1][2:]
-    assert (tags, nested, zoned.isoformat()) == ('["a"]', '{"k":1}', "2026-03-01T08:00:00.500000+00:00")
+    assert (tags, nested, zoned.isoformat()) == ('["a"]', '{"k": 1}', "2026-03-01T08:00:00.500000+00:00")
 
 
 def test_csv_columns(open_state: Any, tmp_path: Path) -> None:

@@ -57,7 +57,9 @@ def test_list_keeps_its_place_and_loses_duplicates(tmp_path: Path) -> None:
 def test_text_for_spark(tmp_path: Path) -> None:
     (tmp_path / "a.json").touch()
     assert spark_path([str(tmp_path)]) == str(tmp_path)
-    assert spark_path([f"{tmp_path}/a.json"]) == f"{tmp_path}/\\a.json"
+    assert spark_path([f"{tmp_path}/a.json"]) == f"{tmp_path}/a\\.json"
+    (tmp_path / "a,b").touch()
+    assert spark_path([f"{tmp_path}/a,b"]) == f"{tmp_path}/{{a\\,b}}"
     assert spark_path(["/d/a,b", "/e"]) == "/{d/a\\,b,e}"
     assert spark_path([escaped("/d/{x}"), "/e"]) == "/{d/\\\\\\{x\\\\\\},e}"
     assert spark_path(["s3a://b/x", "s3a://b/y"]) == "s3a://b/{x,y}"

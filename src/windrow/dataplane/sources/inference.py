@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -185,16 +186,26 @@ def _columns(spark: SparkSession, kind: str, file: str, options: Options) -> Ite
         with unlogged():
             frame, texts = _frame(spark, kind, file, options)
             types = {f.name: _sql_name(f.dataType) for f in frame.schema.fields}
+            _refuse_twins(list(types))
             if texts is not None:
                 types |= _checked(texts, types, {name.lower(): value for name, value in options})
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise SourceError(
-            f"the columns of {file} cannot be found: {first_line(error)}",
+            f"the columns of {file} cannot be found: {_reason(error)}",
             remedy=f"See whether it is {kind}, or list the columns: CREATE STREAM s (ts TIMESTAMP, …).",
         ) from None
     is_named = _is_true(options, "header") or kind != "csv"
     for name, kind_name in types.items():
         yield _found(name, kind_name, file, kind, is_named)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of the reason; Py4J's own message begins with the call."""
+    return (
+        str(error.java_exception.getMessage()).splitlines()[0]
+        if isinstance(error, Py4JJavaError)
+        else first_line(error)
+    )
 
 
 def _found(name: str, type_name: str, file: str, kind: str, is_named: bool) -> _Found:
@@ -244,7 +255,8 @@ def _checked(texts: DataFrame, types: dict[str, str], options: dict[str, str]) -
             tests[name] = [f"bool_or(CAST({column} AS STRING) RLIKE '{_ZEROS}')"]
         elif kind == "STRING" or (kind in ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE") and not has_own_form):
             is_time = f"{column} RLIKE '{_TIME}' AND try_cast({column} AS TIMESTAMP) IS NOT NULL"
-            tests[name] = [f"bool_and({is_time})", f"bool_and({column} RLIKE '{_DATE}')"]
+            given = f"FILTER (WHERE {column} IS NOT NULL)"
+            tests[name] = [f"bool_and({is_time}) {given}", f"bool_and({column} RLIKE '{_DATE}') {given}"]
     if not tests:
         return {}
     values: Iterator[Any] = iter(texts.selectExpr(*[test for found in tests.values() for test in found]).head() or ())

@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 from windrow.cql.statements import Options
 from windrow.errors import SourceError
 
-_SPECIAL = "{}[]*?\\"
+BACKSLASH = "\\"
+_SPECIAL = "{}[]*?" + BACKSLASH
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _LOCAL = re.compile(r"file:/+")
 
@@ -199,7 +200,8 @@ def spark_path(paths: Sequence[str]) -> str:
     if is_pattern(path) or is_remote(path) or not os.path.isfile(path):
         return path
     head, _, name = path.rpartition("/")
-    return f"{head}/\\{name}"
+    # Hadoop looks up a name with just a backslash; for a name in braces it lists the directory.
+    return f"{head}/{name.replace('.', BACKSLASH + '.', 1)}" if "." in name else f"{head}/{{{_alternative(name)}}}"
 
 
 def _root(path: str) -> str:
