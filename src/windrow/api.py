@@ -126,9 +126,12 @@ class Windrow:
     def _execute(self, statement: Statement, text: str) -> Result:
         engine = self._opened()
         if isinstance(statement, CreateStream):
-            is_known = statement.name.lower() in engine.manager.streams
-            engine.statements.create_stream(statement)
-            left = " exists already and was not changed" if is_known else ""
+            known = engine.manager.streams.get(statement.name.lower())
+            before = None if known is None else known.definition
+            now = engine.statements.create_stream(statement).definition
+            left = "" if before is None else " exists already and was not changed"
+            if before is not None and now is not before:
+                left = " was changed: which columns may be missing"
             return Result.message(f"stream {statement.name}{left}")
         if isinstance(statement, CreateQuery):
             return Result.message(self._created(engine.statements.create_query(statement, text)))

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from windrow.api import Windrow
+from windrow.catalog.definitions import StreamDef
 from windrow.console.tables import print_table, say
 from windrow.cql import parse
 from windrow.cql.printer import to_text
@@ -59,6 +60,8 @@ def execute(wr: Windrow, statement: Statement, text: str) -> Result | None:
     if known is None or (isinstance(statement, CreateStream | CreateQuery) and statement.if_not_exists):
         return wr.execute(statement, text)
     if known != _text(statement):
+        if isinstance(statement, CreateStream) and _definition(wr, statement).differs_in_missing(statement):
+            return wr.execute(statement, text)
         kind, name = _kind(statement)
         raise CatalogError(
             f"{kind} '{name}' exists with another text:\n  {known}",
@@ -78,6 +81,10 @@ def known_text(wr: Windrow, statement: Statement) -> str | None:
             if name.lower() == statement.name.lower():
                 return _text(query.statement)
     return None
+
+
+def _definition(wr: Windrow, statement: CreateStream) -> StreamDef:
+    return wr._engine.manager.stream(statement.name).definition
 
 
 def _text(statement: Statement) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from windrow.cql.names import quote_name, quote_option, quote_text
 from windrow.cql.select_text import expression_text
 from windrow.cql.statements import (
+    ColumnDef,
     CreateQuery,
     CreateStream,
     Describe,
@@ -51,7 +52,7 @@ def _create_stream(stream: CreateStream) -> str:
     exists = "IF NOT EXISTS " if stream.if_not_exists else ""
     parts = [f"CREATE STREAM {exists}{quote_name(stream.name)}"]
     if stream.columns:
-        parts.append(f"({', '.join(f'{quote_name(column.name)} {column.type}' for column in stream.columns)})")
+        parts.append(f"({', '.join(map(_column, stream.columns))})")
     parts.append(f"FROM {quote_option(stream.source)}{_options(stream.options)}")
     if stream.timestamp_by is not None:
         parts.append(f"TIMESTAMP BY {quote_name(stream.timestamp_by)}")
@@ -66,6 +67,10 @@ def _create_stream(stream: CreateStream) -> str:
     if stream.retain is not None:
         parts.append(f"RETAIN {measure_text(stream.retain)}")
     return " ".join(parts)
+
+
+def _column(column: ColumnDef) -> str:
+    return f"{quote_name(column.name)} {column.type}{' NULLABLE MISSING' if column.may_miss else ''}"
 
 
 def _punctuate(clause: Punctuate) -> str:

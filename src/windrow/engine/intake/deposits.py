@@ -26,6 +26,7 @@ from windrow.dataplane.ingest.grouping_sets import deposit_of_groups
 from windrow.dataplane.ingest.job import MicroBatch
 from windrow.dataplane.ingest.observed import lateness_after
 from windrow.dataplane.jvm import Jvm
+from windrow.dataplane.sources.batch_columns import with_checked_columns
 from windrow.engine.choices.chooser import possible_setting
 from windrow.engine.intake.compaction import Compactor
 from windrow.engine.intake.punctuations import split_punctuations
@@ -44,8 +45,6 @@ from windrow.synopses.cells.groups import Groups
 from windrow.synopses.cells.ranks import Ranks
 from windrow.types import POINT_MIN
 from windrow.windows import SlidingWindow, Window
-from windrow.windows.lateness import Lateness
-from windrow.windows.promises import Announcement
 
 log = logging.getLogger("windrow")
 
@@ -75,6 +74,9 @@ class Depositor:
         with stream.batch_lock:
             if batch_id <= stream.last_batch:
                 return False
+            df, columns = with_checked_columns(
+                stream.definition, df, stream.directory / "checkpoint", batch_id, stream.progress.columns
+            )
             admission = self._admission(stream, settings)
             batch = MicroBatch(df, stream.definition, admission, carry_records=not columnar)
             groupings = stream.groupings()
@@ -97,7 +99,8 @@ class Depositor:
                 before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
                 lateness = lateness_after(table, stream.definition, groupings, mode, before, stream.lateness)
                 deposit = replace(deposit, dead=deposit.dead + malformed) if malformed else deposit
-                self._commit(stream, deposit, groups, reported, batch_id, admission, settings, lateness, announced)
+                commit = DepositCommit(batch_id, deposit, announced, lateness, (), admission, settings, columns)
+                self._commit(stream, commit, groups, reported)
                 stored = sum(block.ref.rows for block in reported)
                 self._measure(stream, deposit.admitted, deposit.cell_count + stored, table, mode, estimate)
                 stream.metrics.apply_s += time.monotonic() - started
@@ -239,21 +242,17 @@ class Depositor:
     def _commit(
         self,
         stream: StreamState,
-        deposit: Deposit,
+        commit: DepositCommit,
         groups: Mapping[int, Groups],
         reported: Sequence[PendingBlock],
-        batch_id: int,
-        admission: Admission,
-        settings: Settings,
-        lateness: dict[str, Lateness],
-        announced: Announcement,
     ) -> None:
+        """Write the blocks and commit them. `commit` has no blocks yet."""
+        deposit = commit.deposit
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
         written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]
         crash_point("deposit-blocks-written")
         blocks = tuple((w.owner, w.ref, w.lo, w.hi) for w in (*written, *reported))
-        commit = DepositCommit(batch_id, deposit, announced, lateness, blocks, admission, settings)
-        committed = self._journal.deposits.deposit(stream, commit)
+        committed = self._journal.deposits.deposit(stream, replace(commit, blocks=blocks))
         crash_point("deposit-committed")
         stream.install(committed)
         if commit.has_arrived:
@@ -263,7 +262,7 @@ class Depositor:
             part.apply(stream.definition.revises)
         for block in reported:
             block.occupy()
-        self._tidy(stream, settings)
+        self._tidy(stream, commit.settings)
 
     def _tidy(self, stream: StreamState, settings: Settings) -> None:
         """Move and compact synopses; no answer depends on it. The deposit is committed already, so a failure is logged
