@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
@@ -12,20 +12,16 @@ from windrow.dataplane.sources.heads import partition_columns
 from windrow.dataplane.sources.json_keys import all_keys, sampled_keys
 from windrow.dataplane.sources.parquet_columns import check_types, read_footers
 from windrow.dataplane.sources.source_columns import FileColumns, SourceColumns, missing_columns, missing_error
-from windrow.dataplane.sources.source_log import files_of_batch
 
 
 def with_checked_columns(
-    stream: StreamDef, rows: DataFrame, checkpoint: Path, batch_id: int, known: SourceColumns
+    stream: StreamDef, rows: DataFrame, uris: Sequence[str], known: SourceColumns
 ) -> tuple[DataFrame, SourceColumns]:
-    """The rows of a micro-batch with their columns matched by name, and what is known of the source's columns after it.
+    """The rows of these files with their columns matched by name, and what is known of the source's columns after them.
 
     Raises SourceError if no record has a column that must be there, or if the type of a Parquet column does not fit.
     A micro-batch without records says nothing.
     """
-    if stream.statement.source.lower() != "files":
-        return rows, known
-    uris = files_of_batch(checkpoint, batch_id)
     if not uris:
         return rows, known
     given = [name for uri in uris for name in partition_columns(uri)]
@@ -55,7 +51,7 @@ def _check(stream: StreamDef, files: list[FileColumns], given: list[str], known:
 
 
 def _check_json(
-    stream: StreamDef, rows: DataFrame, uris: list[str], given: list[str], known: SourceColumns
+    stream: StreamDef, rows: DataFrame, uris: Sequence[str], given: list[str], known: SourceColumns
 ) -> SourceColumns:
     """Check records that each name their columns. A column that some record has had may be left out by later ones. All
     records are read only if those at the beginning of the files lack a column that was never found."""

@@ -151,6 +151,7 @@ def _read(spark: SparkSession, stream: StreamDef, alike: _Alike, uris: Sequence[
     ]
     fields += [f"{BAD} STRING", *(f"{quote_name(name)} {types[name]}" for name in given)]
     reader = configured(spark.read.schema(", ".join(fields)).format("csv"), stream)
+    reader = reader.option("columnPruning", "false")  # else a line with too few or too many fields is not malformed
     if base is not None:
         reader = reader.option("basePath", base)
     # The files are known; a name with a '*' is no pattern.

@@ -27,6 +27,7 @@ from windrow.dataplane.ingest.job import MicroBatch
 from windrow.dataplane.ingest.observed import lateness_after
 from windrow.dataplane.jvm import Jvm
 from windrow.dataplane.sources.batch_columns import with_checked_columns
+from windrow.dataplane.sources.source_log import files_of_batch
 from windrow.engine.choices.chooser import possible_setting
 from windrow.engine.intake.compaction import Compactor
 from windrow.engine.intake.punctuations import split_punctuations
@@ -74,9 +75,10 @@ class Depositor:
         with stream.batch_lock:
             if batch_id <= stream.last_batch:
                 return False
-            df, columns = with_checked_columns(
-                stream.definition, df, stream.directory / "checkpoint", batch_id, stream.progress.columns
-            )
+            columns = stream.progress.columns
+            if stream.definition.statement.source.lower() == "files":
+                files = files_of_batch(stream.directory / "checkpoint", batch_id)
+                df, columns = with_checked_columns(stream.definition, df, files, columns)
             admission = self._admission(stream, settings)
             batch = MicroBatch(df, stream.definition, admission, carry_records=not columnar)
             groupings = stream.groupings()
