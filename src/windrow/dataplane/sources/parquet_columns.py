@@ -181,6 +181,7 @@ def _integer(name: str, parquet: str, physical: str, bits: int, signed: bool) ->
     if bits == 64 and not signed:
         return ParquetColumn(name, parquet, "DECIMAL(20,0)")
     least = {8: 0, 16: 1, 32: 2, 64: 3}[bits] + (not signed)
-    fits = (*_INTEGERS[least:], *(("DOUBLE",) if physical == "INT32" else ()))
+    # Spark reads an unsigned 2^32 - 1 as the DOUBLE -1.
+    fits = (*_INTEGERS[least:], *(("DOUBLE",) if least < 3 else ()))
     decimal = None if not signed else (10, 0) if physical == "INT32" else (20, 0)
     return ParquetColumn(name, parquet, _INTEGERS[least], fits=fits, decimal=decimal)
