@@ -13,9 +13,9 @@ from windrow.dataplane.sources.files import configured
 from windrow.dataplane.sources.heads import UNREADABLE, read_head, shown_path
 from windrow.dataplane.sources.source_columns import FileColumns
 
-HEAD = 1 << 14
 MOST_FILES = 16
-"""How much of how many files of a micro-batch is looked at. Measured: 16 files of 16 KB take 5 ms."""
+HEAD, HEADS = 1 << 14, 1 << 16
+"""How many bytes are looked at, of a file and of all files of a micro-batch. Measured: HEADS take 6 ms."""
 
 
 def sampled_keys(spark: SparkSession, stream: StreamDef, uris: Sequence[str]) -> list[FileColumns]:
@@ -23,11 +23,11 @@ def sampled_keys(spark: SparkSession, stream: StreamDef, uris: Sequence[str]) ->
     options = {name.lower(): value for name, value in stream.source_options}
     whole = options.get("multiline", "").lower() == "true"
     encoding = options.get("encoding", options.get("charset", "utf-8"))
-    step = max(1, len(uris) // MOST_FILES)
-    found = []
-    for uri in uris[::step][:MOST_FILES]:
+    chosen, found = uris[:: max(1, len(uris) // MOST_FILES)][:MOST_FILES], []
+    size = min(HEAD, HEADS // max(1, len(chosen)))
+    for uri in chosen:
         try:
-            text = read_head(spark, uri, HEAD).decode(encoding, "replace").removeprefix("\ufeff")
+            text = read_head(spark, uri, size).decode(encoding, "replace").removeprefix("\ufeff")
         except (*UNREADABLE, LookupError):
             continue
         keys = dict.fromkeys(key for record in ([text] if whole else text.splitlines()) for key in _keys(record))
