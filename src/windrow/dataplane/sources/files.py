@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 
-from windrow.catalog.definitions import StreamDef
+from windrow.catalog.definitions import MISSING_COLUMNS, StreamDef
 from windrow.cql.names import quote_name
 from windrow.dataplane.ingest.admission import BAD
 from windrow.dataplane.ingest.arrival import POSITION
@@ -15,9 +16,13 @@ from windrow.dataplane.sources.rate import check_number
 from windrow.errors import SourceError
 from windrow.settings import Settings
 
+Reader: TypeAlias = Any
+"""Spark's DataFrameReader or DataStreamReader."""
+
 FORMATS = ("json", "csv", "parquet")
 _TEXT = ("json", "csv")
-_OWN = ("path", "format")
+_OWN = ("path", "format", MISSING_COLUMNS)
+_MISSING = ("error", "null")
 _LIMITS = {"maxfilespertrigger": (1 << 31) - 1, "maxbytespertrigger": (1 << 63) - 1}
 _FIXED = ("mode", "columnnameofcorruptrecord")
 
@@ -46,8 +51,25 @@ def check(stream: StreamDef) -> None:
             )
         if name.lower() in _LIMITS:
             check_number(name, value, _LIMITS[name.lower()])
+    _check_missing(stream, {name.lower(): value for name, value in options.items()})
     if set(_LIMITS) <= {name.lower() for name in options}:
         raise SourceError("maxFilesPerTrigger and maxBytesPerTrigger exclude each other", remedy="Give one of them.")
+
+
+def _check_missing(stream: StreamDef, options: dict[str, str]) -> None:
+    """Check what is said of columns that the data may lack."""
+    if options.get(MISSING_COLUMNS, "error").lower() not in _MISSING:
+        raise SourceError(
+            f"the option missing_columns is '{options[MISSING_COLUMNS]}'",
+            remedy="It takes 'error' (the default: a declared column that no record of a micro-batch has is an error)"
+            " or 'null' (it is NULL).",
+        )
+    says_so = MISSING_COLUMNS in options or any(column.may_miss for column in stream.statement.columns)
+    if says_so and options["format"].lower() == "csv" and options.get("header", "").lower() != "true":
+        raise SourceError(
+            "columns of CSV without a header go by position, so none can be missing",
+            remedy="Leave NULLABLE MISSING and missing_columns out, or add header 'true' if the files have a header.",
+        )
 
 
 def schema_text(stream: StreamDef, bad: bool) -> str:
@@ -59,18 +81,23 @@ def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool
     options = dict(stream.source_options)
     kind, paths = options["format"].lower(), paths_of(resolved(stream.source_options))
     check_paths(spark, stream.name, paths)
-    text = kind in _TEXT
-    reader = spark.readStream.schema(schema_text(stream, text)).format(kind)
-    if text:
-        reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BAD)
+    reader = spark.readStream.schema(schema_text(stream, kind in _TEXT)).format(kind)
     if not any(name.lower() in _LIMITS for name in options):
         reader = reader.option("maxBytesPerTrigger", str(settings.integer("bytes_per_trigger")))
     # By default Spark silently skips files that are 7 days older than the newest.
     reader = reader.option("maxFileAge", "3650d")
+    return placed(configured(reader, stream).load(spark_path(paths)))
+
+
+def configured(reader: Reader, stream: StreamDef) -> Reader:
+    """The reader with the stream's options, and with malformed records of text in the column `__bad`."""
+    options = dict(stream.source_options)
+    if options["format"].lower() in _TEXT:
+        reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BAD)
     for name, value in options.items():
         if name.lower() not in _OWN:
             reader = reader.option(name, value)
-    return placed(reader.load(spark_path(paths)))
+    return reader
 
 
 def placed(rows: DataFrame) -> DataFrame:

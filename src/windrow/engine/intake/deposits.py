@@ -27,6 +27,8 @@ from windrow.dataplane.ingest.grouping_sets import deposit_of_groups
 from windrow.dataplane.ingest.job import MicroBatch
 from windrow.dataplane.ingest.observed import lateness_after
 from windrow.dataplane.jvm import Jvm
+from windrow.dataplane.sources.columns.batch_columns import with_checked_columns
+from windrow.dataplane.sources.source_log import files_of_batch
 from windrow.engine.choices.chooser import possible_setting
 from windrow.engine.intake.compaction import Compactor
 from windrow.engine.intake.oversized import OversizedColumn, OversizedCounts, counts_by_query
@@ -48,8 +50,6 @@ from windrow.synopses.cells.groups import Groups
 from windrow.synopses.cells.ranks import Ranks
 from windrow.types import POINT_MIN
 from windrow.windows import SlidingWindow, Window
-from windrow.windows.lateness import Lateness
-from windrow.windows.promises import Announcement
 
 log = logging.getLogger("windrow")
 
@@ -81,6 +81,10 @@ class Depositor:
         with stream.batch_lock:
             if batch_id <= stream.last_batch:
                 return False
+            columns = stream.progress.columns
+            if stream.definition.statement.source.lower() == "files":
+                files = files_of_batch(stream.directory / "checkpoint", batch_id)
+                df, columns = with_checked_columns(stream.definition, df, files, columns)
             admission = self._admission(stream, settings)
             batch = MicroBatch(df, stream.definition, admission, carry_records=not columnar)
             started = time.monotonic()
@@ -100,8 +104,10 @@ class Depositor:
                 lateness = lateness_after(table, stream.definition, groupings, mode, before, stream.lateness)
                 deposit = replace(deposit, dead=deposit.dead + malformed) if malformed else deposit
                 oversized = counts_by_query(counted, deposit.oversized)
-                commit = (batch_id, admission, settings, lateness, announced, oversized)
-                self._commit(stream, deposit, groups, reported, *commit)
+                commit = DepositCommit(
+                    batch_id, deposit, announced, lateness, (), admission, settings, columns, oversized
+                )
+                self._commit(stream, commit, groups, reported)
                 self._trials.end(stream, stream.active if deposit.admitted else ())
                 stored = sum(block.ref.rows for block in reported)
                 self._measure(stream, deposit.admitted, deposit.cell_count + stored, table, mode, estimate)
@@ -289,22 +295,17 @@ class Depositor:
     def _commit(
         self,
         stream: StreamState,
-        deposit: Deposit,
+        commit: DepositCommit,
         groups: Mapping[int, Groups],
         reported: Sequence[PendingBlock],
-        batch_id: int,
-        admission: Admission,
-        settings: Settings,
-        lateness: dict[str, Lateness],
-        announced: Announcement,
-        oversized: Mapping[int, int],
     ) -> None:
+        """Write the blocks and commit them. `commit` has no blocks yet."""
+        deposit = commit.deposit
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
         written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]
         crash_point("deposit-blocks-written")
         blocks = tuple((w.owner, w.ref, w.lo, w.hi) for w in (*written, *reported))
-        commit = DepositCommit(batch_id, deposit, announced, lateness, blocks, admission, settings, oversized)
-        committed = self._journal.deposits.deposit(stream, commit)
+        committed = self._journal.deposits.deposit(stream, replace(commit, blocks=blocks))
         crash_point("deposit-committed")
         stream.install(committed)
         if commit.has_arrived:
@@ -318,10 +319,10 @@ class Depositor:
             "deposit_commit",
             "stream '{stream}': micro-batch {batch} is committed, {blocks} blocks",
             stream=stream.name,
-            batch=batch_id,
+            batch=commit.batch_id,
             blocks=len(blocks),
         )
-        self._tidy(stream, settings)
+        self._tidy(stream, commit.settings)
 
     def _tidy(self, stream: StreamState, settings: Settings) -> None:
         """Move and compact synopses; no answer depends on it. The deposit is committed already, so a failure is logged
