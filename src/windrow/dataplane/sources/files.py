@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -10,15 +12,23 @@ from windrow.catalog.definitions import StreamDef
 from windrow.cql.names import quote_name
 from windrow.dataplane.ingest.admission import BAD
 from windrow.dataplane.ingest.arrival import POSITION
+from windrow.dataplane.ingest.bad_text import ROW
+from windrow.dataplane.ingest.lines import shown_path
 from windrow.dataplane.sources.rate import check_number
 from windrow.errors import SourceError
 from windrow.settings import Settings
 
+Reader: TypeAlias = Any
+"""Spark's DataFrameReader or DataStreamReader."""
+
 FORMATS = ("json", "csv", "parquet")
 _TEXT = ("json", "csv")
-_OWN = ("path", "format")
+ON_BAD_FILE = "on_bad_file"
+_STOP, _SKIP = "stop", "skip"
+_OWN = ("path", "format", ON_BAD_FILE)
 _LIMITS = {"maxfilespertrigger": (1 << 31) - 1, "maxbytespertrigger": (1 << 63) - 1}
 _FIXED = ("mode", "columnnameofcorruptrecord")
+_IGNORING = ("ignorecorruptfiles", "ignoremissingfiles")
 
 
 def is_columnar(stream: StreamDef) -> bool:
@@ -42,6 +52,17 @@ def check(stream: StreamDef) -> None:
         if name.lower() in _FIXED:
             raise SourceError(
                 f"the option '{name}' is Windrow's own: malformed records go to dead letters", remedy="Leave it out."
+            )
+        if name.lower() in _IGNORING:
+            raise SourceError(
+                f"the option '{name}' would skip files in silence",
+                remedy="Write on_bad_file 'skip': a skipped file is a dead letter, and none of its rows is admitted.",
+            )
+        if name.lower() == ON_BAD_FILE and value.lower() not in (_STOP, _SKIP):
+            raise SourceError(
+                f"the option on_bad_file is '{value}'",
+                remedy="'stop' is the default: a file that cannot be read stops the stream. With 'skip' it is a dead"
+                " letter, and the stream goes on.",
             )
         if name.lower() in _LIMITS:
             check_number(name, value, _LIMITS[name.lower()])
@@ -69,18 +90,55 @@ def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool
         raise SourceError(
             f"stream '{stream.name}' reads {path}, which is a file", remedy="Name the directory that holds it."
         )
-    text = kind in _TEXT
-    reader = spark.readStream.schema(schema_text(stream, text)).format(kind)
-    if text:
-        reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BAD)
+    reader = spark.readStream.schema(schema_text(stream, kind in _TEXT)).format(kind)
     if not any(name.lower() in _LIMITS for name in options):
         reader = reader.option("maxBytesPerTrigger", str(settings.integer("bytes_per_trigger")))
     # By default Spark silently skips files that are 7 days older than the newest.
     reader = reader.option("maxFileAge", "3650d")
+    return _numbered(placed(configured(reader, stream).load(path)), kind)
+
+
+def configured(reader: Reader, stream: StreamDef) -> Reader:
+    """The reader with the stream's options, and with malformed records of text in the column `__bad`."""
+    options = dict(stream.source_options)
+    if options["format"].lower() in _TEXT:
+        reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BAD)
+    for name in _IGNORING:  # a session may ignore them by its configuration
+        reader = reader.option(name, "false")
     for name, value in options.items():
         if name.lower() not in _OWN:
             reader = reader.option(name, value)
-    return placed(reader.load(path))
+    return reader
+
+
+def read_again(spark: SparkSession, stream: StreamDef, uris: Sequence[str]) -> DataFrame:
+    """The rows of some files, as a micro-batch of `open_files` has them."""
+    kind = dict(stream.source_options)["format"].lower()
+    reader = configured(spark.read.schema(schema_text(stream, kind in _TEXT)).format(kind), stream)
+    paths = [shown_path(uri) for uri in uris]
+    base = _partition_base(paths[0])
+    if base is not None:
+        reader = reader.option("basePath", base)
+    # The files are known; a name with a '*' is no pattern.
+    return _numbered(placed(reader.option("__globPaths__", "false").load(paths)), kind)
+
+
+def skips_bad_files(stream: StreamDef) -> bool:
+    """Whether a file that cannot be read is a dead letter. Otherwise it stops the stream."""
+    options = {name.lower(): value.lower() for name, value in stream.source_options}
+    return options.get(ON_BAD_FILE, _STOP) == _SKIP
+
+
+def _partition_base(path: str) -> str | None:
+    """The directory above those that give columns, as `day=2026-01-01` does; None if none does."""
+    parts = path.split("/")
+    first = next((i for i, part in enumerate(parts[:-1]) if "=" in part), None)
+    return None if first is None else "/".join(parts[:first]) or "/"
+
+
+def _numbered(rows: DataFrame, kind: str) -> DataFrame:
+    """Rows of Parquet with their number in the file."""
+    return rows.selectExpr("*", f"_metadata.row_index AS {ROW}") if kind == "parquet" else rows
 
 
 def placed(rows: DataFrame) -> DataFrame:

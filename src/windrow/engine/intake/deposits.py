@@ -19,13 +19,16 @@ from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.ingest import job as ingest
 from windrow.dataplane.ingest.admission import Admission, AxisBound, Reach
+from windrow.dataplane.ingest.bad_text import is_placed, with_bad_text
 from windrow.dataplane.ingest.deposit import DeadLetter, Deposit
 from windrow.dataplane.ingest.gathering import deposit_of_rows
 from windrow.dataplane.ingest.grouping import Grouping, partial_columns
 from windrow.dataplane.ingest.grouping_sets import deposit_of_groups
 from windrow.dataplane.ingest.job import MicroBatch
+from windrow.dataplane.ingest.lines import with_places
 from windrow.dataplane.ingest.observed import lateness_after
 from windrow.dataplane.jvm import Jvm
+from windrow.dataplane.sources.bad_files import bad_file
 from windrow.engine.choices.chooser import possible_setting
 from windrow.engine.intake.compaction import Compactor
 from windrow.engine.intake.punctuations import split_punctuations
@@ -69,12 +72,14 @@ class Depositor:
         settings: Settings,
         columnar: bool,
         size: int | None = None,
+        skipped: Sequence[DeadLetter] = (),
     ) -> bool:
         """Take in one micro-batch; return False if it was taken in before a restart. `size` is its size in bytes, used
-        where Spark has no estimate."""
+        where Spark has no estimate. `skipped` are files that it leaves out."""
         with stream.batch_lock:
             if batch_id <= stream.last_batch:
                 return False
+            df = with_bad_text(df, stream.definition)
             admission = self._admission(stream, settings)
             batch = MicroBatch(df, stream.definition, admission, carry_records=not columnar)
             groupings = stream.groupings()
@@ -83,6 +88,8 @@ class Depositor:
                 table, mode, estimate = self._run(stream, batch, groupings, settings, size)
             except Exception as error:
                 self._jvm.raise_if_lost(error)
+                if bad_file(error) is not None:
+                    raise
                 groupings = self._suspend_guilty(stream, batch, error)
                 table, mode, estimate = self._run(stream, batch, groupings, settings, size)
             stream.metrics.job_s += time.monotonic() - started
@@ -94,9 +101,12 @@ class Depositor:
                 deposit, announced, malformed = split_punctuations(deposit, stream.definition)
                 if columnar and deposit.dead:
                     deposit = self._with_records(batch, deposit, settings)
+                dead = deposit.dead
+                if dead and is_placed(df, stream.definition):
+                    dead = with_places(dead, stream.definition)
                 before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
                 lateness = lateness_after(table, stream.definition, groupings, mode, before, stream.lateness)
-                deposit = replace(deposit, dead=deposit.dead + malformed) if malformed else deposit
+                deposit = replace(deposit, dead=(*dead, *malformed, *skipped))
                 self._commit(stream, deposit, groups, reported, batch_id, admission, settings, lateness, announced)
                 stored = sum(block.ref.rows for block in reported)
                 self._measure(stream, deposit.admitted, deposit.cell_count + stored, table, mode, estimate)

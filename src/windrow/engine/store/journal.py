@@ -9,6 +9,7 @@ from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockStore
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.store.answers_kept import AnswersKept
+from windrow.engine.store.bad_files import BadFiles
 from windrow.engine.store.block_moves import BlockMoves
 from windrow.engine.store.catalog_entries import CatalogEntries, SuspendCommit
 from windrow.engine.store.dead_letters import DeadLetters
@@ -24,6 +25,7 @@ class Journal:
     def __init__(self, catalog: Catalog, blocks: BlockStore):
         self.progress = ProgressRows(catalog)
         self.dead_letters = DeadLetters(catalog)
+        self.bad_files = BadFiles(catalog)
         self.answers = AnswersKept(catalog, blocks)
         self.synopses = SynopsisEntries(catalog, blocks)
         self.entries = CatalogEntries(catalog, self.progress, self.answers, self.synopses)
