@@ -20,7 +20,7 @@ help:
 	@echo "make run          set up, then the demo: simulated traffic, standing queries, live answers"
 	@echo "make test         set up, then every test"
 	@echo "make test-fast    the tests that are not slow"
-	@echo "make test-matrix  the whole configuration matrix, and properties on new random examples (long)"
+	@echo "make test-matrix  every .test file under every pair of settings, and properties on new random examples (long)"
 	@echo "make check        ruff, mypy, import layers, docs in step"
 	@echo "make bench        the benchmarks"
 	@echo "make setup        only the set-up: .venv with pinned dependencies, and Java 17 or newer"

@@ -3,10 +3,11 @@
 `python scripts/check_docs.py` prints one line per thing out of step and exits with 1 if there is any:
 
 - help text between `<!-- cli: windrow run --help -->` and `<!-- /cli -->` is what the command prints;
-- the tables in docs/settings.md and docs/errors.md, between their markers, are those of the code;
+- the tables in docs/settings.md and docs/errors.md, between their markers, are those of the code; so are the syntax of
+  the statements in docs/cql.md and the commands of the shell in docs/cli.md;
 - every relative link, and every heading it points to, exists;
 - src/windrow/README.md names every file of the source, in its own room, and no other;
-- each step in the table of docs/architecture.md names a function of the file it names, in at most 25 steps.
+- each step in the table of docs/internals/architecture.md names a function of the file it names, in at most 25 steps.
 
 `--write` brings the generated parts up to date first. `--root DIR` checks another checkout's pages.
 """
@@ -124,21 +125,24 @@ def command_output(command: str) -> str:
 # Tables made from the code
 
 
-def check_table(root: Path, write: bool, name: str, title: str, make: Callable[[], str]) -> list[str]:
-    """docs/<name>.md holds, between `<!-- name -->` and `<!-- /name -->`, the table made from the code."""
-    page = root / "docs" / f"{name}.md"
+def check_table(
+    root: Path, write: bool, name: str, title: str, make: Callable[[], str], page_name: str | None = None
+) -> list[str]:
+    """docs/<name>.md (or `page_name`) holds, between `<!-- name -->` and `<!-- /name -->`, what is made from the
+    code."""
+    page = root / "docs" / f"{page_name or name}.md"
     opening, closing = f"<!-- {name} -->", f"<!-- /{name} -->"
     if not page.exists() and not write:
-        return [f"docs/{name}.md: does not exist; {REMEDY}"]
+        return [f"docs/{page.name}: does not exist; {REMEDY}"]
     text = read(page) if page.exists() else f"# {title}\n\n{opening}\n{closing}\n"
     before, start, rest = text.partition(opening)
     _, end, after = rest.partition(closing)
     if not start or not end:
-        return [f"docs/{name}.md: the markers `{opening}` and `{closing}` are missing"]
+        return [f"docs/{page.name}: the markers `{opening}` and `{closing}` are missing"]
     try:
         table = make()
     except Exception as error:
-        return [f"docs/{name}.md: the code does not give its {name}: {error!r}"]
+        return [f"docs/{page.name}: the code does not give its {name}: {error!r}"]
     return settle(page, root, f"{before}{opening}\n{table}{closing}{after}", write)
 
 
@@ -193,6 +197,20 @@ def errors_table() -> str:
         for kind in sorted(known, key=lambda kind: (kind.code, kind.__name__))
     )
     return "\n".join(["| code | class | meaning |", "| --- | --- | --- |", *rows]) + "\n"
+
+
+def statements_section() -> str:
+    """The syntax of every statement, as `\\h` shows it."""
+    from windrow.console.shell.statement_help import statements_section as made
+
+    return f"\n{made()}\n"
+
+
+def commands_section() -> str:
+    """The commands of the shell, as `\\?` shows them."""
+    from windrow.console.shell.commands import command_lines
+
+    return "```text\n" + "\n".join(command_lines()) + "\n```\n"
 
 
 def cell(text: str) -> str:
@@ -280,7 +298,7 @@ STEP = re.compile(r"^\| *(\d+) *\|([^|]*)\|[^|]*\|$", re.M)
 
 def check_steps(root: Path) -> list[str]:
     """The way of a row: a table of numbered steps, each with `file`: `function`, that exist."""
-    page = root / "docs" / "architecture.md"
+    page = root / "docs" / "internals" / "architecture.md"
     if not page.exists():
         return []
     steps = STEP.findall(read(page))
@@ -312,6 +330,8 @@ def main(arguments: list[str]) -> int:
     found = [
         *check_table(root, options.write, "settings", "Settings", settings_table),
         *check_table(root, options.write, "errors", "Errors", errors_table),
+        *check_table(root, options.write, "statements", "CQL", statements_section, "cql"),
+        *check_table(root, options.write, "commands", "Command line", commands_section, "cli"),
         *check_cli(root, options.write),
         *check_links(root),
         *check_rooms(root),

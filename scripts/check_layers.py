@@ -17,7 +17,7 @@ PACKAGE = "windrow"
 BASE = ("errors", "settings", "clock", "types")
 # In order. A room may import the rooms of earlier layers and of its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    (*BASE, "crash", "durable", "result", "version"),
+    (*BASE, "crash", "durable", "lazy", "logs", "result", "version"),
     ("cql",),
     ("catalog",),
     ("windows",),
@@ -47,7 +47,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("patterns", "column_types", "statements", "window_syntax"),
         ("dialect", "create_stream"),
         ("functions", "select_text"),
-        ("parser", "printer", "final"),
+        ("parser", "printer", "final", "bounds"),
     ),
     "optimizer": (("synopsis_kinds",), ("sharing",)),
     "synopses": (
@@ -61,7 +61,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("having",),
     ),
     "dataplane": (
-        ("frames", "jvm", "memory", "blocks"),
+        ("frames", "jobs", "jvm", "memory", "blocks"),
         ("session",),
         ("streaming_frames", "answers"),
         ("kernels",),
@@ -69,7 +69,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sources", "spark_home"),
     ),
     "engine": (
-        ("metrics", "progress", "choices"),
+        ("lending", "metrics", "progress", "choices"),
         ("state",),
         ("store",),
         ("ticks",),
@@ -78,6 +78,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("ask",),
         ("run",),
         ("engine",),
+        ("read_only",),
     ),
 }
 SUBRANK = {room: {name: i for i, names in enumerate(order) for name in names} for room, order in SUBROOMS.items()}
@@ -355,7 +356,8 @@ def files_of(module: str, name: str | None, modules: dict[str, Path], imports: d
 
 
 def check_only_reexports(relative: Path, tree: ast.Module) -> list[str]:
-    """An `__init__.py` holds a docstring, imports and `__all__`: code lives in files with a name."""
+    """An `__init__.py` holds a docstring, imports (also for annotations alone) and `__all__`: code lives in files with
+    a name."""
     return [
         f"{relative}:{node.lineno}: __init__.py only re-exports (imports, __all__, a docstring)"
         for index, node in enumerate(tree.body)
@@ -369,6 +371,8 @@ def is_reexport(index: int, node: ast.stmt) -> bool:
         return True
     if isinstance(node, ast.Assign):
         return all(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        return all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body) and not node.orelse
     is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return is_text and index == 0
 

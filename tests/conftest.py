@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from support.matrix import SIZES, matrix_size
 
 # Properties draw the same examples each time, so one commit has one result. `make test-matrix` draws new ones.
 settings.register_profile("repeatable", derandomize=True)
@@ -21,22 +22,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse a misspelt WINDROW_MATRIX, and let a bare `pytest` find the Java of `make setup`."""
-    if matrix_size() not in {"sample", "full"}:
-        raise pytest.UsageError(f"WINDROW_MATRIX is 'sample' or 'full', not {matrix_size()!r}")
+    if matrix_size() not in SIZES:
+        raise pytest.UsageError(f"WINDROW_MATRIX is one of {', '.join(SIZES)}, not {matrix_size()!r}")
     recorded = ROOT / ".venv" / "java_home"
     if "JAVA_HOME" not in os.environ and not shutil.which("java") and recorded.exists():
         os.environ["JAVA_HOME"] = recorded.read_text(encoding="utf-8").strip()
-
-
-def matrix_size() -> str:
-    """How much of the configuration matrix to run."""
-    return os.environ.get("WINDROW_MATRIX") or "sample"
-
-
-@pytest.fixture(scope="session")
-def matrix_full() -> bool:
-    """Whether tests marked `matrix` run in full (`make test-matrix`) instead of sampled."""
-    return matrix_size() == "full"
 
 
 @pytest.fixture(scope="session")

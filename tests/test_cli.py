@@ -27,9 +27,8 @@ from windrow.console.benchmarks import about, benchmarks, chosen, run_benchmark
 from windrow.console.demo import QUERIES
 from windrow.console.interrupts import Interrupted, Interrupts
 from windrow.console.live import Flow, Standing, demo_lines, demo_screen
-from windrow.console.prompt import is_complete, prompt
 from windrow.console.tables import markdown, print_answers, print_table
-from windrow.errors import CatalogError, ParseError, WindrowError
+from windrow.errors import CatalogError
 
 ROOT = Path(__file__).resolve().parent.parent
 STREAM = "CREATE STREAM s (ts TIMESTAMP, k STRING, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED;\n"
@@ -119,72 +118,6 @@ def test_explain_without_a_state(tmp_path: Path) -> None:
     done = cli("explain", "SELECT 1", "--state", tmp_path)
     assert (done.exit_code, "is not a state directory" in done.stderr) == (1, True)
     assert list(tmp_path.iterdir()) == []
-
-
-# -- the prompt --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "complete"),
-    [
-        ("SHOW STREAMS;", True),
-        ("SHOW STREAMS", False),
-        ("SHOW STREAMS; -- and more", True),
-        ("SELECT ';'", False),
-        ("SELECT ';';", True),
-        ("SELECT 'open;", False),
-        ("-- only a remark;", True),
-        ("", True),
-        ("SHOW STREAMS; SHOW", False),
-    ],
-)
-def test_end_of_a_statement(text: str, complete: bool) -> None:
-    assert is_complete(text) is complete
-
-
-def typed(*lines: str | type[BaseException]) -> tuple[Callable[[str], str], list[str]]:
-    """A reader that returns these lines, or raises for a key; and the prompts it was called with."""
-    queue, prompts = list(lines), []
-
-    def read(shown: str) -> str:
-        prompts.append(shown.strip())
-        item = queue.pop(0) if queue else EOFError
-        if isinstance(item, str):
-            return item
-        raise item
-
-    return read, prompts
-
-
-def test_prompt() -> None:
-    executed: list[str] = []
-    shown: list[WindrowError] = []
-
-    def execute(text: str) -> None:
-        executed.append(text)
-        if "bad" in text:
-            raise ParseError("no")
-
-    read, prompts = typed("", "SHOW", "STREAMS;", "bad;", "; ;", "SHOW QUERIES;", "\\q", "SHOW TABLES;")
-    prompt(execute, shown.append, read)
-    assert executed == ["SHOW\nSTREAMS;", "bad;", "SHOW QUERIES;"]
-    assert [error.message for error in shown] == ["no"]
-    assert prompts == ["windrow>", "windrow>", "...>", "windrow>", "windrow>", "windrow>", "windrow>"]
-
-
-def test_ctrl_c_at_the_prompt(capsys: pytest.CaptureFixture[str]) -> None:
-    executed: list[str] = []
-    read, prompts = typed("SHOW 'x", KeyboardInterrupt, "SHOW TABLES;", KeyboardInterrupt, "SHOW STREAMS;")
-    prompt(executed.append, lambda error: None, read)
-    assert executed == ["SHOW TABLES;"]
-    assert prompts == ["windrow>", "...>", "windrow>", "windrow>"]
-
-
-def test_end_of_input_at_the_prompt(capsys: pytest.CaptureFixture[str]) -> None:
-    executed: list[str] = []
-    read, _ = typed("SHOW")
-    prompt(executed.append, lambda error: None, read)
-    assert executed == []
 
 
 # -- Ctrl-C ------------------------------------------------------------------------------------------
@@ -289,6 +222,16 @@ def test_last_windows() -> None:
     assert "is_revision" not in text
     many = "\n".join(drawn(lambda c: print_answers(c, "q", answers(1, 50)), 100, is_terminal=False))
     assert "q: 1 window, the last 20 of 50 rows" in many
+
+
+def test_windows_without_rows() -> None:
+    def text(answered: int) -> str:
+        none = answers(1, 1).slice(0, 0)
+        return "\n".join(drawn(lambda c: print_answers(c, "q", none, answered=answered), 100, is_terminal=False))
+
+    assert "q: no answer yet" in text(0)
+    assert "q: 1 window answered, none with rows" in text(1)
+    assert "q: 4,330 windows answered, none with rows" in text(4330)
 
 
 def standing(answered: bool) -> list[Standing]:
@@ -417,6 +360,40 @@ def test_sql(tmp_path: Path, spark: Any) -> None:
 
 
 @pytest.mark.slow
+def test_stream_that_finds_its_columns(
+    script: Callable[[str], Path], tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notes go to standard error, SHOW CREATE prints plain text, and the script may be run again on its state."""
+    for name in ("in", "other/in"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "1.json").write_text('{"n": 7, "k": "a"}\n')
+    monkeypatch.chdir(tmp_path)
+    state = tmp_path / "state"
+    path = script(
+        "CREATE STREAM f FROM files OPTIONS (path 'in') TIMESTAMP BY n PUNCTUATE ORDERED; SHOW CREATE STREAM f;"
+        "CREATE QUERY q AS SELECT k, COUNT(*) AS c FROM f [RANGE 10 SLIDE 10] WHERE k = 'b' GROUP BY k;"
+    )
+    done = cli("run", path, "--until-available", "--state", state)
+    assert done.exit_code == 0, done.stderr
+    assert "note: columns found in 1 file: k STRING, n BIGINT." in done.stderr
+    assert "no PUNCTUATE" not in done.stderr
+    assert done.stdout.splitlines()[:4] == [
+        "CREATE STREAM f (k STRING, n BIGINT)",
+        f"  FROM files OPTIONS (path '{tmp_path}/in', format 'json')",
+        "  TIMESTAMP BY n",
+        "  PUNCTUATE ORDERED;",
+    ]
+    assert "q: 1 window answered, none with rows" in done.stdout
+    again = cli("run", path, "--until-available", "--state", state)
+    assert (again.exit_code, "stream f: kept, it exists with the same text" in again.stderr) == (0, True)
+    monkeypatch.chdir(tmp_path / "other")
+    moved = cli("run", path, "--until-available", "--state", state)
+    assert (moved.exit_code, "stream 'f' exists with another text" in moved.stderr) == (1, True)
+    loose = cli("sql", "CREATE STREAM g (t TIMESTAMP) FROM memory TIMESTAMP BY t")
+    assert "note: no PUNCTUATE" in loose.stderr
+
+
+@pytest.mark.slow
 def test_explain(script: Callable[[str], Path], tmp_path: Path, spark: Any) -> None:
     other = QUERY.replace("QUERY q", "QUERY r").replace("SUM(x) AS total", "MAX(x) AS most")
     into = tmp_path / "out.jsonl"
@@ -517,6 +494,10 @@ class Program:
         """Send SIGINT to the whole group including the JVM, as a terminal does."""
         os.killpg(self._process.pid, signal.SIGINT)
 
+    def terminate(self) -> None:
+        """Send SIGTERM to the program alone, as a service manager does."""
+        self._process.send_signal(signal.SIGTERM)
+
     def ended(self, seconds: float) -> int:
         """Wait for the exit code; the JVM must end with the program."""
         try:
@@ -543,7 +524,7 @@ def test_packets_example(tmp_path: Path, spark: Any) -> None:
     state = tmp_path / "state"
     program = Program(tmp_path, "run", "examples/packets.cql", "--state", state)
     program.wait_for(r"proto=tcp  packets=\d+  bytes=\d+")
-    program.ctrl_c()
+    program.terminate()
     assert program.ended(30) == 0, program.err
     assert re.search(r"\| traffic +\| +[1-9]\d* \| +[1-9]\d* \| active", program.out)
     assert not NOISE.search(program.err), program.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import weakref
@@ -18,7 +19,6 @@ from windrow.catalog.definitions import StreamDef
 from windrow.clock import Clock, SystemClock
 from windrow.cql import CQL, parse
 from windrow.cql.dialect import window_of
-from windrow.cql.functions import check_functions
 from windrow.cql.intervals import parse_interval
 from windrow.cql.patterns import BadPatternError, Condition, equals
 from windrow.cql.printer import to_text
@@ -40,8 +40,11 @@ from windrow.cql.tokens import named_place, place_of
 from windrow.cql.window_clause import Measure, Unit, WindowKind
 from windrow.dataplane.streaming_frames import frame_columns
 from windrow.engine.ask import catalog_views as views
+from windrow.engine.ask.create_texts import NOTE, punctuation_notes, show_create
+from windrow.engine.ask.finished_tables import named_tables
 from windrow.engine.ask.lateness_chart import lateness_chart
 from windrow.engine.engine import Engine
+from windrow.engine.read_only import ReadOnlyEngine
 from windrow.engine.state import QueryState
 from windrow.engine.ticks.delivery import sweep
 from windrow.errors import (
@@ -59,6 +62,8 @@ from windrow.result import Result
 from windrow.types import POINT_MAX, POINT_MIN, SqlType, moment_of, point_of, value_of
 from windrow.windows.lateness import Lateness
 
+log = logging.getLogger("windrow")
+
 
 def open(
     state_dir: str | Path | None = None,
@@ -67,20 +72,41 @@ def open(
     spark: Any = None,
     settings: Mapping[str, Any] | None = None,
     clock: Clock | None = None,
+    read_only: bool = False,
 ) -> Windrow:
-    """Open a state directory (created if absent), or a temporary one that is removed on close."""
-    return Windrow(state_dir, master=master, spark=spark, settings=settings or {}, clock=clock or SystemClock())
+    """Open a state directory (created if absent), or a temporary one that is removed on close.
+
+    `read_only` reads what is committed in a state directory that another process may have open. It takes no lock,
+    writes nothing, and starts Spark only if a statement needs it.
+    """
+    if read_only and state_dir is None:
+        raise StateError(
+            "read_only needs a state directory", remedy="Name the one to read: windrow.open(directory, …)."
+        )
+    clock = clock or SystemClock()
+    return Windrow(state_dir, master=master, spark=spark, settings=settings or {}, clock=clock, read_only=read_only)
 
 
 class Windrow:
     """An open state directory: streams, standing queries and their answers."""
 
     def __init__(
-        self, state_dir: str | Path | None, *, master: str | None, spark: Any, settings: Mapping[str, Any], clock: Clock
+        self,
+        state_dir: str | Path | None,
+        *,
+        master: str | None,
+        spark: Any,
+        settings: Mapping[str, Any],
+        clock: Clock,
+        read_only: bool = False,
     ):
         self._temporary = tempfile.mkdtemp(prefix="windrow-") if state_dir is None else None
+        if "\0" in str(state_dir):
+            raise StateError("the path of a state directory has a null byte", remedy="Leave it out.")
         path = Path(self._temporary or str(state_dir)).absolute()
-        self._engine = Engine(path, spark, master, settings, clock)
+        self._engine = (
+            ReadOnlyEngine(path, spark, master, settings) if read_only else Engine(path, spark, master, settings, clock)
+        )
         if self._temporary:
             weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
         self._closed = False
@@ -94,6 +120,10 @@ class Windrow:
     @property
     def state_dir(self) -> Path:
         return self._engine.opened.state_dir
+
+    @property
+    def is_read_only(self) -> bool:
+        return self._engine.is_read_only
 
     def _opened(self) -> Engine:
         if self._closed:
@@ -127,9 +157,11 @@ class Windrow:
         engine = self._opened()
         if isinstance(statement, CreateStream):
             is_known = statement.name.lower() in engine.manager.streams
-            engine.statements.create_stream(statement)
-            left = " exists already and was not changed" if is_known else ""
-            return Result.message(f"stream {statement.name}{left}")
+            stream, notes = engine.statements.create_stream(statement)
+            if is_known:
+                return Result.message(f"stream {statement.name} exists already and was not changed")
+            notes += punctuation_notes(stream.definition)
+            return Result.messages(f"stream {statement.name}", *(NOTE + note for note in notes))
         if isinstance(statement, CreateQuery):
             return Result.message(self._created(engine.statements.create_query(statement, text)))
         if isinstance(statement, Select):
@@ -137,7 +169,10 @@ class Windrow:
         if isinstance(statement, Drop):
             return self._drop(statement)
         if isinstance(statement, Show) and statement.name is not None:
-            return Result.lines("lateness", self._lateness(statement.name))
+            if statement.what == "lateness":
+                return Result.lines("lateness", self._lateness(statement.name))
+            text = show_create(engine.manager, statement.what, statement.name)
+            return Result(pa.table({"statement": text.split("\n")}))
         if isinstance(statement, Show):
             return Result(views.show(engine, statement.what))
         if isinstance(statement, Describe):
@@ -167,11 +202,14 @@ class Windrow:
         return Result.message(f"dropped {kind} {statement.name}")
 
     def _explain(self, statement: Explain, text: str) -> str:
+        self._engine.refuse_live("EXPLAIN")
         if statement.name is not None:
             stream, query = self._engine.manager.query(statement.name)
             return explain_query(query.name, query.plan, stream, query, self._engine.settings)
         inner = statement.statement
         if isinstance(inner, Select):
+            if not self._reads_a_stream(inner, text):
+                return self._engine.reads.explain_select(inner.select, text)
             source = inner.select.find(exp.Table)
             window = None if source is None else window_of(source)
             if window is not None and window.slide is None and window.kind is not WindowKind.NOW:
@@ -183,26 +221,37 @@ class Windrow:
         return explain_query(inner.name, plan, stream, None, self._engine.settings)
 
     def _select(self, statement: Select, text: str) -> pa.Table:
-        """The answer to a one-time query over a window of a stream or over dead letters."""
-        check_functions(statement.select, text)
-        select = statement.select.copy()
-        source = select.find(exp.Table)
-        call = source.this if source is not None else None
-        if source is not None and (
-            window_of(source) is not None or source.name.lower() in self._engine.manager.streams
-        ):
+        """The answer to a one-time query: over a window of a stream, or over answers and dead letters."""
+        if self._reads_a_stream(statement, text):
             return self._engine.reads.snapshot(statement.select, text)
-        if source is None or not isinstance(call, exp.Anonymous) or call.name.lower() != "dead_letters":
+        return self._engine.reads.select(statement.select, text)
+
+    def _reads_a_stream(self, statement: Select, text: str) -> bool:
+        """Whether a one-time query reads one stream and nothing else. FROM name without a window is the query of that
+        name, if there is one."""
+        tables = named_tables(statement.select)
+        if not tables:
             raise UnsupportedError(
-                "this version's one-time queries read a window of a stream, or dead_letters('stream')",
-                place=None if source is None else place_of(source, text),
+                "a one-time query reads a window of a stream, a query, answers('query') or dead_letters('stream')",
                 remedy="For example SELECT COUNT(*) AS n FROM packets [RANGE 10 MINUTES]; SHOW STREAMS lists them.",
             )
-        if len(call.expressions) != 1 or not call.expressions[0].is_string:
-            raise ParseError("dead_letters takes the name of a stream", remedy="SELECT * FROM dead_letters('packets').")
-        table = self._engine.reads.dead_letters(call.expressions[0].this)
-        source.set("this", exp.to_identifier("__dead_letters", quoted=True))
-        return self._engine.reads.select(select.sql(dialect="spark"), {"__dead_letters": table})
+        manager = self._engine.manager
+        of_streams = [
+            table
+            for table in tables
+            if isinstance(table.this, exp.Identifier)
+            and (
+                window_of(table) is not None
+                or (not manager.has_query(table.name) and table.name.lower() in manager.streams)
+            )
+        ]
+        if of_streams and len(of_streams) < len(tables):
+            raise UnsupportedError(
+                "a stream cannot be combined with answers or dead letters in one SELECT",
+                place=place_of(of_streams[0], text),
+                remedy="Create a standing query over a window of it, and read its answers here.",
+            )
+        return bool(of_streams)
 
     # -- streams and queries from Python -------------------------------------------------------
 
@@ -217,7 +266,7 @@ class Windrow:
             )
         policy = Punctuate(Policy.SLACK if measure else Policy.ORDERED, slack=measure)
         statement = CreateStream(name, columns, "dataframe", timestamp_by=timestamp, punctuate=(policy,))
-        engine.statements.create_stream(statement, df)
+        engine.statements.attach(statement, df)
 
     def query(self, name: str, select: str, *, sink: Any = None) -> Query:
         """Register a standing query. `sink` is an object with write(batch); pass it again after a restart."""
@@ -283,7 +332,9 @@ class Windrow:
 
     @property
     def is_running(self) -> bool:
-        """Whether the streams run in the background and their Spark JVM is alive."""
+        """Whether the streams run in the background, or wait to be restarted after an error. False before `start`,
+        after `stop`, and once the Spark JVM has ended. SHOW STREAMS has the state of each stream.
+        Read-only: whether a process has the state directory open."""
         return self._engine.running.is_running
 
     def stop(self) -> None:
@@ -295,7 +346,9 @@ class Windrow:
         self._engine.close()
         self._closed = True
         if self._temporary:
-            for _, query in self._engine.manager.queries().values():
+            for stream, query in self._engine.manager.queries().values():
+                if any(item.query is query and item.block is not None for item in stream.unpublished):
+                    log.error("answers of query '%s' were never taken, and go with the temporary state", query.name)
                 sweep(query)
             shutil.rmtree(self._temporary, ignore_errors=True)
 
@@ -362,9 +415,13 @@ class Query:
         suspended; `answers` then still returns its earlier answers."""
         return Result(self._engine.reads.answer(self._active()))
 
-    def answers(self) -> Result:
-        """All retained answers, in window order. Groups that a punctuation closed early stand in order of delivery."""
-        return Result(self._engine.reads.answers(self._state()))
+    def answers(self, last: int | str | timedelta | None = None, since: datetime | str | int | None = None) -> Result:
+        """Retained answers, in window order. Groups that a punctuation closed early stand in order of delivery.
+
+        `last` is a number of windows (the last that have rows), or a length such as "1 hour" up to the end of the
+        latest answered window. `since` is the least window end. By default all retained answers.
+        """
+        return Result(self._engine.reads.answers(self._state(), last, since))
 
     def lookup(self, window: str | timedelta | int, at: datetime | str | int | None = None) -> Result:
         """The answer over one window, current or past, within the span that the query's synopsis keeps.
@@ -388,10 +445,12 @@ class Query:
 
     def subscribe(self, callback: Callable[[Any], None], *, batched: bool = False) -> None:
         """Call `callback` with the answer of every window, at least once. `batched`: one call per tick batch."""
+        self._engine.refuse_live("a subscription")
         state = self._active()
         (state.batch_subscribers if batched else state.subscribers).append(callback)
 
     def explain(self) -> str:
+        self._engine.refuse_live("EXPLAIN")
         stream, query = self._engine.manager.query(self.name)
         return explain_query(query.name, query.plan, stream, query, self._engine.settings)
 

@@ -1,4 +1,4 @@
-"""The command line: `windrow run | sql | explain | demo | bench`. `console/` does the work of the commands."""
+"""The command line: `windrow run | sql | status | explain | demo | bench`. `console/` does the work of the commands."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -16,21 +17,34 @@ import typer
 import windrow
 from windrow.console.benchmarks import about, benchmarks, chosen, run_benchmark
 from windrow.console.demo import run_demo
-from windrow.console.interrupts import EXIT_CODE, Interrupted, Interrupts
+from windrow.console.formats import AnswerFormat, AnswerOutput
+from windrow.console.interrupts import EXIT_CODE, Cancels, Interrupted, Interrupts
 from windrow.console.live import Progress
-from windrow.console.prompt import history, prompt
 from windrow.console.running import (
     Target,
     execute_all,
     opened,
+    print_plans,
     run_until_available,
     run_until_stopped,
     to_print,
 )
 from windrow.console.scripts import explanations, explanations_on, read_script, to_script
-from windrow.console.tables import messages, output, print_error, say
+from windrow.console.status import print_status, status_json, status_of
+from windrow.console.tables import FORMATS, messages, output, print_error, say
 from windrow.errors import SettingError, StateError, WindrowError
+from windrow.logs import LOGGER, JsonLines
 from windrow.settings import parse_value
+
+
+class LogLevel(str, Enum):
+    """The levels of `--log`."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
 
 app = typer.Typer(
     name="windrow",
@@ -62,7 +76,13 @@ Set = Annotated[
 @app.callback(invoke_without_command=True)
 def options(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    log: Annotated[
+        LogLevel, typer.Option("--log", help="What to log to standard error, from this level up.")
+    ] = LogLevel.WARNING,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
 ) -> None:
+    if log is not LogLevel.WARNING or log_json:
+        _log_to_stderr(log, log_json)
     if version:
         typer.echo(f"windrow {windrow.__version__}")
         raise typer.Exit
@@ -78,6 +98,24 @@ def run(
             help="Process everything that is there, end the input, so that all windows close, and exit.",
         ),
     ] = False,
+    all_: Annotated[
+        bool,
+        typer.Option("--all", help="Print every answer with all its rows, not only the last ones."),
+    ] = False,
+    format_: Annotated[
+        AnswerFormat | None,
+        typer.Option("--format", help="How to print the answers, all of them. [default: by --output, else table]"),
+    ] = None,
+    output_: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="PATH",
+            help="Write the answers, all of them, to a new file: .csv, .jsonl, .parquet or .md; or to a directory, "
+            "with a file per query.",
+        ),
+    ] = None,
+    explain_: Annotated[bool, typer.Option("--explain", help="Print the plans of the queries first.")] = False,
     state: State = None,
     master: Master = None,
     set_: Set = None,
@@ -90,15 +128,19 @@ def run(
     """
     with _commanding(str(script)) as interrupts:
         statements = read_script(script)
+        wanted = AnswerOutput.of(all_, format_, output_)
         with opened(Target(state, master, _settings(set_)), interrupts) as wr:
-            execute_all(wr, statements, interrupts, "creating streams and queries…")
+            results = messages() if wanted.owns_stdout else output()
+            execute_all(wr, statements, interrupts, "creating streams and queries…", results)
             if not wr.queries:
                 say(messages(), "there is nothing to run: the script creates no query")
                 return
+            if explain_:
+                print_plans(wr, wanted)
             printed = to_print(wr, statements)
             if not until_available:
-                run_until_stopped(wr, printed, interrupts)
-            elif suspended := run_until_available(wr, printed, interrupts):
+                run_until_stopped(wr, printed, interrupts, wanted)
+            elif suspended := run_until_available(wr, printed, interrupts, wanted):
                 say(messages(), f"suspended by an error of its own: {', '.join(suspended)}", "bold red")
                 raise typer.Exit(1)
 
@@ -110,25 +152,72 @@ def sql(
         typer.Argument(metavar="STATEMENT", show_default=False, help="Statements to execute."),
     ] = None,
     state: State = None,
+    read_only: Annotated[
+        bool,
+        typer.Option(
+            "--read-only",
+            help="Read the state that another process may be running: answers, dead letters, SHOW, DESCRIBE. "
+            "Statements that change something are refused.",
+        ),
+    ] = False,
     master: Master = None,
     set_: Set = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help=f"How results are shown: {', '.join(FORMATS)}. \\[default: table on a terminal, else markdown]",
+        ),
+    ] = None,
 ) -> None:
-    """Execute statements: those given, else from standard input, else at a prompt.
+    """Execute statements: those given, else from standard input, else in a shell.
 
-    At the prompt a statement ends with `;` and may take several lines; \\q leaves.
+    In the shell a statement ends with `;` and may take several lines.
+    \\? lists its commands, \\h the statements; \\q leaves.
     """
+    if format_ is not None and format_ not in FORMATS:
+        raise typer.BadParameter(f"It is one of {', '.join(FORMATS)}.", param_hint="'--format'")
+    from windrow.console.shell.session import LeaveShell, Shell, View, steps_of
+
     with _commanding() as interrupts:
+        if read_only and state is None:
+            raise StateError("--read-only needs a state directory", remedy="Name it with --state DIR.")
         is_interactive = not statements and sys.stdin.isatty()
         texts = [] if is_interactive else statements or [sys.stdin.read()]
-        scripts = [to_script(text) for text in texts]
-        with opened(Target(state, master, _settings(set_)), interrupts) as wr:
-            for script in scripts:
-                execute_all(wr, script, interrupts)
+        inputs = [steps_of(text) for text in texts]
+        with opened(Target(state, master, _settings(set_), read_only), interrupts) as wr:
             if is_interactive:
                 kept = "" if state else " The state is temporary: --state DIR keeps it."
-                say(messages(), f"windrow {windrow.__version__}: end statements with ;  leave with \\q.{kept}")
-                with history():
-                    prompt(lambda text: execute_all(wr, to_script(text), interrupts), print_error)
+                say(messages(), f"windrow {windrow.__version__}: end statements with ;  \\? helps, \\q leaves.{kept}")
+                # Only here: a script needs no terminal, and no time to load what serves one.
+                from windrow.console.shell.terminal import prompt
+
+                cancels = Cancels(interrupts)
+                with cancels:
+                    prompt(Shell(wr, cancels, View(format_)), interrupts, cancels)
+                return
+            shell = Shell(wr, interrupts, View(format_))
+            with suppress(LeaveShell):
+                for steps in inputs:
+                    shell.execute(steps)
+
+
+@app.command()
+def status(
+    state: Annotated[Path, typer.Option("--state", metavar="DIR", file_okay=False, help="The state directory.")],
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+) -> None:
+    """Show what a state directory holds, and whether a process is running it.
+
+    It takes no lock, writes nothing and does not start Spark.
+    """
+    with _commanding():
+        found = status_of(state)
+        if json_:
+            typer.echo(status_json(found))
+        else:
+            print_status(output(), found)
 
 
 @app.command()
@@ -230,15 +319,28 @@ class _ToStderr(logging.Handler):
     """Writes to the current sys.stderr, which a live table replaces in order to print above itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(f"{record.levelname.lower()}: {self.format(record)}\n")
+        sys.stderr.write(f"{self.format(record)}\n")
+
+
+class _Line(logging.Formatter):
+    """Formats a record as a line for people; below warnings, with the time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = "" if record.levelno >= logging.WARNING else f"{self.formatTime(record, '%H:%M:%S')} "
+        return f"{at}{record.levelname.lower()}: {super().format(record)}"
+
+
+def _log_to_stderr(level: LogLevel, as_json: bool) -> None:
+    handler = _ToStderr()
+    handler.setFormatter(JsonLines() if as_json else _Line())
+    LOGGER.handlers = [handler]
+    LOGGER.setLevel(level.value.upper())
+    LOGGER.propagate = False
 
 
 def _quieten() -> None:
-    """Show Windrow's own warnings and hide those of its libraries."""
+    """Hide the warnings of Windrow's libraries."""
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
-    ours = logging.getLogger("windrow")
-    ours.addHandler(_ToStderr())
-    ours.propagate = False
     for name in ("py4j", "pyspark", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
@@ -247,6 +349,7 @@ def main() -> NoReturn:
     """Run the program. It exits with os._exit: everything is closed by then, and threads of an abandoned start or of
     Spark's callbacks must neither delay the exit nor print errors."""
     _quieten()
+    _log_to_stderr(LogLevel.WARNING, as_json=False)
     code = 0
     try:
         app(prog_name="windrow")

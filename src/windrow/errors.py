@@ -97,6 +97,12 @@ class StateError(WindrowError):
     code = "WR400"
 
 
+class ReadOnlyError(StateError):
+    """The state directory is open read-only, and the call would change it or needs the memory of its process."""
+
+    code = "WR410"
+
+
 class SourceError(WindrowError):
     """A source cannot be opened or read."""
 
@@ -134,7 +140,7 @@ class QuerySuspendedError(ExecutionError):
 
 
 class SinkError(ExecutionError):
-    """A sink failed to accept an answer."""
+    """A sink may not write to its path, or failed to take an answer."""
 
     code = "WR720"
 

@@ -19,7 +19,11 @@ class Result:
 
     @classmethod
     def message(cls, text: str) -> Result:
-        return cls(pa.table({"result": [text]}))
+        return cls.messages(text)
+
+    @classmethod
+    def messages(cls, *texts: str) -> Result:
+        return cls(pa.table({"result": texts}))
 
     @classmethod
     def lines(cls, name: str, text: str) -> Result:

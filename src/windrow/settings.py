@@ -37,13 +37,20 @@ class SettingSpec:
     parse: Callable[[str], Value]
 
 
-def _choice(*allowed: str) -> Callable[[str], Value]:
-    def parse(text: str) -> Value:
-        if text.lower() not in allowed:
-            raise ValueError("one of " + ", ".join(f"'{a}'" for a in allowed))
+@dataclass(frozen=True)
+class Choice:
+    """Parses the value of a setting that takes one of a few words."""
+
+    allowed: tuple[str, ...]
+
+    def __call__(self, text: str) -> Value:
+        if text.lower() not in self.allowed:
+            raise ValueError("one of " + ", ".join(f"'{a}'" for a in self.allowed))
         return text.lower()
 
-    return parse
+
+def _choice(*allowed: str) -> Choice:
+    return Choice(allowed)
 
 
 def _integer(least: int, most: int) -> Callable[[str], Value]:
@@ -180,6 +187,21 @@ _TABLE = (
         _interval_or_off,
     ),
     SettingSpec(
+        "max_value_bytes",
+        Size(1 << 20),
+        "The most bytes of a text or binary value that a function makes, such as REPEAT or CONCAT. A larger one is "
+        "NULL and counted among the query's `overflows`; a constant that is always larger is an error. Takes effect "
+        "with the next micro-batch.",
+        _size(),
+    ),
+    SettingSpec(
+        "max_empty_windows",
+        10_000_000,
+        "The most windows that a query answers at once because of `empty_windows = 'emit'`. If a gap in the stream "
+        "holds more of them, the query is suspended.",
+        _integer(1, 10**12),
+    ),
+    SettingSpec(
         "retained_answers",
         100_000,
         "Answer rows kept per query for `q.answers()` (whole windows; the latest window is always kept). "
@@ -270,6 +292,13 @@ _TABLE = (
         _size(),
     ),
     SettingSpec(
+        "sink_timeout",
+        Interval(30_000_000),
+        "How long a call of a sink or a subscriber may take. After that the answers of its query wait in the state "
+        "directory until the call has ended, and other queries go on. `off` waits for ever.",
+        _interval_or_off,
+    ),
+    SettingSpec(
         "restart_backoff",
         Interval(60_000_000),
         "The longest pause before a failed streaming query is restarted (the first pause is one second).",
@@ -353,6 +382,10 @@ class Settings:
 
     def text(self, name: str) -> str:
         return str(self[name])
+
+    def seconds(self, name: str) -> float | None:
+        """An interval in seconds; None if it is off."""
+        return None if self[name] == "off" else self.integer(name) / 1e6
 
     @property
     def rules_off(self) -> frozenset[str]:

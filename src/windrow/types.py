@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -166,7 +167,7 @@ def point_text(point: int, attribute: SqlType) -> str:
     try:
         moment = EPOCH + timedelta(microseconds=point)
     except OverflowError:
-        return f"{point} µs"
+        return _moment_text(np.datetime64(point, "us"))
     return moment.isoformat(sep=" ").replace("+00:00", "")
 
 
@@ -181,15 +182,26 @@ def value_of(point: int, attribute: SqlType) -> datetime | int:
     return moment if attribute.name == "TIMESTAMP" else moment.replace(tzinfo=None)
 
 
+def time_of(point: int, attribute: SqlType) -> datetime | np.datetime64 | int:
+    """A point for display: a datetime, a NumPy datetime64 (UTC) if datetime cannot hold it, or the integer."""
+    value = value_of(point, attribute)
+    return np.datetime64(point, "us") if attribute.is_timestamp and isinstance(value, int) else value
+
+
+def _moment_text(moment: np.datetime64) -> str:
+    """A time as datetime prints it: without a fraction of zero."""
+    return str(moment).replace("T", " ").removesuffix(".000000")
+
+
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows as dicts; a time that datetime cannot hold (before year 1, after 9999) becomes its microseconds."""
+    """The rows as dicts; a time that datetime cannot hold (before year 1, after 9999) is a NumPy datetime64, in UTC."""
     columns = {}
     for field in table.schema:
         column = table.column(field.name)
         if pa.types.is_timestamp(field.type):
             kind = SqlType("TIMESTAMP" if field.type.tz else "TIMESTAMP_NTZ")
             points = column.cast(kind.arrow).cast(pa.int64()).to_pylist()
-            columns[field.name] = [None if p is None else value_of(p, kind) for p in points]
+            columns[field.name] = [None if p is None else time_of(p, kind) for p in points]
         else:
             columns[field.name] = _listed(column)
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -218,6 +230,8 @@ def value_text(value: object) -> str:
         return f"[{', '.join(map(value_text, value))}]"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{name}: {value_text(part)}' for name, part in value.items())}}}"
+    if isinstance(value, np.datetime64):
+        return _moment_text(value)
     return str(value).removesuffix("+00:00") if isinstance(value, datetime) else str(value)
 
 

@@ -106,7 +106,8 @@ def while_started(wr: windrow.Windrow, log: CallLog) -> None:
     until_s = time.monotonic() + 20
     while wr.metrics()["s"]["last_error"] is None and time.monotonic() < until_s:
         time.sleep(0.05)
-    log.calls["shown"] = {"running": wr.is_running, "last_error": wr.metrics()["s"]["last_error"]}
+    metrics = wr.metrics()["s"]
+    log.calls["shown"] = {"running": wr.is_running, "last_error": metrics["last_error"], "state": metrics["state"]}
     log.call("run after start", wr.run_available)
     log.call("start after start", wr.start)
     log.call("stop after start", wr.stop)

@@ -56,6 +56,7 @@ def test_process_outlives_its_jvm(spark: Any, tmp_path: Path, expected: dict[str
         assert calls[name]["kind"] == "SparkEndedError", (name, calls[name])
         assert "SIGKILL" in calls[name]["text"] and "Nothing that was committed is lost" in calls[name]["text"]
     assert calls["shown"]["running"] is False and "[WR610]" in calls["shown"]["last_error"]
+    assert calls["shown"]["state"] == "stopped: the Spark JVM has ended"
     assert max(one["seconds"] for one in calls.values() if "seconds" in one) < 60
     for state in (ending.DEPOSITED, ending.RUN):
         with ending.opened(tmp_path, state, spark=spark) as wr:

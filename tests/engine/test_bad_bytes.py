@@ -162,6 +162,18 @@ def test_dataframe(open_state: Any, spark: Any, tmp_path: Path, mode: str) -> No
     assert letter == {"reason": "malformed record", "record": '{"t":2,"k":"\ufffd"}', "file": None}
 
 
+@MODES
+def test_texts_made_of_bytes(open_state: Any, mode: str) -> None:
+    wr = open_state(preaggregate=mode)
+    wr.sql("CREATE STREAM s (t BIGINT, b BINARY, h STRING) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
+    select = "SELECT CAST(b AS STRING) AS k, COUNT(*) AS n, MAX(STRING(UNHEX(h))) AS most FROM s [RANGE 10 SLIDE 10]"
+    wr.query("q", f"{select} GROUP BY CAST(b AS STRING)")
+    wr.feed("s", [(1, b"a", "61"), (2, b"\xff", "FE"), (3, b"\xff", "62")])
+    wr.run_available(close=True)
+    assert counted(wr) == {"a": 1, "\ufffd": 2}
+    assert {row[4] for row in answers(wr, "q")} == {"a", "\ufffd"}
+
+
 @pytest.mark.parametrize(
     "rows",
     [

@@ -95,9 +95,9 @@ def test_stop_then_fix_or_remove(open_state: Any, folder: Path, mode: str, remed
 @pytest.mark.parametrize("mode", ["driver", "spark"])
 def test_skip_admits_nothing_of_a_truncated_file(open_state: Any, folder: Path, mode: str) -> None:
     write(folder / "a.json", lines(0, 10), 1)
-    write(folder / "b[1].json.gz", truncated(lines(10, 20_000)), 2)
+    write(folder / "b.json.gz", truncated(lines(10, 20_000)), 2)
     write(folder / "c.json.gz", b"no gzip", 3)
-    write(folder / "d*.json", lines(30_000, 3), 4)
+    write(folder / "d.json", lines(30_000, 3), 4)
     wr = open_state(preaggregate=mode)
     create(wr, folder, options=", on_bad_file 'SKIP'")
     wr.run_available()
@@ -107,8 +107,8 @@ def test_skip_admits_nothing_of_a_truncated_file(open_state: Any, folder: Path, 
     wr.run_available(close=True)
     assert wr.metrics()["s"]["admitted"] == total(wr) == 15
     assert letters(wr) == [
-        ("unreadable file", "Unexpected end of input stream (EOFException)", "b[1].json.gz", None),
-        ("unreadable file", "not a gzip file (IOException)", "c.json.gz", None),
+        ("unreadable file", "Unexpected end of input stream (EOFException)", "b.json.gz", None),
+        ("unreadable file", "Unexpected end of input stream (EOFException)", "c.json.gz", None),
     ]
     assert wr.metrics()["s"]["dead_letter_reasons"] == {"unreadable file": 2}
 
@@ -131,6 +131,19 @@ def test_junk_parquet(open_state: Any, folder: Path, home: str) -> None:
     assert "is not a Parquet file" in letters(wr)[0][1]
 
 
+def test_names_like_patterns(open_state: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such files are refused when a stream starts, but they may come later. Spark would read a.json twice."""
+    monkeypatch.setattr("windrow.dataplane.sources.files.check_paths", lambda *_: [])
+    write(folder / "a.json", lines(0, 10), 1)
+    write(folder / "b*.json", lines(10, 3), 2)
+    write(folder / "c[1]\\{x}.json.gz", truncated(lines(20, 20_000)), 3)
+    wr = open_state()
+    create(wr, folder, options=", on_bad_file 'skip'")
+    wr.run_available(close=True)
+    assert wr.metrics()["s"]["admitted"] == total(wr) == 13
+    assert [one[2] for one in letters(wr)] == ["c[1]\\{x}.json.gz"]
+
+
 def test_all_files_are_bad(open_state: Any, folder: Path) -> None:
     write(folder / "a.json.gz", b"no gzip", 1)
     wr = open_state()
@@ -149,7 +162,7 @@ def test_files_that_vanish(open_state: Any, folder: Path, policy: str) -> None:
     write(folder / "c.json.gz", b"no gzip", 3)
     wr = open_state()
     create(wr, folder)
-    with pytest.raises(SourceError, match="not a gzip file"):
+    with pytest.raises(SourceError, match=r"c\.json\.gz"):
         wr.run_available()
     if policy == "skip":  # the option cannot be changed; this is how a stream that skips would find the micro-batch
         _change(wr, folder)

@@ -25,7 +25,7 @@ def test_window_edges_that_datetime_cannot_hold(spark, tmp_path, capsys):
         wr.end_input("s")
         rows = q.answers().rows()
         assert [row["n"] for row in rows] == [1, 1]
-        assert isinstance(rows[0]["window_start"], int), "in microseconds, since there is no datetime before year 1"
+        assert isinstance(rows[0]["window_start"], np.datetime64), "there is no datetime before year 1"
         assert [(a.window_start, a.window_end) for a in got] == [(r["window_start"], r["window_end"]) for r in rows]
         assert "n=1" in capsys.readouterr().out
         assert str(q.answers()).count("\n") == 3
@@ -75,9 +75,9 @@ def test_moments_of_one_enormous_value_are_finite():
 def test_wrong_name_in_a_one_time_query(spark, tmp_path, capfd):
     with windrow.open(tmp_path / "state", spark=spark) as wr:
         wr.sql("CREATE STREAM p (t INT, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
-        with pytest.raises(BindError, match="`reson` cannot be resolved. Did you mean .*`reason`") as refused:
+        with pytest.raises(BindError, match="there is no column 'reson'") as refused:
             wr.sql("SELECT reson FROM dead_letters('p')")
-        assert refused.value.message.endswith("SQLSTATE: 42703")
+        assert "reason" in (refused.value.remedy or "")
         assert len(wr.sql("SELECT reason FROM dead_letters('p')")) == 0
     assert "reson" not in capfd.readouterr().err
 

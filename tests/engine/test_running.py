@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.ingest import job as ingest
 from windrow.engine.intake.deposits import Depositor
 from windrow.engine.ticks.delivery import Delivery
-from windrow.errors import BindError, CatalogError, ExecutionError, SourceError, StateError, WindrowError
+from windrow.errors import BindError, CatalogError, ExecutionError, StateError, WindrowError
 
 pytestmark = pytest.mark.slow
 
@@ -49,21 +48,6 @@ def test_failed_tick_is_retried(wr: Any, monkeypatch: pytest.MonkeyPatch) -> Non
             wr.run_available()
     wr.run_available()
     assert answers(wr, "q") == [(0, 10, 1, 1)]
-
-
-def test_missing_directory(open_state: Any, tmp_path: Path) -> None:
-    wr = open_state()
-    wr.sql(
-        f"CREATE STREAM f (t BIGINT) FROM files OPTIONS (path '{tmp_path}/none', format 'json')"
-        " TIMESTAMP BY t PUNCTUATE ORDERED"
-    )
-    wr.query("q", "SELECT COUNT(*) AS n FROM f [RANGE 10 SLIDE 10]")
-    for run in (wr.run_available, wr.start):
-        with pytest.raises(SourceError, match="does not exist"):
-            run()
-    assert not wr._engine.running.is_running
-    (tmp_path / "none").mkdir()
-    wr.run_available()
 
 
 def test_restart_with_back_off(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from windrow.engine.ask import snapshots
-from windrow.errors import BindError, UnsupportedError
+from windrow.errors import BindError, CatalogError, UnsupportedError
 
 from .conftest import Open
 from .helpers import put
@@ -193,8 +193,9 @@ def test_other_windows_are_refused(asked: Any, window: str, told: str) -> None:
 
 
 def test_unknown_stream(asked: Any) -> None:
-    with pytest.raises(UnsupportedError, match="a window of a stream, or dead_letters"):
+    with pytest.raises(CatalogError, match="there is no stream or query 'nowhere'") as refused:
         asked.sql("SELECT COUNT(*) AS n FROM nowhere")
+    assert "s" in (refused.value.remedy or "").removeprefix("Known: ").rstrip(".").split(", ")
 
 
 def test_finisher_forgets_statements(asked: Any) -> None:

@@ -178,8 +178,13 @@ def test_a_streaming_data_frame_is_a_stream(open_state: Any, spark: Any, tmp_pat
     wr.close()
     again = open_state()
     shown = again.sql("SHOW STREAMS").rows()[0]
-    assert shown["state"].startswith("detached")
-    again.run_available()
+    assert shown["state"] == "detached: call wr.stream('clicks', …) with its DataFrame again"
+    for run in (again.run_available, again.start):
+        with pytest.raises(SourceError, match="'clicks' is not attached, so its queries \\(q\\) would get no") as error:
+            run()
+        assert "wr.stream('clicks', df, timestamp='ts', slack='2 seconds')" in str(error.value)
+    assert not again.is_running
+    assert "is not attached" in again.metrics()["clicks"]["last_error"]
     with pytest.raises(CatalogError, match="other columns or clauses"):
         again.stream("clicks", frame, timestamp="ts", slack="3 seconds")
     again.stream("clicks", frame.where("x > 2"), timestamp="ts", slack="2 seconds")

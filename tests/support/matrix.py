@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from collections.abc import Sequence
@@ -50,7 +51,8 @@ def whole_matrix() -> list[Variation]:
     return [Variation(*values) for values in itertools.product(*(AXES[f.name] for f in fields(Variation)))]
 
 
-def pairwise() -> list[Variation]:
+@functools.cache
+def pairwise() -> tuple[Variation, ...]:
     """A sample with every pair of values of two axes, chosen greedily by the number of new pairs."""
     candidates = whole_matrix()
     missing = set().union(*(_pairs(v) for v in candidates))
@@ -59,7 +61,7 @@ def pairwise() -> list[Variation]:
         best = max(candidates, key=lambda v: len(_pairs(v) & missing))
         chosen.append(best)
         missing -= _pairs(best)
-    return chosen
+    return tuple(chosen)
 
 
 def _pairs(variation: Variation) -> set[tuple[tuple[str, Any], tuple[str, Any]]]:
@@ -67,13 +69,22 @@ def _pairs(variation: Variation) -> set[tuple[tuple[str, Any], tuple[str, Any]]]
     return set(itertools.combinations(named, 2))
 
 
+SIZES = ("sample", "full", "product")
+
+
+def matrix_size() -> str:
+    """How much of the matrix to run: the value of WINDROW_MATRIX."""
+    return os.environ.get("WINDROW_MATRIX") or "sample"
+
+
 def is_full() -> bool:
-    return os.environ.get("WINDROW_MATRIX") == "full"
+    return matrix_size() != "sample"
 
 
-def variations_for(index: int, per_file: int = 1) -> Sequence[Variation]:
-    """The variations of the index-th file: all, or the next few of the pairwise sample, cyclically."""
-    if is_full():
+def variations_for(index: int) -> Sequence[Variation]:
+    """The variations of the index-th file. `sample`: one of the pairwise sample, in turn; `full`: the whole pairwise
+    sample; `product`: every combination."""
+    if matrix_size() == "product":
         return whole_matrix()
     sample = pairwise()
-    return [sample[(index * per_file + i) % len(sample)] for i in range(per_file)]
+    return sample if is_full() else [sample[index % len(sample)]]

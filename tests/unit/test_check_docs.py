@@ -23,8 +23,8 @@ def root(tmp_path: Path) -> Path:
     for name, text in {**files, "a/__init__.py": "", "README.md": README}.items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text, encoding="utf-8")
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "architecture.md").write_text(STEPS, encoding="utf-8")
+    (tmp_path / "docs" / "internals").mkdir(parents=True)
+    (tmp_path / "docs" / "internals" / "architecture.md").write_text(STEPS, encoding="utf-8")
     return tmp_path
 
 
@@ -57,5 +57,5 @@ def test_rooms_out_of_step(root: Path, old: str, new: str, expected: list[str]) 
     ],
 )
 def test_steps_out_of_step(root: Path, text: str, expected: str) -> None:
-    (root / "docs" / "architecture.md").write_text(text, encoding="utf-8")
-    assert f"docs/architecture.md: {expected}" in checker["check_steps"](root)
+    (root / "docs" / "internals" / "architecture.md").write_text(text, encoding="utf-8")
+    assert f"docs/internals/architecture.md: {expected}" in checker["check_steps"](root)

@@ -100,7 +100,8 @@ def define_stream(statement: CreateStream) -> StreamDef:
     columns = tuple((c.name, SqlType(c.type)) for c in statement.columns)
     if not columns:
         raise BindError(
-            f"stream '{statement.name}' has no columns", remedy="List them: CREATE STREAM s (ts TIMESTAMP, …)."
+            f"stream '{statement.name}' has no columns",
+            remedy="List them: CREATE STREAM s (ts TIMESTAMP, …). Only streams FROM files can find them in their data.",
         )
     for name, _ in columns:
         if name.startswith(RESERVED_PREFIX):

@@ -12,8 +12,11 @@ import json
 import logging
 import os
 import signal
+import struct
+import sys
 import time
 from dataclasses import asdict, dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +238,21 @@ class StateLock:
             time.sleep(_POLL_S)
 
 
+def holder_of(state_dir: Path) -> int | None:
+    """The process that has a state directory open, this one or another; None if there is none."""
+    try:
+        fd = os.open(state_dir / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        holder = _read(fd).holder
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return holder.pid if holder is not None and holder.is_alive() else None
+
+
 def _is_orphan(record: Record) -> bool:
     return record.jvm_parent is not None and not record.jvm_parent.is_alive()
 
@@ -302,6 +320,69 @@ def _boot() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
+
+
+class OwnerState(Enum):
+    """What has become of the process that opened a state directory last."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DIED = "died"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who has a state directory open, or had it: `pid` is None if nobody has and nobody died with it."""
+
+    state: OwnerState
+    pid: int | None = None
+
+    def __str__(self) -> str:
+        who = {
+            OwnerState.RUNNING: f"process {self.pid}",
+            OwnerState.DIED: f"process {self.pid} ended without closing it",
+        }
+        return f"{self.state.value}, {who[self.state]}" if self.state in who else self.state.value
+
+
+def owner_of(state_dir: Path | str) -> Owner:
+    """The owner of a state directory, read without taking the lock."""
+    try:
+        with open(Path(state_dir) / "lock", "rb") as file:
+            holder = Record.from_bytes(file.read(_RECORD_BYTES)).holder
+    except FileNotFoundError:
+        holder = None
+    except OSError as error:
+        raise StateError(
+            f"the lock file of {state_dir} cannot be read: {error.strerror}", remedy="Give this user read access."
+        ) from error
+    if holder is None:
+        return Owner(OwnerState.STOPPED)
+    lives = holder.is_alive() or _is_used_elsewhere(Path(state_dir) / "catalog.sqlite-shm")
+    return Owner(OwnerState.RUNNING if lives else OwnerState.DIED, holder.pid)
+
+
+_USED_BYTE = 128
+"""SQLite holds a lock on this byte of the file while a connection is open."""
+
+
+def _is_used_elsewhere(shared: Path) -> bool:
+    """Whether a process has the catalog open that this one may not see, as in another container."""
+    if sys.platform != "linux":
+        return False
+    question = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, _USED_BYTE, 1, 0)
+    try:
+        with open(shared, "rb") as file:
+            answer = fcntl.fcntl(file, fcntl.F_GETLK, question)
+    except OSError:
+        return False
+    return bool(struct.unpack("hhqqi0q", answer)[0] != fcntl.F_UNLCK)
+
+
+def is_open_here(state_dir: Path | str) -> bool:
+    """Whether this process has the state directory open."""
+    place = os.path.realpath(state_dir)
+    return any(lock.held and os.path.realpath(lock.path.parent) == place for lock in list(_OPEN))
 
 
 _OPEN: set[StateLock] = set()

@@ -7,17 +7,19 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from rich.console import Console
 from rich.live import Live
 
-from windrow.api import Windrow
 from windrow.console.interrupts import Interrupts
 from windrow.console.live import Flow, Progress, Standing, demo_lines, demo_screen
 from windrow.console.running import FlowMeter
 from windrow.console.tables import output, print_table, say
+
+if TYPE_CHECKING:
+    from windrow.api import Windrow
 
 REFRESH_S = 0.5
 LINE_S = 5.0

@@ -2,7 +2,8 @@
 
 A KeyboardInterrupt can strike in the middle of a call to the JVM or of a commit. So the first Ctrl-C (or SIGTERM) is
 only recorded; waiting code sees it within a tenth of a second and stops in order. The second one exits at once. That
-loses nothing either, since a state directory survives a kill.
+loses nothing either, since a state directory survives a kill. In the shell a Ctrl-C cancels a statement (`Cancels`),
+and never ends the program.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 POLL_S = 0.1
@@ -28,13 +29,15 @@ class Interrupted(Exception):
 class Interrupts:
     """A context that records SIGINT and SIGTERM. `background` does the work while the main thread waits."""
 
+    SIGNALS: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
+
     def __init__(self) -> None:
         self._count = 0
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in self.SIGNALS:
                 self._previous[number] = signal.signal(number, self._note)
         return self
 
@@ -71,32 +74,98 @@ class Interrupts:
         After a Ctrl-C, raise Interrupted. Without `stop` the work is abandoned; with it, `stop` is called repeatedly
         until the work has ended.
         """
-        outcome: list[T] = []
-        failure: list[BaseException] = []
+        doing = _Work(work)
+        self._wait(doing, meanwhile)
+        if self.requested:
+            if stop is not None:
+                doing.end(stop)
+            raise Interrupted
+        return doing.result()
 
-        def body() -> None:
-            try:
-                outcome.append(work())
-            except BaseException as error:
-                failure.append(error)
+    def attempt(
+        self,
+        work: Callable[[], T],
+        *,
+        cancel: Callable[[], None] | None = None,
+        patience_s: float | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> T:
+        """Run `work` in a thread and return its result, as `background` does, but cancel it on Ctrl-C.
 
-        thread = threading.Thread(target=body, name="windrow-work", daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(POLL_S)
+        Without `cancel` the work is not disturbed and its result is returned. With it, `cancel` is called repeatedly
+        until the work has ended, and Interrupted is raised then, or after `patience_s` at the latest.
+        """
+        doing = _Work(work)
+        self._wait(doing, meanwhile)
+        if self.requested and cancel is not None:
+            reaper = threading.Thread(target=doing.end, args=(cancel,), name="windrow-cancel", daemon=True)
+            reaper.start()
+            reaper.join(patience_s)
+            raise Interrupted
+        doing.thread.join()
+        return doing.result()
+
+    def _wait(self, doing: _Work[Any], meanwhile: Callable[[], None] | None) -> None:
+        """Wait for the end of the work or a Ctrl-C."""
+        while doing.thread.is_alive():
+            doing.thread.join(POLL_S)
             if self.requested:
-                break
+                return
             if meanwhile is not None:
                 meanwhile()
-        if self.requested:
-            _end(thread, stop)
-            raise Interrupted
-        if failure:
-            raise failure[0]
-        return outcome[0]
 
 
-def _end(thread: threading.Thread, stop: Callable[[], None] | None) -> None:
-    while stop is not None and thread.is_alive():
-        stop()
-        thread.join(STOP_AGAIN_S)
+class Cancels(Interrupts):
+    """Ctrl-C in the shell: a request to cancel one statement, however often it comes. `clear` forgets it.
+
+    SIGTERM stays with `outer` and ends the shell.
+    """
+
+    SIGNALS = (signal.SIGINT,)
+
+    def __init__(self, outer: Interrupts):
+        super().__init__()
+        self._outer = outer
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._count += 1
+
+    @property
+    def requested(self) -> bool:
+        return self._count > 0 or self._outer.requested
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the shell has to end."""
+        return self._outer.requested
+
+    def clear(self) -> None:
+        self._count = 0
+
+
+class _Work(Generic[T]):
+    """Work in a thread of its own, and how it ended."""
+
+    def __init__(self, work: Callable[[], T]):
+        self._work = work
+        self._outcome: list[T] = []
+        self._failure: list[BaseException] = []
+        self.thread = threading.Thread(target=self._body, name="windrow-work", daemon=True)
+        self.thread.start()
+
+    def _body(self) -> None:
+        try:
+            self._outcome.append(self._work())
+        except BaseException as error:
+            self._failure.append(error)
+
+    def end(self, stop: Callable[[], None]) -> None:
+        """Call `stop` until the work has ended."""
+        while self.thread.is_alive():
+            stop()
+            self.thread.join(STOP_AGAIN_S)
+
+    def result(self) -> T:
+        if self._failure:
+            raise self._failure[0]
+        return self._outcome[0]

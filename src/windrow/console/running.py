@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from windrow.api import Windrow
-from windrow.api import open as open_state
+from windrow.console.formats import AnswerOutput
 from windrow.console.interrupts import Interrupts
 from windrow.console.live import Flow, Progress
 from windrow.console.scripts import StatementScript, execute, print_outcome
@@ -21,25 +20,40 @@ from windrow.console.tables import messages, output, print_answers, print_summar
 from windrow.cql.statements import CreateQuery
 from windrow.errors import QuerySuspendedError
 
+if TYPE_CHECKING:
+    from windrow.api import Windrow
+    from windrow.console.answer_files import AllAnswers
+
 PROGRESS_S = 5.0
+LOOK_S = 0.5
 RATE_WINDOW_S = 3.0
 
 
 @dataclass(frozen=True)
 class Target:
-    """A state directory (None: a temporary one), Spark's master and the settings of a command."""
+    """A state directory (None: a temporary one), Spark's master and the settings of a command. `read_only`: it is only
+    read, and may be open in another process."""
 
     state: Path | None
     master: str | None
     settings: Mapping[str, str]
+    read_only: bool = False
+
+
+def open_state(state: Path, **how: Any) -> Windrow:
+    """`windrow.open`, imported when it is needed: `windrow status` must not wait for Spark's modules."""
+    from windrow.api import open
+
+    return open(state, **how)
 
 
 @contextmanager
 def opened(target: Target, interrupts: Interrupts) -> Iterator[Windrow]:
     """An open state that is always closed in order. A Ctrl-C while Spark starts leaves at once."""
     with _directory(target.state) as state:
-        with Progress("starting Spark…"):
-            wr = interrupts.background(lambda: open_state(state, master=target.master, settings=target.settings))
+        how: dict[str, Any] = {"master": target.master, "settings": target.settings, "read_only": target.read_only}
+        with Progress("reading the state…" if target.read_only else "starting Spark…", lines=not target.read_only):
+            wr = interrupts.background(lambda: open_state(state, **how))
         try:
             yield wr
         finally:
@@ -55,9 +69,15 @@ def _directory(state: Path | None) -> Iterator[Path]:
         yield Path(temporary)
 
 
-def execute_all(wr: Windrow, script: StatementScript, interrupts: Interrupts, doing: str = "executing…") -> None:
-    """Execute the statements of a script one by one and print the result of each."""
-    out, notes = output(), messages()
+def execute_all(
+    wr: Windrow,
+    script: StatementScript,
+    interrupts: Interrupts,
+    doing: str = "executing…",
+    results: Console | None = None,
+) -> None:
+    """Execute the statements of a script one by one and print the result of each, on `results` or standard output."""
+    out, notes = results or output(), messages()
     for statement in script.statements:
         with Progress(doing, lines=False):
             result = interrupts.background(
@@ -101,24 +121,64 @@ def to_print(wr: Windrow, script: StatementScript) -> list[str]:
     return [name for name in dict.fromkeys(names) if name in wr.queries]
 
 
-def run_until_available(wr: Windrow, printed: Sequence[str], interrupts: Interrupts) -> list[str]:
+def print_plans(wr: Windrow, wanted: AnswerOutput) -> None:
+    """Print the plan of every query."""
+    plans = [wr.queries[name].explain() for name in wr.queries]
+    say(messages() if wanted.owns_stdout else output(), "\n\n".join(plans) + "\n")
+
+
+def run_until_available(wr: Windrow, printed: Sequence[str], interrupts: Interrupts, wanted: AnswerOutput) -> list[str]:
     """Process everything available, end the input, print answers and a summary. Return the suspended queries.
 
     The input ends only after all of it was read, so an earlier Ctrl-C closes no window.
     """
     meter = FlowMeter(wr)
-    with Progress("reading what is available…") as progress:
-        interrupts.background(
-            wr.run_available,
-            stop=wr.stop,
-            meanwhile=_every(0.5, lambda: progress.update(meter.read().line())),
-        )
-        progress.update("closing the last windows…")
-        interrupts.background(lambda: _end_input(wr), stop=_nothing)
+    with _writing(wr, printed, wanted, is_bounded=True):
+        with Progress("reading what is available…") as progress:
+            interrupts.background(
+                wr.run_available,
+                stop=wr.stop,
+                meanwhile=every(0.5, lambda: progress.update(meter.read().line())),
+            )
+            progress.update("closing the last windows…")
+            interrupts.background(lambda: _end_input(wr), stop=_nothing)
     out = output()
-    for name in printed:
-        print_answers(out, name, wr.queries[name].answers().arrow())
-    return print_summary(out, wr)
+    for name in () if wanted.is_all else printed:
+        answered = wr.queries[name].metrics()["windows_answered"]
+        print_answers(out, name, wr.queries[name].answers().arrow(), answered=answered)
+    return print_summary(messages() if wanted.owns_stdout else out, wr)
+
+
+@contextmanager
+def _writing(
+    wr: Windrow, queries: Sequence[str], wanted: AnswerOutput, is_bounded: bool
+) -> Iterator[AllAnswers | None]:
+    """If all answers are wanted, write those that come inside; a bounded run also writes those of earlier runs."""
+    if not wanted.is_all or not queries:
+        if wanted.is_all:
+            say(messages(), "there are no answers to print: every query of the script has an INTO")
+        yield None
+        return
+    from windrow.console.answer_files import all_answers, earlier_answers
+
+    answers = all_answers(wr, queries, wanted, gather=is_bounded)
+    try:
+        for name in queries:
+            if is_bounded:
+                answers.write(name, earlier_answers(wr, name))
+            _subscribe(wr, name, lambda batch: answers.write(batch.query, batch.table))
+        yield answers
+    except BaseException:
+        answers.abandon()
+        raise
+    answers.close()
+
+
+def _subscribe(wr: Windrow, name: str, take: Callable[[Any], None]) -> None:
+    try:
+        wr.queries[name].subscribe(take, batched=True)
+    except QuerySuspendedError as error:  # suspended in an earlier run; the other queries run
+        say(messages(), error.message, "bold red")
 
 
 def _end_input(wr: Windrow) -> None:
@@ -128,7 +188,8 @@ def _end_input(wr: Windrow) -> None:
             wr.end_input(row["name"])
 
 
-def _every(seconds: float, act: Callable[[], None]) -> Callable[[], None]:
+def every(seconds: float, act: Callable[[], None]) -> Callable[[], None]:
+    """A function that calls `act`, at most once in that many seconds."""
     due_s = time.monotonic() + seconds
 
     def maybe() -> None:
@@ -140,24 +201,24 @@ def _every(seconds: float, act: Callable[[], None]) -> Callable[[], None]:
     return maybe
 
 
-def run_until_stopped(wr: Windrow, printed: Sequence[str], interrupts: Interrupts) -> None:
+def run_until_stopped(wr: Windrow, printed: Sequence[str], interrupts: Interrupts, wanted: AnswerOutput) -> None:
     """Run the streams until Ctrl-C, with a line of progress every few seconds; then print a summary."""
-    out, notes = output(), messages()
-    for name in printed:
+    out, notes = messages() if wanted.owns_stdout else output(), messages()
+    for name in () if wanted.is_all else printed:
+        _subscribe(wr, name, _printer(out, name))
+    with _writing(wr, printed, wanted, is_bounded=False) as answers:
+        with Progress("starting the streams…"):
+            interrupts.background(wr.start, stop=_nothing)
+        say(notes, "running; Ctrl-C stops")
+        meter, due_s = FlowMeter(wr), time.monotonic() + PROGRESS_S
         try:
-            wr.queries[name].subscribe(_printer(out, name), batched=True)
-        except QuerySuspendedError as error:  # suspended in an earlier run; the other queries run
-            say(notes, error.message, "bold red")
-    with Progress("starting the streams…"):
-        interrupts.background(wr.start, stop=_nothing)
-    say(notes, "running; Ctrl-C stops")
-    meter = FlowMeter(wr)
-    try:
-        while not interrupts.wait(PROGRESS_S) and wr.is_running:
-            say(notes, f"{time.strftime('%H:%M:%S')}  {meter.read().line()}", "dim")
-    finally:
-        with Progress("stopping…"):
-            wr.stop()
+            while not interrupts.wait(LOOK_S) and wr.is_running and not (answers and answers.has_ended):
+                if time.monotonic() >= due_s:
+                    say(notes, f"{time.strftime('%H:%M:%S')}  {meter.read().line()}", "dim")
+                    due_s = time.monotonic() + PROGRESS_S
+        finally:
+            with Progress("stopping…"):
+                wr.stop()
     print_summary(out, wr)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from windrow.api import Windrow
 from windrow.console.tables import print_table, say
 from windrow.cql import parse
 from windrow.cql.printer import to_text
@@ -21,8 +21,13 @@ from windrow.cql.statements import (
     Show,
     Statement,
 )
+from windrow.dataplane.sources.completing import as_completed, resolve_stream
+from windrow.engine.ask.create_texts import NOTE
 from windrow.errors import CatalogError, ParseError, UnsupportedError
 from windrow.result import Result
+
+if TYPE_CHECKING:
+    from windrow.api import Windrow
 
 
 @dataclass(frozen=True)
@@ -36,11 +41,17 @@ class StatementScript:
 
 def read_script(path: Path) -> StatementScript:
     """The parsed statements of a file. Nothing is executed yet, so a syntax error changes nothing."""
+    return to_script(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; raises ParseError if it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ParseError(f"{path} is not a text file in UTF-8: {error.reason} at byte {error.start}") from None
-    return to_script(text, str(path))
+    except (OSError, ValueError) as error:
+        raise ParseError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def to_script(text: str, name: str | None = None) -> StatementScript:
@@ -58,7 +69,7 @@ def execute(wr: Windrow, statement: Statement, text: str) -> Result | None:
     known = known_text(wr, statement)
     if known is None or (isinstance(statement, CreateStream | CreateQuery) and statement.if_not_exists):
         return wr.execute(statement, text)
-    if known != _text(statement):
+    if known != _wanted_text(wr, statement):
         kind, name = _kind(statement)
         raise CatalogError(
             f"{kind} '{name}' exists with another text:\n  {known}",
@@ -72,12 +83,21 @@ def known_text(wr: Windrow, statement: Statement) -> str | None:
     manager = wr._engine.manager
     if isinstance(statement, CreateStream):
         stream = manager.streams.get(statement.name.lower())
-        return None if stream is None else _text(stream.definition.statement)
+        return None if stream is None else _text(resolve_stream(stream.definition.statement))
     if isinstance(statement, CreateQuery):
         for name, (_, query) in manager.queries().items():
             if name.lower() == statement.name.lower():
                 return _text(query.statement)
     return None
+
+
+def _wanted_text(wr: Windrow, statement: Statement) -> str:
+    """The text to compare with that of the existing stream or query."""
+    if isinstance(statement, CreateStream):
+        stream = wr._engine.manager.streams.get(statement.name.lower())
+        if stream is not None:
+            statement = as_completed(statement, resolve_stream(stream.definition.statement))
+    return _text(statement)
 
 
 def _text(statement: Statement) -> str:
@@ -98,10 +118,13 @@ def print_outcome(out: Console, notes: Console, statement: Statement, result: Re
         say(notes, f"{kind} {name}: kept, it exists with the same text", "dim")
     elif isinstance(statement, Explain):
         say(out, "\n".join(str(row["plan"]) for row in result.rows()))
+    elif isinstance(statement, Show) and statement.what.startswith("create "):
+        say(out, "\n".join(str(row["statement"]) for row in result.rows()))
     elif isinstance(statement, Select | Show | Describe):
         print_table(out, result.arrow())
     else:
-        say(notes, str(result.rows()[0]["result"]), "dim")
+        for row in result.rows():
+            say(notes, str(row["result"]), "" if str(row["result"]).startswith(NOTE) else "dim")
 
 
 def explanations(wr: Windrow, script: StatementScript) -> list[str]:
@@ -125,7 +148,7 @@ def explanations_on(wr: Windrow, statements: Iterable[Statement], text: str) -> 
             texts.append(_explain(wr, Explain(statement), text))
         elif isinstance(statement, Explain):
             texts.append(_explain(wr, statement, text))
-        elif not (isinstance(statement, CreateStream) and known_text(wr, statement) == _text(statement)):
+        elif not (isinstance(statement, CreateStream) and known_text(wr, statement) == _wanted_text(wr, statement)):
             raise UnsupportedError(
                 f"explain --state changes nothing, so it cannot execute: {to_text(statement)}",
                 remedy="Give queries only; or leave out --state, and the script gets a temporary state.",

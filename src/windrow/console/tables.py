@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Container, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,12 +15,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from windrow.api import Windrow
 from windrow.errors import WindrowError
 from windrow.types import rows_of, value_text
 
+if TYPE_CHECKING:
+    from windrow.api import Windrow
+
 WIDE = 100_000
 """The width of an output that is no terminal, so that nothing is wrapped or cut."""
+
+FORMATS = ("table", "vertical", "markdown", "csv", "json")
+"""The formats of `windrow sql`. `vertical` is one column per line, `json` one object per line."""
 
 ROWS_SHOWN = 20
 WINDOWS_SHOWN = 3
@@ -54,7 +59,7 @@ def print_table(console: Console, table: pa.Table, title: str | None = None) -> 
     """Print every row of an Arrow table."""
     if title:
         say(console, title, "bold")
-    numbers = {field.name for field in table.schema if _is_number(field.type)}
+    numbers = {field.name for field in table.schema if is_number(field.type)}
     cells = [[cell_text(value) for value in row.values()] for row in rows_of(table)]
     if not console.is_terminal:
         say(console, markdown(table.column_names, cells, numbers))
@@ -86,7 +91,7 @@ def _records(names: Sequence[str], cells: Sequence[Sequence[str]]) -> Table:
     return drawn
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
@@ -114,9 +119,21 @@ def cell_text(value: object) -> str:
 
 
 def print_answers(
-    console: Console, query: str, table: pa.Table, windows: int = WINDOWS_SHOWN, rows: int = ROWS_SHOWN
+    console: Console,
+    query: str,
+    table: pa.Table,
+    windows: int = WINDOWS_SHOWN,
+    rows: int = ROWS_SHOWN,
+    answered: int = 0,
 ) -> None:
     """Print the last rows of the last windows of a query's answers."""
+    title, shown = last_answers(query, table, windows, rows, answered)
+    print_table(console, shown, title)
+
+
+def last_answers(query: str, table: pa.Table, windows: int, rows: int, answered: int = 0) -> tuple[str, pa.Table]:
+    """The last rows of the last windows of a query's answers, and a title that says how many they are. `answered`: how
+    many windows were answered at all, including those without rows."""
     ends = table.column("window_end").unique()
     last = table
     if len(ends) > windows:
@@ -124,17 +141,22 @@ def print_answers(
     shown = last.slice(max(0, last.num_rows - rows))
     if not pc.any(shown.column("is_revision")).as_py():
         shown = shown.drop_columns(["is_revision"])
-    title = f"{query}: " + _extent(len(ends), windows, table.num_rows, shown.num_rows)
-    print_table(console, shown, title)
+    return f"{query}: " + _extent(len(ends), windows, table.num_rows, shown.num_rows, answered), shown
 
 
-def _extent(windows: int, windows_shown: int, rows: int, rows_shown: int) -> str:
-    if windows == 0:
+def _extent(windows: int, windows_shown: int, rows: int, rows_shown: int, answered: int) -> str:
+    if windows == 0 and answered == 0:
         return "no answer yet"
+    if windows == 0:
+        return f"{_windows(answered)} answered, none with rows"
     if windows > windows_shown:
         return f"the last {windows_shown} of {windows} windows with rows"
-    which = "1 window" if windows == 1 else f"{windows} windows"
+    which = _windows(windows)
     return which if rows_shown == rows else f"{which}, the last {rows_shown} of {rows} rows"
+
+
+def _windows(count: int) -> str:
+    return "1 window" if count == 1 else f"{count:,} windows"
 
 
 def print_summary(console: Console, wr: Windrow) -> list[str]:

@@ -15,6 +15,7 @@ from windrow.cql.window_clause import Measure
 from windrow.cql.window_syntax import parse_measure, parse_time, unknown_unit
 
 _STARTS = ("FROM", "TIMESTAMP BY", "SEQUENCE BY", "TICK", "PUNCTUATE", "LATE", "RETAIN")
+_LISTS = ("path",)
 _POLICIES = ("ORDERED", "WITH", "SLACK", "PER", "BY", "ON")
 
 
@@ -65,8 +66,11 @@ def _columns(cursor: Cursor) -> tuple[ColumnDef, ...]:
         cursor.expect_symbol(TokenType.COMMA, ",' or ')")
 
 
-def parse_options(cursor: Cursor) -> Options:
-    """Parse `OPTIONS (path '…', format 'json', header true)` if it comes next. Names are unique."""
+def parse_options(cursor: Cursor, lists: tuple[str, ...] = ()) -> Options:
+    """Parse `OPTIONS (path '…', format 'json', header true)` if it comes next. Names are unique.
+
+    The options in `lists` also take `('…', '…')`, which gives one entry per value.
+    """
     if not cursor.take("OPTIONS"):
         return ()
     cursor.expect_symbol(TokenType.L_PAREN, "(")
@@ -83,8 +87,22 @@ def parse_options(cursor: Cursor) -> Options:
             )
         seen.add(name.lower())
         cursor.take_symbol(TokenType.EQ)
-        options.append((name, _option_value(cursor, name)))
+        if name.lower() in lists and cursor.take_symbol(TokenType.L_PAREN):
+            options += [(name, value) for value in _option_list(cursor, name)]
+        else:
+            value = _option_value(cursor, name)
+            if name.lower() == "path" and "\0" in value:
+                raise cursor.error("a path has no null byte", ahead=-1, remedy="Leave it out.")
+            options.append((name, value))
     return tuple(options)
+
+
+def _option_list(cursor: Cursor, name: str) -> list[str]:
+    values = [_option_value(cursor, name)]
+    while not cursor.take_symbol(TokenType.R_PAREN):
+        cursor.expect_symbol(TokenType.COMMA, ",' or ')")
+        values.append(_option_value(cursor, name))
+    return values
 
 
 def option_name(cursor: Cursor, what: str) -> str:
@@ -118,7 +136,7 @@ def _option_value(cursor: Cursor, name: str) -> str:
 
 def _from(cursor: Cursor) -> dict[str, Any]:
     source = cursor.name("a source such as files or memory after FROM").lower()
-    return {"source": source, "options": parse_options(cursor)}
+    return {"source": source, "options": parse_options(cursor, _LISTS)}
 
 
 def _tick(cursor: Cursor) -> dict[str, Any]:

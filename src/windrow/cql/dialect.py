@@ -36,6 +36,18 @@ class OwnAggregate(exp.Expression, exp.AggFunc):
     is_var_len_args = True
 
 
+class Let(exp.Expression):
+    """`expression` with the column `alias` standing for the value `this`, which is computed once."""
+
+    arg_types = {"this": True, "alias": True, "expression": True}
+
+
+class MaxValueBytes(exp.Expression):
+    """The bound on the values that functions make, where DuckDB has it as a variable of the connection."""
+
+    arg_types = {}
+
+
 def _own(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
     return lambda args: OwnAggregate(this=name, expressions=args)
 
@@ -125,6 +137,9 @@ class CqlGenerator(SparkGenerator):
         **SparkGenerator.TRANSFORMS,
         StreamTable: _stream_table_sql,
         OwnAggregate: lambda self, node: self.func(node.this, *node.expressions),
+        Let: lambda self, node: (
+            f"transform(array({self.sql(node.this)}), {node.args['alias']} -> {self.sql(node.expression)})[0]"
+        ),
     }
 
     def literal_sql(self, expression: exp.Literal) -> str:

@@ -6,13 +6,15 @@ the name of a similar function that is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from windrow.cql.dialect import APPROXIMATE, HOLISTIC, OwnAggregate, StreamTable
 from windrow.cql.tokens import nearest, place_of
-from windrow.errors import FunctionError, Place, UnsupportedError
+from windrow.errors import BindError, FunctionError, Place, UnsupportedError
 
 
 def _words(text: str) -> frozenset[str]:
@@ -44,7 +46,7 @@ FINAL_FUNCTIONS = _words(
     "ABS CEIL CEILING FLOOR ROUND SQRT EXP LN LOG LOG2 LOG10 POW POWER SIGN SIGNUM MOD DIV COALESCE "
     "IFNULL NVL NVL2 NULLIF IF GREATEST LEAST ISNULL ISNOTNULL ISNAN NANVL NULLIFZERO ZEROIFNULL "
     "CONCAT LENGTH LEN CHAR_LENGTH CHARACTER_LENGTH SUBSTRING SUBSTR LEFT RIGHT REPLACE CAST YEAR "
-    "MONTH DAY DAYOFMONTH HOUR MINUTE SECOND UNIX_MICROS UNIX_MILLIS UNIX_SECONDS TIMESTAMPDIFF"
+    "MONTH DAY DAYOFMONTH HOUR MINUTE SECOND UNIX_MICROS UNIX_MILLIS UNIX_SECONDS TIMESTAMPDIFF OCTET_LENGTH"
 )
 """Functions allowed over aggregates and group keys too, where DuckDB evaluates them; each is tested against Spark."""
 
@@ -76,15 +78,27 @@ ROW_FUNCTIONS = FINAL_FUNCTIONS | _words(
 )
 """Deterministic functions of Spark SQL with scalar results; Spark evaluates them for each row."""
 
-TABLE_FUNCTIONS = _words("DEAD_LETTERS")
+TABLE_FUNCTIONS = _words("ANSWERS DEAD_LETTERS")
 """Functions allowed in FROM."""
+
+FINISHED_FUNCTIONS = _words(
+    # aggregates
+    "ANY_VALUE BOOL_AND BOOL_OR CORR COUNT_IF COVAR_POP COVAR_SAMP EVERY GROUPING GROUPING_ID KURTOSIS MAX_BY MIN_BY "
+    "PERCENTILE SKEWNESS SOME "
+    # with OVER (…)
+    "CUME_DIST DENSE_RANK FIRST_VALUE LAG LAST_VALUE LEAD NTH_VALUE NTILE PERCENT_RANK RANK ROW_NUMBER"
+)
+"""Functions allowed only over answers and dead letters, where Spark evaluates the whole SELECT."""
+
+_FINISHED_AGGREGATES = _words("MEDIAN APPROX_COUNT_DISTINCT")
+"""Of OWN_AGGREGATES, those that Spark has too."""
 
 _REASONS: dict[str, frozenset[str]] = {
     "it runs code outside of the query language": _words("REFLECT JAVA_METHOD TRY_REFLECT TRANSFORM_SCRIPT"),
     "it reads the session, the machine or the input files": _words(
         "CURRENT_CATALOG CURRENT_DATABASE CURRENT_SCHEMA CURRENT_TIMEZONE CURRENT_USER "
         "INPUT_FILE_BLOCK_LENGTH INPUT_FILE_BLOCK_START INPUT_FILE_NAME MONOTONICALLY_INCREASING_ID "
-        "READ_FILES SESSION_USER SPARK_PARTITION_ID USER VERSION CURRENT_PATH"
+        "READ_FILES SESSION_USER SPARK_PARTITION_ID USER VERSION CURRENT_PATH GROUPING__ID"
     ),
     "the same input must always give the same answer": _words(
         "CURDATE CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIMESTAMP NOW RAND RANDN RANDOM RANDSTR "
@@ -125,11 +139,12 @@ _TO_WINDOW = "Write the window in FROM: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE]
 _TO_LEAVE_OUT = "Leave it out; docs/cql.md lists what this version executes."
 _TO_FIND = "docs/cql.md lists the allowed functions under Functions."
 _ONE_STREAM = "A query reads one stream. Join DataFrames in Spark, and give the result to wr.stream."
+_IN_FROM = "FROM takes a stream, a query, answers('query') or dead_letters('stream')"
 _REMEDIES = {
     "the same input must always give the same answer": "Use a column of the stream, such as its window attribute.",
     "window functions are not part of the language; a window follows the stream's name": _TO_WINDOW,
     "this version has no such aggregate": _TO_AGGREGATE,
-    "FROM takes a stream, or dead_letters('stream')": _TO_WINDOW,
+    _IN_FROM: _TO_WINDOW,
     "values of a query are scalars": "Take single values, for example with get_json_object or split_part.",
     "a query spells out all names": "Write the name itself.",
 }
@@ -257,24 +272,73 @@ def function_name(node: exp.Expr) -> str | None:
     return _FUNCTION_NODES.get(type(node))
 
 
-def check_functions(tree: exp.Expr, text: str) -> None:
-    """Check that every node of the tree is allowed.
+def check_functions(tree: exp.Expr, text: str, syntax: Syntax | None = None) -> None:
+    """Check that every node of the tree is allowed, by default in a query over a stream.
 
     Raises FunctionError for a function and UnsupportedError for other syntax. `text` is the script that the tree was
     parsed from.
     """
+    syntax = syntax or OVER_STREAMS
     for node in tree.walk():
         kind = type(node)
+        if kind is exp.Literal and not node.args["is_string"]:
+            _check_number(node, text)
         if kind in _PLAIN and all(key in _PLAIN_ARGS or not value for key, value in node.args.items()):
             continue
         place = _place(node, text)
         if isinstance(node, exp.Anonymous):
-            _check_anonymous(node, place)
-        elif check := _SPECIAL.get(kind):
+            _check_anonymous(node, place, syntax.functions)
+        elif check := syntax.checks.get(kind):
             check(node, place)
         if isinstance(node, exp.Anonymous) or kind in _FUNCTION_NODES or is_aggregate(node) and kind is not exp.Count:
             continue
-        _check_arguments(node, place)
+        _check_arguments(node, place, syntax.arguments)
+
+
+def check_names(tree: exp.Expr, text: str, columns: Collection[str]) -> None:
+    """Refuse names such as `user` that Spark would read as a function, unless they are columns (lower case) or aliases
+    that their place can see."""
+    for column in tree.find_all(exp.Column):
+        reason, name = _REASON_OF.get(column.name.upper()), column.name.lower()
+        if not column.table and reason is not None and name not in columns and name not in _aliases(tree, column):
+            raise _refused_function(column.name.upper(), reason, place_of(column, text), ())
+
+
+def _aliases(tree: exp.Expr, column: exp.Column) -> set[str]:
+    """The aliases of a query, in lower case, without those of a select list whose WHERE the column is in."""
+    where = column.find_ancestor(exp.Where, exp.Select)
+    hidden = where.parent if isinstance(where, exp.Where) else None
+    return {alias.alias.lower() for alias in tree.find_all(exp.Alias) if alias.parent is not hidden}
+
+
+MAX_DIGITS = 38
+"""The most digits of a number: those of a DECIMAL."""
+_MAX_EXPONENT = 400
+_NUMBER = re.compile(r"(\d*\.?\d*)(?:[eE]([+-]?\d+))?[a-zA-Z]*")
+
+
+def _check_number(node: exp.Expr, text: str) -> None:
+    """Refuse numbers that no type holds, before Spark and DuckDB read them."""
+    match = _NUMBER.fullmatch(node.name)
+    digits, exponent = (len(match[1].replace(".", "")), match[2] or "0") if match else (0, "0")
+    if digits > MAX_DIGITS:
+        raise BindError(
+            f"a number has at most {MAX_DIGITS} digits, and this one has {digits:,}",
+            place=_short_place(node, text),
+            remedy="Leave out digits, or write it with an exponent, for example 1.5e40.",
+        )
+    if len(exponent) > 5 or abs(int(exponent)) > _MAX_EXPONENT:
+        raise BindError(
+            f"the exponent of a number is from -{_MAX_EXPONENT} to {_MAX_EXPONENT}",
+            place=_short_place(node, text),
+            remedy="A DOUBLE holds up to 1.7e308.",
+        )
+
+
+def _short_place(node: exp.Expr, text: str) -> Place | None:
+    """The place of a number, with a short caret."""
+    place = _place(node, text)
+    return None if place is None else replace(place, length=min(place.length, 10))
 
 
 def _place(node: exp.Expr, text: str) -> Place | None:
@@ -287,8 +351,8 @@ def _place(node: exp.Expr, text: str) -> Place | None:
     return None
 
 
-def _check_arguments(node: exp.Expr, place: Place | None) -> None:
-    supported = _SUPPORTED_ARGS.get(type(node))
+def _check_arguments(node: exp.Expr, place: Place | None, arguments: Mapping[type[exp.Expr], frozenset[str]]) -> None:
+    supported = arguments.get(type(node))
     if supported is None:
         raise _refused_node(node, place)
     for key, value in node.args.items():
@@ -391,19 +455,28 @@ def _refused_function(name: str, reason: str | None, place: Place | None, known:
     return FunctionError(message, place=place, remedy=remedy)
 
 
-def _check_anonymous(node: exp.Anonymous, place: Place | None) -> None:
+def _check_anonymous(node: exp.Anonymous, place: Place | None, allowed: frozenset[str]) -> None:
     name = node.name.upper()
     if isinstance(node.parent, exp.Table):
         if name not in TABLE_FUNCTIONS:
-            raise _refused_function(name, "FROM takes a stream, or dead_letters('stream')", place, ())
+            raise _refused_function(
+                name, "FROM takes a stream, a query, answers('query') or dead_letters('stream')", place, ()
+            )
         return
-    if name not in ROW_FUNCTIONS:
-        raise _refused_function(name, _REASON_OF.get(name), place, ROW_FUNCTIONS | AGGREGATES | OWN_AGGREGATES)
+    if name not in allowed:
+        raise _refused_function(name, _REASON_OF.get(name), place, allowed | AGGREGATES | OWN_AGGREGATES)
     if name in ("UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP") and not node.expressions:
         raise _refused_function(f"{name}()", "without an argument it is the current time", place, ())
 
 
 def _check_type(node: exp.Expr, place: Place | None) -> None:
+    numbers = [str(part.this.name) for part in node.expressions if isinstance(part, exp.DataTypeParam)]
+    if node.this is exp.DType.DECIMAL and any(len(n) > 2 or int(n) > MAX_DIGITS for n in numbers if n.isdigit()):
+        raise BindError(
+            f"DECIMAL takes a precision from 1 to {MAX_DIGITS} and a scale up to the precision",
+            place=place,
+            remedy="For example DECIMAL(38, 2).",
+        )
     if node.this not in _SCALAR_TYPES or node.args.get("nested"):
         raise UnsupportedError(
             "values of a query are scalars: no arrays, maps, structs or intervals",
@@ -476,3 +549,64 @@ _SPECIAL: dict[type[exp.Expr], Callable[[exp.Expr, Place | None], None]] = {
     exp.Interval: _inside(exp.Add, exp.Sub),
     exp.Var: _inside(exp.Interval, exp.IntervalSpan, exp.Extract, exp.Anonymous),
 }
+
+
+@dataclass(frozen=True)
+class Syntax:
+    """What a SELECT may use: arguments of nodes, checks of nodes, and functions of rows."""
+
+    arguments: Mapping[type[exp.Expr], frozenset[str]]
+    checks: Mapping[type[exp.Expr], Callable[[exp.Expr, Place | None], None]]
+    functions: frozenset[str]
+
+
+def _check_own_aggregate(node: exp.Expr, place: Place | None) -> None:
+    if node.this not in _FINISHED_AGGREGATES:
+        raise UnsupportedError(
+            f"{node.this} aggregates windows of a stream, not answers or dead letters",
+            place=place,
+            remedy="Use it in the standing query. Here, for example PERCENTILE(x, 0.9), or ORDER BY … LIMIT n.",
+        )
+
+
+OVER_STREAMS = Syntax(_SUPPORTED_ARGS, _SPECIAL, ROW_FUNCTIONS)
+
+_SET_OPERATION = _words("this expression distinct order limit offset with_")
+_QUERIES = (exp.Select, exp.Union, exp.Except, exp.Intersect)
+
+OVER_TABLES = Syntax(
+    {
+        **_SUPPORTED_ARGS,
+        exp.Select: _words("expressions from_ where group having order limit kind joins distinct with_ windows offset"),
+        exp.Union: _SET_OPERATION,
+        exp.Except: _SET_OPERATION,
+        exp.Intersect: _SET_OPERATION,
+        exp.With: _words("expressions"),
+        exp.CTE: _words("this alias"),
+        exp.Subquery: _words("this alias"),
+        exp.Exists: _words("this"),
+        exp.Join: _words("this on using side kind method"),
+        exp.TableAlias: _words("this columns"),
+        exp.Offset: _words("expression"),
+        exp.In: _words("this expressions query"),
+        exp.Tuple: _words("expressions"),
+        exp.Group: _words("expressions all rollup cube grouping_sets"),
+        exp.Rollup: _words("expressions"),
+        exp.Cube: _words("expressions"),
+        exp.GroupingSets: _words("expressions"),
+        exp.Star: _words("except_"),
+        exp.Window: _words("this partition_by order spec over alias"),
+        exp.WindowSpec: _words("kind start start_side end end_side"),
+        exp.IgnoreNulls: _words("this"),
+    },
+    {
+        **{kind: check for kind, check in _SPECIAL.items() if kind not in (exp.Select, exp.Distinct, exp.Interval)},
+        exp.Table: _inside(exp.From, exp.Join),
+        exp.Order: _inside(*_QUERIES, exp.Window),
+        exp.Limit: _inside(*_QUERIES),
+        exp.Tuple: _inside(exp.In, exp.GroupingSets, exp.Rollup, exp.Cube),
+        OwnAggregate: _check_own_aggregate,
+    },
+    ROW_FUNCTIONS | FINISHED_FUNCTIONS,
+)
+"""What a one-time query over answers and dead letters may use: Spark evaluates it whole."""

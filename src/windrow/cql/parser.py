@@ -12,7 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from windrow.cql.create_stream import option_name, parse_create_stream, parse_options
 from windrow.cql.dialect import CQL
-from windrow.cql.select_text import parse_select
+from windrow.cql.select_text import parse_query, parse_select
 from windrow.cql.statements import (
     CreateQuery,
     CreateStream,
@@ -37,7 +37,6 @@ _LATER = {
     "INSERT": ("INSERT changes tables, which this version does not have", _TO_FEED),
     "UPDATE": ("UPDATE changes tables, which this version does not have", "A stream only grows. " + _TO_FEED),
     "DELETE": ("DELETE changes tables, which this version does not have", "DROP STREAM removes a whole stream."),
-    "WITH": ("WITH (common table expressions) is not supported", "Write one SELECT over one stream."),
     "ISTREAM": ("ISTREAM is not supported by this version", _TO_WRITE),
     "DSTREAM": ("DSTREAM is not supported by this version", _TO_WRITE),
     "RSTREAM": ("RSTREAM is not supported by this version", _TO_WRITE),
@@ -50,6 +49,8 @@ _EMITS = (
 _SHOWN = ("STREAMS", "QUERIES", "SHARING", "TABLES", "SETTINGS")
 _KINDS = ("STREAM", "QUERY", "TABLE")
 _MAX_PRIORITY = 1_000_000
+MAX_STATEMENT = 1_000_000
+"""The most characters of a statement."""
 
 
 def parse(text: str) -> list[Statement]:
@@ -61,9 +62,19 @@ def parse(text: str) -> list[Statement]:
             chunk.append(token)
             continue
         if chunk:
+            _check_length(chunk)
             statements.append(_statement(Cursor(chunk, text)))
         chunk = []
     return statements
+
+
+def _check_length(tokens: list[Token]) -> None:
+    length = tokens[-1].end + 1 - tokens[0].start
+    if length > MAX_STATEMENT:
+        raise ParseError(
+            f"the statement is too long: {length:,} characters, and at most {MAX_STATEMENT:,} are allowed",
+            remedy="Write a shorter one; data belongs in a stream, not in a statement.",
+        )
 
 
 def parse_one(text: str) -> Statement:
@@ -253,7 +264,7 @@ _BEFORE_OPERAND = {
 
 def _select(cursor: Cursor) -> Select:
     tail = _tail_start(cursor)
-    select = parse_select(cursor, until=tail)
+    select = parse_query(cursor, until=tail)
     if not cursor.at_end:
         raise cursor.error(f"{cursor.word()} is a clause of standing queries", remedy=_TO_WRITE)
     return Select(select)
@@ -263,7 +274,7 @@ def _explain(cursor: Cursor) -> Explain:
     cursor.expect("EXPLAIN")
     if cursor.take("QUERY"):
         return Explain(name=_object_name(cursor, "the name of a query"))
-    if cursor.word() == "SELECT":
+    if cursor.word() in ("SELECT", "WITH"):
         return Explain(_select(cursor))
     start = cursor.index
     if cursor.word() == "CREATE":
@@ -281,7 +292,13 @@ def _show(cursor: Cursor) -> Show:
             return Show(what.lower())
     if cursor.take("LATENESS"):
         return Show("lateness", _object_name(cursor, "the name of a stream"))
-    raise cursor.unexpected(f"{', '.join(_SHOWN)} or LATENESS after SHOW", [*_SHOWN, "LATENESS"])
+    if cursor.take("CREATE"):
+        for kind in ("STREAM", "QUERY"):
+            if cursor.take(kind):
+                return Show(f"create {kind.lower()}", _object_name(cursor, f"the name of a {kind.lower()}"))
+        raise cursor.unexpected("STREAM or QUERY after SHOW CREATE", ["STREAM", "QUERY"])
+    known = [*_SHOWN, "LATENESS", "CREATE"]
+    raise cursor.unexpected(f"{', '.join(known[:-1])} or CREATE after SHOW", known)
 
 
 def _describe(cursor: Cursor) -> Describe:
@@ -329,6 +346,7 @@ def _bare_value(cursor: Cursor) -> str:
 _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {
     "CREATE": _create,
     "SELECT": _select,
+    "WITH": _select,
     "EXPLAIN": _explain,
     "SHOW": _show,
     "DESCRIBE": _describe,

@@ -1,6 +1,11 @@
-"""Print statements. For every statement `parse_one(to_text(s)) == s`; the catalog keeps this text."""
+"""Print statements. For every statement `parse_one(to_text(s)) == s`; the catalog keeps this text.
+
+`to_script` prints the same words for people: a line per column and per clause, with a semicolon.
+"""
 
 from __future__ import annotations
+
+from itertools import groupby
 
 from windrow.cql.names import quote_name, quote_option, quote_text
 from windrow.cql.select_text import expression_text
@@ -22,13 +27,16 @@ from windrow.cql.statements import (
 )
 from windrow.cql.window_syntax import measure_text
 
+_LINE = 100
+"""A script has the columns of a stream on one line if they fit."""
+
 
 def to_text(statement: Statement) -> str:
     """The canonical text of a statement, without a semicolon."""
     if isinstance(statement, CreateStream):
-        return _create_stream(statement)
+        return " ".join(_create_stream(statement))
     if isinstance(statement, CreateQuery):
-        return _create_query(statement)
+        return " ".join(_create_query(statement))
     if isinstance(statement, Select):
         return expression_text(statement.select)
     if isinstance(statement, Explain):
@@ -47,11 +55,19 @@ def to_text(statement: Statement) -> str:
     raise TypeError(f"not a statement: {statement!r}")
 
 
-def _create_stream(stream: CreateStream) -> str:
+def to_script(statement: CreateStream | CreateQuery) -> str:
+    """The text of a statement over several lines, with a semicolon, to be kept in a script."""
+    parts = _create_query(statement) if isinstance(statement, CreateQuery) else _create_stream(statement)
+    if isinstance(statement, CreateStream) and len(parts[0]) > _LINE:
+        parts = _create_stream(statement, ",\n    ")
+    return "\n  ".join(parts) + ";"
+
+
+def _create_stream(stream: CreateStream, between: str = ", ") -> list[str]:
+    """The parts of the statement, with `between` between two columns."""
     exists = "IF NOT EXISTS " if stream.if_not_exists else ""
-    parts = [f"CREATE STREAM {exists}{quote_name(stream.name)}"]
-    if stream.columns:
-        parts.append(f"({', '.join(f'{quote_name(column.name)} {column.type}' for column in stream.columns)})")
+    columns = between.join(f"{quote_name(column.name)} {column.type}" for column in stream.columns)
+    parts = [f"CREATE STREAM {exists}{quote_name(stream.name)}" + (f" ({columns})" if columns else "")]
     parts.append(f"FROM {quote_option(stream.source)}{_options(stream.options)}")
     if stream.timestamp_by is not None:
         parts.append(f"TIMESTAMP BY {quote_name(stream.timestamp_by)}")
@@ -65,7 +81,7 @@ def _create_stream(stream: CreateStream) -> str:
         parts.append(f"LATE {'DROP' if stream.late is Late.DROP else 'REVISE' + late_for}")
     if stream.retain is not None:
         parts.append(f"RETAIN {measure_text(stream.retain)}")
-    return " ".join(parts)
+    return parts
 
 
 def _punctuate(clause: Punctuate) -> str:
@@ -87,9 +103,9 @@ def _policy(clause: Punctuate) -> str:
     raise ValueError(f"an incomplete PUNCTUATE clause: {clause}")
 
 
-def _create_query(query: CreateQuery) -> str:
+def _create_query(query: CreateQuery) -> list[str]:
     exists = "IF NOT EXISTS " if query.if_not_exists else ""
-    parts = [f"CREATE QUERY {exists}{quote_name(query.name)} AS {expression_text(query.select)}"]
+    parts = [f"CREATE QUERY {exists}{quote_name(query.name)} AS", expression_text(query.select)]
     if query.sink is not None:
         parts.append(f"INTO {quote_option(query.sink.kind)}{_options(query.sink.options)}")
     if query.emit is not None:
@@ -98,10 +114,14 @@ def _create_query(query: CreateQuery) -> str:
         parts.append(f"PRIORITY {query.priority}")
     if query.expire_after is not None:
         parts.append(f"EXPIRE AFTER {measure_text(query.expire_after)}")
-    return " ".join(parts)
+    return parts
 
 
 def _options(options: Options) -> str:
     if not options:
         return ""
-    return f" OPTIONS ({', '.join(f'{quote_option(name)} {quote_text(value)}' for name, value in options)})"
+    by_name = [
+        (name, [quote_text(value) for _, value in entries]) for name, entries in groupby(options, lambda o: o[0])
+    ]
+    texts = [f"{quote_option(n)} {v[0] if len(v) == 1 else '(' + ', '.join(v) + ')'}" for n, v in by_name]
+    return f" OPTIONS ({', '.join(texts)})"

@@ -58,8 +58,27 @@ _MISSING = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]*\.(\
 
 def parse_select(cursor: Cursor, until: int) -> exp.Select:
     """Parse the SELECT from the cursor to the token `until`, and move the cursor there."""
+    if cursor.word() == "WITH":
+        raise UnsupportedError(
+            "WITH is not supported in a standing query",
+            place=cursor.place(),
+            remedy="Write one SELECT over one stream. A SELECT over answers may have WITH.",
+        )
     if cursor.word() != "SELECT":
         raise cursor.unexpected("SELECT", ["SELECT"])
+    start = cursor.place()
+    tree = parse_query(cursor, until)
+    if not isinstance(tree, exp.Select):
+        raise UnsupportedError(
+            f"{type(tree).__name__.upper()} is not supported; a query is one SELECT",
+            place=start,
+            remedy="Create a query for each SELECT.",
+        )
+    return tree
+
+
+def parse_query(cursor: Cursor, until: int) -> exp.Select | exp.SetOperation:
+    """Parse a SELECT, also with WITH or set operations, up to the token `until`, and move the cursor there."""
     tokens = cursor.tokens[cursor.index : until]
     if len(tokens) > MAX_TOKENS:
         raise cursor.error(f"the query is too long: more than {MAX_TOKENS:,} words and symbols")
@@ -96,7 +115,7 @@ def parse_expression(text: str) -> exp.Expr:
     return expression.pop()
 
 
-def _read(tokens: list[Token], text: str) -> exp.Select:
+def _read(tokens: list[Token], text: str) -> exp.Select | exp.SetOperation:
     parser = CQL().parser()
     try:
         trees = parser.parse_into(exp.Select, tokens, text)
@@ -110,21 +129,21 @@ def _read(tokens: list[Token], text: str) -> exp.Select:
         place = _place(text, tokens[0])
         raise ParseError(f"the query cannot be read ({type(error).__name__})", place=place) from None
     tree = trees[0] if trees else None
-    if not isinstance(tree, exp.Select):
+    if not isinstance(tree, (exp.Select, exp.SetOperation)):
         kind = type(tree).__name__.upper() if tree is not None else "this"
         raise UnsupportedError(
             f"{kind} is not supported; a query is one SELECT",
             place=_place(text, tokens[0]),
             remedy="Create a query for each SELECT.",
         )
-    if not tree.expressions:
+    if isinstance(tree, exp.Select) and not tree.expressions:
         raise ParseError(
             "the select list is empty", place=_place(text, tokens[0]), remedy="For example SELECT COUNT(*) AS n FROM …"
         )
     return tree
 
 
-def _reread(tree: exp.Select) -> exp.Select | None:
+def _reread(tree: exp.Select | exp.SetOperation) -> exp.Select | exp.SetOperation | None:
     try:
         text = expression_text(tree)
         return _read(tokenize(text, CQL()), text)
@@ -132,7 +151,7 @@ def _reread(tree: exp.Select) -> exp.Select | None:
         return None
 
 
-def _difference(tree: exp.Select, again: exp.Select | None) -> str:
+def _difference(tree: exp.Expr, again: exp.Expr | None) -> str:
     if again is not None:
         for one, other in zip(tree.expressions, again.expressions, strict=False):
             if one != other:

@@ -10,7 +10,10 @@ from sqlglot import exp
 from windrow.cql.window_clause import Measure
 
 Options = tuple[tuple[str, str], ...]
-"""`OPTIONS (path '…', format 'json')`: names in lower case unless quoted, values as text, in order."""
+"""`OPTIONS (path '…', format 'json')`: names in lower case unless quoted, values as text, in order.
+
+`path ('a', 'b')` is one entry per path, one after the other.
+"""
 
 
 @dataclass(frozen=True)
@@ -102,16 +105,20 @@ class Drop:
     if_exists: bool = False
 
 
+NAMED_SHOWS = ("lateness", "create stream", "create query")
+
+
 @dataclass(frozen=True)
 class Show:
-    """SHOW STREAMS | QUERIES | SHARING | TABLES | SETTINGS, or SHOW LATENESS stream."""
+    """SHOW STREAMS | QUERIES | SHARING | TABLES | SETTINGS, or with a name: SHOW LATENESS stream, SHOW CREATE STREAM
+    stream, SHOW CREATE QUERY query."""
 
     what: str
     name: str | None = None
 
     def __post_init__(self) -> None:
-        if (self.what == "lateness") != (self.name is not None):
-            raise ValueError("SHOW LATENESS names a stream, the other SHOW statements do not")
+        if (self.what in NAMED_SHOWS) != (self.name is not None):
+            raise ValueError(f"SHOW {self.what.upper()} with{'out' if self.name is None else ''} a name")
 
 
 @dataclass(frozen=True)

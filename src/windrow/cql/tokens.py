@@ -17,6 +17,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from windrow.errors import ParseError, Place
 
+MAX_SCRIPT = 16_000_000
+"""The most characters of a script; each of its statements is shorter still."""
+
 _UNCLOSED = re.compile(r"Missing (.+) from \d+:(\d+)")
 _WORD = re.compile(r"[^\W\d]\w*")
 _QUOTED = re.compile(r"(?<!\()'([^']+)'")
@@ -87,6 +90,8 @@ def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 
 def tokenize(text: str, dialect: Dialect) -> list[Token]:
     """The tokens of a script without its comments; raises ParseError and no other error."""
+    if len(text) > MAX_SCRIPT:
+        raise ParseError(f"the text is too long: {len(text):,} characters, and at most {MAX_SCRIPT:,} are read at once")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -104,6 +109,8 @@ def tokenize(text: str, dialect: Dialect) -> list[Token]:
         if token.token_type == TokenType.IDENTIFIER and "${" in token.text:
             # Spark would substitute a variable of the session or the environment.
             raise ParseError("a name cannot contain ${", place=_place(text, token))
+        if token.token_type == TokenType.IDENTIFIER and "\0" in token.text:
+            raise ParseError("a name cannot contain a null byte", place=_place(text, token))
         # sqlglot obeys some comments ("sqlglot.anonymous"), so it gets none.
         token.comments.clear()
         if token.token_type == TokenType.RAW_STRING:

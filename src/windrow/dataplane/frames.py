@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from windrow.cql.names import quote_name
-from windrow.errors import BindError, first_line
+from windrow.errors import BindError, ExecutionError, first_line
+from windrow.types import SqlType
 
+_CAUSE = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)$", re.M)
+_NAME = re.compile(r"`([^`]*)`")
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -22,24 +27,95 @@ def frame_of(spark: SparkSession, table: pa.Table, partitions: int | None) -> Da
     return df if partitions is None else df.repartition(partitions)
 
 
-def query_frame(spark: SparkSession, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-    """Run Spark SQL over tables that are registered under these names during the call. If Spark refuses the query,
-    raise BindError with the first line of its reason."""
-    for name, table in tables.items():
-        spark.createDataFrame(table).createOrReplaceTempView(quote_name(name))
+def query_tables(spark: SparkSession, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """Run Spark SQL over tables, which have these names during the call."""
+    with translated(), _views(spark, tables):
+        frame = spark.sql(sql)
+        _check_columns(frame.columns)
+        return frame.toArrow()
+
+
+def columns_of(spark: SparkSession, sql: str, schemas: Mapping[str, pa.Schema]) -> list[str]:
+    """The columns of a query's result, from Spark's analyser; no job runs."""
+    with translated(), _views(spark, {name: schema.empty_table() for name, schema in schemas.items()}):
+        columns = list(spark.sql(sql).columns)
+    _check_columns(columns)
+    return columns
+
+
+def _check_columns(names: Sequence[str]) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BindError(f"two columns of the result are called '{twice}'", remedy="Name one of them: AS …")
+
+
+def points_of(spark: SparkSession, constants: Sequence[str], kinds: Sequence[SqlType]) -> list[int | None]:
+    """The points for which constant expressions stand if they are compared with columns of these types. None for NULL,
+    for values of other types, and for all if Spark refuses one."""
     try:
         with unlogged():
-            return spark.sql(sql).toArrow()
-    except (AnalysisException, ParseException) as error:
-        raise BindError(_reason(error), remedy="Spark SQL refuses this query.") from None
+            frame = spark.sql("SELECT " + ", ".join(f"({text}) AS c{i}" for i, text in enumerate(constants)))
+            found = [field.dataType.simpleString() for field in frame.schema.fields]
+            points = [_point_sql(i, *both) for i, both in enumerate(zip(found, kinds, strict=True))]
+            return list(frame.selectExpr(*points).head() or ())
+    except PySparkException:
+        return [None] * len(constants)
+
+
+def _point_sql(number: int, found: str, kind: SqlType) -> str:
+    column = f"c{number}"
+    if kind.is_timestamp and found in ("timestamp", "timestamp_ntz", "date", "string"):
+        moment = f"CAST({column} AS {kind})" if found == "string" else column  # Spark reads a text as the other's type
+        return f"unix_micros(CAST({moment} AS TIMESTAMP)) AS {column}"
+    if kind.is_integer and found in ("tinyint", "smallint", "int", "bigint"):
+        return f"CAST({column} AS BIGINT) AS {column}"
+    return f"CAST(NULL AS BIGINT) AS {column}"
+
+
+@contextmanager
+def _views(spark: SparkSession, tables: Mapping[str, pa.Table]) -> Iterator[None]:
+    """Register tables as views. The caller gives names that no other thread uses."""
+    try:
+        for name, table in tables.items():
+            schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
+            spark.createDataFrame(table, schema=schema).createOrReplaceTempView(quote_name(name))
+        yield
     finally:
         for name in tables:
             spark.catalog.dropTempView(name)
 
 
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn Spark's errors about a query into BindError, and those of its jobs into ExecutionError."""
+    try:
+        with unlogged():
+            yield
+    except (AnalysisException, ParseException) as error:
+        if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+            raise _unknown_column(error.getMessageParameters() or {}) from None
+        raise BindError(_reason(error), remedy="Spark SQL refuses this query.") from None
+    except PySparkException as error:
+        raise ExecutionError(_reason(error), remedy="Spark SQL failed to evaluate this query.") from None
+    except Py4JJavaError as error:
+        raise ExecutionError(_cause(error), remedy="Spark SQL failed to evaluate this query.") from None
+
+
+def _unknown_column(told: Mapping[str, str]) -> BindError:
+    name = _NAME.findall(told.get("objectName", "") or "``")[-1]
+    known = told.get("proposal", "").replace("`", "")
+    return BindError(f"there is no column '{name}'", remedy=f"Columns with similar names: {known}." if known else None)
+
+
 def _reason(error: Exception) -> str:
     """The first line of Spark's message, without its place, which refers to generated text."""
-    return re.sub(r"; line \d+ pos \d+;?$", "", first_line(error))
+    return re.sub(r"(\. SQLSTATE: \w+)?; line \d+ pos \d+;?$", "", first_line(error))
+
+
+def _cause(error: Py4JJavaError) -> str:
+    """The message of the first cause of a Java exception."""
+    causes = _CAUSE.findall(str(error))
+    return causes[-1] if causes else first_line(error)
 
 
 @contextmanager

@@ -14,17 +14,18 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
 import pyspark
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from windrow.cql.bounds.guards import bounded_sql
 from windrow.cql.names import quote_name
 from windrow.dataplane.frames import unlogged
 from windrow.dataplane.jvm import forget_ended, quieten
@@ -236,10 +237,12 @@ def _configured(spark: Any, name: str) -> str:
 
 
 class Analyser:
-    """Asks Spark for the types of expressions, with a cache."""
+    """Asks Spark for the types of expressions, with a cache. Spark computes some constants while it analyses, so the
+    values that functions make are bounded here, too."""
 
-    def __init__(self, spark: SparkSession):
+    def __init__(self, spark: SparkSession, max_value_bytes: Callable[[], int]):
         self._spark = spark
+        self._max_value_bytes = max_value_bytes
         self._types = lru_cache(maxsize=10_000)(self._analyse)
 
     def __call__(self, columns: Sequence[tuple[str, SqlType]], expressions: Sequence[str]) -> list[SqlType]:
@@ -247,16 +250,17 @@ class Analyser:
 
     def _analyse(self, columns: tuple[tuple[str, SqlType], ...], expressions: tuple[str, ...]) -> tuple[SqlType, ...]:
         named = [f"CAST(NULL AS {kind.name}) AS {quote_name(name)}" for name, kind in columns if kind.name != "VOID"]
+        most = self._max_value_bytes()
         named += [f"NULL AS {quote_name(name)}" for name, kind in columns if kind.name == "VOID"]
         try:
             with unlogged():
                 schema = (
                     self._spark.range(0)
                     .selectExpr(*named)
-                    .selectExpr(*[f"({e}) AS `c{i}`" for i, e in enumerate(expressions)])
+                    .selectExpr(*[f"({bounded_sql(e, most)}) AS `c{i}`" for i, e in enumerate(expressions)])
                     .schema
                 )
-        except (AnalysisException, ParseException) as error:
+        except PySparkException as error:
             raise BindError(first_line(error), remedy="Spark SQL refuses this expression.") from None
         return tuple(_sql_type(field.dataType) for field in schema.fields)
 

@@ -7,7 +7,7 @@ that is kept until the queries change.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -47,9 +47,10 @@ Batches = Iterable[pa.RecordBatch]
 class SparkHome:
     """Runs the jobs of one state directory. Only one thread at a time may use a synopsis."""
 
-    def __init__(self, spark: SparkSession, root: Path):
+    def __init__(self, spark: SparkSession, root: Path, max_value_bytes: Callable[[], int]):
         self._spark = spark
         self.root = str(root.resolve())
+        self._max_value_bytes = max_value_bytes
         self._told: dict[str, tuple[Queries, Broadcast[Queries]]] = {}
 
     @property
@@ -66,9 +67,10 @@ class SparkHome:
         """The buckets' answers to each query in `asked`, and the number of groups. `rows` is the number of cells in the
         blocks. The queries are broadcast once, under `name`."""
         question, held = Question(stored, tuple(asked)), self._broadcast(name, queries)
+        most = self._max_value_bytes()
 
         def kernel(batches: Batches) -> Iterator[pa.RecordBatch]:
-            return answer_buckets(held.value, question, _numbers(batches))
+            return answer_buckets(held.value, question, _numbers(batches), most)
 
         table = self._over(stored.buckets, self._tasks(stored, rows)).mapInArrow(kernel, _ANSWERED).toArrow()
         found = list(BucketAnswer.read(table))
@@ -82,9 +84,10 @@ class SparkHome:
     def revise(self, revision: Revision, name: str, queries: Queries, rows: int) -> list[list[BucketCorrection]]:
         """The buckets' corrections of each query; `rows` and `name` as in `answer`."""
         stored, held = revision.stored, self._broadcast(name, queries)
+        most = self._max_value_bytes()
 
         def kernel(batches: Batches) -> Iterator[pa.RecordBatch]:
-            return revise_buckets(held.value, revision, _numbers(batches))
+            return revise_buckets(held.value, revision, _numbers(batches), most)
 
         table = self._over(stored.buckets, self._tasks(stored, rows)).mapInArrow(kernel, _CORRECTED).toArrow()
         by_query: dict[int, list[BucketCorrection]] = {one.asked.query: [] for one in revision.revised}

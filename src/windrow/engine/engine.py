@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from windrow.catalog.lock import Owner, OwnerState
 from windrow.catalog.store import Catalog
 from windrow.clock import Clock
 from windrow.dataplane.jvm import Jvm
@@ -35,7 +37,9 @@ class Engine:
 
     def __init__(self, state_dir: Path, spark: Any, master: str | None, given: Mapping[str, Any], clock: Clock):
         self.opened = opened = OpenState(state_dir, spark, master, given, clock)
-        self.ticker = Ticker(opened.journal, Delivery(opened.journal, opened.blocks), lambda: opened.settings)
+        delivery = Delivery(opened.journal, opened.blocks, lambda: opened.settings)
+        delivery.recover(opened.manager.streams.values())
+        self.ticker = Ticker(opened.journal, delivery, lambda: opened.settings)
         self.ticks = TickLoop(self.ticker.tick)
         self.inputs = Inputs(opened, self.ticks)
         self.time = StreamTime(opened, self.ticks, self.inputs)
@@ -46,13 +50,22 @@ class Engine:
             opened.blocks,
             opened.manager,
             self.ticker.finisher,
-            opened.spark,
-            opened.jvm,
+            opened,
             lambda: opened.settings,
             opened.lifecycle.refuse_closed,
         )
         # A script may end without close(); DuckDB complains at exit about a connection that is still open.
         self._finalizer = weakref.finalize(self, self.ticker.close)
+
+    is_read_only = False
+
+    @property
+    def owner(self) -> Owner:
+        """Who has the state directory open."""
+        return Owner(OwnerState.RUNNING, os.getpid())
+
+    def refuse_live(self, what: str) -> None:
+        """Raise ReadOnlyError if the state in memory is that of another process."""
 
     @property
     def manager(self) -> QueryManager:

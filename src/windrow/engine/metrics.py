@@ -31,3 +31,5 @@ class QueryMetrics:
     last_delivery_s: float | None = None
     callback_errors: int = 0
     last_callback_error: str | None = None
+    sink_timeouts: int = 0
+    last_sink_error: str | None = None

@@ -22,6 +22,7 @@ from windrow.dataplane.sinks import Sink, StagingSink
 from windrow.engine.choices.chooser import GroupingChoice
 from windrow.engine.choices.having import HavingFilters
 from windrow.engine.choices.holistic_choice import HolisticChoice
+from windrow.engine.lending import LendableLock
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
 from windrow.engine.progress import QueryProgress, StreamProgress, SynopsisProgress
 from windrow.optimizer.sharing.periods import PeriodicAnswers, periodic_answers
@@ -55,9 +56,17 @@ class QueryState:
     """The number of its synopsis."""
 
     sink: Sink | StagingSink | None = None
+    is_new: bool = False
+    """It was created since the state directory was opened."""
+    tried: bool = False
+    """It took part in a micro-batch since the state directory was opened."""
     subscribers: list[Subscriber] = field(default_factory=list)
     batch_subscribers: list[Subscriber] = field(default_factory=list)
     metrics: QueryMetrics = field(default_factory=QueryMetrics)
+    late_call: Any = None
+    """The call of its sink or subscribers that did not end in time and still runs."""
+    delivery_error: str | None = None
+    """Why its delivery is suspended: answers wait until the sink and the subscribers work again."""
 
     @property
     def error(self) -> str | None:
@@ -154,11 +163,13 @@ class SynopsisState:
 
 @dataclass(frozen=True)
 class UnpublishedStage:
-    """A committed stage of a sink that is not published yet; `outbox` is its row in the catalog."""
+    """Committed answers that a sink does not show yet; `outbox` is their row in the catalog. `entry` names a stage of
+    the sink; or, with `block`, it is a `WaitingEntry`: answers that nobody has taken yet."""
 
     query: QueryState
     entry: str
     outbox: int
+    block: int | None = None
 
 
 @dataclass(frozen=True)
@@ -194,8 +205,14 @@ class StreamState:
     """The wall clock at the last micro-batch, or when the stream was started."""
     silent_since: dict[str, float] = field(default_factory=dict)
     """By axis: when the silence not yet counted began, by the monotonic clock (HEARTBEAT AFTER)."""
+    sizes_seen: Mapping[str, int] | None = None
+    """The sizes that were saved last."""
+    size_again_s: float = 0.0
+    """From when on they may be measured again, by the monotonic clock."""
+    suspects: set[int] = field(default_factory=set)
+    """The ids of queries one of which may have ended the JVM when the state directory was open before."""
     stopping: threading.Event = field(default_factory=threading.Event)
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: LendableLock = field(default_factory=LendableLock)
     batch_lock: threading.RLock = field(default_factory=threading.RLock)
 
     def install(self, committed: CommittedState) -> None:
@@ -261,6 +278,18 @@ class StreamState:
         start = state.plan.style[1]
         since = [self.queries[name].since for name, _ in state.plan.queries]
         return np.array(sorted({start, *(point for point in since if point is not None and point > start)}), np.int64)
+
+    def sizes(self) -> dict[str, int]:
+        """How much state the queries share."""
+        synopses = list(self.synopses.values())
+        return {
+            "synopses": len(synopses),
+            "groups": sum(s.synopsis.group_count for s in synopses),
+            "closed_panes": sum(int(s.synopsis.closed_panes.size) for s in synopses),
+            "synopsis_bytes": sum(s.synopsis.nbytes for s in synopses),
+            "index_bytes": sum(s.synopsis.index_bytes for s in synopses),
+            "filter_bytes": sum(s.having.nbytes for s in synopses),
+        }
 
     def greatest(self, axis: str) -> int | None:
         """The greatest point deposited on an axis, or the start of its pane. A late tuple that is admitted on another

@@ -34,6 +34,7 @@ from windrow.oracle.admission import (
     column_named,
     types_of,
 )
+from windrow.oracle.bounded import bounded_parts
 from windrow.oracle.looks import Counted, Look, Looks, OracleQuery, axis_frontier, counted, is_open
 from windrow.oracle.patterns import pattern_of
 from windrow.oracle.revisions import LookResult, Revised, revisions_of
@@ -213,7 +214,7 @@ class Oracle:
         types = types_of(self._stream(held.stream).statement)
         self._view(spark_sql.ROWS, _rows_table(tuples, types))
         self._view(spark_sql.LOOKS, _looks_table(looks))
-        parts = held.parts
+        parts = bounded_parts(held.parts, self._settings.integer("max_value_bytes"))
         statement = spark_sql.spark_statement(
             parts, lambda texts: self._type_names(texts, parts.table_alias), held.asker.window.partition
         )

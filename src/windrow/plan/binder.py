@@ -30,6 +30,7 @@ from windrow.plan.nodes import (
     WindowAggregate,
     internal_columns,
 )
+from windrow.plan.texts import as_valid_text
 from windrow.types import SqlType
 from windrow.windows import SlidingWindow
 
@@ -37,6 +38,7 @@ TypesOf = Callable[[Sequence[tuple[str, SqlType]], Sequence[str]], list[SqlType]
 """(columns, Spark SQL expressions) → their types; raises BindError if Spark refuses an expression."""
 
 _CLAUSES = {"kind", "hint", "distinct", "expressions", "limit", "from_", "where", "group", "having", "order"}
+MAX_LIMIT = (1 << 31) - 1
 RESERVED_OUTPUTS = ("window_start", "window_end", "is_revision")
 
 
@@ -95,6 +97,12 @@ class _Binder:
             raise BindError("a standing query reads a stream", remedy="Add FROM stream [RANGE … SLIDE …].")
         if not isinstance(source.this, exp.Table) or source.this.args.get("joins"):
             raise UnsupportedError("this version reads one stream per query", place=self._place(source.this))
+        if not isinstance(source.this.this, exp.Identifier):
+            raise UnsupportedError(
+                "a standing query reads a stream, not a function",
+                place=self._place(source.this),
+                remedy="A SELECT by itself reads answers('query') and dead_letters('stream').",
+            )
         return select.copy()
 
     def _refuse_selection(self, window: WindowClause | None) -> None:
@@ -133,7 +141,7 @@ class _Binder:
         having = self._having(aliases, key_sql, where)
         order = self._order(items, aliases, key_sql, where)
         scan = Selection(Scan(self._stream.name, bound.attribute), where)
-        keys = tuple(Key(sql, kind) for sql, kind in zip(key_sql, key_types, strict=True))
+        keys = tuple(self._key(sql, kind) for sql, kind in zip(key_sql, key_types, strict=True))
         aggregate = WindowAggregate(scan, bound.window, keys, tuple(self._calls.values()), len(partition))
         if aggregate.frequent is not None:
             self._check_frequent(aggregate)
@@ -379,8 +387,8 @@ class _Binder:
         both = filter_sql if where is None else where if filter_sql is None else f"({where}) AND ({filter_sql})"
         key = "\x00".join(map(str, (found.function, *args, *parameters, both)))
         if key not in self._calls:
-            first, kind = (args[0], kinds[0]) if args else (None, None)
-            more = tuple(Key(sql, type_) for sql, type_ in zip(args[1:], kinds[1:], strict=True))
+            given = [self._key(sql, type_) for sql, type_ in zip(args, kinds, strict=True)]
+            first, kind, more = (given[0].sql, given[0].type, tuple(given[1:])) if given else (None, None, ())
             try:
                 self._calls[key] = decompose(found.function, first, kind, both, parameters, more)
             except UnsupportedError as error:
@@ -390,6 +398,9 @@ class _Binder:
                 place = self._place(found.arguments[at] if found.arguments else None)
                 raise BindError(error.message, place=place, remedy=error.remedy) from None
         return f"a{list(self._calls).index(key)}"
+
+    def _key(self, sql: str, kind: SqlType) -> Key:
+        return Key(as_valid_text(sql, kind, self._stream.columns), kind)
 
     def _having(self, aliases: dict[str, exp.Expr], keys: Sequence[str], where: str | None) -> exp.Expr | None:
         having = self._select.args.get("having")
@@ -440,9 +451,10 @@ class _Binder:
         if limit is None:
             return None
         value = limit.expression
-        if not isinstance(value, exp.Literal) or value.is_string or not value.this.isdigit():
+        is_whole = isinstance(value, exp.Literal) and not value.is_string and value.this.isdigit()
+        if not is_whole or int(value.this) > MAX_LIMIT:
             raise BindError(
-                f"LIMIT is a whole number from 0 on, not {value.sql(dialect=CQL)}",
+                f"LIMIT is a whole number from 0 to {MAX_LIMIT:,}, not {value.sql(dialect=CQL)}",
                 place=self._signed_place(value),
                 remedy="For example LIMIT 10, the first ten rows of each window.",
             )

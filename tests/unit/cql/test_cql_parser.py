@@ -273,9 +273,9 @@ def test_errors(text: str, line: int, column: int, says: str) -> None:
         ("INSERT INTO t VALUES (1)", "INSERT changes tables"),
         ("UPDATE t SET a = 1", "UPDATE changes tables"),
         ("DELETE FROM t", "DELETE changes tables"),
-        ("WITH x AS (SELECT 1) SELECT * FROM x", "WITH"),
-        ("SELECT a FROM s UNION ALL SELECT a FROM t", "UNION"),
-        ("SELECT a FROM s EXCEPT SELECT a FROM t", "EXCEPT"),
+        ("CREATE QUERY q AS WITH x AS (SELECT 1) SELECT * FROM x", "WITH"),
+        ("CREATE QUERY q AS SELECT a FROM s UNION ALL SELECT a FROM t", "UNION"),
+        ("CREATE QUERY q AS SELECT a FROM s EXCEPT SELECT a FROM t", "EXCEPT"),
     ],
 )
 def test_unsupported(text: str, says: str) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
+from support.test_file import Statement as StatementCommand
+from support.test_file import read_test_file
 
 from windrow.cql import CQL, expression_text, parse, parse_one, to_text
 from windrow.cql.names import quote_name, quote_text
 from windrow.cql.parser import parse_select
+from windrow.cql.printer import to_script
 from windrow.cql.select_text import parse_expression
 from windrow.cql.statements import (
     ColumnDef,
@@ -30,6 +36,8 @@ from windrow.cql.statements import (
 from windrow.cql.tokens import Cursor, tokenize
 from windrow.cql.window_clause import Measure, Unit, WindowClause, WindowKind
 from windrow.cql.window_syntax import window_text
+
+TEST_FILES = Path(__file__).parents[2] / "cql"
 
 texts = st.text(max_size=12) | st.sampled_from(
     [
@@ -55,7 +63,7 @@ texts = st.text(max_size=12) | st.sampled_from(
 )
 names = st.sampled_from(
     "a b src ts Total x_1 tick range slide rows emit priority format select from group order date".split()
-) | st.text(min_size=1, max_size=8).filter(lambda name: name.strip() == name and "${" not in name)
+) | st.text(min_size=1, max_size=8).filter(lambda name: name.strip() == name and not re.search(r"\$\{|\0", name))
 amounts = st.integers(1, 10**6) | st.sampled_from([60_000_000, 3_600_000_000, 604_800_000_000, 2**63 - 1])
 times = st.builds(Measure, amounts, st.just(Unit.TIME))
 counts = st.builds(Measure, amounts, st.just(Unit.VALUES))
@@ -140,7 +148,7 @@ options = st.lists(
     st.tuples(st.from_regex(r"[a-z][a-z.]{0,6}[a-z]", fullmatch=True).filter(lambda n: ".." not in n) | names, texts),
     max_size=3,
     unique_by=lambda option: option[0].lower(),
-).map(tuple)
+).map(lambda found: tuple(option for option in found if option[0].lower() != "path"))
 kinds = st.sampled_from(["memory", "files", "console", "parquet", "jsonl", "my_sink"])
 types = st.sampled_from(["BOOLEAN", "BIGINT", "DECIMAL(10,2)", "STRING", "TIMESTAMP", "TIMESTAMP_NTZ", "DOUBLE"])
 punctuations = st.one_of(
@@ -161,7 +169,7 @@ def streams(draw: st.DrawFn) -> CreateStream:
             draw(st.lists(st.builds(ColumnDef, names, types), max_size=4, unique_by=lambda column: column.name.lower()))
         ),
         source=draw(kinds),
-        options=draw(options),
+        options=draw(options) + tuple(("path", path) for path in draw(st.lists(texts, max_size=3))),
         timestamp_by=draw(st.none() | names),
         sequence_by=draw(st.none() | names),
         tick=draw(st.none() | measures),
@@ -191,7 +199,7 @@ statements: st.SearchStrategy[Statement] = st.one_of(
     st.builds(Explain, name=names),
     st.builds(Drop, st.sampled_from(["stream", "query", "table"]), names, st.booleans()),
     st.builds(Show, st.sampled_from(["streams", "queries", "tables", "settings"])),
-    st.builds(Show, st.just("lateness"), names),
+    st.builds(Show, st.sampled_from(["lateness", "create stream", "create query"]), names),
     st.builds(Describe, names),
     st.builds(SetSetting, st.sampled_from(["max_future", "a.b.c"]) | names, texts),
 )
@@ -224,3 +232,37 @@ def test_strings(value: str) -> None:
 def test_names(name: str) -> None:
     column = parse_expression(quote_name(name))
     assert isinstance(column, exp.Column) and column.name == name
+
+
+def test_script_of_every_statement_in_the_test_files() -> None:
+    """What SHOW CREATE prints creates the same again."""
+    texts = [
+        command.text
+        for path in sorted(TEST_FILES.rglob("*.test"))
+        for command in read_test_file(path).commands
+        if isinstance(command, StatementCommand) and command.error is None
+    ]
+    created = [s for text in texts for s in parse(text) if isinstance(s, CreateStream | CreateQuery)]
+    assert len(created) > 100
+    for statement in created:
+        assert parse_one(to_script(statement)) == statement
+        assert to_script(parse_one(to_script(statement))) == to_script(statement)  # type: ignore[arg-type]
+
+
+@settings(deadline=None)
+@given(streams() | queries)
+def test_parse_of_a_script(statement: CreateStream | CreateQuery) -> None:
+    assert parse_one(to_script(statement)) == statement
+
+
+def test_script_has_a_line_per_clause() -> None:
+    text = "CREATE STREAM s (t INT, `a b` STRING) FROM files OPTIONS (path ('x', 'y'), format 'csv') TIMESTAMP BY t"
+    lines = [
+        "CREATE STREAM s (t INT, `a b` STRING)",
+        "  FROM files OPTIONS (path ('x', 'y'), format 'csv')",
+        "  TIMESTAMP BY t;",
+    ]
+    assert to_script(parse_one(text)).splitlines() == lines  # type: ignore[arg-type]
+    long = "c" * 90
+    wide = parse_one(f"CREATE STREAM s (a INT, {long} INT) FROM memory")
+    assert to_script(wide).splitlines()[:2] == ["CREATE STREAM s (a INT,", f"    {long} INT)"]  # type: ignore[arg-type]

@@ -322,6 +322,8 @@ EXPRESSIONS = [
     "s || t",
     "s || 'x'",
     "length(s)",
+    "octet_length(s)",
+    "octet_length(i)",
     "len(s)",
     "character_length(s)",
     "char_length(s)",

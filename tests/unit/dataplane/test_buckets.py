@@ -137,7 +137,7 @@ def test_failing_expression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     question = Question(stored, tuple(WindowRequest(i, np.array([0, 2]), np.array([2, 4])) for i in (0, 1)))
     parts = [
         one
-        for batch in answer_buckets([QueryTask(plan) for plan in plans], question, [0, 1])
+        for batch in answer_buckets([QueryTask(plan) for plan in plans], question, [0, 1], 1 << 20)
         for one in BucketAnswer.read(pa.Table.from_batches([batch]))
     ]
     rows = [row for one in parts if one.rows is not None for row in one.rows.to_pylist()]

@@ -37,7 +37,7 @@ def test_order_is_that_of_duckdb(seed: int) -> None:
     plan = plan_of(order, rng.choice([None, 0, 1, 5, 100]) if order else rng.choice([0, 1, 5]))
     found = ordered_rows(plan, columns)
     assert found is not None
-    finisher = Finisher()
+    finisher = Finisher(lambda: 1 << 20)
     done = finisher._evaluate(plan, finish_one_sql, _looked(pa.array([0] * rows, pa.int64()).to_numpy(), columns))
     window, outputs = _evaluated(plan, done)
     finisher.close()

@@ -23,10 +23,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windrow.cql.statements import SinkClause
-from windrow.dataplane.sinks import AnswerBatch, Sink, StagingSink, check_given, check_path, jsonl, open_sink, target_of
+from windrow.dataplane.sinks import AnswerBatch, Sink, StagingSink, check_given, check_sink, jsonl, open_sink, target_of
 from windrow.dataplane.sinks.console import ROWS_SHOWN
 from windrow.dataplane.sinks.files import reporting
 from windrow.dataplane.sinks.jsonl import JsonLinesSink, json_lines
+from windrow.dataplane.sinks.ownership import Claim, OutputOwner
 from windrow.dataplane.sinks.parquet import ParquetSink
 from windrow.errors import BindError, SinkError
 
@@ -349,6 +350,10 @@ def clause(kind: str, **options: str) -> SinkClause:
     return SinkClause(kind, tuple(options.items()))
 
 
+def claim(tmp_path: Path, state: int = 1, query: str = "q", begun: bool = False) -> Claim:
+    return Claim(OutputOwner(state, str(tmp_path / f"state{state}"), 1, query, ("v INT",)), begun)
+
+
 def test_open_sink(tmp_path: Path) -> None:
     opened: list[Sink | StagingSink] = [
         open_sink("q", clause("console")),
@@ -366,6 +371,12 @@ def test_open_sink(tmp_path: Path) -> None:
         (clause("parquet"), "needs a path"),
         (clause("jsonl", path=""), "needs a path"),
         (clause("jsonl", path="x", mode="append"), "no option 'mode'"),
+        (clause("jsonl", path="x", overwrite="yes"), "'true' or 'false'"),
+        (clause("jsonl", path="a\0b"), "null byte"),
+        (clause("parquet", path="s3://bucket/out"), "local files"),
+        (clause("parquet", path="hdfs:/out"), "local files"),
+        (clause("parquet", path="file://elsewhere/out"), "local files"),
+        (clause("jsonl", path="\ud800"), "no file name has"),
         (clause("console", path="x"), "no option 'path'"),
     ],
 )
@@ -389,7 +400,7 @@ def test_errors_of_into(bad: SinkClause, message: str) -> None:
 def test_unwritable_path(tmp_path: Path, kind: str, path: str, message: str) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(SinkError) as raised:
-        check_path("q", clause(kind, path=str(tmp_path / path)))
+        check_sink("q", clause(kind, path=str(tmp_path / path)), claim(tmp_path))
     assert str(tmp_path / path) in raised.value.message and message in str(raised.value)
     assert "answers are kept" not in str(raised.value), "there are none yet"
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
@@ -399,16 +410,16 @@ def test_unwritable_path(tmp_path: Path, kind: str, path: str, message: str) -> 
 def test_path_without_write_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)  # root may write anywhere
     with pytest.raises(SinkError, match="Permission denied") as raised:
-        check_path("q", clause(kind, path=str(tmp_path / "new" / "out")))
+        check_sink("q", clause(kind, path=str(tmp_path / "new" / "out")), claim(tmp_path))
     assert raised.value.remedy and "write access" in raised.value.remedy
 
 
 def test_writable_paths(tmp_path: Path) -> None:
-    (tmp_path / "old.jsonl").write_text("{}\n")
+    (tmp_path / "old.jsonl").write_text("")
     (tmp_path / "old").mkdir()
     for kind, path in (("jsonl", "old.jsonl"), ("jsonl", "a/b/new"), ("parquet", "old"), ("parquet", "a/b/new")):
-        check_path("q", clause(kind, path=str(tmp_path / path)))
-    check_path("q", clause("console"))
+        check_sink("q", clause(kind, path=str(tmp_path / path)), claim(tmp_path))
+    check_sink("q", clause("console"), claim(tmp_path))
     assert not (tmp_path / "a").exists()
 
 

@@ -233,7 +233,7 @@ MISTAKES = [
     (f"SELECT COUNT(*) AS m FROM packets {W} ORDER BY mm", "mm", "Did you mean 'm'?"),
     (f"SELECT COUNT(*) AS m FROM packets {W} HAVING mm > 1", "mm", "Did you mean 'm'?"),
     (f"SELECT src AS origin, COUNT(*) AS m FROM packets {W} GROUP BY orign", "orign", "Did you mean 'origin'?"),
-    (f"SELECT COUNT(*) AS n FROM packets {W} LIMIT -1", "-1", "from 0 on, not -1"),
+    (f"SELECT COUNT(*) AS n FROM packets {W} LIMIT -1", "-1", "from 0 to 2,147,483,647, not -1"),
     (f"SELECT COUNT(*) AS n FROM packets {W} LIMIT 1.5", "1.5", "For example LIMIT 10"),
     (f"SELECT src, Dst AS src FROM packets {W} GROUP BY src, Dst", "Dst AS src", "two columns of the answer"),
     (f"SELECT COUNT() AS n FROM packets {W}", "COUNT", "Write COUNT(*)."),

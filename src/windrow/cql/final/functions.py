@@ -193,6 +193,11 @@ def _length(args: Arguments) -> Final | None:
     return Final(f"CAST(length({args[0].sql}) AS INTEGER)", INT)
 
 
+def _octet_length(args: Arguments) -> Final | None:
+    casts = cast_all(args, STRING) if len(args) == 1 else None
+    return Final(f"CAST(strlen({casts[0]}) AS INTEGER)", INT) if casts else None
+
+
 def _substring(args: Arguments) -> Final | None:
     """SUBSTRING with literal, non-negative numbers; position 0 is 1."""
     numbers = [_literal_int(value) for value in args[1:]]
@@ -258,6 +263,7 @@ _POSITIVE = "CASE WHEN {0} > 0 THEN {0} END"
 _LN = _real(f"ln({_POSITIVE})")
 
 FUNCTIONS: dict[str, Function] = {
+    "OCTET_LENGTH": _octet_length,
     "ABS": _absolute,
     "CEIL": _whole("ceil"),
     "FLOOR": _whole("floor"),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
+from windrow.cql.dialect import Let, MaxValueBytes
 from windrow.cql.final.casts import cast_sql, double_sql, wide, wrap
 from windrow.cql.final.functions import FUNCTIONS, cast_all, concatenation, conditional, timestamp_difference
 from windrow.cql.final.types import (
@@ -330,6 +331,12 @@ def _if(self: _Translator, node: exp.Expr) -> Final | None:
     )
 
 
+def _let(self: _Translator, node: exp.Expr) -> Final | None:
+    value, alias = self.translate(node.this), str(node.args["alias"])
+    body = _Translator({**self.types, alias: value.type}, self.text, self.whole).translate(node.expression)
+    return Final(f"list_transform([{value.sql}], lambda {alias}: {body.sql})[1]", body.type)
+
+
 def _cast(self: _Translator, node: exp.Expr) -> Final | None:
     target = spark_type(node.args["to"])
     if target is None:
@@ -402,5 +409,7 @@ _RULES: dict[type[exp.Expr], Callable[[_Translator, exp.Expr], Final | None]] = 
     exp.Case: _case,
     exp.If: _if,
     exp.Cast: _cast,
+    Let: _let,
+    MaxValueBytes: lambda self, node: Final("CAST(getvariable('max_value_bytes') AS BIGINT)", BIGINT),
     exp.DPipe: lambda self, node: concatenation([self.translate(node.this), self.translate(node.expression)]),
 }

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.cql.bounds.guards import guarded
 from windrow.cql.final.sql import to_duckdb
 from windrow.dataplane.answers.one_window import ordered_rows, plain_column
 from windrow.plan.nodes import Finalise, Output, internal_columns
@@ -29,6 +30,9 @@ from windrow.windows import Points
 
 ROW = "r"
 """The column with the index of the looked-up row that an answer row comes from."""
+
+OVERSIZED = "oversized"
+"""The column that counts the values of a row that are NULL by the bound on values; only if there can be some."""
 
 Edges = tuple[Points | None, Points]
 """The window_start (None: the windows have none) and the window_end of each window."""
@@ -58,9 +62,10 @@ class TaskError(Exception):
 
 
 class Finisher:
-    """Turns looked-up states into answer rows. It holds one DuckDB connection."""
+    """Turns looked-up states into answer rows. It holds one DuckDB connection. `max_value_bytes` bounds the values that
+    functions make."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_value_bytes: Callable[[], int]) -> None:
         config: dict[str, str | bool | int | float | list[str]] = {
             "threads": 1,
             "memory_limit": "512MB",
@@ -69,6 +74,8 @@ class Finisher:
             "autoload_known_extensions": False,
         }
         self._duckdb = duckdb.connect(":memory:", config=config)
+        self._max_value_bytes = max_value_bytes
+        self._bound: int | None = None
         self._lock = threading.Lock()
         self._texts: dict[tuple[int, Callable[[Finalise], str]], tuple[Finalise, str]] = {}
         self._tests: dict[int, tuple[Finalise, tuple[BoundTest, ...], Finalise]] = {}
@@ -96,7 +103,7 @@ class Finisher:
         looked, plan = self._tested(plan, looked)
         rows = rows_of(plan.input, looked, groups)
         columns = _columns(plan, rows, groups)
-        window, each = rows.window, rows.each
+        window, each, oversized = rows.window, rows.each, 0
         order = ordered_rows(plan, columns) if looked.windows == 1 and not plan.is_plain else None
         if plan.is_plain:
             outputs = [columns[o.expression.name] for o in plan.outputs]
@@ -107,9 +114,12 @@ class Finisher:
         else:
             each = None
             sql = finish_sql if looked.windows > 1 else finish_one_sql
-            window, outputs = _evaluated(plan, self._evaluate(plan, sql, _looked(window, columns)))
+            done = self._evaluate(plan, sql, _looked(window, columns))
+            oversized = _oversized(done)
+            window, outputs = _evaluated(plan, done)
         found = _finished(plan, window, each, outputs, (starts, ends), looked.windows)
-        return replace(found, overflows=rows.overflows(plan.input.aggregates) if unfit is None else unfit)
+        unfit = rows.overflows(plan.input.aggregates) if unfit is None else unfit
+        return replace(found, overflows=unfit + oversized)
 
     def _of_tasks(self, plan: Finalise, found: TaskRows, edges: Edges, windows: int) -> Finished:
         if found.error is not None:
@@ -144,7 +154,9 @@ class Finisher:
         columns = _columns(plan, rows, groups)
         unfit = rows.overflows(plan.input.aggregates) if unfit is None else unfit
         if not plan.is_plain:
-            return self._evaluate(plan, part_sql, _looked(rows.window, columns)), unfit
+            done = self._evaluate(plan, part_sql, _looked(rows.window, columns))
+            unfit += _oversized(done)
+            return done.drop_columns([OVERSIZED] if OVERSIZED in done.column_names else []), unfit
         outputs = {f"o{i}": columns[o.expression.name] for i, o in enumerate(plan.outputs)}
         return plain(pa.table({"w": rows.window, **outputs})), unfit
 
@@ -172,6 +184,9 @@ class Finisher:
                 if len(self._texts) >= MOST_TEXTS:
                     self._texts.clear()
                 cached = self._texts[id(plan), sql] = (plan, sql(plan))
+            if self._bound != (bound := self._max_value_bytes()):
+                self._duckdb.execute(f"SET VARIABLE max_value_bytes = {bound}")
+                self._bound = bound
             self._duckdb.register("looked", numbered)
             try:
                 done = self._duckdb.sql(cached[1]).to_arrow_table()
@@ -243,10 +258,18 @@ def joined_sql(plan: Finalise) -> str:
 
 def _inner_sql(plan: Finalise) -> str:
     types = dict(internal_columns(plan.input))
-    outputs = [ROW, *(f"{to_duckdb(o.expression, types)} AS o{i}" for i, o in _flat(plan)), *_keys_for_ties(plan)]
-    where = f" WHERE {to_duckdb(plan.having, types)}" if plan.having is not None else ""
-    sort_columns = [f"{to_duckdb(o.expression, types)} AS s{i}" for i, o in enumerate(plan.order)]
+    flat = [(i, guarded(o.expression, None)) for i, o in _flat(plan)]
+    outputs = [ROW, *(f"{to_duckdb(g.tree, types)} AS o{i}" for i, g in flat), *_keys_for_ties(plan)]
+    counts = [to_duckdb(g.oversized, types) for _, g in flat if g.oversized is not None]
+    outputs += [f"{' + '.join(counts)} AS {OVERSIZED}"] if counts else []
+    where = f" WHERE {to_duckdb(guarded(plan.having, None).tree, types)}" if plan.having is not None else ""
+    sort_columns = [f"{to_duckdb(guarded(o.expression, None).tree, types)} AS s{i}" for i, o in enumerate(plan.order)]
     return f"SELECT w, {', '.join(outputs + sort_columns)} FROM looked{where}"
+
+
+def _oversized(done: pa.Table) -> int:
+    """How many values of the rows are NULL by the bound on values."""
+    return int(pc.sum(done.column(OVERSIZED)).as_py() or 0) if OVERSIZED in done.column_names else 0
 
 
 def _by(plan: Finalise) -> str:

@@ -40,10 +40,22 @@ class Deposit:
     admitted: int
     least: dict[str, int]
     seen: dict[str, Seen]
+    oversized: tuple[int, ...] = ()
+    """For each expression that the micro-batch counted: how many values were NULL by the bound on values."""
 
     @property
     def cell_count(self) -> int:
         return sum(len(cells) for cells in self.cells.values())
+
+
+OVERSIZED = "__oversized"
+"""Columns of counts: their names begin so and end with a number."""
+
+
+def oversized_in(table: pa.Table) -> tuple[int, ...]:
+    """The sums of the columns of counts, in order."""
+    names = [name for name in table.column_names if name.startswith(OVERSIZED)]
+    return tuple(int(pc.sum(table.column(f"{OVERSIZED}{i}")).as_py() or 0) for i in range(len(names)))
 
 
 def seen_by_key(greatest: int | None, pairs: Iterable[tuple[Key, int | None]]) -> Seen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,16 @@ from windrow.dataplane.ingest.admission import (
     tagged,
     unjudged_sql,
 )
-from windrow.dataplane.ingest.deposit import DeadLetter, Deposit, Mask, mask_of, picked_rows, seen_by_key
+from windrow.dataplane.ingest.deposit import (
+    OVERSIZED,
+    DeadLetter,
+    Deposit,
+    Mask,
+    mask_of,
+    oversized_in,
+    picked_rows,
+    seen_by_key,
+)
 from windrow.dataplane.ingest.grouping import Grouping, progress_columns
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import RANK_COLUMN, ROW_NUM
@@ -42,10 +51,10 @@ class GatheredColumns:
     values: Mapping[str, str]
     conditions: Mapping[str, str]
 
-    def select(self) -> list[str]:
-        """The columns, as Spark computes them."""
-        values = [f"{sql} AS {name}" for sql, name in self.values.items()]
-        return values + [f"coalesce({sql}, false) AS {name}" for sql, name in self.conditions.items()]
+    def select(self, bounded: Callable[[str], str] = str) -> list[str]:
+        """The columns, as Spark computes them; `bounded` adds guards to an expression."""
+        values = [f"{bounded(sql)} AS {name}" for sql, name in self.values.items()]
+        return values + [f"coalesce({bounded(sql)}, false) AS {name}" for sql, name in self.conditions.items()]
 
 
 def gathered_columns(groupings: Sequence[Grouping]) -> GatheredColumns:
@@ -67,15 +76,21 @@ def gathered_columns(groupings: Sequence[Grouping]) -> GatheredColumns:
 
 
 def gather_columns(
-    df: DataFrame, stream: StreamDef, groupings: Sequence[Grouping], admission: Admission, carry_records: bool
+    df: DataFrame,
+    stream: StreamDef,
+    groupings: Sequence[Grouping],
+    admission: Admission,
+    carry_records: bool,
+    oversized: Sequence[str] = (),
 ) -> DataFrame:
-    """Just the columns that the synopses need, a row per tuple.
+    """Just the columns that the synopses need, a row per tuple; with `oversized` as in `grouped`.
 
     Where records are not carried, `judged` adds the reason in the driver: two columns and four tests fewer per
     row in Spark (measured: 0.145 s instead of 0.19 s for 500,000 rows).
     """
     points = list(point_columns(stream).values())
-    columns = gathered_columns(groupings).select()
+    columns = gathered_columns(groupings).select(*(g.bounded for g in groupings[:1]))
+    columns += [f"{sql} AS {OVERSIZED}{i}" for i, sql in enumerate(oversized)]
     columns += [f"{sql} AS {name}" for name, sql in progress_columns(stream) if sql not in points]
     if any(g.needs_order for g in groupings):
         order = arrival.order_columns(df.columns, stream.statement.sequence_by)
@@ -118,7 +133,8 @@ def deposit_of_rows(
         )
         for g, grouping in enumerate(groupings)
     }
-    return Deposit(cells, dead, table.num_rows, {c: int(points[c].min()) for c in seen if c in points}, seen)
+    least = {c: int(points[c].min()) for c in seen if c in points}
+    return Deposit(cells, dead, table.num_rows, least, seen, oversized_in(table))
 
 
 def _seen(table: pa.Table, stream: StreamDef, points: Mapping[str, Points], admission: Admission) -> dict[str, Seen]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from windrow.catalog.definitions import StreamDef
+from windrow.cql.bounds.guards import bounded_sql
 from windrow.cql.names import quote_name
 from windrow.cql.statements import Policy
 from windrow.dataplane.ingest.admission import Admission, advances_sql, point_columns
@@ -33,10 +34,20 @@ class Grouping:
     accumulators: tuple[Accumulator, ...]
     axis: str
     partition: int = 0
+    max_value_bytes: int | None = None
+    """The bound on the values that its expressions make; None: no bound."""
 
     def __post_init__(self) -> None:
         if self.partition and self.qualifies is not None:
             raise ValueError("a partitioned window counts every tuple")
+
+    def bounded(self, sql: str) -> str:
+        """An expression as Spark evaluates it: with guards around calls that may make large values."""
+        return sql if self.max_value_bytes is None else bounded_sql(sql, self.max_value_bytes)
+
+    def bounded_accumulator(self, a: Accumulator) -> Accumulator:
+        arg, condition = (None if sql is None else self.bounded(sql) for sql in (a.arg, a.condition))
+        return a if (arg, condition) == (a.arg, a.condition) else replace(a, arg=arg, condition=condition)
 
     @property
     def needs_order(self) -> bool:
@@ -78,6 +89,7 @@ def partial_columns(groupings: Sequence[Grouping], sets: Sequence[int] = ()) -> 
             kept.setdefault(partial, []).append(g)
     found = []
     for (name, a), used_by in kept.items():
+        a = groupings[used_by[0]].bounded_accumulator(a)
         if sets and is_sketch(a):
             within = f"__set IN ({', '.join(f'{sets[g]}L' for g in used_by)})"
             a = replace(a, condition=within if a.condition is None else f"({within}) AND ({a.condition})")

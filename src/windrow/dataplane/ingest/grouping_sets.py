@@ -25,7 +25,15 @@ from windrow.dataplane.ingest.admission import (
     point_columns,
     tagged,
 )
-from windrow.dataplane.ingest.deposit import DeadLetter, Deposit, mask_of, picked_rows, seen_by_key
+from windrow.dataplane.ingest.deposit import (
+    OVERSIZED,
+    DeadLetter,
+    Deposit,
+    mask_of,
+    oversized_in,
+    picked_rows,
+    seen_by_key,
+)
 from windrow.dataplane.ingest.grouping import Grouping, partial_columns, progress_columns
 from windrow.dataplane.ingest.packing import copies, packing_of
 from windrow.dataplane.ingest.ranks import Ranking, nothing_known, rank_column, ranked
@@ -49,15 +57,20 @@ def grouped(
     admission: Admission,
     carry_records: bool,
     counts: Mapping[int, pa.Table],
+    oversized: Sequence[str] = (),
 ) -> DataFrame:
     """One row per (grouping, pane, group) and one per distinct dead letter.
 
     Policies that need more than the greatest point (PER key, SLACK in rows) have a grouping set of their own.
     `counts`: by synopsis, how many tuples each partition of a partitioned window has had (`Ranks.known`).
+    `oversized`: how many values of a row are NULL by the bound on values, to be added up.
     """
     rows = tagged(df, stream, admission, carry_records)
+    if oversized:
+        rows = rows.selectExpr("*", *(f"{_alive(None, sql)} AS {OVERSIZED}{i}" for i, sql in enumerate(oversized)))
     rows = _ordered(df, rows, stream, groupings, admission.rows_before, counts)
     extras = [F.count(F.lit(1)).alias("__n"), *_seen_aggregates(stream, admission)]
+    extras += [F.sum(f"{OVERSIZED}{i}").alias(f"{OVERSIZED}{i}") for i in range(len(oversized))]
     progress = [(name, _alive(None, sql)) for name, sql in progress_columns(stream, admission)]
     if is_packed(groupings, len(progress)):
         return _grouped_packed(rows, stream, groupings, progress, extras)
@@ -123,10 +136,11 @@ def _alive(condition: str | None, value: str) -> str:
 def _set_columns(stream: StreamDef, grouping: Grouping, g: int, names: CellColumns) -> dict[str, str]:
     """What the g-th grouping groups by, as expressions by column name."""
     columns = {names.pane: _alive(None, grouping.schedule.sql(grouping.axis_column(stream, g)))}
+    qualifies = None if grouping.qualifies is None else grouping.bounded(grouping.qualifies)
     if names.qualifies is not None:
-        columns[names.qualifies] = _alive(None, f"coalesce({grouping.qualifies}, false)")
+        columns[names.qualifies] = _alive(None, f"coalesce({qualifies}, false)")
     keys = zip(names.keys, grouping.keys, strict=True)
-    return columns | {name: _alive(grouping.qualifies, key.sql) for name, key in keys}
+    return columns | {name: _alive(qualifies, grouping.bounded(key.sql)) for name, key in keys}
 
 
 def _grouped_packed(
@@ -253,7 +267,7 @@ def deposit_of_groups(
             least[p.column] = pc.min(alive_first.column(f"__least__t{i}")).as_py()
         greatest = pc.max(alive_first.column(f"__greatest__t{i}")).as_py()
         seen[p.column] = _seen(p, greatest, progress_rows.get(f"__seen{i}"), i)
-    return Deposit(cells, dead, admitted, least, seen)
+    return Deposit(cells, dead, admitted, least, seen, oversized_in(alive_first))
 
 
 def _seen(p: Punctuated, greatest: int | None, rows: pa.Table | None, i: int) -> Seen:

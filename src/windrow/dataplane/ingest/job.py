@@ -25,16 +25,18 @@ from windrow.dataplane.kernels import WROTE, StoreRequest, store_cells
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """The rows of a micro-batch and how they are admitted. `carry_records`: dead letters carry their records."""
+    """The rows of a micro-batch and how they are admitted. `carry_records`: dead letters carry their records.
+    `oversized`: expressions that count the values of a row that are NULL by the bound on values."""
 
     rows: DataFrame
     stream: StreamDef
     admission: Admission
     carry_records: bool
+    oversized: tuple[str, ...] = ()
 
     def gathered(self, groupings: Sequence[Grouping]) -> DataFrame:
         """The job whose result the driver groups; `gather` runs it."""
-        return gather_columns(self.rows, self.stream, groupings, self.admission, self.carry_records)
+        return gather_columns(self.rows, self.stream, groupings, self.admission, self.carry_records, self.oversized)
 
     def gather(self, job: DataFrame) -> pa.Table:
         """The table of a job made by `gathered`, with the reasons of dead letters."""
@@ -48,7 +50,7 @@ class MicroBatch:
 
         With `storing`, its tasks write the cells of synopses in the Spark home.
         """
-        job = grouped(self.rows, self.stream, groupings, self.admission, self.carry_records, counts)
+        job = grouped(self.rows, self.stream, groupings, self.admission, self.carry_records, counts, self.oversized)
         return job if storing is None else _stored(job, storing)
 
     def dead_letters(self, cap: int) -> DataFrame:

@@ -56,7 +56,7 @@ def packing_of(groupings: Sequence[Grouping]) -> Packing:
             kept = _BOOLEAN if a.type is None or a.kind is Kind.COUNT else a.type
             slot = f"__{a.kind.name.lower()}_{_identifier(kept)}_{used[a.kind, kept]}"
             used[a.kind, kept] += 1
-            values[slot], filled[slot] = kept.name, _argument(a)
+            values[slot], filled[slot] = kept.name, _argument(grouping.bounded_accumulator(a))
             results = {f"p{slot}_{i}": sql for i, sql in enumerate(partial_sql(Accumulator(a.kind, slot, kept, None)))}
             aggregates |= results
             partials.append((original, tuple(results)))

@@ -89,11 +89,11 @@ class BucketAnswer:
 
 
 def answer_buckets(
-    queries: Sequence[QueryTask], question: Question, buckets: Iterable[int]
+    queries: Sequence[QueryTask], question: Question, buckets: Iterable[int], max_value_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """The answers of these buckets, in batches of ANSWER_SCHEMA."""
     blocks = Buckets(question.stored, accumulators_read([queries[one.query] for one in question.asked]))
-    finisher = Finisher()
+    finisher = Finisher(lambda: max_value_bytes)
     try:
         for bucket in buckets:
             rows = [one.row() for one in _answer(queries, question, blocks, bucket, finisher)]

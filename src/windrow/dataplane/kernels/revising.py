@@ -85,12 +85,12 @@ class BucketCorrection:
 
 
 def revise_buckets(
-    queries: Sequence[QueryTask], revision: Revision, buckets: Iterable[int]
+    queries: Sequence[QueryTask], revision: Revision, buckets: Iterable[int], max_value_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """The corrections of these buckets, in batches of CORRECTION_SCHEMA."""
     wanted = accumulators_read([queries[one.asked.query] for one in revision.revised])
     held, late = Buckets(revision.stored, wanted), Buckets(revision.late, wanted)
-    finisher = Finisher()
+    finisher = Finisher(lambda: max_value_bytes)
     try:
         for bucket in buckets:
             rows = [one.row() for one in _revise(queries, revision, held, late, bucket, finisher)]

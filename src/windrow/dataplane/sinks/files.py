@@ -1,15 +1,18 @@
-"""Shared by the file sinks: checking the path before anything is written, errors that name it, and sweeping."""
+"""Shared by the file sinks: names of files, checking the path before anything is written, errors, and sweeping."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from windrow.errors import SinkError
 
+LONGEST_NAME = 100
 _IN_THE_WAY = "A file stands where a directory is needed: name another path, or move the file away."
 _ACCESS = "Give this user write access, or name another path."
 _SPACE = "Free space."
@@ -22,7 +25,23 @@ _REMEDIES = {
     errno.EROFS: _ACCESS,
     errno.ENOSPC: _SPACE,
     errno.EDQUOT: _SPACE,
+    errno.ELOOP: "Its symbolic links lead in a circle: mend them, or name another path.",
 }
+
+
+def file_name(query: str) -> str:
+    """The query's name as a part of file names. A long one is cut and distinguished by a hash."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", query)
+    return (
+        name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}-{hashlib.sha1(query.encode()).hexdigest()[:8]}"
+    )
+
+
+def stage_name(query: str, name: str) -> str:
+    """The name of the stages of a JSON lines file. It includes the file's name, since other queries may stage in the
+    same directory."""
+    text = f"{query}\0{name}"
+    return f"{file_name(query)}-{hashlib.sha1(text.encode()).hexdigest()[:8]}"
 
 
 @contextmanager
@@ -52,5 +71,9 @@ def check_directory(directory: Path) -> None:
 def sweep_stages(directory: Path, name: str) -> None:
     """Remove a query's stages. A failure does no harm, since stages are overwritten."""
     with suppress(OSError):
-        for leftover in directory.glob(f".windrow-{name}-{'[0-9]' * 12}.staged"):
+        for leftover in stages_of(directory, name):
             leftover.unlink(missing_ok=True)
+
+
+def stages_of(directory: Path, name: str) -> list[Path]:
+    return sorted(directory.glob(f".windrow-{name}-{'[0-9]' * 12}.staged"))

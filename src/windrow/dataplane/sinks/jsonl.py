@@ -14,16 +14,22 @@ import pyarrow as pa
 from windrow.dataplane.answers.finishing import plain
 from windrow.dataplane.sinks.base import AnswerBatch
 from windrow.dataplane.sinks.files import check_directory, reporting, sweep_stages
+from windrow.dataplane.sinks.outputs import LinesOutput, may_sweep, take_output
+from windrow.dataplane.sinks.ownership import Claim
+from windrow.dataplane.sinks.places import open_regular, refuse_special
 from windrow.durable import sync
 
 
 class JsonLinesSink:
     """Stages new lines beside the target. Publishing truncates the target to the committed start, then appends."""
 
-    def __init__(self, query: str, file_name: str, path: str):
+    def __init__(self, query: str, file_name: str, path: str | Path, claim: Claim | None = None):
         self._query = query
         self._name = file_name
         self._path = Path(path)
+        self._claim = claim
+        self._is_taken = claim is None
+        self.output = LinesOutput(query, self._path)
 
     def _staged(self, seq: int) -> Path:
         return self._path.parent / f".windrow-{self._name}-{seq:012d}.staged"
@@ -31,6 +37,7 @@ class JsonLinesSink:
     def check(self) -> None:
         """Raise SinkError if the path cannot be written; called when the query is created."""
         with reporting(self._query, self._path, kept=False):
+            refuse_special(self._query, self._path)
             check_directory(self._path.parent)
             self._size()
             if self._path.exists() and not os.access(self._path, os.W_OK):
@@ -40,12 +47,20 @@ class JsonLinesSink:
         """The present length of the target."""
         if self._path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        refuse_special(self._query, self._path)
         return self._path.stat().st_size if self._path.exists() else 0
+
+    def _take(self) -> None:
+        """Before the first write: make sure that the file is this query's."""
+        if not self._is_taken and self._claim is not None:
+            take_output(self.output, self._claim)
+            self._is_taken = True
 
     def stage(self, batch: AnswerBatch, seq: int) -> str:
         with reporting(self._query, self._path):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
             start = self._size()
+            self._take()
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             staged = self._staged(seq)
             with open(staged, "w", encoding="utf-8") as out:
                 out.writelines(line + "\n" for line in json_lines(batch))
@@ -58,9 +73,10 @@ class JsonLinesSink:
         position = json.loads(entry)
         staged = self._staged(position["seq"])
         with reporting(self._query, self._path):
+            self._take()
             if not staged.exists():
                 return
-            with open(self._path, "ab") as out:
+            with open(open_regular(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as out:
                 out.truncate(min(position["start"], out.tell()))
                 out.write(staged.read_bytes())
                 out.flush()
@@ -69,7 +85,8 @@ class JsonLinesSink:
             sync(self._path.parent)
 
     def sweep(self) -> None:
-        sweep_stages(self._path.parent, self._name)
+        if may_sweep(self.output, self._claim):
+            sweep_stages(self._path.parent, self._name)
 
 
 def json_lines(batch: AnswerBatch) -> list[str]:

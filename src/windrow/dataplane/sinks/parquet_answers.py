@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from windrow.dataplane.answers.revisions import GIVEN, OP, REVISION, net_places, net_rows
-from windrow.dataplane.sinks.registry import file_name
+from windrow.dataplane.sinks.files import file_name
+from windrow.dataplane.sinks.ownership import OUTPUT
 from windrow.durable import sync
 from windrow.errors import SinkError
 from windrow.result import Result
 
-_FILE = re.compile(r"^(?P<query>.+)-(?P<number>\d{12})(?P<net>-net)?\.parquet$")
 _REPLACES = b"windrow.replaces"
 
 
@@ -98,7 +97,7 @@ def _listed(directory: Path, query: str | None) -> tuple[list[_File], list[_File
     found = [
         _File(file, match["query"], int(match["number"]))
         for file in sorted(directory.glob("*.parquet"))
-        if (match := _FILE.match(file.name)) and (query is None or match["query"] == file_name(query))
+        if (match := OUTPUT.match(file.name)) and (query is None or match["query"] == file_name(query))
     ]
     names = sorted({file.query for file in found})
     if len(names) != 1:

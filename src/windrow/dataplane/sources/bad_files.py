@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from windrow.catalog.definitions import StreamDef
 from windrow.dataplane.ingest.lines import shown_path
 from windrow.dataplane.sources.files import read_again
+from windrow.dataplane.sources.paths import is_pattern
 
 _FAILED, _OTHER_TYPE = "FAILED_READ_FILE", "FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH"
 _SCANNED = re.compile(r"path: (.*?), range: \d+-\d+, partition values: ")
@@ -69,6 +70,11 @@ def _said(java: Any, uri: str) -> str:
     path = re.escape(shown_path(uri))
     text = re.sub(rf"^(File )?(file:/*)?{path}:? *", "", lines[0]).strip()
     return f"{text} ({name})" if text else name
+
+
+def is_misread(uris: Sequence[str]) -> bool:
+    """Whether Spark reads files of a micro-batch twice: one among them has a name like a pattern (SPARK-58518)."""
+    return len(uris) > 1 and any(is_pattern(shown_path(uri)) for uri in uris)
 
 
 def left_out(rows: DataFrame, uris: Sequence[str]) -> dict[str, bool]:

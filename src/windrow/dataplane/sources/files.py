@@ -1,4 +1,4 @@
-"""The files source: JSON, CSV or Parquet in a directory, read by Spark's file source as they appear."""
+"""The files source: JSON, CSV or Parquet files, read by Spark's file source as they appear."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from windrow.dataplane.ingest.admission import BAD
 from windrow.dataplane.ingest.arrival import POSITION
 from windrow.dataplane.ingest.bad_text import ROW
 from windrow.dataplane.ingest.lines import shown_path
+from windrow.dataplane.sources.paths import check_paths, escaped, paths_of, resolved, spark_path
 from windrow.dataplane.sources.rate import check_number
 from windrow.errors import SourceError
 from windrow.settings import Settings
@@ -77,25 +78,14 @@ def schema_text(stream: StreamDef, bad: bool) -> str:
 
 def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool_dir: Path) -> DataFrame:
     options = dict(stream.source_options)
-    kind, path = options["format"].lower(), options["path"]
-    if "://" not in path:
-        # Spark would resolve it against the JVM's working directory, which does not follow the process's.
-        path = str(Path(path).absolute())
-    if "://" not in path and not any(c in path for c in "*?[{") and not Path(path).exists():
-        raise SourceError(
-            f"stream '{stream.name}' reads {path}, which does not exist",
-            remedy="Create the directory, or correct the path.",
-        )
-    if "://" not in path and Path(path).is_file():
-        raise SourceError(
-            f"stream '{stream.name}' reads {path}, which is a file", remedy="Name the directory that holds it."
-        )
+    kind, paths = options["format"].lower(), paths_of(resolved(stream.source_options))
+    check_paths(spark, stream.name, paths)
     reader = spark.readStream.schema(schema_text(stream, kind in _TEXT)).format(kind)
     if not any(name.lower() in _LIMITS for name in options):
         reader = reader.option("maxBytesPerTrigger", str(settings.integer("bytes_per_trigger")))
     # By default Spark silently skips files that are 7 days older than the newest.
     reader = reader.option("maxFileAge", "3650d")
-    return _numbered(placed(configured(reader, stream).load(path)), kind)
+    return _numbered(placed(configured(reader, stream).load(spark_path(paths))), kind)
 
 
 def configured(reader: Reader, stream: StreamDef) -> Reader:
@@ -117,10 +107,9 @@ def read_again(spark: SparkSession, stream: StreamDef, uris: Sequence[str]) -> D
     reader = configured(spark.read.schema(schema_text(stream, kind in _TEXT)).format(kind), stream)
     paths = [shown_path(uri) for uri in uris]
     base = _partition_base(paths[0])
-    if base is not None:
+    if base is not None and "basepath" not in {name.lower() for name, _ in stream.source_options}:
         reader = reader.option("basePath", base)
-    # The files are known; a name with a '*' is no pattern.
-    return _numbered(placed(reader.option("__globPaths__", "false").load(paths)), kind)
+    return _numbered(placed(reader.load([escaped(path) for path in paths])), kind)
 
 
 def skips_bad_files(stream: StreamDef) -> bool:

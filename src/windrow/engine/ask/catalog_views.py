@@ -10,7 +10,6 @@ import pyarrow as pa
 from windrow.catalog.definitions import Punctuated
 from windrow.cql.intervals import format_interval
 from windrow.cql.statements import Policy
-from windrow.dataplane.sources.registry import DATAFRAME
 from windrow.engine.ask.sharing_view import sharing_table
 from windrow.engine.state import QueryState, StreamState
 from windrow.errors import CatalogError
@@ -88,16 +87,8 @@ def _stream_row(engine: Engine, stream: StreamState) -> dict[str, Any] | None:
         "late": row["late"],
         "dead_letters": row["dead"],
         "queries": len(stream.queries),
-        "state": _stream_state(engine, stream),
+        "state": engine.running.condition(stream),
     }
-
-
-def _stream_state(engine: Engine, stream: StreamState) -> str:
-    if stream.definition.statement.source == DATAFRAME and stream.dataframe is None:
-        return "detached: call wr.stream with its DataFrame again"
-    if not stream.active:
-        return "idle: no query reads it"
-    return "running" if engine.running.is_running else "stopped"
 
 
 def punctuation_text(stream: StreamState) -> str:
@@ -203,8 +194,14 @@ def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[s
         "overflows": row["overflows"],
         "latest_window_end": None if query.last_end is None else point_text(query.last_end, kind),
         "completeness": completeness(query),
-        "state": "active" if query.error is None else f"suspended: {query.error}",
+        "state": _query_state(query),
     }
+
+
+def _query_state(query: QueryState) -> str:
+    if query.error is not None:
+        return f"suspended: {query.error}"
+    return "active" if query.delivery_error is None else f"delivery suspended: {query.delivery_error}"
 
 
 def window_in_words(plan: Finalise) -> str:
@@ -258,19 +255,14 @@ def describe(engine: Engine, name: str) -> pa.Table:
 def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
     """Counters since opening, totals, and sizes; the totals are None if the stream was dropped meanwhile."""
     row = _stream_row(engine, stream) or {}
-    synopses = list(stream.synopses.values())
+    sizes = stream.sizes_seen if engine.is_read_only and stream.sizes_seen else stream.sizes()
     return {
         **asdict(stream.metrics),
-        **{name: row.get(name) for name in ("admitted", "late", "dead_letters", "frontier")},
+        **{name: row.get(name) for name in ("admitted", "late", "dead_letters", "frontier", "state")},
         "dead_letter_reasons": engine.reads.dead_letter_counts(stream),
-        "synopses": len(synopses),
-        "groups": sum(s.synopsis.group_count for s in synopses),
         "sub_streams": sub_streams(stream),
         "promised": promised(stream),
-        "closed_panes": sum(int(s.synopsis.closed_panes.size) for s in synopses),
-        "synopsis_bytes": sum(s.synopsis.nbytes for s in synopses),
-        "index_bytes": sum(s.synopsis.index_bytes for s in synopses),
-        "filter_bytes": sum(s.having.nbytes for s in synopses),
+        **sizes,
     }
 
 
@@ -279,4 +271,9 @@ def query_metrics(engine: Engine, query: QueryState) -> dict[str, Any]:
     row = _query_row(engine, stream, query)
     if row is None:
         raise CatalogError(f"there is no query '{query.name}'", remedy="It was dropped just now.")
-    return {**asdict(query.metrics), **{n: row[n] for n in ("windows_answered", "answer_rows", "overflows", "state")}}
+    waiting = sum(item.query is query for item in stream.unpublished)
+    return {
+        **asdict(query.metrics),
+        "undelivered": waiting,
+        **{n: row[n] for n in ("windows_answered", "answer_rows", "overflows", "state")},
+    }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,12 +32,15 @@ from windrow.dataplane.jvm import Jvm
 from windrow.dataplane.sources.bad_files import bad_file
 from windrow.engine.choices.chooser import possible_setting
 from windrow.engine.intake.compaction import Compactor
+from windrow.engine.intake.oversized import OversizedColumn, OversizedCounts, counts_by_query
 from windrow.engine.intake.punctuations import split_punctuations
+from windrow.engine.intake.trials import Trials
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.deposit_commits import DepositCommit
 from windrow.engine.store.homes import Homes, PendingBlock
 from windrow.engine.store.journal import Journal
-from windrow.errors import ExecutionError, first_line
+from windrow.errors import ExecutionError, SparkEndedError, first_line
+from windrow.logs import log_event, logs_events
 from windrow.optimizer.sharing.derivations import read_of
 from windrow.optimizer.sharing.synopsis_plans import schedule_for
 from windrow.plan.accumulators import Accumulator
@@ -63,6 +67,8 @@ class Depositor:
         self._clock = clock
         self._homes = homes
         self._compactor = Compactor(journal, blocks, homes.spark)
+        self._trials = Trials(journal)
+        self._oversized = OversizedCounts()
 
     def deposit(
         self,
@@ -82,17 +88,11 @@ class Depositor:
             df = with_bad_text(df, stream.definition)
             admission = self._admission(stream, settings)
             batch = MicroBatch(df, stream.definition, admission, carry_records=not columnar)
-            groupings = stream.groupings()
             started = time.monotonic()
-            try:
-                table, mode, estimate = self._run(stream, batch, groupings, settings, size)
-            except Exception as error:
-                self._jvm.raise_if_lost(error)
-                if bad_file(error) is not None:
-                    raise
-                groupings = self._suspend_guilty(stream, batch, error)
-                table, mode, estimate = self._run(stream, batch, groupings, settings, size)
-            stream.metrics.job_s += time.monotonic() - started
+            with self._tried(stream, batch, settings):
+                table, mode, estimate, groupings, counted = self._attempt(stream, batch, settings, size)
+            job_s = time.monotonic() - started
+            stream.metrics.job_s += job_s
             with stream.lock:
                 started = time.monotonic()
                 groups = {g.synopsis: stream.synopses[g.synopsis].synopsis.batch_groups() for g in groupings}
@@ -107,11 +107,63 @@ class Depositor:
                 before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
                 lateness = lateness_after(table, stream.definition, groupings, mode, before, stream.lateness)
                 deposit = replace(deposit, dead=(*dead, *malformed, *skipped))
-                self._commit(stream, deposit, groups, reported, batch_id, admission, settings, lateness, announced)
+                oversized = counts_by_query(counted, deposit.oversized)
+                commit = (batch_id, admission, settings, lateness, announced, oversized)
+                self._commit(stream, deposit, groups, reported, *commit)
+                self._trials.end(stream, stream.active if deposit.admitted else ())
                 stored = sum(block.ref.rows for block in reported)
                 self._measure(stream, deposit.admitted, deposit.cell_count + stored, table, mode, estimate)
-                stream.metrics.apply_s += time.monotonic() - started
+                apply_s = time.monotonic() - started
+                stream.metrics.apply_s += apply_s
+            if logs_events():
+                _log_batch(stream, batch_id, deposit, mode, job_s, apply_s)
             return True
+
+    @contextmanager
+    def _tried(self, stream: StreamState, batch: MicroBatch, settings: Settings) -> Iterator[None]:
+        """Mark the queries whose expressions no micro-batch has used yet, and try suspects alone before."""
+        untried = [query for query in stream.active if not query.tried]
+        try:
+            for query in [query for query in untried if query.id in stream.suspects]:
+                self._trials.begin_alone(stream, query)
+                why = self._trial(stream, batch, query, settings)
+                if why is not None:
+                    self._jvm.raise_if_lost(ExecutionError(why))
+            if untried:
+                self._trials.begin(stream, untried)
+            yield
+        except SparkEndedError:
+            self._trials.jvm_ended(stream)
+            raise
+        except BaseException:
+            self._trials.end(stream)
+            raise
+
+    def _attempt(
+        self, stream: StreamState, batch: MicroBatch, settings: Settings, size: int | None
+    ) -> tuple[pa.Table, str, int | None, list[Grouping], tuple[OversizedColumn, ...]]:
+        """Run the micro-batch; if queries fail, without them. Also return what was grouped and counted."""
+        try:
+            return self._once(stream, batch, settings, size)
+        except Exception as error:
+            self._jvm.raise_if_lost(error)
+            if bad_file(error) is not None:
+                raise  # no query is to blame
+            self._suspend_guilty(stream, batch, error, settings)
+        try:
+            return self._once(stream, batch, settings, size)
+        except Exception as error:
+            self._jvm.raise_if_lost(error)
+            raise
+
+    def _once(
+        self, stream: StreamState, batch: MicroBatch, settings: Settings, size: int | None
+    ) -> tuple[pa.Table, str, int | None, list[Grouping], tuple[OversizedColumn, ...]]:
+        most = settings.integer("max_value_bytes")
+        groupings = [replace(grouping, max_value_bytes=most) for grouping in stream.groupings()]
+        counted = self._oversized.columns(stream.active, most)
+        batch = replace(batch, oversized=tuple(column.sql for column in counted))
+        return *self._run(stream, batch, groupings, settings, size), groupings, counted
 
     def _admission(self, stream: StreamState, settings: Settings) -> Admission:
         ahead = settings["max_future"]
@@ -152,11 +204,10 @@ class Depositor:
             counts = {synopsis: one.known() for synopsis, one in ranks.items()}
         return ingest.run(batch.grouped(groupings, counts, storing)), "spark", estimate
 
-    def _suspend_guilty(self, stream: StreamState, batch: MicroBatch, error: Exception) -> list[Grouping]:
-        """Suspend the queries whose own expressions fail, and return the groupings of the others. Raise if the stream
-        itself fails."""
+    def _suspend_guilty(self, stream: StreamState, batch: MicroBatch, error: Exception, settings: Settings) -> None:
+        """Suspend the queries whose own expressions fail. Raise if the stream itself fails."""
         active = [] if stream.stopping.is_set() else stream.active
-        tried = [(query, self._trial(stream, batch, query)) for query in active]
+        tried = [(query, self._trial(stream, batch, query, settings)) for query in active]
         guilty = [(query, why) for query, why in tried if why is not None]
         if guilty:
             self._jvm.raise_if_lost(error)
@@ -164,9 +215,7 @@ class Depositor:
         if innocent or len(guilty) == len(active) and not self._readable(batch):
             raise self._failed(stream, batch, error) from error
         for query, why in guilty:
-            log.error("query '%s' is suspended: %s", query.name, why)
             self._journal.suspend(stream, query, why)
-        return stream.groupings()
 
     def _failed(self, stream: StreamState, batch: MicroBatch, error: Exception) -> ExecutionError:
         """The error of a micro-batch that fails although each query alone succeeds."""
@@ -181,7 +230,7 @@ class Depositor:
             "larger gather_bytes; the micro-batch is processed again when the stream restarts.",
         )
 
-    def _trial(self, stream: StreamState, batch: MicroBatch, query: QueryState) -> str | None:
+    def _trial(self, stream: StreamState, batch: MicroBatch, query: QueryState, settings: Settings) -> str | None:
         """Why the query's own expressions fail on this micro-batch; None if they do not fail twice in a row."""
         aggregate = query.plan.input
         alone = Grouping(
@@ -192,6 +241,7 @@ class Depositor:
             self._read_by(stream, query),
             query.axis,
             aggregate.partition,
+            settings.integer("max_value_bytes"),
         )
         without_records = replace(batch, carry_records=False)
         why = None
@@ -257,12 +307,13 @@ class Depositor:
         settings: Settings,
         lateness: dict[str, Lateness],
         announced: Announcement,
+        oversized: Mapping[int, int],
     ) -> None:
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
         written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]
         crash_point("deposit-blocks-written")
         blocks = tuple((w.owner, w.ref, w.lo, w.hi) for w in (*written, *reported))
-        commit = DepositCommit(batch_id, deposit, announced, lateness, blocks, admission, settings)
+        commit = DepositCommit(batch_id, deposit, announced, lateness, blocks, admission, settings, oversized)
         committed = self._journal.deposits.deposit(stream, commit)
         crash_point("deposit-committed")
         stream.install(committed)
@@ -273,6 +324,13 @@ class Depositor:
             part.apply(stream.definition.revises)
         for block in reported:
             block.occupy()
+        log_event(
+            "deposit_commit",
+            "stream '{stream}': micro-batch {batch} is committed, {blocks} blocks",
+            stream=stream.name,
+            batch=batch_id,
+            blocks=len(blocks),
+        )
         self._tidy(stream, settings)
 
     def _tidy(self, stream: StreamState, settings: Settings) -> None:
@@ -310,6 +368,32 @@ class Depositor:
         metrics.last_preaggregate = mode
         gathered = table.nbytes if mode == "driver" else None
         stream.chooser = stream.chooser.after(admitted, cells, gathered, estimate)
+
+
+def _log_batch(stream: StreamState, batch_id: int, deposit: Deposit, mode: str, job_s: float, apply_s: float) -> None:
+    log_event(
+        "micro_batch",
+        "stream '{stream}': micro-batch {batch} admitted {rows} rows in {seconds} s, grouped by the {grouped_by}",
+        stream=stream.name,
+        batch=batch_id,
+        rows=deposit.admitted,
+        seconds=round(job_s + apply_s, 3),
+        job_s=round(job_s, 3),
+        apply_s=round(apply_s, 3),
+        grouped_by=mode,
+    )
+    reasons: dict[str, int] = {}
+    for letter in deposit.dead:
+        reasons[letter.reason] = reasons.get(letter.reason, 0) + letter.count
+    for reason, count in reasons.items():
+        log_event(
+            "dead_letters",
+            "stream '{stream}': micro-batch {batch} has {rows} dead letters: {reason}",
+            stream=stream.name,
+            batch=batch_id,
+            rows=count,
+            reason=reason,
+        )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import logging
 from typing import Any
 
 from windrow.dataplane.ingest.deposit import DeadLetter
-from windrow.dataplane.sources.bad_files import BadFile, bad_file, left_out, without_files
+from windrow.dataplane.sources.bad_files import BadFile, bad_file, is_misread, left_out, without_files
 from windrow.dataplane.sources.files import skips_bad_files
 from windrow.dataplane.sources.source_log import files_of_batch
 from windrow.engine.intake.deposits import Depositor
@@ -52,7 +52,7 @@ class WholeFiles:
         uris = files_of_batch(stream.directory / "checkpoint", batch_id)
         absent = left_out(df, uris) if uris else {}  # deposit() has no files
         bad = {uri: self._gone(stream, uri) for uri, is_there in absent.items() if not is_there}
-        rows = without_files(df, definition, uris, bad) if absent else df
+        rows = without_files(df, definition, uris, bad) if absent or is_misread(uris) else df
         failed: set[str] = set()
         while True:
             try:

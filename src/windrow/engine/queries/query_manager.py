@@ -7,28 +7,36 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sqlglot import exp
 
 from windrow.catalog.definitions import StreamDef, define_stream
+from windrow.cql.bounds.guards import check_bounds
 from windrow.cql.printer import to_text
 from windrow.cql.statements import CreateQuery, CreateStream, Emit
 from windrow.dataplane.answers.revisions import OP, REVISION
-from windrow.dataplane.sinks import check_given, check_path, open_sink, target_of
+from windrow.dataplane.sinks import Sink, StagingSink, check_given, check_sink, open_sink
+from windrow.dataplane.sinks.outputs import remove_output
+from windrow.dataplane.sinks.ownership import Claim, OutputOwner
 from windrow.dataplane.sources.registry import source_of
 from windrow.engine.progress import QueryProgress, StreamProgress, SynopsisProgress, start_of
 from windrow.engine.queries.placement import Placement, make_synopsis, place
+from windrow.engine.queries.sink_paths import neighbours_of, refuse_loop, refuse_unreadable
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.catalog_entries import DropCommit, QueryCommit
 from windrow.engine.store.homes import Homes
 from windrow.engine.store.journal import Journal
+from windrow.engine.ticks.couriers import run_errands
 from windrow.engine.ticks.delivery import sweep
-from windrow.errors import BindError, CatalogError, Place, UnsupportedError
+from windrow.errors import BindError, CatalogError, Place, SinkError, UnsupportedError
+from windrow.logs import log_event
 from windrow.optimizer.sharing.synopsis_plans import BUFFER, Style, wanted_cuts
 from windrow.plan.binder import TypesOf, bind_query, bind_snapshot
 from windrow.plan.nodes import Finalise
+from windrow.plan.type_record import TypeRecord
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, PartitionedSynopsis
 from windrow.synopses.holistic.frequent_panes import FrequentSynopsis
@@ -65,11 +73,14 @@ class QueryManager:
     def queries(self) -> dict[str, tuple[StreamState, QueryState]]:
         return {name: (s, q) for s in self.streams.values() for name, q in s.queries.items()}
 
-    def query(self, name: str) -> tuple[StreamState, QueryState]:
+    def query(self, name: str, place: Place | None = None) -> tuple[StreamState, QueryState]:
         found = self._named.get(name.lower())
         if found is None:
-            raise self._unknown("query", name, self.queries())
+            raise self._unknown("query", name, self.queries(), place)
         return found
+
+    def has_query(self, name: str) -> bool:
+        return name.lower() in self._named
 
     def adopt(self, stream: StreamState, query: QueryState) -> None:
         """Add a query to the stream, and register its name."""
@@ -79,6 +90,15 @@ class QueryManager:
     def keep(self, stream: StreamState, state: SynopsisState) -> None:
         """Add a synopsis to the stream, or replace the one with its number."""
         stream.synopses = {**stream.synopses, state.plan.id: state}
+
+    def replace(self, other: QueryManager) -> None:
+        """Take over the streams and queries of another manager, which is not used any more."""
+        self.streams, self._named = other.streams, other._named
+
+    def unknown_source(self, name: str, place: Place | None) -> CatalogError:
+        """The error for a name in FROM that is neither a stream nor a query."""
+        known = {*(stream.name for stream in self.streams.values()), *self.queries()}
+        return self._unknown("stream or query", name, known, place)
 
     def _unknown(self, kind: str, name: str, known: Iterable[str], place: Place | None = None) -> CatalogError:
         names = sorted(known)
@@ -99,6 +119,7 @@ class QueryManager:
             definition = define_stream(replace(statement, if_not_exists=False))
             if dataframe is None:
                 source_of(definition)
+                refuse_unreadable(definition, (query for _, query in self.queries().values()))
             number = self._journal.entries.next_id("stream")
             self._journal.entries.add_stream(number, definition)
             return self.attach(number, definition, start_of(definition), dataframe)
@@ -110,6 +131,13 @@ class QueryManager:
         directory = self._state_dir / "streams" / str(number)
         state = StreamState(number, definition, directory, progress, dataframe=dataframe)
         self.streams = {**self.streams, definition.name.lower(): state}
+        log_event(
+            "stream_opened",
+            "stream '{stream}' is open: source {source}, last micro-batch {batch}",
+            stream=definition.name,
+            source=definition.statement.source,
+            batch=progress.last_batch,
+        )
         return state
 
     def drop_stream(self, stream: StreamState) -> None:
@@ -120,6 +148,7 @@ class QueryManager:
             self._journal.entries.drop_stream(stream.id)
             self.streams = {name: other for name, other in self.streams.items() if other is not stream}
             shutil.rmtree(stream.directory, ignore_errors=True)
+        log_event("stream_dropped", "stream '{stream}' is dropped", stream=stream.name)
 
     def check_settings(self, settings: Settings) -> None:
         """Raise if a query does not allow these settings."""
@@ -128,8 +157,9 @@ class QueryManager:
 
     # -- queries -------------------------------------------------------------------------------
 
-    def bind(self, statement: CreateQuery, text: str) -> Finalise:
-        """The checked plan of a query. Raises for clauses that are not supported yet."""
+    def bind(self, statement: CreateQuery, text: str, types_of: TypesOf | None = None) -> Finalise:
+        """The checked plan of a query; `types_of` answers in place of Spark. Raises for clauses that are not supported
+        yet."""
         for present, what in (
             (statement.emit is Emit.LATEST, "EMIT LATEST"),
             (statement.priority is not None, "PRIORITY"),
@@ -139,7 +169,7 @@ class QueryManager:
                 raise UnsupportedError(f"this version does not execute {what} yet", remedy="Leave it out.")
         if statement.sink is not None:
             open_sink(statement.name, statement.sink)
-        plan = bind_query(statement.select, text, self.definition, self._types_of)
+        plan = bind_query(statement.select, text, self.definition, types_of or self._types_of)
         revises = self.definition(plan.scan.stream).revises
         taken = [o.name for o in plan.outputs if revises and o.name.lower() in (OP, REVISION)]
         if taken:
@@ -148,6 +178,10 @@ class QueryManager:
                 remedy="Give this column another name: AS …",
             )
         return plan
+
+    def record(self) -> TypeRecord:
+        """Spark's analyser, with its answers noted."""
+        return TypeRecord(self._types_of)
 
     def bind_snapshot(self, select: exp.Expr, text: str) -> Finalise:
         """The checked plan of a one-time query over a window."""
@@ -180,14 +214,17 @@ class QueryManager:
         statement, if_not_exists = replace(statement, if_not_exists=False), statement.if_not_exists
         if known is not None:
             return self._known(known[1], statement, if_not_exists, sink)
-        plan = self.bind(statement, text)
+        check_bounds(statement.select, text, settings.integer("max_value_bytes"))
+        record = self.record()
+        plan = self.bind(statement, text, record)
         _check_frequent(plan, settings)
-        self._check_sink(statement)
         stream = self.stream(plan.scan.stream)
+        old_output = self._check_sink(statement, stream, plan, settings.seconds("sink_timeout"))
         with stream.batch_lock:
             catch_up(stream)
             with stream.lock:
-                return self._add(stream, statement, text, plan, settings, sink)
+                remove_output(old_output)
+                return self._add(stream, statement, text, plan, settings, sink, record.saved())
 
     def _known(self, known: QueryState, statement: CreateQuery, if_not_exists: bool, sink: Any) -> QueryState:
         """The query that exists already. After a restart, a Python sink may be given to it again."""
@@ -200,18 +237,39 @@ class QueryManager:
             )
         return known
 
-    def _check_sink(self, statement: CreateQuery) -> None:
-        """Check that the sink's files can be written, and that no other query writes them."""
+    def _check_sink(
+        self, statement: CreateQuery, stream: StreamState, plan: Finalise, timeout_s: float | None
+    ) -> list[Path]:
+        """Check that the query may write to its sink's path, and return the old output that `overwrite` deletes."""
         if statement.sink is None:
-            return
-        check_path(statement.name, statement.sink)
-        mine = target_of(statement.name, statement.sink)
-        for _, query in self.queries().values():
-            theirs = query.statement.sink
-            if mine is not None and theirs is not None and target_of(query.name, theirs) == mine:
-                raise BindError(
-                    f"query '{query.name}' writes to the same files", remedy="Give this query a path of its own."
-                )
+            return []
+        neighbours = neighbours_of(statement, (query for _, query in self.queries().values()))
+        refuse_loop(statement, stream, self.streams)
+        claim = self._claim(statement.name, stream, plan)
+        errand = run_errands([partial(check_sink, statement.name, statement.sink, claim, neighbours)], timeout_s)[0]
+        if not errand.has_ended:
+            raise SinkError(
+                f"the path of query '{statement.name}' does not respond within {timeout_s:g} s (sink_timeout)",
+                remedy="Repair its file system, or name another path.",
+            )
+        if errand.error is not None:
+            raise errand.error
+        return list[Path](errand.result)
+
+    def _claim(self, name: str, stream: StreamState, plan: Finalise, begun: bool = False) -> Claim:
+        columns = tuple(f"{output.name} {output.type}" for output in plan.outputs)
+        if stream.definition.revises:
+            columns = (OP, REVISION, *columns)
+        number = self._journal.entries.state_number()
+        return Claim(OutputOwner(number, str(self._state_dir), stream.id, name, columns), begun)
+
+    def open_sink(
+        self, statement: CreateQuery, stream: StreamState, plan: Finalise, begun: bool = False
+    ) -> Sink | StagingSink | None:
+        """The sink that the statement names. `begun`: it has answers in it already."""
+        if statement.sink is None:
+            return None
+        return open_sink(statement.name, statement.sink, self._claim(statement.name, stream, plan, begun))
 
     def _add(
         self,
@@ -221,13 +279,14 @@ class QueryManager:
         plan: Finalise,
         settings: Settings,
         sink: Any,
+        types: str,
     ) -> QueryState:
         axis = plan.scan.attribute.column
         progress = stream.progress if stream.on_axis(axis) else stream.progress.resumed(axis)
         placement = place(stream, plan, settings)
         state = self._synopsis(statement.name, plan, placement)
-        if sink is None and statement.sink is not None:
-            sink = open_sink(statement.name, statement.sink)
+        if sink is None:
+            sink = self.open_sink(statement, stream, plan)
         query = QueryState(
             self._journal.entries.next_id("query"),
             statement.name,
@@ -239,11 +298,19 @@ class QueryManager:
             progress.ticked.get(axis),
             state.plan.id,
             sink,
+            is_new=True,
         )
-        commit = QueryCommit(query, state, placement.derived, progress)
+        commit = QueryCommit(query, state, placement.derived, progress, types)
         stream.install(self._journal.entries.add_query(stream, commit))
         self.keep(stream, state)
         self.adopt(stream, query)
+        log_event(
+            "query_created",
+            "query '{query}' over stream '{stream}' is created, in synopsis {synopsis}",
+            query=query.name,
+            stream=stream.name,
+            synopsis=state.plan.id,
+        )
         return query
 
     def _synopsis(self, name: str, plan: Finalise, placement: Placement) -> SynopsisState:
@@ -267,6 +334,7 @@ class QueryManager:
             sweep(query)
             for state in gone:
                 self._homes.forget(state)
+        log_event("query_dropped", "query '{query}' is dropped", query=query.name)
 
     def _without(self, stream: StreamState, state: SynopsisState, query: QueryState) -> SynopsisState:
         """The synopsis without a query and what only it needed; the cuts may become coarser."""

@@ -19,6 +19,7 @@ from windrow.engine.run.lifecycle import Lifecycle
 from windrow.engine.run.recovery import Recovery
 from windrow.engine.store.homes import Homes
 from windrow.engine.store.journal import Journal
+from windrow.logs import log_event, quieten_py4j
 from windrow.settings import Settings, parse_value
 
 
@@ -43,16 +44,29 @@ class OpenState:
             self.blocks = BlockStore(state_dir, self.catalog)
             self.journal = Journal(self.catalog, self.blocks)
             self.settings = self._settings(given)
+            quieten_py4j()
             self.spark = open_session(spark, master, self.settings)
             undo.callback(close_session, self.spark)
             self.jvm = Jvm(self.spark)
             lock.record_jvm(self.jvm.pid)
-            self.homes = Homes(self.journal, self.blocks, SparkHome(self.spark, state_dir))
-            self.manager = QueryManager(self.journal, Analyser(self.spark), state_dir, self.homes)
+            self.homes = Homes(self.journal, self.blocks, SparkHome(self.spark, state_dir, self._max_value_bytes))
+            self.manager = QueryManager(
+                self.journal, Analyser(self.spark, self._max_value_bytes), state_dir, self.homes
+            )
             with self.jvm.watched():
                 Recovery(self.blocks, self.journal, self.manager, self.homes).recover()
             undo.pop_all()
         self._lock = lock
+        log_event(
+            "state_opened",
+            "state {state} is open: {streams} streams, {queries} queries",
+            state=str(state_dir),
+            streams=len(self.manager.streams),
+            queries=len(self.manager.queries()),
+        )
+
+    def _max_value_bytes(self) -> int:
+        return self.settings.integer("max_value_bytes")
 
     def _settings(self, given: Mapping[str, Any]) -> Settings:
         """The stored settings, overridden by those given to `open`."""
@@ -68,3 +82,4 @@ class OpenState:
             last_first.callback(self._lock.release)
             last_first.callback(close_session, self.spark)
             last_first.callback(self.catalog.close)
+        log_event("state_closed", "state {state} is closed", state=str(self.state_dir))

@@ -1,15 +1,15 @@
-"""Recovery: reads the catalog, rebuilds synopses from blocks, and publishes committed answers to sinks."""
+"""Recovery: reads the catalog and rebuilds synopses from blocks."""
 
 from __future__ import annotations
 
-import logging
+from sqlite3 import Row
 from typing import cast
 
 from windrow.catalog.definitions import define_stream
 from windrow.cql import parse_one
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.blocks import BlockStore
-from windrow.dataplane.sinks import StagingSink, open_sink
+from windrow.engine.intake.trials import Trials
 from windrow.engine.progress import QueryProgress, SynopsisProgress
 from windrow.engine.queries.query_manager import QueryManager, synopsis_for
 from windrow.engine.state import CommittedState, QueryState, StreamState, SynopsisState, UnpublishedStage
@@ -17,11 +17,10 @@ from windrow.engine.store.closed_groups import release
 from windrow.engine.store.homes import Homes, load_cells
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.synopsis_entries import schedule_of
-from windrow.engine.ticks.delivery import sweep
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of_all
+from windrow.plan.binder import TypesOf
+from windrow.plan.nodes import Finalise
 from windrow.synopses import Weight
-
-log = logging.getLogger("windrow")
 
 
 class Recovery:
@@ -35,52 +34,35 @@ class Recovery:
 
     def recover(self) -> None:
         self._blocks.sweep()
+        types = dict[int, tuple[str, str]]()
+        trials = Trials(self._journal)
         for number, text in self._journal.entries.streams():
             definition = define_stream(cast(CreateStream, parse_one(text)))
             stream = self._manager.attach(number, definition, self._journal.progress.read(definition))
-            self._queries(stream)
+            types |= self._queries(stream)
             self._synopses(stream)
-        self._sinks()
+            trials.recover(stream)
+        self._journal.entries.begin_run(types)
+        self._outbox()
 
-    def _queries(self, stream: StreamState) -> None:
+    def _queries(self, stream: StreamState) -> dict[int, tuple[str, str]]:
+        """Add the queries of a stream. Return the types of those for which none are saved."""
+        unsaved = {}
         for row in self._journal.entries.queries(stream.name):
-            text = row["statement"]
-            statement = cast(CreateQuery, parse_one(text))
-            query = QueryState(
-                row["id"],
-                row["name"],
-                statement,
-                text,
-                self._manager.bind(statement, text),
-                row["since"],
-                QueryProgress(row["error"], row["last_end"], bool(row["fresh"])),
-                row["closed_by"],
-                row["synopsis"],
-                open_sink(row["name"], statement.sink) if statement.sink else None,
-            )
+            record = self._manager.record()
+            query = query_of(row, self._manager, record)
+            query.sink = self._manager.open_sink(query.statement, stream, query.plan, begun=row["answer_rows"] > 0)
+            if row["types"] is None:
+                unsaved[query.id] = record.saved(), query.plan.scan.attribute.type.name
             self._manager.adopt(stream, query)
+        return unsaved
 
     def _synopses(self, stream: StreamState) -> None:
         for row in self._journal.synopses.rows(stream.name):
-            users = [query for query in stream.queries.values() if query.synopsis == row["id"]]
-            active = tuple((query.name, query.plan) for query in users if query.error is None)
-            first, schedule = users[0].plan, schedule_of(row["schedule"])
-            plan = SynopsisPlan(
-                row["id"],
-                first.input.cell_keys,
-                schedule,
-                active,
-                first.scan.attribute.column,
-                style_of_all([query.plan for query in users], schedule),
-                {name: d for name, _ in active if (d := self._journal.synopses.derivations(stream.queries[name]))},
-                first.input.values,
-            )
-            since = self._journal.synopses.since(plan.id)
-            progress = SynopsisProgress(plan, since, row["kept_from"], row["ranked"], row["complete_from"])
-            state = SynopsisState(progress, synopsis_for(first, plan.style))
+            first, progress = synopsis_progress(row, stream, self._journal)
+            state = SynopsisState(progress, synopsis_for(first, progress.plan.style))
             if row["buckets"] is not None:
-                weight = None if row["cell_bytes"] is None else Weight(row["cell_bytes"], row["group_bytes"])
-                self._homes.recover(stream, state, row["buckets"], weight, row["groups_seen"])
+                self._homes.recover(stream, state, row["buckets"], weight_of(row), row["groups_seen"])
             else:
                 self._load(stream, state)
             self._manager.keep(stream, state)
@@ -89,37 +71,59 @@ class Recovery:
         load_cells(self._blocks, stream, state, state.synopsis)
         release(stream, state)
 
-    def _sinks(self) -> None:
-        """Publish committed stages that are not published yet, and remove stages that no commit names.
-
-        A stage that a sink refuses stays in the outbox; it is published before the sink stages anything more. A path
-        that cannot be written must not prevent opening, or its query could not even be dropped.
-        """
+    def _outbox(self) -> None:
+        """Find the committed answers that sinks do not show yet; `Delivery.recover` publishes them."""
         outbox = self._journal.ticks.outbox()
         for stream in self._manager.streams.values():
             by_id = {query.id: query for query in stream.queries.values()}
             staged = [
-                UnpublishedStage(by_id[query], entry, number) for number, query, entry in outbox if query in by_id
+                UnpublishedStage(by_id[query], entry, number, block)
+                for number, query, entry, block in outbox
+                if query in by_id
             ]
             stream.install(CommittedState(stream.progress, tuple(staged)))
-            waiting, published = set[int](), set[int]()
-            for item in staged:
-                if item.query.id in waiting or not self._published(item.query, item.entry):
-                    waiting.add(item.query.id)
-                else:
-                    published.add(item.outbox)
-            if published:
-                stream.install(self._journal.ticks.published(stream, published))
-            for query in by_id.values():
-                if query.id not in waiting:
-                    sweep(query)
 
-    def _published(self, query: QueryState, entry: str) -> bool:
-        if query.sink is None:
-            return False  # a Python sink, which is given again after opening
-        try:
-            cast(StagingSink, query.sink).publish(entry)
-        except Exception as error:
-            log.error("answers wait to be published: %s", error)
-            return False
-        return True
+
+def query_of(row: Row, manager: QueryManager, types_of: TypesOf) -> QueryState:
+    """A query of the catalog, without its sink."""
+    text = row["statement"]
+    statement = cast(CreateQuery, parse_one(text))
+    return QueryState(
+        row["id"],
+        row["name"],
+        statement,
+        text,
+        manager.bind(statement, text, types_of),
+        row["since"],
+        progress_of(row),
+        row["closed_by"],
+        row["synopsis"],
+    )
+
+
+def progress_of(row: Row) -> QueryProgress:
+    return QueryProgress(row["error"], row["last_end"], bool(row["fresh"]))
+
+
+def synopsis_progress(row: Row, stream: StreamState, journal: Journal) -> tuple[Finalise, SynopsisProgress]:
+    """A synopsis of the catalog without its cells, and the plan of its first query."""
+    users = [query for query in stream.queries.values() if query.synopsis == row["id"]]
+    active = tuple((query.name, query.plan) for query in users if query.error is None)
+    first, schedule = users[0].plan, schedule_of(row["schedule"])
+    plan = SynopsisPlan(
+        row["id"],
+        first.input.cell_keys,
+        schedule,
+        active,
+        first.scan.attribute.column,
+        style_of_all([query.plan for query in users], schedule),
+        {name: d for name, _ in active if (d := journal.synopses.derivations(stream.queries[name]))},
+        first.input.values,
+    )
+    since = journal.synopses.since(plan.id)
+    return first, SynopsisProgress(plan, since, row["kept_from"], row["ranked"], row["complete_from"])
+
+
+def weight_of(row: Row) -> Weight | None:
+    """The bytes of a cell and a group in the driver, of a synopsis in the Spark home."""
+    return None if row["cell_bytes"] is None else Weight(row["cell_bytes"], row["group_bytes"])

@@ -14,6 +14,7 @@ from windrow.engine.run.lifecycle import interrupted
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
 from windrow.errors import ExecutionError, StateError, WindrowError, first_line
+from windrow.logs import log_event
 from windrow.settings import Settings
 
 log = logging.getLogger("windrow")
@@ -21,6 +22,8 @@ log = logging.getLogger("windrow")
 FULL_DISK = ("No space left on device", "Disk quota exceeded")
 FIRST_BACKOFF_S = 1.0
 POLL_S = 0.2
+REDELIVER_S = 1.0
+"""The pause before answers whose delivery is suspended are tried again."""
 
 
 class StreamRunner:
@@ -51,6 +54,7 @@ class StreamRunner:
         self._failures_seen = 0
         self._retick_at_s: float | None = None
         self._has_looked = False
+        self._redeliver_at_s = 0.0
 
     def _batch(self, df: Any, batch_id: int) -> None:
         try:
@@ -77,6 +81,7 @@ class StreamRunner:
             frame.sparkSession.conf.set("spark.sql.shuffle.partitions", partitions)
         writer = frame.writeStream.foreachBatch(self._batch).queryName(f"windrow-{self.stream.name}-{self.stream.id}")
         writer = writer.option("checkpointLocation", str(checkpoint))
+        log_event("stream_started", "stream '{stream}' has started", stream=self.stream.name)
         if available_now:
             return writer.trigger(availableNow=True).start()
         interval_us = self._settings().integer("trigger_interval")
@@ -161,31 +166,47 @@ class StreamRunner:
 
     def _watch_query(self, handle: Any, now: float) -> None:
         if self._retry_at_s == 0.0:
-            error = self._error(handle.exception() or RuntimeError("it ended"))
-            self.stream.metrics.last_error = str(error)
-            log.error("%s Restarting in %.0f s.", error, self._backoff_s)
-            self._retry_at_s = now + self._backoff_s
-            self._backoff_s = min(2 * self._backoff_s, self._longest_pause_s())
+            self._put_off(self._error(handle.exception() or RuntimeError("it ended")), now)
         elif now >= self._retry_at_s:
             self._retry_at_s = 0.0
             self.stream.metrics.restarts += 1
             try:
                 self._handle = self._start(False)
             except Exception as error:
-                log.error("stream '%s' did not restart: %s", self.stream.name, error)
+                self._put_off(self._error(error), now)
+
+    def _put_off(self, error: WindrowError, now: float) -> None:
+        """Note the error, and restart after a pause."""
+        self.stream.metrics.last_error = str(error)
+        log.error("%s Restarting in %.0f s.", error, self._backoff_s)
+        self._retry_at_s = now + self._backoff_s
+        self._backoff_s = min(2 * self._backoff_s, self._longest_pause_s())
+
+    def condition(self) -> str:
+        """What the streaming query does under `start()`, in words."""
+        if self._retry_at_s:
+            wait_s = max(0.0, self._retry_at_s - time.monotonic())
+            return f"failed, restarts in {wait_s:.0f} s: {(self.stream.metrics.last_error or '').splitlines()[0]}"
+        return "stopped" if self._handle is None else "running"
 
     def _watch_ticks(self, now: float) -> None:
         """Retry a failed tick if no micro-batch comes that would retry it."""
         failures = self._ticks.failures(self.stream)
         if failures != self._failures_seen:
             self._failures_seen = failures
+            error = self._ticks.error(self.stream)
+            if error is not None:
+                self.stream.metrics.last_error = str(error)
             pause_s = min(FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 30), self._longest_pause_s())
             self._retick_at_s = now + pause_s if failures else None
         elif self._retick_at_s is not None and now >= self._retick_at_s:
             self._retick_at_s = None
             error = self._ticks.retry(self.stream)
-            self.stream.metrics.last_error = None if error is None else str(error)
-            log.error("stream '%s' answers again after: %s", self.stream.name, error)
+            log.error("stream '%s' tries to answer again after: %s", self.stream.name, error)
+        elif not failures and now >= self._redeliver_at_s:
+            self._redeliver_at_s = now + REDELIVER_S
+            if any(query.delivery_error is not None for query in self.stream.queries.values()):
+                self._ticks.submit(self.stream)
 
     def stop(self) -> None:
         with self._guard:
@@ -198,6 +219,7 @@ class StreamRunner:
                 handle.stop()
             except Exception as error:
                 log.warning("stream '%s' did not stop cleanly: %s", self.stream.name, error)
+            log_event("stream_stopped", "stream '{stream}' has stopped", stream=self.stream.name)
 
 
 class Supervisor:

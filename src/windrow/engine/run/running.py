@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from windrow.dataplane.sources import open_source
 from windrow.dataplane.sources.registry import DATAFRAME, source_of
+from windrow.dataplane.streaming_frames import attaching
 from windrow.engine.run.inputs import Inputs, is_deposited
 from windrow.engine.run.lifecycle import Phase
 from windrow.engine.run.opening import OpenState
@@ -15,6 +17,7 @@ from windrow.engine.run.runner import StreamRunner, Supervisor
 from windrow.engine.run.stream_time import StreamTime
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
+from windrow.errors import SourceError, WindrowError
 
 log = logging.getLogger("windrow")
 
@@ -57,12 +60,15 @@ class RunningStreams:
 
     def _at_hand(self) -> list[StreamState]:
         """Streams with an active query, except DataFrame streams that are not attached."""
-        out = []
+        return [s for s in self._opened.manager.streams.values() if s.active and not is_detached(s)]
+
+    def _refuse_detached(self) -> None:
+        """Raise if a query reads a stream whose DataFrame is not attached: it would never get an answer."""
         for stream in self._opened.manager.streams.values():
-            detached = stream.definition.statement.source == DATAFRAME and stream.dataframe is None
-            if stream.active and not detached:
-                out.append(stream)
-        return out
+            if stream.active and is_detached(stream) and not is_deposited(stream):
+                error = detached(stream)
+                stream.metrics.last_error = str(error)
+                raise error
 
     def run_available(self, close: bool) -> None:
         """Read all available data of every stream; with `close`, then end the input."""
@@ -70,13 +76,15 @@ class RunningStreams:
         self._refuse_lost()
         with self._opened.lifecycle.running_available() as refuse_interrupted, self._opened.jvm.watched():
             self._opened.jvm.raise_if_lost()
+            self._refuse_detached()
             streams = self._at_hand()
             for stream in streams:
                 refuse_interrupted()
                 self._ticks.retry(stream)
-                if not is_deposited(stream):
-                    self._run_available(stream, refuse_interrupted)
-                self._ticks.drain(stream)
+                with _noted(stream):
+                    if not is_deposited(stream):
+                        self._run_available(stream, refuse_interrupted)
+                    self._ticks.drain(stream)
             for stream in streams if close else []:
                 self._time.end_input(stream.name)
 
@@ -90,7 +98,8 @@ class RunningStreams:
 
     def start_runners(self) -> None:
         for stream in self._runnable():
-            self._runner(stream).start()
+            with _noted(stream):
+                self._runner(stream).start()
 
     def start(self) -> None:
         self._ticks.refuse_inside("start the streams")
@@ -99,6 +108,7 @@ class RunningStreams:
             if not self._opened.lifecycle.may_start():
                 return
             self._opened.jvm.raise_if_lost()
+            self._refuse_detached()
             try:
                 for stream in self._runnable():
                     stream.heard_us = self._opened.clock.now_us()
@@ -144,6 +154,7 @@ class RunningStreams:
             try:
                 self._ticks.drain(stream)
             except Exception as error:
+                stream.metrics.last_error = str(error)
                 log.error("stream '%s' was stopped with answers due: %s", stream.name, error)
 
     def _halt(self) -> None:
@@ -159,8 +170,23 @@ class RunningStreams:
 
     @property
     def is_running(self) -> bool:
-        """Whether streams run in the background; False if the JVM has ended."""
+        """Whether streams run in the background, or wait to be restarted; False if the JVM has ended."""
         return self._opened.lifecycle.phase is Phase.STARTED and not self._opened.jvm.has_ended()
+
+    def condition(self, stream: StreamState) -> str:
+        """What a stream does now, in words, for SHOW STREAMS."""
+        if is_detached(stream):
+            return f"detached: call wr.stream('{stream.name}', …) with its DataFrame again"
+        if not stream.active:
+            return "idle: no query reads it"
+        if self._opened.jvm.has_ended():
+            return "stopped: the Spark JVM has ended"
+        if not self.is_running:
+            return "stopped"
+        if is_deposited(stream):
+            return "running"  # deposit() brings its rows
+        runner = self._runners.get(stream.id)
+        return "starting" if runner is None else runner.condition()
 
     def start_new(self) -> None:
         """Start the streams that have got a query, if streams run in the background."""
@@ -174,3 +200,27 @@ class RunningStreams:
             runner = self._runners.pop(stream.id, None)
             if runner is not None:
                 runner.stop()
+
+
+@contextmanager
+def _noted(stream: StreamState) -> Iterator[None]:
+    """Note an error as the stream's last one. `stop` interrupts without an error of the stream."""
+    try:
+        yield
+    except WindrowError as error:
+        if not stream.stopping.is_set():
+            stream.metrics.last_error = str(error)
+        raise
+
+
+def is_detached(stream: StreamState) -> bool:
+    """Whether the stream waits for its DataFrame, which is not kept in the state directory."""
+    return stream.definition.statement.source == DATAFRAME and stream.dataframe is None
+
+
+def detached(stream: StreamState) -> SourceError:
+    readers = ", ".join(query.name for query in stream.active)
+    return SourceError(
+        f"the DataFrame of stream '{stream.name}' is not attached, so its queries ({readers}) would get no answers",
+        remedy=f"Call {attaching(stream.definition)} first, or DROP the queries that read it.",
+    )

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from windrow.cql.bounds.guards import check_bounds
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.answers.finishing import Finisher
+from windrow.dataplane.sources.completing import CompletedStream, complete
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.running import RunningStreams
@@ -45,13 +47,27 @@ class Statements:
             self._opened.lifecycle.refuse_closed()
             yield
 
-    def create_stream(self, statement: CreateStream, dataframe: Any = None) -> StreamState:
+    def create_stream(self, statement: CreateStream) -> tuple[StreamState, tuple[str, ...]]:
+        """Create a stream from a statement, completed by its source; with what the user should know of it."""
+        self._ticks.refuse_inside("create a stream")
+        completed = CompletedStream(statement)
+        if statement.name.lower() not in self._opened.manager.streams:
+            with self._opened.jvm.watched():
+                self._opened.lifecycle.refuse_closed()
+                completed = complete(self._opened.spark, statement)
+        with self._changing():
+            return self._opened.manager.create_stream(completed.statement), completed.notes
+
+    def attach(self, statement: CreateStream, dataframe: Any) -> StreamState:
+        """Create a stream from a DataFrame, or give an existing one its DataFrame again."""
         self._ticks.refuse_inside("create a stream")
         with self._changing():
             known = self._opened.manager.streams.get(statement.name.lower())
-            if dataframe is not None and known is not None:
-                return self._reattach(known, statement, dataframe)
-            return self._opened.manager.create_stream(statement, dataframe)
+            if known is None:
+                return self._opened.manager.create_stream(statement, dataframe)
+            stream = self._reattach(known, statement, dataframe)
+        self._running.start_new()
+        return stream
 
     def _reattach(self, known: StreamState, statement: CreateStream, dataframe: Any) -> StreamState:
         """Attach a DataFrame to its stream after a restart. Columns and clauses must be the same."""
@@ -81,6 +97,7 @@ class Statements:
 
     def bind(self, statement: CreateQuery, text: str) -> Finalise:
         """The plan of a query, without creating it."""
+        check_bounds(statement.select, text, self._opened.settings.integer("max_value_bytes"))
         with self._opened.jvm.watched():
             return self._opened.manager.bind(statement, text)
 

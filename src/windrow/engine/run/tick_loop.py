@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 from windrow.engine.state import StreamState
+from windrow.engine.ticks.couriers import caller
 from windrow.errors import StateError
 
 
@@ -52,7 +53,7 @@ class TickLoop:
 
     def refuse_inside(self, what: str) -> None:
         """Raise if called inside a tick, as subscribers are: the call would wait for the tick itself."""
-        if threading.current_thread() is self._thread:
+        if caller() is self._thread:
             raise StateError(
                 f"a subscriber cannot {what}: its answer is still being delivered",
                 remedy="Hand it to another thread, and return from the subscriber.",
@@ -83,6 +84,11 @@ class TickLoop:
         """The number of ticks that have failed in a row."""
         with self._changed:
             return self._failures.get(stream.id, 0)
+
+    def error(self, stream: StreamState) -> BaseException | None:
+        """The error of a failed tick that has not been raised yet."""
+        with self._changed:
+            return self._errors.get(stream.id)
 
     def retry(self, stream: StreamState) -> BaseException | None:
         """Submit again after a failure; return the error that is thereby dropped."""

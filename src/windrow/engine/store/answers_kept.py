@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from sqlite3 import Row
 
@@ -21,6 +22,20 @@ MOST_FOLDED = 1000
 """The most blocks merged, and so mapped, at a time."""
 
 
+@dataclass(frozen=True)
+class ListedAnswers:
+    """A query's answers as of one commit: the latest answered window end, why the query is suspended if it is, and
+    the parts (block, offset, length, rows) in order."""
+
+    last_end: int | None
+    error: str | None
+    parts: tuple[tuple[str, int, int, int], ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(part[3] for part in self.parts)
+
+
 class AnswersKept:
     """Reads and writes the table `answers`."""
 
@@ -29,14 +44,20 @@ class AnswersKept:
         self._blocks = blocks
         self._held: dict[int, int] = {}
 
-    def parts(self, query_id: int) -> list[tuple[str, int, int]]:
-        """The parts that hold a query's answers: block, offset and length, in order."""
+    def listed(self, query_ids: Collection[int]) -> dict[int, ListedAnswers]:
+        """The answers of queries, all as of the same commit; a query that was dropped is not among them."""
         rows = self._catalog.rows(
-            "SELECT b.path, a.offset, a.length FROM answers a JOIN blocks b ON b.id = a.block"
-            " WHERE a.query = ? ORDER BY a.id",
-            (query_id,),
+            "SELECT q.id, q.last_end, q.error, b.path, a.offset, a.length, a.rows FROM queries q"
+            " LEFT JOIN answers a ON a.query = q.id LEFT JOIN blocks b ON b.id = a.block"
+            f" WHERE q.id IN ({','.join('?' * len(query_ids))}) ORDER BY q.id, a.id",
+            list(query_ids),
         )
-        return [(row["path"], row["offset"], row["length"]) for row in rows]
+        found: dict[int, ListedAnswers] = {}
+        for number, group in groupby(rows, key=lambda row: int(row["id"])):
+            of_query = list(group)
+            parts = tuple((r["path"], r["offset"], r["length"], r["rows"]) for r in of_query if r["path"] is not None)
+            found[number] = ListedAnswers(of_query[0]["last_end"], of_query[0]["error"], parts)
+        return found
 
     def add(self, query_id: int, block_id: int, stored: tuple[int, int, int, int, int], rows: int, keep: int) -> None:
         """Add the part of an answer with `rows` rows, and retire older parts. Call it inside a transaction."""
@@ -123,7 +144,11 @@ class AnswersKept:
         return self._blocks.read_part(part["path"], part["offset"], part["length"])
 
     def drop(self, query_id: int) -> None:
-        """Drop the answers of a query. Call it inside a transaction."""
+        """Drop the answers of a query, also those that wait for its sink. Call it inside a transaction."""
+        for row in self._catalog.rows("SELECT id, block FROM outbox WHERE query = ?", (query_id,)):
+            self._catalog.execute("DELETE FROM outbox WHERE id = ?", (row["id"],))
+            if row["block"] is not None:
+                self._blocks.release(row["block"])
         for row in self._catalog.rows("SELECT id, block FROM answers WHERE query = ?", (query_id,)):
             self._catalog.execute("DELETE FROM answers WHERE id = ?", (row["id"],))
             self._blocks.release(row["block"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from sqlite3 import Row
 
@@ -25,6 +26,8 @@ class QueryCommit:
     synopsis: SynopsisState
     derived: tuple[Derivation, ...]
     progress: StreamProgress
+    types: str
+    """What Spark's analyser said about the query (`TypeRecord`)."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,23 @@ class CatalogEntries:
         self._answers = answers
         self._synopses = synopses
 
+    def begin_run(self, types: Mapping[int, tuple[str, str]]) -> None:
+        """Reset the counters of the last run, and save the types of queries by id, with the type of the window
+        attribute, where an older version saved none. Usually there is nothing to do, and then nothing is committed."""
+        counted = "SELECT EXISTS (SELECT 1 FROM streams WHERE metrics IS NOT NULL)"
+        if not types and not self._catalog.value(counted):
+            return
+        with self._catalog.transaction() as tx:
+            tx.execute("UPDATE streams SET metrics = NULL")
+            tx.execute(
+                "UPDATE queries SET run_windows = 0, run_rows = 0, delivered_s = NULL, callback_errors = 0,"
+                " callback_error = NULL"
+            )
+            tx.executemany(
+                "UPDATE queries SET types = ?, axis_type = ? WHERE id = ?",
+                [(*saved, number) for number, saved in types.items()],
+            )
+
     # -- numbers -------------------------------------------------------------------------------
 
     def next_id(self, name: str) -> int:
@@ -63,6 +83,16 @@ class CatalogEntries:
         self._catalog.execute(
             "INSERT INTO counters VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", (name, number)
         )
+
+    def state_number(self) -> int:
+        """The number that tells this state directory from others; drawn when it is first asked for."""
+        found = self._catalog.value("SELECT value FROM counters WHERE name = 'state'")
+        if found is not None:
+            return int(found)
+        drawn = secrets.randbits(62)
+        with self._catalog.transaction():
+            self._take("state", drawn)
+        return drawn
 
     # -- settings ------------------------------------------------------------------------------
 
@@ -90,7 +120,10 @@ class CatalogEntries:
 
     def streams(self) -> list[tuple[int, str]]:
         """The number and the statement of every stream."""
-        return [(row["id"], row["statement"]) for row in self._catalog.rows("SELECT * FROM streams ORDER BY id")]
+        return [(row["id"], row["statement"]) for row in self.stream_rows()]
+
+    def stream_rows(self) -> list[Row]:
+        return self._catalog.rows("SELECT * FROM streams ORDER BY id")
 
     def stream_totals(self, number: int) -> Row | None:
         """The numbers of admitted, late and dead tuples; None if there is no such stream."""
@@ -110,8 +143,8 @@ class CatalogEntries:
                 self._synopses.save(stream.name, after)
             self._take("query", query.id)
             tx.execute(
-                "INSERT INTO queries (name, id, statement, stream, synopsis, since, closed_by, fresh)"
-                " VALUES (?,?,?,?,?,?,?,?)",
+                "INSERT INTO queries (name, id, statement, stream, synopsis, since, closed_by, fresh, types, axis_type)"
+                " VALUES (?,?,?,?,?,?,?,?,?,?)",
                 (
                     query.name,
                     query.id,
@@ -121,6 +154,8 @@ class CatalogEntries:
                     query.since,
                     query.closed_by,
                     query.fresh,
+                    commit.types,
+                    query.plan.scan.attribute.type.name,
                 ),
             )
             self._synopses.save_derivations(query.id, commit.derived)
@@ -131,7 +166,7 @@ class CatalogEntries:
         query = commit.query
         with self._catalog.transaction() as tx:
             self._answers.drop(query.id)
-            for table, column in (("outbox", "query"), ("revisions", "query"), ("queries", "id")):
+            for table, column in (("revisions", "query"), ("queries", "id")):
                 tx.execute(f"DELETE FROM {table} WHERE {column} = ?", (query.id,))
             for state in commit.changed:
                 self._synopses.save(stream.name, state.progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockRef, BlockStore
@@ -12,6 +12,7 @@ from windrow.dataplane.ingest.deposit import Deposit
 from windrow.engine.state import CommittedState, StreamState
 from windrow.engine.store.dead_letters import DeadLetters
 from windrow.engine.store.progress_rows import ProgressRows
+from windrow.engine.store.run_metrics import saved_metrics
 from windrow.settings import Settings
 from windrow.windows.lateness import Lateness
 from windrow.windows.promises import Announcement
@@ -28,6 +29,8 @@ class DepositCommit:
     blocks: tuple[tuple[str, BlockRef, int, int], ...]
     admission: Admission
     settings: Settings
+    oversized: Mapping[int, int] = field(default_factory=dict)
+    """By query: how many of its values were NULL by the bound `max_value_bytes`."""
 
     @property
     def has_arrived(self) -> bool:
@@ -66,9 +69,12 @@ class DepositCommits:
             for owner, ref, lo, hi in commit.blocks:
                 self._blocks.add(ref, lo, hi, owner=owner)
             tx.execute(
-                "UPDATE streams SET admitted = admitted + ?, late = late + ?, dead = dead + ? WHERE name = ?",
-                (new.admitted, late, dead, stream.name),
+                "UPDATE streams SET admitted = admitted + ?, late = late + ?, dead = dead + ?, metrics = ?"
+                " WHERE name = ?",
+                (new.admitted, late, dead, saved_metrics(stream, batches=1, rows=new.admitted), stream.name),
             )
+            for query, count in commit.oversized.items():
+                tx.execute("UPDATE queries SET overflows = overflows + ? WHERE id = ?", (count, query))
             self._rows.save(stream.name, before, after)
             if new.dead:
                 self._dead_letters.add(stream.definition, commit.batch_id, new.dead, commit.admission, commit.settings)

@@ -6,7 +6,6 @@ block of the Spark home can be read whole like any other, so the move back loads
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,6 +26,7 @@ from windrow.engine.state import StreamState, SynopsisState
 from windrow.engine.store.closed_groups import release
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.spark_synopsis import SparkStore, SparkSynopsis, frequent_of
+from windrow.logs import log_event
 from windrow.settings import Settings
 from windrow.synopses import Ability, Cells, Home, Synopsis, Weight
 from windrow.synopses.cells.blocks import from_block, to_block
@@ -35,8 +35,6 @@ from windrow.synopses.cells.groups import Groups
 from windrow.synopses.holistic.frequent_panes import synopsis_of
 from windrow.types import POINT_MIN
 from windrow.windows import Points
-
-log = logging.getLogger("windrow")
 
 BACK_BELOW = 4
 """A synopsis moves back to the driver when it takes less than a BACK_BELOW-th of what it may take there."""
@@ -137,7 +135,7 @@ class Homes:
         late = [w.panes for w in written if w.panes is not None and w.late]
         self._journal.moves.move(state, home, named, replaced, lambda: _enter(stream, state, home, panes, late))
         crash_point("home-moved")
-        log.info("synopsis %d of stream '%s' has moved to Spark", state.plan.id, stream.name)
+        _log_move(stream, state, Home.SPARK)
 
     def to_driver(self, stream: StreamState, state: SynopsisState) -> None:
         """Load all cells into memory; the blocks stay."""
@@ -151,7 +149,7 @@ class Homes:
         self._journal.moves.move(state, None, [], [], enter)
         crash_point("home-moved")
         self.forget(state)
-        log.info("synopsis %d of stream '%s' has moved to the driver", state.plan.id, stream.name)
+        _log_move(stream, state, Home.DRIVER)
 
     def recover(
         self, stream: StreamState, state: SynopsisState, buckets: int, weight: Weight | None, groups: int | None
@@ -267,3 +265,13 @@ def give_back_memory(stream: StreamState) -> None:
     sixth of the time of 100 queries."""
     if any(state.synopsis.home is Home.SPARK for state in list(stream.synopses.values())):
         give_back()
+
+
+def _log_move(stream: StreamState, state: SynopsisState, home: Home) -> None:
+    log_event(
+        "synopsis_moved",
+        "synopsis {synopsis} of stream '{stream}' has moved to the {home} home",
+        stream=stream.name,
+        synopsis=state.plan.id,
+        home=home.value,
+    )

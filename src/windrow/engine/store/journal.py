@@ -5,6 +5,8 @@ A commit takes a value and returns a `CommittedState`, which the caller installs
 
 from __future__ import annotations
 
+import logging
+
 from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockStore
 from windrow.engine.state import QueryState, StreamState
@@ -17,6 +19,8 @@ from windrow.engine.store.deposit_commits import DepositCommits
 from windrow.engine.store.progress_rows import ProgressRows
 from windrow.engine.store.synopsis_entries import SynopsisEntries
 from windrow.engine.store.tick_commits import TickCommits
+from windrow.engine.store.waiting_answers import WaitingAnswers
+from windrow.logs import log_event
 
 
 class Journal:
@@ -30,6 +34,7 @@ class Journal:
         self.synopses = SynopsisEntries(catalog, blocks)
         self.entries = CatalogEntries(catalog, self.progress, self.answers, self.synopses)
         self.deposits = DepositCommits(catalog, blocks, self.progress, self.dead_letters)
+        self.waiting = WaitingAnswers(catalog, blocks)
         self.ticks = TickCommits(catalog, blocks, self.progress, self.answers)
         self.moves = BlockMoves(catalog, blocks)
 
@@ -37,3 +42,6 @@ class Journal:
         """Suspend a query in the catalog and in memory."""
         with stream.lock:
             stream.install(self.entries.suspend(stream, SuspendCommit(query, why)))
+        log_event(
+            "query_suspended", "query '{query}' is suspended: {error}", logging.ERROR, query=query.name, error=why
+        )

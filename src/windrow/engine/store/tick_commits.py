@@ -11,6 +11,7 @@ from windrow.engine.progress import QueryProgress, SynopsisProgress
 from windrow.engine.state import CommittedState, QueryState, StreamState, SynopsisState, UnpublishedStage
 from windrow.engine.store.answers_kept import AnswersKept
 from windrow.engine.store.progress_rows import ProgressRows
+from windrow.engine.store.run_metrics import query_counters, saved_metrics
 from windrow.windows.promises import Promises
 
 
@@ -18,7 +19,8 @@ from windrow.windows.promises import Promises
 class AnswerPart:
     """One query's share of a tick batch: its counts, and the part of the answers block that holds its rows.
 
-    `revised`: the end and the revision number of each corrected window.
+    `revised`: the end and the revision number of each corrected window. `waiting`: the `WaitingEntry` of answers that
+    nobody has taken.
     """
 
     query: QueryState
@@ -29,6 +31,7 @@ class AnswerPart:
     stored: tuple[int, int, int, int, int] | None
     staged: str | None
     revised: tuple[tuple[int, int], ...] = ()
+    waiting: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class PromiseUpdate:
 @dataclass(frozen=True)
 class TickCommit:
     """A tick batch of an axis, up to `ticked` (None: no window was due). `block` holds the retained answers, `keep`
-    rows per query."""
+    rows per query; `waiting` those that nobody has taken yet."""
 
     axis: str
     ticked: int | None
@@ -73,6 +76,7 @@ class TickCommit:
     applied: Sequence[LateMerge] = ()
     left: PromiseUpdate | None = None
     keep: int = 0
+    waiting: BlockRef | None = None
 
 
 class TickCommits:
@@ -88,8 +92,9 @@ class TickCommits:
         """Commit a tick batch."""
         promises = stream.promises if commit.left is None else commit.left.promises
         after = stream.progress.after_tick(commit.axis, commit.ticked, promises)
-        with self._catalog.transaction():
+        with self._catalog.transaction() as tx:
             self._rows.save(stream.name, stream.progress, after)
+            tx.execute("UPDATE streams SET metrics = ? WHERE name = ?", (saved_metrics(stream), stream.name))
             unpublished = self._answer(stream, commit)
             for gone in commit.expired:
                 self._expire(gone)
@@ -105,24 +110,32 @@ class TickCommits:
         tx, staged = self._catalog, []
         stored = [part for part in commit.parts if part.stored is not None]
         block_id = self._blocks.add(commit.block, refs=len(stored)) if commit.block is not None and stored else None
+        undelivered = [part for part in commit.parts if part.waiting is not None]
+        waiting_id = self._blocks.add(commit.waiting, refs=len(undelivered)) if commit.waiting is not None else None
         for part in commit.parts:
             self._count(part)
             if part.stored is not None and block_id is not None:
                 self._answers.add(part.query.id, block_id, part.stored, part.rows, commit.keep)
-            if part.staged is not None:
+            entry, block = (part.staged, None) if part.waiting is None else (part.waiting, waiting_id)
+            if entry is not None:
                 cursor = tx.execute(
-                    "INSERT INTO outbox (query, seq, entry) VALUES (?, ?, ?)",
-                    (part.query.id, stream.tick_seq, part.staged),
+                    "INSERT INTO outbox (query, seq, entry, block) VALUES (?, ?, ?, ?)",
+                    (part.query.id, stream.tick_seq, entry, block),
                 )
-                staged.append(UnpublishedStage(part.query, part.staged, int(cursor.lastrowid or 0)))
+                staged.append(UnpublishedStage(part.query, entry, int(cursor.lastrowid or 0), block))
         return staged
 
     def _count(self, part: AnswerPart) -> None:
         tx, query = self._catalog, part.query
         tx.execute(
             "UPDATE queries SET answers = answers + ?, answer_rows = answer_rows + ?, overflows = overflows + ?,"
-            " last_end = ? WHERE id = ?",
-            (part.windows, part.rows, part.overflows, part.last_end, query.id),
+            " last_end = ?, run_windows = ?, run_rows = ?, delivered_s = ?, callback_errors = ?, callback_error = ?"
+            " WHERE id = ?",
+            (
+                *(part.windows, part.rows, part.overflows, part.last_end),
+                *query_counters(query, part.windows, part.rows),
+                query.id,
+            ),
         )
         tx.executemany(
             "INSERT INTO revisions VALUES (?, ?, ?) ON CONFLICT (query, window_end) DO UPDATE"
@@ -169,16 +182,19 @@ class TickCommits:
         return {row["window_end"]: row["revision"] for row in rows}
 
     def published(self, stream: StreamState, outbox: Collection[int]) -> CommittedState:
-        """Remove published stages from the outbox."""
+        """Remove published stages, and answers that were handed over, from the outbox."""
         with self._catalog.transaction() as tx:
             tx.executemany("DELETE FROM outbox WHERE id = ?", [(i,) for i in sorted(outbox)])
+            for item in stream.unpublished:
+                if item.outbox in outbox and item.block is not None:
+                    self._blocks.release(item.block)
         left = tuple(item for item in stream.unpublished if item.outbox not in outbox)
         return CommittedState(stream.progress, left)
 
-    def outbox(self) -> list[tuple[int, int, str]]:
-        """The stages to publish, in order: number, query, and the sink's name of the stage."""
-        rows = self._catalog.rows("SELECT id, query, entry FROM outbox ORDER BY id")
-        return [(row["id"], row["query"], row["entry"]) for row in rows]
+    def outbox(self) -> list[tuple[int, int, str, int | None]]:
+        """What sinks are to show, in order: number, query, the entry, and the block of answers that wait."""
+        rows = self._catalog.rows("SELECT id, query, entry, block FROM outbox ORDER BY id")
+        return [(row["id"], row["query"], row["entry"], row["block"]) for row in rows]
 
 
 def _synopses_after(commit: TickCommit) -> tuple[tuple[SynopsisState, SynopsisProgress], ...]:

@@ -7,7 +7,7 @@ last bit, so rounding never corrects them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +17,9 @@ import pyarrow as pa
 from windrow.dataplane.answers.finishing import Finished
 from windrow.dataplane.answers.revisions import GIVEN, TAKEN, difference, with_ops
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.engine.store.tick_commits import LateMerge
-from windrow.engine.ticks.delivery import QueryAnswers
+from windrow.engine.store.tick_commits import LateMerge, TickCommits
+from windrow.engine.ticks.guarded_finish import GuardedFinisher
+from windrow.engine.ticks.query_answers import QueryAnswers
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 from windrow.synopses import Lookup, LookupAnswer
@@ -36,11 +37,6 @@ from windrow.windows import (
 from windrow.windows.ended import landmarks_upto
 
 Mask = npt.NDArray[np.bool_]
-Finish = Callable[[QueryState, LookupAnswer, Extents, SynopsisState], Finished | None]
-"""Returns the answer rows of some windows; None if the query's own expressions fail."""
-
-Numbers = Callable[[QueryState, int, int], dict[int, int]]
-"""Returns the number of corrections of each corrected window that ends between two points, by its end."""
 
 
 @dataclass(frozen=True)
@@ -79,21 +75,22 @@ class Corrector:
         horizon = self._stream.horizon(state.plan.axis, self._ticked)
         return LateMerge(state, ranked, None if horizon is None else state.closed_at(horizon))
 
-    def corrections(self, finish: Finish, numbers: Numbers, windows: int) -> Iterator[QueryAnswers]:
+    def corrections(self, finisher: GuardedFinisher, commits: TickCommits, windows: int) -> Iterator[QueryAnswers]:
         """The corrections of every query whose answers change; at most `windows` windows are looked up at a time."""
         found: dict[str, list[_Changes]] = {}
         affected = [self._affected(self._stream.queries[name], plan) for name, plan in self._state.plan.queries]
         for batch in _batches(affected, windows):
             left = [one for one in batch if one.query.error is None]
             for one, (was, now) in zip(left, self._looked(left), strict=True):
-                old = finish(one.query, was, one.extents, self._state)
-                new = None if old is None else finish(one.query, now, one.extents, self._state)
+                shown = one.query.plan.window.shown(one.extents)
+                old = finisher.finish(self._stream, one.query, was, shown, self._state)
+                new = None if old is None else finisher.finish(self._stream, one.query, now, shown, self._state)
                 if old is not None and new is not None:
                     found.setdefault(one.query.name, []).append(_changes(one, old, new))
         for name, parts in found.items():
             query, changed = self._stream.queries[name], [part for part in parts if part.rows.num_rows]
             if changed and query.error is None:
-                yield _delivered(query, changed, numbers)
+                yield _delivered(query, changed, commits)
 
     def _looked(self, affected: Sequence[AffectedWindows]) -> Iterator[tuple[LookupAnswer, LookupAnswer]]:
         """The rows of each query's windows, without the late cells and with them."""
@@ -228,7 +225,7 @@ def due_lookup(query: QueryState, extents: Extents) -> Lookup:
     return Lookup(query.name, starts, extents.ends, *read, always, partitions=extents.partitions)
 
 
-def _delivered(query: QueryState, parts: list[_Changes], numbers: Numbers) -> QueryAnswers:
+def _delivered(query: QueryState, parts: list[_Changes], commits: TickCommits) -> QueryAnswers:
     """The changes with revision numbers: 0 for a first answer, then counting up."""
     ends = np.concatenate([part.ends for part in parts])
     before = np.cumsum([0, *(part.ends.size for part in parts[:-1])])
@@ -236,7 +233,7 @@ def _delivered(query: QueryState, parts: list[_Changes], numbers: Numbers) -> Qu
     fresh = np.concatenate([part.fresh + b for part, b in zip(parts, before, strict=True)])
     taken = np.concatenate([part.taken for part in parts])
     changed, at = np.unique(window, return_inverse=True)
-    known = numbers(query, int(ends[changed[0]]), int(ends[changed[-1]]))
+    known = commits.revisions(query, int(ends[changed[0]]), int(ends[changed[-1]]))
     is_fresh = np.isin(changed, fresh)
     windows = zip(ends[changed].tolist(), is_fresh.tolist(), strict=True)
     revisions = np.array([known.get(end, -1 if new else 0) + 1 for end, new in windows], np.int64)

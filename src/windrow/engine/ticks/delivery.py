@@ -1,14 +1,15 @@
 """Delivery of answers to sinks, subscribers and the retained answers, around the commit of a tick batch.
 
 Staging sinks stage before the commit and publish after it (exactly once). Plain sinks and subscribers are called before
-it (at least once, with a key). An error in a subscriber is counted and does not stop the stream.
+it (at least once, with a key). An error in a subscriber is counted and does not stop the stream. If a call blocks, the
+commit keeps its answers, and the outbox delivers them later.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,57 +24,19 @@ from windrow.dataplane.sinks import AnswerBatch, Sink
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.tick_commits import AnswerPart, Expiry, LateMerge, PromiseUpdate, TickCommit
+from windrow.engine.store.waiting_answers import WaitingEntry
+from windrow.engine.ticks.couriers import run_errands
+from windrow.engine.ticks.outbox import Outbox
+from windrow.engine.ticks.query_answers import QueryAnswers
+from windrow.logs import log_event, logs_events
 from windrow.settings import Settings
-from windrow.types import point_text, value_of
+from windrow.types import point_text, time_of
 from windrow.windows import Points
 
 log = logging.getLogger("windrow")
 
-
-@dataclass(frozen=True)
-class QueryAnswers:
-    """One query's answers to the windows with these ends; `window` is the index of each row's window.
-
-    `revisions`: the revision number of each window (0: a first answer); None: all are first answers. `early`: these are
-    rows of groups that promises closed, and the windows themselves are answered later; its value is the number of
-    promises heard so far.
-    """
-
-    query: QueryState
-    ends: Points
-    window: Points
-    table: pa.Table
-    overflows: int
-    revisions: Points | None = None
-    early: int | None = None
-
-    @property
-    def first_answers(self) -> int:
-        if self.early is not None:
-            return 0
-        return int(self.ends.size if self.revisions is None else (self.revisions == 0).sum())
-
-    @property
-    def last_end(self) -> int | None:
-        """The end of the latest answered window; a correction may be of an earlier one."""
-        if self.early is not None:
-            return self.query.last_end
-        last = int(self.ends[-1])
-        return last if self.query.last_end is None or self.revisions is None else max(last, self.query.last_end)
-
-    @property
-    def revised(self) -> tuple[tuple[int, int], ...]:
-        """(end, revision number) of the corrected windows."""
-        if self.revisions is None:
-            return ()
-        return tuple((e, r) for e, r in zip(self.ends.tolist(), self.revisions.tolist(), strict=True) if r)
-
-    def key_of(self, window: int) -> str:
-        """The suffix of the key that distinguishes corrections and early rows from the first answer to a window."""
-        if self.early is not None:
-            return f"/early-{self.early}"
-        revision = 0 if self.revisions is None else int(self.revisions[window])
-        return f"/{revision}" if revision else ""
+SWEEP_S = 10.0
+"""How long the removal of stages may take."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +53,31 @@ class Answer:
 class Delivery:
     """Delivers and commits tick batches."""
 
-    def __init__(self, journal: Journal, blocks: BlockStore):
+    def __init__(self, journal: Journal, blocks: BlockStore, settings: Callable[[], Settings]):
         self._journal = journal
         self._blocks = blocks
+        self._outbox = Outbox(journal, settings, self._send)
+
+    def recover(self, streams: Iterable[StreamState]) -> None:
+        """Publish committed stages after opening, and remove stages that no commit names.
+
+        A stage that a sink refuses stays in the outbox; it is published before the sink stages anything more. A path
+        that cannot be written must not prevent opening, or its query could not even be dropped.
+        """
+        for stream in streams:
+            try:
+                with stream.lock:
+                    self._outbox.recover(stream)
+            except Exception as error:
+                log.error("answers wait to be published: %s", error)
+            waiting = {item.query.id for item in stream.unpublished}
+            for query in stream.queries.values():
+                if query.id not in waiting:
+                    sweep(query)
+
+    def publish(self, stream: StreamState) -> None:
+        """Hand over all committed answers that wait: publish stages, and deliver again what nobody took."""
+        self._outbox.publish(stream)
 
     def commit(
         self,
@@ -106,7 +91,7 @@ class Delivery:
         left: PromiseUpdate | None = None,
     ) -> None:
         """Send or stage a tick batch, commit it, and install it in memory. `publish` must follow."""
-        staged = [self._send(stream, item) for item in delivered]
+        staged, late = self._outbox.send(stream, delivered)
         crash_point("tick-staged")
         kept = [_retained(stream, item, settings.integer("retained_answers")) for item in delivered]
         stored: list[tuple[int, int, int, int, int] | None] = [None] * len(delivered)
@@ -118,25 +103,47 @@ class Delivery:
             stored = [
                 None if t is None else (*next(at), *_facts(t, item)) for t, item in zip(kept, delivered, strict=True)
             ]
+        waiting_block, waiting = self._journal.waiting.write([_waiting(stream, delivered[i]) for i in late])
+        entries = dict(zip(late, waiting, strict=True))
         crash_point("tick-blocks-written")
         parts = [
-            AnswerPart(i.query, i.first_answers, i.table.num_rows, i.overflows, i.last_end, place, stage, i.revised)
-            for i, place, stage in zip(delivered, stored, staged, strict=True)
+            AnswerPart(
+                item.query,
+                item.first_answers,
+                item.table.num_rows,
+                item.overflows,
+                item.last_end,
+                stored[i],
+                staged[i],
+                item.revised,
+                entries[i].text() if i in entries else None,
+            )
+            for i, item in enumerate(delivered)
         ]
         keep = settings.integer("retained_answers")
-        commit = TickCommit(axis, upto, parts, block, expired, applied, left, keep)
+        commit = TickCommit(axis, upto, parts, block, expired, applied, left, keep, waiting_block)
         committed = self._journal.ticks.tick(stream, commit)
         crash_point("tick-committed")
         stream.install(committed)
+        if logs_events():
+            log_event(
+                "tick_commit",
+                "stream '{stream}': tick {tick} of {axis} is committed, {rows} rows of {queries} queries",
+                stream=stream.name,
+                tick=stream.tick_seq,
+                axis=axis,
+                rows=sum(item.table.num_rows for item in delivered),
+                queries=len(delivered),
+            )
         for item in delivered:
             item.query.metrics.windows += item.first_answers
             item.query.metrics.rows += item.table.num_rows
             item.query.metrics.last_delivery_s = time.time()
 
-    def _send(self, stream: StreamState, item: QueryAnswers) -> str | None:
+    def _send(self, item: QueryAnswers, seq: int) -> str | None:
         """Call plain sinks and subscribers, and stage for a staging sink. Returns the stage for the commit, if any."""
         query = item.query
-        batch = AnswerBatch(query.name, item.table, f"{query.name}@{item.ends[0]}..{item.ends[-1]}{item.key_of(0)}")
+        batch = AnswerBatch(query.name, item.table, item.key)
         for subscriber in query.batch_subscribers:
             _call(query, subscriber, batch)
         if query.subscribers:
@@ -149,41 +156,25 @@ class Delivery:
         if isinstance(sink, Sink):
             sink.write(batch)
             return None
-        return sink.stage(batch, stream.tick_seq)
+        return sink.stage(batch, seq)
 
-    def publish(self, stream: StreamState) -> None:
-        """Publish committed stages. A stage that a sink refuses is published at the start of the next tick or at the
-        next opening; the sink stages nothing more until then. The stages of a Python sink that has not been given again
-        after a restart wait, and hold nothing up."""
-        if not stream.unpublished:
-            return
-        published: set[int] = set()
-        refused: Exception | None = None
-        for item in stream.unpublished:
-            sink = item.query.sink
-            try:
-                if sink is None:
-                    continue
-                if not isinstance(sink, Sink):
-                    sink.publish(item.entry)
-                published.add(item.outbox)
-            except Exception as error:
-                refused = refused or error
-        if published:
-            crash_point("tick-published")
-            stream.install(self._journal.ticks.published(stream, published))
-        if refused is not None:
-            raise refused
+
+def _waiting(stream: StreamState, item: QueryAnswers) -> tuple[WaitingEntry, pa.Table, pa.Table]:
+    """Answers that wait, with all that their delivery needs."""
+    entry = WaitingEntry(item.key, stream.tick_seq, item.query.sink is not None, item.early)
+    rows = plain(item.table, delivered_schema(stream, item.query)).combine_chunks()
+    return entry, *item.saved(rows)
 
 
 def sweep(query: QueryState) -> None:
     """Remove the stages of a query that no commit names."""
     if query.sink is None or isinstance(query.sink, Sink):
         return
-    try:
-        query.sink.sweep()
-    except Exception as error:
-        log.warning("stages of query '%s' are left behind: %s", query.name, error)
+    errand = run_errands([query.sink.sweep], SWEEP_S)[0] if query.late_call is None else None
+    if errand is None or not errand.has_ended:
+        log.warning("stages of query '%s' are left behind: its sink does not respond", query.name)
+    elif errand.error is not None:
+        log.warning("stages of query '%s' are left behind: %s", query.name, errand.error)
 
 
 def _call(query: QueryState, subscriber: Any, argument: Any) -> None:
@@ -204,8 +195,8 @@ def split(item: QueryAnswers) -> list[Answer]:
     return [
         Answer(
             query.name,
-            None if (start := query.plan.window.start_of(int(end))) is None else value_of(start, kind),
-            value_of(int(end), kind),
+            None if (start := query.plan.window.start_of(int(end))) is None else time_of(start, kind),
+            time_of(int(end), kind),
             whole.slice(int(first[i]), int(last[i] - first[i])),
             f"{query.name}@{point_text(int(end), kind)}{item.key_of(i)}",
         )

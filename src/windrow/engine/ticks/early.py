@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.closed_groups import GroupBounds, answers_groups
-from windrow.engine.ticks.corrections import Finish, due_lookup
-from windrow.engine.ticks.delivery import QueryAnswers
+from windrow.engine.ticks.corrections import due_lookup
+from windrow.engine.ticks.guarded_finish import GuardedFinisher
+from windrow.engine.ticks.query_answers import QueryAnswers
 from windrow.synopses import LookupAnswer, Synopsis
 from windrow.synopses.lookups import merged
 from windrow.types import POINT_MIN
@@ -37,7 +38,7 @@ class EarlyAnswers:
         self._synopsis = state.synopsis
         self._ticked = stream.ticked.get(state.plan.axis, POINT_MIN)
 
-    def delivered(self, finish: Finish, slots: int) -> Iterator[QueryAnswers]:
+    def delivered(self, finisher: GuardedFinisher, slots: int) -> Iterator[QueryAnswers]:
         """The rows of the newly complete groups, by query; at most `slots` answer rows are looked up at a time."""
         step = max(1, slots // max(1, self._synopsis.groups.count))
         for name, plan in self._state.plan.queries:
@@ -53,7 +54,7 @@ class EarlyAnswers:
             parts = [
                 part
                 for first in range(0, len(extents), step)
-                for part in self._rows(query, extents.part(slice(first, first + step)), alone, below, finish)
+                for part in self._rows(query, extents.part(slice(first, first + step)), alone, below, finisher)
             ]
             if parts and query.error is None:
                 yield _together(query, parts, self._stream.promises.heard)
@@ -66,16 +67,19 @@ class EarlyAnswers:
         return query.plan.window.due(panes, None if above == POINT_MIN else above, upto)
 
     def _rows(
-        self, query: QueryState, extents: Extents, alone: Synopsis, below: Points, finish: Finish
+        self, query: QueryState, extents: Extents, alone: Synopsis, below: Points, finisher: GuardedFinisher
     ) -> Iterator[_Part]:
         lookup = due_lookup(query, extents)
         looked = merged(next(self._state.ask([lookup])), next(self._state.ask([lookup], part=alone)))
         ticks = extents.ticks[looked.window]
         looked = looked.where((ticks > below[looked.groups]) & (ticks <= self._bounds.promised[looked.groups]))
-        finished = finish(query, looked, extents, self._state) if query.error is None else None
+        if query.error is not None:
+            return
+        shown = query.plan.window.shown(extents)
+        finished = finisher.finish(self._stream, query, looked, shown, self._state)
         if finished is not None and finished.table.num_rows:
             present, at = np.unique(finished.window, return_inverse=True)
-            yield _Part(query.plan.window.shown(extents)[1][present], at, finished.table, finished.overflows)
+            yield _Part(shown[1][present], at, finished.table, finished.overflows)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.engine.state import QueryState
-from windrow.engine.ticks.delivery import QueryAnswers
+from windrow.engine.ticks.query_answers import QueryAnswers
 from windrow.optimizer.sharing.periods import leaders
 from windrow.types import POINT_MIN
 from windrow.windows import Extents, Points

@@ -6,13 +6,14 @@ everything due on an axis, in slices of bounded size; each slice is one commit. 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from windrow.dataplane.answers.finishing import Edges, Finished, Finisher
+from windrow.dataplane.answers.finishing import Finished, Finisher
 from windrow.dataplane.answers.revisions import first_answers
 from windrow.engine.choices.having import NarrowedLookups
 from windrow.engine.choices.index_choice import apply_choice
@@ -21,19 +22,24 @@ from windrow.engine.store.closed_groups import complete_from, group_bounds, rele
 from windrow.engine.store.homes import give_back_memory
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.tick_commits import PromiseUpdate
-from windrow.engine.ticks.corrections import Corrector, Finish, due_lookup
-from windrow.engine.ticks.delivery import Delivery, QueryAnswers
+from windrow.engine.ticks.corrections import Corrector, due_lookup
+from windrow.engine.ticks.delivery import Delivery
 from windrow.engine.ticks.due import SLOTS_PER_SLICE, DueWindows, due_on, slices
 from windrow.engine.ticks.early import EarlyAnswers, left_to_answer
 from windrow.engine.ticks.expiry import collapse, expire, expired
+from windrow.engine.ticks.gaps import gaps, steps
+from windrow.engine.ticks.guarded_finish import GuardedFinisher
+from windrow.engine.ticks.query_answers import QueryAnswers
 from windrow.engine.ticks.shared_answers import AnswerRequest, followers, taken_rows
-from windrow.errors import first_line
+from windrow.logs import log_event
 from windrow.optimizer.sharing.rules import computed_together
-from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 from windrow.synopses import LookupAnswer
 from windrow.synopses.holistic.selecting import selected
-from windrow.windows import Extents, Points
+from windrow.types import point_text
+from windrow.windows import Points
+
+log = logging.getLogger("windrow")
 
 ANSWER_BLOCKS = 4
 """Small blocks of answers before they are merged, as a multiple of the setting `synopsis_blocks`."""
@@ -46,7 +52,8 @@ class Ticker:
         self._journal = journal
         self._delivery = delivery
         self._settings = settings
-        self.finisher = Finisher()
+        self.finisher = Finisher(lambda: settings().integer("max_value_bytes"))
+        self._guarded = GuardedFinisher(self.finisher, journal)
 
     def close(self) -> None:
         self.finisher.close()
@@ -67,10 +74,21 @@ class Ticker:
         # An axis without queries does not tick; its first query resumes at the frontier (`StreamProgress.resumed`).
         idle = not stream.on_axis(axis)
         if frontier is not None and (ticked is None or frontier > ticked) and not idle:
-            answered += self._tick_to(stream, axis, frontier, settings)
+            self._refuse_gaps(stream, axis, frontier, settings)
+            for upto in steps(stream, axis, frontier, settings):
+                answered += self._tick_to(stream, axis, upto, settings)
         if stream.promises:
             self._answer_early(stream, axis, settings)
         return answered
+
+    def _refuse_gaps(self, stream: StreamState, axis: str, frontier: int, settings: Settings) -> None:
+        """Suspend the queries that would answer too many windows without tuples."""
+        most = settings.integer("max_empty_windows")
+        for gap in [gap for gap in gaps(stream, axis, frontier, settings) if gap.windows > most]:
+            empty = gap.empty(frontier)
+            if empty > most:
+                log.error("query '%s' is suspended: %s", gap.query.name, gap.why_refused(empty))
+                self._journal.suspend(stream, gap.query, gap.why_refused(empty))
 
     def _tick_to(self, stream: StreamState, axis: str, frontier: int, settings: Settings) -> int:
         started, answered = time.monotonic(), 0
@@ -81,6 +99,15 @@ class Ticker:
         for upto, part in slices(due, frontier):
             answered += self._slice(stream, axis, upto, part, upto == frontier, settings)
         self._end_batch(stream, started, settings)
+        log_event(
+            "tick",
+            "stream '{stream}': ticked on {axis} up to {frontier}, {windows} windows answered in {seconds} s",
+            stream=stream.name,
+            axis=axis,
+            frontier=_frontier_text(stream, axis, frontier),
+            windows=answered,
+            seconds=round(time.monotonic() - started, 3),
+        )
         return answered
 
     def _end_batch(self, stream: StreamState, started: float, settings: Settings) -> None:
@@ -100,7 +127,7 @@ class Ticker:
         for state in late:
             corrector = Corrector(stream, state, settings)
             windows = max(1, SLOTS_PER_SLICE // max(1, state.synopsis.slots(reduced=True)))
-            delivered += list(corrector.corrections(self._finish_in(stream), self._journal.ticks.revisions, windows))
+            delivered += list(corrector.corrections(self._guarded, self._journal.ticks, windows))
             applied.append(corrector.applied())
         self._delivery.commit(stream, axis, stream.ticked[axis], delivered, [], settings, applied)
         for taken in applied:
@@ -117,9 +144,7 @@ class Ticker:
         for state in stream.on_axis(axis):
             bounds = group_bounds(stream, state)
             if bounds is not None:
-                delivered += list(
-                    EarlyAnswers(stream, state, bounds).delivered(self._finish_in(stream), SLOTS_PER_SLICE)
-                )
+                delivered += list(EarlyAnswers(stream, state, bounds).delivered(self._guarded, SLOTS_PER_SLICE))
         complete = tuple((state, complete_from(stream, state)) for state in stream.on_axis(axis))
         promises, frontier = stream.promises.answered(axis), stream.frontiers[axis].value
         if not stream.on_axis(axis) and frontier is not None:
@@ -208,7 +233,7 @@ class Ticker:
             if early is not None:
                 looked = left_to_answer(early, item.query, looked, item.extents.ticks[first:])
             plan = narrowed.plans.get(looked.query, item.query.plan)
-            finished = self._finish(stream, item.query, looked, shown, state, plan)
+            finished = self._guarded.finish(stream, item.query, looked, shown, state, plan)
             if finished is not None:
                 parts[looked.query].append(finished)
                 state.having.passed(plan, looked.windows * state.synopsis.group_count, finished.table.num_rows)
@@ -218,27 +243,10 @@ class Ticker:
             if item.query.error is None
         ]
 
-    def _finish_in(self, stream: StreamState) -> Finish:
-        def finish(query: QueryState, looked: LookupAnswer, extents: Extents, state: SynopsisState) -> Finished | None:
-            return self._finish(stream, query, looked, query.plan.window.shown(extents), state)
 
-        return finish
-
-    def _finish(
-        self,
-        stream: StreamState,
-        query: QueryState,
-        looked: LookupAnswer,
-        shown: Edges,
-        state: SynopsisState,
-        plan: Finalise | None = None,
-    ) -> Finished | None:
-        """The answer rows, by `plan` or the query's own. If an expression fails, suspend the query and return None."""
-        try:
-            return self.finisher.finish(plan or query.plan, looked, *shown, state.synopsis.groups)
-        except Exception as error:
-            self._journal.suspend(stream, query, first_line(error))
-            return None
+def _frontier_text(stream: StreamState, axis: str, frontier: int) -> str:
+    types = {p.column: p.type for p in stream.definition.punctuated}
+    return point_text(frontier, types[axis]) if axis in types else str(frontier)
 
 
 def _looked(state: SynopsisState, due: Sequence[DueWindows], narrowed: NarrowedLookups) -> Iterator[LookupAnswer]:

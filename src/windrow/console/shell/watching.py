@@ -1,0 +1,144 @@
+r"""`\watch`: the live answers of a query, or a statement again and again, in place on a terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from rich.live import Live
+from rich.text import Text
+
+from windrow.api import Query
+from windrow.console.interrupts import Cancels, Interrupted
+from windrow.console.scripts import StatementScript, to_script
+from windrow.console.shell.commands import query_of
+from windrow.console.tables import cell_text, output
+from windrow.cql.statements import Describe, Explain, Select, Show
+from windrow.errors import ParseError
+from windrow.types import rows_of
+
+if TYPE_CHECKING:
+    from windrow.console.shell.session import Shell
+
+LOOK_S = 0.5
+"""How often a watched query is looked at for new answers."""
+
+AGAIN_S = 2.0
+"""How often a watched statement is executed."""
+
+LEAST_S = 0.1
+READING = ("SELECT", "SHOW", "EXPLAIN", "DESCRIBE", "DESC")
+
+Draw = Callable[[str, pa.Table], None]
+
+
+def watch(shell: Shell, argument: str) -> None:
+    """Show what the argument names until Ctrl-C, which ends the watching alone."""
+    seconds, what = watched(argument)
+    try:
+        if what and what.split()[0].upper() not in READING:
+            with _screen(shell) as draw:
+                _watch_query(shell, query_of(shell, what), seconds or LOOK_S, draw)
+        else:
+            script = _to_repeat(shell, what)
+            with _screen(shell) as draw:
+                _watch_statement(shell, script, seconds or AGAIN_S, draw)
+    except Interrupted:
+        if not isinstance(shell.interrupts, Cancels):
+            raise
+        shell.interrupts.clear()
+
+
+def watched(argument: str) -> tuple[float | None, str]:
+    """The seconds and the query or statement that `\\watch` is given."""
+    first, _, rest = argument.strip().partition(" ")
+    try:
+        seconds = float(first)
+    except ValueError:
+        return None, argument.strip()
+    if not LEAST_S <= seconds <= 86_400:
+        raise ParseError(f"\\watch {first}: it takes {LEAST_S} to 86,400 seconds")
+    return seconds, rest.strip()
+
+
+def _to_repeat(shell: Shell, text: str) -> StatementScript:
+    if not text:
+        if shell.last_read is None:
+            raise ParseError(
+                "there is no statement to watch", remedy="\\watch QUERY, \\watch 2 SELECT …, or a SELECT first."
+            )
+        return shell.last_read
+    script = to_script(text)
+    if len(script.statements) != 1 or not isinstance(script.statements[0], Select | Show | Describe | Explain):
+        raise ParseError("\\watch takes one statement that reads", remedy="For example \\watch 2 SHOW STREAMS.")
+    return script
+
+
+def _watch_query(shell: Shell, query: Query, every_s: float, draw: Draw) -> None:
+    """Show the latest answer whenever there is a new one."""
+    shown: object = None
+    while True:
+        metrics = query.metrics()
+        counts = (metrics["windows_answered"], metrics["answer_rows"], shell.wr.is_running)
+        state = (*counts, metrics.get("last_delivery_s"))  # a correction counts no window
+        if state != shown:
+            table = shell.read(lambda: query.answer().arrow())
+            draw(_heading(query.name, table, *counts), _columns(table))
+            shown = state
+        if shell.interrupts.wait(every_s):
+            raise Interrupted
+
+
+def _heading(name: str, table: pa.Table, windows: int, rows: int, is_running: bool) -> str:
+    parts = [name]
+    if table.num_rows:
+        last = rows_of(table.slice(table.num_rows - 1))[0]
+        parts.append(f"window {cell_text(last['window_start'])} .. {cell_text(last['window_end'])}")
+    else:
+        parts.append("no answer yet" if windows == 0 else "the latest window has no rows")
+    parts.append(f"{windows:,} windows answered, {rows:,} rows")
+    if not is_running:
+        parts.append("the streams are stopped: \\start runs them")
+    return " · ".join(parts)
+
+
+def _columns(table: pa.Table) -> pa.Table:
+    """The answer without the columns that its heading says: the window, if there is only one."""
+    bounds = ["window_start", "window_end"]
+    known = bounds if all(len(table.column(name).unique()) <= 1 for name in bounds) else []
+    if not any(table.column("is_revision").to_pylist()):
+        known = [*known, "is_revision"]
+    return table.drop_columns(known)
+
+
+def _watch_statement(shell: Shell, script: StatementScript, every_s: float, draw: Draw) -> None:
+    statement = script.statements[0]
+    while True:
+        result = shell.carry_out(statement, script.text, doing="")
+        assert result is not None
+        draw(f"{time.strftime('%H:%M:%S')} · every {every_s:g} s", result.arrow())
+        if shell.interrupts.wait(every_s):
+            raise Interrupted
+
+
+@contextmanager
+def _screen(shell: Shell) -> Iterator[Draw]:
+    """Yield what draws a table under a heading: in place on a terminal, below the last one elsewhere."""
+    if not shell.is_terminal or shell.view.form in ("csv", "json"):
+        yield lambda heading, table: shell.show(table, heading)
+        return
+    out = output()
+    with Live(console=out, auto_refresh=False, vertical_overflow="crop") as live:
+
+        def draw(heading: str, table: pa.Table) -> None:
+            room = max(1, out.height - 3)
+            lines = list(shell.lines_of(table))
+            cut = [f"… {len(lines) - room + 1} more lines"] if len(lines) > room else []
+            body = "\n".join([*(lines[: room - 1] if cut else lines), *cut])
+            text = Text.assemble((f"{heading} · Ctrl-C returns", "bold"), "\n", body, no_wrap=True, overflow="crop")
+            live.update(text, refresh=True)
+
+        yield draw

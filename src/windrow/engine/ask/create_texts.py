@@ -1,0 +1,42 @@
+"""SHOW CREATE, and what CREATE STREAM says about a new stream."""
+
+from __future__ import annotations
+
+from windrow.catalog.definitions import StreamDef
+from windrow.cql.names import quote_name
+from windrow.cql.printer import to_script
+from windrow.dataplane.sources.registry import DATAFRAME
+from windrow.dataplane.streaming_frames import attaching
+from windrow.engine.queries.query_manager import QueryManager
+
+NOTE = "note: "
+"""How a line of a statement's result begins that says what else the user should know."""
+
+
+def show_create(manager: QueryManager, what: str, name: str) -> str:
+    """The statement that creates a stream or a query as it is, for `create stream` or `create query`."""
+    if what == "create query":
+        return to_script(manager.query(name)[1].statement)
+    definition = manager.stream(name).definition
+    text = to_script(definition.statement)
+    if definition.statement.source != DATAFRAME:
+        return text
+    return f"-- Its rows come from a DataFrame. In Python: {attaching(definition)}\n{text}"
+
+
+def punctuation_notes(definition: StreamDef) -> tuple[str, ...]:
+    """What the absence of PUNCTUATE means for a new stream; nothing if there is one."""
+    if definition.punctuated:
+        return ()
+    column = definition.attribute
+    if column is None:
+        return (
+            "no TIMESTAMP BY and no PUNCTUATE, so only windows of rows ([ROWS …]) can be over this stream. For"
+            " windows of time add TIMESTAMP BY column PUNCTUATE WITH SLACK 5 SECONDS",
+        )
+    slack, name = "5 SECONDS" if definition.attribute_type.is_timestamp else "100", quote_name(column)
+    return (
+        f"no PUNCTUATE, so nothing says up to which {name} the stream is complete: windows over {name} are"
+        f" refused, and only windows of rows ([ROWS …]) can be over this stream. Add PUNCTUATE ORDERED if {name} never"
+        f" goes back, or PUNCTUATE WITH SLACK {slack} if tuples come up to that much late",
+    )

@@ -1,0 +1,276 @@
+"""One-time queries over finished tables: `answers('q')`, the latest answer of q, and `dead_letters('s')`.
+
+Spark SQL evaluates the SELECT over the tables that it names. All answers are read as of one commit. Of a table, only
+columns that the SELECT names are read, and only window ends that its conditions allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from windrow.cql.bounds.guards import check_bounds, guarded
+from windrow.cql.dialect import CQL, window_of
+from windrow.cql.functions import OVER_TABLES, check_functions, check_names
+from windrow.cql.select_text import expression_text
+from windrow.cql.tokens import place_of
+from windrow.dataplane.frames import columns_of, points_of, query_tables
+from windrow.engine.ask.kept_answers import WINDOW_END, AnsweredQuery, AnswerScan, Ends, KeptAnswers
+from windrow.engine.ask.window_bounds import EndBound, alias_of, end_bounds, renames
+from windrow.engine.store.answers_kept import ListedAnswers
+from windrow.errors import BindError, ParseError, Place, QuerySuspendedError, UnsupportedError
+from windrow.types import SqlType, point_text
+
+ANSWERS, DEAD_LETTERS = "answers", "dead_letters"
+
+_numbers = count()
+"""Numbers of views: all state directories of a process may share a Spark session."""
+
+
+@dataclass(frozen=True)
+class FinishedTable:
+    """A table of the SELECT: its node and place, its view, and its columns. `query` is the one whose answers it reads,
+    None for `letters`, the dead letters of a stream."""
+
+    node: exp.Table
+    place: Place | None
+    view: str
+    name: str
+    schema: pa.Schema
+    query: AnsweredQuery | None = None
+    is_latest: bool = False
+    letters: Any = None
+
+
+def named_tables(tree: exp.Expr) -> list[exp.Table]:
+    """The tables of a query, without references to its own WITH."""
+    return [table for table in tree.find_all(exp.Table) if not _is_defined_above(table)]
+
+
+def _is_defined_above(table: exp.Table) -> bool:
+    """Whether a WITH around the table defines its name."""
+    if not isinstance(table.this, exp.Identifier) or window_of(table) is not None:
+        return False
+    name = table.name.lower()
+    node: exp.Expr = table
+    while (holder := node.parent) is not None:
+        within = holder.args.get("with_")
+        if isinstance(holder, exp.With):
+            visible = holder.expressions[: holder.expressions.index(node)]
+        else:
+            visible = within.expressions if within is not None and within is not node else []
+        if any(one.alias.lower() == name for one in visible):
+            return True
+        node = holder
+    return False
+
+
+class FinishedTables:
+    """Evaluates one-time queries. `spark` gives the session; `query` and `dead_letters` find what a name stands for, or
+    raise CatalogError; `max_value_bytes` bounds the values that functions make."""
+
+    def __init__(
+        self,
+        kept: KeptAnswers,
+        spark: Callable[[], Any],
+        query: Callable[[str, Place | None], AnsweredQuery],
+        dead_letters: Callable[[str, Place | None], pa.Table],
+        max_value_bytes: Callable[[], int],
+    ):
+        self._kept = kept
+        self._spark = spark
+        self._query = query
+        self._dead_letters = dead_letters
+        self._max_value_bytes = max_value_bytes
+
+    def select(self, select: exp.Expr, text: str) -> pa.Table:
+        """The rows of the SELECT. All of one table is read without Spark."""
+        tree, tables = self._bound(select, text)
+        sql, schemas = expression_text(tree), {table.view: table.schema for table in tables}
+
+        def read(listed: Mapping[int, ListedAnswers]) -> dict[str, pa.Table]:
+            scans = self._scans(tables, listed, _named_columns(select))
+            kept = {view: self._kept.scan(scan, listed[scan.query.id]) for view, scan in scans.items()}
+            return {table.view: kept.get(table.view, table.letters).combine_chunks() for table in tables}
+
+        rows = self._kept.consistent(_queries(tables), read)
+        if is_whole_table(select):
+            return rows[tables[0].view]
+        try:
+            return query_tables(self._spark(), sql, rows)
+        except BindError:
+            columns_of(self._spark(), sql, schemas)  # refuses it too, and proposes columns that were not read
+            raise
+
+    def explain(self, select: exp.Expr, text: str) -> str:
+        """What would be read; Spark checks the SELECT, and no answer is read."""
+        tree, tables = self._bound(select, text)
+        columns = columns_of(self._spark(), expression_text(tree), {table.view: table.schema for table in tables})
+        listed = self._kept.listed(_queries(tables))
+        scans = self._scans(tables, listed, _named_columns(select))
+        lines = [f"One-time query over finished tables, by Spark SQL: {', '.join(columns)}"]
+        for table in tables:
+            scan = scans.get(table.view)
+            what = f"dead letters of stream {table.name}" if scan is None else _scan_text(scan, listed[scan.query.id])
+            lines.append(f"  Read {alias_of(table.node)}: {what}")
+        return "\n".join(lines)
+
+    def _bound(self, select: exp.Expr, text: str) -> tuple[exp.Expr, list[FinishedTable]]:
+        """The SELECT over views, and the tables that the views stand for."""
+        check_functions(select, text, OVER_TABLES)
+        check_bounds(select, text, self._max_value_bytes())
+        tree = select.copy()
+        tables = [self._table(node, text) for node in named_tables(tree)]
+        known = {name.lower() for table in tables for name in table.schema.names}
+        known |= {name.name.lower() for alias in tree.find_all(exp.TableAlias) for name in alias.columns}
+        check_names(tree, text, known)
+        for table in tables:
+            name = table.node.alias or table.node.this.name
+            alias = table.node.args.get("alias") or exp.TableAlias()
+            alias.set("this", exp.to_identifier(name, quoted=True))
+            table.node.set("alias", alias)
+            table.node.set("this", exp.to_identifier(table.view, quoted=True))
+        return self._bounded(tree), tables
+
+    def _bounded(self, tree: exp.Expr) -> exp.Expr:
+        """The SELECT with guards around calls that may make large values. Columns keep their names."""
+        most = self._max_value_bytes()
+        for select in list(tree.find_all(exp.Select)):
+            for item in select.expressions:
+                if not isinstance(item, exp.Alias | exp.Star) and guarded(item, most).oversized is not None:
+                    item.replace(exp.alias_(item.copy(), item.sql(dialect=CQL), quoted=True))
+        return guarded(tree, most).tree
+
+    def _table(self, node: exp.Table, text: str) -> FinishedTable:
+        place, view, call = place_of(node.this, text), f"windrow_finished_{next(_numbers)}", node.this
+        if window_of(node) is not None:
+            raise UnsupportedError(
+                f"a window follows the name of a stream, not {call.name.lower()}(…)",
+                place=place,
+                remedy="Compare window_end in WHERE instead.",
+            )
+        if not isinstance(call, exp.Anonymous):
+            query = self._query(node.name, place)
+            return FinishedTable(node, place, view, node.name, query.schema, query, is_latest=True)
+        of = call.name.lower()
+        if len(call.expressions) != 1 or not call.expressions[0].is_string:
+            what, example = ("query", "busiest") if of == ANSWERS else ("stream", "packets")
+            raise ParseError(
+                f"{of} takes the name of a {what}, as text", place=place, remedy=f"Write FROM {of}('{example}')."
+            )
+        name = str(call.expressions[0].this)
+        if of == DEAD_LETTERS:
+            letters = self._dead_letters(name, place)
+            return FinishedTable(node, place, view, name, letters.schema, letters=letters)
+        query = self._query(name, place)
+        return FinishedTable(node, place, view, name, query.schema, query)
+
+    def _scans(
+        self,
+        tables: Collection[FinishedTable],
+        listed: Mapping[int, ListedAnswers],
+        columns: Collection[str] | None,
+    ) -> dict[str, AnswerScan]:
+        """What to read of each table of answers, by view."""
+        of_answers = [(table, table.query) for table in tables if table.query is not None]
+        for table, query in of_answers:
+            error = listed[query.id].error
+            if table.is_latest and error is not None:
+                raise QuerySuspendedError(
+                    f"query '{query.name}' is suspended, and answers no more windows: {error}",
+                    place=table.place,
+                    remedy=f"FROM answers('{query.name}') shows its earlier answers. DROP it and create it again.",
+                )
+        ends = self._ends(of_answers, listed)
+        return {
+            table.view: AnswerScan(query, ends[table.view], table.is_latest, _columns(table, columns))
+            for table, query in of_answers
+        }
+
+    def _ends(
+        self, tables: Collection[tuple[FinishedTable, AnsweredQuery]], listed: Mapping[int, ListedAnswers]
+    ) -> dict[str, Ends]:
+        """The window ends that the SELECT can use of each table."""
+        bounds: list[tuple[str, SqlType, EndBound]] = []
+        for table, query in tables:
+            beside = {
+                alias_of(other.node): end
+                for other, of in tables
+                if other.is_latest and _select_of(other) is _select_of(table)
+                if (end := _known_end(other, of, listed[of.id])) is not None
+            }
+            kind = query.plan.scan.attribute.type.bound
+            bounds += [(table.view, kind, bound) for bound in end_bounds(table.node, beside)]
+        ends = {table.view: Ends() for table, _ in tables}
+        if bounds:
+            points = points_of(self._spark(), [bound.constant for *_, bound in bounds], [kind for _, kind, _ in bounds])
+            for (view, _, bound), point in zip(bounds, points, strict=True):
+                ends[view] = ends[view].and_(bound.ends(point))
+        return ends
+
+
+def is_whole_table(select: exp.Expr) -> bool:
+    """Whether it is `SELECT * FROM table` and nothing else."""
+    named = {name for name, value in select.args.items() if value}
+    if not isinstance(select, exp.Select) or named != {"expressions", "from_"} or len(select.expressions) != 1:
+        return False
+    star, table = select.expressions[0], select.args["from_"].this
+    plain = isinstance(star, exp.Star) and not any(star.args.values())
+    return plain and isinstance(table, exp.Table) and not renames(table)
+
+
+def _queries(tables: Collection[FinishedTable]) -> list[AnsweredQuery]:
+    return list({table.query.id: table.query for table in tables if table.query is not None}.values())
+
+
+def _select_of(table: FinishedTable) -> exp.Expr | None:
+    return table.node.find_ancestor(exp.Select)
+
+
+def _known_end(table: FinishedTable, query: AnsweredQuery, listed: ListedAnswers) -> exp.Expr | None:
+    """The one window end of a latest answer, as an expression; None if it has several."""
+    if listed.last_end is None or query.is_partitioned or renames(table.node):
+        return None
+    number = exp.Literal.number(listed.last_end)
+    if not query.is_time:
+        return exp.cast(number, exp.DType.BIGINT)
+    moment = exp.Anonymous(this="TIMESTAMP_MICROS", expressions=[number])
+    is_moment = query.plan.scan.attribute.type.name == "TIMESTAMP"
+    return moment if is_moment else exp.cast(moment, exp.DType.TIMESTAMPNTZ)
+
+
+def _named_columns(select: exp.Expr) -> frozenset[str] | None:
+    """All names in the SELECT, in lower case; None if it may need columns that it does not name (*, NATURAL JOIN)."""
+    stars = [star for star in select.find_all(exp.Star) if not isinstance(star.parent, exp.Count)]
+    if stars or any(join.method == "NATURAL" for join in select.find_all(exp.Join)):
+        return None
+    return frozenset(name.name.lower() for name in select.find_all(exp.Identifier))
+
+
+def _columns(table: FinishedTable, named: Collection[str] | None) -> tuple[str, ...] | None:
+    if named is None or renames(table.node):
+        return None
+    return tuple(name for name in table.schema.names if name.lower() in named) or (WINDOW_END,)
+
+
+def _scan_text(scan: AnswerScan, listed: ListedAnswers) -> str:
+    """What is read, in words."""
+    kind, query, ends = scan.query.plan.scan.attribute.type, scan.query, scan.ends
+    rows = f"{listed.rows:,} rows retained"
+    columns = f"columns {', '.join(scan.columns)}" if scan.columns is not None else "all columns"
+    if scan.is_latest:
+        end = "no window answered yet" if listed.last_end is None else f"window_end {point_text(listed.last_end, kind)}"
+        return f"the latest answer of query {query.name}, {end}; {columns}"
+    shown = [
+        f"window_end {sign} {point_text(point, kind)}"
+        for sign, point in ((">=", ends.low), ("<=", ends.high))
+        if point is not None
+    ]
+    if ends.low is not None and ends.low == ends.high:
+        shown = [f"window_end = {point_text(ends.low, kind)}"]
+    return f"answers of query {query.name}{' with ' if shown else ''}{' and '.join(shown)}; {columns}; {rows}"

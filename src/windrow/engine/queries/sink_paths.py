@@ -1,0 +1,152 @@
+"""What the paths of sinks and streams have to do with each other: no two queries mix, and no query feeds itself."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from windrow.catalog.definitions import StreamDef
+from windrow.cql.statements import CreateQuery, SinkClause
+from windrow.dataplane.sinks.files import file_name
+from windrow.dataplane.sinks.places import is_within
+from windrow.dataplane.sinks.registry import target_of
+from windrow.engine.state import QueryState, StreamState
+from windrow.errors import BindError, SourceError
+
+_GLOB = re.compile(r"[*?\[{]")
+
+
+def neighbours_of(statement: CreateQuery, queries: Iterable[QueryState]) -> set[str]:
+    """The names of the files of other queries in the directory of this query's sink. Raises BindError if another query
+    writes to the same files, or above or below this directory."""
+    mine, names = _target(statement), set[str]()
+    for query in queries if mine is not None else ():
+        theirs = _target(query.statement)
+        if mine is None or theirs is None:
+            continue
+        if mine == theirs:
+            raise BindError(
+                f"query '{query.name}' writes to the same files", remedy="Give this query a path of its own."
+            )
+        if mine[0] == theirs[0] and len(mine) == len(theirs):
+            names.add(theirs[1])
+        elif (len(theirs) > 1 and is_within(mine[0], theirs[0])) or (len(mine) > 1 and is_within(theirs[0], mine[0])):
+            raise BindError(
+                f"the paths of this query and of query '{query.name}' lie in each other: {mine[0]}, {theirs[0]}",
+                remedy="Give each query a directory of its own, side by side.",
+            )
+    return names
+
+
+def _target(statement: CreateQuery) -> tuple[str, ...] | None:
+    return None if statement.sink is None else target_of(statement.name, statement.sink)
+
+
+# -- sinks that streams read ---------------------------------------------------------------------------
+
+
+def refuse_loop(statement: CreateQuery, stream: StreamState, streams: Mapping[str, StreamState]) -> None:
+    """Raise if a stream that feeds the query would read the query's own answers, or could not read them properly."""
+    for reader in streams.values():
+        if statement.sink is None or not reads_sink(reader.definition, statement.name, statement.sink):
+            continue
+        if reader is stream or stream in _fed_by(reader, streams.values()):
+            through = "" if reader is stream else f", whose answers feed stream '{stream.name}'"
+            raise BindError(
+                f"query '{statement.name}' would feed itself: stream '{reader.name}' reads its sink's path{through}",
+                remedy="Write to a path that no stream of this query reads.",
+            )
+        why = _unreadable(reader.definition, statement.name, statement.sink)
+        if why is not None:
+            raise BindError(why[0], remedy=why[1])
+
+
+def refuse_unreadable(definition: StreamDef, queries: Iterable[QueryState]) -> None:
+    """Raise if a new stream reads the output of a query in a way that would lose or spoil answers."""
+    for query in queries:
+        if query.statement.sink is not None and reads_sink(definition, query.name, query.statement.sink):
+            why = _unreadable(definition, query.name, query.statement.sink)
+            if why is not None:
+                raise SourceError(why[0], remedy=why[1])
+
+
+def _unreadable(stream: StreamDef, query: str, sink: SinkClause) -> tuple[str, str] | None:
+    """What is wrong, and the remedy, if a stream reads the output of a query; None if it can."""
+    if sink.kind.lower() == "jsonl":
+        return (
+            f"stream '{stream.name}' reads the JSON lines file of query '{query}', which grows, and a stream reads each"
+            " file once",
+            "Use INTO parquet, which writes new files, and a stream of format 'parquet'; or another path.",
+        )
+    if dict(stream.source_options).get("format", "").lower() != "parquet":
+        return (
+            f"stream '{stream.name}' reads the Parquet files of query '{query}' in another format",
+            "Give the stream the format 'parquet', or another path.",
+        )
+    return None
+
+
+def _fed_by(stream: StreamState, streams: Iterable[StreamState]) -> list[StreamState]:
+    """The streams that the answers of a stream's queries reach, by way of files."""
+    found, left, others = list[StreamState](), [stream], list(streams)
+    while left:
+        sinks = [(q.name, q.statement.sink) for q in left.pop().queries.values() if q.statement.sink is not None]
+        for other in others:
+            if other not in found and any(reads_sink(other.definition, name, sink) for name, sink in sinks):
+                found.append(other)
+                left.append(other)
+    return found
+
+
+def reads_sink(stream: StreamDef, query: str, sink: SinkClause) -> bool:
+    """Whether a stream from files reads what the sink of a query writes."""
+    target = target_of(query, sink)
+    if target is None or stream.statement.source.lower() != "files":
+        return False
+    written = target[0] if len(target) == 1 else os.path.join(target[0], f"{file_name(query)}-{0:012d}.parquet")
+    return any(_covers(path, written) for path in input_paths(stream))
+
+
+def input_paths(stream: StreamDef) -> list[str]:
+    """The local paths that a stream from files reads: files, directories and globs."""
+    path = dict(stream.source_options).get("path", "")
+    local = re.sub(r"^file:(//(localhost)?)?/+", "/", path, count=1, flags=re.IGNORECASE)
+    return [os.path.abspath(local)] if local and "://" not in local and "\0" not in local else []
+
+
+def _covers(pattern: str, file: str) -> bool:
+    """Whether a path or glob names the file or a directory above it."""
+    fixed = pattern[: m.start()] if (m := _GLOB.search(pattern)) else pattern
+    head = fixed if m is None else fixed.rpartition(os.sep)[0]
+    real = os.path.realpath(head or os.sep)
+    if m is None:
+        return is_within(file, real)
+    try:
+        expression = re.compile(re.escape(real.rstrip(os.sep)) + _glob_expression(pattern[len(head) :]))
+    except re.error:
+        return is_within(file, real)
+    return any(expression.fullmatch(str(place)) for place in (Path(file), *Path(file).parents))
+
+
+def _glob_expression(glob: str) -> str:
+    """A regular expression for a glob as Hadoop reads it."""
+    out, depth, at = "", 0, 0
+    while at < len(glob):
+        char = glob[at]
+        if char == "[" and (end := glob.find("]", at + 2)) > 0:
+            chosen = glob[at + 1 : end].replace("\\", "\\\\")
+            out += f"[{'^' + chosen[1:] if chosen[0] in '!^' else chosen}]"
+            at = end
+        elif char == "\\" and at + 1 < len(glob):
+            at += 1
+            out += re.escape(glob[at])
+        elif char == "{":
+            out, depth = out + "(?:", depth + 1
+        elif char == "}" and depth:
+            out, depth = out + ")", depth - 1
+        else:
+            out += {"*": "[^/]*", "?": "[^/]", ",": "|" if depth else ","}.get(char) or re.escape(char)
+        at += 1
+    return out + ")" * depth
