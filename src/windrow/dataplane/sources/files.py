@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,7 +12,9 @@ from windrow.catalog.definitions import MISSING_COLUMNS, StreamDef
 from windrow.cql.names import quote_name
 from windrow.dataplane.ingest.admission import BAD
 from windrow.dataplane.ingest.arrival import POSITION
-from windrow.dataplane.sources.paths import check_paths, paths_of, resolved, spark_path
+from windrow.dataplane.ingest.bad_text import ROW
+from windrow.dataplane.ingest.lines import shown_path
+from windrow.dataplane.sources.paths import check_paths, partition_base, paths_of, resolved, spark_path
 from windrow.dataplane.sources.rate import check_number
 from windrow.errors import SourceError
 from windrow.settings import Settings
@@ -21,10 +24,13 @@ Reader: TypeAlias = Any
 
 FORMATS = ("json", "csv", "parquet")
 _TEXT = ("json", "csv")
-_OWN = ("path", "format", MISSING_COLUMNS)
+ON_BAD_FILE = "on_bad_file"
+_OWN = ("path", "format", MISSING_COLUMNS, ON_BAD_FILE)
+_STOP, _SKIP = "stop", "skip"
 _MISSING = ("error", "null")
 _LIMITS = {"maxfilespertrigger": (1 << 31) - 1, "maxbytespertrigger": (1 << 63) - 1}
 _FIXED = ("mode", "columnnameofcorruptrecord")
+_IGNORING = ("ignorecorruptfiles", "ignoremissingfiles")
 
 
 def is_columnar(stream: StreamDef) -> bool:
@@ -48,6 +54,17 @@ def check(stream: StreamDef) -> None:
         if name.lower() in _FIXED:
             raise SourceError(
                 f"the option '{name}' is Windrow's own: malformed records go to dead letters", remedy="Leave it out."
+            )
+        if name.lower() in _IGNORING:
+            raise SourceError(
+                f"the option '{name}' would skip files in silence",
+                remedy="Write on_bad_file 'skip': a skipped file is a dead letter, and none of its rows is admitted.",
+            )
+        if name.lower() == ON_BAD_FILE and value.lower() not in (_STOP, _SKIP):
+            raise SourceError(
+                f"the option on_bad_file is '{value}'",
+                remedy="'stop' is the default: a file that cannot be read stops the stream. With 'skip' it is a dead"
+                " letter, and the stream goes on.",
             )
         if name.lower() in _LIMITS:
             check_number(name, value, _LIMITS[name.lower()])
@@ -86,7 +103,7 @@ def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool
         reader = reader.option("maxBytesPerTrigger", str(settings.integer("bytes_per_trigger")))
     # By default Spark silently skips files that are 7 days older than the newest.
     reader = reader.option("maxFileAge", "3650d")
-    return placed(configured(reader, stream).load(spark_path(paths)))
+    return _numbered(placed(configured(reader, stream).load(spark_path(paths))), kind)
 
 
 def configured(reader: Reader, stream: StreamDef) -> Reader:
@@ -94,10 +111,39 @@ def configured(reader: Reader, stream: StreamDef) -> Reader:
     options = dict(stream.source_options)
     if options["format"].lower() in _TEXT:
         reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BAD)
+    for name in _IGNORING:  # a session may ignore them by its configuration
+        reader = reader.option(name, "false")
     for name, value in options.items():
         if name.lower() not in _OWN:
             reader = reader.option(name, value)
     return reader
+
+
+def load_files(reader: Reader, uris: Sequence[str]) -> DataFrame:
+    """The rows of files that are known: no name is a pattern."""
+    rows: DataFrame = reader.option("__globPaths__", "false").load([shown_path(uri) for uri in uris])
+    return rows
+
+
+def read_again(spark: SparkSession, stream: StreamDef, uris: Sequence[str]) -> DataFrame:
+    """The rows of some files, as a micro-batch of `open_files` has them."""
+    kind = dict(stream.source_options)["format"].lower()
+    reader = configured(spark.read.schema(schema_text(stream, kind in _TEXT)).format(kind), stream)
+    base = partition_base(uris[0])
+    if base is not None and "basepath" not in {name.lower() for name, _ in stream.source_options}:
+        reader = reader.option("basePath", base)
+    return _numbered(placed(load_files(reader, uris)), kind)
+
+
+def skips_bad_files(stream: StreamDef) -> bool:
+    """Whether a file that cannot be read is a dead letter. Otherwise it stops the stream."""
+    options = {name.lower(): value.lower() for name, value in stream.source_options}
+    return options.get(ON_BAD_FILE, _STOP) == _SKIP
+
+
+def _numbered(rows: DataFrame, kind: str) -> DataFrame:
+    """Rows of Parquet with their number in the file."""
+    return rows.selectExpr("*", f"_metadata.row_index AS {ROW}") if kind == "parquet" else rows
 
 
 def placed(rows: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ from windrow.catalog.definitions import StreamDef
 from windrow.catalog.store import Catalog
 from windrow.cql.patterns import parse_pattern
 from windrow.engine.progress import StreamProgress, start_of
-from windrow.engine.store.column_rows import read_columns, save_columns
+from windrow.engine.store.source_rows import read_columns, save_columns
 from windrow.windows import Ended
 from windrow.windows.ended import restored_ends, saved_ends
 from windrow.windows.lateness import Lateness

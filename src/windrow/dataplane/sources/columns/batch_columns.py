@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame
 
 from windrow.catalog.definitions import StreamDef
 from windrow.dataplane.sources.columns.csv_headers import check_twice, has_header, read_by_name, read_headers
-from windrow.dataplane.sources.columns.heads import partition_columns
 from windrow.dataplane.sources.columns.json_keys import all_keys, sampled_keys
 from windrow.dataplane.sources.columns.parquet_columns import check_types, read_footers
 from windrow.dataplane.sources.columns.source_columns import FileColumns, SourceColumns, missing_columns, missing_error
+from windrow.dataplane.sources.paths import partition_columns
 
 
 def with_checked_columns(

@@ -19,9 +19,11 @@ from windrow.catalog.definitions import StreamDef
 from windrow.cql.names import quote_name
 from windrow.dataplane.ingest.admission import BAD
 from windrow.dataplane.ingest.arrival import POSITION
-from windrow.dataplane.sources.columns.heads import UNREADABLE, partition_base, partition_columns, read_head, shown_path
+from windrow.dataplane.ingest.lines import shown_path
+from windrow.dataplane.sources.columns.heads import UNREADABLE, read_head
 from windrow.dataplane.sources.columns.source_columns import FileColumns
-from windrow.dataplane.sources.files import configured, placed
+from windrow.dataplane.sources.files import configured, load_files, placed
+from windrow.dataplane.sources.paths import partition_base, partition_columns
 from windrow.errors import SourceError
 
 _HEAD, _LONGEST = 1 << 16, 1 << 22
@@ -154,8 +156,7 @@ def _read(spark: SparkSession, stream: StreamDef, alike: _Alike, uris: Sequence[
     reader = reader.option("columnPruning", "false")  # else a line with too few or too many fields is not malformed
     if base is not None:
         reader = reader.option("basePath", base)
-    # The files are known; a name with a '*' is no pattern.
-    frame = placed(reader.option("__globPaths__", "false").load([shown_path(uri) for uri in uris]))
+    frame = placed(load_files(reader, uris))
     there = {*header, *given}
     columns = [
         f"{quote_name(name.lower())} AS {quote_name(name)}"

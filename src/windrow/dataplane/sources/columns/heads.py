@@ -23,25 +23,6 @@ _UNPACK: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 _PACKED_FOR_HADOOP = (".deflate", ".lz4", ".snappy", ".zst", ".zstd")
 
 
-def shown_path(uri: str) -> str:
-    """A file's path as a user writes it."""
-    path = _local_path(uri)
-    return unquote(uri) if path is None else str(path)
-
-
-def partition_columns(uri: str) -> list[str]:
-    """The columns that the file's directories give: `day` of `…/day=2026-01-01/a.json`."""
-    parts = urlsplit(uri).path.split("/")[:-1]
-    return [unquote(part.partition("=")[0]) for part in parts if "=" in part]
-
-
-def partition_base(uri: str) -> str | None:
-    """The directory above those that give columns; None if none does."""
-    parts = shown_path(uri).split("/")
-    first = next((i for i, part in enumerate(parts[:-1]) if "=" in part), None)
-    return None if first is None else "/".join(parts[:first]) or "/"
-
-
 def read_head(spark: SparkSession, uri: str, size: int) -> bytes:
     """The first bytes of a text file, unpacked. Raises one of UNREADABLE."""
     path = _local_path(uri)

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from windrow.catalog.definitions import StreamDef
 from windrow.dataplane.ingest.admission import BAD
-from windrow.dataplane.sources.columns.heads import UNREADABLE, read_head, shown_path
+from windrow.dataplane.sources.columns.heads import UNREADABLE, read_head
 from windrow.dataplane.sources.columns.source_columns import FileColumns
-from windrow.dataplane.sources.files import configured
+from windrow.dataplane.sources.files import configured, load_files
 
 MOST_FILES = 16
 HEAD, HEADS = 1 << 14, 1 << 16
@@ -52,8 +52,7 @@ def all_keys(spark: SparkSession, stream: StreamDef, uris: Sequence[str]) -> set
     session.conf.set("spark.sql.caseSensitive", "true")
     reader = configured(session.read.format("json"), stream)
     reader = reader.option("samplingRatio", "1.0").option("dropFieldIfAllNull", "false")
-    reader = reader.option("__globPaths__", "false")
     try:
-        return set(reader.load([shown_path(uri) for uri in uris]).columns) - {BAD}
+        return set(load_files(reader, uris).columns) - {BAD}
     except Exception:
         return None

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.names import quote_name
-from windrow.dataplane.sources.columns.heads import UNREADABLE, open_file, shown_path
+from windrow.dataplane.ingest.lines import shown_path
+from windrow.dataplane.sources.columns.heads import UNREADABLE, open_file
 from windrow.dataplane.sources.columns.source_columns import FileColumns
 from windrow.errors import SourceError
 from windrow.types import SqlType

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.names import quote_name
 from windrow.cql.tokens import nearest
-from windrow.dataplane.sources.columns.heads import shown_path
+from windrow.dataplane.ingest.lines import shown_path
 from windrow.errors import SourceError
 
 MOST_UNDECLARED = 100

@@ -1,4 +1,4 @@
-"""What is known of a source's columns, in the catalog."""
+"""What is known of a stream's source, in the catalog: its columns, and the files that have stopped it."""
 
 from __future__ import annotations
 
@@ -38,3 +38,19 @@ def read_columns(catalog: Catalog, stream: str) -> SourceColumns:
         else:
             undeclared[row["name"]] = UndeclaredColumn(row["name"], row["type"], row["files"], row["first_file"])
     return SourceColumns(frozenset(found), undeclared, more)
+
+
+class BadFiles:
+    """Reads and writes the table `bad_files`."""
+
+    def __init__(self, catalog: Catalog):
+        self._catalog = catalog
+
+    def add(self, stream: str, file: str, cause: str) -> None:
+        with self._catalog.transaction() as tx:
+            tx.execute("INSERT OR REPLACE INTO bad_files VALUES (?, ?, ?)", (stream, file, cause))
+
+    def cause(self, stream: str, file: str) -> str | None:
+        """Why the file stopped the stream; None if it did not."""
+        found = self._catalog.value("SELECT cause FROM bad_files WHERE stream = ? AND file = ?", (stream, file))
+        return None if found is None else str(found)
