@@ -14,7 +14,7 @@ from windrow.dataplane.ingest.admission import BAD
 from windrow.dataplane.ingest.arrival import POSITION
 from windrow.dataplane.ingest.bad_text import ROW
 from windrow.dataplane.ingest.lines import shown_path
-from windrow.dataplane.sources.paths import check_paths, partition_base, paths_of, resolved, spark_path
+from windrow.dataplane.sources.paths import check_paths, escaped, partition_base, paths_of, resolved, spark_path
 from windrow.dataplane.sources.rate import check_number
 from windrow.errors import SourceError
 from windrow.settings import Settings
@@ -121,7 +121,7 @@ def configured(reader: Reader, stream: StreamDef) -> Reader:
 
 def load_files(reader: Reader, uris: Sequence[str]) -> DataFrame:
     """The rows of files that are known: no name is a pattern."""
-    rows: DataFrame = reader.option("__globPaths__", "false").load([shown_path(uri) for uri in uris])
+    rows: DataFrame = reader.load([escaped(shown_path(uri)) for uri in uris])
     return rows
 
 
