@@ -95,13 +95,13 @@ def _csv(rows: DataFrame, stream: StreamDef) -> DataFrame:
 
 def _parquet(rows: DataFrame, stream: StreamDef) -> DataFrame:
     number = f"CAST({ROW} + 1 AS STRING)"
-    return _repaired(rows, stream, _packed(number, record_sql(stream))).drop(ROW) if _texts(stream) else rows
+    return _repaired(rows, stream, _packed(number, record_sql(stream))) if _texts(stream) else rows
 
 
 def _repaired(rows: DataFrame, stream: StreamDef, bad: str) -> DataFrame:
     """The rows with what is not UTF-8 replaced, and `bad` reported for such rows."""
     texts = set(_texts(stream))
     valid = " AND ".join(f"is_valid_utf8({text})" for text in _texts(stream))
-    names = [quote_name(name) for name in rows.columns]
+    names = [quote_name(name) for name in rows.columns if name != ROW]
     kept = [f"make_valid_utf8({name}) AS {name}" if name in texts else name for name in names]
     return rows.selectExpr(*kept, f"CASE WHEN NOT ({valid}) THEN {bad} END AS {BAD}")

@@ -103,7 +103,7 @@ def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool
         reader = reader.option("maxBytesPerTrigger", str(settings.integer("bytes_per_trigger")))
     # By default Spark silently skips files that are 7 days older than the newest.
     reader = reader.option("maxFileAge", "3650d")
-    return _numbered(placed(configured(reader, stream).load(spark_path(paths))), kind)
+    return placed(configured(reader, stream).load(spark_path(paths)), kind)
 
 
 def configured(reader: Reader, stream: StreamDef) -> Reader:
@@ -132,7 +132,7 @@ def read_again(spark: SparkSession, stream: StreamDef, uris: Sequence[str]) -> D
     base = partition_base(uris[0])
     if base is not None and "basepath" not in {name.lower() for name, _ in stream.source_options}:
         reader = reader.option("basePath", base)
-    return _numbered(placed(load_files(reader, uris)), kind)
+    return placed(load_files(reader, uris), kind)
 
 
 def skips_bad_files(stream: StreamDef) -> bool:
@@ -141,12 +141,10 @@ def skips_bad_files(stream: StreamDef) -> bool:
     return options.get(ON_BAD_FILE, _STOP) == _SKIP
 
 
-def _numbered(rows: DataFrame, kind: str) -> DataFrame:
-    """Rows of Parquet with their number in the file."""
-    return rows.selectExpr("*", f"_metadata.row_index AS {ROW}") if kind == "parquet" else rows
-
-
-def placed(rows: DataFrame) -> DataFrame:
-    """Rows with their position: the file, oldest first, and the block in it. It costs nothing unless it is read."""
+def placed(rows: DataFrame, kind: str) -> DataFrame:
+    """Rows with their position: the file, oldest first, and the block in it; in Parquet also the number in the file. It
+    costs nothing unless it is read."""
     places = ("file_modification_time", "file_path", "file_block_start")
-    return rows.selectExpr("*", *(f"_metadata.{name} AS {POSITION}{i}" for i, name in enumerate(places)))
+    columns = [f"_metadata.{name} AS {POSITION}{i}" for i, name in enumerate(places)]
+    columns += [f"_metadata.row_index AS {ROW}"] if kind == "parquet" else []
+    return rows.selectExpr("*", *columns)

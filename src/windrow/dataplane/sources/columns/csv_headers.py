@@ -156,7 +156,7 @@ def _read(spark: SparkSession, stream: StreamDef, alike: _Alike, uris: Sequence[
     reader = reader.option("columnPruning", "false")  # else a line with too few or too many fields is not malformed
     if base is not None:
         reader = reader.option("basePath", base)
-    frame = placed(load_files(reader, uris))
+    frame = placed(load_files(reader, uris), "csv")
     there = {*header, *given}
     columns = [
         f"{quote_name(name.lower())} AS {quote_name(name)}"
