@@ -86,7 +86,6 @@ class Trials:
             guilty = mark.new[0]
         for query in stream.active:
             if query.id == guilty:
-                log.error("query '%s' is suspended: %s", query.name, WHY)
                 self._journal.suspend(stream, query, WHY)
         if guilty is None or mark.alone is not None:
             stream.suspects = {*mark.new, *mark.known} - {guilty}

@@ -87,7 +87,6 @@ class Ticker:
         for gap in [gap for gap in gaps(stream, axis, frontier, settings) if gap.windows > most]:
             empty = gap.empty(frontier)
             if empty > most:
-                log.error("query '%s' is suspended: %s", gap.query.name, gap.why_refused(empty))
                 self._journal.suspend(stream, gap.query, gap.why_refused(empty))
 
     def _tick_to(self, stream: StreamState, axis: str, frontier: int, settings: Settings) -> int:
