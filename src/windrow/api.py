@@ -156,12 +156,15 @@ class Windrow:
     def _execute(self, statement: Statement, text: str) -> Result:
         engine = self._opened()
         if isinstance(statement, CreateStream):
-            is_known = statement.name.lower() in engine.manager.streams
+            known = engine.manager.streams.get(statement.name.lower())
+            before = None if known is None else known.definition
             stream, notes = engine.statements.create_stream(statement)
-            if is_known:
-                return Result.message(f"stream {statement.name} exists already and was not changed")
-            notes += punctuation_notes(stream.definition)
-            return Result.messages(f"stream {statement.name}", *(NOTE + note for note in notes))
+            if before is None:
+                notes += punctuation_notes(stream.definition)
+                return Result.messages(f"stream {statement.name}", *(NOTE + note for note in notes))
+            changed = stream.definition is not before
+            left = "was changed: which columns may be missing" if changed else "exists already and was not changed"
+            return Result.message(f"stream {statement.name} {left}")
         if isinstance(statement, CreateQuery):
             return Result.message(self._created(engine.statements.create_query(statement, text)))
         if isinstance(statement, Select):

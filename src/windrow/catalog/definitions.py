@@ -14,6 +14,8 @@ from windrow.types import SqlType
 RESERVED_PREFIX = "__"
 PUNCTUATION = "punctuation"
 """The option that names the column of punctuations, and the default name of that column."""
+MISSING_COLUMNS = "missing_columns"
+"""The option that says whether declared columns may be missing in the data: 'error' or 'null'."""
 Columns = tuple[tuple[str, SqlType], ...]
 
 
@@ -65,6 +67,20 @@ class StreamDef:
         return options if self.punctuation is None else tuple(o for o in options if o[0].lower() != PUNCTUATION)
 
     @property
+    def required(self) -> tuple[str, ...]:
+        """The columns that the source must have: not those that may be missing, nor the column of punctuations, which
+        only punctuations have."""
+        options = {name.lower(): value.lower() for name, value in self.statement.options}
+        if options.get(MISSING_COLUMNS) == "null":
+            return ()
+        return tuple(c.name for c in self.statement.columns if not c.may_miss and c.name != self.punctuation)
+
+    def differs_in_missing(self, statement: CreateStream) -> bool:
+        """Whether a statement is that of the stream, except for which columns may be missing."""
+        mine, other = self.statement, replace(statement, name=self.name, if_not_exists=self.statement.if_not_exists)
+        return mine != other and _without_missing(mine) == _without_missing(other)
+
+    @property
     def axes(self) -> dict[str, SqlType]:
         """The punctuated columns with their types."""
         return {p.column: p.type for p in self.punctuated}
@@ -93,6 +109,13 @@ class StreamDef:
     def punctuation_of(self, column: str) -> Punctuated | None:
         """The PUNCTUATE clause of a column; None if it has none, so that no window can lie on it."""
         return next((p for p in self.punctuated if p.column == column), None)
+
+
+def _without_missing(statement: CreateStream) -> CreateStream:
+    """The statement without what it says of columns that may be missing."""
+    columns = tuple(replace(column, may_miss=False) for column in statement.columns)
+    options = tuple(option for option in statement.options if option[0].lower() != MISSING_COLUMNS)
+    return replace(statement, columns=columns, options=options)
 
 
 def define_stream(statement: CreateStream) -> StreamDef:

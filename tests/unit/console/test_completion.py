@@ -65,6 +65,8 @@ def at(marked: str) -> tuple[str, ...]:
         ("CREATE STREAM s (a |", ["BOOLEAN", "TINYINT", "SMALLINT", "…"]),
         ("CREATE STREAM s (|", []),
         ("CREATE STREAM s (a INT, b STR|", ["STRING"]),
+        ("CREATE STREAM s (a INT |", ["NULLABLE MISSING"]),
+        ("CREATE STREAM s (a INT NULLABLE |", ["MISSING"]),
         ("CREATE STREAM s (ts TIMESTAMP) FROM |", ["files", "memory", "rate", "packets"]),
         ("CREATE STREAM s (ts TIMESTAMP, x INT) FROM memory TIMESTAMP BY |", ["ts", "x"]),
         ("CREATE STREAM s (ts TIMESTAMP) FROM memory TIMESTAMP |", ["BY"]),

@@ -9,10 +9,17 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
+from windrow.catalog.definitions import MISSING_COLUMNS
 from windrow.cql.names import quote_name
 from windrow.cql.statements import ColumnDef, CreateStream, Options
+from windrow.dataplane.sources.columns.inference import (
+    FoundFiles,
+    InferredColumns,
+    find_files,
+    format_of,
+    infer_columns,
+)
 from windrow.dataplane.sources.files import FORMATS
-from windrow.dataplane.sources.inference import FoundFiles, InferredColumns, find_files, format_of, infer_columns
 from windrow.dataplane.sources.paths import check_paths, is_pattern, paths_of, resolved
 from windrow.errors import SourceError
 
@@ -41,9 +48,17 @@ def as_completed(statement: CreateStream, kept: CreateStream) -> CreateStream:
         return statement
     given = {name.lower() for name, _ in statement.options}
     found = ({"header"} if not statement.columns else set()) | ({"format", "sep"} if "format" not in given else set())
-    if {option for option in kept.options if option[0] not in found - given} == set(statement.options):
-        statement = replace(statement, options=kept.options)
+    asked, missing = _split_missing(statement.options)
+    known, _ = _split_missing(kept.options)
+    if {option for option in known if option[0] not in found - given} == set(asked):
+        statement = replace(statement, options=known + missing)
     return replace(statement, columns=statement.columns or kept.columns)
+
+
+def _split_missing(options: Options) -> tuple[Options, Options]:
+    """The options without `missing_columns`, which may be changed later, and that one."""
+    missing = tuple(option for option in options if option[0].lower() == MISSING_COLUMNS)
+    return tuple(option for option in options if option not in missing), missing
 
 
 def complete(spark: SparkSession, statement: CreateStream) -> CompletedStream:

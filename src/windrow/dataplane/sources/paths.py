@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from windrow.cql.statements import Options
+from windrow.dataplane.ingest.lines import shown_path
 from windrow.errors import SourceError
 
 BACKSLASH = "\\"
@@ -89,7 +91,6 @@ def check_paths(spark: SparkSession, stream: str, paths: Sequence[str]) -> list[
         if plain is not None and not is_remote(path):
             _check_local(stream, plain)
             entries = list(os.scandir(plain)) if os.path.isdir(plain) else None
-            _refuse_special([entry.name for entry in entries or () if entry.is_file()])
             is_empty = entries == []
         else:
             is_empty = _is_empty_pattern(spark, stream, path)
@@ -108,8 +109,6 @@ def _check_list(paths: Sequence[str]) -> None:
                 f"{path} is a pattern, and a list of paths holds files and directories",
                 remedy="Write one pattern for all: path '/data/{2025,2026}/*.json'.",
             )
-        if is_pattern(os.path.basename(plain)):
-            raise _special(plain)
     roots = {_root(path) for path in paths}
     if len(roots) != 1:
         raise SourceError(
@@ -165,7 +164,6 @@ def _is_empty_pattern(spark: SparkSession, stream: str, path: str) -> bool:
     twice = next((name for (name, _), count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise SourceError(f"{path} matches {twice} twice", remedy="Write it so that each file matches once.")
-    _refuse_special([name.rpartition("/")[2] for name, is_directory in names if is_directory == "false"])
     return not names
 
 
@@ -173,21 +171,6 @@ def joined(spark: SparkSession, array: Any) -> str:
     """The elements of an array of the JVM as lines, in one call; an element at a time would be slow."""
     java: Any = spark._jvm
     return str(java.scala.collection.immutable.ArraySeq.unsafeWrapArray(array).mkString("\n"))
-
-
-def _refuse_special(names: Sequence[str]) -> None:
-    """Raise if a file's name looks like a pattern and it is not alone: Spark would read its neighbours several times
-    (SPARK-58518)."""
-    special = next((name for name in names if is_pattern(name)), None)
-    if special is not None and len(names) > 1:
-        raise _special(special)
-
-
-def _special(name: str) -> SourceError:
-    return SourceError(
-        f"the name {name} holds one of the characters {_SPECIAL}, and Spark would read the files beside it twice",
-        remedy="Rename the file, or read it in a stream of its own.",
-    )
 
 
 def spark_path(paths: Sequence[str]) -> str:
@@ -213,3 +196,16 @@ def _root(path: str) -> str:
 def _alternative(path: str) -> str:
     """A path inside `{…,…}`, where Hadoop takes away one level of backslashes."""
     return re.sub(r"\\(.)", r"\\\\\\\1", path).replace(",", "\\,")
+
+
+def partition_columns(uri: str) -> list[str]:
+    """The columns that the file's directories give: `day` of `…/day=2026-01-01/a.json`."""
+    parts = urlsplit(uri).path.split("/")[:-1]
+    return [unquote(part.partition("=")[0]) for part in parts if "=" in part]
+
+
+def partition_base(uri: str) -> str | None:
+    """The directory above those that give columns; None if none does."""
+    parts = shown_path(uri).split("/")
+    first = next((i for i, part in enumerate(parts[:-1]) if "=" in part), None)
+    return None if first is None else "/".join(parts[:first]) or "/"

@@ -15,7 +15,7 @@ from support.brute_force import MOMENTS, TYPES, Row, calls_of, cells_of, expecte
 
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses.answering import intervals
-from windrow.synopses.answering.intervals import FlatIntervals
+from windrow.synopses.answering.tree import FlatIntervals
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups
 from windrow.synopses.results.values import result_of
