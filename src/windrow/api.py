@@ -427,10 +427,10 @@ class Query:
         return Result(self._engine.reads.answers(self._state(), last, since))
 
     def lookup(self, window: str | timedelta | int, at: datetime | str | int | None = None) -> Result:
-        """The answer over one window, current or past, within the span that the query's synopsis keeps.
+        """The answer over one window, current or past, as far back as the query keeps its state.
 
         `window` is its length: text such as "7 minutes" or a timedelta, or a number for integer attributes and rows.
-        `at` is its end; by default the latest closed end that lies on the synopsis's cuts.
+        `at` is its end; by default the latest closed end that is possible.
         """
         return Result(self._engine.reads.lookup(self._active().name, window, at))
 

@@ -68,7 +68,7 @@ class FunctionError(BindError):
 
 
 class SpanError(BindError):
-    """The synopsis cannot answer this window: an edge is not a cut, or the panes are no longer kept."""
+    """The state of the query cannot answer this window: it has other window edges, or does not reach so far back."""
 
     code = "WR220"
 

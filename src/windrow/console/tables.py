@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 WIDE = 100_000
 """The width of an output that is no terminal, so that nothing is wrapped or cut."""
 
-FORMATS = ("table", "vertical", "markdown", "csv", "json")
-"""The formats of `windrow sql`. `vertical` is one column per line, `json` one object per line."""
+FORMATS = ("table", "vertical", "markdown", "csv", "jsonl")
+"""The formats of `windrow sql`. `vertical` is one column per line, `jsonl` one JSON object per line."""
 
 ROWS_SHOWN = 20
 WINDOWS_SHOWN = 3

@@ -168,7 +168,7 @@ class _Binder:
         why, remedy = None, "Use TOP_K, which is exact."
         others = [call for call in aggregate.aggregates if call.values and call is not aggregate.frequent]
         if self._stream.revises:
-            why = "FREQUENT_ITEMS takes in whole panes, and LATE REVISE lets tuples come after them"
+            why = "FREQUENT_ITEMS needs complete parts of the stream, and LATE REVISE counts later tuples"
         elif not isinstance(aggregate.window, SlidingWindow):
             why = "FREQUENT_ITEMS is of windows with RANGE or ROWS that slide by time or by rows, without PARTITION BY"
         elif others:

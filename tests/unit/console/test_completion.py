@@ -83,7 +83,7 @@ def at(marked: str) -> tuple[str, ...]:
         ("\\watch SELECT 1 FROM pa|", ["packets"]),
         ("\\d p|", ["packets", "preaggregate"]),
         ("\\h CR|", ["CREATE STREAM", "CREATE QUERY"]),
-        ("\\format |", ["table", "vertical", "markdown", "csv", "json"]),
+        ("\\format |", ["table", "vertical", "markdown", "csv", "jsonl"]),
         ("\\timing |", ["on", "off"]),
         ("SHOW STREAMS; \\d bu|", ["busiest"]),
     ],

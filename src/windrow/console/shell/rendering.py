@@ -34,7 +34,7 @@ def rendered(table: pa.Table, form: str, width: int, expanded: bool | None, canc
     """The lines of a table. `expanded`: one column per line always, never, or (None) if the rows are wider than
     `width`. Raises Interrupted once `cancelled()` says so."""
     table = table.rename_columns(_distinct(table.column_names))
-    if form == "json":
+    if form == "jsonl":
         yield from _by_slices(table, lambda part: json_lines(AnswerBatch("", part, "")), cancelled)
     elif form == "csv":
         yield _csv_line(table.column_names)

@@ -341,7 +341,7 @@ class Depositor:
                     step(stream, state, settings)
                 except Exception as error:
                     log.warning(
-                        "synopsis %d of stream '%s' stays as it is until the next micro-batch: %s",
+                        "shared state %d of stream '%s' stays as it is until the next micro-batch: %s",
                         state.plan.id,
                         stream.name,
                         _reason(error),

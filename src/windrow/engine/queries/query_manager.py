@@ -318,7 +318,7 @@ class QueryManager:
         self.adopt(stream, query)
         log_event(
             "query_created",
-            "query '{query}' over stream '{stream}' is created, in synopsis {synopsis}",
+            "query '{query}' over stream '{stream}' is created, in shared state {synopsis}",
             query=query.name,
             stream=stream.name,
             synopsis=state.plan.id,
@@ -362,7 +362,7 @@ class QueryManager:
 def _check_frequent(plan: Finalise, settings: Settings) -> None:
     if plan.input.frequent is not None and settings.text("slack_meaning") == "generous":
         raise UnsupportedError(
-            "FREQUENT_ITEMS takes in whole panes, and slack_meaning = 'generous' lets tuples come after them",
+            "FREQUENT_ITEMS needs complete parts of the stream, and slack_meaning = 'generous' counts later tuples",
             remedy="Keep slack_meaning as it is, or use TOP_K, which is exact.",
         )
 
