@@ -372,7 +372,7 @@ class Windrow:
     def _repr_html_(self) -> str:
         title = title_part("Windrow", str(self.state_dir), self._state())
         if self._closed:
-            return whole(title, note_part("Open it again: windrow.open(…)."))
+            return whole(title)
         parts = []
         for what in ("streams", "queries"):
             table = views.show(self._engine, what)
