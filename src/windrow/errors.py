@@ -74,7 +74,8 @@ class SpanError(BindError):
 
 
 class UnsupportedError(BindError):
-    """The statement is in the language, but this version does not execute it."""
+    """The statement is in the language, but this version does not execute it; or the call needs a package that is not
+    installed."""
 
     code = "WR290"
 

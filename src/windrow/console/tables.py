@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from windrow.errors import WindrowError
-from windrow.types import rows_of, value_text
+from windrow.types import is_number, rows_of, value_text
 
 if TYPE_CHECKING:
     from windrow.api import Windrow
@@ -89,10 +89,6 @@ def _records(names: Sequence[str], cells: Sequence[Sequence[str]]) -> Table:
         for name, cell in zip(names, row, strict=True):
             drawn.add_row(name, Text(cell), end_section=name == names[-1])
     return drawn
-
-
-def is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def markdown(names: Sequence[str], cells: Sequence[Sequence[str]], right: Container[str]) -> str:
