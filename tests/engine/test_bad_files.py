@@ -229,3 +229,23 @@ def test_options_are_checked(open_state: Any, folder: Path, option: str, says: s
     with pytest.raises(SourceError, match=says) as refused:
         create(wr, folder, options=f", {option}")
     assert "skip" in (refused.value.remedy or "")
+
+
+@pytest.mark.parametrize(("kind", "data"), [("json", lines(1, 1)), ("csv", b"k,t\na,1\n")])
+def test_pipes_are_not_opened(open_state: Any, folder: Path, kind: str, data: bytes) -> None:
+    write(folder / f"a.{kind}", data, 1)
+    os.mkfifo(folder / f"b.{kind}")
+    wr = open_state()
+    create(wr, folder, kind, ", header 'true'" if kind == "csv" else "")
+    wr.run_available(close=True)
+    assert total(wr) == 1
+
+
+def test_a_file_of_1970_beside_new_ones(open_state: Any, folder: Path) -> None:
+    (folder / "a.json").write_bytes(lines(1, 1))
+    wr = open_state()
+    create(wr, folder)
+    wr.run_available()
+    write(folder / "b.json", lines(2, 1), 0)
+    wr.run_available(close=True)
+    assert total(wr) == 2
