@@ -249,3 +249,19 @@ def test_a_file_of_1970_beside_new_ones(open_state: Any, folder: Path) -> None:
     write(folder / "b.json", lines(2, 1), 0)
     wr.run_available(close=True)
     assert total(wr) == 2
+
+
+@pytest.mark.parametrize("verb", ["CREATE STREAM", "CREATE STREAM IF NOT EXISTS"])
+def test_a_stream_that_stopped_is_told_to_skip(open_state: Any, folder: Path, verb: str) -> None:
+    write(folder / "a.json", lines(0, 2), 1)
+    write(folder / "b.json.gz", truncated(lines(10, 1000)), 2)
+    wr = open_state()
+    create(wr, folder)
+    with pytest.raises(SourceError, match="cannot read") as stopped:
+        wr.run_available()
+    assert "repeat CREATE STREAM with OPTIONS (…, on_bad_file 'skip')" in str(stopped.value.remedy)
+    text = "\n".join(row["statement"] for row in wr.sql("SHOW CREATE STREAM s").rows())
+    wr.sql(text.replace("CREATE STREAM", verb).replace("'json'", "'json', on_bad_file 'skip'"))
+    wr.run_available(close=True)
+    assert total(wr) == 2
+    assert wr.metrics()["s"]["dead_letter_reasons"] == {"unreadable file": 1}

@@ -71,6 +71,20 @@ def test_a_pattern_needs_the_base(open_state: Any, tmp_path: Path) -> None:
     assert totals(wr) == {"a": 5}
 
 
+def test_a_base_above_the_path(open_state: Any, tmp_path: Path) -> None:
+    put(tmp_path / "in", "k=a/f.json", JSON)
+    wr = open_state()
+    create(wr, tmp_path / "in" / "k=a", "json", f", basePath '{tmp_path}/in'")
+    assert totals(wr) == {"a": 5}
+
+
+def test_a_quoted_header_with_a_long_separator(open_state: Any, tmp_path: Path) -> None:
+    put(tmp_path / "in", "f.csv", '"x"||"k"||"t"\n5||"a"||1\n')
+    wr = open_state()
+    create(wr, tmp_path / "in", "csv", ", header 'true', sep '||'")
+    assert totals(wr) == {"a": 5}
+
+
 @pytest.mark.parametrize("kind", ["json", "csv"])
 @pytest.mark.parametrize("bad", [True, False])
 def test_files_beside_the_directories(open_state: Any, tmp_path: Path, kind: str, bad: bool) -> None:

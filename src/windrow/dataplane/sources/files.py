@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from windrow.catalog.definitions import MISSING_COLUMNS, StreamDef
+from windrow.catalog.definitions import MISSING_COLUMNS, ON_BAD_FILE, StreamDef
 from windrow.cql.names import quote_name
 from windrow.dataplane.frames import unlogged
 from windrow.dataplane.ingest.admission import BAD
@@ -29,7 +29,6 @@ Reader: TypeAlias = Any
 
 FORMATS = ("json", "csv", "parquet")
 _TEXT = ("json", "csv")
-ON_BAD_FILE = "on_bad_file"
 _OWN = ("path", "format", MISSING_COLUMNS, ON_BAD_FILE)
 _STOP, _SKIP = "stop", "skip"
 _MISSING = ("error", "null")
@@ -123,6 +122,8 @@ def _unopened(stream: StreamDef, error: PySparkException) -> SourceError:
             "Directories such as day=2026-03-01 give columns only if all files lie equally deep in them, below one"
             " directory. Move the files, or create the stream with recursiveFileLookup 'true', where they give none."
         )
+    elif error.getCondition() == "INVALID_PARTITION_VALUE":
+        remedy = "Rename the directory; or DROP STREAM, and create it with another type for this column."
     said = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
     return SourceError(f"Spark cannot open the files of stream '{stream.name}': {said}", remedy=remedy)
 

@@ -35,6 +35,11 @@ def partition_columns(stream: StreamDef, uris: Sequence[str]) -> dict[str, tuple
     return {uri: tuple(declared[n] for n in _names(shown_path(uri), base) if n in declared) for uri in uris}
 
 
+def _has_base(stream: StreamDef) -> bool:
+    """Whether the option `basePath` is given; Spark forgets it if the path is no pattern."""
+    return any(name.lower() == "basepath" for name, _ in stream.source_options)
+
+
 def _names(path: str, base: str) -> list[str]:
     """The columns that the directories of a path give, in lower case."""
     if not path.startswith(f"{base}/"):
@@ -52,7 +57,7 @@ def are_shifted(columns: Sequence[str], stream: StreamDef, uris: Sequence[str]) 
     """Whether Spark's micro-batch of these files has values under wrong names. Spark puts the columns of directories
     last, and goes by position: `columns` are right only if the directories gave the same columns at its start."""
     given = set(partition_columns(stream, uris).values())
-    if len(given) > 1:
+    if len(given) > 1 or given != {()} and _has_base(stream):
         return True
     last = [name for names in given for name in names]
     declared = [name for name, _ in stream.columns]

@@ -95,5 +95,6 @@ class WholeFiles:
         return SourceError(
             f"stream '{stream.name}' cannot read {bad.path}: {bad.cause}",
             remedy="Replace the file, or remove it to go on without it. Nothing of it was admitted; the stream goes on"
-            " where it stopped. A stream FROM files with on_bad_file 'skip' skips such files.",
+            " where it stopped. To skip such files from now on, repeat CREATE STREAM with"
+            " OPTIONS (…, on_bad_file 'skip').",
         )

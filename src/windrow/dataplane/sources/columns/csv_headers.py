@@ -87,9 +87,9 @@ def parse_header(head: bytes, options: Mapping[str, str], is_whole: bool) -> tup
 def _fields(lines: Sequence[str], options: Mapping[str, str]) -> tuple[list[str], int]:
     """The fields of the first record, and how many lines it takes."""
     separator = (options.get("sep") or options.get("delimiter") or ",").replace("\\t", "\t")
-    if len(separator) > 1:
-        return lines[0].split(separator), 1
     quote, escape = options.get("quote", '"'), options.get("escape", "\\")
+    if len(separator) > 1:
+        return [name.strip().removeprefix(quote).removesuffix(quote) for name in lines[0].split(separator)], 1
     reader = csv.reader(
         io.StringIO("\n".join(lines), newline=""),
         delimiter=separator,
@@ -155,10 +155,13 @@ def _read(spark: SparkSession, stream: StreamDef, alike: _Alike, uris: Sequence[
     reader = reader.option("columnPruning", "false")  # else a line with too few or too many fields is not malformed
     frame = placed(load_files(with_base(reader, stream, given), uris), "csv")
     there = {*header, *given}
+    # Spark refuses to read malformed records only. So if no declared column is there, NULL seems to depend on another.
+    is_read = any(name in types and name not in given for name in header)
+    null = "NULL" if is_read else f"CASE WHEN length({_OTHER}0) < 0 THEN {_OTHER}0 END"
     columns = [
         f"{quote_name(name.lower())} AS {quote_name(name)}"
         if name.lower() in there
-        else f"CAST(NULL AS {kind}) AS {quote_name(name)}"
+        else f"CAST({null} AS {kind}) AS {quote_name(name)}"
         for name, kind in stream.columns
     ]
     return frame.selectExpr(*columns, BAD, *(name for name in frame.columns if name.startswith(POSITION)))

@@ -124,8 +124,8 @@ def _misfit(name: str, kind: SqlType, file: ParquetFile, column: ParquetColumn, 
         )
     else:
         remedy = (
-            f"Change the stream: declare {quote_name(name)} {column.sql}, as the files are. Or, if {kind} is right,"
-            " write the files with that type."
+            f"Change the stream: drop it, and declare {quote_name(name)} {column.sql}, as the files are. Or, if {kind}"
+            " is right, write the files with that type."
         )
     return SourceError(
         f"column '{name}' is declared {kind}, but is {column.parquet}{meant} in {shown_path(file.uri)}",
