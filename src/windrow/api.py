@@ -167,7 +167,11 @@ class Windrow:
                 notes += punctuation_notes(stream.definition)
                 return Result.messages(f"stream {statement.name}", *(NOTE + note for note in notes))
             changed = stream.definition is not before
-            left = "was changed: which columns may be missing" if changed else "exists already and was not changed"
+            left = (
+                "was changed: which columns may be missing, or whether bad files are skipped"
+                if changed
+                else "exists already and was not changed"
+            )
             return Result.message(f"stream {statement.name} {left}")
         if isinstance(statement, CreateQuery):
             return Result.message(self._created(engine.statements.create_query(statement, text)))

@@ -229,3 +229,39 @@ def test_options_are_checked(open_state: Any, folder: Path, option: str, says: s
     with pytest.raises(SourceError, match=says) as refused:
         create(wr, folder, options=f", {option}")
     assert "skip" in (refused.value.remedy or "")
+
+
+@pytest.mark.parametrize(("kind", "data"), [("json", lines(1, 1)), ("csv", b"k,t\na,1\n")])
+def test_pipes_are_not_opened(open_state: Any, folder: Path, kind: str, data: bytes) -> None:
+    write(folder / f"a.{kind}", data, 1)
+    os.mkfifo(folder / f"b.{kind}")
+    wr = open_state()
+    create(wr, folder, kind, ", header 'true'" if kind == "csv" else "")
+    wr.run_available(close=True)
+    assert total(wr) == 1
+
+
+def test_a_file_of_1970_beside_new_ones(open_state: Any, folder: Path) -> None:
+    (folder / "a.json").write_bytes(lines(1, 1))
+    wr = open_state()
+    create(wr, folder)
+    wr.run_available()
+    write(folder / "b.json", lines(2, 1), 0)
+    wr.run_available(close=True)
+    assert total(wr) == 2
+
+
+@pytest.mark.parametrize("verb", ["CREATE STREAM", "CREATE STREAM IF NOT EXISTS"])
+def test_a_stream_that_stopped_is_told_to_skip(open_state: Any, folder: Path, verb: str) -> None:
+    write(folder / "a.json", lines(0, 2), 1)
+    write(folder / "b.json.gz", truncated(lines(10, 1000)), 2)
+    wr = open_state()
+    create(wr, folder)
+    with pytest.raises(SourceError, match="cannot read") as stopped:
+        wr.run_available()
+    assert "repeat CREATE STREAM with OPTIONS (…, on_bad_file 'skip')" in str(stopped.value.remedy)
+    text = "\n".join(row["statement"] for row in wr.sql("SHOW CREATE STREAM s").rows())
+    wr.sql(text.replace("CREATE STREAM", verb).replace("'json'", "'json', on_bad_file 'skip'"))
+    wr.run_available(close=True)
+    assert total(wr) == 2
+    assert wr.metrics()["s"]["dead_letter_reasons"] == {"unreadable file": 1}

@@ -294,7 +294,7 @@ def test_a_type_that_does_not_fit(open_state: Any, parquet_files: Files) -> None
     assert raised.value.message == (
         f"column 'x' is declared INT, but is BYTE_ARRAY String (STRING) in {parquet_files.directory}/a.parquet"
     )
-    assert "Change the stream: declare x STRING" in str(raised.value.remedy)
+    assert "Change the stream: drop it, and declare x STRING" in str(raised.value.remedy)
     wr.sql("DROP QUERY q")
     wr.sql("DROP STREAM s")
     wr.sql(parquet_files.stream("t BIGINT, k STRING, x STRING"))
@@ -373,6 +373,18 @@ def test_csv_rows_are_numbered_in_the_order_of_files(open_state: Any, csv_files:
     wr.sql("CREATE QUERY q AS SELECT SUM(x) AS total FROM s [ROWS 2 SLIDE 2]")
     wr.run_available()
     assert [row[-1] for row in answers(wr, "q")] == [3, 7, 11]
+
+
+@pytest.mark.parametrize("mode", ["driver", "spark"])
+def test_a_csv_header_without_any_declared_column(open_state: Any, csv_files: Files, mode: str) -> None:
+    (csv_files.directory / "a.csv").write_text("t,k,x\n1,a,1\n")
+    (csv_files.directory / "b.csv").write_text("some,thing\n5,else\n6,more\n")
+    wr = open_state(preaggregate=mode)
+    wr.sql(csv_files.stream().replace(" maxFilesPerTrigger '1'", " maxFilesPerTrigger '9'"))
+    wr.sql(QUERY)
+    wr.run_available(close=True)
+    assert answers(wr, "q") == [(0, 10, 1, 1, 1)]
+    assert wr.metrics()["s"]["dead_letter_reasons"] == {"null window attribute": 2}
 
 
 def test_a_csv_header_that_names_a_column_twice(open_state: Any, csv_files: Files) -> None:

@@ -16,6 +16,10 @@ PUNCTUATION = "punctuation"
 """The option that names the column of punctuations, and the default name of that column."""
 MISSING_COLUMNS = "missing_columns"
 """The option that says whether declared columns may be missing in the data: 'error' or 'null'."""
+ON_BAD_FILE = "on_bad_file"
+"""The option that says what becomes of a file that cannot be read: 'stop' or 'skip'."""
+CHANGEABLE = (MISSING_COLUMNS, ON_BAD_FILE)
+"""The options that a repeated CREATE STREAM changes."""
 Columns = tuple[tuple[str, SqlType], ...]
 
 
@@ -75,10 +79,11 @@ class StreamDef:
             return ()
         return tuple(c.name for c in self.statement.columns if not c.may_miss and c.name != self.punctuation)
 
-    def differs_in_missing(self, statement: CreateStream) -> bool:
-        """Whether a statement is that of the stream, except for which columns may be missing."""
+    def differs_in_leniency(self, statement: CreateStream) -> bool:
+        """Whether a statement is that of the stream, except for which columns may be missing and
+        whether bad files are skipped."""
         mine, other = self.statement, replace(statement, name=self.name, if_not_exists=self.statement.if_not_exists)
-        return mine != other and _without_missing(mine) == _without_missing(other)
+        return mine != other and _without_leniency(mine) == _without_leniency(other)
 
     @property
     def axes(self) -> dict[str, SqlType]:
@@ -111,10 +116,10 @@ class StreamDef:
         return next((p for p in self.punctuated if p.column == column), None)
 
 
-def _without_missing(statement: CreateStream) -> CreateStream:
-    """The statement without what it says of columns that may be missing."""
+def _without_leniency(statement: CreateStream) -> CreateStream:
+    """The statement without what it says of columns that may be missing, and of bad files."""
     columns = tuple(replace(column, may_miss=False) for column in statement.columns)
-    options = tuple(option for option in statement.options if option[0].lower() != MISSING_COLUMNS)
+    options = tuple(option for option in statement.options if option[0].lower() not in CHANGEABLE)
     return replace(statement, columns=columns, options=options)
 
 

@@ -70,7 +70,7 @@ def execute(wr: Windrow, statement: Statement, text: str) -> Result | None:
     if known is None or (isinstance(statement, CreateStream | CreateQuery) and statement.if_not_exists):
         return wr.execute(statement, text)
     if known != _wanted_text(wr, statement):
-        if isinstance(statement, CreateStream) and _differs_in_missing(wr, statement):
+        if isinstance(statement, CreateStream) and _differs_in_leniency(wr, statement):
             return wr.execute(statement, text)
         kind, name = _kind(statement)
         raise CatalogError(
@@ -98,9 +98,9 @@ def _wanted_text(wr: Windrow, statement: Statement) -> str:
     return _text(_completed(wr, statement) if isinstance(statement, CreateStream) else statement)
 
 
-def _differs_in_missing(wr: Windrow, statement: CreateStream) -> bool:
+def _differs_in_leniency(wr: Windrow, statement: CreateStream) -> bool:
     definition = wr._engine.manager.stream(statement.name).definition
-    return definition.differs_in_missing(_completed(wr, statement))
+    return definition.differs_in_leniency(_completed(wr, statement))
 
 
 def _completed(wr: Windrow, statement: CreateStream) -> CreateStream:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from windrow.catalog.definitions import MISSING_COLUMNS
+from windrow.catalog.definitions import CHANGEABLE
 from windrow.cql.names import quote_name
 from windrow.cql.statements import ColumnDef, CreateStream, Options
 from windrow.dataplane.sources.columns.inference import (
@@ -48,17 +48,17 @@ def as_completed(statement: CreateStream, kept: CreateStream) -> CreateStream:
         return statement
     given = {name.lower() for name, _ in statement.options}
     found = ({"header"} if not statement.columns else set()) | ({"format", "sep"} if "format" not in given else set())
-    asked, missing = _split_missing(statement.options)
-    known, _ = _split_missing(kept.options)
+    asked, changeable = _split_changeable(statement.options)
+    known, _ = _split_changeable(kept.options)
     if {option for option in known if option[0] not in found - given} == set(asked):
-        statement = replace(statement, options=known + missing)
+        statement = replace(statement, options=known + changeable)
     return replace(statement, columns=statement.columns or kept.columns)
 
 
-def _split_missing(options: Options) -> tuple[Options, Options]:
-    """The options without `missing_columns`, which may be changed later, and that one."""
-    missing = tuple(option for option in options if option[0].lower() == MISSING_COLUMNS)
-    return tuple(option for option in options if option not in missing), missing
+def _split_changeable(options: Options) -> tuple[Options, Options]:
+    """The options without those that may be changed later, and these."""
+    changeable = tuple(option for option in options if option[0].lower() in CHANGEABLE)
+    return tuple(option for option in options if option not in changeable), changeable
 
 
 def complete(spark: SparkSession, statement: CreateStream) -> CompletedStream:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from windrow.catalog.definitions import MISSING_COLUMNS, StreamDef
+from windrow.catalog.definitions import MISSING_COLUMNS, ON_BAD_FILE, StreamDef
 from windrow.cql.names import quote_name
+from windrow.dataplane.frames import unlogged
 from windrow.dataplane.ingest.admission import BAD
 from windrow.dataplane.ingest.arrival import POSITION
 from windrow.dataplane.ingest.bad_text import ROW
 from windrow.dataplane.ingest.lines import shown_path
-from windrow.dataplane.sources.paths import check_paths, escaped, partition_base, paths_of, resolved, spark_path
+from windrow.dataplane.sources.partitions import partition_base, partition_columns
+from windrow.dataplane.sources.paths import check_paths, escaped, paths_of, resolved, spark_path
 from windrow.dataplane.sources.rate import check_number
 from windrow.errors import SourceError
 from windrow.settings import Settings
@@ -24,7 +29,6 @@ Reader: TypeAlias = Any
 
 FORMATS = ("json", "csv", "parquet")
 _TEXT = ("json", "csv")
-ON_BAD_FILE = "on_bad_file"
 _OWN = ("path", "format", MISSING_COLUMNS, ON_BAD_FILE)
 _STOP, _SKIP = "stop", "skip"
 _MISSING = ("error", "null")
@@ -101,9 +105,27 @@ def open_files(spark: SparkSession, stream: StreamDef, settings: Settings, spool
     reader = spark.readStream.schema(schema_text(stream, kind in _TEXT)).format(kind)
     if not any(name.lower() in _LIMITS for name in options):
         reader = reader.option("maxBytesPerTrigger", str(settings.integer("bytes_per_trigger")))
-    # By default Spark silently skips files that are 7 days older than the newest.
-    reader = reader.option("maxFileAge", "3650d")
-    return placed(configured(reader, stream).load(spark_path(paths)), kind)
+    # By default Spark silently skips files that are 7 days older than the newest. Some are of 1970.
+    reader = reader.option("maxFileAge", "100000d")
+    try:
+        with unlogged():
+            return placed(configured(reader, stream).load(spark_path(paths)), kind)
+    except PySparkException as error:
+        raise _unopened(stream, error) from error
+
+
+def _unopened(stream: StreamDef, error: PySparkException) -> SourceError:
+    """The error for files or options that Spark refuses."""
+    remedy = "Correct the path or the options of the stream: DROP STREAM, and create it again."
+    if (error.getCondition() or "").startswith("CONFLICTING_"):
+        remedy = (
+            "Directories such as day=2026-03-01 give columns only if all files lie equally deep in them, below one"
+            " directory. Move the files, or create the stream with recursiveFileLookup 'true', where they give none."
+        )
+    elif error.getCondition() == "INVALID_PARTITION_VALUE":
+        remedy = "Rename the directory; or DROP STREAM, and create it with another type for this column."
+    said = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
+    return SourceError(f"Spark cannot open the files of stream '{stream.name}': {said}", remedy=remedy)
 
 
 def configured(reader: Reader, stream: StreamDef) -> Reader:
@@ -128,11 +150,21 @@ def load_files(reader: Reader, uris: Sequence[str]) -> DataFrame:
 def read_again(spark: SparkSession, stream: StreamDef, uris: Sequence[str]) -> DataFrame:
     """The rows of some files, as a micro-batch of `open_files` has them."""
     kind = dict(stream.source_options)["format"].lower()
-    reader = configured(spark.read.schema(schema_text(stream, kind in _TEXT)).format(kind), stream)
-    base = partition_base(uris[0])
-    if base is not None and "basepath" not in {name.lower() for name, _ in stream.source_options}:
-        reader = reader.option("basePath", base)
-    return placed(load_files(reader, uris), kind)
+    schema = schema_text(stream, kind in _TEXT)
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)  # Spark refuses to read others together
+    for uri, given in partition_columns(stream, uris).items():
+        alike[given].append(uri)
+    frames = []
+    for given, files in alike.items():
+        reader = with_base(configured(spark.read.schema(schema).format(kind), stream), stream, given)
+        frames.append(placed(load_files(reader, files), kind))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def with_base(reader: Reader, stream: StreamDef, given: Sequence[str]) -> Reader:
+    """The reader of files whose directories give these columns."""
+    base = partition_base(stream)
+    return reader.option("basePath", base) if given and base else reader
 
 
 def skips_bad_files(stream: StreamDef) -> bool:

@@ -12,13 +12,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from windrow.cql.statements import Options
-from windrow.dataplane.ingest.lines import shown_path
 from windrow.errors import SourceError
 
 BACKSLASH = "\\"
@@ -196,16 +194,3 @@ def _root(path: str) -> str:
 def _alternative(path: str) -> str:
     """A path inside `{…,…}`, where Hadoop takes away one level of backslashes."""
     return re.sub(r"\\(.)", r"\\\\\\\1", path).replace(",", "\\,")
-
-
-def partition_columns(uri: str) -> list[str]:
-    """The columns that the file's directories give: `day` of `…/day=2026-01-01/a.json`."""
-    parts = urlsplit(uri).path.split("/")[:-1]
-    return [unquote(part.partition("=")[0]) for part in parts if "=" in part]
-
-
-def partition_base(uri: str) -> str | None:
-    """The directory above those that give columns; None if none does."""
-    parts = shown_path(uri).split("/")
-    first = next((i for i, part in enumerate(parts[:-1]) if "=" in part), None)
-    return None if first is None else "/".join(parts[:first]) or "/"

@@ -13,6 +13,7 @@ from windrow.dataplane.ingest.deposit import DeadLetter
 from windrow.dataplane.sources.bad_files import BadFile, bad_file, is_misread, left_out, without_files
 from windrow.dataplane.sources.columns.batch_columns import with_checked_columns
 from windrow.dataplane.sources.files import skips_bad_files
+from windrow.dataplane.sources.partitions import are_shifted
 from windrow.dataplane.sources.source_log import files_of_batch
 from windrow.engine.intake.deposits import Depositor
 from windrow.engine.state import StreamState
@@ -53,7 +54,8 @@ class WholeFiles:
         uris = files_of_batch(stream.directory / "checkpoint", batch_id)
         absent = left_out(df, uris) if uris else {}  # deposit() has no files
         bad = {uri: self._gone(stream, uri) for uri, is_there in absent.items() if not is_there}
-        rows = without_files(df, definition, uris, bad) if absent or is_misread(uris) else df
+        again = absent or is_misread(uris) or uris and are_shifted(df.columns, definition, uris)
+        rows = without_files(df, definition, uris, bad) if again else df
         failed: set[str] = set()
         while True:
             try:
@@ -66,7 +68,7 @@ class WholeFiles:
                 found = bad_file(error)
                 if found is None:
                     raise
-                if not skips_bad_files(definition):
+                if not skips_bad_files(definition) or found.uri not in uris or found.uri in bad:
                     raise self._stopped(stream, found) from error
                 if found.uri in failed:  # it failed twice: no passing trouble
                     bad[found.uri] = found
@@ -93,5 +95,6 @@ class WholeFiles:
         return SourceError(
             f"stream '{stream.name}' cannot read {bad.path}: {bad.cause}",
             remedy="Replace the file, or remove it to go on without it. Nothing of it was admitted; the stream goes on"
-            " where it stopped. A stream FROM files with on_bad_file 'skip' skips such files.",
+            " where it stopped. To skip such files from now on, repeat CREATE STREAM with"
+            " OPTIONS (…, on_bad_file 'skip').",
         )

@@ -112,8 +112,8 @@ class QueryManager:
         with self.changing:
             known = self.streams.get(statement.name.lower())
             if known is not None:
-                if known.definition.differs_in_missing(statement):
-                    return self._change_missing(known, statement)
+                if known.definition.differs_in_leniency(statement):
+                    return self._change_leniency(known, statement)
                 if statement.if_not_exists:
                     return known
                 raise CatalogError(
@@ -127,8 +127,8 @@ class QueryManager:
             self._journal.entries.add_stream(number, definition)
             return self.attach(number, definition, start_of(definition), dataframe)
 
-    def _change_missing(self, stream: StreamState, statement: CreateStream) -> StreamState:
-        """Change which columns the source may lack; everything else of the stream stays."""
+    def _change_leniency(self, stream: StreamState, statement: CreateStream) -> StreamState:
+        """Change which columns the source may lack, and whether bad files are skipped; all else of the stream stays."""
         definition = define_stream(replace(statement, name=stream.name, if_not_exists=False))
         source_of(definition)
         with stream.batch_lock, stream.lock:

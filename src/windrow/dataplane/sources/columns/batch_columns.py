@@ -11,7 +11,7 @@ from windrow.dataplane.sources.columns.csv_headers import check_twice, has_heade
 from windrow.dataplane.sources.columns.json_keys import all_keys, sampled_keys
 from windrow.dataplane.sources.columns.parquet_columns import check_types, read_footers
 from windrow.dataplane.sources.columns.source_columns import FileColumns, SourceColumns, missing_columns, missing_error
-from windrow.dataplane.sources.paths import partition_columns
+from windrow.dataplane.sources.partitions import partition_columns
 
 
 def with_checked_columns(
@@ -24,7 +24,7 @@ def with_checked_columns(
     """
     if not uris:
         return rows, known
-    given = [name for uri in uris for name in partition_columns(uri)]
+    given = [name for names in partition_columns(stream, uris).values() for name in names]
     spark = rows.sparkSession
     kind = dict(stream.source_options).get("format", "").lower()
     if kind == "json":

@@ -22,8 +22,8 @@ from windrow.dataplane.ingest.arrival import POSITION
 from windrow.dataplane.ingest.lines import shown_path
 from windrow.dataplane.sources.columns.heads import UNREADABLE, read_head
 from windrow.dataplane.sources.columns.source_columns import FileColumns
-from windrow.dataplane.sources.files import configured, load_files, placed
-from windrow.dataplane.sources.paths import partition_base, partition_columns
+from windrow.dataplane.sources.files import configured, load_files, placed, with_base
+from windrow.dataplane.sources.partitions import partition_columns
 from windrow.errors import SourceError
 
 _HEAD, _LONGEST = 1 << 16, 1 << 22
@@ -87,9 +87,9 @@ def parse_header(head: bytes, options: Mapping[str, str], is_whole: bool) -> tup
 def _fields(lines: Sequence[str], options: Mapping[str, str]) -> tuple[list[str], int]:
     """The fields of the first record, and how many lines it takes."""
     separator = (options.get("sep") or options.get("delimiter") or ",").replace("\\t", "\t")
-    if len(separator) > 1:
-        return lines[0].split(separator), 1
     quote, escape = options.get("quote", '"'), options.get("escape", "\\")
+    if len(separator) > 1:
+        return [name.strip().removeprefix(quote).removesuffix(quote) for name in lines[0].split(separator)], 1
     reader = csv.reader(
         io.StringIO("\n".join(lines), newline=""),
         delimiter=separator,
@@ -122,12 +122,12 @@ def read_by_name(
     """The rows of a micro-batch with each column from the field that its file's header names. `rows` are those by
     position; they are right if every header is as declared."""
     declared = tuple(name.lower() for name, _ in stream.columns)
-    by_file = {header.uri: tuple(name.lower() for name in header.names) for header in headers}
+    by_file = {one.uri: tuple(n.lower() if n.lower() in declared else "" for n in one.names) for one in headers}
     alike: dict[_Alike, list[str]] = {}
-    for uri in uris:
-        given = tuple(name.lower() for name in partition_columns(uri) if name.lower() in declared)
+    for uri, names in partition_columns(stream, uris).items():
+        given = tuple(name.lower() for name in names)
         plain = tuple(name for name in declared if name not in given)
-        alike.setdefault(_Alike(by_file.get(uri, plain), given, partition_base(uri)), []).append(uri)
+        alike.setdefault(_Alike(by_file.get(uri, plain), given), []).append(uri)
     if all(one.header == tuple(name for name in declared if name not in one.given) for one in alike):
         return rows
     return reduce(DataFrame.union, [_read(spark, stream, one, files) for one, files in alike.items()])
@@ -135,17 +135,16 @@ def read_by_name(
 
 @dataclass(frozen=True)
 class _Alike:
-    """What files that one reader reads have in common: the header; the declared columns that the names of directories
-    below `base` give. All names are in lower case."""
+    """What files that one reader reads have in common: the header, without the names of undeclared columns; the
+    declared columns that directories give. All names are in lower case."""
 
     header: tuple[str, ...]
     given: tuple[str, ...]
-    base: str | None
 
 
 def _read(spark: SparkSession, stream: StreamDef, alike: _Alike, uris: Sequence[str]) -> DataFrame:
     """The rows of files that are alike."""
-    header, given, base = alike.header, alike.given, alike.base
+    header, given = alike.header, alike.given
     types = {name.lower(): kind.name for name, kind in stream.columns}
     fields = [
         f"{quote_name(name)} {types[name]}" if name in types and name not in given else f"{_OTHER}{i} STRING"
@@ -154,14 +153,15 @@ def _read(spark: SparkSession, stream: StreamDef, alike: _Alike, uris: Sequence[
     fields += [f"{BAD} STRING", *(f"{quote_name(name)} {types[name]}" for name in given)]
     reader = configured(spark.read.schema(", ".join(fields)).format("csv"), stream)
     reader = reader.option("columnPruning", "false")  # else a line with too few or too many fields is not malformed
-    if base is not None:
-        reader = reader.option("basePath", base)
-    frame = placed(load_files(reader, uris), "csv")
+    frame = placed(load_files(with_base(reader, stream, given), uris), "csv")
     there = {*header, *given}
+    # Spark refuses to read malformed records only. So if no declared column is there, NULL seems to depend on another.
+    is_read = any(name in types and name not in given for name in header)
+    null = "NULL" if is_read else f"CASE WHEN length({_OTHER}0) < 0 THEN {_OTHER}0 END"
     columns = [
         f"{quote_name(name.lower())} AS {quote_name(name)}"
         if name.lower() in there
-        else f"CAST(NULL AS {kind}) AS {quote_name(name)}"
+        else f"CAST({null} AS {kind}) AS {quote_name(name)}"
         for name, kind in stream.columns
     ]
     return frame.selectExpr(*columns, BAD, *(name for name in frame.columns if name.startswith(POSITION)))

@@ -29,6 +29,7 @@ def read_head(spark: SparkSession, uri: str, size: int) -> bytes:
     if path is None or path.suffix.lower() in _PACKED_FOR_HADOOP:
         with _HadoopFile(spark, uri, unpack=True) as remote:
             return remote.read(size)
+    _check_regular(path)
     with _UNPACK.get(path.suffix.lower(), open)(path, "rb") as local:
         head: bytes = local.read(size)
         return head
@@ -37,7 +38,16 @@ def read_head(spark: SparkSession, uri: str, size: int) -> bytes:
 def open_file(spark: SparkSession, uri: str) -> BinaryIO:
     """A file for random access. Raises one of UNREADABLE."""
     path = _local_path(uri)
-    return _HadoopFile(spark, uri, unpack=False) if path is None else path.open("rb")  # type: ignore[return-value]
+    if path is None:
+        return _HadoopFile(spark, uri, unpack=False)  # type: ignore[return-value]
+    _check_regular(path)
+    return path.open("rb")
+
+
+def _check_regular(path: Path) -> None:
+    """Raise OSError for a pipe or a device: opening it would wait for a writer."""
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is not a regular file")
 
 
 def _local_path(uri: str) -> Path | None:

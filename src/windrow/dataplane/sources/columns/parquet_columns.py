@@ -7,6 +7,7 @@ would read it as 44.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +64,9 @@ class ParquetFile:
 
 def read_footers(spark: SparkSession, uris: Sequence[str]) -> list[ParquetFile]:
     """The columns of the files that have rows. Files that cannot be read are left out."""
-    found = []
+    found: list[ParquetFile] = []
+    schema: Any = None  # files in a row mostly have the same one
+    columns: tuple[ParquetColumn, ...] = ()
     for uri in uris:
         try:
             with open_file(spark, uri) as file:
@@ -71,7 +74,9 @@ def read_footers(spark: SparkSession, uris: Sequence[str]) -> list[ParquetFile]:
         except (*UNREADABLE, pa.ArrowException):
             continue
         if footer.num_rows:
-            found.append(ParquetFile(uri, columns_of(footer.schema)))
+            if schema is None or not footer.schema.equals(schema):
+                schema, columns = footer.schema, columns_of(footer.schema)
+            found.append(ParquetFile(uri, columns))
     return found
 
 
@@ -91,16 +96,20 @@ def columns_of(schema: Any) -> tuple[ParquetColumn, ...]:
 
 def check_types(stream: StreamDef, files: Sequence[ParquetFile]) -> None:
     """Raise SourceError for a declared column that a file has with a type that does not fit, or twice."""
+    by_name: dict[str, list[tuple[ParquetFile, ParquetColumn]]] = defaultdict(list)
+    for file in files:
+        for column in file.columns:
+            by_name[column.name.lower()].append((file, column))
     for name, kind in stream.columns:
-        alike = [(file, column) for file in files for column in file.columns if column.name.lower() == name.lower()]
+        alike = by_name[name.lower()]
         unfit = [(file, column) for file, column in alike if not column.is_fit(kind)]
         if unfit:
             raise _misfit(name, kind, *unfit[0], others=len(alike) - len(unfit))
-        for file, others in zip(alike, alike[1:], strict=False):
-            if file[0] is others[0]:
+        for (file, column), (other_file, other) in zip(alike, alike[1:], strict=False):
+            if file is other_file:
                 raise SourceError(
-                    f"two columns of {shown_path(file[0].uri)} match '{name}': '{file[1].name}' and"
-                    f" '{others[1].name}', and upper and lower case are the same",
+                    f"two columns of {shown_path(file.uri)} match '{name}': '{column.name}' and"
+                    f" '{other.name}', and upper and lower case are the same",
                     remedy="Change the file: give one of them another name.",
                 )
 
@@ -115,8 +124,8 @@ def _misfit(name: str, kind: SqlType, file: ParquetFile, column: ParquetColumn, 
         )
     else:
         remedy = (
-            f"Change the stream: declare {quote_name(name)} {column.sql}, as the files are. Or, if {kind} is right,"
-            " write the files with that type."
+            f"Change the stream: drop it, and declare {quote_name(name)} {column.sql}, as the files are. Or, if {kind}"
+            " is right, write the files with that type."
         )
     return SourceError(
         f"column '{name}' is declared {kind}, but is {column.parquet}{meant} in {shown_path(file.uri)}",

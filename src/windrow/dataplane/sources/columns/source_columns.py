@@ -82,7 +82,7 @@ def missing_error(stream: StreamDef, missing: Sequence[str], names: Iterable[str
     declared = {name.lower(): name for name, _ in stream.columns if name not in missing}
     free = sorted({name for name in names if name and name.lower() not in declared})
     which = f"column '{missing[0]}'" if len(missing) == 1 else f"columns {', '.join(map(repr, missing))}"
-    hints = [_hint(stream, name, free) for name in missing]
+    hints = [_hint(stream, name, free) + _directory_hint(name, files) for name in missing]
     first = missing[0]
     declaration = f"{quote_name(first)} {stream.type_of(first)} NULLABLE MISSING"
     others = f"The data also has: {', '.join(free[:20])}{', …' if len(free) > 20 else ''}. " if free else ""
@@ -100,6 +100,14 @@ def _hint(stream: StreamDef, name: str, free: Sequence[str]) -> str:
         return f"Did you mean '{same}' for '{name}'? JSON distinguishes upper and lower case. "
     near = nearest(name, free)
     return f"Did you mean '{near}' for '{name}'? " if near else ""
+
+
+def _directory_hint(name: str, files: Sequence[str]) -> str:
+    path = next((path for path in map(shown_path, files) if f"/{name.lower()}=" in path.lower()), None)
+    if path is None:
+        return ""
+    base = path[: path.lower().index(f"/{name.lower()}=")] or "/"
+    return f"For '{name}' of the directories, add the option basePath '{base}', without recursiveFileLookup. "
 
 
 def _shown(files: Sequence[str]) -> str:
