@@ -283,16 +283,24 @@ class Windrow:
         """Register a standing query. `sink` is an object with write(batch); pass it again after a restart."""
         _check_text(name)
         _check_text(select)
-        text = f"CREATE QUERY `{name.replace('`', '``')}` AS {select}"
-        statements = parse(text)
-        if len(statements) != 1 or not isinstance(statements[0], CreateQuery):
-            raise ParseError("query takes one SELECT")
-        return Query(self._engine, self._opened().statements.create_query(statements[0], text, sink).name)
+        head = f"CREATE QUERY `{name.replace('`', '``')}` AS "
+        text = head + select
+        try:
+            statements = parse(text)
+            if len(statements) != 1 or not isinstance(statements[0], CreateQuery):
+                raise ParseError("query takes one SELECT")
+            return Query(self._engine, self._opened().statements.create_query(statements[0], text, sink).name)
+        except WindrowError as error:
+            if error.place is not None and error.place.text == text:
+                error.place = error.place.without_head(head)
+            raise
 
     def _lateness(self, name: str) -> str:
         stream = self._engine.manager.stream(name)
         charts = [
-            lateness_chart(stream.name, p.column, p.type, stream.lateness.get(p.column, Lateness()))
+            lateness_chart(
+                stream.name, p.column, p.type, stream.lateness.get(p.column, Lateness()), stream.last_batch + 1
+            )
             for p in stream.definition.punctuated
         ]
         return "\n\n".join(charts) or f"stream '{stream.name}' has no window attribute that is punctuated"

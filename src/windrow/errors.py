@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _CALL = "An error occurred while calling "
 _CAUSE = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)$", re.M)
@@ -17,6 +17,14 @@ class Place:
     line: int
     column: int
     length: int = 1
+
+    def without_head(self, head: str) -> Place:
+        """The same place in the text after its head, which has no line break; this place if it is in the head."""
+        if self.line > 1:
+            return replace(self, text=self.text[len(head) :])
+        if self.column <= len(head):
+            return self
+        return replace(self, text=self.text[len(head) :], column=self.column - len(head))
 
     def caret(self) -> str:
         """The offending line with a caret under the offending part."""

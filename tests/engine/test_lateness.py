@@ -24,6 +24,8 @@ def test_show_lateness(open_state: Any, mode: str) -> None:
     wr.query("q", "SELECT k, COUNT(*) AS n FROM s [RANGE 1 SLIDE 1] GROUP BY k")
     assert shown(wr) == ["stream 's' has not had a tuple yet"]
     wr.deposit("s", [(1000, "a")])
+    (line,) = shown(wr)
+    assert line.startswith("s by t: 1 tuples. All came in one micro-batch"), "no share that would look like a result"
     wr.deposit("s", [(1001 + i, "a") for i in range(96)] + [(997, "b"), (960, "b"), (100, "b")])
     wr.close()
     wr = open_state(preaggregate=mode)

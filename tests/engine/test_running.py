@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.ingest import job as ingest
 from windrow.engine.intake.deposits import Depositor
 from windrow.engine.ticks.delivery import Delivery
-from windrow.errors import BindError, CatalogError, ExecutionError, StateError, WindrowError
+from windrow.errors import BindError, CatalogError, ExecutionError, SourceError, StateError, WindrowError
 
 pytestmark = pytest.mark.slow
 
@@ -37,6 +38,22 @@ def test_run_available_raises_without_loss(wr: Any, monkeypatch: pytest.MonkeyPa
     wr.feed("s", [(2, "a", 2), (11, "a", 4)])
     wr.run_available()
     assert answers(wr, "q") == [(0, 10, 2, 3)]
+
+
+def test_failed_stream_does_not_hold_up_others(wr: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text('{"u": 1}\n')
+    wr.sql(
+        f"CREATE STREAM bad (t BIGINT) FROM files OPTIONS (path '{tmp_path}/in', format 'json')"
+        " TIMESTAMP BY t PUNCTUATE ORDERED"
+    )
+    wr.sql(STREAM.replace("STREAM s", "STREAM z"))
+    for stream in ("s", "z"):
+        wr.query(f"of_{stream}", f"SELECT COUNT(*) AS n FROM {stream} [RANGE 10 SLIDE 10]")
+        wr.feed(stream, [(1, "a", 1)])
+    with pytest.raises(SourceError, match="'bad' has the declared column 't'"):
+        wr.run_available(close=True)
+    assert answers(wr, "of_s") == answers(wr, "of_z") == [(0, 10, 1)]
 
 
 def test_failed_tick_is_retried(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:

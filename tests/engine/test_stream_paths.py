@@ -108,6 +108,7 @@ def test_relative_path_after_a_change_of_directory(
     [
         ("'{0}/none'", "{0}/none, which does not exist"),
         ("'{0}/none.json'", "none.json, which does not exist"),
+        ("'{0}/sub/zz.json'", "Did you mean {0}/sub/z.json"),
         ("'{0}/none/*.json'", "{0}/none, which does not exist"),
         ("('{0}/a.json', '{0}/none')", "{0}/none, which does not exist"),
         ("('{0}', '{0}/a.json')", "{0}/a.json is in {0}"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from windrow.errors import BindError, first_line
+from windrow.errors import BindError, Place, first_line
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,15 @@ from windrow.errors import BindError, first_line
 )
 def test_first_line(error: Exception, line: str) -> None:
     assert first_line(error) == line
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        (Place("ab: x\n y", 1, 5), Place("x\n y", 1, 1)),
+        (Place("ab: x\n y", 2, 2), Place("x\n y", 2, 2)),
+        (Place("ab: x\n y", 1, 2), Place("ab: x\n y", 1, 2)),
+    ],
+)
+def test_place_without_head(place: Place, expected: Place) -> None:
+    assert place.without_head("ab: ") == expected

@@ -131,6 +131,16 @@ _REASONS: dict[str, frozenset[str]] = {
 _REASON_OF = {name: reason for reason, names in _REASONS.items() for name in names}
 
 _TO_AGGREGATE = f"Aggregates are {', '.join(sorted(AGGREGATES | OWN_AGGREGATES))}, each with FILTER (WHERE …)."
+_SAID_BY = {
+    **dict.fromkeys(("PERCENTILE", "PERCENTILE_CONT", "PERCENTILE_DISC"), "QUANTILE(x, 0.99)"),
+    **dict.fromkeys(("PERCENTILE_APPROX", "APPROX_PERCENTILE"), "APPROX_QUANTILE(x, 0.99)"),
+    "MODE": "TOP_K(x, 1)",
+    "COUNT_IF": "COUNT(*) FILTER (WHERE …)",
+    **dict.fromkeys(("BOOL_AND", "EVERY"), "MIN(x), which is true if all are"),
+    **dict.fromkeys(("BOOL_OR", "ANY", "SOME"), "MAX(x), which is true if any is"),
+    "ANY_VALUE": "MIN(x), which is the same value every time",
+}
+"""How Windrow writes an aggregate that it does not have by this name."""
 _TO_RANK = (
     "LIMIT n applies to the whole window. For the first n of each group write TOP_K(x, n), or TOP_K(x, n, weight), "
     "with GROUP BY."
@@ -452,6 +462,8 @@ def _refused_function(name: str, reason: str | None, place: Place | None, known:
         reason = "it calls a model"
     message = f"the function {name} is not allowed" + (f": {reason}" if reason else "")
     remedy = f"Did you mean {guess}?" if guess else _REMEDIES.get(reason or "", _TO_FIND)
+    if name in _SAID_BY:
+        remedy = f"Write {_SAID_BY[name]}."
     return FunctionError(message, place=place, remedy=remedy)
 
 

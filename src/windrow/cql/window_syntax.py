@@ -84,7 +84,9 @@ def _number_and_unit(cursor: Cursor, what: str) -> tuple[str, str | None, int]:
         cursor.index += 1
         return joined.group(1), joined.group(2), token.end + 1
     if token is None or token.token_type != TokenType.NUMBER:
-        raise cursor.unexpected(f"a number after {what}")
+        quoted = token is not None and token.token_type == TokenType.STRING
+        remedy = f"Write it without quotes, such as {what} 10 MINUTES." if quoted else None
+        raise cursor.unexpected(f"a number after {what}", remedy=remedy)
     cursor.index += 1
     number += token.text
     following = cursor.peek()

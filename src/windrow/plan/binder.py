@@ -198,7 +198,7 @@ class _Binder:
     def _item(self, node: exp.Expr) -> tuple[str, exp.Expr]:
         if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
             raise UnsupportedError(
-                "SELECT * over a window: this version executes aggregates only, no plain selections",
+                "SELECT *: this version executes aggregates over windows only, no plain selections",
                 place=self._place(node),
                 remedy="List the keys and the aggregates, for example SELECT k, COUNT(*) … GROUP BY k.",
             )

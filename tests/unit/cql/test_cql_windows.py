@@ -124,6 +124,7 @@ def test_place() -> None:
         ("[ROWS 1.5]", 23, "not a whole number"),
         ("[RANGE 1e3]", 24, "not a whole number"),
         ("[RANGE SLIDE 10]", 24, "expected a number after RANGE"),
+        ("[RANGE '1 hour']", 24, "Write it without quotes"),
         ("[RANGE 10 MINUTES SLIDE]", 40, "expected a number after SLIDE"),
         ("[RANGE 1 MONTH]", 24, "no fixed length"),
         ("[RANGE 2 YEARS SLIDE 1 DAY]", 24, "no fixed length"),

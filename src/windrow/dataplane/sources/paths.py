@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -124,7 +125,7 @@ def _check_local(stream: str, path: str) -> None:
     if not os.path.exists(path):
         raise SourceError(
             f"stream '{stream}' reads {path}, which does not exist",
-            remedy=f"Correct the path, or create the directory first: mkdir -p {path}",
+            remedy=_instead_of(path),
         )
     is_directory = os.path.isdir(path)
     if not is_directory and not os.path.isfile(path):
@@ -134,6 +135,20 @@ def _check_local(stream: str, path: str) -> None:
         )
     if not os.access(path, os.R_OK | os.X_OK if is_directory else os.R_OK):
         raise SourceError(f"stream '{stream}' may not read {path}", remedy="Give this user the permission to read it.")
+
+
+def _instead_of(path: str) -> str:
+    """What to do about a path that does not exist: the neighbour with the nearest name, or a new directory."""
+    folder, name = os.path.split(path)
+    try:
+        near = get_close_matches(name, os.listdir(folder), n=1)
+    except OSError:
+        near = []
+    if near:
+        return f"Did you mean {os.path.join(folder, near[0])}?"
+    if os.path.splitext(name)[1]:
+        return "Correct the path. To read files that come later, name their directory."
+    return f"Correct the path, or create the directory first: mkdir -p {path}"
 
 
 def _is_empty_pattern(spark: SparkSession, stream: str, path: str) -> bool:

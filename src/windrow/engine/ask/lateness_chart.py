@@ -10,11 +10,19 @@ _TIMES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 60_000_000, 600_000_000
 _BAR = 40
 
 
-def lateness_chart(stream: str, column: str, kind: SqlType, lateness: Lateness) -> str:
-    """One line per step of lateness, and the slacks that keep 99 %, 99.9 % and all tuples."""
+_ONE_BATCH = (
+    "All came in one micro-batch, so none could be below an earlier one: this says nothing about disorder. Read the"
+    " data in smaller files, one per micro-batch (maxFilesPerTrigger '1')."
+)
+
+
+def lateness_chart(stream: str, column: str, kind: SqlType, lateness: Lateness, batches: int) -> str:
+    """One line per step of lateness, and the slacks that keep 99 %, 99.9 % and all tuples of these micro-batches."""
     total = lateness.total
     if not total:
         return f"stream '{stream}' has not had a tuple yet"
+    if batches == 1:
+        return f"{stream} by {column}: {total:,} tuples. {_ONE_BATCH}"
     rows = [(_upto(edge, kind), count) for edge, count in _steps(lateness, kind)]
     most = max(count for _, count in rows)
     width = max(len(label) for label, _ in rows)

@@ -30,7 +30,8 @@ def neighbours_of(statement: CreateQuery, queries: Iterable[QueryState]) -> set[
             continue
         if mine == theirs:
             raise BindError(
-                f"query '{query.name}' writes to the same files", remedy="Give this query a path of its own."
+                f"query '{statement.name}' would write to the same files as query '{query.name}'",
+                remedy="Give it a path of its own.",
             )
         if mine[0] == theirs[0] and len(mine) == len(theirs):
             names.add(theirs[1])

@@ -67,7 +67,7 @@ class Lifecycle:
             self.refuse_closed()
             refuse_interrupted()
             if self.phase is not Phase.OPENED:
-                raise StateError("the streams are running", remedy="Call stop() first.")
+                raise StateError("the streams are running", remedy="Stop them first: stop(), or \\stop in the shell.")
             self._owner = threading.get_ident()
             self._runs += 1
         try:

@@ -17,7 +17,7 @@ from windrow.engine.run.runner import StreamRunner, Supervisor
 from windrow.engine.run.stream_time import StreamTime
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
-from windrow.errors import SourceError, WindrowError
+from windrow.errors import ExecutionError, SourceError, WindrowError
 
 log = logging.getLogger("windrow")
 
@@ -71,22 +71,34 @@ class RunningStreams:
                 raise error
 
     def run_available(self, close: bool) -> None:
-        """Read all available data of every stream; with `close`, then end the input."""
+        """Read all available data of every stream; with `close`, then end the input. A stream that fails does not hold
+        up the others: its error is raised when they are done, and its input does not end."""
         self._ticks.refuse_inside("run the streams")
         self._refuse_lost()
         with self._opened.lifecycle.running_available() as refuse_interrupted, self._opened.jvm.watched():
             self._opened.jvm.raise_if_lost()
             self._refuse_detached()
-            streams = self._at_hand()
-            for stream in streams:
+            done, failed = list[StreamState](), list[WindrowError]()
+            for stream in self._at_hand():
                 refuse_interrupted()
-                self._ticks.retry(stream)
-                with _noted(stream):
-                    if not is_deposited(stream):
-                        self._run_available(stream, refuse_interrupted)
-                    self._ticks.drain(stream)
-            for stream in streams if close else []:
+                try:
+                    self._run_one(stream, refuse_interrupted)
+                    done.append(stream)
+                except (SourceError, ExecutionError) as error:
+                    self._opened.jvm.raise_if_lost(error)
+                    refuse_interrupted()
+                    failed.append(error)
+            for stream in done if close else []:
                 self._time.end_input(stream.name)
+            if failed:
+                raise failed[0]
+
+    def _run_one(self, stream: StreamState, refuse_interrupted: Callable[[], None]) -> None:
+        self._ticks.retry(stream)
+        with _noted(stream):
+            if not is_deposited(stream):
+                self._run_available(stream, refuse_interrupted)
+            self._ticks.drain(stream)
 
     def _run_available(self, stream: StreamState, refuse_interrupted: Callable[[], None]) -> None:
         """Run the stream; run it again for the fed rows behind each punctuation."""
