@@ -61,7 +61,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("having",),
     ),
     "dataplane": (
-        ("frames", "jobs", "jvm", "memory", "blocks"),
+        ("frames", "jobs", "jvm", "memory", "stopping", "blocks"),
         ("session",),
         ("streaming_frames", "answers"),
         ("kernels",),

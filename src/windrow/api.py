@@ -111,8 +111,8 @@ class Windrow:
         self._engine = (
             ReadOnlyEngine(path, spark, master, settings) if read_only else Engine(path, spark, master, settings, clock)
         )
-        if self._temporary:
-            weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
+        if self._temporary:  # streams that run need it, also when nobody holds this object
+            weakref.finalize(self._engine.running, shutil.rmtree, self._temporary, ignore_errors=True)
         self._closed = False
         self.queries = Queries(self._engine)
 

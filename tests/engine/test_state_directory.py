@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,48 @@ def test_unsuitable_spark_session_is_refused(spark: Any, tmp_path: Path, name: s
     with pytest.raises(SessionError, match=name) as raised:
         windrow.open(tmp_path / "state", spark=own)
     assert raised.value.remedy is not None and name in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    "zone",
+    "Etc/UTC UCT Etc/UCT Zulu Universal Greenwich GMT Etc/GMT GMT0 Etc/GMT-0 GMT+0 UTC+00:00 +00:00 +0:00 Z".split(),
+)
+def test_session_in_utc_by_another_name(spark: Any, tmp_path: Path, zone: str) -> None:
+    own = spark.newSession()
+    own.conf.set("spark.sql.session.timeZone", zone)
+    windrow.open(tmp_path / "state", spark=own).close()
+
+
+@pytest.mark.parametrize("zone", ["Etc/GMT+1", "Europe/London", "Africa/Abidjan", "+00:30", "UTC-1"])
+def test_session_in_another_zone_is_refused(spark: Any, tmp_path: Path, zone: str) -> None:
+    own = spark.newSession()
+    own.conf.set("spark.sql.session.timeZone", zone)
+    with pytest.raises(SessionError, match=re.escape(f"timeZone = {zone}, and Windrow needs UTC")):
+        windrow.open(tmp_path / "state", spark=own)
+
+
+@pytest.mark.parametrize("home", ["driver", "spark"])
+def test_answers_in_utc_by_another_name(spark: Any, tmp_path: Path, home: str) -> None:
+    """Times are the same as keys, values and answers, also in a state that was begun under the name UTC."""
+    opened = [spark.newSession(), spark.newSession()]
+    opened[1].conf.set("spark.sql.session.timeZone", "Z")
+    for number, own in enumerate(opened):
+        with windrow.open(
+            tmp_path / "state", spark=own, settings={"synopsis_home": home, "preaggregate": "spark"}
+        ) as wr:
+            if number == 0:
+                wr.sql("CREATE STREAM s (ts TIMESTAMP, day TIMESTAMP) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED")
+                wr.query(
+                    "q",
+                    "SELECT day, MAX(ts) AS last, COUNT(*) AS n, DATE_FORMAT(day, 'HH:mm') AS at"
+                    " FROM s [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY day",
+                )
+            wr.deposit("s", [(f"2026-03-01 12:{number}5:00", "2026-03-01 00:00:00")])
+            wr.punctuate("s", f"2026-03-01 1{2 + number}:00:00" if number else "2026-03-01 12:10:00")
+            found = wr.queries["q"].answers().rows()
+    assert [(str(row["day"]), str(row["last"]), row["n"], row["at"]) for row in found] == [
+        ("2026-03-01 00:00:00+00:00", "2026-03-01 12:15:00+00:00", 2, "00:00")
+    ]
 
 
 def test_script_that_ends_with_an_exception() -> None:

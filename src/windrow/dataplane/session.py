@@ -33,8 +33,9 @@ from windrow.errors import BindError, SessionError, first_line
 from windrow.settings import Settings
 from windrow.types import SqlType, scalar_type
 
+_TIME_ZONE = "spark.sql.session.timeZone"
 _REQUIRED = {
-    "spark.sql.session.timeZone": ("UTC", "Windows are computed in UTC."),
+    _TIME_ZONE: ("UTC", "Windows are computed in UTC."),
     "spark.sql.ansi.enabled": (
         "false",
         "A bad cast or a division by zero is NULL in its row, not a failed job.",
@@ -146,8 +147,9 @@ def java_options(environment: Mapping[str, str]) -> str:
     """The options of Windrow's JVM. A user's own spark.driver.extraJavaOptions come after them, and so win.
 
     - A JVM does not start with two collectors, so none is set if the environment or spark-defaults.conf names one.
-    - -Xss: a streaming query stopped within a micro-batch matches the Python traceback against a recursive regular
-      expression (StreamExecution.isInterruptionException), which overflows the default stack of 1 MB.
+    - -Xss: a streaming query interrupted within a micro-batch matches the Python traceback against a recursive regular
+      expression (StreamExecution.isInterruptionException), which overflows the default stack of 1 MB. `stopping.py`
+      avoids it in any session; somebody else may stop the query.
     - Out of memory, the JVM exits (see `jvm.py`). Otherwise Spark's dispatcher would die, and jobs would wait for it
       for ever.
     """
@@ -219,7 +221,8 @@ def check_session(spark: Any) -> None:
         raise SessionError("this Spark session has been stopped", remedy="Give one that runs, or none.")
     for name, (wanted, why) in _REQUIRED.items():
         found = _configured(spark, name)
-        if found.lower() != wanted.lower():
+        fits = _is_utc(spark, found) if name == _TIME_ZONE else found.lower() == wanted.lower()
+        if not fits:
             raise SessionError(
                 f"the Spark session has {name} = {found}, and Windrow needs {wanted}. {why}",
                 remedy=f'Create it with .config("{name}", "{wanted}").',
@@ -234,6 +237,12 @@ def _configured(spark: Any, name: str) -> str:
             f"this Spark session does not answer: {first_line(error)}",
             remedy="Its JVM may have ended. Pass a new session.",
         ) from error
+
+
+def _is_utc(spark: Any, zone: str) -> bool:
+    """Whether a time zone is UTC by its rules, whatever its name: UTC, Etc/UTC, GMT, Zulu, +00:00 and others."""
+    jvm = spark.sparkContext._jvm
+    return str(jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(zone).normalized().getId()) == "Z"
 
 
 class Analyser:

@@ -54,8 +54,9 @@ class Engine:
             lambda: opened.settings,
             opened.lifecycle.refuse_closed,
         )
-        # A script may end without close(); DuckDB complains at exit about a connection that is still open.
-        self._finalizer = weakref.finalize(self, self.ticker.close)
+        # A script may end without close(); DuckDB complains at exit about a connection that is still open. The process
+        # holds `running` while streams run, so they can still answer when nobody holds the engine.
+        self._finalizer: weakref.finalize[[], Any] = weakref.finalize(self.running, self.ticker.close)
 
     is_read_only = False
 

@@ -6,9 +6,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 from windrow.dataplane.jvm import Jvm
+from windrow.dataplane.stopping import PATIENCE_S, BatchStopped, begin_no_more, log_no_stops, stop_query
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.lifecycle import interrupted
 from windrow.engine.run.tick_loop import TickLoop
@@ -22,8 +24,14 @@ log = logging.getLogger("windrow")
 FULL_DISK = ("No space left on device", "Disk quota exceeded")
 FIRST_BACKOFF_S = 1.0
 POLL_S = 0.2
+INTERRUPT_S = 1.0
+"""How long a cancelled micro-batch waits for `stop`: PySpark's handler of Ctrl-C cancels all jobs before it raises
+KeyboardInterrupt. (Windrow's own session is without that handler.)"""
+
 REDELIVER_S = 1.0
 """The pause before answers whose delivery is suspended are tried again."""
+
+_starts = count(1)
 
 
 class StreamRunner:
@@ -55,14 +63,22 @@ class StreamRunner:
         self._retick_at_s: float | None = None
         self._has_looked = False
         self._redeliver_at_s = 0.0
+        self._is_ending = threading.Event()
+        """Set when the streaming query has been told to end."""
+        log_no_stops()
 
     def _batch(self, df: Any, batch_id: int) -> None:
         try:
-            self._inputs.process(self.stream, df, batch_id, self._columnar)
-            self._backoff_s = FIRST_BACKOFF_S
+            if not self.stream.stopping.is_set():
+                self._inputs.process(self.stream, df, batch_id, self._columnar)
+                self._backoff_s = FIRST_BACKOFF_S
+                return
         except BaseException as error:
             self._failure = error
-            raise
+            if not self.stream.stopping.wait(INTERRUPT_S if _is_cancelled(error) else 0):
+                raise
+        self._is_ending.wait(PATIENCE_S)
+        raise BatchStopped from None
 
     def _start(self, available_now: bool) -> Any:
         self._failure, self._has_looked = None, False
@@ -75,11 +91,14 @@ class StreamRunner:
                 " directory from a copy. Or DROP STREAM and create it again.",
             )
         self.stream.stopping.clear()
+        self._is_ending.clear()
         partitions = self._settings().integer("shuffle_partitions")
         frame = self._open_frame()
         if partitions:
             frame.sparkSession.conf.set("spark.sql.shuffle.partitions", partitions)
-        writer = frame.writeStream.foreachBatch(self._batch).queryName(f"windrow-{self.stream.name}-{self.stream.id}")
+        # Another state directory in the same session may have such a stream, too.
+        name = f"windrow-{self.stream.name}-{self.stream.id}-{next(_starts)}"
+        writer = frame.writeStream.foreachBatch(self._batch).queryName(name)
         writer = writer.option("checkpointLocation", str(checkpoint))
         log_event("stream_started", "stream '{stream}' has started", stream=self.stream.name)
         if available_now:
@@ -94,8 +113,7 @@ class StreamRunner:
             refuse_interrupted()
             handle = self._handle = self._start(True)
         try:
-            while not handle.awaitTermination(POLL_S):
-                pass
+            _await_end(handle)
         except KeyboardInterrupt:
             self.stop()
             raise
@@ -208,15 +226,23 @@ class StreamRunner:
             if any(query.delivery_error is not None for query in self.stream.queries.values()):
                 self._ticks.submit(self.stream)
 
+    def begin_stop(self) -> None:
+        """Take no more micro-batches; the one under way goes on."""
+        with self._guard:
+            self._retry_at_s = 0.0
+            if self._handle is not None and not self.stream.stopping.is_set():
+                self.stream.stopping.set()
+                if not self._jvm.has_ended():
+                    begin_no_more(self._handle)
+                self._is_ending.set()
+
     def stop(self) -> None:
         with self._guard:
+            self.begin_stop()
             handle, self._handle = self._handle, None
-            self._retry_at_s = 0.0
-            if handle is not None:
-                self.stream.stopping.set()
         if handle is not None and not self._jvm.has_ended():
             try:
-                handle.stop()
+                stop_query(handle)
             except Exception as error:
                 log.warning("stream '%s' did not stop cleanly: %s", self.stream.name, error)
             log_event("stream_stopped", "stream '{stream}' has stopped", stream=self.stream.name)
@@ -244,6 +270,33 @@ class Supervisor:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
+
+
+def _await_end(handle: Any) -> None:
+    """Wait until a streaming query has ended, and raise its error.
+
+    Another thread calls the JVM: PySpark's handler of Ctrl-C does, too, and must not interrupt such a call.
+    """
+    has_ended, errors = threading.Event(), list[Exception]()
+
+    def wait() -> None:
+        try:
+            handle.awaitTermination()
+        except Exception as error:
+            errors.append(error)
+        finally:
+            has_ended.set()
+
+    threading.Thread(target=wait, name="windrow-run-available", daemon=True).start()
+    while not has_ended.wait(POLL_S):
+        pass
+    if errors:
+        raise errors[0]
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether somebody cancelled the job of a micro-batch."""
+    return any("SPARK_JOB_CANCELLED" in str(one) for one in _chain(error))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -131,6 +132,7 @@ class RunningStreams:
                 raise
             self._supervisor = Supervisor(lambda: list(self._runners.values()), self._watch_time)
             self._opened.lifecycle.started()
+            atexit.register(self.stop_all)
 
     def _watch_time(self, stream: StreamState) -> None:
         """Apply fed punctuations and heartbeats between micro-batches."""
@@ -172,10 +174,13 @@ class RunningStreams:
     def _halt(self) -> None:
         """Stop all streams, those in the background and a `run_available`."""
         with self._opened.lifecycle.lock:
+            atexit.unregister(self.stop_all)
             self._opened.lifecycle.interrupt()
             if self._supervisor is not None:
                 self._supervisor.stop()
                 self._supervisor = None
+            for runner in list(self._runners.values()):
+                runner.begin_stop()
             for runner in list(self._runners.values()):
                 runner.stop()
             self._opened.lifecycle.stopped()
