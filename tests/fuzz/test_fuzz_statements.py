@@ -19,7 +19,7 @@ from fuzz.statements import Tally, Target, fuzz, statement
 SEED = int(os.environ.get("WINDROW_FUZZ_SEED", "1"))
 COUNT = int(os.environ.get("WINDROW_FUZZ_COUNT", "10000"))
 FEW = 300
-COMPARED = 100
+COMPARED = 60
 
 
 def check(tally: Tally) -> None:
