@@ -17,7 +17,7 @@ PACKAGE = "windrow"
 BASE = ("errors", "settings", "clock", "types")
 # In order. A room may import the rooms of earlier layers and of its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    (*BASE, "crash", "durable", "lazy", "logs", "result", "version"),
+    (*BASE, "crash", "display", "durable", "lazy", "logs", "result", "version"),
     ("cql",),
     ("catalog",),
     ("windows",),

@@ -159,7 +159,7 @@ def test_all_beyond_what_is_retained(climate: Path, spark: Any) -> None:
 
 @pytest.mark.slow
 def test_all_of_several_queries(both: Path, tmp_path: Path, spark: Any) -> None:
-    done = cli("run", both, "--until-available", "--format", "jsonl")
+    done = cli("run", both, "--until-available", "--format", "json")  # the other name of jsonl
     assert done.exit_code == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [sum(line["query"] == name for line in lines) for name in ("climate", "overheating")] == [ROWS, 10]
@@ -172,3 +172,13 @@ def test_all_of_several_queries(both: Path, tmp_path: Path, spark: Any) -> None:
         "overheating.parquet": 10,
     }
     assert "exists" in cli("run", both, "--until-available", "--format", "parquet", "--output", out).stderr
+
+
+@pytest.mark.slow
+def test_format_names(both: Path, spark: Any) -> None:
+    """`run` and `sql` accept both names of JSON lines, and name the formats when they refuse one."""
+    shown = {name: cli("sql", "--format", name, "SHOW SETTINGS").stdout for name in ("json", "jsonl")}
+    assert shown["json"] == shown["jsonl"] and json.loads(shown["jsonl"].splitlines()[0])["name"]
+    for command in (("run", both), ("sql", "SHOW SETTINGS")):
+        refused = cli(*command, "--format", "xml")
+        assert refused.exit_code == 2 and "jsonl" in refused.stderr

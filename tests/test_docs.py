@@ -221,6 +221,24 @@ def test_citations() -> None:
     assert [page.name for page in pages if named.search(page.read_text("utf-8"))] == []
 
 
+WORDS = re.compile(r"\*?\b(synops[ei]s|cuts?|cells?|homes?)\b\*?(?! directory)", re.I)
+"""Words of the internals. `home` may be a directory."""
+
+
+@pytest.mark.parametrize(
+    "path", [page for page in PAGES if page.parent.name != "internals"], ids=lambda path: path.stem
+)
+def test_words_are_explained(path: Path) -> None:
+    """A page for users says *synopsis* where it explains the word, and only after that synopsis."""
+    prose = re.sub(
+        r"^```.*?^```$|`[^`\n]+`|\]\([^)]*\)|nothing is cut off", "", path.read_text("utf-8"), flags=re.M | re.S
+    )
+    first: dict[str, str] = {}
+    for match in WORDS.finditer(prose):
+        first.setdefault(match[1].lower().replace("synopses", "synopsis").rstrip("s"), match[0])
+    assert [word for word in first.values() if not word.startswith("*")] == []
+
+
 @pytest.mark.slow
 def test_generated_parts_and_links() -> None:
     """The pages are as `make check` wants them: help texts, settings, errors, links."""

@@ -278,7 +278,8 @@ def test_commands(shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "DROP {STREAM | QUERY}" in said("\\h drop")[0]
     assert "\\watch [SECONDS] [QUERY | STATEMENT]" in said("\\?")[0]
     assert said("\\format csv \n SHOW QUERIES;")[0].startswith("name,stream,window,")
-    assert '"name":"q"' in said("\\format json\nSHOW QUERIES;")[0]
+    for name in ("jsonl", "json"):
+        assert '"name":"q"' in said(f"\\format table\n\\format {name}\nSHOW QUERIES;")[0]
     said(f"\\format table\n\\o {tmp_path}/out\n\\x on\nSHOW QUERIES;\n\\o")
     assert "name              │ q" in (tmp_path / "out").read_text()
     names = shell.names()

@@ -6,7 +6,7 @@ import logging
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from numbers import Integral
 from pathlib import Path
@@ -39,6 +39,9 @@ from windrow.cql.statements import (
 from windrow.cql.tokens import named_place, place_of
 from windrow.cql.window_clause import Measure, Unit, WindowKind
 from windrow.dataplane.streaming_frames import frame_columns
+from windrow.display.charts import Chart, draw
+from windrow.display.html import folded_part, note_part, table_part, text_part, title_part, whole
+from windrow.display.latest import LatestAnswer
 from windrow.engine.ask import catalog_views as views
 from windrow.engine.ask.create_texts import NOTE, punctuation_notes, show_create
 from windrow.engine.ask.finished_tables import named_tables
@@ -58,8 +61,9 @@ from windrow.errors import (
 )
 from windrow.explain.snapshot import explain_snapshot
 from windrow.explain.text import explain_query
-from windrow.result import Result
+from windrow.result import Plan, Result
 from windrow.types import POINT_MAX, POINT_MIN, SqlType, moment_of, point_of, value_of
+from windrow.windows import PartitionedWindow
 from windrow.windows.lateness import Lateness
 
 log = logging.getLogger("windrow")
@@ -156,12 +160,19 @@ class Windrow:
     def _execute(self, statement: Statement, text: str) -> Result:
         engine = self._opened()
         if isinstance(statement, CreateStream):
-            is_known = statement.name.lower() in engine.manager.streams
+            known = engine.manager.streams.get(statement.name.lower())
+            before = None if known is None else known.definition
             stream, notes = engine.statements.create_stream(statement)
-            if is_known:
-                return Result.message(f"stream {statement.name} exists already and was not changed")
-            notes += punctuation_notes(stream.definition)
-            return Result.messages(f"stream {statement.name}", *(NOTE + note for note in notes))
+            if before is None:
+                notes += punctuation_notes(stream.definition)
+                return Result.messages(f"stream {statement.name}", *(NOTE + note for note in notes))
+            changed = stream.definition is not before
+            left = (
+                "was changed: which columns may be missing, or whether bad files are skipped"
+                if changed
+                else "exists already and was not changed"
+            )
+            return Result.message(f"stream {statement.name} {left}")
         if isinstance(statement, CreateQuery):
             return Result.message(self._created(engine.statements.create_query(statement, text)))
         if isinstance(statement, Select):
@@ -172,7 +183,7 @@ class Windrow:
             if statement.what == "lateness":
                 return Result.lines("lateness", self._lateness(statement.name))
             text = show_create(engine.manager, statement.what, statement.name)
-            return Result(pa.table({"statement": text.split("\n")}))
+            return Result(pa.table({"statement": text.split("\n")}), is_text=True)
         if isinstance(statement, Show):
             return Result(views.show(engine, statement.what))
         if isinstance(statement, Describe):
@@ -356,6 +367,25 @@ class Windrow:
         """Counters of every stream."""
         return {name: views.stream_metrics(self._engine, s) for name, s in self._engine.manager.streams.items()}
 
+    def _state(self) -> str:
+        if self._closed:
+            return "closed"
+        state = "running" if self.is_running else "stopped"
+        return f"read-only, {'a' if self.is_running else 'no'} process runs it" if self.is_read_only else state
+
+    def __repr__(self) -> str:
+        return f"<windrow {self.state_dir}: {self._state()}>"
+
+    def _repr_html_(self) -> str:
+        title = title_part("Windrow", str(self.state_dir), self._state())
+        if self._closed:
+            return whole(title)
+        parts = []
+        for what in ("streams", "queries"):
+            table = views.show(self._engine, what)
+            parts.append(title_part(what) + table_part(table) if table.num_rows else note_part(f"no {what} yet"))
+        return whole(title, *parts)
+
     def __enter__(self) -> Windrow:
         return self
 
@@ -424,10 +454,10 @@ class Query:
         return Result(self._engine.reads.answers(self._state(), last, since))
 
     def lookup(self, window: str | timedelta | int, at: datetime | str | int | None = None) -> Result:
-        """The answer over one window, current or past, within the span that the query's synopsis keeps.
+        """The answer over one window, current or past, as far back as the query keeps its state.
 
         `window` is its length: text such as "7 minutes" or a timedelta, or a number for integer attributes and rows.
-        `at` is its end; by default the latest closed end that lies on the synopsis's cuts.
+        `at` is its end; by default the latest closed end that is possible.
         """
         return Result(self._engine.reads.lookup(self._active().name, window, at))
 
@@ -449,16 +479,82 @@ class Query:
         state = self._active()
         (state.batch_subscribers if batched else state.subscribers).append(callback)
 
-    def explain(self) -> str:
+    def explain(self) -> Plan:
+        """The plan, as EXPLAIN QUERY gives it: a str that a notebook displays as HTML."""
         self._engine.refuse_live("EXPLAIN")
         stream, query = self._engine.manager.query(self.name)
-        return explain_query(query.name, query.plan, stream, query, self._engine.settings)
+        return Plan(explain_query(query.name, query.plan, stream, query, self._engine.settings))
+
+    def plot(
+        self,
+        columns: str | Sequence[str] | None = None,
+        *,
+        kind: str = "line",
+        last: int | str | timedelta | None = None,
+        since: datetime | str | int | None = None,
+        groups: int = 10,
+        ax: Any = None,
+    ) -> Any:
+        """Draw the retained answers over the ends of their windows, and return matplotlib's Axes.
+
+        There is a line per number of the select list and group. `columns` chooses among the numbers. `kind` is line,
+        step, points or bar. `last` and `since` choose windows as `answers` does. At most `groups` groups are drawn:
+        those with the greatest sums. `ax` are Axes to draw on.
+        """
+        state = self._state()
+        plan, attribute = state.plan, state.plan.scan.attribute
+        keys = tuple(output.name for output in plan.outputs if output.is_of_group)
+        of_what = "UTC" if attribute.type.name == "TIMESTAMP" else str(attribute)
+        is_aligned = not isinstance(plan.window, PartitionedWindow)
+        chart = Chart(state.name, keys, f"window end ({of_what})", is_aligned, kind, groups)
+        return draw(chart, self._engine.reads.answers(state, last, since), columns, ax)
+
+    def live(self, *, every: float = 0.5, count: int | None = None, seconds: float | None = None) -> None:
+        """Show the latest answer and keep it up to date in place: in the output of a notebook's cell or on a terminal;
+        elsewhere each answer is printed below the last one.
+
+        It looks for a new answer `every` so many seconds. It returns after `count` refreshes, after `seconds`, or on
+        an interrupt (Ctrl-C, or "interrupt the kernel"), whichever comes first. It raises QuerySuspendedError if the
+        query is suspended.
+        """
+        from windrow.display.in_place import follow  # rich is not needed before
+
+        follow(lambda shown: self._latest(self._active(), shown), every, count, seconds)
+
+    def _latest(self, state: QueryState, shown: LatestAnswer | None = None) -> LatestAnswer | None:
+        """The latest answer; None if it is the one shown."""
+        metrics = views.query_metrics(self._engine, state)
+        stopped = None if self._engine.running.is_running else "the streams are stopped: wr.start() runs them"
+        if self._engine.is_read_only and stopped:
+            stopped = "no process runs the streams"
+        found = (metrics["windows_answered"], metrics["answer_rows"], stopped, metrics["last_delivery_s"])
+        if shown is not None and shown.version == found:
+            return None
+        return LatestAnswer(state.name, self._engine.reads.answer(state), *found)
 
     def metrics(self) -> dict[str, Any]:
         return views.query_metrics(self._engine, self._state())
 
     def __repr__(self) -> str:
         return f"<query {self.name}>"
+
+    def _repr_html_(self) -> str:
+        title = f"query {self.name}"
+        try:
+            state = self._state()
+            latest = self._latest(state)
+            assert latest is not None
+            condition = views.query_metrics(self._engine, state)["state"]
+        except WindrowError as error:  # it was dropped, or the state directory is closed
+            return whole(title_part(title, error.message))
+        window = f"[{views.window_in_words(state.plan)}] over {state.plan.scan.stream}"
+        statement = show_create(self._engine.manager, "create query", self.name)
+        return whole(
+            title_part(title, window, condition),
+            note_part(" · ".join(latest.notes)),
+            table_part(latest.columns),
+            folded_part("statement", text_part(statement)),
+        )
 
 
 class Queries(Mapping[str, Query]):

@@ -17,7 +17,7 @@ import typer
 import windrow
 from windrow.console.benchmarks import about, benchmarks, chosen, run_benchmark
 from windrow.console.demo import run_demo
-from windrow.console.formats import AnswerFormat, AnswerOutput
+from windrow.console.formats import ALIASES, AnswerFormat, AnswerOutput
 from windrow.console.interrupts import EXIT_CODE, Cancels, Interrupted, Interrupts
 from windrow.console.live import Progress
 from windrow.console.running import (
@@ -88,6 +88,13 @@ def options(
         raise typer.Exit
 
 
+def _answer_format(text: str) -> AnswerFormat:
+    try:
+        return AnswerFormat.named(text)
+    except ValueError:
+        raise typer.BadParameter(f"It is one of {', '.join(AnswerFormat)}.") from None
+
+
 @app.command()
 def run(
     script: ScriptFile,
@@ -104,7 +111,12 @@ def run(
     ] = False,
     format_: Annotated[
         AnswerFormat | None,
-        typer.Option("--format", help="How to print the answers, all of them. [default: by --output, else table]"),
+        typer.Option(
+            "--format",
+            parser=_answer_format,
+            metavar=f"<{'|'.join(AnswerFormat)}>",
+            help="How to print the answers, all of them. \\[default: by --output, else table]",
+        ),
     ] = None,
     output_: Annotated[
         Path | None,
@@ -176,6 +188,7 @@ def sql(
     In the shell a statement ends with `;` and may take several lines.
     \\? lists its commands, \\h the statements; \\q leaves.
     """
+    format_ = None if format_ is None else ALIASES.get(format_, format_)
     if format_ is not None and format_ not in FORMATS:
         raise typer.BadParameter(f"It is one of {', '.join(FORMATS)}.", param_hint="'--format'")
     from windrow.console.shell.session import LeaveShell, Shell, View, steps_of

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+_CALL = "An error occurred while calling "
+_CAUSE = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)$", re.M)
 
 
 @dataclass(frozen=True)
@@ -68,13 +72,14 @@ class FunctionError(BindError):
 
 
 class SpanError(BindError):
-    """The synopsis cannot answer this window: an edge is not a cut, or the panes are no longer kept."""
+    """The state of the query cannot answer this window: it has other window edges, or does not reach so far back."""
 
     code = "WR220"
 
 
 class UnsupportedError(BindError):
-    """The statement is in the language, but this version does not execute it."""
+    """The statement is in the language, but this version does not execute it; or the call needs a package that is not
+    installed."""
 
     code = "WR290"
 
@@ -146,5 +151,8 @@ class SinkError(ExecutionError):
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message; the name of its class if the message is empty."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """The first line of an error's message; the name of its class if the message is empty. Of an error of the JVM, the
+    first cause: its own first line only names a call."""
+    text = str(error).strip() or type(error).__name__
+    causes = _CAUSE.findall(text) if text.startswith(_CALL) else []
+    return str(causes[-1]) if causes else text.splitlines()[0]

@@ -1,21 +1,40 @@
-"""The result of a statement: an Arrow table that prints itself."""
+"""The result of a statement: a table that shows itself as text or HTML, and converts to other tables."""
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from collections.abc import Iterator
+from typing import Any, overload
 
 import pyarrow as pa
 
-from windrow.types import rows_of, value_text
+from windrow.display.html import ROWS_SHOWN, table_part, text_part, whole
+from windrow.display.packages import optional_package
+from windrow.types import column_values, rows_of, value_text
 
-ROWS_SHOWN = 50
+_SLICE = 4096
+_PANDAS = {
+    pa.bool_(): "boolean",
+    pa.int8(): "Int8",
+    pa.int16(): "Int16",
+    pa.int32(): "Int32",
+    pa.int64(): "Int64",
+    pa.float32(): "Float32",
+    pa.float64(): "Float64",
+}
+"""The dtypes of pandas that hold NULL beside every value."""
 
 
 class Result:
-    """A table, as `.arrow()`, `.pandas()` or `.rows()` (dicts)."""
+    """A table of rows: iterate it, index it (`r[0]`, `r[-1]`, `r[:10]`, `r["column"]`), or convert it (`to_arrow`,
+    `to_pandas`, `to_polars`).
 
-    def __init__(self, table: pa.Table):
+    A row is a dict. `is_text`: the rows are the lines of a text, such as a plan.
+    """
+
+    def __init__(self, table: pa.Table, is_text: bool = False):
         self._table = table
+        self._is_text = is_text
 
     @classmethod
     def message(cls, text: str) -> Result:
@@ -27,13 +46,14 @@ class Result:
 
     @classmethod
     def lines(cls, name: str, text: str) -> Result:
-        return cls(pa.table({name: text.splitlines()}))
+        return cls(pa.table({name: text.splitlines()}), is_text=True)
 
-    def arrow(self) -> pa.Table:
-        return self._table
+    # -- rows and columns ----------------------------------------------------------------------
 
-    def pandas(self) -> Any:
-        return self._table.to_pandas()
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self._table.column_names)
 
     def rows(self) -> list[dict[str, Any]]:
         return rows_of(self._table)
@@ -41,8 +61,77 @@ class Result:
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The rows, in order."""
+        for start in range(0, len(self), _SLICE):
+            yield from rows_of(self._table.slice(start, _SLICE))
+
+    @overload
+    def __getitem__(self, at: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, at: slice) -> Result: ...
+    @overload
+    def __getitem__(self, at: str) -> list[Any]: ...
+
+    def __getitem__(self, at: int | slice | str) -> Any:
+        """A row by its number, some rows as a Result by a slice, or the values of a column by its name."""
+        if isinstance(at, str):
+            return column_values(self._table.column(self._position(at)))
+        if isinstance(at, slice):
+            return Result(self._part(range(len(self))[at]), self._is_text)
+        number = operator.index(at)
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"there is no row {number}: the result has {len(self):,} rows")
+        return rows_of(self._table.slice(number % len(self), 1))[0]
+
+    def _position(self, name: str) -> int:
+        """The number of a column. Names are matched as CQL does, without regard to case, unless one is the same."""
+        names = self.columns
+        if name in names:
+            return names.index(name)
+        alike = [i for i, known in enumerate(names) if known.lower() == name.lower()]
+        if len(alike) != 1:
+            raise KeyError(f"there is no column '{name}': the columns are {', '.join(names)}")
+        return alike[0]
+
+    def _part(self, rows: range) -> pa.Table:
+        if rows.step == 1:
+            return self._table.slice(rows.start, len(rows))
+        return self._table.take(pa.array(rows, pa.int64()))
+
+    # -- conversions ---------------------------------------------------------------------------
+
+    def to_arrow(self) -> pa.Table:
+        """The table itself."""
+        return self._table
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame. Its dtypes follow from the column types alone and hold every value exactly, NULL too."""
+        pandas = optional_package("pandas", "to_pandas()")
+
+        def dtype(kind: pa.DataType) -> Any:
+            if pa.types.is_timestamp(kind):
+                return None  # pandas' own: datetime64[us, UTC]
+            known = _PANDAS.get(kind)
+            return pandas.ArrowDtype(kind) if known is None else pandas.api.types.pandas_dtype(known)
+
+        return self._table.to_pandas(types_mapper=dtype)
+
+    def to_polars(self) -> Any:
+        """A Polars DataFrame."""
+        return optional_package("polars", "to_polars()").from_arrow(self._table)
+
+    arrow = to_arrow
+    pandas = to_pandas
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Lets any library that reads Arrow streams take the result: `pyarrow.table(r)`, `polars.DataFrame(r)`."""
+        return self._table.__arrow_c_stream__(requested_schema)
+
+    # -- display -------------------------------------------------------------------------------
+
     def __str__(self) -> str:
-        names = self._table.column_names
+        names = self.columns
         shown = rows_of(self._table.slice(0, ROWS_SHOWN))
         cells = [[value_text(row[name]) for name in names] for row in shown]
         widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
@@ -54,3 +143,20 @@ class Result:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        if self._is_text:
+            return whole(text_part("\n".join(self._table.column(0).to_pylist())))
+        return whole(table_part(self._table))
+
+
+class Plan(str):
+    """A plan as text. At the prompt it shows as lines, in a notebook as HTML."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return whole(text_part(str(self)))

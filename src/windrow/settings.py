@@ -162,8 +162,8 @@ _TABLE = (
     SettingSpec(
         "window_evaluation",
         "window_ids",
-        "How new queries are evaluated: from panes and partial aggregates (`window_ids`), or by keeping all tuples and "
-        "scanning them for each window (`buffer`, for comparison).",
+        "How new queries are evaluated: from partial aggregates (`window_ids`), or by keeping all tuples and scanning "
+        "them for each window (`buffer`, for comparison).",
         _choice("window_ids", "buffer"),
     ),
     SettingSpec(
@@ -223,35 +223,34 @@ _TABLE = (
     SettingSpec(
         "cut_factor",
         4,
-        "A query joins a shared synopsis only if this multiplies the synopsis's cuts by at most this factor; otherwise "
-        "it gets a synopsis of its own.",
+        "A new query joins the shared state of others only if this multiplies the window edges of that state by at "
+        "most this factor; otherwise it keeps state of its own.",
         _integer(1, 1_000_000),
     ),
     SettingSpec(
         "synopsis_blocks",
         24,
-        "How many blocks a synopsis may have on disk before the small ones are compacted.",
+        "How many files one shared state may have on disk before the small ones are merged.",
         _integer(4, 10_000),
     ),
     SettingSpec(
         "driver_synopsis_bytes",
         Size(512 << 20),
-        "The most memory that a synopsis may use in the driver, including what it needs to answer. A larger one moves "
-        "to Spark, and back when it is smaller than a quarter of this.",
+        "The most memory that one shared state may use in the driver, including what it needs to answer. A larger one "
+        "moves to Spark, and back when it is smaller than a quarter of this.",
         _size(),
     ),
     SettingSpec(
         "synopsis_home",
         "auto",
-        "Where synopses live: in the driver's memory (`driver`), in blocks that Spark tasks read (`spark`; a synopsis "
-        "that cannot move there stays in the driver), or by their size (`auto`). Takes effect with the next "
-        "micro-batch.",
+        "Where shared state is kept: in the driver's memory (`driver`), in files that Spark tasks read (`spark`; state "
+        "that cannot move there stays in the driver), or by its size (`auto`). Takes effect with the next micro-batch.",
         _choice("auto", "driver", "spark"),
     ),
     SettingSpec(
         "synopsis",
         "auto",
-        "How windows are computed from the panes of a synopsis: by a pass over the panes (`basic interval`), from base "
+        "How windows are computed from the panes of shared state: by a pass over them (`basic interval`), from base "
         "intervals (`interval`), from running sums (`running`; base intervals if sums cannot be subtracted exactly), "
         "from landmark intervals (`landmark interval`; running sums if these are exact, base intervals if queries "
         "need more than 16 window widths), or the cheapest of these by the measured updates and lookups (`auto`). "
@@ -261,8 +260,8 @@ _TABLE = (
     SettingSpec(
         "index_bytes",
         Size(512 << 20),
-        "The most memory for base intervals, landmark intervals and running sums, in addition to the cells of a "
-        "stream's synopses; also the most for the SubStream Filters of one synopsis.",
+        "The most memory for base intervals, landmark intervals and running sums, in addition to the shared state of a "
+        "stream itself; also the most for the SubStream Filters of one shared state.",
         _size(),
     ),
     SettingSpec(
@@ -315,7 +314,7 @@ _TABLE = (
         "filter_epsilon",
         "0.4",
         "The error ε of a SubStream Filter over COUNT and SUM: for `> v` it returns no group below v·(1 − ε). "
-        "A smaller ε needs more memory and more work per cell, and leaves fewer groups to compare afterwards.",
+        "A smaller ε needs more memory and more work, and leaves fewer groups to compare afterwards.",
         _fraction,
     ),
     SettingSpec(

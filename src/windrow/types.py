@@ -195,16 +195,21 @@ def _moment_text(moment: np.datetime64) -> str:
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
     """The rows as dicts; a time that datetime cannot hold (before year 1, after 9999) is a NumPy datetime64, in UTC."""
-    columns = {}
-    for field in table.schema:
-        column = table.column(field.name)
-        if pa.types.is_timestamp(field.type):
-            kind = SqlType("TIMESTAMP" if field.type.tz else "TIMESTAMP_NTZ")
-            points = column.cast(kind.arrow).cast(pa.int64()).to_pylist()
-            columns[field.name] = [None if p is None else time_of(p, kind) for p in points]
-        else:
-            columns[field.name] = _listed(column)
+    columns = {name: column_values(table.column(name)) for name in table.column_names}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def column_values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column, as `rows_of` has them."""
+    if not pa.types.is_timestamp(column.type):
+        return _listed(column)
+    kind = SqlType("TIMESTAMP" if column.type.tz else "TIMESTAMP_NTZ")
+    points = column.cast(kind.arrow).cast(pa.int64()).to_pylist()
+    return [None if p is None else time_of(p, kind) for p in points]
+
+
+def is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _listed(column: pa.ChunkedArray) -> list[Any]:
@@ -233,6 +238,14 @@ def value_text(value: object) -> str:
     if isinstance(value, np.datetime64):
         return _moment_text(value)
     return str(value).removesuffix("+00:00") if isinstance(value, datetime) else str(value)
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """The text without control characters, which a terminal would obey: each is shown as its escape."""
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 _FRACTION = re.compile(r"(?<=\.)\d+")

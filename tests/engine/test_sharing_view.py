@@ -75,7 +75,7 @@ def test_reasons_for_not_sharing(wr: Any) -> None:
         wr.sql(f"CREATE QUERY {name} AS {select}")
     rows = {row["name"]: row["apart_from"] for row in wr.sql("SHOW SHARING").rows()}
     assert rows["base"] == (
-        "2: cuts that hardly ever meet; 3: together more than 4 times the cuts there were (cut_factor); "
+        "2: window edges that hardly ever meet; 3: together more than 4 times the window edges there were (cut_factor); "
         "4, 8: another GROUP BY; 5: other columns whose values are counted; 6: another window attribute; "
         "7: another kind of window"
     )

@@ -214,7 +214,7 @@ def test_having_has_no_filter_in_the_spark_home(open_state: Open) -> None:
         put(wr, *rows(at))
     assert homes(wr) == [True]
     told = query.explain()
-    assert "SubStream Filter: none, its cells are in the Spark home, where every group is looked up" in told
+    assert "SubStream Filter: none, its state is in Spark, where every group is looked up" in told
     assert "Having a0 > 1" in told
     snapshot = str(wr.sql("EXPLAIN SELECT k, COUNT(*) AS n FROM s [RANGE 10] GROUP BY k"))
     assert "home: Spark, kept for q" in snapshot
@@ -246,7 +246,7 @@ def test_explain_names_missing_abilities(open_state: Open) -> None:
     buffered = wr.query("buffered", "SELECT k, SUM(x) AS total FROM s [RANGE 6 SLIDE 3] GROUP BY k HAVING SUM(x) > 1")
     put(wr, (0, "a", 1), (1, "b", 2))
     put(wr, (9, "a", 1))
-    in_tasks, by_row = "its cells are in the Spark home", "its windows count the rows of each partition"
+    in_tasks, by_row = "its state is in Spark", "its windows count the rows of each partition"
     told = stored.explain()
     assert f"no index: {in_tasks}" in told and f"rolled up from counters ({in_tasks}" in told
     assert f"no index: {by_row}" in each.explain() and f"rolled up from counters ({by_row})" in each.explain()

@@ -13,6 +13,10 @@ from windrow.errors import BindError, first_line
         (AssertionError(), "AssertionError"),
         (ValueError(" \n "), "ValueError"),
         (ValueError("\nfirst\nsecond"), "first"),
+        (
+            Exception("An error occurred while calling o1.getResult.\n: a.B: thrown\n\tat c.D\nCaused by: e.F: why"),
+            "why",
+        ),
         (BindError("no column x", remedy="Name a column."), "[WR200] no column x"),
     ],
 )

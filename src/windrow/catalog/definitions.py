@@ -14,6 +14,12 @@ from windrow.types import SqlType
 RESERVED_PREFIX = "__"
 PUNCTUATION = "punctuation"
 """The option that names the column of punctuations, and the default name of that column."""
+MISSING_COLUMNS = "missing_columns"
+"""The option that says whether declared columns may be missing in the data: 'error' or 'null'."""
+ON_BAD_FILE = "on_bad_file"
+"""The option that says what becomes of a file that cannot be read: 'stop' or 'skip'."""
+CHANGEABLE = (MISSING_COLUMNS, ON_BAD_FILE)
+"""The options that a repeated CREATE STREAM changes."""
 Columns = tuple[tuple[str, SqlType], ...]
 
 
@@ -65,6 +71,21 @@ class StreamDef:
         return options if self.punctuation is None else tuple(o for o in options if o[0].lower() != PUNCTUATION)
 
     @property
+    def required(self) -> tuple[str, ...]:
+        """The columns that the source must have: not those that may be missing, nor the column of punctuations, which
+        only punctuations have."""
+        options = {name.lower(): value.lower() for name, value in self.statement.options}
+        if options.get(MISSING_COLUMNS) == "null":
+            return ()
+        return tuple(c.name for c in self.statement.columns if not c.may_miss and c.name != self.punctuation)
+
+    def differs_in_leniency(self, statement: CreateStream) -> bool:
+        """Whether a statement is that of the stream, except for which columns may be missing and
+        whether bad files are skipped."""
+        mine, other = self.statement, replace(statement, name=self.name, if_not_exists=self.statement.if_not_exists)
+        return mine != other and _without_leniency(mine) == _without_leniency(other)
+
+    @property
     def axes(self) -> dict[str, SqlType]:
         """The punctuated columns with their types."""
         return {p.column: p.type for p in self.punctuated}
@@ -93,6 +114,13 @@ class StreamDef:
     def punctuation_of(self, column: str) -> Punctuated | None:
         """The PUNCTUATE clause of a column; None if it has none, so that no window can lie on it."""
         return next((p for p in self.punctuated if p.column == column), None)
+
+
+def _without_leniency(statement: CreateStream) -> CreateStream:
+    """The statement without what it says of columns that may be missing, and of bad files."""
+    columns = tuple(replace(column, may_miss=False) for column in statement.columns)
+    options = tuple(option for option in statement.options if option[0].lower() not in CHANGEABLE)
+    return replace(statement, columns=columns, options=options)
 
 
 def define_stream(statement: CreateStream) -> StreamDef:

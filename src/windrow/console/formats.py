@@ -13,11 +13,19 @@ class AnswerFormat(str, Enum):
     JSONL = "jsonl"
     PARQUET = "parquet"
 
+    @staticmethod
+    def named(name: str) -> AnswerFormat:
+        """The format of this name; ValueError if there is none."""
+        return AnswerFormat(ALIASES.get(name, name))
+
     @property
     def suffix(self) -> str:
         """The suffix of a file of this format."""
         return ".md" if self is AnswerFormat.TABLE else f".{self.value}"
 
+
+ALIASES = {"json": "jsonl"}
+"""Other names of formats, here and in `windrow sql`."""
 
 SUFFIXES = {
     ".csv": AnswerFormat.CSV,

@@ -70,6 +70,8 @@ def execute(wr: Windrow, statement: Statement, text: str) -> Result | None:
     if known is None or (isinstance(statement, CreateStream | CreateQuery) and statement.if_not_exists):
         return wr.execute(statement, text)
     if known != _wanted_text(wr, statement):
+        if isinstance(statement, CreateStream) and _differs_in_leniency(wr, statement):
+            return wr.execute(statement, text)
         kind, name = _kind(statement)
         raise CatalogError(
             f"{kind} '{name}' exists with another text:\n  {known}",
@@ -93,11 +95,18 @@ def known_text(wr: Windrow, statement: Statement) -> str | None:
 
 def _wanted_text(wr: Windrow, statement: Statement) -> str:
     """The text to compare with that of the existing stream or query."""
-    if isinstance(statement, CreateStream):
-        stream = wr._engine.manager.streams.get(statement.name.lower())
-        if stream is not None:
-            statement = as_completed(statement, resolve_stream(stream.definition.statement))
-    return _text(statement)
+    return _text(_completed(wr, statement) if isinstance(statement, CreateStream) else statement)
+
+
+def _differs_in_leniency(wr: Windrow, statement: CreateStream) -> bool:
+    definition = wr._engine.manager.stream(statement.name).definition
+    return definition.differs_in_leniency(_completed(wr, statement))
+
+
+def _completed(wr: Windrow, statement: CreateStream) -> CreateStream:
+    """The statement with what the existing stream of its name says of paths, format and columns."""
+    stream = wr._engine.manager.streams.get(statement.name.lower())
+    return statement if stream is None else as_completed(statement, resolve_stream(stream.definition.statement))
 
 
 def _text(statement: Statement) -> str:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from windrow.errors import WindrowError
-from windrow.types import rows_of, value_text
+from windrow.types import is_number, rows_of, value_text
 
 if TYPE_CHECKING:
     from windrow.api import Windrow
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 WIDE = 100_000
 """The width of an output that is no terminal, so that nothing is wrapped or cut."""
 
-FORMATS = ("table", "vertical", "markdown", "csv", "json")
-"""The formats of `windrow sql`. `vertical` is one column per line, `json` one object per line."""
+FORMATS = ("table", "vertical", "markdown", "csv", "jsonl")
+"""The formats of `windrow sql`. `vertical` is one column per line, `jsonl` one JSON object per line."""
 
 ROWS_SHOWN = 20
 WINDOWS_SHOWN = 3
@@ -89,10 +89,6 @@ def _records(names: Sequence[str], cells: Sequence[Sequence[str]]) -> Table:
         for name, cell in zip(names, row, strict=True):
             drawn.add_row(name, Text(cell), end_section=name == names[-1])
     return drawn
-
-
-def is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def markdown(names: Sequence[str], cells: Sequence[Sequence[str]], right: Container[str]) -> str:

@@ -60,10 +60,18 @@ def _columns(cursor: Cursor) -> tuple[ColumnDef, ...]:
                 remedy="Give one of them another name; upper and lower case are the same.",
             )
         seen.add(column.lower())
-        columns.append(ColumnDef(column, parse_type(cursor)))
+        columns.append(ColumnDef(column, parse_type(cursor), _may_miss(cursor)))
         if cursor.take_symbol(TokenType.R_PAREN):
             return tuple(columns)
         cursor.expect_symbol(TokenType.COMMA, ",' or ')")
+
+
+def _may_miss(cursor: Cursor) -> bool:
+    """Parse `NULLABLE MISSING` if it comes next."""
+    if not cursor.take("NULLABLE"):
+        return False
+    cursor.expect("MISSING")
+    return True
 
 
 def parse_options(cursor: Cursor, lists: tuple[str, ...] = ()) -> Options:

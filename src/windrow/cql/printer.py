@@ -10,6 +10,7 @@ from itertools import groupby
 from windrow.cql.names import quote_name, quote_option, quote_text
 from windrow.cql.select_text import expression_text
 from windrow.cql.statements import (
+    ColumnDef,
     CreateQuery,
     CreateStream,
     Describe,
@@ -66,7 +67,7 @@ def to_script(statement: CreateStream | CreateQuery) -> str:
 def _create_stream(stream: CreateStream, between: str = ", ") -> list[str]:
     """The parts of the statement, with `between` between two columns."""
     exists = "IF NOT EXISTS " if stream.if_not_exists else ""
-    columns = between.join(f"{quote_name(column.name)} {column.type}" for column in stream.columns)
+    columns = between.join(map(_column, stream.columns))
     parts = [f"CREATE STREAM {exists}{quote_name(stream.name)}" + (f" ({columns})" if columns else "")]
     parts.append(f"FROM {quote_option(stream.source)}{_options(stream.options)}")
     if stream.timestamp_by is not None:
@@ -82,6 +83,10 @@ def _create_stream(stream: CreateStream, between: str = ", ") -> list[str]:
     if stream.retain is not None:
         parts.append(f"RETAIN {measure_text(stream.retain)}")
     return parts
+
+
+def _column(column: ColumnDef) -> str:
+    return f"{quote_name(column.name)} {column.type}{' NULLABLE MISSING' if column.may_miss else ''}"
 
 
 def _punctuate(clause: Punctuate) -> str:

@@ -18,10 +18,12 @@ Options = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class ColumnDef:
-    """A column of a stream; `type` is the normal form of Spark SQL's name (`BIGINT`, `DECIMAL(10,2)`)."""
+    """A column of a stream; `type` is the normal form of Spark SQL's name (`BIGINT`, `DECIMAL(10,2)`). `may_miss`: the
+    source need not have it (NULLABLE MISSING)."""
 
     name: str
     type: str
+    may_miss: bool = False
 
 
 class Policy(Enum):

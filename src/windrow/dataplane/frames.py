@@ -18,7 +18,6 @@ from windrow.cql.names import quote_name
 from windrow.errors import BindError, ExecutionError, first_line
 from windrow.types import SqlType
 
-_CAUSE = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)$", re.M)
 _NAME = re.compile(r"`([^`]*)`")
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
@@ -99,7 +98,7 @@ def translated() -> Iterator[None]:
     except PySparkException as error:
         raise ExecutionError(_reason(error), remedy="Spark SQL failed to evaluate this query.") from None
     except Py4JJavaError as error:
-        raise ExecutionError(_cause(error), remedy="Spark SQL failed to evaluate this query.") from None
+        raise ExecutionError(first_line(error), remedy="Spark SQL failed to evaluate this query.") from None
 
 
 def _unknown_column(told: Mapping[str, str]) -> BindError:
@@ -111,12 +110,6 @@ def _unknown_column(told: Mapping[str, str]) -> BindError:
 def _reason(error: Exception) -> str:
     """The first line of Spark's message, without its place, which refers to generated text."""
     return re.sub(r"(\. SQLSTATE: \w+)?; line \d+ pos \d+;?$", "", first_line(error))
-
-
-def _cause(error: Py4JJavaError) -> str:
-    """The message of the first cause of a Java exception."""
-    causes = _CAUSE.findall(str(error))
-    return causes[-1] if causes else first_line(error)
 
 
 class _Silence:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.statements import Policy
+from windrow.dataplane.sources.columns.source_columns import SourceColumns
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.plan.nodes import ROW_NUM
 from windrow.windows import (
@@ -40,6 +41,7 @@ class StreamProgress:
     silent: Mapping[str, int] = field(default_factory=dict)
     """The microseconds of silence that heartbeats have counted (HEARTBEAT AFTER)."""
     tick_seq: int = 0
+    columns: SourceColumns = SourceColumns()
 
     def after_deposit(
         self,
@@ -49,8 +51,10 @@ class StreamProgress:
         announced: Announcement,
         lateness: Mapping[str, Lateness],
         has_arrived: bool,
+        columns: SourceColumns | None = None,
     ) -> StreamProgress:
-        """The progress after a micro-batch and its punctuations. `has_arrived`: the micro-batch ends a silence."""
+        """The progress after a micro-batch and its punctuations. `has_arrived`: the micro-batch ends a silence.
+        `columns`: what is then known of the source's columns (None: nothing new)."""
         frontiers = {axis: f.after(seen[axis]) if axis in seen else f for axis, f in self.frontiers.items()}
         return replace(
             self,
@@ -60,6 +64,7 @@ class StreamProgress:
             lateness=lateness,
             promises=self.promises.after(announced.promises, self.ticked),
             silent={} if has_arrived else self.silent,
+            columns=self.columns if columns is None else columns,
         )
 
     def after_punctuation(

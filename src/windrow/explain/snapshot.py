@@ -18,13 +18,14 @@ def explain_snapshot(plan: Finalise, stream: StreamState, fit: SnapshotFit) -> s
     text = f"{'ROWS' if plan.scan.attribute.is_rows else 'RANGE'} {length_text(window.range, kind)}{offset}"
     names = [name for name, _ in state.plan.queries]
     kept = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    lines = ["Snapshot query: one-time, from a synopsis", *finalise_lines(plan), *aggregate_lines(plan, text)]
+    title = "Snapshot query: one-time, from the state of a standing query"
+    lines = [title, *finalise_lines(plan), *aggregate_lines(plan, text)]
     lines.append(
         f"      Synopsis {state.plan.id}: {state.synopsis.kind}, home: {state.synopsis.home.value}, kept for {kept}"
     )
     lines += [f"        SS4: {one}" for one in fit.derived]
-    lines.append(f"        cuts {fit.span.cuts()}; {fit.span}")
-    lines.append(f"        answers {fit.span.shown(fit.start, fit.end)}, the latest window that is closed and on cuts")
-    lines.append(f"        Selection {plan.input.input.predicate or 'true'}   (as the cells were made)")
+    lines.append(f"        window edges {fit.span.cuts()}; {fit.span}")
+    lines.append(f"        answers {fit.span.shown(fit.start, fit.end)}, the latest closed window with such edges")
+    lines.append(f"        Selection {plan.input.input.predicate or 'true'}   (applied when the tuples came)")
     lines.append(f"          Scan {stream.name} by {plan.scan.attribute} ({kind}): no tuple is read")
     return "\n".join(lines)

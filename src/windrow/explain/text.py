@@ -115,7 +115,7 @@ def _product(aggregate: WindowAggregate) -> list[str]:
         return []
     cell = ", ".join(key.sql for key in aggregate.cell_keys)
     each = " and ".join(f"({one})" if ", " in one else one for one in sets)
-    return [f"      cells per ({cell}), every combination; a query for each of {each} keeps their sum, not product"]
+    return [f"      kept per ({cell}), every combination; a query for each of {each} keeps their sum, not product"]
 
 
 def _called(call: AggregateCall) -> str:
@@ -137,7 +137,7 @@ def _synopsis(
     if state is None:
         kind_of = "partitioned" if plan.input.partition else "basic interval"
         kind_of = kind_of if plan.input.frequent is None else FrequentSynopsis.kind
-        own = f"      Synopsis {kind_of}, of its own, cuts {_cuts(plan.window.cuts(), kind)}"
+        own = f"      Synopsis {kind_of}, of its own, window edges {_cuts(plan.window.cuts(), kind)}"
         return [*filters, own, *_apart(stream, make_synopsis(0, name, plan, place(stream, plan, settings)), settings)]
     sharing = sharing_of(name, stream.use_of(state.plan, state.since, settings.integer("cut_factor")), settings)
     rules = ", ".join(one for one in sharing.rules if one not in ("SS4", "CS7", "CS8"))
@@ -147,7 +147,7 @@ def _synopsis(
     kept = _many(len(state.plan.accumulators), "accumulator")
     lines = [
         f"      Synopsis {state.plan.id}: {_kind(state)}, home: {_home(stream, state)}, {shared}",
-        f"        cuts {_cuts(state.plan.schedule.current, kind)}; {kept}; {_held(state)}; {synopsis.content}; "
+        f"        window edges {_cuts(state.plan.schedule.current, kind)}; {kept}; {_held(state)}; {synopsis.content}; "
         f"{synopsis.nbytes:,} bytes{' in the driver' if synopsis.home is Home.SPARK else ''}",
     ]
     by = ", ".join(one for one in sharing.rules if one in ("SS4", "CS7"))

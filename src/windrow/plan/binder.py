@@ -30,6 +30,7 @@ from windrow.plan.nodes import (
     WindowAggregate,
     internal_columns,
 )
+from windrow.plan.texts import as_valid_text
 from windrow.types import SqlType
 from windrow.windows import SlidingWindow
 
@@ -140,7 +141,7 @@ class _Binder:
         having = self._having(aliases, key_sql, where)
         order = self._order(items, aliases, key_sql, where)
         scan = Selection(Scan(self._stream.name, bound.attribute), where)
-        keys = tuple(Key(sql, kind) for sql, kind in zip(key_sql, key_types, strict=True))
+        keys = tuple(self._key(sql, kind) for sql, kind in zip(key_sql, key_types, strict=True))
         aggregate = WindowAggregate(scan, bound.window, keys, tuple(self._calls.values()), len(partition))
         if aggregate.frequent is not None:
             self._check_frequent(aggregate)
@@ -167,7 +168,7 @@ class _Binder:
         why, remedy = None, "Use TOP_K, which is exact."
         others = [call for call in aggregate.aggregates if call.values and call is not aggregate.frequent]
         if self._stream.revises:
-            why = "FREQUENT_ITEMS takes in whole panes, and LATE REVISE lets tuples come after them"
+            why = "FREQUENT_ITEMS needs complete parts of the stream, and LATE REVISE counts later tuples"
         elif not isinstance(aggregate.window, SlidingWindow):
             why = "FREQUENT_ITEMS is of windows with RANGE or ROWS that slide by time or by rows, without PARTITION BY"
         elif others:
@@ -385,8 +386,8 @@ class _Binder:
         both = filter_sql if where is None else where if filter_sql is None else f"({where}) AND ({filter_sql})"
         key = "\x00".join(map(str, (found.function, *args, *parameters, both)))
         if key not in self._calls:
-            first, kind = (args[0], kinds[0]) if args else (None, None)
-            more = tuple(Key(sql, type_) for sql, type_ in zip(args[1:], kinds[1:], strict=True))
+            given = [self._key(sql, type_) for sql, type_ in zip(args, kinds, strict=True)]
+            first, kind, more = (given[0].sql, given[0].type, tuple(given[1:])) if given else (None, None, ())
             try:
                 self._calls[key] = decompose(found.function, first, kind, both, parameters, more)
             except UnsupportedError as error:
@@ -396,6 +397,9 @@ class _Binder:
                 place = self._place(found.arguments[at] if found.arguments else None)
                 raise BindError(error.message, place=place, remedy=error.remedy) from None
         return f"a{list(self._calls).index(key)}"
+
+    def _key(self, sql: str, kind: SqlType) -> Key:
+        return Key(as_valid_text(sql, kind, self._stream.columns), kind)
 
     def _having(self, aliases: dict[str, exp.Expr], keys: Sequence[str], where: str | None) -> exp.Expr | None:
         having = self._select.args.get("having")

@@ -152,6 +152,12 @@ class Output:
         """Whether it is just a key or an aggregate, with nothing to compute."""
         return isinstance(self.expression, exp.Column)
 
+    @property
+    def is_of_group(self) -> bool:
+        """Whether it is computed from group keys alone."""
+        columns = list(self.expression.find_all(exp.Column))
+        return bool(columns) and all(column.name.startswith("k") for column in columns)
+
 
 @dataclass(frozen=True)
 class Order:

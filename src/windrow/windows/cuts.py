@@ -185,7 +185,7 @@ def why_not_share(present: Cuts, incoming: Cuts, cut_factor: int) -> str | None:
     if union == present:
         return None
     if union.density > cut_factor * present.density:
-        return f"together more than {cut_factor} times the cuts there were (cut_factor)"
+        return f"together more than {cut_factor} times the window edges there were (cut_factor)"
     if union == incoming or union.grid_density <= INCOMMENSURATE * union.density:
         return None
-    return "cuts that hardly ever meet"
+    return "window edges that hardly ever meet"

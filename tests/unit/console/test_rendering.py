@@ -54,8 +54,8 @@ def test_csv() -> None:
     assert lines("csv")[2].startswith(",")
 
 
-def test_json() -> None:
-    first, second = map(json.loads, lines("json"))
+def test_jsonl() -> None:
+    first, second = map(json.loads, lines("jsonl"))
     assert first == {"ts": "2026-03-01T12:00:00.000000Z", "name": 'a,"b"', "n": 1, "top": [{"item": "x", "count": 2}]}
     assert second["ts"] is None and second["name"] == "日本\x1b[31m\n"
 
@@ -64,14 +64,14 @@ def test_markdown() -> None:
     assert lines("markdown")[0].startswith("| ts ") and len(lines("markdown")) == 4
 
 
-@pytest.mark.parametrize("form", ["table", "vertical", "markdown", "csv", "json"])
+@pytest.mark.parametrize("form", ["table", "vertical", "markdown", "csv", "jsonl"])
 def test_same_name_twice(form: str) -> None:
     table = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
     text = "\n".join(lines(form, table=table))
     assert "a_2" in text and "1" in text and "2" in text
 
 
-@pytest.mark.parametrize("form", ["table", "vertical", "markdown", "csv", "json"])
+@pytest.mark.parametrize("form", ["table", "vertical", "markdown", "csv", "jsonl"])
 def test_ctrl_c_ends_the_drawing(form: str) -> None:
     asked: list[int] = []
 

@@ -99,6 +99,14 @@ def test_column_types(written: str, type_: str) -> None:
     assert statement.columns == (ColumnDef("a", type_),)
 
 
+def test_columns_that_may_be_missing() -> None:
+    statement = parse_one("CREATE STREAM s (a INT NULLABLE MISSING, missing INT, nullable INT) FROM files")
+    assert isinstance(statement, CreateStream)
+    assert [column.may_miss for column in statement.columns] == [True, False, False]
+    with pytest.raises(ParseError, match="MISSING"):
+        parse_one("CREATE STREAM s (a INT NULLABLE) FROM files")
+
+
 OWN_WORDS = (
     "tick late range slide rows path format emit priority expire into_ retain punctuate slack since now unbounded "
     "list object internal stream query options window_start timestamp date row first last key value origin "

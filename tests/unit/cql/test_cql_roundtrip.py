@@ -166,7 +166,13 @@ def streams(draw: st.DrawFn) -> CreateStream:
     return CreateStream(
         name=draw(names),
         columns=tuple(
-            draw(st.lists(st.builds(ColumnDef, names, types), max_size=4, unique_by=lambda column: column.name.lower()))
+            draw(
+                st.lists(
+                    st.builds(ColumnDef, names, types, st.booleans()),
+                    max_size=4,
+                    unique_by=lambda column: column.name.lower(),
+                )
+            )
         ),
         source=draw(kinds),
         options=draw(options) + tuple(("path", path) for path in draw(st.lists(texts, max_size=3))),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from windrow.dataplane.sources.inference import format_of
+from windrow.dataplane.sources.columns.inference import format_of
 from windrow.dataplane.sources.paths import escaped, literal, paths_of, resolve, resolved, spark_path
 from windrow.errors import SourceError
 

@@ -513,7 +513,7 @@ def test_holistic_values_are_cell_keys() -> None:
     [
         (
             "MEDIAN(length) AS m, COUNT(DISTINCT src) AS d",
-            "cells per (`ok`, `length`, `src`), every combination; a query for each of `length` and `src` keeps",
+            "kept per (`ok`, `length`, `src`), every combination; a query for each of `length` and `src` keeps",
         ),
         (
             "COUNT(DISTINCT src, dst) AS d, MEDIAN(length) AS m, COUNT(DISTINCT src) AS e",

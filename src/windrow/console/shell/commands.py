@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from windrow.api import Query
+from windrow.console.formats import ALIASES
 from windrow.console.interrupts import Interrupted
 from windrow.console.live import Progress
 from windrow.console.running import FlowMeter, every
@@ -203,6 +204,7 @@ def _syntax(shell: Shell, argument: str) -> None:
 
 
 def _format(shell: Shell, argument: str) -> None:
+    argument = ALIASES.get(argument, argument)
     if argument and argument not in FORMATS:
         raise ParseError(f"there is no format '{argument}'", remedy=f"There is: {', '.join(FORMATS)}.")
     if argument:

@@ -19,7 +19,10 @@ TYPES = tuple("BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE DECIMAL STRING B
 TYPES += ("TIMESTAMP_NTZ",)
 UNITS = tuple(f"{unit}S" for unit in UNITS_US)
 FORMATS = ("json", "csv", "parquet")
-OPTION_NAMES = ("path", "format", "header", "maxFilesPerTrigger", "rate", "hosts", "burst", "rowsPerSecond")
+OPTION_NAMES = (
+    *("path", "format", "header", "missing_columns", "on_bad_file", "maxFilesPerTrigger"),
+    *("rate", "hosts", "burst", "rowsPerSecond"),
+)
 STARTS = ("CREATE", "SELECT", "WITH", "EXPLAIN", "SHOW", "DESCRIBE", "DROP", "SET")
 SHOWN = ("STREAMS", "QUERIES", "SHARING", "LATENESS", "SETTINGS", "TABLES")
 STREAM_CLAUSES = ("FROM", "TIMESTAMP BY", "SEQUENCE BY", "PUNCTUATE", "LATE", "TICK", "OPTIONS")
@@ -274,8 +277,11 @@ def _stream(words: Sequence[str], whole: Sequence[Lexeme]) -> Sequence[str]:
     if opened is not None and words[opened - 1] == "OPTIONS":
         return OPTION_NAMES if last in ("(", ",") else ()
     if opened is not None:
-        is_name_next = last in ("(", ",") or words[-2] not in ("(", ",")
-        return () if is_name_next else TYPES
+        if last == "NULLABLE":
+            return ("MISSING",)
+        if last in ("(", ",", "MISSING"):
+            return ()
+        return TYPES if words[-2] in ("(", ",") else ("NULLABLE MISSING",)
     if last[:1].isdigit():
         return (*UNITS, "ROWS")
     if last == "FROM":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -17,13 +16,12 @@ import pyarrow as pa
 from rich.cells import cell_len
 
 from windrow.console.interrupts import Interrupted
-from windrow.console.tables import cell_text, is_number, markdown
+from windrow.console.tables import cell_text, markdown
 from windrow.dataplane.sinks.base import AnswerBatch
 from windrow.dataplane.sinks.jsonl import json_lines
-from windrow.types import rows_of
+from windrow.types import is_number, printable, rows_of
 
 SLICE = 4096
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 T = TypeVar("T")
 Check = Callable[[], bool]
@@ -34,7 +32,7 @@ def rendered(table: pa.Table, form: str, width: int, expanded: bool | None, canc
     """The lines of a table. `expanded`: one column per line always, never, or (None) if the rows are wider than
     `width`. Raises Interrupted once `cancelled()` says so."""
     table = table.rename_columns(_distinct(table.column_names))
-    if form == "json":
+    if form == "jsonl":
         yield from _by_slices(table, lambda part: json_lines(AnswerBatch("", part, "")), cancelled)
     elif form == "csv":
         yield _csv_line(table.column_names)
@@ -69,11 +67,6 @@ def _by_slices(table: pa.Table, lines: Callable[[pa.Table], Iterable[T]], cancel
 
 def _cells(table: pa.Table) -> list[list[str]]:
     return [[cell_text(value) for value in row.values()] for row in rows_of(table)]
-
-
-def printable(text: str) -> str:
-    """The text without control characters, which a terminal would obey: each is shown as its escape."""
-    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def _csv_lines(table: pa.Table) -> list[str]:

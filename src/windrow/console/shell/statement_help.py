@@ -42,7 +42,7 @@ STATEMENTS = (
         "CREATE STREAM",
         "declares a stream: its columns, its source, its time and its disorder.",
         """\
-CREATE STREAM [IF NOT EXISTS] name (column type, …)
+CREATE STREAM [IF NOT EXISTS] name (column type [NULLABLE MISSING], …)
   FROM source [OPTIONS (option 'value', …)]
   [TIMESTAMP BY column]
   [PUNCTUATE [ON column]

@@ -8,17 +8,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from rich.live import Live
-from rich.text import Text
 
 from windrow.api import Query
 from windrow.console.interrupts import Cancels, Interrupted
 from windrow.console.scripts import StatementScript, to_script
 from windrow.console.shell.commands import query_of
-from windrow.console.tables import cell_text, output
+from windrow.console.tables import output
 from windrow.cql.statements import Describe, Explain, Select, Show
+from windrow.display.in_place import in_terminal
+from windrow.display.latest import LatestAnswer
 from windrow.errors import ParseError
-from windrow.types import rows_of
 
 if TYPE_CHECKING:
     from windrow.console.shell.session import Shell
@@ -82,36 +81,14 @@ def _watch_query(shell: Shell, query: Query, every_s: float, draw: Draw) -> None
     shown: object = None
     while True:
         metrics = query.metrics()
-        counts = (metrics["windows_answered"], metrics["answer_rows"], shell.wr.is_running)
-        state = (*counts, metrics.get("last_delivery_s"))  # a correction counts no window
+        stopped = None if shell.wr.is_running else "the streams are stopped: \\start runs them"
+        state = (metrics["windows_answered"], metrics["answer_rows"], stopped, metrics.get("last_delivery_s"))
         if state != shown:
-            table = shell.read(lambda: query.answer().arrow())
-            draw(_heading(query.name, table, *counts), _columns(table))
+            latest = LatestAnswer(query.name, shell.read(lambda: query.answer().arrow()), *state)
+            draw(latest.heading, latest.columns)
             shown = state
         if shell.interrupts.wait(every_s):
             raise Interrupted
-
-
-def _heading(name: str, table: pa.Table, windows: int, rows: int, is_running: bool) -> str:
-    parts = [name]
-    if table.num_rows:
-        last = rows_of(table.slice(table.num_rows - 1))[0]
-        parts.append(f"window {cell_text(last['window_start'])} .. {cell_text(last['window_end'])}")
-    else:
-        parts.append("no answer yet" if windows == 0 else "the latest window has no rows")
-    parts.append(f"{windows:,} windows answered, {rows:,} rows")
-    if not is_running:
-        parts.append("the streams are stopped: \\start runs them")
-    return " · ".join(parts)
-
-
-def _columns(table: pa.Table) -> pa.Table:
-    """The answer without the columns that its heading says: the window, if there is only one."""
-    bounds = ["window_start", "window_end"]
-    known = bounds if all(len(table.column(name).unique()) <= 1 for name in bounds) else []
-    if not any(table.column("is_revision").to_pylist()):
-        known = [*known, "is_revision"]
-    return table.drop_columns(known)
 
 
 def _watch_statement(shell: Shell, script: StatementScript, every_s: float, draw: Draw) -> None:
@@ -130,15 +107,5 @@ def _screen(shell: Shell) -> Iterator[Draw]:
     if not shell.is_terminal or shell.view.form in ("csv", "json"):
         yield lambda heading, table: shell.show(table, heading)
         return
-    out = output()
-    with Live(console=out, auto_refresh=False, vertical_overflow="crop") as live:
-
-        def draw(heading: str, table: pa.Table) -> None:
-            room = max(1, out.height - 3)
-            lines = list(shell.lines_of(table))
-            cut = [f"… {len(lines) - room + 1} more lines"] if len(lines) > room else []
-            body = "\n".join([*(lines[: room - 1] if cut else lines), *cut])
-            text = Text.assemble((f"{heading} · Ctrl-C returns", "bold"), "\n", body, no_wrap=True, overflow="crop")
-            live.update(text, refresh=True)
-
-        yield draw
+    with in_terminal(output()) as draw:
+        yield lambda heading, table: draw(f"{heading} · Ctrl-C returns", list(shell.lines_of(table)))

@@ -95,7 +95,9 @@ def tagged(df: DataFrame, stream: StreamDef, admission: Admission, carry_records
     has_bad = BAD in df.columns
     with_points = df.selectExpr("*", *points_sql(stream))
     with_reason = with_points.selectExpr("*", f"{reason_sql(stream, admission, has_bad)} AS __reason")
-    record = _record_sql(stream, has_bad) if carry_records else "CAST(NULL AS STRING)"
+    record = record_sql(stream) if carry_records else "CAST(NULL AS STRING)"
+    if has_bad and carry_records:
+        record = f"coalesce({BAD}, {record})"
     pattern = ""
     if stream.punctuation is not None:
         pattern = f"WHEN __reason = '{PUNCTUATION}' THEN {quote_name(stream.punctuation)} "
@@ -204,10 +206,10 @@ def advances_sql(stream: StreamDef, admission: Admission) -> dict[str, str]:
     return {column: f"({on_time} OR {late})" for column, late in _late_sql(stream, admission).items()}
 
 
-def _record_sql(stream: StreamDef, has_bad: bool) -> str:
+def record_sql(stream: StreamDef) -> str:
+    """The columns of a row as JSON."""
     columns = ", ".join(quote_name(name) for name, _ in stream.columns)
-    record = f"to_json(struct({columns}), map('ignoreNullFields', 'false'))"
-    return f"coalesce({BAD}, {record})" if has_bad else record
+    return f"to_json(struct({columns}), map('ignoreNullFields', 'false'))"
 
 
 # -- NumPy and Arrow ---------------------------------------------------------------------------------

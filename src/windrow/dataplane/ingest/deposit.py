@@ -20,12 +20,15 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A row that was not admitted: why, its text, its point, and how many such rows there were."""
+    """A row that was not admitted: why, its text, its point, and how many such rows there were. `file` and `line` say
+    where it stands, if that is known. A file that cannot be read is a dead letter, too."""
 
     reason: str
     record: str | None
     point: int | None
     count: int
+    file: str | None = None
+    line: int | None = None
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,17 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
+from windrow.catalog.definitions import CHANGEABLE
 from windrow.cql.names import quote_name
 from windrow.cql.statements import ColumnDef, CreateStream, Options
+from windrow.dataplane.sources.columns.inference import (
+    FoundFiles,
+    InferredColumns,
+    find_files,
+    format_of,
+    infer_columns,
+)
 from windrow.dataplane.sources.files import FORMATS
-from windrow.dataplane.sources.inference import FoundFiles, InferredColumns, find_files, format_of, infer_columns
 from windrow.dataplane.sources.paths import check_paths, is_pattern, paths_of, resolved
 from windrow.errors import SourceError
 
@@ -41,9 +48,17 @@ def as_completed(statement: CreateStream, kept: CreateStream) -> CreateStream:
         return statement
     given = {name.lower() for name, _ in statement.options}
     found = ({"header"} if not statement.columns else set()) | ({"format", "sep"} if "format" not in given else set())
-    if {option for option in kept.options if option[0] not in found - given} == set(statement.options):
-        statement = replace(statement, options=kept.options)
+    asked, changeable = _split_changeable(statement.options)
+    known, _ = _split_changeable(kept.options)
+    if {option for option in known if option[0] not in found - given} == set(asked):
+        statement = replace(statement, options=known + changeable)
     return replace(statement, columns=statement.columns or kept.columns)
+
+
+def _split_changeable(options: Options) -> tuple[Options, Options]:
+    """The options without those that may be changed later, and these."""
+    changeable = tuple(option for option in options if option[0].lower() in CHANGEABLE)
+    return tuple(option for option in options if option not in changeable), changeable
 
 
 def complete(spark: SparkSession, statement: CreateStream) -> CompletedStream:

@@ -89,7 +89,6 @@ def check_paths(spark: SparkSession, stream: str, paths: Sequence[str]) -> list[
         if plain is not None and not is_remote(path):
             _check_local(stream, plain)
             entries = list(os.scandir(plain)) if os.path.isdir(plain) else None
-            _refuse_special([entry.name for entry in entries or () if entry.is_file()])
             is_empty = entries == []
         else:
             is_empty = _is_empty_pattern(spark, stream, path)
@@ -108,8 +107,6 @@ def _check_list(paths: Sequence[str]) -> None:
                 f"{path} is a pattern, and a list of paths holds files and directories",
                 remedy="Write one pattern for all: path '/data/{2025,2026}/*.json'.",
             )
-        if is_pattern(os.path.basename(plain)):
-            raise _special(plain)
     roots = {_root(path) for path in paths}
     if len(roots) != 1:
         raise SourceError(
@@ -165,7 +162,6 @@ def _is_empty_pattern(spark: SparkSession, stream: str, path: str) -> bool:
     twice = next((name for (name, _), count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise SourceError(f"{path} matches {twice} twice", remedy="Write it so that each file matches once.")
-    _refuse_special([name.rpartition("/")[2] for name, is_directory in names if is_directory == "false"])
     return not names
 
 
@@ -173,21 +169,6 @@ def joined(spark: SparkSession, array: Any) -> str:
     """The elements of an array of the JVM as lines, in one call; an element at a time would be slow."""
     java: Any = spark._jvm
     return str(java.scala.collection.immutable.ArraySeq.unsafeWrapArray(array).mkString("\n"))
-
-
-def _refuse_special(names: Sequence[str]) -> None:
-    """Raise if a file's name looks like a pattern and it is not alone: Spark would read its neighbours several times
-    (SPARK-58518)."""
-    special = next((name for name in names if is_pattern(name)), None)
-    if special is not None and len(names) > 1:
-        raise _special(special)
-
-
-def _special(name: str) -> SourceError:
-    return SourceError(
-        f"the name {name} holds one of the characters {_SPECIAL}, and Spark would read the files beside it twice",
-        remedy="Rename the file, or read it in a stream of its own.",
-    )
 
 
 def spark_path(paths: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from windrow.catalog.definitions import StreamDef
+from windrow.catalog.definitions import MISSING_COLUMNS, StreamDef
 from windrow.dataplane.sources import files, packets, rate, spool
 from windrow.errors import SourceError, UnsupportedError
 from windrow.settings import Settings
@@ -48,6 +48,12 @@ def source_of(stream: StreamDef) -> Source:
         near = difflib.get_close_matches(name, SOURCES, n=1)
         hint = f"Did you mean '{near[0]}'? " if near else ""
         raise SourceError(f"there is no source '{name}'", remedy=f"{hint}Sources: {', '.join(SOURCES)}.")
+    options = [option.lower() for option, _ in stream.statement.options]
+    if name != "files" and (MISSING_COLUMNS in options or any(c.may_miss for c in stream.statement.columns)):
+        raise SourceError(
+            f"NULLABLE MISSING and missing_columns are for files: no column of '{name}' can be missing",
+            remedy="Leave them out.",
+        )
     SOURCES[name].check(stream)
     return SOURCES[name]
 

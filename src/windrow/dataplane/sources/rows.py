@@ -141,7 +141,10 @@ def _fitted(column: Column, kind: SqlType) -> tuple[pa.Array | pa.ChunkedArray, 
     if isinstance(column, pa.ChunkedArray):
         if _is_read_alike(column.type, kind):
             try:
-                return column.cast(kind.arrow), set()
+                cast = column.cast(kind.arrow)
+                if kind.name == "STRING":
+                    cast.validate(full=True)  # Arrow does not check texts by itself
+                return cast, set()
             except pa.ArrowException:
                 pass
         column = _values(column)
@@ -182,13 +185,24 @@ def _is_read_alike(given: pa.DataType, kind: SqlType) -> bool:
 
 
 def _values(column: Column) -> list[Any]:
-    """The column's Python values. A value that Python lacks (a time after the year 9999) becomes text."""
+    """The column's Python values. A value that Python lacks (a time after the year 9999) becomes text, and a text that
+    is not UTF-8 stays bytes."""
     if isinstance(column, list):
         return column
     try:
         return list(column.to_pylist())
+    except UnicodeDecodeError:
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        return [_decoded(one) for one in column.cast(kind).cast(pa.binary()).to_pylist()]
     except _MISFIT:
         return [_value(one) for one in column]
+
+
+def _decoded(text: bytes | None) -> str | bytes | None:
+    try:
+        return None if text is None else text.decode()
+    except UnicodeDecodeError:
+        return text
 
 
 def _value(one: pa.Scalar) -> Any:

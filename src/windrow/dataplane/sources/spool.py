@@ -26,6 +26,7 @@ from windrow.catalog.definitions import StreamDef
 from windrow.dataplane.ingest.arrival import POSITION
 from windrow.dataplane.sources.files import schema_text
 from windrow.dataplane.sources.rows import to_table
+from windrow.dataplane.sources.source_log import log_lines
 from windrow.durable import sync
 from windrow.errors import SourceError, StateError
 from windrow.settings import Settings
@@ -175,15 +176,7 @@ def _taken(checkpoint: Path, last_batch: int) -> Iterator[str]:
     upto = json.loads(offset.read_text(encoding="utf-8").splitlines()[-1])["logOffset"]
     logs = [path for path in (checkpoint / "sources" / "0").iterdir() if path.name.split(".")[0].isdigit()]
     for log in sorted(logs, key=lambda path: int(path.name.split(".")[0]), reverse=True):
-        for line in _lines(log):
+        for line in log_lines(log):
             entry = json.loads(line)
             if entry["batchId"] <= upto:
                 yield entry["path"].rpartition("/")[2]
-
-
-def _lines(log: Path) -> list[str]:
-    """The entries of a log; none if Spark has deleted it, since a compacted log then has them."""
-    try:
-        return log.read_text(encoding="utf-8").splitlines()[1:]
-    except FileNotFoundError:
-        return []

@@ -236,6 +236,7 @@ def describe(engine: Engine, name: str) -> pa.Table:
         notes = {attribute: "window attribute, not punctuated"} if attribute else {}
         notes |= {p.column: f"window attribute, {_policy_text(p)}" for p in stream.definition.punctuated}
         rows = [{"column": n, "type": t.name, "note": notes.get(n)} for n, t in stream.definition.columns]
+        rows += _undeclared_rows(stream)
         return _table(rows, ("column", "type", "note"))
     try:
         _, query = engine.manager.query(name)
@@ -252,6 +253,22 @@ def describe(engine: Engine, name: str) -> pa.Table:
     return _table(rows, ("column", "type", "note"))
 
 
+def _undeclared_rows(stream: StreamState) -> list[dict[str, Any]]:
+    """The columns that the data has and the stream does not declare."""
+    columns = stream.progress.columns
+    rows: list[dict[str, Any]] = [
+        {
+            "column": one.name,
+            "type": one.type,
+            "note": f"not declared; in {one.files} file{'' if one.files == 1 else 's'}, first in {one.first_file}",
+        }
+        for one in columns.undeclared.values()
+    ]
+    if columns.more:
+        rows.append({"column": "…", "type": None, "note": "more columns are not declared"})
+    return rows
+
+
 def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
     """Counters since opening, totals, and sizes; the totals are None if the stream was dropped meanwhile."""
     row = _stream_row(engine, stream) or {}
@@ -260,6 +277,7 @@ def stream_metrics(engine: Engine, stream: StreamState) -> dict[str, Any]:
         **asdict(stream.metrics),
         **{name: row.get(name) for name in ("admitted", "late", "dead_letters", "frontier", "state")},
         "dead_letter_reasons": engine.reads.dead_letter_counts(stream),
+        "undeclared_columns": len(stream.progress.columns.undeclared),
         "sub_streams": sub_streams(stream),
         "promised": promised(stream),
         **sizes,

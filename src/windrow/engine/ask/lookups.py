@@ -66,7 +66,7 @@ class Span:
         fits = [(s, e) for s, e in nearest_windows(self.schedule, start, end) if self.low <= s and e <= self.high]
         nearby = ", ".join(f"{self.shown(s, e)} ({self.length(e - s)})" for s, e in fits[:2])
         return SpanError(
-            f"{self.shown(start, end)} has an edge inside a pane: the synopsis has cuts {self.cuts()}",
+            f"{self.shown(start, end)} cannot be looked up: windows can begin and end only {self.cuts()}",
             remedy=f"Windows near it that fit: {nearby}." if nearby else f"No window near it fits; {self}.",
         )
 
@@ -79,7 +79,7 @@ class Span:
         else:
             back = f"{self.length(self.high - self.low)} back from {point_text(self.high, self.type)}"
             ask = f"Windows are kept {back}: ask for an end above {point_text(self.low, self.type)}"
-        return SpanError(message, remedy=f"{ask}, or create a query with a longer window: its synopsis keeps more.")
+        return SpanError(message, remedy=f"{ask}, or create a query with a longer window: it keeps more.")
 
     def cuts(self) -> str:
         return " and ".join(
@@ -161,7 +161,7 @@ class Lookups:
             )
         if state is not None and query.error is None:
             return state
-        raise SpanError(f"query '{query.name}' has no synopsis", remedy="It was dropped or suspended just now.")
+        raise SpanError(f"query '{query.name}' keeps no state", remedy="It was dropped or suspended just now.")
 
     def answer(self, state: SynopsisState, request: LookupRequest) -> pa.Table:
         """The answers to windows that were checked, in their order."""

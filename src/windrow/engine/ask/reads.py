@@ -159,6 +159,8 @@ class AnswerReader:
                 "window_attribute": point.view(kind) if pa.types.is_timestamp(kind) else point,
                 "late_by": pa.array([row["late_by"] for row in rows], pa.int64()),
                 "rows": pa.array([row["count"] for row in rows], pa.int64()),
+                "file": pa.array([row["file"] for row in rows], pa.string()),
+                "line": pa.array([row["line"] for row in rows], pa.int64()),
             }
         )
 

@@ -72,20 +72,20 @@ def fitting(stream: StreamState, plan: Finalise, select: exp.Expr, settings: Set
         return max(found, key=lambda fit: fit.end)
     missing.sort(key=lambda entry: entry[1].wait is None)
     reasons = "; ".join(f"{_titled(state)} {misfit.why}" for state, misfit in missing[:5])
-    reasons = reasons or f"no standing query reads '{stream.name}'"
+    reasons = reasons or f"none reads '{stream.name}'"
     wait = missing[0][1].wait if missing else None
     raise UnsupportedError(
-        f"no synopsis can answer this: {reasons}",
+        f"no standing query can answer this: {reasons}",
         place=_place(select, text),
         remedy=wait or f"This standing query would keep what it needs: {provider(plan, select)}",
     )
 
 
 def _titled(state: SynopsisState) -> str:
-    """The number of a synopsis and the names of its queries."""
+    """The state, by the names of the queries that share it."""
     names = [name for name, _ in state.plan.queries]
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    return f"synopsis {state.plan.id}" + (f" (of {', '.join(names[:2])}{more})" if names else "")
+    return f"the state of {', '.join(names[:2])}{more}" if names else f"state {state.plan.id}"
 
 
 def _place(select: exp.Expr, text: str) -> Place | None:

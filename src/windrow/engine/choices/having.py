@@ -60,7 +60,7 @@ def fit_of(plan: Finalise, revises: bool) -> FilterFit | str:
     if plan.having is None or not plan.input.keys:
         return "no HAVING over groups"
     if plan.input.is_holistic:
-        return "its synopsis has cells per value, not per group"
+        return "its state is kept per value, not per group"
     window = plan.window
     if not isinstance(window, SlidingWindow) or window.offset:
         return "only windows that end when they are answered can use one"

@@ -20,13 +20,17 @@ from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.ingest import job as ingest
 from windrow.dataplane.ingest.admission import Admission, AxisBound, Reach
+from windrow.dataplane.ingest.bad_text import is_placed, with_bad_text
 from windrow.dataplane.ingest.deposit import DeadLetter, Deposit
 from windrow.dataplane.ingest.gathering import deposit_of_rows
 from windrow.dataplane.ingest.grouping import Grouping, partial_columns
 from windrow.dataplane.ingest.grouping_sets import deposit_of_groups
 from windrow.dataplane.ingest.job import MicroBatch
+from windrow.dataplane.ingest.lines import with_places
 from windrow.dataplane.ingest.observed import lateness_after
 from windrow.dataplane.jvm import Jvm
+from windrow.dataplane.sources.bad_files import bad_file
+from windrow.dataplane.sources.columns.source_columns import SourceColumns
 from windrow.engine.choices.chooser import possible_setting
 from windrow.engine.intake.compaction import Compactor
 from windrow.engine.intake.oversized import OversizedColumn, OversizedCounts, counts_by_query
@@ -48,8 +52,6 @@ from windrow.synopses.cells.groups import Groups
 from windrow.synopses.cells.ranks import Ranks
 from windrow.types import POINT_MIN
 from windrow.windows import SlidingWindow, Window
-from windrow.windows.lateness import Lateness
-from windrow.windows.promises import Announcement
 
 log = logging.getLogger("windrow")
 
@@ -75,12 +77,16 @@ class Depositor:
         settings: Settings,
         columnar: bool,
         size: int | None = None,
+        skipped: Sequence[DeadLetter] = (),
+        columns: SourceColumns | None = None,
     ) -> bool:
         """Take in one micro-batch; return False if it was taken in before a restart. `size` is its size in bytes, used
-        where Spark has no estimate."""
+        where Spark has no estimate. `skipped` are files that it leaves out. `columns` is what is known of the source's
+        columns after it; None if it says nothing of them."""
         with stream.batch_lock:
             if batch_id <= stream.last_batch:
                 return False
+            df = with_bad_text(df, stream.definition)
             admission = self._admission(stream, settings)
             batch = MicroBatch(df, stream.definition, admission, carry_records=not columnar)
             started = time.monotonic()
@@ -98,10 +104,16 @@ class Depositor:
                     deposit = self._with_records(batch, deposit, settings)
                 before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
                 lateness = lateness_after(table, stream.definition, groupings, mode, before, stream.lateness)
-                deposit = replace(deposit, dead=deposit.dead + malformed) if malformed else deposit
+                dead = (
+                    with_places(deposit.dead, stream.definition) if is_placed(df, stream.definition) else deposit.dead
+                )
+                deposit = replace(deposit, dead=(*dead, *malformed, *skipped))
                 oversized = counts_by_query(counted, deposit.oversized)
-                commit = (batch_id, admission, settings, lateness, announced, oversized)
-                self._commit(stream, deposit, groups, reported, *commit)
+                known = stream.progress.columns if columns is None else columns
+                commit = DepositCommit(
+                    batch_id, deposit, announced, lateness, (), admission, settings, known, oversized
+                )
+                self._commit(stream, commit, groups, reported)
                 self._trials.end(stream, stream.active if deposit.admitted else ())
                 stored = sum(block.ref.rows for block in reported)
                 self._measure(stream, deposit.admitted, deposit.cell_count + stored, table, mode, estimate)
@@ -139,6 +151,8 @@ class Depositor:
             return self._once(stream, batch, settings, size)
         except Exception as error:
             self._jvm.raise_if_lost(error)
+            if bad_file(error) is not None:
+                raise  # no query is to blame
             self._suspend_guilty(stream, batch, error, settings)
         try:
             return self._once(stream, batch, settings, size)
@@ -289,22 +303,17 @@ class Depositor:
     def _commit(
         self,
         stream: StreamState,
-        deposit: Deposit,
+        commit: DepositCommit,
         groups: Mapping[int, Groups],
         reported: Sequence[PendingBlock],
-        batch_id: int,
-        admission: Admission,
-        settings: Settings,
-        lateness: dict[str, Lateness],
-        announced: Announcement,
-        oversized: Mapping[int, int],
     ) -> None:
+        """Write the blocks and commit them. `commit` has no blocks yet."""
+        deposit = commit.deposit
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
         written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]
         crash_point("deposit-blocks-written")
         blocks = tuple((w.owner, w.ref, w.lo, w.hi) for w in (*written, *reported))
-        commit = DepositCommit(batch_id, deposit, announced, lateness, blocks, admission, settings, oversized)
-        committed = self._journal.deposits.deposit(stream, commit)
+        committed = self._journal.deposits.deposit(stream, replace(commit, blocks=blocks))
         crash_point("deposit-committed")
         stream.install(committed)
         if commit.has_arrived:
@@ -318,10 +327,10 @@ class Depositor:
             "deposit_commit",
             "stream '{stream}': micro-batch {batch} is committed, {blocks} blocks",
             stream=stream.name,
-            batch=batch_id,
+            batch=commit.batch_id,
             blocks=len(blocks),
         )
-        self._tidy(stream, settings)
+        self._tidy(stream, commit.settings)
 
     def _tidy(self, stream: StreamState, settings: Settings) -> None:
         """Move and compact synopses; no answer depends on it. The deposit is committed already, so a failure is logged
@@ -332,7 +341,7 @@ class Depositor:
                     step(stream, state, settings)
                 except Exception as error:
                     log.warning(
-                        "synopsis %d of stream '%s' stays as it is until the next micro-batch: %s",
+                        "shared state %d of stream '%s' stays as it is until the next micro-batch: %s",
                         state.plan.id,
                         stream.name,
                         _reason(error),

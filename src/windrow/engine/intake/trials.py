@@ -12,7 +12,6 @@ when the state directory is opened:
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,8 +19,6 @@ from dataclasses import asdict, dataclass, replace
 from windrow.durable import sync
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.store.journal import Journal
-
-log = logging.getLogger("windrow")
 
 FILE = "being_tried.json"
 WHY = "the Spark JVM ended when this query was first tried; its expressions may need more memory than the JVM has"
@@ -86,7 +83,6 @@ class Trials:
             guilty = mark.new[0]
         for query in stream.active:
             if query.id == guilty:
-                log.error("query '%s' is suspended: %s", query.name, WHY)
                 self._journal.suspend(stream, query, WHY)
         if guilty is None or mark.alone is not None:
             stream.suspects = {*mark.new, *mark.known} - {guilty}

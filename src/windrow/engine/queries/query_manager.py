@@ -110,9 +110,12 @@ class QueryManager:
 
     def create_stream(self, statement: CreateStream, dataframe: Any = None) -> StreamState:
         with self.changing:
-            if statement.name.lower() in self.streams:
+            known = self.streams.get(statement.name.lower())
+            if known is not None:
+                if known.definition.differs_in_leniency(statement):
+                    return self._change_leniency(known, statement)
                 if statement.if_not_exists:
-                    return self.streams[statement.name.lower()]
+                    return known
                 raise CatalogError(
                     f"stream '{statement.name}' exists already", remedy="DROP STREAM it first, or use IF NOT EXISTS."
                 )
@@ -123,6 +126,15 @@ class QueryManager:
             number = self._journal.entries.next_id("stream")
             self._journal.entries.add_stream(number, definition)
             return self.attach(number, definition, start_of(definition), dataframe)
+
+    def _change_leniency(self, stream: StreamState, statement: CreateStream) -> StreamState:
+        """Change which columns the source may lack, and whether bad files are skipped; all else of the stream stays."""
+        definition = define_stream(replace(statement, name=stream.name, if_not_exists=False))
+        source_of(definition)
+        with stream.batch_lock, stream.lock:
+            self._journal.entries.change_stream(stream.id, definition)
+            stream.definition = definition
+        return stream
 
     def attach(
         self, number: int, definition: StreamDef, progress: StreamProgress, dataframe: Any = None
@@ -306,7 +318,7 @@ class QueryManager:
         self.adopt(stream, query)
         log_event(
             "query_created",
-            "query '{query}' over stream '{stream}' is created, in synopsis {synopsis}",
+            "query '{query}' over stream '{stream}' is created, in shared state {synopsis}",
             query=query.name,
             stream=stream.name,
             synopsis=state.plan.id,
@@ -350,7 +362,7 @@ class QueryManager:
 def _check_frequent(plan: Finalise, settings: Settings) -> None:
     if plan.input.frequent is not None and settings.text("slack_meaning") == "generous":
         raise UnsupportedError(
-            "FREQUENT_ITEMS takes in whole panes, and slack_meaning = 'generous' lets tuples come after them",
+            "FREQUENT_ITEMS needs complete parts of the stream, and slack_meaning = 'generous' counts later tuples",
             remedy="Keep slack_meaning as it is, or use TOP_K, which is exact.",
         )
 

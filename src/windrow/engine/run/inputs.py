@@ -14,6 +14,7 @@ from windrow.dataplane.sources.rows import to_table
 from windrow.dataplane.sources.spool import Spool
 from windrow.durable import sync
 from windrow.engine.intake.deposits import Depositor
+from windrow.engine.intake.whole_files import WholeFiles
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
@@ -25,12 +26,13 @@ DEPOSITED = "deposited"
 
 
 class Inputs:
-    """Owns the spools of memory streams and the depositor, and submits ticks after each commit."""
+    """Owns the spools of memory streams and the way into the depositor, and submits ticks after each commit."""
 
     def __init__(self, opened: OpenState, ticks: TickLoop):
         self._opened = opened
         self._ticks = ticks
-        self._depositor = Depositor(opened.journal, opened.blocks, opened.clock, opened.homes, opened.jvm)
+        depositor = Depositor(opened.journal, opened.blocks, opened.clock, opened.homes, opened.jvm)
+        self._files = WholeFiles(depositor, opened.journal.bad_files)
         self._spools: dict[int, Spool] = {}
         self._feeding = threading.RLock()
 
@@ -93,7 +95,7 @@ class Inputs:
         if stream.definition.revises or stream.promises or self._opened.settings.text("slack_meaning") == "generous":
             # Corrections and early answers must not depend on how far the ticks happen to be.
             self._ticks.catch_up(stream)
-        self._depositor.deposit(stream, df, batch_id, self._opened.settings, columnar, size)
+        self._files.deposit(stream, df, batch_id, self._opened.settings, columnar, size)
         give_back_memory(stream)
         stream.heard_us = self._opened.clock.now_us()
         self._ticks.submit(stream)

@@ -10,7 +10,7 @@ from typing import Any
 from windrow.cql.bounds.guards import check_bounds
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.answers.finishing import Finisher
-from windrow.dataplane.sources.completing import CompletedStream, complete
+from windrow.dataplane.sources.completing import CompletedStream, as_completed, complete
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.running import RunningStreams
@@ -50,8 +50,10 @@ class Statements:
     def create_stream(self, statement: CreateStream) -> tuple[StreamState, tuple[str, ...]]:
         """Create a stream from a statement, completed by its source; with what the user should know of it."""
         self._ticks.refuse_inside("create a stream")
-        completed = CompletedStream(statement)
-        if statement.name.lower() not in self._opened.manager.streams:
+        known = self._opened.manager.streams.get(statement.name.lower())
+        if known is not None:
+            completed = CompletedStream(as_completed(statement, known.definition.statement))
+        else:
             with self._opened.jvm.watched():
                 self._opened.lifecycle.refuse_closed()
                 completed = complete(self._opened.spark, statement)

@@ -114,6 +114,11 @@ class CatalogEntries:
                 (definition.name, number, to_text(definition.statement)),
             )
 
+    def change_stream(self, number: int, definition: StreamDef) -> None:
+        """Replace the statement of a stream."""
+        with self._catalog.transaction() as tx:
+            tx.execute("UPDATE streams SET statement = ? WHERE id = ?", (to_text(definition.statement), number))
+
     def drop_stream(self, number: int) -> None:
         with self._catalog.transaction() as tx:
             tx.execute("DELETE FROM streams WHERE id = ?", (number,))

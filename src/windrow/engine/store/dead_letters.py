@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from sqlite3 import Row
+from typing import Any
 
 from windrow.catalog.definitions import StreamDef
 from windrow.catalog.store import Catalog
@@ -26,7 +27,7 @@ class DeadLetters:
         """Add the dead letters of a micro-batch; the first ones are kept with their records. Call it inside a
         transaction."""
         tx, cap = self._catalog, settings.integer("dead_letters_per_batch")
-        letters = sorted(dead, key=lambda d: (d.record is None, d.point or 0, d.reason, d.record or ""))
+        letters = sorted(dead, key=_order)
         kept = 0
         for letter in letters:
             tx.execute(
@@ -38,9 +39,19 @@ class DeadLetters:
                 continue
             late_by = _late_by(letter, admission, stream)
             tx.execute(
-                "INSERT INTO dead_letters (stream, batch, reason, record, point, late_by, count)"
-                " VALUES (?,?,?,?,?,?,?)",
-                (stream.name, batch_id, letter.reason, letter.record, letter.point, late_by, letter.count),
+                "INSERT INTO dead_letters (stream, batch, reason, record, point, late_by, count, file, line)"
+                " VALUES (?,?,?,?,?,?,?,?,?)",
+                (
+                    stream.name,
+                    batch_id,
+                    letter.reason,
+                    letter.record,
+                    letter.point,
+                    late_by,
+                    letter.count,
+                    letter.file,
+                    letter.line,
+                ),
             )
             kept += 1
         tx.execute(
@@ -52,7 +63,8 @@ class DeadLetters:
     def kept(self, stream: str) -> list[Row]:
         """The dead letters kept, in order."""
         return self._catalog.rows(
-            "SELECT batch, reason, record, point, late_by, count FROM dead_letters WHERE stream = ? ORDER BY id",
+            "SELECT batch, reason, record, point, late_by, count, file, line FROM dead_letters WHERE stream = ?"
+            " ORDER BY id",
             (stream,),
         )
 
@@ -60,6 +72,12 @@ class DeadLetters:
         """The number of all dead letters, by reason."""
         rows = self._catalog.rows("SELECT reason, count FROM dead_letter_counts WHERE stream = ?", (stream,))
         return {row["reason"]: row["count"] for row in rows}
+
+
+def _order(letter: DeadLetter) -> tuple[Any, ...]:
+    """Dead letters with a record first."""
+    text = (letter.reason, letter.record or "", letter.file or "", letter.line or 0)
+    return letter.record is None, letter.point or 0, *text
 
 
 def _late_by(letter: DeadLetter, admission: Admission, stream: StreamDef) -> int | None:

@@ -9,6 +9,7 @@ from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.dataplane.ingest.admission import LATE, Admission
 from windrow.dataplane.ingest.deposit import Deposit
+from windrow.dataplane.sources.columns.source_columns import SourceColumns
 from windrow.engine.state import CommittedState, StreamState
 from windrow.engine.store.dead_letters import DeadLetters
 from windrow.engine.store.progress_rows import ProgressRows
@@ -29,6 +30,7 @@ class DepositCommit:
     blocks: tuple[tuple[str, BlockRef, int, int], ...]
     admission: Admission
     settings: Settings
+    columns: SourceColumns
     oversized: Mapping[int, int] = field(default_factory=dict)
     """By query: how many of its values were NULL by the bound `max_value_bytes`."""
 
@@ -61,7 +63,13 @@ class DepositCommits:
         """Commit the blocks of a micro-batch and the progress of the stream."""
         new, before = commit.deposit, stream.progress
         after = before.after_deposit(
-            commit.batch_id, new.seen, new.least, commit.announced, commit.lateness, commit.has_arrived
+            commit.batch_id,
+            new.seen,
+            new.least,
+            commit.announced,
+            commit.lateness,
+            commit.has_arrived,
+            commit.columns,
         )
         late = sum(d.count for d in new.dead if d.reason == LATE)
         dead = sum(d.count for d in new.dead)

@@ -270,7 +270,7 @@ def give_back_memory(stream: StreamState) -> None:
 def _log_move(stream: StreamState, state: SynopsisState, home: Home) -> None:
     log_event(
         "synopsis_moved",
-        "synopsis {synopsis} of stream '{stream}' has moved to the {home} home",
+        "shared state {synopsis} of stream '{stream}' has moved, and is kept in: {home}",
         stream=stream.name,
         synopsis=state.plan.id,
         home=home.value,

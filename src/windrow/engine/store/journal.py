@@ -16,6 +16,7 @@ from windrow.engine.store.catalog_entries import CatalogEntries, SuspendCommit
 from windrow.engine.store.dead_letters import DeadLetters
 from windrow.engine.store.deposit_commits import DepositCommits
 from windrow.engine.store.progress_rows import ProgressRows
+from windrow.engine.store.source_rows import BadFiles
 from windrow.engine.store.synopsis_entries import SynopsisEntries
 from windrow.engine.store.tick_commits import TickCommits
 from windrow.engine.store.waiting_answers import WaitingAnswers
@@ -28,6 +29,7 @@ class Journal:
     def __init__(self, catalog: Catalog, blocks: BlockStore):
         self.progress = ProgressRows(catalog)
         self.dead_letters = DeadLetters(catalog)
+        self.bad_files = BadFiles(catalog)
         self.answers = AnswersKept(catalog, blocks)
         self.synopses = SynopsisEntries(catalog, blocks)
         self.entries = CatalogEntries(catalog, self.progress, self.answers, self.synopses)

@@ -10,6 +10,7 @@ from windrow.catalog.definitions import StreamDef
 from windrow.catalog.store import Catalog
 from windrow.cql.patterns import parse_pattern
 from windrow.engine.progress import StreamProgress, start_of
+from windrow.engine.store.source_rows import read_columns, save_columns
 from windrow.windows import Ended
 from windrow.windows.ended import restored_ends, saved_ends
 from windrow.windows.lateness import Lateness
@@ -17,7 +18,7 @@ from windrow.windows.promises import Key, Promise, Promises
 
 
 class ProgressRows:
-    """Reads and writes the tables `streams` (its counters), `axes` and `promises`."""
+    """Reads and writes the tables `streams` (its counters), `axes`, `promises` and `source_columns`."""
 
     def __init__(self, catalog: Catalog):
         self._catalog = catalog
@@ -44,6 +45,8 @@ class ProgressRows:
         )
         if after.promises is not before.promises:
             self._save_promises(name, before.promises, after.promises)
+        if after.columns is not before.columns:
+            save_columns(tx, name, before.columns, after.columns)
 
     def _save_frontiers(self, name: str, before: StreamProgress, after: StreamProgress) -> None:
         for axis, frontier in after.frontiers.items():
@@ -80,7 +83,10 @@ class ProgressRows:
         assert row is not None
         progress = self._axes(definition, start_of(definition))
         promises = Promises(self._promises(definition), row["heard"])
-        return replace(progress, last_batch=row["last_batch"], tick_seq=row["tick_seq"], promises=promises)
+        columns = read_columns(self._catalog, definition.name)
+        return replace(
+            progress, last_batch=row["last_batch"], tick_seq=row["tick_seq"], promises=promises, columns=columns
+        )
 
     def _axes(self, definition: StreamDef, start: StreamProgress) -> StreamProgress:
         frontiers, ended, lateness = dict(start.frontiers), dict(start.ended), dict(start.lateness)

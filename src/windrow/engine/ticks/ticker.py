@@ -6,7 +6,6 @@ everything due on an axis, in slices of bounded size; each slice is one commit. 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -38,8 +37,6 @@ from windrow.synopses import LookupAnswer
 from windrow.synopses.holistic.selecting import selected
 from windrow.types import point_text
 from windrow.windows import Points
-
-log = logging.getLogger("windrow")
 
 ANSWER_BLOCKS = 4
 """Small blocks of answers before they are merged, as a multiple of the setting `synopsis_blocks`."""
@@ -87,7 +84,6 @@ class Ticker:
         for gap in [gap for gap in gaps(stream, axis, frontier, settings) if gap.windows > most]:
             empty = gap.empty(frontier)
             if empty > most:
-                log.error("query '%s' is suspended: %s", gap.query.name, gap.why_refused(empty))
                 self._journal.suspend(stream, gap.query, gap.why_refused(empty))
 
     def _tick_to(self, stream: StreamState, axis: str, frontier: int, settings: Settings) -> int:

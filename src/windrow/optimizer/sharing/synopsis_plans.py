@@ -163,7 +163,7 @@ def need_of(plan: Finalise) -> Need:
 _ALONE = {
     PartitionedWindow.__name__: "partitions are counted per query, from its creation on",
     "rank": "ranks are counted per query, from its creation on",
-    FREQUENT: "the lists of FREQUENT_ITEMS belong to the cuts of one query",
+    FREQUENT: "the lists of FREQUENT_ITEMS belong to the window edges of one query",
     BUFFER[0]: "buffered tuples (window_evaluation)",
 }
 """The styles that are not shared, and why."""

@@ -14,11 +14,11 @@ import numpy as np
 from windrow.plan.accumulators import Accumulator, Kind
 from windrow.synopses.answering.gathering import ClosedCells, closed_cells, looked_up_groups
 from windrow.synopses.answering.indexing import Indexer
-from windrow.synopses.answering.intervals import FlatIntervals
 from windrow.synopses.answering.one_pass import PanePass
 from windrow.synopses.answering.outputs import AllSlots, LookupOutput, ReadPlan
 from windrow.synopses.answering.pane_tables import PaneTables, can_be_tabled
 from windrow.synopses.answering.planner import WayDecision, plan_way
+from windrow.synopses.answering.tree import FlatIntervals
 from windrow.synopses.answering.way_costs import Spans, Way, window_work
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import Cells, Chunk, States, build_chunks, strands_of

@@ -6,7 +6,7 @@ of 2·C slots (C is the least power of two above the span). Slot 0 has the ident
     UPDATE    a new cell completes the base intervals that end with it, each from its two halves: O(1), amortised
     LOOKUP    [low, high) is the disjoint union of at most two base intervals per level, all inside it: O(log W)
 
-It never subtracts, so any fold works: MIN, MAX, sums of doubles, moments. `answering/intervals.py` builds the same tree
+It never subtracts, so any fold works: MIN, MAX, sums of doubles, moments. `answering/tree.py` builds the same tree
 once over the cells of many sparse groups; this one moves with the stream.
 """
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan
 from windrow.plan.accumulators import Accumulator
-from windrow.synopses.answering.intervals import FlatIntervals
+from windrow.synopses.answering.tree import FlatIntervals
 from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups, Ids

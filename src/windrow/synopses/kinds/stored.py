@@ -18,7 +18,7 @@ from windrow.synopses.synopsis import WORKING_ROWS, Ability, Home, Synopsis, Wei
 from windrow.types import POINT_MIN
 from windrow.windows import Points
 
-_IN_TASKS = "its cells are in the Spark home, where every group is looked up"
+_IN_TASKS = "its state is in Spark, where every group is looked up"
 
 
 class StoredSynopsis(Synopsis):

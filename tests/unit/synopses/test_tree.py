@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from support.brute_force import MOMENTS, TYPES, Row, calls_of, cells_of, expected, roles_of, same, values_of
 
 from windrow.plan.accumulators import Accumulator, Kind
-from windrow.synopses.answering import intervals
-from windrow.synopses.answering.intervals import FlatIntervals
+from windrow.synopses.answering import tree
+from windrow.synopses.answering.tree import FlatIntervals
 from windrow.synopses.cells.chunks import Cells
 from windrow.synopses.cells.groups import Groups
 from windrow.synopses.results.values import result_of
@@ -96,7 +96,7 @@ def test_all_intervals_of_one_group(size: int, seed: int, at_once: int) -> None:
     edges = np.append(panes, 1000)
     i, j = (a.ravel() for a in np.meshgrid(np.arange(size + 1), np.arange(size + 1)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(intervals, "AT_ONCE", at_once)
+        patch.setattr(tree, "AT_ONCE", at_once)
         got = flat.answer(np.ones(i.size, np.int64), edges[i], edges[j], [LONGS, GREATEST])
     assert got[LONGS][0].tolist() == [int(values[a:b].sum()) for a, b in zip(i, j, strict=True)]
     nothing = np.iinfo(np.int64).min

@@ -1,0 +1,1 @@
+"""What columns the files of a stream have, and whether they are the declared ones."""

@@ -1,0 +1,1 @@
+"""How results, queries and plans show themselves: as HTML, as charts, and live."""

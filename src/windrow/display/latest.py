@@ -1,0 +1,61 @@
+"""The latest answer of a query, under a heading that says which window it is of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from windrow.display.html import table_part, title_part, whole
+from windrow.result import Result
+from windrow.types import rows_of, value_text
+
+
+@dataclass(frozen=True)
+class LatestAnswer:
+    """The latest answer of a query as it is shown. `windows` and `rows` are what the query has answered in all;
+    `stopped` says why no answer will come, if so; `delivered_s` tells corrections apart."""
+
+    name: str
+    table: pa.Table
+    windows: int
+    rows: int
+    stopped: str | None
+    delivered_s: float | None = None
+
+    @property
+    def version(self) -> tuple[object, ...]:
+        """Changes whenever there is something new to show."""
+        return self.windows, self.rows, self.stopped, self.delivered_s
+
+    @property
+    def heading(self) -> str:
+        return " · ".join((self.name, *self.notes))
+
+    @property
+    def notes(self) -> list[str]:
+        """The window, how much was answered, and why no answer will come, if so."""
+        if self.table.num_rows:
+            last = rows_of(self.table.slice(self.table.num_rows - 1))[0]
+            notes = [f"window {value_text(last['window_start'])} .. {value_text(last['window_end'])}"]
+        else:
+            notes = ["no answer yet" if self.windows == 0 else "the latest window has no rows"]
+        notes.append(f"{self.windows:,} windows answered, {self.rows:,} rows")
+        return notes if self.stopped is None else [*notes, self.stopped]
+
+    @property
+    def columns(self) -> pa.Table:
+        """The answer without the columns that its heading says: the window, if there is only one."""
+        bounds = ["window_start", "window_end"]
+        known = bounds if all(len(self.table.column(name).unique()) <= 1 for name in bounds) else []
+        if not any(self.table.column("is_revision").to_pylist()):
+            known = [*known, "is_revision"]
+        return self.table.drop_columns(known)
+
+    def _repr_html_(self) -> str:
+        return whole(title_part(self.name, *self.notes), table_part(self.columns))
+
+    def __str__(self) -> str:
+        return f"{self.heading}\n{Result(self.columns)}"
+
+    __repr__ = __str__
