@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 from support.matrix import Variation
 from support.runner import EngineBackend, OracleBackend
 
-from fuzz import records
 from fuzz.records import COLUMNS, START, Record, Row, csv_line, json_line, record, row_of
 from windrow.oracle import equal_rows
 from windrow.oracle.values import sort_key
@@ -40,6 +39,7 @@ _LINE = re.compile(rb"\r\n|\n|\r")
 _BLANK = {"json": b" \t", "csv": bytes(range(33))}
 _MALFORMED: Row = {"id": "no number"}
 GOOD_ROWS = 50
+UNREADABLE = "unreadable file"
 
 
 @dataclass
@@ -81,13 +81,11 @@ class _Run:
         self.kind, self.seed, self.spark, self.folder = kind, seed, spark, folder
         self.engine, self.oracle, self.wrong = engine, oracle, list[str]()
         self.records = [record(self.format, number, seed) for number in range(count)]
-        self.unreadable = 0
         self.lines = 0
         header = ", header 'true'" if "header" in kind else ""
-        bad = ", on_bad_file 'skip'" if records.BAD_FILES else ""
-        create = (
-            f"CREATE STREAM s ({_LISTED}) FROM files OPTIONS (path '{folder}', format '{self.format}'{header}{bad})"
-        )
+        missing = "" if kind == "csv" else ", note STRING NULLABLE MISSING"
+        options = f"path '{folder}', format '{self.format}', on_bad_file 'skip'{header}"
+        create = f"CREATE STREAM s ({_LISTED}{missing}) FROM files OPTIONS ({options})"
         self._both(f"{create} TIMESTAMP BY ts PUNCTUATE WITH SLACK 3 DAYS")
         for name, select in QUERIES.items():
             self._both(f"CREATE QUERY {name} AS {select}")
@@ -100,25 +98,23 @@ class _Run:
         """The mutated records, in three files, with files that cannot be read among them."""
         rows = [row for part in range(3) for row in self._write(f"{part}", self.records[part::3])]
         self.oracle.deposit("s", rows)
-        if records.BAD_FILES:
-            self._write_unreadable()
+        self._write_unreadable()
         self.engine.engine.run_available()
         self._check_counts()
 
     def second(self) -> None:
-        """A good file, a month later: all of it is admitted."""
+        """A good file, a month later, with columns in another order where that is allowed: all of it is admitted."""
         rng, before = Random(f"{self.seed}/good"), self._admitted()
-        rows = [{**row_of(10**5 + i, rng), "ts": START + timedelta(days=20, seconds=i)} for i in range(GOOD_ROWS)]
-        self.oracle.deposit("s", self._write("good", [self._good(row) for row in rows]))
+        rows = [{**row_of(10**9 + i, rng), "ts": START + timedelta(days=20, seconds=i)} for i in range(GOOD_ROWS)]
+        for row in rows:
+            row["k"] = row["k"] or None  # an empty field of CSV is NULL
+        self._write_good(rows)
+        self.oracle.deposit("s", rows)
         self.engine.engine.run_available()
         if self._admitted() - before != GOOD_ROWS:
-            self.wrong.append(f"{self._admitted() - before} of {GOOD_ROWS} good rows are admitted")
+            self.wrong.append(f"{self._admitted() - before} of {GOOD_ROWS} good rows are admitted: {self._dead()}")
         self.engine.end_input("s")
         self.oracle.end_input("s")
-
-    def _good(self, row: Row) -> Record:
-        lines = {"json": json_line, "csv": csv_line}
-        return Record(lines[self.format](row) if self.format in lines else b"", row)
 
     # -- files ---------------------------------------------------------------------------------
 
@@ -138,6 +134,20 @@ class _Run:
         self._hidden(path).rename(path)
         return self._read(name, lines)
 
+    def _write_good(self, rows: list[Row]) -> None:
+        """CSV without a header goes by position; the other formats get their columns reversed, and one more."""
+        path = self.folder / f"good.{self.format}"
+        if self.kind != "csv":
+            rows = [{"undeclared": i, **dict(reversed(row.items()))} for i, row in enumerate(rows)]
+        if self.format == "parquet":
+            table = _table(rows).select(list(reversed(COLUMNS)))
+            pq.write_table(table.append_column("undeclared", pa.array(range(len(rows)))), self._hidden(path))
+        else:
+            lines = [{"json": json_line, "csv": csv_line}[self.format](row) for row in rows]
+            header = [",".join(rows[0]).encode()] if "header" in self.kind else []
+            self._hidden(path).write_bytes(b"\n".join([*header, *lines]))
+        self._hidden(path).rename(path)
+
     def _hidden(self, path: Path) -> Path:
         return path.with_name(f".{path.name}")
 
@@ -153,12 +163,17 @@ class _Run:
         return [dict(row) for row in rows] + [dict(_MALFORMED)] * (len(lines) - len(good))
 
     def _write_unreadable(self) -> None:
-        good = b"".join(self._good(row_of(10**6 + i, Random(i))).line + b"\n" for i in range(100))
+        """A file of good rows that is cut off: none of them is admitted."""
+        rows = [row_of(2 * 10**9 + i, Random(i)) for i in range(100)]
         if self.format == "parquet":
-            (self.folder / "junk.parquet").write_bytes(b"PAR1 is not enough")
+            path = self.folder / "cut.parquet"
+            pq.write_table(_table(rows), self._hidden(path))
+            whole = self._hidden(path).read_bytes()
         else:
-            (self.folder / f"cut.{self.format}.gz").write_bytes(gzip.compress(good)[:-20])
-        self.unreadable = 1
+            path = self.folder / f"cut.{self.format}.gz"
+            whole = gzip.compress(b"\n".join({"json": json_line, "csv": csv_line}[self.format](row) for row in rows))
+        self._hidden(path).unlink(missing_ok=True)
+        path.write_bytes(whole[:-20])
 
     # -- checks --------------------------------------------------------------------------------
 
@@ -170,7 +185,9 @@ class _Run:
 
     def _check_counts(self) -> None:
         """Every record is counted once. Those of known fate have it."""
-        admitted, dead = self._admitted(), self._dead().total() - self.unreadable
+        admitted, dead = self._admitted(), self._dead().total() - self._dead()[UNREADABLE]
+        if self._dead()[UNREADABLE] != 1:
+            self.wrong.append(f"the file that is cut off is no dead letter: {self._dead()}")
         if admitted + dead != self.lines:
             self.wrong.append(f"{self.lines} records, but {admitted} admitted and {dead} dead letters: {self._dead()}")
         must = sum(one.row is not None and not one.dead for one in self.records)
@@ -198,7 +215,7 @@ class _Run:
                 self.wrong.append(f"{name}: {len(found)} rows, oracle {len(expected)}; {pairs[:2]}")
             if name == "each":
                 self._check_known(found)
-        return Fate(self.kind, self.lines - GOOD_ROWS, self._admitted(), self._dead(), self.wrong)
+        return Fate(self.kind, self.lines, self._admitted() - GOOD_ROWS, self._dead(), self.wrong)
 
 
 def _ordered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 COLUMNS = {
-    "id": "INT",
+    "id": "BIGINT",
     "ts": "TIMESTAMP",
     "k": "STRING",
     "x": "INT",
@@ -23,15 +23,6 @@ COLUMNS = {
     "ok": "BOOLEAN",
 }
 START = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
-
-BAD_BYTES = False
-"""Whether records may have bytes that are not UTF-8. Turn it on once such records are dead letters."""
-
-BAD_FILES = False
-"""Whether files that cannot be read are among the others. Turn it on once `on_bad_file 'skip'` is there."""
-
-MISSING_COLUMNS = False
-"""Whether files may lack a column, and CSV headers reorder them. Turn it on once NULLABLE MISSING is there."""
 
 Row = dict[str, Any]
 
@@ -259,8 +250,6 @@ def _odd_sign(good: Record, rng: Random) -> Record:
 
 def _bad_bytes(good: Record, rng: Random) -> Record:
     """Bytes that are not UTF-8, in a text."""
-    if not BAD_BYTES:
-        return good
     k = b"\xff", b"a\xc3", b"\xed\xa0\x80", b"\xf0\x9f\x98", b"\x80"
     mark = {**(good.row or {}), "k": "@@"}
     line = json_line(mark) if good.line.startswith(b"{") else csv_line(mark)
@@ -294,8 +283,6 @@ def _odd_time(good: Record, rng: Random) -> Record:
 
 
 def _bad_text(good: Record, rng: Random) -> Record:
-    if not BAD_BYTES:
-        return good
     text = rng.choice((b"\xff", b"a\xc3", b"\xed\xa0\x80"))
     return replace(good, row={**(good.row or {}), "k": text}, dead=True)
 

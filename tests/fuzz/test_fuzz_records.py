@@ -25,7 +25,7 @@ def check(kind: str, count: int, spark: Any, directory: Path) -> None:
 
 
 def test_few_records(spark: Any, tmp_path: Path) -> None:
-    check("json", 200, spark, tmp_path)
+    check("json", 100, spark, tmp_path)
 
 
 @pytest.mark.slow

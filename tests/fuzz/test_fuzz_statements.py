@@ -18,7 +18,7 @@ from fuzz.statements import Tally, Target, fuzz, statement
 
 SEED = int(os.environ.get("WINDROW_FUZZ_SEED", "1"))
 COUNT = int(os.environ.get("WINDROW_FUZZ_COUNT", "10000"))
-FEW = 300
+FEW = 200
 COMPARED = 60
 
 
