@@ -14,13 +14,14 @@ STALE := $(if $(HAVE),$(if $(filter $(HAVE),$(WANT)),,stale),stale)
 WITH_JAVA := JAVA_HOME="$$(cat $(VENV)/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java run test test-fast test-matrix check bench clean stale
+.PHONY: help setup java run test test-fast test-matrix fuzz check bench clean stale
 
 help:
 	@echo "make run          set up, then the demo: simulated traffic, standing queries, live answers"
 	@echo "make test         set up, then every test"
 	@echo "make test-fast    the tests that are not slow"
 	@echo "make test-matrix  every .test file under every pair of settings, and properties on new random examples (long)"
+	@echo "make fuzz         mutated statements and records: COUNT=10000 of each, SEED=1"
 	@echo "make check        ruff, mypy, import layers, docs in step"
 	@echo "make bench        the benchmarks"
 	@echo "make setup        only the set-up: .venv with pinned dependencies, and Java 17 or newer"
@@ -48,6 +49,12 @@ test-fast: setup
 test-matrix: setup
 	$(WITH_JAVA) WINDROW_MATRIX=full $(BIN)/python -m pytest -m matrix --timeout=14400
 	$(WITH_JAVA) $(BIN)/python -m pytest -m hypothesis --hypothesis-profile=random
+
+fuzz: COUNT ?= 10000
+fuzz: SEED ?= 1
+fuzz: setup
+	$(WITH_JAVA) PYTHONPATH=tests $(BIN)/python -m fuzz statements --count $(COUNT) --seed $(SEED)
+	$(WITH_JAVA) PYTHONPATH=tests $(BIN)/python -m fuzz records --count $(COUNT) --seed $(SEED)
 
 bench: setup
 	$(WITH_JAVA) $(BIN)/windrow bench all

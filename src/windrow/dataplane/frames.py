@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -111,15 +112,40 @@ def _reason(error: Exception) -> str:
     return re.sub(r"(\. SQLSTATE: \w+)?; line \d+ pos \d+;?$", "", first_line(error))
 
 
+class _Silence:
+    """Loggers that are disabled while any thread wants it."""
+
+    def __init__(self, names: Sequence[str]):
+        self._names = names
+        self._lock = threading.Lock()
+        self._wanted = 0
+        self._before: list[tuple[PySparkLogger, bool]] = []
+
+    def begin(self) -> None:
+        with self._lock:
+            self._wanted += 1
+            if self._wanted == 1:
+                loggers = [PySparkLogger.getLogger(name) for name in self._names]
+                self._before = [(logger, logger.disabled) for logger in loggers]
+                for logger in loggers:
+                    logger.disabled = True
+
+    def end(self) -> None:
+        with self._lock:
+            self._wanted -= 1
+            if self._wanted == 0:
+                for logger, disabled in self._before:
+                    logger.disabled = disabled
+
+
+_SILENCE = _Silence(_LOGGERS)
+
+
 @contextmanager
 def unlogged() -> Iterator[None]:
     """Silence PySpark, which logs errors of analysis with their stack before it raises them."""
-    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
-    before = [logger.disabled for logger in loggers]
+    _SILENCE.begin()
     try:
-        for logger in loggers:
-            logger.disabled = True
         yield
     finally:
-        for logger, disabled in zip(loggers, before, strict=True):
-            logger.disabled = disabled
+        _SILENCE.end()

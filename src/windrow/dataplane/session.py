@@ -23,7 +23,7 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from windrow.cql.bounds.guards import bounded_sql
 from windrow.cql.names import quote_name
@@ -253,25 +253,26 @@ class Analyser:
         self._spark = spark
         self._max_value_bytes = max_value_bytes
         self._types = lru_cache(maxsize=10_000)(self._analyse)
+        self._frame = lru_cache(maxsize=100)(self._empty)
 
     def __call__(self, columns: Sequence[tuple[str, SqlType]], expressions: Sequence[str]) -> list[SqlType]:
         return list(self._types(tuple(columns), tuple(expressions)))
 
     def _analyse(self, columns: tuple[tuple[str, SqlType], ...], expressions: tuple[str, ...]) -> tuple[SqlType, ...]:
-        named = [f"CAST(NULL AS {kind.name}) AS {quote_name(name)}" for name, kind in columns if kind.name != "VOID"]
         most = self._max_value_bytes()
-        named += [f"NULL AS {quote_name(name)}" for name, kind in columns if kind.name == "VOID"]
         try:
             with unlogged():
-                schema = (
-                    self._spark.range(0)
-                    .selectExpr(*named)
-                    .selectExpr(*[f"({bounded_sql(e, most)}) AS `c{i}`" for i, e in enumerate(expressions)])
-                    .schema
-                )
+                selected = [f"({bounded_sql(e, most)}) AS `c{i}`" for i, e in enumerate(expressions)]
+                schema = self._frame(columns).selectExpr(*selected).schema
         except PySparkException as error:
             raise BindError(first_line(error), remedy="Spark SQL refuses this expression.") from None
         return tuple(_sql_type(field.dataType) for field in schema.fields)
+
+    def _empty(self, columns: tuple[tuple[str, SqlType], ...]) -> DataFrame:
+        """A DataFrame with these columns and without rows. To make one takes three times as long as to ask it."""
+        named = [f"CAST(NULL AS {kind.name}) AS {quote_name(name)}" for name, kind in columns if kind.name != "VOID"]
+        named += [f"NULL AS {quote_name(name)}" for name, kind in columns if kind.name == "VOID"]
+        return self._spark.range(0).selectExpr(*named)
 
 
 def _sql_type(data_type: Any) -> SqlType:

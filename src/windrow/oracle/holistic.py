@@ -1,8 +1,8 @@
 """Aggregates that Spark SQL lacks, by their definition: in Spark SQL over all values, or in Python over all tuples.
 
-QUANTILE is an element of the sorted values; MEDIAN is Spark's. Approximate aggregates are computed exactly, as the
-engine's are exact too on the few values of a test. TOP_K and FREQUENT_ITEMS collect every tuple of a window in Spark
-and count them in Python.
+QUANTILE is an element of the sorted values, MEDIAN is halfway between two. Approximate aggregates are computed exactly,
+as the engine's are exact too on the few values of a test. TOP_K and FREQUENT_ITEMS collect every tuple of a window in
+Spark and count them in Python.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def spark_text(whole: exp.Expr) -> str:
     where = f" FILTER(WHERE {whole.expression.this.sql(dialect='spark')})" if isinstance(whole, exp.Filter) else ""
     x, *more = (argument.sql(dialect="spark") for argument in call.expressions)
     if call.this == "MEDIAN":
-        return f"median({x}){where}"
+        values = f"sort_array(collect_list(CAST({x} AS DOUBLE)){where})"
+        low, high = (f"get({values}, CAST(floor((size({values}) - {less}) / 2) AS INT))" for less in (1, 0))
+        return f"IF({low} = {high}, {low}, 0.5D * {low} + 0.5D * {high})"
     if call.this == "APPROX_COUNT_DISTINCT":
         return f"count(DISTINCT {x}){where}"
     if call.this in ("QUANTILE", "APPROX_QUANTILE"):

@@ -217,13 +217,12 @@ class _Binder:
         if where is None:
             return None
         self._no_aggregate(where.this, "WHERE", "Use HAVING, or FILTER (WHERE …) inside the aggregate.")
-        sql = _sql(self._resolve(where.this))
-        self._boolean(sql, where.this, "WHERE")
-        return sql
+        return self._boolean(_sql(self._resolve(where.this)), where.this, "WHERE")
 
     def _boolean(
         self, sql: str, node: exp.Expr, clause: str, columns: Sequence[tuple[str, SqlType]] | None = None
-    ) -> None:
+    ) -> str:
+        """The condition, as a BOOLEAN also if it is NULL. Raises BindError if it is of another type."""
         kind = self._types_of(columns if columns is not None else self._stream.columns, [sql])[0]
         if kind.name not in ("BOOLEAN", "VOID"):
             shown = node.sql(dialect=CQL) if isinstance(node, exp.Column) else "x"
@@ -233,6 +232,7 @@ class _Binder:
                 place=self._place(node),
                 remedy=f"Write a comparison, for example {shown} {example}.",
             )
+        return f"CAST({sql} AS BOOLEAN)" if kind.name == "VOID" else sql
 
     def _no_aggregate(self, tree: exp.Expr, clause: str, remedy: str) -> None:
         found = tree.find(exp.AggFunc)
@@ -382,8 +382,7 @@ class _Binder:
         filter_sql = None
         if found.condition is not None:
             self._no_aggregate(found.condition, "FILTER", "Aggregates cannot be nested.")
-            filter_sql = _sql(self._resolve(found.condition))
-            self._boolean(filter_sql, found.condition, "FILTER")
+            filter_sql = self._boolean(_sql(self._resolve(found.condition)), found.condition, "FILTER")
         both = filter_sql if where is None else where if filter_sql is None else f"({where}) AND ({filter_sql})"
         key = "\x00".join(map(str, (found.function, *args, *parameters, both)))
         if key not in self._calls:

@@ -119,7 +119,8 @@ def written_call(node: exp.Expr) -> ParsedCall | None:
 
 
 def check_call(node: exp.Expr, place_of: PlaceOf) -> None:
-    """Raise BindError if a call has too few or too many arguments."""
+    """Raise BindError if a call, with or without FILTER, has too few or too many arguments."""
+    node = node.this if isinstance(node, exp.Filter) else node
     if isinstance(node, exp.Count) and node.this is None:
         raise BindError("COUNT needs an argument, or *", place=place_of(node), remedy="Write COUNT(*).")
     if not isinstance(node, OwnAggregate):

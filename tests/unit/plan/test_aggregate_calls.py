@@ -60,6 +60,8 @@ REFUSED = [
     ("QUANTILE(a)", "does not take 1 argument", "QUANTILE"),
     ("TOP_K(a, 1, b, c)", "does not take 4 arguments", "TOP_K"),
     ("COUNT()", "or \\*", "COUNT"),
+    ("APPROX_TOP_K(a) FILTER (WHERE a > 1)", "does not take 1 argument", "APPROX_TOP_K"),
+    ("COUNT() FILTER (WHERE a > 1)", "or \\*", "COUNT"),
 ]
 
 

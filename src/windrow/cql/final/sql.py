@@ -106,12 +106,8 @@ class _Translator:
 
 
 def _arguments(node: exp.Expr) -> list[exp.Expr]:
-    """A function's arguments in written order."""
-    if isinstance(node, exp.Log):
-        return [node.this, node.expression]
-    if isinstance(node, exp.Nvl2):
-        return [node.this, node.args["true"], node.args["false"]]
-    keys = ("this", "expression", "expressions", "decimals", "start", "length")
+    """A function's arguments in written order, as many as there are."""
+    keys = ("this", "expression", "expressions", "decimals", "start", "length", "true", "false")
     parts = [node.args.get(key) for key in keys if not (key == "this" and isinstance(node, exp.Anonymous))]
     nodes: list[exp.Expr] = []
     for part in parts:

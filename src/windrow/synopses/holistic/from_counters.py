@@ -75,7 +75,7 @@ def _quantile(counters: ValueCounters, phi: Phi) -> pa.Array:
 
 
 def _median(counters: ValueCounters) -> pa.Array:
-    """As in Spark: the middle value, or the mean of the two middle values."""
+    """The middle value, or the mean of the two middle values. Spark's is NaN if one of them is -Infinity."""
     positions = _Positions(counters)
     low, high = (positions.at((positions.sizes + more) // 2) for more in (1, 2))
     return halfway(counters.values, low, high, positions.slots, counters.slots)
