@@ -125,7 +125,7 @@ def test_path_that_cannot_be_read(open_state: Any, data: Path, path: str, messag
     wr = open_state()
     with pytest.raises(SourceError) as error:
         create(wr, path.format(data), more=", format 'json'")
-    assert message.format(data) in error.value.message
+    assert message.format(data) in str(error.value)
     assert error.value.remedy
     assert len(wr.sql("SHOW STREAMS")) == 0
 
