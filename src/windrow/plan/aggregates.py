@@ -74,14 +74,15 @@ def decompose(
 
 
 def _numeric(function: str, arg: str, type_: SqlType) -> tuple[str, SqlType]:
-    """The argument as a number, like Spark: strings are cast to DOUBLE, other types are refused."""
+    """The argument as a number. Spark also takes texts, and NULL for those that are no number: too easily a mistake."""
     if type_.is_numeric:
         return arg, type_
-    if type_.name in ("STRING", "VOID"):
+    if type_.name == "VOID":
         return f"CAST({arg} AS DOUBLE)", DOUBLE
+    number, note = ("DOUBLE", " Texts that are no numbers become NULL.") if type_.name == "STRING" else ("INT", "")
     raise BindError(
         f"{function} takes a number, and {arg} is {type_}",
-        remedy=f"Cast it, for example {function}(CAST({arg} AS INT)).",
+        remedy=f"Cast it, for example {function}(CAST({arg} AS {number})).{note}",
     )
 
 

@@ -20,6 +20,7 @@ from windrow.plan.accumulators import AggregateCall
 from windrow.plan.aggregates import decompose
 from windrow.plan.bind_window import BoundWindow, bind_snapshot_window, bind_window
 from windrow.plan.calls import COUNT_DISTINCT, ArgumentError, ParsedCall, check_call, parameters_of, written_call
+from windrow.plan.mistyped import refuse_mistyped
 from windrow.plan.nodes import (
     Finalise,
     Key,
@@ -123,6 +124,7 @@ class _Binder:
 
     def bind(self) -> Finalise:
         bound = self._bound
+        self._refuse_mistyped()
         items = [self._item(node) for node in self._select.expressions]
         where = self._predicate()
         partition = [exp.column(exp.to_identifier(name, quoted=True)) for name in bound.partition]
@@ -155,6 +157,14 @@ class _Binder:
             self._translatable(having, columns, self._select.args["having"].this)
             self._boolean(_sql(having), self._select.args["having"].this, "HAVING", columns)
         return Finalise(aggregate, self._typed(aggregate, outputs), having, order, self._limit())
+
+    def _refuse_mistyped(self) -> None:
+        """Look at all clauses in which a name means a column of the stream."""
+        columns = {name.lower(): kind for name, kind in self._stream.columns}
+        clauses = [self._select.args.get(name) for name in ("where", "group")]
+        for tree in (*self._select.expressions, *clauses):
+            if tree is not None:
+                refuse_mistyped(tree, columns, self._place)
 
     def _translatable(self, tree: exp.Expr, columns: Sequence[tuple[str, SqlType]], origin: exp.Expr) -> None:
         """Refuse what DuckDB cannot compute, at its place or else at that of the whole expression."""

@@ -29,7 +29,6 @@ INT, BIGINT, DOUBLE, STRING = SqlType("INT"), SqlType("BIGINT"), SqlType("DOUBLE
         ("MAX", "VOID", "STRING"),
         ("VARIANCE", "DECIMAL(12,2)", "DOUBLE"),
         ("STDDEV_POP", "FLOAT", "DOUBLE"),
-        ("SUM", "STRING", "DOUBLE"),
         ("AVG", "VOID", "DOUBLE"),
     ],
 )
