@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse a misspelt WINDROW_MATRIX, and let a bare `pytest` find the Java of `make setup`."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts jobs in the background so; tests send Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if matrix_size() not in SIZES:
         raise pytest.UsageError(f"WINDROW_MATRIX is one of {', '.join(SIZES)}, not {matrix_size()!r}")
     recorded = ROOT / ".venv" / "java_home"
