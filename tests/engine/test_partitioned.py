@@ -182,7 +182,7 @@ def test_repeated_micro_batch_has_the_same_ranks(open_state: Any, mode: str, mon
     wr.sql("CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
     wr.query("q", "SELECT k, SUM(x) AS s FROM s [ROWS 2 SLIDE 2 PARTITION BY k]")
     put(wr, (1, "a", 1), (1, None, 2))
-    journal, rows = wr._engine.inputs._depositor._journal, ((2, "a", 4), (2, "c", 8), (2, None, 16))
+    journal, rows = wr._engine.inputs._files._depositor._journal, ((2, "a", 4), (2, "c", 8), (2, None, 16))
     with monkeypatch.context() as patch:
         patch.setattr(journal.deposits, "deposit", lambda *args: (_ for _ in ()).throw(OSError("no space left")))
         with pytest.raises(OSError, match="no space"):

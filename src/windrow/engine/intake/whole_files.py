@@ -45,7 +45,9 @@ class WholeFiles:
                 self._depositor.deposit(stream, df, batch_id, settings, columnar, size)
             except Exception as error:
                 bad = bad_file(error)
-                raise error if bad is None else self._stopped(stream, bad) from error
+                if bad is None:
+                    raise
+                raise self._stopped(stream, bad) from error
         elif batch_id > stream.last_batch:
             self._deposit_files(stream, df, batch_id, settings, columnar)
 
