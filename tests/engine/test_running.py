@@ -47,6 +47,7 @@ def test_failed_stream_does_not_hold_up_others(wr: Any, tmp_path: Path) -> None:
         f"CREATE STREAM bad (t BIGINT) FROM files OPTIONS (path '{tmp_path}/in', format 'json')"
         " TIMESTAMP BY t PUNCTUATE ORDERED"
     )
+    wr.query("of_bad", "SELECT COUNT(*) AS n FROM bad [RANGE 10 SLIDE 10]")
     wr.sql(STREAM.replace("STREAM s", "STREAM z"))
     for stream in ("s", "z"):
         wr.query(f"of_{stream}", f"SELECT COUNT(*) AS n FROM {stream} [RANGE 10 SLIDE 10]")
