@@ -97,5 +97,5 @@ def test_hadoop_opens_what_python_cannot(spark: Any, tmp_path: Path) -> None:
     with _HadoopFile(spark, path.as_uri(), unpack=False) as file:
         assert pq.read_metadata(file).num_rows == 3
     assert read_footers(spark, [(tmp_path / "none.parquet").as_uri(), path.as_uri()])[0].columns[0].sql == "BIGINT"
-    with pytest.raises(OSError, match="getFileStatus"):
+    with pytest.raises(OSError, match="does not exist"):
         _HadoopFile(spark, (tmp_path / "none.parquet").as_uri(), unpack=False)

@@ -30,7 +30,7 @@ class DepositCommit:
     blocks: tuple[tuple[str, BlockRef, int, int], ...]
     admission: Admission
     settings: Settings
-    columns: SourceColumns
+    columns: SourceColumns = field(default_factory=SourceColumns)
     oversized: Mapping[int, int] = field(default_factory=dict)
     """By query: how many of its values were NULL by the bound `max_value_bytes`."""
 
