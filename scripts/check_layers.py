@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("patterns",),
     ("optimizer",),
     ("synopses",),
+    ("operators",),
     ("schedulers",),
     ("dataplane",),
     ("engine",),

@@ -1,0 +1,322 @@
+"""The nodes of a continuous plan, over sets of lifetimes.
+
+Every row of an edge has a lifetime [ts, exp): it is in the answer of tick b if ts < b ≤ exp. An expression is a sqlglot
+tree in which the column `c7` is the plan column with id 7. Ids are unique within a plan; a rule that moves an
+expression need not rename anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from sqlglot import exp
+
+from windrow.plan.accumulators import AggregateCall
+from windrow.plan.nodes import Attribute, Order
+from windrow.types import SqlType
+
+
+@dataclass(frozen=True)
+class PlanColumn:
+    """A column of an edge. `name` is what the user reads, `id` what the plan uses."""
+
+    id: int
+    name: str
+    type: SqlType
+
+    @property
+    def sql(self) -> str:
+        """Its name in expressions and in the tables of an edge."""
+        return f"c{self.id}"
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """The window over a stream or a sub-query: a tuple with point t lives [t + offset, t + offset + range).
+
+    `range` None: it never expires. `internal`: it expires from the state, but results made of it stay in the output
+    (Golab's dissertation, section 3.3.2).
+    """
+
+    range: int | None
+    offset: int = 0
+    internal: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.range is not None and self.range <= 0) or self.offset < 0:
+            raise ValueError("a window has a positive RANGE, and an OFFSET that is not negative")
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A column and the expression over the input's columns that computes it."""
+
+    column: PlanColumn
+    expression: exp.Expr
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether it is just a column of the input."""
+        return isinstance(self.expression, exp.Column)
+
+
+@dataclass(frozen=True)
+class StreamColumn:
+    """A column that Spark computes of a stream's tuple on arrival: `sql` is Spark SQL over the stream's columns."""
+
+    column: PlanColumn
+    sql: str
+
+
+@dataclass(frozen=True)
+class StreamWindow:
+    """A window over a stream, and the columns that the plan needs of its tuples.
+
+    `predicate` is Spark SQL over the stream's columns; only tuples for which it is true are kept. Two windows over one
+    stream (a self-join) are two nodes with different column ids.
+    """
+
+    stream: str
+    attribute: Attribute
+    lifetime: Lifetime
+    columns: tuple[StreamColumn, ...]
+    predicate: str | None = None
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return tuple(one.column for one in self.columns)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Selection: the rows for which the predicate is true."""
+
+    input: Node
+    predicate: exp.Expr
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class Project:
+    """Projection. It keeps duplicates and lifetimes."""
+
+    input: Node
+    columns: tuple[Computed, ...]
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return tuple(one.column for one in self.columns)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class MergeUnion:
+    """UNION ALL: column i of every input becomes column i of `columns`. The types are equal."""
+
+    inputs: tuple[Node, ...]
+    columns: tuple[PlanColumn, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) < 2:
+            raise ValueError("a union has at least two inputs")
+        types = [tuple(column.type for column in one.schema) for one in self.inputs]
+        if any(one != tuple(column.type for column in self.columns) for one in types):
+            raise ValueError("the inputs of a union have the same types")
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class Join:
+    """Inner join of two to eight inputs.
+
+    keys[k][i] is the k-th key of input i: the keys of all inputs are equal, and of one type; a NULL equals nothing.
+    Without keys it is a product. `condition` is over the columns of all inputs. A result lives from the latest ts to
+    the earliest exp of its parts.
+    """
+
+    inputs: tuple[Node, ...]
+    keys: tuple[tuple[exp.Expr, ...], ...] = ()
+    condition: exp.Expr | None = None
+
+    def __post_init__(self) -> None:
+        if not 2 <= len(self.inputs) <= 8:
+            raise ValueError("a join has two to eight inputs")
+        if any(len(key) != len(self.inputs) for key in self.keys):
+            raise ValueError("a join key has an expression for every input")
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return tuple(column for one in self.inputs for column in one.schema)
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Duplicate elimination over all columns."""
+
+    input: Node
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """A column and the aggregate that computes it. Arguments and conditions of its accumulators are texts over the
+    columns of the input: `c7`, or an expression of such."""
+
+    column: PlanColumn
+    call: AggregateCall
+
+
+@dataclass(frozen=True)
+class GroupBy:
+    """Group-by with aggregates. The keys are columns of the input. Without keys there is always exactly one row."""
+
+    input: Node
+    keys: tuple[PlanColumn, ...]
+    aggregates: tuple[Aggregated, ...]
+
+    def __post_init__(self) -> None:
+        if any(key not in self.input.schema for key in self.keys):
+            raise ValueError("a group key is a column of the input")
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return (*self.keys, *(one.column for one in self.aggregates))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class OutputWindow:
+    """A window over the output of a sub-query, which is MONOTONIC: a result born at ts lives [ts, ts + range)."""
+
+    input: Node
+    lifetime: Lifetime
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+class Streaming(Enum):
+    """Relation-to-stream operators."""
+
+    ISTREAM = "istream"
+    DSTREAM = "dstream"
+    RSTREAM = "rstream"
+
+
+@dataclass(frozen=True)
+class ToStream:
+    """What came (ISTREAM), what went (DSTREAM), or all that is there (RSTREAM) at every tick."""
+
+    input: Node
+    kind: Streaming
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class TopRows:
+    """ORDER BY with LIMIT: the first `limit` rows of every tick. Ties are broken by all columns."""
+
+    input: Node
+    order: tuple[Order, ...]
+    limit: int
+
+    def __post_init__(self) -> None:
+        if self.limit < 0:
+            raise ValueError("LIMIT is not negative")
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+Node = StreamWindow | Filter | Project | MergeUnion | Join | Distinct | GroupBy | OutputWindow | ToStream | TopRows
+
+
+@dataclass(frozen=True)
+class ContinuousPlan:
+    """The plan of a continuous query.
+
+    It ticks at `origin` + multiples of `step`, in points of the attribute's type `point`. `periodic`: the query has a
+    SLIDE, which is `step`; its answer at every tick is delivered as the answer to a window. `order` sorts the view.
+    """
+
+    root: Node
+    point: SqlType
+    step: int
+    origin: int = 0
+    periodic: bool = False
+    order: tuple[Order, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.step <= 0:
+            raise ValueError("a plan ticks by a positive step")
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return self.root.schema
+
+    @property
+    def windows(self) -> tuple[StreamWindow, ...]:
+        """Its windows over streams, from left to right."""
+        return tuple(node for node in walk(self.root) if isinstance(node, StreamWindow))
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(window.stream for window in self.windows))
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The nodes below and including this one, inputs first, from left to right."""
+    for one in node.inputs:
+        yield from walk(one)
+    yield node
+
+
+def columns_in(expression: exp.Expr) -> frozenset[str]:
+    """The names of the plan columns (`c7`) that an expression reads."""
+    return frozenset(column.name for column in expression.find_all(exp.Column))
