@@ -30,6 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("dataplane",),
     ("engine",),
     ("explain",),  # before the API, whose EXPLAIN it is
+    ("handles",),
     ("api",),
     ("__init__",),  # the package itself: `import windrow`
     ("oracle",),

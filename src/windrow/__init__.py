@@ -7,8 +7,9 @@ from windrow.lazy import __getattr__ as __getattr__
 from windrow.version import __version__
 
 if TYPE_CHECKING:
-    from windrow.api import Query, Windrow, open
+    from windrow.api import Windrow, open
     from windrow.dataplane.sinks.parquet_answers import compact_answers, read_answers
+    from windrow.handles import Query
     from windrow.result import Result
 
 __all__ = ["Query", "Result", "Windrow", "WindrowError", "__version__", "compact_answers", "open", "read_answers"]

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 HOMES = {
-    "Query": "windrow.api",
+    "Query": "windrow.handles",
     "Result": "windrow.result",
     "Windrow": "windrow.api",
     "compact_answers": "windrow.dataplane.sinks.parquet_answers",

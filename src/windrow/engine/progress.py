@@ -42,6 +42,8 @@ class StreamProgress:
     """The microseconds of silence that heartbeats have counted (HEARTBEAT AFTER)."""
     tick_seq: int = 0
     columns: SourceColumns = SourceColumns()
+    has_ended: bool = False
+    """Whether the input has ended and nothing was admitted since: the stream then holds no plan back."""
 
     def after_deposit(
         self,
@@ -65,6 +67,7 @@ class StreamProgress:
             promises=self.promises.after(announced.promises, self.ticked),
             silent={} if has_arrived else self.silent,
             columns=self.columns if columns is None else columns,
+            has_ended=self.has_ended and not seen,
         )
 
     def after_punctuation(
@@ -82,7 +85,14 @@ class StreamProgress:
             ended[axis] = after_end(ended.get(axis, ()), before, point, upto, self.ticked.get(axis))
         promises = self.promises.after(announced.promises, self.ticked)
         counted = {**self.silent, **(silent or {})}
-        return replace(self, frontiers=frontiers, promises=promises, ended=ended, silent=counted)
+        has_ended = self.has_ended or greatest is not None
+        return replace(
+            self, frontiers=frontiers, promises=promises, ended=ended, silent=counted, has_ended=has_ended
+        )
+
+    def promised(self, axis: str, upto: int) -> StreamProgress:
+        """The progress when no more tuples below a point come on an axis."""
+        return replace(self, frontiers={**self.frontiers, axis: self.frontiers[axis].promise(upto)})
 
     def after_tick(self, axis: str, ticked: int | None, promises: Promises) -> StreamProgress:
         """The progress after a tick batch of an axis that answered windows up to `ticked` (None: it answered none)."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from windrow.api import Query
+from windrow.handles import Query
 from windrow.console.formats import ALIASES
 from windrow.console.interrupts import Interrupted
 from windrow.console.live import Progress

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from windrow.api import Query
+from windrow.handles import Query
 from windrow.console.interrupts import Cancels, Interrupted
 from windrow.console.scripts import StatementScript, to_script
 from windrow.console.shell.commands import query_of

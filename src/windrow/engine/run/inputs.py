@@ -16,7 +16,7 @@ from windrow.durable import sync
 from windrow.engine.intake.deposits import Depositor
 from windrow.engine.intake.whole_files import WholeFiles
 from windrow.engine.run.opening import OpenState
-from windrow.engine.run.tick_loop import TickLoop
+from windrow.engine.run.stream_ticks import StreamTicks
 from windrow.engine.state import StreamState
 from windrow.engine.store.homes import give_back_memory
 from windrow.errors import SourceError, StateError
@@ -28,7 +28,7 @@ DEPOSITED = "deposited"
 class Inputs:
     """Owns the spools of memory streams and the way into the depositor, and submits ticks after each commit."""
 
-    def __init__(self, opened: OpenState, ticks: TickLoop):
+    def __init__(self, opened: OpenState, ticks: StreamTicks):
         self._opened = opened
         self._ticks = ticks
         depositor = Depositor(opened.journal, opened.blocks, opened.clock, opened.homes, opened.jvm)
@@ -94,7 +94,7 @@ class Inputs:
         """Take in one micro-batch, and submit its ticks."""
         if stream.definition.revises or stream.promises or self._opened.settings.text("slack_meaning") == "generous":
             # Corrections and early answers must not depend on how far the ticks happen to be.
-            self._ticks.catch_up(stream)
+            self._ticks.catch_up_stream(stream)
         self._files.deposit(stream, df, batch_id, self._opened.settings, columnar, size)
         give_back_memory(stream)
         stream.heard_us = self._opened.clock.now_us()

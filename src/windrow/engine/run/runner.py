@@ -13,7 +13,7 @@ from windrow.dataplane.jvm import Jvm
 from windrow.dataplane.stopping import PATIENCE_S, BatchStopped, begin_no_more, log_no_stops, stop_query
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.lifecycle import interrupted
-from windrow.engine.run.tick_loop import TickLoop
+from windrow.engine.run.stream_ticks import StreamTicks
 from windrow.engine.state import StreamState
 from windrow.errors import ExecutionError, StateError, WindrowError, first_line
 from windrow.logs import log_event
@@ -44,7 +44,7 @@ class StreamRunner:
         inputs: Inputs,
         columnar: bool,
         settings: Callable[[], Settings],
-        ticks: TickLoop,
+        ticks: StreamTicks,
         jvm: Jvm,
     ):
         self.stream = stream

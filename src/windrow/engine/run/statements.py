@@ -14,7 +14,7 @@ from windrow.dataplane.sources.completing import CompletedStream, as_completed, 
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.running import RunningStreams
-from windrow.engine.run.tick_loop import TickLoop
+from windrow.engine.run.stream_ticks import StreamTicks
 from windrow.engine.state import QueryState, StreamState
 from windrow.errors import CatalogError
 from windrow.plan.nodes import Finalise
@@ -26,7 +26,7 @@ log = logging.getLogger("windrow")
 class Statements:
     """Executes statements one at a time, and updates the inputs and the running streams."""
 
-    def __init__(self, opened: OpenState, ticks: TickLoop, inputs: Inputs, running: RunningStreams, finisher: Finisher):
+    def __init__(self, opened: OpenState, ticks: StreamTicks, inputs: Inputs, running: RunningStreams, finisher: Finisher):
         self._opened = opened
         self._ticks = ticks
         self._inputs = inputs
@@ -92,7 +92,7 @@ class Statements:
     def create_query(self, statement: CreateQuery, text: str, sink: Any = None) -> QueryState:
         self._ticks.refuse_inside("create a query")
         with self._changing():
-            settings, catch_up = self._opened.settings, self._ticks.catch_up
+            settings, catch_up = self._opened.settings, self._ticks.catch_up_stream
             query = self._opened.manager.create_query(statement, text, settings, catch_up, sink)
         self._running.start_new()
         return query
@@ -110,7 +110,7 @@ class Statements:
             stream, query = self._opened.manager.query(name)
             with stream.batch_lock:
                 try:
-                    self._ticks.catch_up(stream)
+                    self._ticks.catch_up_stream(stream)
                 except Exception as error:
                     log.warning(
                         "query '%s' is dropped while stream '%s' has answers due that could not be given: %s",

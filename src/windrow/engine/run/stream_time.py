@@ -8,7 +8,7 @@ from windrow.cql.patterns import BadPatternError, Pattern
 from windrow.engine.intake.punctuations import announcement_in, text_of
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
-from windrow.engine.run.tick_loop import TickLoop
+from windrow.engine.run.stream_ticks import StreamTicks
 from windrow.engine.state import StreamState
 from windrow.engine.store.deposit_commits import PunctuationCommit
 from windrow.errors import BindError, UnsupportedError
@@ -21,7 +21,7 @@ from windrow.windows.promises import FARTHEST, Announcement, announced_by
 class StreamTime:
     """Commits changes of frontiers between micro-batches, and runs the ticks."""
 
-    def __init__(self, opened: OpenState, ticks: TickLoop, inputs: Inputs):
+    def __init__(self, opened: OpenState, ticks: StreamTicks, inputs: Inputs):
         self._opened = opened
         self._ticks = ticks
         self._inputs = inputs
@@ -77,7 +77,7 @@ class StreamTime:
         stream = self._opened.manager.stream(name)
         with self._opened.jvm.watched():
             if stream.promises:
-                self._ticks.catch_up(stream)
+                self._ticks.catch_up_stream(stream)
             with stream.batch_lock, stream.lock:
                 self._opened.homes.settle(stream, self._opened.settings, bool(commit.announced.promises))
                 stream.install(self._opened.journal.deposits.punctuate(stream, commit))
@@ -142,5 +142,5 @@ class StreamTime:
                 promises[axis] = max([greatest + beyond, *ends])
         if not any(q.axis == ROW_NUM for q in stream.active):
             promises.pop(ROW_NUM, None)
-        if promises:
+        if promises or not stream.progress.has_ended:
             self._commit(name, PunctuationCommit(Announcement(promises), points))

@@ -1,31 +1,41 @@
 """The tick loop: it applies ticks in its own thread, so that answering overlaps the job of the next micro-batch.
 
-At most one deposit is ahead of the ticks of its stream. An error in a tick is raised at the next `submit` or `drain` of
-its stream, and the tick is then tried again.
+An error in a tick is raised at the next `submit` or `drain`, and the tick is then tried again.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
-from windrow.engine.state import StreamState
 from windrow.engine.ticks.couriers import caller
 from windrow.errors import StateError
 
 
-class TickLoop:
-    """`submit` a stream whose frontier may have moved; `drain` waits until its answers are delivered."""
+class Ticking(Protocol):
+    """What a loop ticks: a stream, or a continuous query."""
 
-    def __init__(self, tick: Callable[[StreamState], object]):
+    id: int
+
+
+T = TypeVar("T", bound=Ticking)
+
+
+class TickLoop(Generic[T]):
+    """`submit` what may be due; `drain` waits until its answers are delivered. `holds_back`: a submission waits while an
+    earlier one has not begun, so that at most one deposit is ahead of the ticks of its stream."""
+
+    def __init__(self, tick: Callable[[T], object], name: str = "windrow-ticks", holds_back: bool = True):
         self._tick = tick
+        self._holds_back = holds_back
         self._changed = threading.Condition()
-        self._waiting: dict[int, StreamState] = {}
+        self._waiting: dict[int, T] = {}
         self._busy: int | None = None
         self._errors: dict[int, BaseException] = {}
         self._failures: dict[int, int] = {}
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="windrow-ticks", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -59,45 +69,45 @@ class TickLoop:
                 remedy="Hand it to another thread, and return from the subscriber.",
             )
 
-    def submit(self, stream: StreamState) -> None:
-        """Queue the stream for a tick; waits while an earlier submission has not begun."""
+    def submit(self, stream: T) -> None:
+        """Queue it for a tick."""
         with self._changed:
-            while stream.id in self._waiting and not self._closed:
+            while self._holds_back and stream.id in self._waiting and not self._closed:
                 self._changed.wait()
             self._raise(stream)
             self._waiting[stream.id] = stream
             self._changed.notify_all()
 
-    def drain(self, stream: StreamState) -> None:
+    def drain(self, stream: T) -> None:
         """Wait until no tick of the stream is queued or running. Raises the error of a failed tick."""
         with self._changed:
             while (stream.id in self._waiting or self._busy == stream.id) and not self._closed:
                 self._changed.wait()
             self._raise(stream)
 
-    def catch_up(self, stream: StreamState) -> None:
+    def catch_up(self, stream: T) -> None:
         """Answer all windows due now, and wait for it."""
         self.submit(stream)
         self.drain(stream)
 
-    def failures(self, stream: StreamState) -> int:
+    def failures(self, stream: T) -> int:
         """The number of ticks that have failed in a row."""
         with self._changed:
             return self._failures.get(stream.id, 0)
 
-    def error(self, stream: StreamState) -> BaseException | None:
+    def error(self, stream: T) -> BaseException | None:
         """The error of a failed tick that has not been raised yet."""
         with self._changed:
             return self._errors.get(stream.id)
 
-    def retry(self, stream: StreamState) -> BaseException | None:
+    def retry(self, stream: T) -> BaseException | None:
         """Submit again after a failure; return the error that is thereby dropped."""
         with self._changed:
             error = self._errors.pop(stream.id, None)
         self.submit(stream)
         return error
 
-    def _raise(self, stream: StreamState) -> None:
+    def _raise(self, stream: T) -> None:
         error = self._errors.pop(stream.id, None)
         if error is not None:
             raise error

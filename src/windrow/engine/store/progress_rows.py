@@ -33,6 +33,8 @@ class ProgressRows:
                 "UPDATE streams SET last_batch = ?, tick_seq = ? WHERE name = ?",
                 (after.last_batch, after.tick_seq, name),
             )
+        if after.has_ended != before.has_ended:
+            tx.execute("UPDATE streams SET has_ended = ? WHERE name = ?", (after.has_ended, name))
         self._save_frontiers(name, before, after)
         if after.lateness is not before.lateness:
             tx.executemany(
@@ -79,13 +81,19 @@ class ProgressRows:
 
     def read(self, definition: StreamDef) -> StreamProgress:
         """The progress of a stream in the catalog."""
-        row = self._catalog.row("SELECT last_batch, tick_seq, heard FROM streams WHERE name = ?", (definition.name,))
+        found = "SELECT last_batch, tick_seq, heard, has_ended FROM streams WHERE name = ?"
+        row = self._catalog.row(found, (definition.name,))
         assert row is not None
         progress = self._axes(definition, start_of(definition))
         promises = Promises(self._promises(definition), row["heard"])
         columns = read_columns(self._catalog, definition.name)
         return replace(
-            progress, last_batch=row["last_batch"], tick_seq=row["tick_seq"], promises=promises, columns=columns
+            progress,
+            last_batch=row["last_batch"],
+            tick_seq=row["tick_seq"],
+            promises=promises,
+            columns=columns,
+            has_ended=bool(row["has_ended"]),
         )
 
     def _axes(self, definition: StreamDef, start: StreamProgress) -> StreamProgress:

@@ -1,0 +1,244 @@
+"""Commits of continuous queries: each tick batch of a plan is one file and one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from sqlite3 import Row
+
+import pyarrow as pa
+
+from windrow.catalog.store import Catalog
+from windrow.crash import crash_point
+from windrow.dataplane.blocks import BlockRef, BlockStore
+from windrow.operators.layouts.parts import StatePart
+
+STATE, CHANGES, VIEW, ANSWERS = "state", "changes", "view", "answers"
+"""Kinds of parts."""
+
+
+@dataclass(frozen=True)
+class PlanPart:
+    """A part of a block that a plan has written: `kind`, the commit `seq`, and for state the operator and its layout."""
+
+    kind: str
+    seq: int
+    path: str
+    offset: int
+    length: int
+    rows: int
+    operator: str | None = None
+    layout: str | None = None
+    lo: int | None = None
+    hi: int | None = None
+
+
+@dataclass(frozen=True)
+class NewPart:
+    """A table to write, and what the catalog says of it."""
+
+    kind: str
+    table: pa.Table
+    operator: str | None = None
+    layout: str | None = None
+    lo: int | None = None
+    hi: int | None = None
+
+
+@dataclass(frozen=True)
+class PlanTick:
+    """A tick batch of a plan up to `ticked`, its `seq`-th commit.
+
+    `parts` are written. `drops` are the kinds whose earlier parts the new ones replace. State parts in a calendar whose
+    rows have all left by `ticked` are dropped. Of the changes, the newest `keep` rows stay, and all that are newer than
+    the latest view.
+    """
+
+    plan: int
+    ticked: int
+    seq: int
+    parts: tuple[NewPart, ...]
+    drops: tuple[str, ...] = ()
+    keep: int = 0
+
+    @property
+    def changes(self) -> int:
+        return sum(part.table.num_rows for part in self.parts if part.kind in (CHANGES, ANSWERS))
+
+
+class PlanCommits:
+    """Reads and writes the tables `plans`, `plan_streams` and `plan_parts`."""
+
+    def __init__(self, catalog: Catalog, blocks: BlockStore):
+        self._catalog = catalog
+        self._blocks = blocks
+
+    # -- plans ---------------------------------------------------------------------------------
+
+    def add(
+        self,
+        number: int,
+        name: str,
+        statement: str,
+        types: str,
+        since: int | None,
+        streams: Sequence[str],
+        along: Callable[[], None],
+    ) -> None:
+        """Save a new plan; `along` is executed in the same transaction."""
+        with self._catalog.transaction() as tx:
+            tx.execute(
+                "INSERT INTO counters VALUES ('query', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                (number,),
+            )
+            tx.execute(
+                "INSERT INTO plans (name, id, statement, types, since) VALUES (?, ?, ?, ?, ?)",
+                (name, number, statement, types, since),
+            )
+            tx.executemany("INSERT INTO plan_streams VALUES (?, ?)", [(number, stream) for stream in streams])
+            along()
+
+    def drop(self, number: int, along: Callable[[], None]) -> None:
+        """Drop a plan and its blocks; `along` is executed in the same transaction."""
+        with self._catalog.transaction() as tx:
+            for row in tx.rows("SELECT block FROM plan_parts WHERE plan = ?", (number,)):
+                self._blocks.release(row["block"])
+            for row in tx.rows("SELECT id, block FROM outbox WHERE query = ?", (number,)):
+                tx.execute("DELETE FROM outbox WHERE id = ?", (row["id"],))
+                if row["block"] is not None:
+                    self._blocks.release(row["block"])
+            for table, column in (("plan_parts", "plan"), ("plan_streams", "plan"), ("plans", "id")):
+                tx.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
+            along()
+
+    def rows(self) -> list[Row]:
+        """The plans, in the order of creation."""
+        return self._catalog.rows("SELECT * FROM plans ORDER BY id")
+
+    def row(self, number: int) -> Row | None:
+        return self._catalog.row("SELECT * FROM plans WHERE id = ?", (number,))
+
+    def suspend(self, number: int, why: str) -> None:
+        with self._catalog.transaction() as tx:
+            tx.execute("UPDATE plans SET error = ? WHERE id = ?", (why, number))
+
+    # -- ticks ---------------------------------------------------------------------------------
+
+    def tick(
+        self, commit: PlanTick, staged: str | None = None, along: Callable[[], None] = lambda: None
+    ) -> tuple[tuple[PlanPart, ...], int | None]:
+        """Write and commit a tick batch. `staged` is the entry of the sink's stage. `along` is executed in the
+        transaction. Return the parts written, and the number of the outbox entry."""
+        written: tuple[BlockRef, list[tuple[int, int]]] | None = None
+        if commit.parts:
+            written = self._blocks.write_many(f"plans/{commit.plan}", [part.table for part in commit.parts])
+        crash_point("plan-blocks-written")
+        entry = None
+        with self._catalog.transaction() as tx:
+            self._drop_replaced(commit)
+            parts = () if written is None else self._add_parts(commit, *written)
+            tx.execute(
+                "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, last_tick = ? WHERE id = ?",
+                (commit.ticked, commit.seq, commit.changes, commit.ticked, commit.plan),
+            )
+            self._retire_changes(commit)
+            if staged is not None:
+                cursor = tx.execute(
+                    "INSERT INTO outbox (query, seq, entry, block) VALUES (?, ?, ?, NULL)",
+                    (commit.plan, commit.seq, staged),
+                )
+                entry = int(cursor.lastrowid or 0)
+            along()
+        crash_point("plan-committed")
+        return parts, entry
+
+    def _add_parts(self, commit: PlanTick, ref: BlockRef, places: Sequence[tuple[int, int]]) -> tuple[PlanPart, ...]:
+        block = self._blocks.add(ref, refs=len(places))
+        made = []
+        for part, (offset, length) in zip(commit.parts, places, strict=True):
+            found = PlanPart(
+                part.kind,
+                commit.seq,
+                ref.path,
+                offset,
+                length,
+                part.table.num_rows,
+                part.operator,
+                part.layout,
+                part.lo,
+                part.hi,
+            )
+            self._catalog.execute(
+                "INSERT INTO plan_parts (plan, kind, seq, operator, layout, block, offset, length, rows, lo, hi)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(commit.plan, part.kind, commit.seq, part.operator, part.layout, block),
+                    *(offset, length, found.rows, part.lo, part.hi),
+                ),
+            )
+            made.append(found)
+        return tuple(made)
+
+    def _drop_replaced(self, commit: PlanTick) -> None:
+        """Drop the parts that this commit replaces, and calendar parts that are wholly expired."""
+        kinds = ", ".join("?" * len(commit.drops))
+        self._drop_where(f"plan = ? AND kind IN ({kinds})", (commit.plan, *commit.drops))
+        self._drop_where(
+            "plan = ? AND kind = ? AND layout = 'calendar' AND hi < ?", (commit.plan, STATE, commit.ticked)
+        )
+
+    def _retire_changes(self, commit: PlanTick) -> None:
+        """Drop the oldest changes that neither retention nor the view needs."""
+        seen = self._catalog.value(
+            "SELECT max(seq) FROM plan_parts WHERE plan = ? AND kind = ?", (commit.plan, VIEW)
+        )
+        for kind in (CHANGES, ANSWERS):
+            held = self._catalog.value(
+                "SELECT sum(rows) FROM plan_parts WHERE plan = ? AND kind = ?", (commit.plan, kind)
+            )
+            while (held or 0) > commit.keep:
+                oldest = self._catalog.row(
+                    "SELECT id, rows, seq FROM plan_parts WHERE plan = ? AND kind = ? ORDER BY id LIMIT 1",
+                    (commit.plan, kind),
+                )
+                is_needed = oldest is None or held - oldest["rows"] < commit.keep
+                if is_needed or (kind == CHANGES and (seen is None or oldest["seq"] > seen)):
+                    break
+                held -= oldest["rows"]
+                self._drop_where("id = ?", (oldest["id"],))
+
+    def _drop_where(self, condition: str, values: Sequence[object]) -> None:
+        for row in self._catalog.rows(f"SELECT id, block FROM plan_parts WHERE {condition}", tuple(values)):
+            self._catalog.execute("DELETE FROM plan_parts WHERE id = ?", (row["id"],))
+            self._blocks.release(row["block"])
+
+    def published(self, entry: int) -> None:
+        """Remove a published stage from the outbox."""
+        with self._catalog.transaction() as tx:
+            tx.execute("DELETE FROM outbox WHERE id = ?", (entry,))
+
+    def unpublished(self, plan: int) -> list[tuple[int, str]]:
+        """The committed stages of a plan that its sink may not show yet, in order."""
+        rows = self._catalog.rows("SELECT id, entry FROM outbox WHERE query = ? ORDER BY id", (plan,))
+        return [(row["id"], row["entry"]) for row in rows]
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def parts(self, plan: int, *kinds: str) -> list[PlanPart]:
+        """The parts of these kinds, in the order in which they were written."""
+        marks = ", ".join("?" * len(kinds))
+        rows = self._catalog.rows(
+            "SELECT p.*, b.path FROM plan_parts p JOIN blocks b ON b.id = p.block"
+            f" WHERE p.plan = ? AND p.kind IN ({marks}) ORDER BY p.id",
+            (plan, *kinds),
+        )
+        names = ("kind", "seq", "path", "offset", "length", "rows", "operator", "layout", "lo", "hi")
+        return [PlanPart(*(row[name] for name in names)) for row in rows]
+
+    def read(self, part: PlanPart) -> pa.Table:
+        """The rows of a part, mapped: they outlive the deletion of the file."""
+        return self._blocks.read_part(part.path, part.offset, part.length)
+
+    def state_parts(self, plan: int) -> list[StatePart]:
+        """The state of a plan's operators."""
+        return [StatePart.restored(part, self.read(part)) for part in self.parts(plan, STATE)]

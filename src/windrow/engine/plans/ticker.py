@@ -1,0 +1,175 @@
+"""Ticks of continuous queries: all due ticks of a plan together, in slices of bounded size, each one commit."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanTick
+from windrow.engine.plans.delivering import PlanDelivery
+from windrow.engine.plans.due import InputProgress, begins_at, due_upto
+from windrow.engine.plans.query import ContinuousQuery, PlanVersion
+from windrow.engine.plans.tables import answers_table, changes_table
+from windrow.engine.state import CommittedState, StreamState
+from windrow.engine.store.journal import Journal
+from windrow.engine.store.window_stores import WindowStores
+from windrow.errors import WindrowError, first_line
+from windrow.logs import log_event
+from windrow.operators.advance import Advance, advance
+from windrow.operators.scan import StreamRows, reach, split
+from windrow.operators.ticks import DueTicks
+from windrow.plan.algebra.nodes import StreamWindow
+from windrow.settings import Settings
+from windrow.types import POINT_MIN, point_text
+
+MERGED_PARTS = 20
+"""So many parts of changes or of state are merged into one."""
+
+
+class PlanTicker:
+    """Ticks plans, one at a time; the loop of plans calls it."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        commits: PlanCommits,
+        stores: WindowStores,
+        stream_of: Callable[[str], StreamState],
+        settings: Callable[[], Settings],
+    ):
+        self._journal = journal
+        self._commits = commits
+        self._stores = stores
+        self._stream_of = stream_of
+        self._settings = settings
+        self._delivery = PlanDelivery(commits, settings)
+
+    def tick(self, query: ContinuousQuery) -> int:
+        """Process all due ticks; return their number. An error of the plan itself suspends the query."""
+        with query.ticking:
+            if query.is_dropped:
+                return 0
+            self._delivery.publish(query)
+            done = 0
+            while query.error is None and (due := self._due(query)) is not None:
+                self._batch(query, due)
+                done += due.count
+            return done
+
+    # -- what is due ---------------------------------------------------------------------------
+
+    def _due(self, query: ContinuousQuery) -> DueTicks | None:
+        grid = query.grid
+        inputs = [self._input(window) for window in query.plan.windows]
+        upto, before = due_upto(inputs, grid), query.progress.ticked
+        if before is None:
+            before = begins_at(inputs, grid)
+            if before is not None and query.since is not None:
+                before = max(before, grid.ceil(query.since))
+        if upto is None or before is None or upto <= before:
+            return None
+        return self._bounded(query, DueTicks(before, upto, grid.step, grid.origin))
+
+    def _input(self, window: StreamWindow) -> InputProgress:
+        progress, axis = self._stream_of(window.stream).progress, window.attribute.column
+        frontier = progress.frontiers[axis]
+        return InputProgress(frontier.value, progress.least.get(axis), frontier.greatest, progress.has_ended)
+
+    def _bounded(self, query: ContinuousQuery, due: DueTicks) -> DueTicks:
+        """So many of the due ticks that at most `tick_rows` new tuples belong to them, but at least one."""
+        limit, births = self._settings().integer("tick_rows"), list[np.ndarray]()
+        for window, use in zip(query.plan.windows, query.uses, strict=True):
+            lo, hi = due.before - window.lifetime.offset, due.upto - window.lifetime.offset
+            if sum(file.rows for file in self._stores.files(use) if file.hi >= lo and file.lo < hi) > 0:
+                points = self._stores.rows(use, (), self._from(query, lo), hi).column("__t").to_numpy()
+                births.append(points + window.lifetime.offset)
+        if sum(one.size for one in births) <= limit or due.count == 1:
+            return due
+        upto = query.grid.above(int(np.partition(np.concatenate(births), limit - 1)[limit - 1]))
+        return replace(due, upto=min(due.upto, max(upto, due.before + due.step)))
+
+    # -- a batch -------------------------------------------------------------------------------
+
+    def _batch(self, query: ContinuousQuery, due: DueTicks) -> None:
+        started = time.monotonic()
+        try:
+            done = advance(query.plan, query.version.state, self._rows(query, due), due)
+        except WindrowError:
+            raise
+        except Exception as error:
+            self._suspend(query, first_line(error))
+            return
+        self._commit(query, due, done)
+        seconds = time.monotonic() - started
+        query.metrics.tick_s += seconds
+        query.metrics.ticks += due.count
+        log_event(
+            "plan_tick",
+            "query '{query}': ticked up to {tick}, {rows} changes in {seconds} s",
+            query=query.name,
+            tick=point_text(due.upto, query.plan.point),
+            rows=done.changes.num_rows,
+            seconds=round(seconds, 3),
+        )
+
+    def _rows(self, query: ContinuousQuery, due: DueTicks) -> dict[int, StreamRows]:
+        """The stored tuples that each window of the plan needs for these ticks."""
+        found = {}
+        for i, (window, use) in enumerate(zip(query.plan.windows, query.uses, strict=True)):
+            lo, hi = self._needed_from(query, i, due.before), due.upto - window.lifetime.offset
+            rows = self._stores.rows(use, query.columns[i], self._from(query, lo), hi)
+            named = rows.rename_columns(["__t", *(column.sql for column in window.schema)])
+            found[i] = split(window, named, due)
+        return found
+
+    def _needed_from(self, query: ContinuousQuery, i: int, ticked: int) -> int:
+        """The least point of window i that a tick above `ticked` reads."""
+        below = reach(query.plan.windows[i], query.history[i])
+        return POINT_MIN if below is None else ticked - below
+
+    def _from(self, query: ContinuousQuery, lo: int) -> int:
+        return lo if query.since is None else max(lo, query.since)
+
+    def _suspend(self, query: ContinuousQuery, why: str) -> None:
+        self._commits.suspend(query.id, why)
+        query.version = replace(query.version, progress=replace(query.progress, error=why))
+        log_event(
+            "query_suspended", "query '{query}' is suspended: {error}", logging.ERROR, query=query.name, error=why
+        )
+
+    # -- the commit ----------------------------------------------------------------------------
+
+    def _commit(self, query: ContinuousQuery, due: DueTicks, done: Advance) -> None:
+        """Deliver, commit and install a batch. One without a change and without new state only moves the progress in
+        memory: after a restart it is processed again, to the same effect."""
+        version, ended = query.version, self._overtaken(query, due.upto)
+        if not done.changes.num_rows and not done.parts and not ended and not self._leaves_rows(query, due.upto):
+            query.version = replace(version, progress=replace(query.progress, ticked=due.upto), state=done.state)
+            return
+        seq, plan = query.progress.seq + 1, query.plan
+        rows = (answers_table if plan.periodic else changes_table)(plan, done.changes)
+        staged = self._delivery.send(query, rows, seq)
+        parts, drops = self._parts(query, done, rows, due.upto)
+        keep = self._settings().integer("retained_changes")
+        tick = PlanTick(query.id, due.upto, seq, tuple(parts), tuple(drops), keep)
+        with ExitStack() as held:
+            for stream, _ in ended:
+                held.enter_context(stream.lock)
+            written, entry = self._commits.tick(tick, staged, lambda: self._along(query, ended, due.upto))
+            for stream, axis in ended:
+                stream.install(CommittedState(stream.progress.promised(axis, due.upto), stream.unpublished))
+        changes = tuple(self._commits.read(part) for part in written if part.kind in (VIEW, CHANGES))
+        kept = changes if VIEW in drops else (*version.changes, *changes)
+        progress = replace(query.progress, ticked=due.upto, seq=seq)
+        query.version = PlanVersion(progress, done.state, kept)
+        query.metrics.rows += done.changes.num_rows
+        query.metrics.last_delivery_s = time.time()
+        if entry is not None and staged is not None:
+            query.unpublished = (*query.unpublished, (entry, staged))
+            self._delivery.publish(query)

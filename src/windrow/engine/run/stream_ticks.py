@@ -1,0 +1,85 @@
+"""The ticks that follow when a stream's frontier moves: of its periodic queries, and of continuous queries over it.
+
+The two have threads of their own, so a slow continuous query does not delay the answers of periodic ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from windrow.engine.plans.query import ContinuousQuery
+from windrow.engine.run.tick_loop import TickLoop
+from windrow.engine.state import StreamState
+
+log = logging.getLogger("windrow")
+
+
+class StreamTicks:
+    """Submits streams and their readers to two loops. `readers`: the continuous queries over a stream."""
+
+    def __init__(
+        self,
+        tick_stream: Callable[[StreamState], object],
+        tick_plan: Callable[[ContinuousQuery], object],
+        readers: Callable[[StreamState], Iterable[ContinuousQuery]],
+    ):
+        self._streams = TickLoop(tick_stream)
+        self._plans = TickLoop(tick_plan, "windrow-plans", holds_back=False)
+        self._readers = readers
+
+    def refuse_inside(self, what: str) -> None:
+        """Raise if called inside a tick, as subscribers are: the call would wait for the tick itself."""
+        self._streams.refuse_inside(what)
+        self._plans.refuse_inside(what)
+
+    def submit(self, stream: StreamState) -> None:
+        """Queue the ticks of a stream; waits while an earlier submission of it has not begun. A continuous query whose
+        last tick failed is tried again."""
+        self._streams.submit(stream)
+        for query in self._readers(stream):
+            error = self._plans.retry(query)
+            if error is not None:
+                log.error("query '%s' tries to tick again after: %s", query.name, error)
+
+    def drain(self, stream: StreamState) -> None:
+        """Wait until no tick of the stream or of a continuous query over it is queued or running. Raises the error of a
+        failed one."""
+        self._streams.drain(stream)
+        for query in self._readers(stream):
+            self._plans.drain(query)
+
+    def catch_up(self, stream: StreamState) -> None:
+        """Process everything due now, and wait for it."""
+        self.submit(stream)
+        self.drain(stream)
+
+    def catch_up_stream(self, stream: StreamState) -> None:
+        """Answer the windows of periodic queries that are due now, and wait for it."""
+        self._streams.catch_up(stream)
+
+    def failures(self, stream: StreamState) -> int:
+        """The number of ticks that have failed in a row: of the stream, or of the continuous query that failed most."""
+        return max([self._streams.failures(stream), *(self._plans.failures(one) for one in self._readers(stream))])
+
+    def error(self, stream: StreamState) -> BaseException | None:
+        """The error of a failed tick that has not been raised yet."""
+        found = [self._streams.error(stream), *(self._plans.error(query) for query in self._readers(stream))]
+        return next((error for error in found if error is not None), None)
+
+    def retry(self, stream: StreamState) -> BaseException | None:
+        """Submit again after a failure; return the error that is thereby dropped."""
+        error = self.error(stream)
+        self._streams.retry(stream)
+        for query in self._readers(stream):
+            self._plans.retry(query)
+        return error
+
+    def settle(self, query: ContinuousQuery) -> None:
+        """Process all ticks of one continuous query that are due now, and wait for it."""
+        self._plans.catch_up(query)
+
+    def close(self) -> None:
+        """Finish the running ticks, and end the threads."""
+        self._streams.close()
+        self._plans.close()
