@@ -1,9 +1,10 @@
-"""The dialect `CQL`: Spark SQL in which a table in FROM may carry a window clause.
+"""The dialect `CQL`: Spark SQL in which a table or sub-query in FROM may carry a window clause.
 
     FROM packets [RANGE 10 MINUTES SLIDE 1 MINUTE] AS p
 
 Such a table is a `StreamTable` node: a table to all of sqlglot, with its `WindowClause` as an argument. So the clause
-takes part in equality, survives `copy()` and `transform()`, and is printed.
+takes part in equality, survives `copy()` and `transform()`, and is printed. A sub-query with a window is a
+`WindowedQuery` in the same way. ISTREAM(…), DSTREAM(…) and RSTREAM(…) around a select list are `RelationToStream`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,18 @@ class StreamTable(exp.Table):
     """A stream with its window: `exp.Table` with the argument `window`."""
 
     arg_types = {**exp.Table.arg_types, "window": False}
+
+
+class WindowedQuery(exp.Subquery):
+    """A sub-query in FROM with a window on its output: `exp.Subquery` with the argument `window`."""
+
+    arg_types = {**exp.Subquery.arg_types, "window": False}
+
+
+class RelationToStream(exp.Expression):
+    """ISTREAM, DSTREAM or RSTREAM (`this`) around the whole select list."""
+
+    arg_types = {"this": True, "expressions": False}
 
 
 class OwnAggregate(exp.Expression, exp.AggFunc):
@@ -53,13 +66,14 @@ def _own(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
 
 
 HOLISTIC = ("MEDIAN", "QUANTILE", "TOP_K", "FREQUENT_ITEMS")
+TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM")
 APPROXIMATE = ("APPROX_COUNT_DISTINCT", "APPROX_QUANTILE", "APPROX_TOP_K")
 OWN_AGGREGATES = (*HOLISTIC, *APPROXIMATE)
 
 
 def window_of(table: exp.Expr) -> WindowClause | None:
-    """The window clause of a table; None if it has none."""
-    window = table.args.get("window") if isinstance(table, StreamTable) else None
+    """The window clause of a table or sub-query; None if it has none."""
+    window = table.args.get("window") if isinstance(table, (StreamTable, WindowedQuery)) else None
     return window if isinstance(window, WindowClause) else None
 
 
@@ -88,6 +102,16 @@ def _with_unit(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
     return build
 
 
+def _to_stream(name: str) -> Callable[[Any], exp.Expr]:
+    """Read the select list inside `ISTREAM(…)`, with aliases and stars."""
+
+    def read(parser: Any) -> exp.Expr:
+        word = parser._tokens[parser._index - 2]
+        return RelationToStream(this=name, expressions=parser._parse_expressions()).update_positions(word)
+
+    return read
+
+
 class CqlParser(SparkParser):
     """Spark's parser with window clauses and with functions kept as written.
 
@@ -106,7 +130,10 @@ class CqlParser(SparkParser):
         "MEAN": exp.Avg.from_arg_list,
         "STD": exp.Stddev.from_arg_list,
     }
-    FUNCTION_PARSERS = {name: SparkParser.FUNCTION_PARSERS[name] for name in _FUNCTION_SYNTAX}
+    FUNCTION_PARSERS = {
+        **{name: SparkParser.FUNCTION_PARSERS[name] for name in _FUNCTION_SYNTAX},
+        **{name: _to_stream(name) for name in TO_STREAM},
+    }
     NO_PAREN_FUNCTION_PARSERS = {name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE", "IF")}
 
     def _negate_range(self, this: Any = None) -> Any:
@@ -115,11 +142,22 @@ class CqlParser(SparkParser):
 
     def _parse_bracket(self, this: Any = None) -> Any:
         if type(this) is exp.Table and self._curr.token_type == TokenType.L_BRACKET:
-            cursor = Cursor(self._tokens, self.sql, self._index)
-            window = parse_window(cursor)
-            self._advance(cursor.index - self._index)
-            return StreamTable(**this.args, window=window)
+            return StreamTable(**this.args, window=self._parse_stream_window())
         return super()._parse_bracket(this)
+
+    def _parse_subquery(self, this: Any, parse_alias: bool = True) -> Any:
+        # With an alias to come it is a sub-query in FROM, not a value.
+        if not (parse_alias and isinstance(this, exp.Query) and self._curr.token_type == TokenType.L_BRACKET):
+            return super()._parse_subquery(this, parse_alias)
+        window = self._parse_stream_window()
+        query: Any = super()._parse_subquery(this, parse_alias)
+        return WindowedQuery(**query.args, window=window)
+
+    def _parse_stream_window(self) -> WindowClause:
+        cursor = Cursor(self._tokens, self.sql, self._index)
+        window = parse_window(cursor)
+        self._advance(cursor.index - self._index)
+        return window
 
 
 def _stream_table_sql(self: SparkGenerator, expression: StreamTable) -> str:
@@ -132,10 +170,22 @@ def _stream_table_sql(self: SparkGenerator, expression: StreamTable) -> str:
     return f"{self.table_sql(named)} {window_text(window)}{f' AS {alias}' if alias else ''}"
 
 
+def _windowed_query_sql(self: SparkGenerator, expression: WindowedQuery) -> str:
+    window = window_of(expression)
+    if window is None:
+        return self.subquery_sql(expression)
+    alias = self.sql(expression, "alias")
+    query = expression.copy()
+    query.set("alias", None)
+    return f"{self.subquery_sql(query)} {window_text(window)}{f' AS {alias}' if alias else ''}"
+
+
 class CqlGenerator(SparkGenerator):
     TRANSFORMS = {
         **SparkGenerator.TRANSFORMS,
         StreamTable: _stream_table_sql,
+        WindowedQuery: _windowed_query_sql,
+        RelationToStream: lambda self, node: self.func(node.this, *node.expressions),
         OwnAggregate: lambda self, node: self.func(node.this, *node.expressions),
         Let: lambda self, node: (
             f"transform(array({self.sql(node.this)}), {node.args['alias']} -> {self.sql(node.expression)})[0]"

@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from windrow.cql.dialect import APPROXIMATE, HOLISTIC, OwnAggregate, StreamTable
+from windrow.cql.dialect import (
+    APPROXIMATE,
+    HOLISTIC,
+    OwnAggregate,
+    RelationToStream,
+    StreamTable,
+    WindowedQuery,
+)
 from windrow.cql.tokens import nearest, place_of
 from windrow.errors import BindError, FunctionError, Place, UnsupportedError
 
@@ -148,7 +155,7 @@ _TO_RANK = (
 _TO_WINDOW = "Write the window in FROM: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE]."
 _TO_LEAVE_OUT = "Leave it out; docs/cql.md lists what this version executes."
 _TO_FIND = "docs/cql.md lists the allowed functions under Functions."
-_ONE_STREAM = "A query reads one stream. Join DataFrames in Spark, and give the result to wr.stream."
+_ONE_STREAM = "A one-time query reads one stream. A standing query may read several: CREATE QUERY name AS SELECT …"
 _IN_FROM = "FROM takes a stream, a query, answers('query') or dead_letters('stream')"
 _REMEDIES = {
     "the same input must always give the same answer": "Use a column of the stream, such as its window attribute.",
@@ -413,6 +420,8 @@ _KEY_REMEDIES = {
 }
 _NODE_NAMES: Mapping[type[exp.Expr], str] = {
     exp.Subquery: "a sub-query",
+    WindowedQuery: "a sub-query",
+    RelationToStream: "ISTREAM, DSTREAM or RSTREAM here",
     exp.Exists: "EXISTS",
     exp.Window: "OVER (…)",
     exp.Distinct: "DISTINCT",
@@ -439,6 +448,8 @@ _NODE_REMEDIES: Mapping[type[exp.Expr], str] = {
     exp.Window: _TO_WINDOW,
     exp.Join: _ONE_STREAM,
     exp.Subquery: _ONE_STREAM,
+    WindowedQuery: _ONE_STREAM,
+    RelationToStream: "It stands in a standing query, around the whole select list: SELECT ISTREAM(a, b) FROM …",
     exp.Rollup: "Create a query for each GROUP BY.",
     exp.Cube: "Create a query for each GROUP BY.",
     exp.GroupingSets: "Create a query for each GROUP BY.",
@@ -534,7 +545,7 @@ def _check_star(node: exp.Expr, place: Place | None) -> None:
             place=place,
             remedy="Name the columns: COUNT(DISTINCT a, b). COUNT(*) counts rows.",
         )
-    _inside(exp.Select, exp.Count, exp.Column)(node, place)
+    _inside(exp.Select, exp.Count, exp.Column, RelationToStream)(node, place)
 
 
 def _inside(*parents: type[exp.Expr]) -> Callable[[exp.Expr, Place | None], None]:
@@ -585,6 +596,32 @@ OVER_STREAMS = Syntax(_SUPPORTED_ARGS, _SPECIAL, ROW_FUNCTIONS)
 
 _SET_OPERATION = _words("this expression distinct order limit offset with_")
 _QUERIES = (exp.Select, exp.Union, exp.Except, exp.Intersect)
+
+OVER_SEVERAL = Syntax(
+    {
+        **_SUPPORTED_ARGS,
+        exp.Select: _SUPPORTED_ARGS[exp.Select] | _words("joins distinct with_"),
+        exp.Union: _words("this expression distinct order limit with_"),
+        exp.With: _words("expressions"),
+        exp.CTE: _words("this alias"),
+        exp.Subquery: _words("this alias"),
+        WindowedQuery: _words("this alias window"),
+        exp.Join: _words("this on using kind"),
+        RelationToStream: _words("this expressions"),
+    },
+    {
+        **{kind: check for kind, check in _SPECIAL.items() if kind is not exp.Select},
+        exp.Table: _inside(exp.From, exp.Join),
+        StreamTable: _inside(exp.From, exp.Join),
+        exp.Subquery: _inside(exp.From, exp.Join, exp.Union, exp.Subquery),
+        WindowedQuery: _inside(exp.From, exp.Join),
+        RelationToStream: _inside(exp.Select),
+        exp.Order: _inside(*_QUERIES),
+        exp.Limit: _inside(*_QUERIES),
+    },
+    ROW_FUNCTIONS,
+)
+"""What a continuous query may use: several streams, sub-queries, WITH and UNION."""
 
 OVER_TABLES = Syntax(
     {

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from sqlglot.tokenizer_core import Token, TokenType
 
 from windrow.cql.create_stream import option_name, parse_create_stream, parse_options
-from windrow.cql.dialect import CQL
+from windrow.cql.dialect import CQL, TO_STREAM
 from windrow.cql.select_text import parse_query, parse_select
 from windrow.cql.statements import (
+    CreateDerivedStream,
     CreateQuery,
     CreateStream,
     Describe,
@@ -28,7 +29,7 @@ from windrow.cql.statements import (
 )
 from windrow.cql.tokens import Cursor, tokenize
 from windrow.cql.window_clause import Measure
-from windrow.cql.window_syntax import parse_time
+from windrow.cql.window_syntax import parse_measure, parse_time
 from windrow.errors import ParseError, UnsupportedError
 
 _TO_FEED = "Rows come into a stream from its source, or by wr.feed(stream, rows)."
@@ -37,9 +38,10 @@ _LATER = {
     "INSERT": ("INSERT changes tables, which this version does not have", _TO_FEED),
     "UPDATE": ("UPDATE changes tables, which this version does not have", "A stream only grows. " + _TO_FEED),
     "DELETE": ("DELETE changes tables, which this version does not have", "DROP STREAM removes a whole stream."),
-    "ISTREAM": ("ISTREAM is not supported by this version", _TO_WRITE),
-    "DSTREAM": ("DSTREAM is not supported by this version", _TO_WRITE),
-    "RSTREAM": ("RSTREAM is not supported by this version", _TO_WRITE),
+    **{
+        word: (f"{word} is written around a select list", f"Write CREATE QUERY name AS SELECT {word}(*) FROM …")
+        for word in TO_STREAM
+    },
 }
 _EMITS = (
     "EMIT EVERY WINDOW, the default, answers each window once, when it closes (EMIT FINAL of other systems). "
@@ -102,12 +104,15 @@ def _statement(cursor: Cursor) -> Statement:
     return statement
 
 
-def _create(cursor: Cursor) -> CreateStream | CreateQuery:
+def _create(cursor: Cursor) -> CreateStream | CreateDerivedStream | CreateQuery:
     cursor.expect("CREATE")
     start = cursor.index
     if cursor.take("STREAM"):
         exists = _if_not_exists(cursor)
-        return parse_create_stream(cursor, _object_name(cursor, "a name for the stream"), exists)
+        name = _object_name(cursor, "a name for the stream")
+        if cursor.take("AS"):
+            return _derived_stream(cursor, name, exists)
+        return parse_create_stream(cursor, name, exists)
     if cursor.take("QUERY"):
         exists = _if_not_exists(cursor)
         return _create_query(cursor, exists)
@@ -134,6 +139,17 @@ def _object_name(cursor: Cursor, what: str) -> str:
     if token is not None and token.token_type == TokenType.DOT:
         raise cursor.error("names of streams and queries have one part", remedy="Leave out the part before the dot.")
     return name
+
+
+def _derived_stream(cursor: Cursor, name: str, if_not_exists: bool) -> CreateDerivedStream:
+    select = parse_select(cursor, until=_tail_start(cursor, _is_tick))
+    tick = parse_measure(cursor, "TICK") if cursor.take("TICK") else None
+    return CreateDerivedStream(name, select, if_not_exists, tick)
+
+
+def _is_tick(cursor: Cursor) -> bool:
+    following = cursor.peek(1)
+    return cursor.word() == "TICK" and following is not None and following.token_type == TokenType.NUMBER
 
 
 def _create_query(cursor: Cursor, if_not_exists: bool) -> CreateQuery:
@@ -193,8 +209,21 @@ def _priority(cursor: Cursor) -> int:
     return sign * int(token.text)
 
 
-def _tail_start(cursor: Cursor) -> int:
-    """The index of the INTO, EMIT, PRIORITY or EXPIRE that ends the SELECT.
+def _is_tail(cursor: Cursor) -> bool:
+    before, after = cursor.peek(-1), cursor.peek(1)
+    if after is None or (before is not None and before.token_type == TokenType.DOT):
+        return False
+    word, following = cursor.word(), cursor.word(1)
+    return (
+        (word == "INTO" and bool(following))
+        or (word == "EMIT" and _follows_emit(cursor))
+        or (word == "PRIORITY" and _is_integer(cursor))
+        or (word == "EXPIRE" and following == "AFTER")
+    )
+
+
+def _tail_start(cursor: Cursor, is_tail: Callable[[Cursor], bool] = _is_tail) -> int:
+    """The index of the INTO, EMIT, PRIORITY or EXPIRE that ends the SELECT, or of another `is_tail`.
 
     sqlglot would read these words as aliases, and they may also be names. So they count only outside of parentheses,
     after FROM, and together with the words that must follow them.
@@ -208,22 +237,9 @@ def _tail_start(cursor: Cursor) -> int:
             depth -= 1
         elif depth == 0:
             seen_from = seen_from or kind == TokenType.FROM
-            if seen_from and _is_tail(Cursor(cursor.tokens, cursor.text, index)):
+            if seen_from and is_tail(Cursor(cursor.tokens, cursor.text, index)):
                 return index
     return len(cursor.tokens)
-
-
-def _is_tail(cursor: Cursor) -> bool:
-    before, after = cursor.peek(-1), cursor.peek(1)
-    if after is None or (before is not None and before.token_type == TokenType.DOT):
-        return False
-    word, following = cursor.word(), cursor.word(1)
-    return (
-        (word == "INTO" and bool(following))
-        or (word == "EMIT" and _follows_emit(cursor))
-        or (word == "PRIORITY" and _is_integer(cursor))
-        or (word == "EXPIRE" and following == "AFTER")
-    )
 
 
 def _follows_emit(cursor: Cursor) -> bool:

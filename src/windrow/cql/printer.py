@@ -11,6 +11,7 @@ from windrow.cql.names import quote_name, quote_option, quote_text
 from windrow.cql.select_text import expression_text
 from windrow.cql.statements import (
     ColumnDef,
+    CreateDerivedStream,
     CreateQuery,
     CreateStream,
     Describe,
@@ -38,6 +39,8 @@ def to_text(statement: Statement) -> str:
         return " ".join(_create_stream(statement))
     if isinstance(statement, CreateQuery):
         return " ".join(_create_query(statement))
+    if isinstance(statement, CreateDerivedStream):
+        return " ".join(_create_derived_stream(statement))
     if isinstance(statement, Select):
         return expression_text(statement.select)
     if isinstance(statement, Explain):
@@ -56,11 +59,16 @@ def to_text(statement: Statement) -> str:
     raise TypeError(f"not a statement: {statement!r}")
 
 
-def to_script(statement: CreateStream | CreateQuery) -> str:
+def to_script(statement: CreateStream | CreateDerivedStream | CreateQuery) -> str:
     """The text of a statement over several lines, with a semicolon, to be kept in a script."""
-    parts = _create_query(statement) if isinstance(statement, CreateQuery) else _create_stream(statement)
-    if isinstance(statement, CreateStream) and len(parts[0]) > _LINE:
-        parts = _create_stream(statement, ",\n    ")
+    if isinstance(statement, CreateQuery):
+        parts = _create_query(statement)
+    elif isinstance(statement, CreateDerivedStream):
+        parts = _create_derived_stream(statement)
+    else:
+        parts = _create_stream(statement)
+        if len(parts[0]) > _LINE:
+            parts = _create_stream(statement, ",\n    ")
     return "\n  ".join(parts) + ";"
 
 
@@ -82,6 +90,14 @@ def _create_stream(stream: CreateStream, between: str = ", ") -> list[str]:
         parts.append(f"LATE {'DROP' if stream.late is Late.DROP else 'REVISE' + late_for}")
     if stream.retain is not None:
         parts.append(f"RETAIN {measure_text(stream.retain)}")
+    return parts
+
+
+def _create_derived_stream(stream: CreateDerivedStream) -> list[str]:
+    exists = "IF NOT EXISTS " if stream.if_not_exists else ""
+    parts = [f"CREATE STREAM {exists}{quote_name(stream.name)} AS", expression_text(stream.select)]
+    if stream.tick is not None:
+        parts.append(f"TICK {measure_text(stream.tick)}")
     return parts
 
 

@@ -56,25 +56,11 @@ _OTHERS_WINDOWS = {
 _MISSING = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]*\.(\w+)'>")
 
 
-def parse_select(cursor: Cursor, until: int) -> exp.Select:
-    """Parse the SELECT from the cursor to the token `until`, and move the cursor there."""
-    if cursor.word() == "WITH":
-        raise UnsupportedError(
-            "WITH is not supported in a standing query",
-            place=cursor.place(),
-            remedy="Write one SELECT over one stream. A SELECT over answers may have WITH.",
-        )
-    if cursor.word() != "SELECT":
-        raise cursor.unexpected("SELECT", ["SELECT"])
-    start = cursor.place()
-    tree = parse_query(cursor, until)
-    if not isinstance(tree, exp.Select):
-        raise UnsupportedError(
-            f"{type(tree).__name__.upper()} is not supported; a query is one SELECT",
-            place=start,
-            remedy="Create a query for each SELECT.",
-        )
-    return tree
+def parse_select(cursor: Cursor, until: int) -> exp.Select | exp.SetOperation:
+    """Parse the query of a standing query from the cursor to the token `until`, and move the cursor there."""
+    if cursor.word() not in ("SELECT", "WITH"):
+        raise cursor.unexpected("SELECT", ["SELECT", "WITH"])
+    return parse_query(cursor, until)
 
 
 def parse_query(cursor: Cursor, until: int) -> exp.Select | exp.SetOperation:
@@ -108,8 +94,12 @@ def expression_text(node: exp.Expr) -> str:
 def parse_expression(text: str) -> exp.Expr:
     """Parse a single expression; for tests, the oracle and tools."""
     cursor = Cursor(tokenize("SELECT " + text, CQL()), "SELECT " + text)
-    select = parse_select(cursor, until=len(cursor.tokens))
-    if len(select.expressions) != 1 or {key for key, value in select.args.items() if value} != {"expressions"}:
+    select = parse_query(cursor, until=len(cursor.tokens))
+    if (
+        not isinstance(select, exp.Select)
+        or len(select.expressions) != 1
+        or {key for key, value in select.args.items() if value} != {"expressions"}
+    ):
         raise ParseError(f"'{text}' is not one expression")
     expression: exp.Expr = select.expressions[0]
     return expression.pop()
@@ -132,9 +122,9 @@ def _read(tokens: list[Token], text: str) -> exp.Select | exp.SetOperation:
     if not isinstance(tree, (exp.Select, exp.SetOperation)):
         kind = type(tree).__name__.upper() if tree is not None else "this"
         raise UnsupportedError(
-            f"{kind} is not supported; a query is one SELECT",
+            f"{kind} is not supported; a query is a SELECT, or several with UNION ALL",
             place=_place(text, tokens[0]),
-            remedy="Create a query for each SELECT.",
+            remedy="For example SELECT * FROM s [RANGE 10 MINUTES].",
         )
     if isinstance(tree, exp.Select) and not tree.expressions:
         raise ParseError(

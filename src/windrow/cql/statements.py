@@ -67,6 +67,16 @@ class CreateStream:
     if_not_exists: bool = False
 
 
+@dataclass(frozen=True)
+class CreateDerivedStream:
+    """CREATE STREAM name AS SELECT …: the output of a query as a stream."""
+
+    name: str
+    select: exp.Expression
+    if_not_exists: bool = False
+    tick: Measure | None = None
+
+
 class Emit(Enum):
     EVERY_WINDOW = "every window"
     LATEST = "latest"
@@ -144,4 +154,4 @@ class SetSetting:
     value: str
 
 
-Statement = CreateStream | CreateQuery | Select | Drop | Show | Describe | Explain | SetSetting
+Statement = CreateStream | CreateDerivedStream | CreateQuery | Select | Drop | Show | Describe | Explain | SetSetting

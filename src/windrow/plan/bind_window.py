@@ -9,7 +9,7 @@ from windrow.cql.tokens import nearest
 from windrow.cql.window_clause import Measure, Unit, WindowClause, WindowKind
 from windrow.errors import BindError, UnsupportedError
 from windrow.plan.nodes import ROWS_AXIS, Attribute
-from windrow.types import moment_of, point_of
+from windrow.types import SqlType, moment_of, point_of
 from windrow.windows import LandmarkWindow, PartitionedWindow, SlideByTuple, SlideOver, SlidingWindow, Window
 
 _OF_TIME, _OF_VALUES = "For example [RANGE 10 MINUTES SLIDE 1 MINUTE].", "For example [RANGE 1000 SLIDE 100]."
@@ -27,6 +27,23 @@ class BoundWindow:
     attribute: Attribute
     window: Window
     partition: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BoundLifetime:
+    """The window of a continuous plan: how long a tuple lives, and at what the plan ticks.
+
+    `range` None: for ever. `is_now`: for one step of the plan, `range` says nothing. Tuples below `since` do not count.
+    """
+
+    attribute: Attribute
+    range: int | None
+    offset: int = 0
+    internal: bool = False
+    slide: int | None = None
+    origin: int = 0
+    since: int | None = None
+    is_now: bool = False
 
 
 def bind_window(clause: WindowClause | None, stream: StreamDef) -> BoundWindow:
@@ -57,9 +74,22 @@ def bind_snapshot_window(clause: WindowClause | None, stream: StreamDef) -> Boun
     return _Binding(replace(clause, slide=clause.range), stream, one_time=True).bind()
 
 
-def _example(stream: StreamDef, one_time: bool) -> str:
+def bind_lifetime(clause: WindowClause | None, stream: StreamDef) -> BoundLifetime:
+    """The window of a clause on a stream in a continuous plan; raises BindError at the place of a mistake."""
+    if clause is None:
+        raise BindError(f"'{stream.name}' is a stream: a query needs a window on it", remedy=_example(stream, True))
+    return _Binding(clause, stream, one_time=True).lifetime()
+
+
+def bind_output_lifetime(clause: WindowClause, point: SqlType) -> BoundLifetime:
+    """The window of a clause on the output of a sub-query, whose attribute is the time of the results."""
+    return _Binding(clause, None, one_time=True).lifetime(Attribute("ts", point))
+
+
+def _example(stream: StreamDef | None, one_time: bool) -> str:
     """A window that fits the stream's window attribute."""
-    return _example_of(stream.attribute is None or stream.attribute_type.is_timestamp, one_time)
+    is_time = stream is None or stream.attribute is None or stream.attribute_type.is_timestamp
+    return _example_of(is_time, one_time)
 
 
 def _example_of(is_time: bool, one_time: bool) -> str:
@@ -69,15 +99,21 @@ def _example_of(is_time: bool, one_time: bool) -> str:
 
 
 class _Binding:
-    """`one_time`: the clause is of a snapshot query, so examples in remedies have no SLIDE."""
+    """`one_time`: the clause is of a snapshot query or a continuous plan, so examples in remedies have no SLIDE.
+    `given` is None for a window on a sub-query."""
 
-    def __init__(self, clause: WindowClause, stream: StreamDef, one_time: bool = False):
+    def __init__(self, clause: WindowClause, given: StreamDef | None, one_time: bool = False):
         self._clause = clause
-        self._stream = stream
+        self._given = given
         self._one_time = one_time
 
     def _error(self, message: str, remedy: str | None = None) -> BindError:
-        return BindError(message, place=self._clause.place, remedy=remedy or _example(self._stream, self._one_time))
+        return BindError(message, place=self._clause.place, remedy=remedy or _example(self._given, self._one_time))
+
+    @property
+    def _stream(self) -> StreamDef:
+        assert self._given is not None
+        return self._given
 
     def bind(self) -> BoundWindow:
         clause = self._clause
@@ -131,6 +167,45 @@ class _Binding:
     def _refuse(self, given: object, what: str, goes_with: str) -> None:
         if given:
             raise self._error(f"{what} goes with {goes_with}", "Leave it out.")
+
+    # -- continuous ----------------------------------------------------------------------------
+
+    def lifetime(self, attribute: Attribute | None = None) -> BoundLifetime:
+        """The lifetime on this attribute; by default on that of the stream, or the one that WATTR names."""
+        clause = self._clause
+        self._refuse_later_windows()
+        self._refuse_partition()
+        self._refuse(clause.rattr or clause.sattr, "RATTR and SATTR", "SLIDE n ROWS")
+        self._refuse(clause.origin is not None and clause.slide is None, "ORIGIN", "SLIDE")
+        if clause.kind is WindowKind.SINCE and clause.slide is None:
+            raise self._error("SINCE needs a SLIDE", "For example [SINCE '2026-01-01' SLIDE 1 HOUR].")
+        if attribute is not None:
+            self._refuse(clause.wattr, "WATTR", "a stream: results of a sub-query are ordered by their own time")
+        attribute = attribute or self._attribute(clause.wattr)
+        return BoundLifetime(
+            attribute,
+            None if clause.range is None else self._points(clause.range, "RANGE", attribute),
+            0 if clause.offset is None else self._points(clause.offset, "OFFSET", attribute, zero=True),
+            clause.internal,
+            None if clause.slide is None else self._points(clause.slide, "SLIDE", attribute),
+            0 if clause.origin is None else self._point_of_literal(clause.origin, "ORIGIN", attribute),
+            None if clause.since is None else self._point_of_literal(clause.since, "SINCE", attribute),
+            clause.kind is WindowKind.NOW,
+        )
+
+    def _refuse_later_windows(self) -> None:
+        clause, what = self._clause, None
+        by_rows = clause.slide is not None and clause.slide.unit is Unit.ROWS
+        if clause.kind is WindowKind.ROWS and clause.slide is None:
+            what = "[ROWS n] without SLIDE"
+        elif clause.kind is WindowKind.ROWS or by_rows:
+            what = "a window of rows, or that slides by rows, in anything but an aggregate over one stream"
+        if what is not None:
+            raise UnsupportedError(
+                f"{what} comes with a later version",
+                place=clause.place,
+                remedy=_example(self._given, self._one_time),
+            )
 
     # -- rows ----------------------------------------------------------------------------------
 

@@ -1,0 +1,46 @@
+"""Turn a query over several streams into a continuous plan.
+
+Names and types are resolved as in `plan/binder.py`; the rules for windows are those of Golab's dissertation, sections
+3.3 and 3.4.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from windrow.errors import BindError
+from windrow.plan.algebra.nodes import ContinuousPlan
+from windrow.plan.binder import RESERVED_OUTPUTS, TypesOf
+from windrow.plan.continuous.clocks import SourceOf, clock_of
+from windrow.plan.continuous.combining import bind_union
+from windrow.plan.continuous.context import BoundQuery, Context
+from windrow.plan.continuous.inputs import Columns, node_of
+from windrow.plan.continuous.selects import bind_select
+from windrow.plan.continuous.shape import shaped
+
+
+def bind_continuous(select: exp.Expr, text: str, source_of: SourceOf, types_of: TypesOf) -> ContinuousPlan:
+    """The plan of a continuous query; raises BindError at the place of a mistake.
+
+    `source_of` finds a stream by its name, `types_of` is Spark's analyser. The query is one for which
+    `is_periodic_chain` is false.
+    """
+    query = shaped(select, text)
+    clock = clock_of(query, text, source_of)
+    context = Context(text, source_of, types_of, clock, Columns(), _bind)
+    bound = _bind(query, context)
+    root = node_of(bound.relation, context.columns)
+    taken = next((column for column in root.schema if column.name.lower() in RESERVED_OUTPUTS), None)
+    if clock.periodic and taken is not None:
+        raise BindError(
+            f"'{taken.name}' is a column that every answer has", remedy="Give this column another name: AS …"
+        )
+    return ContinuousPlan(root, clock.point, clock.step, clock.origin, clock.periodic, bound.order)
+
+
+def _bind(query: exp.Expr, context: Context) -> BoundQuery:
+    """Bind a query without WITH."""
+    if isinstance(query, exp.Union):
+        return bind_union(query, context)
+    assert isinstance(query, exp.Select)
+    return bind_select(query, context)

@@ -1,0 +1,173 @@
+"""The clock of a continuous plan: at what points it ticks (DESIGN 5, "Ticks of continuous plans")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from windrow.catalog.definitions import StreamDef
+from windrow.cql.dialect import WindowedQuery, window_of
+from windrow.cql.window_clause import Unit, WindowClause
+from windrow.cql.window_syntax import measure_text
+from windrow.errors import BindError, Place, UnsupportedError
+from windrow.plan.algebra.nodes import Lifetime
+from windrow.plan.bind_window import BoundLifetime, bind_lifetime, bind_output_lifetime
+from windrow.plan.continuous.shape import around
+from windrow.types import UNITS_US, SqlType
+
+SourceOf = Callable[[str, Place | None], StreamDef]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The points at which a plan ticks: `origin` + multiples of `step`."""
+
+    point: SqlType
+    step: int
+    origin: int = 0
+    periodic: bool = False
+
+    def lifetime(self, bound: BoundLifetime) -> Lifetime:
+        return Lifetime(self.step if bound.is_now else bound.range, bound.offset, bound.internal)
+
+    def of_output(self, clause: WindowClause) -> Lifetime:
+        """The window on a sub-query; without a SLIDE it goes by the clock of the sub-query."""
+        bound = bind_output_lifetime(clause, self.point)
+        if bound.since is not None:
+            raise BindError("SINCE is of a stream", place=clause.place, remedy="Write [UNBOUNDED].")
+        if bound.slide is not None and (bound.slide, bound.origin) != (self.step, self.origin):
+            raise _other_slide(clause)
+        return self.lifetime(bound)
+
+
+@dataclass(frozen=True)
+class _Window:
+    clause: WindowClause
+    stream: StreamDef
+    bound: BoundLifetime
+
+
+def window_on(table: exp.Table, text: str, source_of: SourceOf) -> tuple[StreamDef, BoundLifetime]:
+    """The stream of a table in FROM, and its window; raises BindError at the place of a mistake."""
+    if not isinstance(table.this, exp.Identifier):
+        raise UnsupportedError(
+            "a standing query reads a stream, not a function",
+            place=around(table, text),
+            remedy="A SELECT by itself reads answers('query') and dead_letters('stream').",
+        )
+    place = around(table.this, text)
+    stream = source_of(table.name, place)
+    clause = window_of(table)
+    if stream.revises:
+        raise UnsupportedError(
+            f"'{stream.name}' has LATE REVISE: a continuous query over it comes with a later version",
+            place=place,
+            remedy="Create the stream with LATE DROP, or write an aggregate over it alone, with a SLIDE.",
+        )
+    try:
+        return stream, bind_lifetime(clause, stream)
+    except BindError as error:
+        raise type(error)(error.message, place=error.place or place, remedy=error.remedy) from None
+
+
+def clock_of(query: exp.Expr, text: str, source_of: SourceOf) -> Clock:
+    """The clock of a query without WITH; raises BindError if its windows do not fit each other."""
+    windows = [_Window(_clause(table), *window_on(table, text, source_of)) for table in _tables(query)]
+    if not windows:
+        raise BindError("a standing query reads a stream", remedy="Add FROM stream [RANGE …].")
+    first = windows[0]
+    for other in windows[1:]:
+        if other.bound.attribute.type.is_timestamp != first.bound.attribute.type.is_timestamp:
+            raise BindError(
+                f"the windows of a query are of one unit: '{first.bound.attribute.column}' of '{first.stream.name}' is "
+                f"{first.bound.attribute.type}, '{other.bound.attribute.column}' of '{other.stream.name}' is "
+                f"{other.bound.attribute.type}",
+                place=other.clause.place,
+                remedy="Name a window attribute of the same unit with WATTR.",
+            )
+    point = _point(windows)
+    slides = _slides(windows)
+    if not slides:
+        _refuse_late_slide(query)
+        return Clock(point, _step(windows))
+    return Clock(point, *slides[0], periodic=True)
+
+
+def _clause(table: exp.Table) -> WindowClause:
+    clause = window_of(table)
+    assert clause is not None
+    return clause
+
+
+def _tables(query: exp.Expr) -> Iterator[exp.Table]:
+    """The streams of a query, in the order of its text."""
+    yield from query.find_all(exp.Table, bfs=False)
+
+
+def _point(windows: list[_Window]) -> SqlType:
+    kinds = {window.bound.attribute.type.bound for window in windows}
+    return kinds.pop() if len(kinds) == 1 else SqlType("TIMESTAMP")
+
+
+def _slides(windows: list[_Window]) -> list[tuple[int, int]]:
+    """The SLIDE and ORIGIN that all windows share; empty if none has a SLIDE."""
+    sliding = [window for window in windows if window.bound.slide is not None]
+    slides = [(window.bound.slide or 0, window.bound.origin) for window in sliding]
+    for window, slide in zip(sliding, slides, strict=True):
+        if slide != slides[0]:
+            raise _other_slide(window.clause)
+    for window in windows if slides else ():
+        if window.bound.slide is None:
+            raise BindError(
+                "some windows of this query have a SLIDE, and this one has none",
+                place=window.clause.place,
+                remedy="Give all windows the same SLIDE, or none of them.",
+            )
+    return slides
+
+
+def _other_slide(clause: WindowClause) -> BindError:
+    return BindError(
+        "the windows of a query have the same SLIDE and ORIGIN", place=clause.place, remedy="Give them the same SLIDE."
+    )
+
+
+def _refuse_late_slide(query: exp.Expr) -> None:
+    for windowed in query.find_all(WindowedQuery):
+        clause = window_of(windowed)
+        if clause is not None and clause.slide is not None:
+            raise BindError(
+                "the window on a sub-query has a SLIDE, and the windows inside have none",
+                place=clause.place,
+                remedy="Give all windows the same SLIDE, or none of them.",
+            )
+
+
+def _step(windows: list[_Window]) -> int:
+    """The largest TICK, which is a multiple of the others."""
+    ticks = [(_tick(window), window) for window in windows]
+    most, slowest = max(ticks, key=lambda tick: tick[0])
+    for tick, window in ticks:
+        if most % tick:
+            raise BindError(
+                f"the TICK of '{slowest.stream.name}' ({_tick_text(slowest)}) is not a multiple of the TICK of "
+                f"'{window.stream.name}' ({_tick_text(window)})",
+                place=window.clause.place,
+                remedy="Create the streams with ticks of which the largest is a multiple of the others; or give all "
+                "windows the same SLIDE.",
+            )
+    return most
+
+
+def _tick(window: _Window) -> int:
+    tick, is_time = window.stream.statement.tick, window.bound.attribute.type.is_timestamp
+    if tick is None or tick.unit is not (Unit.TIME if is_time else Unit.VALUES):
+        return UNITS_US["SECOND"] if is_time else 1
+    return tick.amount
+
+
+def _tick_text(window: _Window) -> str:
+    tick = window.stream.statement.tick
+    return measure_text(tick) if tick is not None else "1 SECOND by default"

@@ -1,0 +1,132 @@
+"""UNION, DISTINCT and LIMIT over the output of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from windrow.cql.final.types import Final, common_type
+from windrow.errors import BindError, UnsupportedError
+from windrow.plan.algebra.nodes import Computed, Distinct, MergeUnion, Node, PlanColumn, Project, TopRows
+from windrow.plan.continuous.context import BoundQuery, Context
+from windrow.plan.continuous.expressions import cast_to
+from windrow.plan.continuous.inputs import Item, Relation, StreamView, named_column, node_of
+from windrow.plan.continuous.ordering import Ordering, limit_of
+from windrow.plan.continuous.properties import has_internal, is_strict
+from windrow.plan.nodes import Order
+from windrow.types import SqlType
+
+
+def bind_union(query: exp.Union, context: Context) -> BoundQuery:
+    """Bind UNION ALL, or UNION, of queries with columns of common types."""
+    branches = _branches(query)
+    relations = [context.bind(branch, context).relation for branch in branches]
+    for relation, branch in zip(relations, branches, strict=True):
+        if not isinstance(relation, StreamView):
+            refuse_strict(relation, "UNION", branch, context)
+        if len(_types(relation)) != len(_types(relations[0])):
+            raise BindError(
+                f"the queries of a UNION have the same number of columns, not {len(_types(relations[0]))} and "
+                f"{len(_types(relation))}",
+                place=context.place(branch),
+                remedy="Select as many columns in each; NULL AS x stands for one that is missing.",
+            )
+    kinds = [_common(relations, index, branches, context) for index in range(len(_types(relations[0])))]
+    nodes = tuple(_cast(relation, kinds, context) for relation in relations)
+    names = [column.name for column in nodes[0].schema]
+    columns = tuple(context.columns.new(name, kind) for name, kind in zip(names, kinds, strict=True))
+    union: Node = MergeUnion(nodes, columns)
+    if query.args.get("distinct"):
+        union = distinct(union, query, context)
+    order = Ordering(columns, [None] * len(columns), lambda tree: None, context.text).bind(query.args.get("order"))
+    return BoundQuery(limited(union, order, limit_of(query, context.text)), order)
+
+
+def _types(relation: Relation) -> list[SqlType]:
+    return [one.type for one in (relation.items if isinstance(relation, StreamView) else relation.schema)]
+
+
+def _branches(query: exp.Expr) -> list[exp.Expr]:
+    """The queries of a chain of UNION ALL; of UNION, its two sides."""
+    sides = [query.this, query.expression]
+    if query.args.get("distinct"):
+        return sides
+    return [branch for side in sides for branch in (_branches(side) if _is_plain_union(side) else [side])]
+
+
+def _is_plain_union(query: exp.Expr) -> bool:
+    plain = not any(query.args.get(name) for name in ("distinct", "order", "limit"))
+    return isinstance(query, exp.Union) and plain
+
+
+def _common(relations: Sequence[Relation], index: int, branches: Sequence[exp.Expr], context: Context) -> SqlType:
+    """The type of a column of the UNION."""
+    common = _types(relations[0])[index]
+    for relation, branch in zip(relations[1:], branches[1:], strict=True):
+        kind = _types(relation)[index]
+        found = kind if kind == common else _wider(common, kind)
+        if found is None:
+            raise BindError(
+                f"column {index + 1} of the UNION is {common} in one query and {kind} in another",
+                place=context.place(branch),
+                remedy="Cast it in one of them, for example CAST(x AS STRING) AS x.",
+            )
+        common = found
+    return common
+
+
+def _wider(one: SqlType, other: SqlType) -> SqlType | None:
+    return None if one.is_nested or other.is_nested else common_type([Final("", one), Final("", other)])
+
+
+def _cast(relation: Relation, kinds: Sequence[SqlType], context: Context) -> Node:
+    """The relation with its columns cast to these types: by Spark in a view of a stream, else by a Project."""
+    if _types(relation) == list(kinds):
+        return node_of(relation, context.columns)
+    if isinstance(relation, StreamView):
+        cast = (
+            item if item.type == kind else Item(item.name, cast_to(item.tree, kind), kind)
+            for item, kind in zip(relation.items, kinds, strict=True)
+        )
+        return node_of(replace(relation, items=tuple(cast)), context.columns)
+
+    def computed(column: PlanColumn, kind: SqlType) -> Computed:
+        if column.type == kind:
+            return Computed(column, named_column(column))
+        return Computed(context.columns.new(column.name, kind), cast_to(named_column(column), kind))
+
+    return Project(relation, tuple(computed(column, kind) for column, kind in zip(relation.schema, kinds, strict=True)))
+
+
+def distinct(node: Node, origin: exp.Expr, context: Context) -> Node:
+    refuse_strict(node, "DISTINCT", origin, context)
+    if has_internal(node):
+        raise BindError(
+            "DISTINCT over an INTERNAL window would repeat values, as its rows never leave the answer",
+            place=context.place(origin),
+            remedy="Leave INTERNAL out; SELECT ISTREAM(…) of a DISTINCT is a stream of the values that come.",
+        )
+    nested = next((column for column in node.schema if column.type.is_nested), None)
+    if nested is not None:
+        raise BindError(
+            f"DISTINCT takes columns that can be compared, and '{nested.name}' is {nested.type}",
+            place=context.place(origin),
+            remedy="Leave the column out.",
+        )
+    return Distinct(node)
+
+
+def limited(node: Node, order: tuple[Order, ...], limit: int | None) -> Node:
+    return node if limit is None else TopRows(node, order, limit)
+
+
+def refuse_strict(node: Node, above: str, origin: exp.Expr, context: Context) -> None:
+    """Refuse an input that withdraws rows below an operator that cannot take them yet."""
+    if is_strict(node):
+        raise UnsupportedError(
+            f"{above} over a query with an aggregate, GROUP BY, LIMIT, DSTREAM or RSTREAM comes with a later version",
+            place=context.place(origin),
+            remedy="Put a window on what it reports: FROM (SELECT ISTREAM(…) … GROUP BY …) [RANGE …] AS x.",
+        )

@@ -1,0 +1,182 @@
+"""Expressions: what is over one stream becomes a column that Spark computes, what is above is for DuckDB.
+
+A resolved tree has columns of inputs (`scope.resolved`); a lowered tree has plan columns `c<id>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from windrow.cql.final.sql import to_duckdb
+from windrow.errors import BindError, FunctionError, Place
+from windrow.plan.algebra.nodes import columns_in
+from windrow.plan.binder import TypesOf
+from windrow.plan.continuous.deciding import has_aggregate
+from windrow.plan.continuous.inputs import Columns, StreamInput, named_column
+from windrow.plan.continuous.scope import Scope, input_of, inputs_in, placed
+from windrow.plan.continuous.shape import around, shown, signed_place
+from windrow.plan.mistyped import refuse_mistyped
+from windrow.types import SqlType
+
+_ABOVE = "over aggregates and group keys"
+_TO_PUSH = (
+    "Compute it over one stream in a sub-query, where Spark evaluates it: "
+    "FROM (SELECT …, f(x) AS y FROM s [RANGE …]) AS s JOIN …"
+)
+
+
+class Expressions:
+    """Lowers the expressions of one SELECT."""
+
+    def __init__(self, scope: Scope, columns: Columns, types_of: TypesOf, text: str):
+        self.scope = scope
+        self.columns = columns
+        self.types_of = types_of
+        self.text = text
+
+    def place(self, node: exp.Expr | None) -> Place | None:
+        return None if node is None else around(node, self.text)
+
+    def signed(self, value: exp.Expr | None) -> Place | None:
+        return signed_place(value, self.text)
+
+    def resolve(self, tree: exp.Expr) -> exp.Expr:
+        """The tree with its columns resolved and its comparisons checked."""
+        found = self.scope.resolve(tree)
+        self._refuse_mistyped(found)
+        return found
+
+    def _refuse_mistyped(self, tree: exp.Expr) -> None:
+        types: dict[str, set[SqlType]] = {}
+        for column in tree.find_all(exp.Column):
+            item = self.scope.fields(input_of(column))[column.name.lower()]
+            types.setdefault(column.name.lower(), set()).add(item.type)
+        known: Mapping[str, SqlType] = {name: min(of, key=str) for name, of in types.items() if len(of) == 1}
+        refuse_mistyped(tree, known, self.place)
+
+    def stream_of(self, tree: exp.Expr) -> StreamInput | None:
+        """The stream that a resolved tree is over, if it is over one only."""
+        inputs = inputs_in(tree)
+        found = self.scope.inputs[next(iter(inputs))] if len(inputs) == 1 else None
+        return found if isinstance(found, StreamInput) else None
+
+    def spark_sql(self, tree: exp.Expr, stream: StreamInput) -> str:
+        """The Spark SQL of a resolved tree over one stream, or over none."""
+        return shown(self.spark_tree(tree, stream))
+
+    def spark_tree(self, tree: exp.Expr, stream: StreamInput) -> exp.Expr:
+        index = next(i for i, one in enumerate(self.scope.inputs) if one is stream)
+        return stream.spark(tree, self.scope.fields(index))
+
+    def lower(self, tree: exp.Expr) -> exp.Expr:
+        """The lowered form of a resolved tree without aggregates."""
+        if isinstance(tree, exp.Column):
+            return self._column(tree)
+        stream = self.stream_of(tree)
+        if stream is not None and is_value(tree):
+            return self.pushed(tree, stream)
+        lowered = tree.copy()
+        for name, value in list(lowered.args.items()):
+            if isinstance(value, exp.Expr):
+                lowered.set(name, self.lower(value))
+            elif isinstance(value, list):
+                lowered.set(name, [self.lower(one) if isinstance(one, exp.Expr) else one for one in value])
+        return lowered
+
+    def pushed(self, tree: exp.Expr, stream: StreamInput) -> exp.Expr:
+        """The column that Spark computes for the tree."""
+        inner = tree.unnest()
+        sql = self.spark_sql(inner, stream)
+        kind = stream.type_of(sql, self.types_of)
+        name = inner.name if isinstance(inner, exp.Column) else shown(_unqualified(inner)).lower()
+        return placed(named_column(stream.column(sql, kind, name)), tree)
+
+    def _column(self, node: exp.Column) -> exp.Expr:
+        given = self.scope.inputs[input_of(node)]
+        if isinstance(given, StreamInput):
+            return self.pushed(node, given)
+        item = self.scope.fields(input_of(node))[node.name.lower()]
+        column = item.tree.copy()
+        assert isinstance(column, exp.Column)
+        return placed(column, node)
+
+    def type_of(self, lowered: exp.Expr) -> SqlType:
+        if isinstance(lowered, exp.Column):
+            return self.columns[lowered.name].type
+        used = self.columns.types(sorted(columns_in(lowered), key=lambda sql: int(sql[1:])))
+        return self.types_of(list(used.items()), [shown(lowered)])[0]
+
+    def type_of_resolved(self, tree: exp.Expr) -> SqlType:
+        """The type of a resolved tree, which need not be lowered."""
+        stream = self.stream_of(tree)
+        if stream is not None:
+            return stream.type_of(self.spark_sql(tree.unnest(), stream), self.types_of)
+        return self.type_of(self.lower(tree))
+
+    def computable(self, lowered: exp.Expr, origin: exp.Expr, grouped: bool = False) -> None:
+        """Refuse what DuckDB cannot compute, at its place or else at that of the whole expression."""
+        try:
+            to_duckdb(lowered, self.columns.types(columns_in(lowered)), self.text)
+        except FunctionError as error:
+            message = error.message if grouped else error.message.replace(_ABOVE, "over more than one stream")
+            remedy = error.remedy if grouped else _TO_PUSH
+            raise FunctionError(message, place=error.place or self.place(origin), remedy=remedy) from None
+
+    def value(self, tree: exp.Expr, origin: exp.Expr) -> tuple[exp.Expr, SqlType]:
+        """The lowered form of a resolved tree and its type; a constant that only Spark knows is a stream's column."""
+        lowered = self.lower(tree)
+        try:
+            self.computable(lowered, origin)
+        except FunctionError:
+            stream = next((one for one in self.scope.inputs if isinstance(one, StreamInput)), None)
+            if inputs_in(tree) or stream is None:
+                raise
+            lowered = self.pushed(tree, stream)
+        return lowered, self.type_of(lowered)
+
+    def boolean(self, kind: SqlType, node: exp.Expr, clause: str) -> None:
+        """Raise BindError unless the type is that of a condition."""
+        if kind.name in ("BOOLEAN", "VOID"):
+            return
+        inner = node.unnest()
+        named = shown(inner) if isinstance(inner, exp.Column) else "x"
+        example = "> 0" if kind.is_numeric else "= 'a'" if kind.name == "STRING" else "IS NOT NULL"
+        raise BindError(
+            f"{clause} needs a condition, and this is {kind}",
+            place=self.place(node),
+            remedy=f"Write a comparison, for example {named} {example}.",
+        )
+
+    def no_aggregate(self, tree: exp.Expr, clause: str, remedy: str) -> None:
+        found = tree.find(exp.AggFunc)
+        if found is not None:
+            raise BindError(f"an aggregate cannot stand in {clause}", place=self.place(found), remedy=remedy)
+
+
+def is_value(tree: exp.Expr) -> bool:
+    """Whether the node is an expression with a value of its own, that can become a column."""
+    if isinstance(tree, (exp.Interval, exp.IntervalSpan, exp.Distinct, exp.Star, exp.Tuple)) or has_aggregate(tree):
+        return False
+    return not (isinstance(tree, exp.If) and isinstance(tree.parent, exp.Case))
+
+
+def _unqualified(tree: exp.Expr) -> exp.Expr:
+    def plain(node: exp.Expr) -> exp.Expr:
+        return exp.column(node.name) if isinstance(node, exp.Column) else node
+
+    return tree.copy().transform(plain)
+
+
+def cast_to(tree: exp.Expr, kind: SqlType) -> exp.Expr:
+    """The tree as this type."""
+    return exp.Cast(this=tree.copy(), to=exp.DataType.build(kind.name, dialect="spark"))
+
+
+def conjuncts(tree: exp.Expr) -> list[exp.Expr]:
+    """The parts of a conjunction."""
+    inner = tree.unnest()
+    if isinstance(inner, exp.And):
+        return conjuncts(inner.this) + conjuncts(inner.expression)
+    return [inner]

@@ -1,0 +1,94 @@
+"""What the binder must know about the output of a plan: whether it only grows, or may withdraw rows.
+
+`windrow.patterns` computes update patterns for execution; here are the rules of the language (Golab's dissertation,
+sections 3.3.2 to 3.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from windrow.errors import UnsupportedError
+from windrow.plan.algebra.nodes import (
+    Distinct,
+    Filter,
+    GroupBy,
+    Join,
+    MergeUnion,
+    Node,
+    OutputWindow,
+    Project,
+    Streaming,
+    StreamWindow,
+    TopRows,
+    ToStream,
+)
+
+
+def is_monotonic(node: Node) -> bool:
+    """Whether rows of the output never leave it: windows are INTERNAL or UNBOUNDED, or it is a stream."""
+    if isinstance(node, (StreamWindow, OutputWindow)):
+        return node.lifetime.internal or node.lifetime.range is None
+    if isinstance(node, ToStream):
+        return True
+    return not isinstance(node, (GroupBy, TopRows)) and all(map(is_monotonic, node.inputs))
+
+
+def is_strict(node: Node) -> bool:
+    """Whether the output may withdraw a row before its `exp`."""
+    if isinstance(node, ToStream):
+        return node.kind is not Streaming.ISTREAM
+    if isinstance(node, OutputWindow):
+        return False
+    return isinstance(node, (GroupBy, TopRows)) or any(map(is_strict, node.inputs))
+
+
+def windows_below(node: Node) -> Iterator[StreamWindow | OutputWindow]:
+    """The windows whose contents the node sees. A window on a sub-query hides those inside it."""
+    if isinstance(node, (StreamWindow, OutputWindow)):
+        yield node
+    elif not isinstance(node, ToStream):
+        for one in node.inputs:
+            yield from windows_below(one)
+
+
+def has_internal(node: Node) -> bool:
+    return any(window.lifetime.internal for window in windows_below(node))
+
+
+def is_unbounded(node: Node) -> bool:
+    """Whether rows stay in the output for ever, so that repeating it at every tick has no end."""
+    return any(window.lifetime.range is None or window.lifetime.internal for window in windows_below(node))
+
+
+def as_external(node: Node) -> Node:
+    """The same plan over external windows: what an aggregate over INTERNAL windows keeps as state (section 3.3.2)."""
+    if isinstance(node, (StreamWindow, OutputWindow)):
+        return replace(node, lifetime=replace(node.lifetime, internal=False))
+    if isinstance(node, ToStream):
+        return node
+    if isinstance(node, (Join, MergeUnion)):
+        return replace(node, inputs=tuple(map(as_external, node.inputs)))
+    assert isinstance(node, (Filter, Project, Distinct, GroupBy, TopRows))
+    return replace(node, input=as_external(node.input))
+
+
+def refuse_unless_monotonic(node: Node, name: str) -> None:
+    """Refuse CREATE STREAM … AS over a query whose rows leave its answer again."""
+    if not is_monotonic(node):
+        raise UnsupportedError(
+            f"'{name}' cannot be a stream: {why_not_monotonic(node)}",
+            remedy="Write SELECT ISTREAM(…), the stream of what comes; or make all windows INTERNAL or UNBOUNDED.",
+        )
+
+
+def why_not_monotonic(node: Node) -> str:
+    """Why rows leave the output, in words."""
+    if isinstance(node, GroupBy):
+        return "a new value of an aggregate replaces the old one"
+    if isinstance(node, TopRows):
+        return "LIMIT withdraws rows that others push out"
+    if isinstance(node, (StreamWindow, OutputWindow)):
+        return "its rows leave the answer when they leave their windows"
+    return next(why_not_monotonic(one) for one in node.inputs if not is_monotonic(one))

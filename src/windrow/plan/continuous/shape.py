@@ -1,0 +1,149 @@
+"""What a continuous query may consist of: the clauses that come later are refused, and WITH becomes sub-queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from windrow.cql.dialect import CQL, WindowedQuery, window_of
+from windrow.cql.functions import OVER_SEVERAL, check_functions
+from windrow.cql.tokens import place_at, place_of
+from windrow.errors import BindError, Place, UnsupportedError
+
+MOST_SOURCES = 64
+"""The most streams of a query, with those that WITH repeats."""
+
+_JOIN_ONE = "Join with a stream: FROM s [RANGE 1 MINUTE] JOIN t [RANGE 1 MINUTE] ON s.k = t.k."
+
+
+def shaped(query: exp.Expr, text: str) -> exp.Expr:
+    """A copy of the query without WITH and parentheses; raises UnsupportedError for what this version lacks."""
+    _refuse_later(query, text)
+    check_functions(query, text, OVER_SEVERAL)
+    return _Inlining(text).inlined(query.copy(), {})
+
+
+def _refuse_later(query: exp.Expr, text: str) -> None:
+    for node in query.walk():
+        what, remedy = _later(node)
+        if what is not None:
+            raise UnsupportedError(f"{what} comes with a later version", place=around(node, text), remedy=remedy)
+
+
+def _later(node: exp.Expr) -> tuple[str | None, str]:
+    """What the node is, if this version lacks it, and a remedy."""
+    if isinstance(node, exp.Join):
+        side, kind, method = (str(node.args.get(key) or "") for key in ("side", "kind", "method"))
+        if side or kind not in ("", "INNER", "CROSS") or method:
+            words = " ".join(word for word in (method, side, kind) if word)
+            named = f"{words} JOIN" + (" (an outer join)" if side else "")
+            return named, "This version has inner joins: JOIN … ON, JOIN … USING, and comma joins."
+    elif isinstance(node, (exp.Except, exp.Intersect)):
+        return type(node).__name__.upper(), "This version has UNION ALL and UNION."
+    elif isinstance(node, exp.Exists):
+        return "EXISTS (a sub-query in a condition)", _JOIN_ONE
+    elif isinstance(node, exp.In) and node.args.get("query"):
+        return "IN (a sub-query)", _JOIN_ONE
+    elif isinstance(node, exp.Subquery) and not isinstance(
+        node.parent, (exp.From, exp.Join, exp.SetOperation, exp.In, exp.Exists, exp.Subquery)
+    ):
+        return "a sub-query in an expression", _JOIN_ONE
+    elif isinstance(node, exp.With) and node.args.get("recursive"):
+        return "WITH RECURSIVE", "Leave RECURSIVE out."
+    elif isinstance(node, (exp.Table, exp.Subquery)) and node.args.get("joins"):
+        return "a join in parentheses", "Write the joins one after the other."
+    return None, ""
+
+
+def around(node: exp.Expr, text: str) -> Place | None:
+    """The place of a node, or of the nearest node around it that has one."""
+    found: exp.Expr | None = node
+    while found is not None:
+        if place := place_of(found, text):
+            return place
+        found = found.parent
+    return None
+
+
+def signed_place(value: exp.Expr | None, text: str) -> Place | None:
+    """The place of a number including its minus sign, which sqlglot gives no place."""
+    start = value.this.meta_get("start") if isinstance(value, exp.Neg) else None
+    if value is None or start is None:
+        return None if value is None else around(value, text)
+    return place_at(text, text.rindex("-", 0, start), value.this.meta_get("end") + 1)
+
+
+class _Inlining:
+    def __init__(self, text: str):
+        self._text = text
+        self._sources = 0
+
+    def inlined(self, query: exp.Expr, known: Mapping[str, exp.Expr]) -> exp.Expr:
+        """The query with each name of WITH replaced by its sub-query. `known` are the names around it."""
+        while type(query) is exp.Subquery and not query.alias:
+            query = query.this
+        names = dict(known)
+        if with_ := query.args.get("with_"):
+            for one in with_.expressions:
+                if one.alias.lower() in {name.lower() for name in _own(with_, one)}:
+                    raise BindError(
+                        f"WITH has two sub-queries '{one.alias}'", place=around(one, self._text), remedy="Rename one."
+                    )
+                names[one.alias.lower()] = self.inlined(one.this.copy(), names)
+            query.set("with_", None)
+        if isinstance(query, exp.SetOperation):
+            for side in ("this", "expression"):
+                query.set(side, self.inlined(query.args[side], names))
+        elif isinstance(query, exp.Select):
+            for item in _sources(query):
+                self._replace(item, names)
+        return query
+
+    def _replace(self, holder: exp.Expr, names: Mapping[str, exp.Expr]) -> None:
+        """Replace the source of a FROM or JOIN."""
+        item = holder.this
+        if isinstance(item, exp.Subquery):
+            item.set("this", self.inlined(item.this, names))
+            return
+        self._sources += 1
+        if isinstance(item, exp.Table) and isinstance(item.this, exp.Identifier) and item.name.lower() in names:
+            body = names[item.name.lower()].copy()
+            self._sources += sum(1 for _ in body.find_all(exp.Table)) - 1
+            alias = exp.TableAlias(this=exp.to_identifier(item.alias or item.name))
+            alias.meta.update(item.this.meta)
+            window = window_of(item)
+            made = WindowedQuery(this=body, alias=alias, window=window) if window else None
+            holder.set("this", made or exp.Subquery(this=body, alias=alias))
+        if self._sources > MOST_SOURCES:
+            raise UnsupportedError(
+                f"the query reads more than {MOST_SOURCES} streams, with those that WITH repeats",
+                place=around(item, self._text),
+                remedy="Make a stream of a part that is used often: CREATE STREAM name AS SELECT …",
+            )
+
+
+def _own(with_: exp.Expr, before: exp.Expr) -> list[str]:
+    """The names of WITH before this one."""
+    names = []
+    for one in with_.expressions:
+        if one is before:
+            break
+        names.append(str(one.alias))
+    return names
+
+
+def _sources(select: exp.Select) -> list[exp.Expr]:
+    """The FROM and the JOINs of a SELECT, which hold its sources."""
+    source = select.args.get("from_")
+    return ([source] if source is not None else []) + list(select.args.get("joins") or [])
+
+
+def sources_of(select: exp.Select) -> list[exp.Expr]:
+    """The tables and sub-queries of FROM, from left to right."""
+    return [holder.this for holder in _sources(select)]
+
+
+def shown(tree: exp.Expr) -> str:
+    """An expression as text, for messages and names."""
+    return tree.sql(dialect=CQL)

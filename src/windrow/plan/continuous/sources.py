@@ -1,0 +1,84 @@
+"""Bind a table or sub-query of FROM with its window.
+
+A window stands on a stream, or on a sub-query whose output is monotonic (Golab's dissertation, sections 3.3.3 and 3.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from windrow.cql.dialect import window_of
+from windrow.errors import BindError
+from windrow.plan.algebra.nodes import MergeUnion, Node, OutputWindow, ToStream
+from windrow.plan.continuous.clocks import window_on
+from windrow.plan.continuous.context import Context
+from windrow.plan.continuous.inputs import (
+    Input,
+    Item,
+    PlanInput,
+    Relation,
+    StreamInput,
+    StreamView,
+    quoted,
+    stream_window,
+)
+from windrow.plan.continuous.properties import is_monotonic, why_not_monotonic
+from windrow.plan.continuous.shape import shown
+from windrow.types import SqlType, point_text
+
+
+def bind_source(source: exp.Expr, context: Context) -> Input:
+    """A table or sub-query of FROM."""
+    if isinstance(source, exp.Table):
+        stream, bound = window_on(source, context.text, context.source_of)
+        items = tuple(Item(name, quoted(name), kind) for name, kind in stream.columns)
+        since: tuple[str, ...] = ()
+        if bound.since is not None:
+            since = (f"{shown(quoted(bound.attribute.column))} >= {_literal(bound.since, bound.attribute.type)}",)
+        view = StreamView(stream, bound.attribute, context.clock.lifetime(bound), items, since)
+        return StreamInput(source.alias or source.name, view, context.columns)
+    assert isinstance(source, exp.Subquery)
+    relation = _windowed(source, context.bind(source.this, context).relation, context)
+    if isinstance(relation, StreamView):
+        return StreamInput(source.alias, relation, context.columns)
+    return PlanInput(source.alias, relation)
+
+
+def _literal(point: int, kind: SqlType) -> str:
+    return f"CAST('{point_text(point, kind)}' AS {kind})" if kind.is_timestamp else str(point)
+
+
+def _windowed(source: exp.Subquery, relation: Relation, context: Context) -> Relation:
+    """The relation with the window that stands on the sub-query."""
+    clause = window_of(source)
+    if clause is None:
+        if not isinstance(relation, StreamView) and _is_stream(relation):
+            raise BindError(
+                "the output of this sub-query is a stream: it needs a window",
+                place=context.place(source),
+                remedy="Write a window behind it, for example (SELECT ISTREAM(…) …) [RANGE 10 MINUTES] AS x, or "
+                "[UNBOUNDED] for all of it.",
+            )
+        return relation
+    lifetime = context.clock.of_output(clause)
+    node = stream_window(relation, ()) if isinstance(relation, StreamView) else relation
+    if not is_monotonic(node):
+        why = why_not_monotonic(node)
+        raise BindError(
+            f"a window stands on a stream, or on a sub-query whose output only grows; here {why}",
+            place=clause.place,
+            remedy="Write SELECT ISTREAM(…) in the sub-query; or make the windows inside INTERNAL, which bounds memory "
+            "alone (Golab's dissertation, sections 3.3.3 and 3.4).",
+        )
+    if isinstance(relation, StreamView):
+        # A result is born with its tuple, so the window on the output is one on the stream.
+        offset = relation.lifetime.offset + lifetime.offset
+        return replace(relation, lifetime=replace(lifetime, offset=offset))
+    return OutputWindow(relation, lifetime)
+
+
+def _is_stream(node: Node) -> bool:
+    """Whether the output is a stream by ISTREAM, DSTREAM or RSTREAM, not a relation."""
+    return isinstance(node, ToStream) or (isinstance(node, MergeUnion) and any(map(_is_stream, node.inputs)))
