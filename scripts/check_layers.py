@@ -51,7 +51,12 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("functions", "select_text"),
         ("parser", "printer", "final", "bounds"),
     ),
-    "optimizer": (("synopsis_kinds",), ("sharing",)),
+    "optimizer": (
+        ("synopsis_kinds", "facts", "join_order"),
+        ("sharing", "estimates"),
+        ("rules",),
+        ("pipeline", "shared_plans"),
+    ),
     "synopses": (
         ("cells",),
         ("index",),

@@ -19,7 +19,13 @@ from windrow.types import UNITS_US
 Value = str | int | bool
 
 SHARING_RULES = ("SS1", "SS2", "SS3", "SS4", "CS1", "CS2", "CS3", "CS4", "CS5", "CS6", "CS7", "CS8")
-"""The rules that `disabled_rules` may name."""
+"""The sharing rules that `disabled_rules` may name."""
+
+PLAN_RULES = (
+    *("push_selections", "compute_on_arrival", "merge_joins"),
+    *("push_distinct", "order_joins", "push_projections"),
+)
+"""The rules for continuous plans that `disabled_rules` may name."""
 
 _FORMER_RULES = {"SHARE_SYNOPSES": "SS1", "DERIVE_ACCUMULATORS": "SS4", "SHARE_ANSWERS": "CS8"}
 """Names that state directories may still hold."""
@@ -122,11 +128,13 @@ def _interval_or_off(text: str) -> Value:
 
 
 def _rules(text: str) -> Value:
+    every = (*SHARING_RULES, *PLAN_RULES)
+    spelled = {name.upper(): name for name in every} | _FORMER_RULES
     given = {part.strip().upper() for part in text.split(",") if part.strip()}
-    names = {_FORMER_RULES.get(name, name) for name in given}
-    if not names <= set(SHARING_RULES):
-        raise ValueError("names separated by commas, of: " + ", ".join(SHARING_RULES))
-    return ", ".join(name for name in SHARING_RULES if name in names)
+    if not given <= set(spelled):
+        raise ValueError("names separated by commas, of: " + ", ".join(every))
+    names = {spelled[name] for name in given}
+    return ", ".join(name for name in every if name in names)
 
 
 def _fraction(text: str) -> Value:
@@ -328,9 +336,10 @@ _TABLE = (
     SettingSpec(
         "disabled_rules",
         "",
-        "Sharing rules that are switched off, separated by commas. Answers stay the same. SS rules decide where "
+        "Rules that are switched off, separated by commas. Answers stay the same. SS rules decide where "
         "queries created from now on are placed, CS rules what is computed together from the next micro-batch on. "
-        f"The rules: {', '.join(f'`{rule}`' for rule in SHARING_RULES)}.",
+        f"The sharing rules: {', '.join(f'`{rule}`' for rule in SHARING_RULES)}. The rules for the plans of continuous "
+        f"queries created from now on: {', '.join(f'`{rule}`' for rule in PLAN_RULES)}.",
         _rules,
     ),
     SettingSpec(
@@ -388,5 +397,5 @@ class Settings:
 
     @property
     def rules_off(self) -> frozenset[str]:
-        """The sharing rules that are switched off."""
+        """The rules that are switched off."""
         return frozenset(self.text("disabled_rules").replace(",", " ").split())

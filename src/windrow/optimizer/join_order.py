@@ -1,0 +1,162 @@
+"""The order of a multi-way join (Golab's dissertation, section 5.3).
+
+Each new tuple of an input is joined with the other inputs in one global order. The cost of an order is the number of
+tuples compared per unit of time, X_1 + … + X_n (section 5.3.1), where for new tuples of S_1 in the order S_1 … S_4
+
+    X_1 = λ1 (λ2 T2 + λ2 T2 / max(v1, v2) · λ3 T3 + λ2 T2 / max(v1, v2) · λ3 T3 / max(min(v1, v2), v3) · λ4 T4)
+
+with rates λ, window lengths T, and v distinct values of the join attribute, under containment of value sets.
+
+What the formulae do not cover:
+
+- *Several keys* are one key of several columns: v is the product of their distinct counts, at most the number of tuples
+  in the window.
+- *No key* (a product, or a join by a condition alone): v = 1, so every tuple matches every other.
+- *A further condition* multiplies the matches by its selectivity as soon as all inputs that it reads are joined.
+- *Inputs that are not windows* (a sub-query, a join on another key): rate, live rows and distinct counts are those
+  estimated for its output, so λ T stands for its live rows.
+- *Hash tables*: a tuple is compared with its bucket only, λ T / b of them (section 5.3.2).
+
+Joins on different keys are different nodes; each is ordered on its own, and their nesting is that of `merge_joins`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+JoinOrder = tuple[int, ...]
+"""Positions of inputs, the outermost loop first."""
+
+FAST = 2.0
+"""A stream is fast if its rate is this many times the median."""
+
+
+@dataclass(frozen=True)
+class JoinInput:
+    """λ, T and v of one input; `buckets` of its hash table (1: none)."""
+
+    rate: float
+    length: float
+    distinct: float
+    buckets: float = 1.0
+
+    @property
+    def live(self) -> float:
+        """Tuples in the window, λ T."""
+        return self.rate * self.length
+
+    @property
+    def compared(self) -> float:
+        """Tuples that a lookup compares."""
+        return self.live / self.buckets
+
+
+@dataclass(frozen=True)
+class JoinCondition:
+    """A condition over some inputs, and the fraction of their combinations that it lets pass."""
+
+    inputs: frozenset[int]
+    selectivity: float
+
+
+def cost(order: Sequence[int], inputs: Sequence[JoinInput], conditions: Sequence[JoinCondition] = ()) -> float:
+    """Tuples compared per unit of time if new tuples are joined in this order."""
+    return sum(_cost_of_new(new, order, inputs, conditions) for new in order)
+
+
+def _cost_of_new(
+    new: int, order: Sequence[int], inputs: Sequence[JoinInput], conditions: Sequence[JoinCondition]
+) -> float:
+    """X_i: the cost of the new tuples of input i."""
+    compared, matches, distinct = 0.0, 1.0, inputs[new].distinct
+    joined = {new}
+    for i in order:
+        if i == new:
+            continue
+        one = inputs[i]
+        compared += matches * one.compared
+        matches *= one.live / max(distinct, one.distinct)
+        distinct = min(distinct, one.distinct)
+        joined.add(i)
+        for condition in conditions:
+            if i in condition.inputs and condition.inputs <= joined:
+                matches *= condition.selectivity
+    return inputs[new].rate * compared
+
+
+def matches_of(inputs: Sequence[JoinInput], conditions: Sequence[JoinCondition] = ()) -> float:
+    """Live results of the join, φ."""
+    first, *others = inputs
+    live, distinct = first.live, first.distinct
+    for one in others:
+        live *= one.live / max(distinct, one.distinct)
+        distinct = min(distinct, one.distinct)
+    for condition in conditions:
+        live *= condition.selectivity
+    return live
+
+
+def by_selectivity(inputs: Sequence[JoinInput]) -> JoinOrder:
+    """The initial heuristic of section 5.3.2: the join with the fewest results first, and so on. Of the first two, the
+    one with fewer live tuples comes first, then the one with more distinct values."""
+    ids = range(len(inputs))
+    if len(inputs) < 2:
+        return tuple(ids)
+    pairs = [(i, j) for i in ids for j in ids if i != j]
+
+    def rank(pair: tuple[int, int]) -> tuple[float, float, float, tuple[int, int]]:
+        first = inputs[pair[0]]
+        return matches_of([inputs[i] for i in pair]), first.live, -first.distinct, pair
+
+    order: list[int] = list(min(pairs, key=rank))
+    while len(order) < len(inputs):
+        left = [i for i in ids if i not in order]
+        order.append(min(left, key=lambda i: (matches_of([inputs[j] for j in (*order, i)]), i)))
+    return tuple(order)
+
+
+def candidates(inputs: Sequence[JoinInput]) -> tuple[JoinOrder, ...]:
+    """The orders of the augmented heuristic (section 5.3.2): by selectivity, and with fast streams moved up."""
+    first = by_selectivity(inputs)
+    rates = sorted(one.rate for one in inputs)
+    fast = [i for i in first if inputs[i].rate >= FAST * max(rates[(len(rates) - 1) // 2], 1e-300)]
+    orders: dict[JoinOrder, None] = {first: None}
+    for i in fast:
+        for order in list(orders):
+            rest = [j for j in order if j != i]
+            for place in range(order.index(i)):
+                orders[tuple([*rest[:place], i, *rest[place:]])] = None
+    return tuple(orders)
+
+
+def best_order(inputs: Sequence[JoinInput], conditions: Sequence[JoinCondition] = ()) -> JoinOrder:
+    """A cheapest of all n! orders; the given one if it is as cheap.
+
+    What the inputs of a set match does not depend on their order, so the cost of the step from a set to one input more
+    depends on the two alone. The cheapest order of every set is thus found from those of its subsets, in 2ⁿ n² steps.
+    """
+    given = tuple(range(len(inputs)))
+    best: dict[frozenset[int], tuple[float, JoinOrder]] = {frozenset(): (0.0, ())}
+    for _ in inputs:
+        longer: dict[frozenset[int], tuple[float, JoinOrder]] = {}
+        for joined, (so_far, order) in best.items():
+            for i in (one for one in given if one not in joined):
+                found = (so_far + _cost_of_step(joined, i, inputs, conditions), (*order, i))
+                longer[joined | {i}] = min(found, longer.get(joined | {i}, found))
+        best = longer
+    order = best[frozenset(given)][1]
+    return order if cost(order, inputs, conditions) < cost(given, inputs, conditions) * (1 - 1e-9) else given
+
+
+def _cost_of_step(
+    joined: frozenset[int], following: int, inputs: Sequence[JoinInput], conditions: Sequence[JoinCondition]
+) -> float:
+    """What it costs that one input follows a set of others in the order, over the new tuples of all inputs."""
+    total = 0.0
+    for new, one in enumerate(inputs):
+        if new != following and one.live > 0:
+            parts = sorted(joined | {new})
+            held = [condition for condition in conditions if condition.inputs <= set(parts)]
+            total += one.rate / one.live * matches_of([inputs[i] for i in parts], held)
+    return total * inputs[following].compared

@@ -1,0 +1,83 @@
+"""The rules for continuous plans, in order, and the driver that runs them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from windrow.optimizer.facts import NOTHING_MEASURED, Facts
+from windrow.optimizer.rules.compute_on_arrival import compute_on_arrival
+from windrow.optimizer.rules.merge_joins import merge_joins
+from windrow.optimizer.rules.order_joins import order_joins
+from windrow.optimizer.rules.push_distinct import push_distinct
+from windrow.optimizer.rules.push_projections import push_projections
+from windrow.optimizer.rules.push_selections import push_selections
+from windrow.plan.algebra.invariants import check, check_kept
+from windrow.plan.algebra.nodes import ContinuousPlan
+
+Apply = Callable[[ContinuousPlan, Facts], tuple[ContinuousPlan, str | None]]
+
+
+@dataclass(frozen=True)
+class PlanRule:
+    """A rule: what it does in one sentence, and the function. `SET disabled_rules` switches it off by its name."""
+
+    name: str
+    text: str
+    apply: Apply
+
+
+RULES: tuple[PlanRule, ...] = (
+    PlanRule("push_selections", "Conditions are tested as early as possible, at best on arrival.", push_selections),
+    PlanRule("compute_on_arrival", "What reads one window is computed by Spark on arrival.", compute_on_arrival),
+    PlanRule("merge_joins", "Joins on the same key become one multi-way join.", merge_joins),
+    PlanRule("push_distinct", "DISTINCT over a join also removes duplicates from its inputs.", push_distinct),
+    PlanRule("order_joins", "The inputs of a multi-way join are in the cheapest order.", order_joins),
+    PlanRule("push_projections", "Windows keep only the columns that the plan reads.", push_projections),
+)
+
+
+@dataclass(frozen=True)
+class RuleStep:
+    """What a rule did to a plan. `reason` None: nothing; `is_off`: it is disabled and did not run."""
+
+    rule: str
+    reason: str | None
+    seconds: float
+    is_off: bool = False
+
+
+@dataclass(frozen=True)
+class OptimizedPlan:
+    """A plan, and the steps that led to it."""
+
+    plan: ContinuousPlan
+    trace: tuple[RuleStep, ...]
+
+
+def optimize(plan: ContinuousPlan, facts: Facts = NOTHING_MEASURED, off: Collection[str] = ()) -> OptimizedPlan:
+    """The plan after all rules that are not in `off` (the setting `disabled_rules`), each run once, in order.
+
+    Its output has the same columns and at every tick the same rows. Raises BrokenPlanError, which names the rule, if a
+    rule breaks an invariant.
+    """
+    check(plan)
+    trace: list[RuleStep] = []
+    for rule in RULES:
+        if rule.name in off:
+            trace.append(RuleStep(rule.name, None, 0.0, is_off=True))
+            continue
+        plan, step = applied(rule, plan, facts)
+        trace.append(step)
+    return OptimizedPlan(plan, tuple(trace))
+
+
+def applied(rule: PlanRule, plan: ContinuousPlan, facts: Facts) -> tuple[ContinuousPlan, RuleStep]:
+    """Run one rule and check what it made."""
+    started = time.perf_counter()
+    found, reason = rule.apply(plan, facts)
+    if reason is not None:
+        check(found, rule.name)
+        check_kept(plan, found, rule.name)
+    return found, RuleStep(rule.name, reason, time.perf_counter() - started)
