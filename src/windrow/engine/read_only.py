@@ -26,6 +26,7 @@ from windrow.dataplane.jvm import Jvm
 from windrow.dataplane.session import Analyser, close_session, open_session
 from windrow.engine.ask.reads import AnswerReader
 from windrow.engine.engine import Engine
+from windrow.engine.kept.store_entries import readers_of
 from windrow.engine.queries.query_manager import QueryManager, synopsis_for
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.recovery import progress_of, query_of, synopsis_progress, weight_of
@@ -124,6 +125,7 @@ class ReadOnlyState:
         """Replace the streams and queries by those of the catalog. Plans of known queries are kept."""
         known, manager = self.manager.queries(), self._manager()
         plans = {query.id: query for _, query in known.values()}
+        readers = readers_of(self.catalog)
         for row in self.journal.entries.stream_rows():
             definition = define_stream(cast(CreateStream, parse_one(row["statement"])))
             stream = manager.attach(row["id"], definition, self.journal.progress.read(definition))
@@ -131,6 +133,7 @@ class ReadOnlyState:
                 manager.adopt(stream, self._query(entry, manager, plans.get(entry["id"])))
             for entry in self.journal.synopses.rows(stream.name):
                 manager.keep(stream, self._synopsis(entry, stream))
+            stream.readers = readers.get(stream.name.lower(), frozenset())
             restore_metrics(stream, row["metrics"])
         self.manager.replace(manager)
 
@@ -167,7 +170,7 @@ class _Refused:
 
     def condition(self, stream: StreamState) -> str:
         """What the stream does, as far as the state directory tells."""
-        return str(self._engine.owner) if stream.active else "idle: no query reads it"
+        return str(self._engine.owner) if stream.is_read else "idle: no query reads it"
 
 
 class ReadOnlyEngine(Engine):

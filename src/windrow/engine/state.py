@@ -197,6 +197,8 @@ class StreamState:
     progress: StreamProgress
     unpublished: tuple[UnpublishedStage, ...] = ()
     queries: dict[str, QueryState] = field(default_factory=dict)
+    readers: frozenset[str] = frozenset()
+    """The readers of its window stores, for which its tuples are kept: continuous plans."""
     synopses: dict[int, SynopsisState] = field(default_factory=dict)
     chooser: GroupingChoice = field(default_factory=GroupingChoice)
     metrics: StreamMetrics = field(default_factory=StreamMetrics)
@@ -304,6 +306,11 @@ class StreamState:
     @property
     def active(self) -> list[QueryState]:
         return [query for query in self.queries.values() if query.error is None]
+
+    @property
+    def is_read(self) -> bool:
+        """Whether an active query or a continuous plan reads the stream."""
+        return bool(self.readers or self.active)
 
     def use_of(self, plan: SynopsisPlan, since: Mapping[str, int | None], cut_factor: int) -> SynopsisUse:
         """A synopsis of the stream as the sharing rules see it."""

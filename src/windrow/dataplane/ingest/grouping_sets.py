@@ -35,9 +35,10 @@ from windrow.dataplane.ingest.deposit import (
     seen_by_key,
 )
 from windrow.dataplane.ingest.grouping import Grouping, partial_columns, progress_columns
+from windrow.dataplane.ingest.keeping import keep_aside, needed_columns
 from windrow.dataplane.ingest.packing import copies, packing_of
 from windrow.dataplane.ingest.ranks import Ranking, nothing_known, rank_column, ranked
-from windrow.dataplane.kernels import CellColumns
+from windrow.dataplane.kernels import REPORT, CellColumns, KeepRequest
 from windrow.plan.nodes import ROW_NUM
 from windrow.synopses.cells.cells import partial_sql
 from windrow.synopses.cells.groups import Groups
@@ -58,19 +59,24 @@ def grouped(
     carry_records: bool,
     counts: Mapping[int, pa.Table],
     oversized: Sequence[str] = (),
+    keeping: KeepRequest | None = None,
 ) -> DataFrame:
     """One row per (grouping, pane, group) and one per distinct dead letter.
 
     Policies that need more than the greatest point (PER key, SLACK in rows) have a grouping set of their own.
     `counts`: by synopsis, how many tuples each partition of a partitioned window has had (`Ranks.known`).
-    `oversized`: how many values of a row are NULL by the bound on values, to be added up.
+    `oversized`: how many values of a row are NULL by the bound on values, to be added up. `keeping`: what the tasks
+    write of the rows for continuous plans, before they are grouped.
     """
     rows = tagged(df, stream, admission, carry_records)
+    if keeping is not None:
+        rows = keep_aside(rows, stream, keeping, needed_columns(df.columns, stream, groupings, oversized))
     if oversized:
         rows = rows.selectExpr("*", *(f"{_alive(None, sql)} AS {OVERSIZED}{i}" for i, sql in enumerate(oversized)))
     rows = _ordered(df, rows, stream, groupings, admission.rows_before, counts)
     extras = [F.count(F.lit(1)).alias("__n"), *_seen_aggregates(stream, admission)]
     extras += [F.sum(f"{OVERSIZED}{i}").alias(f"{OVERSIZED}{i}") for i in range(len(oversized))]
+    extras += [] if keeping is None else [F.max(REPORT).alias(REPORT)]
     progress = [(name, _alive(None, sql)) for name, sql in progress_columns(stream, admission)]
     if is_packed(groupings, len(progress)):
         return _grouped_packed(rows, stream, groupings, progress, extras)

@@ -1,7 +1,7 @@
 """One Spark job per micro-batch: decode, admit, tag with panes, and pre-aggregate for every query at once.
 
 The job is a projection and one group-by (`grouping_sets.py`), or the projection alone, grouped in the driver
-(`gathering.py`).
+(`gathering.py`). For continuous plans it also keeps the rows (`keeping.py`).
 """
 
 from __future__ import annotations
@@ -18,25 +18,30 @@ from pyspark.sql.types import StringType, StructField, StructType
 from windrow.catalog.definitions import StreamDef
 from windrow.dataplane.ingest.admission import PUNCTUATION, Admission, judged, tagged
 from windrow.dataplane.ingest.gathering import gather_columns
-from windrow.dataplane.ingest.grouping import Grouping
-from windrow.dataplane.ingest.grouping_sets import grouped
-from windrow.dataplane.kernels import WROTE, StoreRequest, store_cells
+from windrow.dataplane.ingest.grouping import Grouping, progress_columns
+from windrow.dataplane.ingest.grouping_sets import grouped, set_ids
+from windrow.dataplane.ingest.keeping import keep_only
+from windrow.dataplane.kernels import WROTE, KeepRequest, StoreRequest, store_cells
+from windrow.dataplane.stores import KeptColumn
 
 
 @dataclass(frozen=True)
 class MicroBatch:
     """The rows of a micro-batch and how they are admitted. `carry_records`: dead letters carry their records.
-    `oversized`: expressions that count the values of a row that are NULL by the bound on values."""
+    `oversized`: expressions that count the values of a row that are NULL by the bound on values. `keeping`: what is
+    kept of the rows for continuous plans; None: nothing."""
 
     rows: DataFrame
     stream: StreamDef
     admission: Admission
     carry_records: bool
     oversized: tuple[str, ...] = ()
+    keeping: KeepRequest | None = None
 
     def gathered(self, groupings: Sequence[Grouping]) -> DataFrame:
         """The job whose result the driver groups; `gather` runs it."""
-        return gather_columns(self.rows, self.stream, groupings, self.admission, self.carry_records, self.oversized)
+        how = (self.admission, self.carry_records, self.oversized, self.keeping)
+        return gather_columns(self.rows, self.stream, groupings, *how)
 
     def gather(self, job: DataFrame) -> pa.Table:
         """The table of a job made by `gathered`, with the reasons of dead letters."""
@@ -48,10 +53,22 @@ class MicroBatch:
     ) -> DataFrame:
         """The job that groups. `counts`: by synopsis, the tuples seen so far in each partition.
 
-        With `storing`, its tasks write the cells of synopses in the Spark home.
+        With `storing`, its tasks write the cells of synopses in the Spark home. Without groupings, rows that are kept
+        are not shuffled: each task sums up its own.
         """
-        job = grouped(self.rows, self.stream, groupings, self.admission, self.carry_records, counts, self.oversized)
+        if self.keeping is not None and not groupings:
+            rows = tagged(self.rows, self.stream, self.admission, self.carry_records)
+            sets = set_ids((), len(progress_columns(self.stream)))
+            return keep_only(rows, self.stream, self.admission, self.keeping, sets, self.oversized)
+        how = (self.admission, self.carry_records, counts, self.oversized, self.keeping)
+        job = grouped(self.rows, self.stream, groupings, *how)
         return job if storing is None else _stored(job, storing)
+
+    def computed(self, columns: Sequence[KeptColumn]) -> DataFrame:
+        """A job that only computes these columns of every row, to see whether Spark can."""
+        assert self.keeping is not None
+        texts = [self.keeping.bounded(one.sql) for one in columns]
+        return self.rows.selectExpr(f"max(xxhash64({', '.join(texts) or '1'})) AS computed")
 
     def dead_letters(self, cap: int) -> DataFrame:
         """The job that fetches the dead letters with their records, at most `cap`."""

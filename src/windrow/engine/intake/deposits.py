@@ -22,20 +22,25 @@ from windrow.dataplane.ingest import job as ingest
 from windrow.dataplane.ingest.admission import Admission, AxisBound, Reach
 from windrow.dataplane.ingest.bad_text import is_placed, with_bad_text
 from windrow.dataplane.ingest.deposit import DeadLetter, Deposit
-from windrow.dataplane.ingest.gathering import deposit_of_rows
+from windrow.dataplane.ingest.gathering import deposit_of_rows, gathered_columns
 from windrow.dataplane.ingest.grouping import Grouping, partial_columns
 from windrow.dataplane.ingest.grouping_sets import deposit_of_groups
 from windrow.dataplane.ingest.job import MicroBatch
+from windrow.dataplane.ingest.keeping import keep_gathered
 from windrow.dataplane.ingest.lines import with_places
 from windrow.dataplane.ingest.observed import lateness_after
 from windrow.dataplane.jvm import Jvm
+from windrow.dataplane.kernels import KeepRequest, reported
 from windrow.dataplane.sources.bad_files import bad_file
 from windrow.dataplane.sources.columns.source_columns import SourceColumns
+from windrow.dataplane.stores import KeptFile
 from windrow.engine.choices.chooser import possible_setting
 from windrow.engine.intake.compaction import Compactor
 from windrow.engine.intake.oversized import OversizedColumn, OversizedCounts, counts_by_query
 from windrow.engine.intake.punctuations import split_punctuations
 from windrow.engine.intake.trials import Trials
+from windrow.engine.kept.store_entries import StoreReader
+from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.deposit_commits import DepositCommit
 from windrow.engine.store.homes import Homes, PendingBlock
@@ -57,10 +62,13 @@ log = logging.getLogger("windrow")
 
 
 class Depositor:
-    """Adds micro-batches to the synopses, on disk and in memory."""
+    """Adds micro-batches to the synopses, on disk and in memory, and to the window stores."""
 
-    def __init__(self, journal: Journal, blocks: BlockStore, clock: Clock, homes: Homes, jvm: Jvm):
+    def __init__(
+        self, journal: Journal, blocks: BlockStore, clock: Clock, homes: Homes, jvm: Jvm, stores: WindowStores
+    ):
         self._jvm = jvm
+        self._stores = stores
         self._journal = journal
         self._blocks = blocks
         self._clock = clock
@@ -91,13 +99,15 @@ class Depositor:
             batch = MicroBatch(df, stream.definition, admission, carry_records=not columnar)
             started = time.monotonic()
             with self._tried(stream, batch, settings):
-                table, mode, estimate, groupings, counted = self._attempt(stream, batch, settings, size)
+                ran = self._attempt(stream, batch, settings, size)
+            mode, groupings = ran.mode, ran.groupings
             job_s = time.monotonic() - started
             stream.metrics.job_s += job_s
+            table, kept = _kept(ran)
             with stream.lock:
                 started = time.monotonic()
                 groups = {g.synopsis: stream.synopses[g.synopsis].synopsis.batch_groups() for g in groupings}
-                reported = self._homes.reported(stream, table)
+                blocks = self._homes.reported(stream, table)
                 deposit = self._preaggregate(stream, table, mode, groupings, groups, admission)
                 deposit, announced, malformed = split_punctuations(deposit, stream.definition)
                 if columnar and deposit.dead:
@@ -108,17 +118,19 @@ class Depositor:
                     with_places(deposit.dead, stream.definition) if is_placed(df, stream.definition) else deposit.dead
                 )
                 deposit = replace(deposit, dead=(*dead, *malformed, *skipped))
-                oversized = counts_by_query(counted, deposit.oversized)
+                oversized = counts_by_query(ran.counted, deposit.oversized)
                 known = stream.progress.columns if columns is None else columns
                 commit = DepositCommit(
                     batch_id, deposit, announced, lateness, (), admission, settings, known, oversized
                 )
-                self._commit(stream, commit, groups, reported)
+                self._commit(stream, commit, groups, blocks, kept)
                 self._trials.end(stream, stream.active if deposit.admitted else ())
-                stored = sum(block.ref.rows for block in reported)
-                self._measure(stream, deposit.admitted, deposit.cell_count + stored, table, mode, estimate)
+                stored = sum(block.ref.rows for block in blocks)
+                self._measure(stream, deposit.admitted, deposit.cell_count + stored, kept, ran)
                 apply_s = time.monotonic() - started
                 stream.metrics.apply_s += apply_s
+            if stream.readers:
+                self._tidy_stores(stream)
             if logs_events():
                 _log_batch(stream, batch_id, deposit, mode, job_s, apply_s)
             return True
@@ -143,10 +155,8 @@ class Depositor:
             self._trials.end(stream)
             raise
 
-    def _attempt(
-        self, stream: StreamState, batch: MicroBatch, settings: Settings, size: int | None
-    ) -> tuple[pa.Table, str, int | None, list[Grouping], tuple[OversizedColumn, ...]]:
-        """Run the micro-batch; if queries fail, without them. Also return what was grouped and counted."""
+    def _attempt(self, stream: StreamState, batch: MicroBatch, settings: Settings, size: int | None) -> _Ran:
+        """Run the micro-batch; if queries fail, without them."""
         try:
             return self._once(stream, batch, settings, size)
         except Exception as error:
@@ -160,14 +170,13 @@ class Depositor:
             self._jvm.raise_if_lost(error)
             raise
 
-    def _once(
-        self, stream: StreamState, batch: MicroBatch, settings: Settings, size: int | None
-    ) -> tuple[pa.Table, str, int | None, list[Grouping], tuple[OversizedColumn, ...]]:
+    def _once(self, stream: StreamState, batch: MicroBatch, settings: Settings, size: int | None) -> _Ran:
         most = settings.integer("max_value_bytes")
         groupings = [replace(grouping, max_value_bytes=most) for grouping in stream.groupings()]
         counted = self._oversized.columns(stream.active, most)
-        batch = replace(batch, oversized=tuple(column.sql for column in counted))
-        return *self._run(stream, batch, groupings, settings, size), groupings, counted
+        keeping = self._stores.keeping(stream, most) if stream.readers else None
+        batch = replace(batch, oversized=tuple(column.sql for column in counted), keeping=keeping)
+        return _Ran(*self._run(stream, batch, groupings, settings, size), groupings, counted, keeping)
 
     def _admission(self, stream: StreamState, settings: Settings) -> Admission:
         ahead = settings["max_future"]
@@ -210,16 +219,38 @@ class Depositor:
 
     def _suspend_guilty(self, stream: StreamState, batch: MicroBatch, error: Exception, settings: Settings) -> None:
         """Suspend the queries whose own expressions fail. Raise if the stream itself fails."""
-        active = [] if stream.stopping.is_set() else stream.active
+        is_stopping = stream.stopping.is_set()
+        active = [] if is_stopping else stream.active
+        readers = [] if is_stopping else self._stores.readers(stream)
         tried = [(query, self._trial(stream, batch, query, settings)) for query in active]
         guilty = [(query, why) for query, why in tried if why is not None]
-        if guilty:
+        kept = [(reader, self._trial_of(stream, batch, reader, settings)) for reader in readers]
+        failing = [(reader, why) for reader, why in kept if why is not None]
+        if guilty or failing:
             self._jvm.raise_if_lost(error)
-        innocent = not guilty or stream.stopping.is_set()
-        if innocent or len(guilty) == len(active) and not self._readable(batch):
+        innocent = not (guilty or failing) or stream.stopping.is_set()
+        everyone = len(guilty) + len(failing) == len(active) + len(readers)
+        if innocent or everyone and not self._readable(batch):
             raise self._failed(stream, batch, error) from error
         for query, why in guilty:
             self._journal.suspend(stream, query, why)
+        for reader, why in failing:
+            self._stores.suspend(reader.name, why)
+
+    def _trial_of(self, stream: StreamState, batch: MicroBatch, reader: StoreReader, settings: Settings) -> str | None:
+        """Why the columns that are kept for a reader cannot be computed; None if they do not fail twice in a row."""
+        keeping = self._stores.keeping(stream, settings.integer("max_value_bytes"))
+        assert keeping is not None
+        keys = [key for spec in keeping.stores if spec.id == reader.store for key in spec.keys]
+        predicate = [] if reader.predicate is None else [reader.predicate]
+        batch, why = replace(batch, keeping=keeping), None
+        for _ in range(2):
+            try:
+                ingest.run(batch.computed((*reader.columns, *keys, *predicate)))
+                return None
+            except Exception as failure:
+                why = _reason(failure)
+        return why
 
     def _failed(self, stream: StreamState, batch: MicroBatch, error: Exception) -> ExecutionError:
         """The error of a micro-batch that fails although each query alone succeeds."""
@@ -306,15 +337,18 @@ class Depositor:
         commit: DepositCommit,
         groups: Mapping[int, Groups],
         reported: Sequence[PendingBlock],
+        kept: Sequence[KeptFile],
     ) -> None:
-        """Write the blocks and commit them. `commit` has no blocks yet."""
+        """Write the blocks and commit them, and the files of window stores. `commit` has no blocks yet."""
         deposit = commit.deposit
         parts = [_part(stream, stream.synopses[number], cells) for number, cells in deposit.cells.items()]
         written = [block for part in parts for block in self._write(stream, part, groups, deposit.admitted)]
         crash_point("deposit-blocks-written")
         blocks = tuple((w.owner, w.ref, w.lo, w.hi) for w in (*written, *reported))
+        blocks += tuple((file.ref.owner, file.ref, file.lo, file.hi) for file in kept)
         committed = self._journal.deposits.deposit(stream, replace(commit, blocks=blocks))
         crash_point("deposit-committed")
+        self._stores.deposited(kept)
         stream.install(committed)
         if commit.has_arrived:
             now_s = self._clock.monotonic_s()
@@ -347,6 +381,15 @@ class Depositor:
                         _reason(error),
                     )
 
+    def _tidy_stores(self, stream: StreamState) -> None:
+        """Merge files of window stores; as `_tidy`."""
+        try:
+            stream.metrics.compactions += self._stores.tidy(stream)
+        except Exception as error:
+            log.warning(
+                "what is kept of stream '%s' stays as it is until the next micro-batch: %s", stream.name, _reason(error)
+            )
+
     def _write(
         self, stream: StreamState, part: _Part, groups: Mapping[int, Groups], admitted: int
     ) -> Iterator[PendingBlock]:
@@ -356,17 +399,17 @@ class Depositor:
             if len(cells):
                 yield self._homes.write(part.state, cells, mine, rows, late)
 
-    def _measure(
-        self, stream: StreamState, admitted: int, cells: int, table: pa.Table, mode: str, estimate: int | None
-    ) -> None:
-        metrics = stream.metrics
+    def _measure(self, stream: StreamState, admitted: int, cells: int, kept: Sequence[KeptFile], ran: _Ran) -> None:
+        metrics, mode = stream.metrics, ran.mode
         metrics.batches += 1
         metrics.rows += admitted
         metrics.cells += cells
         metrics.preaggregated_by[mode] += 1
         metrics.last_preaggregate = mode
-        gathered = table.nbytes if mode == "driver" else None
-        stream.chooser = stream.chooser.after(admitted, cells, gathered, estimate)
+        gathered = ran.table.nbytes if mode == "driver" else None
+        # A window store reduces nothing: its rows count like cells that Spark would have made.
+        kept_rows = sum(file.ref.rows for file in kept)
+        stream.chooser = stream.chooser.after(admitted, cells + kept_rows, gathered, ran.estimate)
 
 
 def _log_batch(stream: StreamState, batch_id: int, deposit: Deposit, mode: str, job_s: float, apply_s: float) -> None:
@@ -393,6 +436,32 @@ def _log_batch(stream: StreamState, batch_id: int, deposit: Deposit, mode: str, 
             rows=count,
             reason=reason,
         )
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """A micro-batch that has run: its table, where it was grouped, the estimated bytes of a gather, and what was
+    grouped, counted and kept."""
+
+    table: pa.Table
+    mode: str
+    estimate: int | None
+    groupings: list[Grouping]
+    counted: tuple[OversizedColumn, ...]
+    keeping: KeepRequest | None
+
+
+def _kept(ran: _Ran) -> tuple[pa.Table, list[KeptFile]]:
+    """The files of window stores, written here or by the tasks that report them, and the table without reports."""
+    table = ran.table
+    if ran.keeping is None:
+        return table, []
+    if ran.mode == "driver":
+        files = keep_gathered(ran.keeping, table, gathered_columns(ran.groupings, ran.keeping).values)
+    else:
+        table, files = reported(table)
+    crash_point("store-files-written")
+    return table, files
 
 
 @dataclass(frozen=True)

@@ -154,8 +154,8 @@ class QueryManager:
 
     def drop_stream(self, stream: StreamState) -> None:
         with self.changing, stream.batch_lock, stream.lock:
-            if stream.queries:
-                names = ", ".join(stream.queries)
+            if stream.queries or stream.readers:
+                names = ", ".join([*stream.queries, *sorted(stream.readers)])
                 raise CatalogError(f"stream '{stream.name}' is read by: {names}", remedy="Drop these queries first.")
             self._journal.entries.drop_stream(stream.id)
             self.streams = {name: other for name, other in self.streams.items() if other is not stream}

@@ -31,7 +31,7 @@ class Inputs:
     def __init__(self, opened: OpenState, ticks: StreamTicks):
         self._opened = opened
         self._ticks = ticks
-        depositor = Depositor(opened.journal, opened.blocks, opened.clock, opened.homes, opened.jvm)
+        depositor = Depositor(opened.journal, opened.blocks, opened.clock, opened.homes, opened.jvm, opened.stores)
         self._files = WholeFiles(depositor, opened.journal.bad_files)
         self._spools: dict[int, Spool] = {}
         self._feeding = threading.RLock()

@@ -14,6 +14,7 @@ from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.jvm import Jvm
 from windrow.dataplane.session import Analyser, close_session, open_session
 from windrow.dataplane.spark_home import SparkHome
+from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.run.lifecycle import Lifecycle
 from windrow.engine.run.recovery import Recovery
@@ -24,7 +25,8 @@ from windrow.settings import Settings, parse_value
 
 
 class OpenState:
-    """Owns the lock, the catalog, the blocks, the Spark session, the settings, and the streams with their queries.
+    """Owns the lock, the catalog, the blocks, the Spark session, the settings, the streams with their queries, and the
+    window stores.
 
     The other parts of the engine share it. Only SET replaces `settings`.
     """
@@ -53,8 +55,10 @@ class OpenState:
             self.manager = QueryManager(
                 self.journal, Analyser(self.spark, self._max_value_bytes), state_dir, self.homes
             )
+            self.stores = WindowStores(self.catalog, self.blocks)
             with self.jvm.watched():
                 Recovery(self.blocks, self.journal, self.manager, self.homes).recover()
+            self.stores.recover(self.manager.streams.values())
             undo.pop_all()
         self._lock = lock
         log_event(

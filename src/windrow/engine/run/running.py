@@ -61,13 +61,13 @@ class RunningStreams:
         return [stream for stream in self._at_hand() if not is_deposited(stream)]
 
     def _at_hand(self) -> list[StreamState]:
-        """Streams with an active query, except DataFrame streams that are not attached."""
-        return [s for s in self._opened.manager.streams.values() if s.active and not is_detached(s)]
+        """Streams that are read, except DataFrame streams that are not attached."""
+        return [s for s in self._opened.manager.streams.values() if s.is_read and not is_detached(s)]
 
     def _refuse_detached(self) -> None:
         """Raise if a query reads a stream whose DataFrame is not attached: it would never get an answer."""
         for stream in self._opened.manager.streams.values():
-            if stream.active and is_detached(stream) and not is_deposited(stream):
+            if stream.is_read and is_detached(stream) and not is_deposited(stream):
                 error = detached(stream)
                 stream.metrics.last_error = str(error)
                 raise error
@@ -225,7 +225,7 @@ class RunningStreams:
         """What a stream does now, in words, for SHOW STREAMS."""
         if is_detached(stream):
             return f"detached: call wr.stream('{stream.name}', …) with its DataFrame again"
-        if not stream.active:
+        if not stream.is_read:
             return "idle: no query reads it"
         if self._opened.jvm.has_ended():
             return "stopped: the Spark JVM has ended"
@@ -267,7 +267,7 @@ def is_detached(stream: StreamState) -> bool:
 
 
 def detached(stream: StreamState) -> SourceError:
-    readers = ", ".join(query.name for query in stream.active)
+    readers = ", ".join([*(query.name for query in stream.active), *sorted(stream.readers)])
     return SourceError(
         f"the DataFrame of stream '{stream.name}' is not attached, so its queries ({readers}) would get no answers",
         remedy=f"Call {attaching(stream.definition)} first, or DROP the queries that read it.",

@@ -1,0 +1,23 @@
+"""Window stores: the tuples of a stream that continuous plans read, in files that a reader maps.
+
+No pyspark here: Spark tasks write and read these files, and so does the driver.
+"""
+
+from windrow.dataplane.stores.files import BUCKETS, POINT, KeptFile, MappedStoreFile, merged, write_rows
+from windrow.dataplane.stores.reading import MappedFiles, Selected, StoredRows, read_rows
+from windrow.dataplane.stores.specs import KeptColumn, WindowStoreSpec
+
+__all__ = [
+    "BUCKETS",
+    "POINT",
+    "KeptColumn",
+    "KeptFile",
+    "MappedFiles",
+    "MappedStoreFile",
+    "Selected",
+    "StoredRows",
+    "WindowStoreSpec",
+    "merged",
+    "read_rows",
+    "write_rows",
+]

@@ -1,0 +1,56 @@
+"""What a window store keeps of a stream's tuples."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from windrow.types import SqlType
+
+
+@dataclass(frozen=True)
+class KeptColumn:
+    """A column that Spark computes of a tuple on arrival: `sql` is Spark SQL over the stream's columns."""
+
+    sql: str
+    type: SqlType
+
+    @cached_property
+    def id(self) -> str:
+        """The stable name of the column in files: equal text gives equal names."""
+        return hashlib.sha1(f"{self.sql}\x00{self.type}".encode()).hexdigest()[:12]
+
+    def saved(self) -> list[str]:
+        return [self.sql, self.type.name]
+
+    @classmethod
+    def restored(cls, saved: list[str]) -> KeptColumn:
+        return cls(saved[0], SqlType(saved[1]))
+
+
+@dataclass(frozen=True)
+class WindowStoreSpec:
+    """What the next micro-batch adds to a store: the `columns` of every row for which one of `keep_if` is true (none:
+    of all rows), with its point on the punctuated column `axis`. The values of `keys` determine a row's bucket."""
+
+    id: int
+    stream: str
+    axis: str
+    keys: tuple[KeptColumn, ...]
+    columns: tuple[KeptColumn, ...]
+    keep_if: tuple[KeptColumn, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(one.type.name != "BOOLEAN" for one in self.keep_if):
+            raise ValueError("rows are kept by conditions")
+
+    @property
+    def owner(self) -> str:
+        """The owner of its files."""
+        return f"stores/{self.id}"
+
+    @cached_property
+    def evaluated(self) -> tuple[KeptColumn, ...]:
+        """Everything that Spark must compute for it, each once."""
+        return tuple(dict.fromkeys((*self.columns, *self.keys, *self.keep_if)))

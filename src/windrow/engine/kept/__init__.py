@@ -1,0 +1,1 @@
+"""What is kept of streams for continuous plans: window stores, their readers and their files."""

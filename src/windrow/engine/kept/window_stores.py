@@ -1,0 +1,369 @@
+"""All window stores of a state directory: who reads them, their rows, and how long these are kept.
+
+A store is found by stream, axis and keys, and shared by all its readers. What it keeps changes between micro-batches
+(the caller holds the stream's `batch_lock`); rows expire and files are merged at any time. A reader sees the files of
+one commit; what it has mapped stays valid when they are deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from windrow.catalog.store import Catalog
+from windrow.crash import crash_point
+from windrow.dataplane.blocks import BlockStore
+from windrow.dataplane.blocks.store import BlockRow
+from windrow.dataplane.ingest.admission import point_columns
+from windrow.dataplane.kernels import KeepRequest
+from windrow.dataplane.stores import (
+    KeptColumn,
+    KeptFile,
+    MappedFiles,
+    MappedStoreFile,
+    Selected,
+    StoredRows,
+    merged,
+    read_rows,
+)
+from windrow.engine.kept.rewrites import Rewrite, rewrites
+from windrow.engine.kept.store_entries import StoreEntries, StoreReader, WindowStore
+from windrow.engine.state import StreamState
+from windrow.errors import StateError
+from windrow.logs import log_event
+from windrow.types import POINT_MIN
+from windrow.windows.frontier import max_or_none
+
+log = logging.getLogger("windrow")
+
+ATTEMPTS = 5
+"""How often a read begins anew because files that it was about to map were merged or had expired."""
+
+
+@dataclass(frozen=True)
+class StoreUse:
+    """What a reader has of a store. Rows below `since` must be ignored, and are never returned: some may be missing
+    (None: none is). Only rows for which the predicate is true are returned."""
+
+    store: int
+    reader: str
+    since: int | None
+    predicate: KeptColumn | None = None
+
+
+class WindowStores:
+    """Owns the window stores. `on_failure` is told the reader and the reason when Spark cannot compute its columns."""
+
+    def __init__(self, catalog: Catalog, blocks: BlockStore):
+        self._catalog = catalog
+        self._blocks = blocks
+        self._root = str(blocks.root.resolve())
+        self._entries = StoreEntries(catalog)
+        self._mapped = MappedFiles()
+        self._stores: Mapping[int, WindowStore] = {}
+        self._streams: dict[str, StreamState] = {}
+        self._files: dict[int, tuple[BlockRow, ...]] = {}
+        self._version = 0
+        self._guard = threading.Lock()
+        self._reloading = threading.Lock()
+        self.on_failure: Callable[[str, str], None] | None = None
+
+    # -- readers -------------------------------------------------------------------------------
+
+    def recover(self, streams: Iterable[StreamState]) -> None:
+        """Read the stores of the catalog, at opening."""
+        self._streams = {stream.name.lower(): stream for stream in streams}
+        self._reload()
+
+    def need(
+        self,
+        stream: StreamState,
+        reader: str,
+        axis: str,
+        columns: Sequence[KeptColumn],
+        predicate: KeptColumn | None = None,
+        keys: Sequence[KeptColumn] = (),
+        span: int | None = None,
+    ) -> StoreUse:
+        """Keep these columns of the tuples for which the predicate is true, from the next micro-batch on, for a reader
+        of this name, in a store that is bucketed by `keys`. Call it with the stream's `batch_lock` held; it is part of
+        the caller's transaction if there is one.
+
+        A name is that of one use: a plan with two windows has two readers. `span` is the most points that the reader
+        needs at once; by it, expired rows are measured and files merged.
+        """
+        with self._transaction():
+            taken = self._entries.find(lambda one: any(r.name == reader for r in one.readers))
+            own = self._entries.find(lambda one: _is_at(one, stream, axis, keys))
+            if taken is not None and (own is None or taken.id != own.id):
+                raise ValueError(f"'{reader}' reads another store already")
+            greatest = self.greatest(stream, axis)
+            fresh = None if greatest is None else greatest + 1
+            if own is None:
+                own = self._entries.create(stream.name, axis, keys, fresh)
+            read = (*columns, *(() if predicate is None else (predicate,)))
+            since = own.complete_from(read, predicate, fresh)
+            self._entries.save(
+                own.with_reader(StoreReader(reader, own.id, tuple(columns), predicate, since, since, span), fresh)
+            )
+            self._catalog.on_commit(lambda: self._reload(stream))
+        return StoreUse(own.id, reader, since, predicate)
+
+    def use(self, reader: str) -> StoreUse | None:
+        """What a reader has of its store, after a restart; None if there is no such reader."""
+        found = self._reader(reader)
+        return None if found is None else StoreUse(found.store, found.name, found.since, found.predicate)
+
+    def drop(self, reader: str) -> None:
+        """Forget a reader, and what is kept for it alone. Call it with the stream's `batch_lock` held; it is part of
+        the caller's transaction if there is one. An unknown reader is none."""
+        with self._transaction():
+            found = self._entries.find(lambda one: any(r.name == reader for r in one.readers))
+            if found is None:
+                return
+            left = found.without_reader(reader)
+            if left.readers:
+                self._entries.save(left)
+                if left.needed_from is not None:
+                    self._expire(left, left.needed_from)
+            else:
+                for row in self._blocks.named(left.owner):
+                    self._blocks.release(row.id)
+                self._entries.drop(left)
+            self._catalog.on_commit(self._reload)
+
+    def suspend(self, reader: str, why: str) -> None:
+        """Keep nothing more for a reader whose columns Spark cannot compute; what it has read stays."""
+        with self._transaction():
+            found = self._entries.find(lambda one: any(r.name == reader for r in one.readers))
+            if found is None:
+                return
+            old = next(one for one in found.readers if one.name == reader)
+            self._entries.save(found.with_reader(replace(old, error=why), None))
+            self._catalog.on_commit(self._reload)
+        log_event(
+            "reader_suspended", "nothing is kept for '{reader}': {error}", logging.ERROR, reader=reader, error=why
+        )
+        if self.on_failure is not None:
+            self.on_failure(reader, why)
+
+    def readers(self, stream: StreamState) -> list[StoreReader]:
+        """The readers that rows of a stream are kept for."""
+        return [reader for store in self._of(stream) for reader in store.live]
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    def rows(
+        self,
+        use: StoreUse,
+        columns: Sequence[KeptColumn],
+        lo: int,
+        hi: int,
+        buckets: range | None = None,
+    ) -> pa.Table:
+        """The committed rows of a use with lo ≤ point < hi, in a run of the 256 buckets (None: in all): `__t`, then the
+        columns in this order, named by their ids. The table maps files; it is valid as long as it is held."""
+        selected = Selected(max(lo, POINT_MIN if use.since is None else use.since), hi, use.predicate, buckets)
+        for _ in range(ATTEMPTS):
+            named = self._named(use.store)
+            try:
+                return read_rows(self._mapped, self._located(named), columns, selected)
+            except StateError:
+                if not self._has_changed(use.store, named):
+                    raise
+        return read_rows(self._mapped, self.files(use), columns, selected)
+
+    def files(self, use: StoreUse) -> list[StoredRows]:
+        """The committed files of a use, for `read_rows` in Spark tasks. Rows below its `since`, and those for which its
+        predicate is not true, are the task's to leave out."""
+        return self._located(self._named(use.store))
+
+    def _located(self, rows: Sequence[BlockRow]) -> list[StoredRows]:
+        return [StoredRows(f"{self._root}/{row.path}", *_points(row), row.rows) for row in rows]
+
+    def greatest(self, stream: StreamState, axis: str) -> int | None:
+        """The greatest point deposited on an axis; None: none is. A late tuple that is admitted on another axis moves
+        no frontier, and may lie above all that did."""
+        named = [row.hi for store in self._of(stream) if store.axis == axis for row in self._named(store.id)]
+        known = [point for point in (stream.greatest(axis), *named) if point is not None]
+        return max(known, default=None)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all files."""
+        return sum(row.bytes for number in self._stores for row in self._named(number))
+
+    @property
+    def stores(self) -> tuple[WindowStore, ...]:
+        return tuple(self._stores.values())
+
+    # -- deposits ------------------------------------------------------------------------------
+
+    def keeping(self, stream: StreamState, max_value_bytes: int) -> KeepRequest | None:
+        """What a micro-batch of the stream adds; None: nothing."""
+        specs = tuple(store.spec for store in self._of(stream) if store.live)
+        if not specs:
+            return None
+        tops = {p.column: stream.frontiers[p.column].greatest for p in stream.definition.punctuated}
+        return KeepRequest(self._root, specs, point_columns(stream.definition), tops, max_value_bytes)
+
+    def deposited(self, files: Iterable[KeptFile]) -> None:
+        """See the files of a micro-batch, after its commit and before its frontiers are seen."""
+        self._forget({file.store for file in files})
+
+    # -- expiry and merging --------------------------------------------------------------------
+
+    def keep_from(self, reader: str, point: int) -> None:
+        """The reader needs no rows below the point any more. Call it in the transaction of a tick. Files that no reader
+        needs are dropped with it; `tidy` cuts those that are needed in part."""
+        found = self._reader(reader)
+        if found is None or (found.needs_from is not None and found.needs_from >= point):
+            return
+        below = self._entries.needs(found.store, reader, point)
+        self._catalog.on_commit(lambda: self._needs(reader, point, below))
+        if below is not None:
+            self._expire(self._stores[found.store], below)
+
+    def _needs(self, reader: str, point: int, below: int | None) -> None:
+        """See what `keep_from` has committed."""
+        with self._reloading:
+            for store in self._stores.values():
+                if any(one.name == reader for one in store.readers):
+                    readers = tuple(one.moved(point) if one.name == reader else one for one in store.readers)
+                    moved = replace(store, readers=readers, kept_from=max_or_none(store.kept_from, below))
+                    self._stores = {**self._stores, store.id: moved}
+                    return
+
+    def _expire(self, store: WindowStore, below: int) -> None:
+        """In a transaction: drop the files that are wholly below the point."""
+        if store.kept_from is None or below > store.kept_from:
+            self._entries.kept_from(store.id, below)
+        if not any(_points(row)[1] < below for row in self._named(store.id)):
+            return
+        for row in self._blocks.named(store.owner):
+            if _points(row)[1] < below:
+                self._blocks.release(row.id)
+        self._catalog.on_commit(lambda: self._forget({store.id}))
+
+    def tidy(self, stream: StreamState) -> int:
+        """Merge small files and cut expired rows off, in commits of their own; no answer depends on it. Return how many
+        commits there were. Without anything to do it costs a look at the list of files."""
+        if not stream.batch_lock.acquire(blocking=False):
+            return 0  # what the store keeps may be changing; the next micro-batch tidies
+        try:
+            return sum(self._tidy(store, self.greatest(stream, store.axis)) for store in self._of(stream))
+        finally:
+            stream.batch_lock.release()
+
+    def _tidy(self, store: WindowStore, greatest: int | None) -> int:
+        files, below = self._named(store.id), store.kept_from
+        if below is not None and any(_points(row)[1] < below for row in files):
+            with self._transaction():
+                self._expire(store, below)
+            files = self._named(store.id)
+        span = store.span
+        if span is None and below is not None and greatest is not None:
+            span = max(1, greatest - below)
+        return sum(self._rewrite(store, one) for one in rewrites(files, span, below, greatest))
+
+    def _rewrite(self, store: WindowStore, rewrite: Rewrite) -> bool:
+        named = self._named(store.id)
+        try:
+            files = [MappedStoreFile(f"{self._root}/{row.path}") for row in rewrite.files]
+        except StateError:
+            if self._has_changed(store.id, named):
+                return False  # it has expired
+            raise
+        made = merged(self._blocks.writer, store.spec, files, rewrite.bounds)
+        crash_point("store-merge-written")
+        with self._transaction():
+            ids = {row.id for row in self._blocks.named(store.owner)}
+            is_current = all(row.id in ids for row in rewrite.files)
+            for file in made if is_current else ():
+                self._blocks.add(file.ref, file.lo, file.hi)
+            for row in rewrite.files if is_current else ():
+                self._blocks.release(row.id)
+            self._catalog.on_commit(lambda: self._forget({store.id}))
+        crash_point("store-merged")
+        if not is_current:
+            for file in made:
+                (self._blocks.root / file.ref.path).unlink(missing_ok=True)
+        return is_current
+
+    # -- within --------------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """The transaction of the caller, or an own one."""
+        if self._catalog.in_transaction:
+            yield
+        else:
+            with self._catalog.transaction():
+                yield
+
+    def _reload(self, stream: StreamState | None = None) -> None:
+        """Read stores and readers again, after a commit. The catalog's lock is never waited for with `_guard` held:
+        transactions call in here."""
+        with self._reloading:
+            if stream is not None:
+                self._streams[stream.name.lower()] = stream
+            self._stores = {store.id: store for store in self._entries.all()}
+            for name, one in self._streams.items():
+                live = (store.live for store in self._stores.values() if store.stream.lower() == name)
+                one.readers = frozenset(reader.name for readers in live for reader in readers)
+        gone = set(self._files) - set(self._stores)
+        self._forget(gone)
+        for number in gone:
+            self._unmap(number, ())
+
+    def _of(self, stream: StreamState) -> list[WindowStore]:
+        return [store for store in self._stores.values() if store.stream.lower() == stream.name.lower()]
+
+    def _reader(self, name: str) -> StoreReader | None:
+        return next((one for store in self._stores.values() for one in store.readers if one.name == name), None)
+
+    def _named(self, store: int) -> tuple[BlockRow, ...]:
+        """The committed files of a store. The list is kept until a commit changes it."""
+        known = self._files.get(store)
+        if known is not None:
+            return known
+        version = self._version
+        rows = tuple(self._blocks.named(f"stores/{store}"))
+        if self._catalog.in_transaction:
+            return rows  # it may be rolled back
+        with self._guard:
+            if version == self._version:
+                self._files[store] = rows
+        self._unmap(store, rows)
+        return rows
+
+    def _unmap(self, store: int, held: Sequence[BlockRow]) -> None:
+        """Release the mappings of a store's files except these."""
+        mine = {path for path in self._mapped.paths if path.startswith(f"{self._root}/stores/{store}/")}
+        self._mapped.forget(mine - {f"{self._root}/{row.path}" for row in held})
+
+    def _forget(self, stores: Iterable[int]) -> None:
+        """Read the lists of these stores' files again when they are asked for."""
+        with self._guard:
+            self._version += 1
+            for number in stores:
+                self._files.pop(number, None)
+
+    def _has_changed(self, store: int, named: tuple[BlockRow, ...]) -> bool:
+        """Whether the files of a store are no more these."""
+        self._forget({store})
+        return self._named(store) != named
+
+
+def _is_at(store: WindowStore, stream: StreamState, axis: str, keys: Sequence[KeptColumn]) -> bool:
+    return store.stream.lower() == stream.name.lower() and store.axis == axis and store.keys == tuple(keys)
+
+
+def _points(row: BlockRow) -> tuple[int, int]:
+    assert row.lo is not None and row.hi is not None
+    return row.lo, row.hi
