@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.matrix import AXES, Variation, pairwise, variations_for
-from support.runner import run_on_engine, run_on_oracle
+from support.matrix import AXES, Variation, is_full, pairwise, variations_for
+from support.runner import plan_rules, run_on_engine, run_on_oracle
 from support.test_file import TestFile, read_test_file
 
 from windrow.plan.sketched import HAS_SKETCHES
@@ -38,7 +38,10 @@ def _effective(test: TestFile, variation: Variation) -> Variation:
     batch_rows = variation.batch_rows if test.recut_ok else None
     rules_off = variation.rules_off and not test.needs_rules
     evaluation = "window_ids" if test.needs_rules and variation.evaluation == "buffer" else variation.evaluation
-    return replace(variation, batch_rows=batch_rows, rules_off=rules_off, evaluation=evaluation)
+    varied = replace(variation, batch_rows=batch_rows, rules_off=rules_off, evaluation=evaluation)
+    if not test.is_continuous:
+        return replace(varied, plan_home="auto")
+    return replace(varied, preaggregate="auto", evaluation="window_ids", filters="auto")
 
 
 @pytest.mark.slow
@@ -73,6 +76,21 @@ def test_partitioned_windows_in_both_homes(path: Path, mode: str, spark: Any, tm
 def test_holistic_aggregates_by_selection(path: Path, spark: Any, tmp_path: Path) -> None:
     """Small windows are always rolled up unless the settings force selection."""
     run_on_engine(read_test_file(path), spark, tmp_path / "state", Variation(evaluation="selection"))
+
+
+def _one_rule_off() -> list[Any]:
+    """(file, rule) pairs: each file without each rule; in the sample, without one of them, in turn."""
+    rules, continuous = plan_rules(), [path for path in PATHS if path.parent.name == "continuous"]
+    if not is_full():
+        return [(path, rules[i % len(rules)]) for i, path in enumerate(continuous) if rules]
+    return [(path, rule) for path in continuous for rule in rules]
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.parametrize(("path", "rule"), [pytest.param(*p, id=f"{p[0].stem}-{p[1]}") for p in _one_rule_off()])
+def test_continuous_queries_without_a_rule(path: Path, rule: str, spark: Any, tmp_path: Path) -> None:
+    run_on_engine(read_test_file(path), spark, tmp_path / "state", Variation(rules_off=rule))
 
 
 def test_files_exist() -> None:

@@ -16,12 +16,12 @@ from typing import Any
 
 from support.matrix import Variation
 from support.runner import START, Backend, EngineBackend, OracleBackend, Run
-from support.test_file import TO_COMPLETE, Answers, Net, Revisions, TestFile, read_test_file
+from support.test_file import TO_COMPLETE, Compared, TestFile, read_test_file
 from windrow.testing import ManualClock
 
 
-def open_blocks(test: TestFile) -> list[Answers | Net | Revisions]:
-    return [c for c in test.commands if isinstance(c, Answers | Net | Revisions) and c.rows is None]
+def open_blocks(test: TestFile) -> list[Compared]:
+    return [c for c in test.commands if isinstance(c, Compared) and c.rows is None]
 
 
 def completed_text(test: TestFile, answers: dict[int, list[str]]) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from windrow.settings import SPECS
+
 
 @dataclass(frozen=True)
 class Variation:
@@ -17,22 +19,26 @@ class Variation:
     `batch_rows`: None keeps the file's micro-batches, 0 merges adjacent feeds into one, n cuts them into micro-batches
     of n rows (only for files that say `recut ok`). `evaluation` is a value of the setting `window_evaluation`; or
     `spark_home`: panes, in the Spark home if possible; or a kind of synopsis; or `selection`: holistic aggregates from
-    sorted base intervals if possible.
+    sorted base intervals if possible. `rules_off`: all optimizer rules are off, or the one of that name. `plan_home` is
+    where continuous plans run.
     """
 
     batch_rows: int | None = None
     partitions: int = 1
     preaggregate: str = "auto"
     restart: bool = False
-    rules_off: bool = False
+    rules_off: bool | str = False
     evaluation: str = "window_ids"
     filters: str = "auto"
+    plan_home: str = "auto"
 
     def __str__(self) -> str:
         batches = {None: "own", 0: "all"}.get(self.batch_rows, str(self.batch_rows))
-        marks = ("-restart" if self.restart else "") + ("-norules" if self.rules_off else "")
+        rules = f"-no_{self.rules_off}" if isinstance(self.rules_off, str) else "-norules" if self.rules_off else ""
+        marks = ("-restart" if self.restart else "") + rules
         marks += "" if self.evaluation == "window_ids" else f"-{self.evaluation}"
         marks += "-filters" if self.filters == "on" else ""
+        marks += "" if self.plan_home == "auto" else f"-{self.plan_home}_plans"
         return f"b_{batches}-p{self.partitions}-{self.preaggregate}{marks}"
 
 
@@ -44,6 +50,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "rules_off": (False, True),
     "evaluation": ("window_ids", "buffer", "spark_home", "interval", "running", "landmark", "selection"),
     "filters": ("auto", "on"),
+    "plan_home": ("driver", "spark") if "plan_home" in SPECS else ("auto",),
 }
 
 

@@ -6,19 +6,22 @@ No other module for `.test` files knows how the engine is called.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from sqlglot import exp
 
 from support.matrix import Variation
+from support.replay import Change, ReplayMismatch, check_replay
 from support.test_file import (
     Advance,
     Answers,
     Cell,
+    Changes,
     Close,
     Command,
+    Compared,
     DeadLetters,
     Feed,
     Net,
@@ -29,6 +32,7 @@ from support.test_file import (
     Since,
     Statement,
     TestFile,
+    View,
     feed_rows,
     join_cells,
     matches,
@@ -46,6 +50,8 @@ from windrow.testing import ManualClock
 from windrow.types import SqlType, point_of
 
 Row = tuple[Any, ...]
+Begin = int | None | Mapping[str, int | None]
+"""The point from which a query counts tuples, or that of each stream; None: from the first."""
 START = "2030-01-01 00:00:00"
 """The wall clock of a test that does not set it: later than all test data."""
 
@@ -71,9 +77,13 @@ class Backend(Protocol):
 
     def revisions(self, query: str) -> list[Row]: ...
 
+    def changes(self, query: str) -> list[Row] | None: ...
+
+    def view(self, query: str) -> list[Row]: ...
+
     def dead_letters(self, stream: str) -> Counter[str]: ...
 
-    def begin(self, query: str, point: int | None) -> None: ...
+    def begin(self, query: str, point: Begin) -> None: ...
 
     def restart(self) -> None: ...
 
@@ -107,10 +117,23 @@ class OracleBackend:
     def revisions(self, query: str) -> list[Row]:
         return self.oracle.revisions(query)
 
+    def changes(self, query: str) -> None:
+        """The oracle has no changes of its own: it judges those of others (`check_changes`)."""
+
+    def check_changes(self, query: str, rows: Sequence[Sequence[Cell]]) -> None:
+        """Compare the oracle's relation at every tick with what the written changes give. Raises ReplayMismatch."""
+        kind = self.oracle.plan(query).attribute
+        changes = [_written_change(cells, kind) for cells in rows]
+        check_replay(changes, self.oracle, query, lambda some, rows: same_answers(some, rows, False), tuple.__eq__)
+
+    def view(self, query: str) -> list[Row]:
+        due = self.oracle.due(query)
+        return [] if due is None else self.oracle.relation(query, due.last)
+
     def dead_letters(self, stream: str) -> Counter[str]:
         return Counter(letter.reason.value for letter in self.oracle.dead_letters(stream))
 
-    def begin(self, query: str, point: int | None) -> None:
+    def begin(self, query: str, point: Begin) -> None:
         self.oracle.begin(query, point)
 
     def restart(self) -> None:
@@ -118,6 +141,12 @@ class OracleBackend:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _written_change(cells: Sequence[Cell], kind: SqlType) -> Change:
+    op, ts, exp, *row = cells
+    ends = None if exp == Cell("NULL") else point_of(value_of(exp, kind), kind)
+    return Change(op.text, point_of(value_of(ts, kind), kind), ends, tuple(row))
 
 
 INDEXES = {"interval": "interval", "running": "running", "landmark": "landmark interval"}
@@ -147,7 +176,10 @@ class EngineBackend:
             "substream_filters": variation.filters,
         }
         if variation.rules_off:
-            self._settings["disabled_rules"] = ",".join(rule_names())
+            off = [variation.rules_off] if isinstance(variation.rules_off, str) else rule_names()
+            self._settings["disabled_rules"] = ",".join(off)
+        if variation.plan_home != "auto":
+            self._settings["plan_home"] = variation.plan_home
         self.engine = self._open()
 
     def _open(self) -> Any:
@@ -177,8 +209,14 @@ class EngineBackend:
 
     def revisions(self, query: str) -> list[Row]:
         """All deliveries in order: op, revision, window_start, window_end, then the select list."""
-        table = self.engine.queries[query].revisions().arrow()
-        return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        return _rows(self.engine.queries[query].revisions().arrow())
+
+    def changes(self, query: str) -> list[Row]:
+        """All changes in the order of their ticks: op, ts, exp, then the select list."""
+        return _rows(self.engine.queries[query].changes().arrow())
+
+    def view(self, query: str) -> list[Row]:
+        return _rows(self.engine.queries[query].view().arrow())
 
     def dead_letters(self, stream: str) -> Counter[str]:
         rows = self.engine.sql(f"SELECT * FROM dead_letters('{stream}')").rows()
@@ -187,12 +225,12 @@ class EngineBackend:
             found[reason_of(row)] += row["rows"]
         return found
 
-    def since(self, query: str) -> int | None:
-        """The point from which the query counts tuples; None: from the first."""
-        since: int | None = self.engine._engine.manager.query(query)[1].since
+    def since(self, query: str) -> Begin:
+        """The point from which the query counts tuples, or that of each stream of a continuous query."""
+        since: Begin = self.engine._engine.manager.query(query)[1].since
         return since
 
-    def begin(self, query: str, point: int | None) -> None:
+    def begin(self, query: str, point: Begin) -> None:
         """The engine must begin the query at the point that the file gives."""
         begins = self.since(query)
         if begins != point:
@@ -204,6 +242,10 @@ class EngineBackend:
 
     def close(self) -> None:
         self.engine.close()
+
+
+def _rows(table: Any) -> list[Row]:
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def reason_of(row: Any) -> str:
@@ -219,7 +261,14 @@ def rule_names() -> list[str]:
     """The rules that `disabled_rules` can switch off."""
     from windrow.settings import SHARING_RULES
 
-    return list(SHARING_RULES)
+    return [*SHARING_RULES, *plan_rules()]
+
+
+def plan_rules() -> list[str]:
+    """The rules of continuous plans that `disabled_rules` can switch off."""
+    from windrow import settings
+
+    return list(getattr(settings, "PLAN_RULES", ()))
 
 
 class Run:
@@ -233,6 +282,8 @@ class Run:
         self.streams_of: dict[str, str] = {}
         self.seen: dict[str, list[Row]] = {}
         self.delivered: dict[str, list[Row]] = {}
+        self.changed: dict[str, list[Row]] = {}
+        self.written: dict[str, list[Sequence[Cell]]] = {}
         self.windows: dict[str, WindowClause | None] = {}
         self.closes_groups: set[str] = set()
         self.completed: dict[int, list[str]] = {}
@@ -241,7 +292,7 @@ class Run:
         """Raises Mismatch at the first difference. With `complete`, collects the answers for `????` in `completed`."""
         for command in recut(self.test, self.variation.batch_rows):
             handler: Callable[..., None] = getattr(self, f"_{type(command).__name__.lower()}")
-            if isinstance(command, Answers | Net | Revisions):
+            if isinstance(command, Compared):
                 handler(command, complete)
             else:
                 handler(command)
@@ -276,11 +327,12 @@ class Run:
             if any(clause.policy is Policy.BY_SOURCE for clause in statement.punctuate):
                 self.closes_groups.add(statement.name)
         elif isinstance(statement, CreateQuery):
-            table = statement.select.find(exp.Table)
-            assert table is not None
+            tables = list(statement.select.find_all(exp.Table))
+            table = next((one for one in tables if window_of(one) is not None), tables[0])
             self.queries[statement.name] = statement
             self.streams_of[statement.name] = table.name
             self.seen[statement.name], self.delivered[statement.name] = [], []
+            self.changed[statement.name], self.written[statement.name] = [], []
             self.windows[statement.name] = window_of(table)
 
     def _feed(self, command: Feed) -> None:
@@ -312,7 +364,9 @@ class Run:
     def _since(self, command: Since) -> None:
         """A point on the query's axis: a row number if its window counts rows."""
         stream, window = self.streams_of[command.query], self.windows[command.query]
-        if command.point == "all":
+        if command.points:
+            self.backend.begin(command.query, {name: self._begins(name, at) for name, at in command.points.items()})
+        elif command.point == "all":
             self.backend.begin(command.query, None)
         elif window is not None and window.kind is WindowKind.ROWS:
             self.backend.begin(command.query, int(command.point))
@@ -320,6 +374,10 @@ class Run:
             column = (window and (window.rattr or window.wattr)) or self.attributes[stream]
             value = self._value(stream, command.point, column)
             self.backend.begin(command.query, point_of(value, self.types[stream][column]))
+
+    def _begins(self, stream: str, text: str) -> int | None:
+        kind = self.types[stream][self.attributes[stream]]
+        return None if text == "all" else point_of(self._value(stream, text), kind)
 
     def _value(self, stream: str, text: str, column: str | None = None) -> Any:
         return value_of(Cell(text), self.types[stream][column or self.attributes[stream]])
@@ -345,7 +403,31 @@ class Run:
         self.delivered[command.query] = every
         self._compare(command, every[len(before) :], False, complete)
 
-    def _compare(self, command: Answers | Net | Revisions, new: list[Row], ordered: bool, complete: bool) -> None:
+    def _changes(self, command: Changes, complete: bool) -> None:
+        """Compare the changes since the last look; earlier ones must be unchanged. The oracle replays all of them."""
+        every, before = self.backend.changes(command.query), self.changed[command.query]
+        if every is None:
+            self._replay(command)
+            return
+        if not _same_text(every[: len(before)], before):
+            raise Mismatch(f"{self._at(command)}: earlier changes of {command.query} have changed")
+        self.changed[command.query] = every
+        self._compare(command, every[len(before) :], False, complete)
+
+    def _replay(self, command: Changes) -> None:
+        if command.rows is None:
+            raise Mismatch(f"{self._at(command)}: only the engine can complete changes")
+        self.written[command.query] += command.rows
+        try:
+            self.backend.check_changes(command.query, self.written[command.query])  # type: ignore[attr-defined]
+        except ReplayMismatch as error:
+            raise Mismatch(f"{self._at(command)}: {error}") from error
+
+    def _view(self, command: View, complete: bool) -> None:
+        ordered = self.queries[command.query].select.args.get("order") is not None
+        self._compare(command, self.backend.view(command.query), ordered, complete)
+
+    def _compare(self, command: Compared, new: list[Row], ordered: bool, complete: bool) -> None:
         apart = self._partition(command.query) if ordered else None
         if not ordered:
             new = sorted(new, key=sort_key)

@@ -100,10 +100,19 @@ class Restart(Command):
 
 @dataclass(frozen=True)
 class Since(Command):
-    """`since <query> <point>`: a query added to a running stream counts tuples from this point, or `all`."""
+    """`since <query> <point>`: a query added to a running stream counts tuples from this point, or `all`.
+
+    `since <query> <stream>=<point> …` gives the points of several streams.
+    """
 
     query: str
     point: str
+
+    @property
+    def points(self) -> dict[str, str]:
+        """The point of each stream; empty if one point is given for all."""
+        pairs = (part.partition("=") for part in self.point.split())
+        return {name: point for name, equals, point in pairs if equals}
 
 
 @dataclass(frozen=True)
@@ -131,6 +140,26 @@ class Revisions(Command):
 
 
 @dataclass(frozen=True)
+class Changes(Command):
+    """`changes <query>`: the changes of a continuous query since its last such block: op, ts, exp, the select list."""
+
+    query: str
+    rows: tuple[tuple[Cell, ...], ...] | None
+
+
+@dataclass(frozen=True)
+class View(Command):
+    """`view <query>`: all rows of a continuous query's view, now."""
+
+    query: str
+    rows: tuple[tuple[Cell, ...], ...] | None
+
+
+Compared = Answers | Net | Revisions | Changes | View
+"""The directives whose rows are compared, and may be completed."""
+
+
+@dataclass(frozen=True)
 class DeadLetters(Command):
     """`dead_letters <stream>`: all dead letters so far, counted by reason."""
 
@@ -150,6 +179,11 @@ class TestFile:
     @property
     def name(self) -> str:
         return self.path.stem
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether its queries are plans, to which the settings for periodic aggregates do not matter."""
+        return self.path.parent.name == "continuous"
 
 
 def read_test_file(path: Path) -> TestFile:
@@ -195,10 +229,12 @@ _UNITS_US = {
 }
 
 
-_COMPARED: dict[str, type[Answers] | type[Net] | type[Revisions]] = {
+_COMPARED: dict[str, type[Answers] | type[Net] | type[Revisions] | type[Changes] | type[View]] = {
     "answers": Answers,
     "net": Net,
     "revisions": Revisions,
+    "changes": Changes,
+    "view": View,
 }
 
 

@@ -19,25 +19,26 @@ def bounded_parts(parts: Parts, most: int) -> Parts:
     order = []
     for item in parts.order:
         item = item.copy()
-        item.set("this", _bounded(item.this, most))
+        item.set("this", bounded(item.this, most))
         order.append(item)
     return replace(
         parts,
-        items=tuple(_bounded(item, most) for item in parts.items),
-        where=None if parts.where is None else _bounded(parts.where, most),
-        keys=tuple(_bounded(key, most) for key in parts.keys),
-        having=None if parts.having is None else _bounded(parts.having, most),
+        items=tuple(bounded(item, most) for item in parts.items),
+        where=None if parts.where is None else bounded(parts.where, most),
+        keys=tuple(bounded(key, most) for key in parts.keys),
+        having=None if parts.having is None else bounded(parts.having, most),
         order=tuple(order),
     )
 
 
-def _bounded(node: exp.Expr, most: int) -> exp.Expr:
+def bounded(node: exp.Expr, most: int) -> exp.Expr:
+    """An expression or a query with the bound applied to each call."""
     made = node.copy()
     for name, value in list(made.args.items()):
         if isinstance(value, exp.Expr):
-            made.set(name, _bounded(value, most))
+            made.set(name, bounded(value, most))
         elif isinstance(value, list):
-            made.set(name, [_bounded(v, most) if isinstance(v, exp.Expr) else v for v in value])
+            made.set(name, [bounded(v, most) if isinstance(v, exp.Expr) else v for v in value])
     is_call = isinstance(made, exp.Anonymous) and made.name.upper() in _FUNCTIONS
     if not is_call and not isinstance(made, exp.Concat | exp.DPipe | exp.Overlay):
         return made

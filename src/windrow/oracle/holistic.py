@@ -43,8 +43,8 @@ def numbers_of(aggregate: exp.Expr) -> list[str]:
     return texts[:1] if call.this == "MEDIAN" else texts[2:]
 
 
-def spark_text(whole: exp.Expr) -> str:
-    """The Spark SQL of a call, with the FILTER around it."""
+def spark_text(whole: exp.Expr, point: str = f"`{POINT}`") -> str:
+    """The Spark SQL of a call, with the FILTER around it. `point` is the text of a tuple's point."""
     call = _call(whole)
     assert call is not None
     where = f" FILTER(WHERE {whole.expression.this.sql(dialect='spark')})" if isinstance(whole, exp.Filter) else ""
@@ -62,7 +62,7 @@ def spark_text(whole: exp.Expr) -> str:
         return f"get({values}, CAST({place} AS INT) - 1)"
     if call.this in COLLECTED:
         weight = more[1] if len(more) > 1 else "1L"
-        return f"collect_list(struct({x} AS item, {weight} AS weight, `{POINT}` AS point)){where}"
+        return f"collect_list(struct({x} AS item, {weight} AS weight, {point} AS point)){where}"
     raise UnsupportedError(f"the oracle does not evaluate {call.this}")
 
 

@@ -3,12 +3,12 @@
 It is naive on purpose and shares nothing with the engine below `cql/`. It keeps the whole history of every stream,
 replays admission in plain Python (`admission`), enumerates windows by their definition (`extents`) and the instants at
 which each is answered (`looks`), and evaluates all windows of a query in one Spark SQL statement over the full history
-(`spark_sql`). It prefers plainness to speed.
+(`spark_sql`). Continuous queries are evaluated tick by tick (`continuous`). It prefers plainness to speed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -35,6 +35,7 @@ from windrow.oracle.admission import (
     types_of,
 )
 from windrow.oracle.bounded import bounded_parts
+from windrow.oracle.continuous import ContinuousQueries, DueRange, StandingPlan, is_continuous
 from windrow.oracle.looks import Counted, Look, Looks, OracleQuery, axis_frontier, counted, is_open
 from windrow.oracle.patterns import pattern_of
 from windrow.oracle.revisions import LookResult, Revised, revisions_of
@@ -80,6 +81,10 @@ class Oracle:
         self._streams: dict[str, _Stream] = {}
         self._queries: dict[str, _Query] = {}
         self._dropped: list[_Query] = []
+        self._log: list[str] = []
+        self._continuous = ContinuousQueries(
+            spark, self._log, lambda name: self._stream(name).statement, lambda name: self._replay(name)
+        )
 
     def sql(self, text: str) -> None:
         """Run CREATE STREAM, CREATE QUERY, DROP and SET. Others change no answer and are refused."""
@@ -101,6 +106,9 @@ class Oracle:
             raise UnsupportedError(f"the oracle does not run {type(statement).__name__}")
 
     def _create_query(self, statement: CreateQuery) -> None:
+        if is_continuous(statement.select):
+            self._continuous.create(statement)
+            return
         table = spark_sql.table_of(statement.select)
         stream = self._stream(table.name)
         clause = window_of(table)
@@ -125,18 +133,25 @@ class Oracle:
         self._queries[statement.name.lower()] = _Query(statement, table.name, asker, parts)
 
     def _drop_query(self, name: str) -> None:
+        self._continuous.drop(name)
         held = self._queries.pop(name, None)
         if held is not None:
             held.dropped = len(self._stream(held.stream).history)
             self._dropped.append(held)
 
-    def begin(self, query: str, since: int | None) -> None:
+    def begin(self, query: str, since: int | None | Mapping[str, int | None]) -> None:
         """Set the point of its axis from which a query counts tuples; None: from the first.
 
         A query that is added to a running stream begins at a cut above the greatest tuple. Which cut depends on what
         the query shares, so the test passes the engine's. The default is the query's next edge. On row numbers the
-        point is a row number, and a partitioned window counts its ranks from there.
+        point is a row number, and a partitioned window counts its ranks from there. A continuous query may begin at
+        another point of each stream.
         """
+        if query in self._continuous:
+            self._continuous.begin(query, since)
+            return
+        if isinstance(since, Mapping):
+            raise UnsupportedError("a query over one stream begins at one point")
         held = self._query(query)
         held.asker = replace(held.asker, since=since)
 
@@ -145,7 +160,7 @@ class Oracle:
         limit = self._settings["max_future"]
         generous = "slack_meaning" in SPECS and self._settings.text("slack_meaning") == "generous"
         batch = Batch(list(rows), self._clock.now_us(), None if limit == "off" else int(limit), generous)
-        self._stream(stream).history.append(batch)
+        self._happened(stream, batch)
 
     def punctuate(self, stream: str, upto: datetime | int, column: str | None = None, **pattern: Any) -> None:
         """A punctuation by hand, on the stream's default attribute unless `column` names another.
@@ -158,10 +173,14 @@ class Oracle:
             raise UnsupportedError("the stream has no TIMESTAMP BY column")
         name, types = column_named(statement, name), types_of(statement)
         promise = Punctuation(name, point_of(upto, types[name]), pattern_of(pattern, types))
-        self._stream(stream).history.append(promise)
+        self._happened(stream, promise)
 
     def end_input(self, stream: str) -> None:
-        self._stream(stream).history.append(End())
+        self._happened(stream, End())
+
+    def _happened(self, stream: str, event: Event) -> None:
+        self._stream(stream).history.append(event)
+        self._log.append(stream.lower())
 
     def dead_letters(self, stream: str) -> list[OracleDeadLetter]:
         return self._replay(stream).dead
@@ -175,6 +194,8 @@ class Oracle:
 
         Under LATE REVISE these are the net answers, in window order.
         """
+        if query in self._continuous:
+            return self._answers_of_plan(query)
         held = self._query(query)
         revising = self._stream(held.stream).statement.late is Late.REVISE
         looks = self._looks(held)
@@ -201,6 +222,43 @@ class Oracle:
         seen = self._see(held, looks.tuples, [[look] for look in every if not look.gone])
         gone = [LookResult(look, self._bounds(held, look), []) for look in every if look.gone]
         return revisions_of([*seen, *gone])
+
+    def plan(self, query: str) -> StandingPlan:
+        """What a continuous query is: its streams, the type of their window attributes, its ticks."""
+        return self._continuous.plan(query)
+
+    def ticks(self, query: str) -> list[int]:
+        """The ticks of a continuous query that are due and at which its relation may change, with the first and the
+        last."""
+        return self._continuous.ticks(query, self._most)
+
+    def due(self, query: str) -> DueRange | None:
+        """The first and the last tick that a continuous query has processed; None: none yet."""
+        return self._continuous.due(query, self._most)
+
+    def relation(self, query: str, tick: int) -> list[tuple[Any, ...]]:
+        """R(b) of a continuous query: its rows at a tick, in order if it has ORDER BY.
+
+        That of ISTREAM, DSTREAM and RSTREAM, and of a query with INTERNAL windows, is all that ever appeared.
+        """
+        return self.relations(query, [tick])[tick]
+
+    def relations(self, query: str, ticks: Iterable[int]) -> dict[int, list[tuple[Any, ...]]]:
+        """R(b) at each of the ticks, by one Spark SQL statement."""
+        return self._continuous.relations(query, ticks, self._most)
+
+    def _answers_of_plan(self, query: str) -> Answers:
+        plan = self._continuous.plan(query)
+        if not plan.periodic:
+            raise UnsupportedError(f"query '{query}' has no SLIDE: it has ticks and relations")
+        found = self._continuous.answers(query, self._most)
+        ends = [(None if start is None else _value_at(start, plan.attribute), end, rows) for start, end, rows in found]
+        listed = [(start, _value_at(end, plan.attribute), *row) for start, end, rows in ends for row in rows]
+        return Answers(("window_start", "window_end"), listed)
+
+    @property
+    def _most(self) -> int:
+        return self._settings.integer("max_value_bytes")
 
     def _looks(self, held: _Query) -> Looks:
         emit = held.parts.ungrouped and self._settings.text("empty_windows") == "emit"

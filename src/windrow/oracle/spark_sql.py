@@ -15,7 +15,7 @@ the user's text only in this:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -102,7 +102,7 @@ def take_apart(select: exp.Expr, columns: set[str], is_partitioned: bool = False
         keys=keys,
         grouped=is_partitioned or group is not None,
         having=_resolve(having.this, aliases) if having else None,
-        order=tuple(_ordered(item, items, aliases) for item in (order.expressions if order else ())),
+        order=tuple(resolved_order(item, items, aliases) for item in (order.expressions if order else ())),
         limit=int(limit.expression.name) if limit else None,
     )
 
@@ -119,7 +119,8 @@ def _ordinal(key: exp.Expr, items: tuple[exp.Expr, ...]) -> exp.Expr:
     return items[int(key.name) - 1] if isinstance(key, exp.Literal) and key.is_int else key
 
 
-def _ordered(item: exp.Expr, items: tuple[exp.Expr, ...], aliases: dict[str, exp.Expr]) -> exp.Ordered:
+def resolved_order(item: exp.Expr, items: tuple[exp.Expr, ...], aliases: dict[str, exp.Expr]) -> exp.Ordered:
+    """An item of ORDER BY with ordinals and aliases replaced by what they stand for."""
     ordered = item.copy() if isinstance(item, exp.Ordered) else exp.Ordered(this=item.copy())
     ordered.set("this", _resolve(_ordinal(ordered.this, items), aliases))
     return ordered
@@ -147,8 +148,8 @@ def spark_statement(parts: Parts, type_names: TypeNames, partition: tuple[str, .
     outputs = [*parts.items, *(item.this for item in parts.order)]
     named = [*(f"__c{i}" for i in range(len(parts.items))), *(f"__o{i}" for i in range(len(parts.order)))]
     having = [parts.having] if parts.having is not None else []
-    condition = parts.where if ungrouped else None
-    rewritten = _rewrite([*outputs, *having], ungrouped, condition, type_names)
+    kept = _present(parts.where) if ungrouped else None
+    rewritten = exact_aggregates([*outputs, *having], kept, type_names)
     texts = [node.sql(dialect="spark") for node in rewritten]
     keys = [key.sql(dialect="spark") for key in parts.keys if not isinstance(key.unnest(), exp.Literal)]
     keys = [f"`{name}`" for name in partition] + keys
@@ -191,15 +192,23 @@ def _numbered(inner: str, parts: Parts, keys: int) -> str:
     )
 
 
-def _rewrite(
-    nodes: list[exp.Expr], ungrouped: bool, condition: exp.Expr | None, type_names: TypeNames
+def _present(condition: exp.Expr | None) -> exp.Expr:
+    """Whether a row of a look is a tuple that meets the condition."""
+    present: exp.Expr = exp.column(POINT, quoted=True).is_(exp.null()).not_()
+    return present if condition is None else exp.and_(present, condition)
+
+
+def exact_aggregates(
+    nodes: Sequence[exp.Expr], kept: exp.Expr | None, type_names: TypeNames, point: str = f"`{POINT}`"
 ) -> list[exp.Expr]:
-    """The expressions with integer sums made exact and, in ungrouped queries, WHERE as FILTER."""
+    """The expressions with integer sums made exact, and with our own aggregates in Spark SQL.
+
+    With `kept`, aggregates see only the rows for which it is true. `point` is the text of a row's point.
+    """
     roots = [exp.Tuple(expressions=[node.copy()]) for node in nodes]
-    if ungrouped:
-        present: exp.Expr = exp.column(POINT, quoted=True).is_(exp.null()).not_()
+    if kept is not None:
         for agg in _aggregates(roots):
-            _add_filter(agg, present if condition is None else exp.and_(present, condition))
+            _add_filter(agg, kept)
     sums = [agg for agg in _aggregates(roots) if isinstance(agg, exp.Sum) and not isinstance(agg.this, exp.Distinct)]
     types = type_names([agg.this.sql(dialect="spark") for agg in sums]) if sums else []
     for agg, kind in zip(sums, types, strict=True):
@@ -212,7 +221,7 @@ def _rewrite(
     for agg in _aggregates(roots):
         if isinstance(agg, OwnAggregate):
             whole = agg.parent if isinstance(agg.parent, exp.Filter) else agg
-            whole.replace(exp.Var(this=holistic.spark_text(whole)))
+            whole.replace(exp.Var(this=holistic.spark_text(whole, point)))
     return [root.expressions[0] for root in roots]
 
 

@@ -1,0 +1,180 @@
+"""Evaluates a plan over the history of its streams: its relation at any ticks, what it streamed, its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from windrow.cql.statements import CreateStream
+from windrow.oracle.admission import Row, types_of
+from windrow.oracle.bounded import bounded
+from windrow.oracle.continuous.due import DueRange
+from windrow.oracle.continuous.plan import StandingPlan, WindowMeaning, axis_of
+from windrow.oracle.continuous.reading import Scope, FromItem, all_sources, selects_of, sources_of
+from windrow.oracle.continuous.text import AT, NUMBER, POINT, RANK, TICK, TICKS, Writer
+from windrow.oracle.revisions import without
+from windrow.oracle.values import sort_key
+from windrow.types import point_of
+
+Answer = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class StreamHistory:
+    """The tuples of a stream that count for a plan, in the order of arrival; those below `since` do not."""
+
+    statement: CreateStream
+    rows: Sequence[Row]
+    since: int | None = None
+
+    def pointed(self, column: str) -> list[tuple[int, int, Row]]:
+        """(number, point, tuple) on a window attribute."""
+        kind = types_of(self.statement)[column]
+        found = [(number, point_of(row[column], kind), row) for number, row in enumerate(self.rows)]
+        return [one for one in found if self.since is None or one[1] >= self.since]
+
+
+@dataclass
+class Evaluation:
+    """`spark` is a session; `most` bounds the values that functions make."""
+
+    spark: Any
+    plan: StandingPlan
+    streams: Mapping[str, StreamHistory]
+    most: int
+
+    def relations(self, ticks: Iterable[int], due: DueRange | None) -> dict[int, list[Answer]]:
+        """R(b) at the ticks, ordered if the query has ORDER BY. What earlier ticks decide is decided at due ticks."""
+        wanted = sorted(set(ticks))
+        if not wanted:
+            return {}
+        grid = sorted({*wanted, *(due.among(self.candidates()) if due else ())})
+        grid = [tick for tick in grid if tick <= wanted[-1]]
+        numbers = pa.table({TICK: pa.array(range(len(grid)), pa.int64()), AT: pa.array(grid, pa.int64())})
+        self._view(TICKS, numbers)
+        rows = self._rows(len(grid))
+        return {tick: rows[number] for number, tick in enumerate(grid) if tick in set(wanted)}
+
+    def _rows(self, ticks: int) -> list[list[Answer]]:
+        """The rows at each tick of the table of ticks."""
+        writer = Writer(self._table, self._meaning, self._columns)
+        block = writer.root(bounded(self.plan.query, self.most))
+        count = len(self._columns(block.text)) - len(block.carried)
+        names = ", ".join(f"`__c{i}`" for i in range(count))
+        carried = ", ".join(f"`{name}`" for name in block.carried)
+        statement = f"SELECT * FROM ({block.text}) AS `__x`({', '.join([names, carried])})"
+        if block.ranked:
+            statement += f" ORDER BY `{TICK}`, `{RANK}`"
+        found = self.spark.sql(statement).toArrow()
+        finish = writer.finishers if len(writer.finishers) == count else [None] * count
+        columns = [found.column(i).to_pylist() for i in range(count)]
+        done = [
+            column if f is None else [f(value) for value in column] for f, column in zip(finish, columns, strict=True)
+        ]
+        rows: list[list[Answer]] = [[] for _ in range(ticks)]
+        for number, *row in zip(found.column(TICK).to_pylist(), *done, strict=True):
+            rows[number].append(tuple(row))
+        return rows if block.ranked else [sorted(unsorted, key=sort_key) for unsorted in rows]
+
+    def candidates(self) -> set[int]:
+        """All ticks at which the relation may change."""
+        return {self.plan.first_above(point) for point in self._points(self.plan.query, {})}
+
+    def _points(self, query: exp.Expr, outer: Scope) -> set[int]:
+        """Points such that the query's relation changes only at the first ticks above them."""
+        found: set[int] = set()
+        for select, scope in selects_of(query, outer):
+            for source in sources_of(select, scope):
+                found |= self._source_points(source)
+        return found
+
+    def _source_points(self, source: FromItem) -> set[int]:
+        if source.stream is not None:
+            births = {point for _, point, _ in self._pointed(source)}
+        else:
+            assert source.query is not None
+            births = self._points(source.query, source.inner_scope)
+            if source.window is not None:
+                births |= {self.plan.first_above(point) - 1 for point in births}
+        if source.window is None:
+            return births
+        meaning = self._meaning(source)
+        born = {point + meaning.offset for point in births}
+        return born if meaning.range is None else born | {point + meaning.range for point in born}
+
+    def points(self) -> dict[str, list[int]]:
+        """The points of the tuples that count, of each stream."""
+        found: dict[str, list[int]] = {name: [] for name in self.plan.streams}
+        for source in stream_sources(self.plan.query):
+            assert source.stream is not None
+            found[source.stream.lower()] += [point for _, point, _ in self._pointed(source)]
+        return found
+
+    def slide_ends(self) -> set[int]:
+        """The ticks at which a window over a stream holds a tuple; a window that never lets go holds at one tick."""
+        found: set[int] = set()
+        for source in stream_sources(self.plan.query):
+            meaning = self._meaning(source)
+            for _, point, _ in self._pointed(source):
+                first = self.plan.first_above(point + meaning.offset)
+                last = first if meaning.range is None else point + meaning.offset + meaning.range
+                found.update(range(first, last + 1, self.plan.step))
+        return found
+
+    def endless_from(self) -> int | None:
+        """The first tick at which a window that never lets go holds a tuple; None if there is none."""
+        found = [
+            self.plan.first_above(point + self._meaning(source).offset)
+            for source in stream_sources(self.plan.query)
+            if self._meaning(source).range is None
+            for _, point, _ in self._pointed(source)
+        ]
+        return min(found, default=None)
+
+    def _meaning(self, source: FromItem) -> WindowMeaning:
+        assert source.window is not None
+        return self.plan.meaning(source.window)
+
+    def _pointed(self, source: FromItem) -> list[tuple[int, int, Row]]:
+        assert source.stream is not None and source.window is not None
+        history = self.streams[source.stream.lower()]
+        return history.pointed(axis_of(source.window, history.statement))
+
+    def _table(self, source: FromItem) -> tuple[str, tuple[str, ...], WindowMeaning]:
+        """A view of the tuples of a stream under a window."""
+        assert source.stream is not None and source.window is not None
+        statement = self.streams[source.stream.lower()].statement
+        types, tuples = types_of(statement), self._pointed(source)
+        stream, axis = self.plan.streams.index(source.stream.lower()), axis_of(source.window, statement)
+        name = f"windrow_oracle_s{stream}_by_{list(types).index(axis)}"
+        arrays = {column: pa.array([row[column] for *_, row in tuples], kind.arrow) for column, kind in types.items()}
+        arrays[POINT] = pa.array([point for _, point, _ in tuples], pa.int64())
+        arrays[NUMBER] = pa.array([number for number, *_ in tuples], pa.int64())
+        self._view(name, pa.table(arrays))
+        return name, tuple(types), self._meaning(source)
+
+    def _columns(self, statement: str) -> list[tuple[str, str]]:
+        return [(one.name, one.dataType.typeName()) for one in self.spark.sql(statement).schema.fields]
+
+    def _view(self, name: str, table: pa.Table) -> None:
+        self.spark.createDataFrame(table).createOrReplaceTempView(name)
+
+
+def stream_sources(query: exp.Expr) -> list[FromItem]:
+    """The streams that the query and its sub-queries read, each with its window."""
+    return [source for source in all_sources(query) if source.stream is not None]
+
+
+def streamed(kind: str, relations: Mapping[int, list[Answer]]) -> list[tuple[int, Answer]]:
+    """What ISTREAM, DSTREAM or RSTREAM gives at each of successive ticks."""
+    found: list[tuple[int, Answer]] = []
+    before: list[Answer] = []
+    for tick, now in sorted(relations.items()):
+        rows = {"istream": without(now, before), "dstream": without(before, now), "rstream": now}[kind]
+        found += [(tick, row) for row in rows]
+        before = now
+    return found

@@ -1,0 +1,110 @@
+"""The continuous queries of an oracle: what each has to show, from the full history of the streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from windrow.cql.statements import CreateQuery, CreateStream
+from windrow.errors import CatalogError
+from windrow.oracle.admission import Admitted
+from windrow.oracle.continuous.due import DueRange, due_of
+from windrow.oracle.continuous.evaluation import Answer, Evaluation, StreamHistory, stream_sources, streamed
+from windrow.oracle.continuous.plan import StandingPlan, axis_of, plan_of
+
+Since = Mapping[str, int | None]
+
+
+class ContinuousQueries:
+    """`log` has the stream of every event so far, in lower case. `replay` replays a stream's history."""
+
+    def __init__(
+        self,
+        spark: Any,
+        log: Sequence[str],
+        statement_of: Callable[[str], CreateStream],
+        replay: Callable[[str], Admitted],
+    ):
+        self._spark, self._log = spark, log
+        self._statement_of, self._replay = statement_of, replay
+        self._plans: dict[str, StandingPlan] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._plans
+
+    def create(self, statement: CreateQuery) -> None:
+        """Add a query. Over streams that have tuples it counts from the first tick above them on; see `begin`."""
+        plan = plan_of(statement.select, self._statement_of, len(self._log))
+        found = self._evaluation(plan, 0).points()
+        since = {name: plan.first_above(max(points)) if points else None for name, points in found.items()}
+        self._plans[statement.name.lower()] = replace(plan, since=since)
+
+    def drop(self, name: str) -> None:
+        self._plans.pop(name.lower(), None)
+
+    def begin(self, name: str, since: int | None | Since) -> None:
+        """Set the point from which the query counts tuples, for all its streams or for each; None: from the first."""
+        plan = self.plan(name)
+        each = since if isinstance(since, Mapping) else dict.fromkeys(plan.streams, since)
+        lower = {stream.lower(): point for stream, point in each.items()}
+        self._plans[name.lower()] = replace(plan, since={**plan.since, **lower})
+
+    def plan(self, name: str) -> StandingPlan:
+        if name.lower() not in self._plans:
+            raise CatalogError(f"there is no continuous query '{name}'")
+        return self._plans[name.lower()]
+
+    def due(self, name: str, most: int) -> DueRange | None:
+        """The ticks that the query has processed; None if none."""
+        return self._due(self._evaluation(self.plan(name), most))
+
+    def ticks(self, name: str, most: int) -> list[int]:
+        """The due ticks at which the relation may change, with the first and the last. RSTREAM: all due ticks."""
+        made = self._evaluation(self.plan(name), most)
+        due = self._due(made)
+        if due is None:
+            return []
+        if made.plan.streaming == "rstream":
+            return list(due.all(made.plan.step))
+        return due.among([due.first, *made.candidates(), due.last])
+
+    def relations(self, name: str, ticks: Iterable[int], most: int) -> dict[int, list[Answer]]:
+        """R(b) at the ticks. That of ISTREAM, DSTREAM and RSTREAM is all that they gave up to b."""
+        made = self._evaluation(self.plan(name), most)
+        due, wanted = self._due(made), sorted(set(ticks))
+        kind = made.plan.streaming
+        if kind is None or due is None:
+            return made.relations(wanted, due)
+        inner = made.relations({*wanted, *self.ticks(name, most)}, due)
+        given = streamed(kind, {tick: rows for tick, rows in inner.items() if due.first <= tick <= due.last})
+        return {tick: [row for at, row in given if at <= tick] for tick in wanted}
+
+    def answers(self, name: str, most: int) -> list[tuple[int | None, int, list[Answer]]]:
+        """(window start, window end, rows) of every window that was answered. For queries with SLIDE."""
+        made = self._evaluation(self.plan(name), most)
+        due = self._due(made)
+        if due is None:
+            return []
+        ends, endless = made.slide_ends(), made.endless_from()
+        if endless is not None:
+            ends.update(tick for tick in due.all(made.plan.step) if tick >= endless)
+        found = made.relations(due.among(ends), due)
+        return [(made.plan.window_start(end), end, rows) for end, rows in found.items()]
+
+    def _due(self, made: Evaluation) -> DueRange | None:
+        plan = made.plan
+        admitted = {name: self._replay(name) for name in plan.streams}
+        axes: dict[str, set[str]] = {name: set() for name in plan.streams}
+        for source in stream_sources(plan.query):
+            assert source.stream is not None and source.window is not None
+            axes[source.stream.lower()].add(axis_of(source.window, self._statement_of(source.stream)))
+        ends = made.slide_ends() if plan.periodic else set()
+        return due_of(plan, self._log, admitted, axes, made.points(), max(ends, default=None))
+
+    def _evaluation(self, plan: StandingPlan, most: int) -> Evaluation:
+        histories = {}
+        for name in plan.streams:
+            rows = [one.row for one in self._replay(name).arrivals if not one.late]
+            histories[name] = StreamHistory(self._statement_of(name), rows, plan.since.get(name))
+        return Evaluation(self._spark, plan, histories, most)

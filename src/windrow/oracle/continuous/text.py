@@ -1,0 +1,376 @@
+"""The user's text with every window replaced by a sub-select of the full history, for many ticks at once.
+
+Every sub-select joins the tuples with a table of ticks, so that each tuple comes once for each tick at which it is in
+the window. The number of the tick is carried through the whole text: sources are joined on it, groups and DISTINCT are
+made within it, ORDER BY and LIMIT number the rows of it. Nothing else changes, but:
+
+- An aggregate without GROUP BY has a row at every tick, also where no tuple qualifies.
+- SUM of integers is exact, and aggregates that Spark SQL lacks are written with those it has (see `spark_sql`).
+- In a query with an INTERNAL window, or below a window on a sub-query, each result also carries its birth (the latest
+  point of its parts), its end, and the numbers of its parts, by which it is the same result at all ticks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from windrow.errors import UnsupportedError
+from windrow.oracle import holistic, spark_sql
+from windrow.oracle.continuous.plan import WindowMeaning
+from windrow.oracle.continuous.reading import (
+    Scope,
+    FromItem,
+    as_relation,
+    is_aggregated,
+    scope_of,
+    source_nodes,
+    source_of,
+    sources_of,
+    streaming_of,
+    unwrapped,
+)
+from windrow.types import POINT_MAX
+
+TICKS = "windrow_oracle_ticks"
+TICK, AT = "__b", "__at"
+"""The columns of the table of ticks: a tick's number, from 0, and its point."""
+POINT, NUMBER = "__t", "__number"
+"""The columns of a tuple beside the stream's: its point, and its number in the stream."""
+BORN, UNTIL, PARTS = "__ts", "__until", "__id"
+TRACE = (TICK, BORN, UNTIL, PARTS)
+"""What a traced result carries."""
+RANK = "__n"
+
+Columns = Callable[[str], list[tuple[str, str]]]
+"""A function from a statement to the names and types of its columns."""
+
+Table = Callable[[FromItem], tuple[str, tuple[str, ...], WindowMeaning]]
+"""A function from a stream with a window to a view of its tuples, the stream's columns, and the window's meaning."""
+
+Meaning = Callable[[FromItem], WindowMeaning]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A statement whose last columns are `carried`; the others are the user's. `ranked`: RANK is the last of them."""
+
+    text: str
+    carried: tuple[str, ...]
+
+    @property
+    def ranked(self) -> bool:
+        return self.carried[-1] == RANK
+
+
+@dataclass
+class Writer:
+    """Writes a query for the ticks in TICKS."""
+
+    table: Table
+    meaning: Meaning
+    columns: Columns
+    finishers: list[Callable[..., object] | None] = field(default_factory=list)
+
+    def root(self, query: exp.Expr) -> Block:
+        """The whole query. `finishers` has the functions that complete columns in Python."""
+        query = unwrapped(query)
+        if isinstance(query, exp.Select):
+            query = as_relation(query)
+            if not any(item.is_star for item in query.expressions):
+                self.finishers = [holistic.finisher(item.unalias(), None) for item in query.expressions]
+        if self._is_internal(query, {}):
+            return self._seen(self.appeared(query, {}), None)
+        return self.block(query, {}, traced=False)
+
+    def block(self, query: exp.Expr, outer: Scope, traced: bool) -> Block:
+        """A query. If it is traced, the results carry TRACE, otherwise the tick alone."""
+        query = unwrapped(query)
+        scope = scope_of(query, outer)
+        if isinstance(query, exp.Select):
+            return self._select(query, scope, traced)
+        if not isinstance(query, exp.Union):
+            raise UnsupportedError(f"the oracle does not evaluate {type(query).__name__.upper()}")
+        if traced and query.args.get("distinct"):
+            raise UnsupportedError("the oracle evaluates no UNION DISTINCT over INTERNAL windows")
+        branches = [self._unranked(self.block(one, scope, traced)) for one in (query.this, query.expression)]
+        texts = [f"({self._branch(one, i) if traced else one.text})" for i, one in enumerate(branches)]
+        whole = Block(
+            ("\nUNION ALL " if not query.args.get("distinct") else "\nUNION ").join(texts), branches[0].carried
+        )
+        return self._ordered_output(whole, query)
+
+    def _branch(self, block: Block, number: int) -> str:
+        """Results of different branches have different parts."""
+        names = [*self._names(block), *(name for name in TRACE if name != PARTS)]
+        return f"SELECT {_listed(names)}, CONCAT('{number}:', `{PARTS}`) AS `{PARTS}` FROM ({block.text})"
+
+    def _select(self, select: exp.Select, scope: Scope, traced: bool) -> Block:
+        select = as_relation(select)
+        nodes = source_nodes(select)
+        sources = [source_of(node, scope) for node in nodes]
+        carried = [_carried(i, source, traced) for i, source in enumerate(sources)]
+        tables = [f"({self._source(one, i, traced)}) AS `{one.alias or f'__q{i}'}`" for i, one in enumerate(sources)]
+        from_text = tables[0] + "".join(
+            _joined(join, table) for join, table in zip(select.args.get("joins") or [], tables[1:], strict=True)
+        )
+        where = [select.args["where"].this.sql(dialect="spark")] if select.args.get("where") else []
+        same_tick = [f"`{TICK}0` = `{TICK}{i}`" for i in range(1, len(sources))]
+        condition = " AND ".join([*(f"({text})" for text in where), *same_tick])
+        if is_aggregated(select):
+            return self._aggregated(select, from_text, condition, traced)
+        if traced and (select.args.get("distinct") or select.args.get("limit")):
+            raise UnsupportedError("the oracle evaluates no DISTINCT and no LIMIT over INTERNAL windows")
+        kept = _traced(len(sources)) if traced else [f"`{TICK}0` AS `{TICK}`"]
+        hidden = [name for names in carried for name in names]
+        items = [_item(item, hidden, [one.alias for one in sources], carried) for item in select.expressions]
+        where_text = f"\nWHERE {condition}" if condition else ""
+        return self._finish(select, items, kept, f"FROM {from_text}{where_text}", TRACE if traced else (TICK,))
+
+    def _aggregated(self, select: exp.Select, from_text: str, condition: str, traced: bool) -> Block:
+        if traced:
+            raise UnsupportedError("the oracle traces no aggregates")
+        group, having = select.args.get("group"), select.args.get("having")
+        order = [] if select.args.get("distinct") else _orders(select)
+        nodes = [item.unalias() for item in select.expressions] + [one.this for one in order]
+        nodes += [having.this] if having else []
+        kept = None if group else exp.column(f"{TICK}0", quoted=True).is_(exp.null()).not_()
+        exact = spark_sql.exact_aggregates(nodes, kept, lambda texts: self._types(texts, from_text), point="0L")
+        texts = [node.sql(dialect="spark") for node in exact]
+        items = [_aliased(text, item) for text, item in zip(texts, select.expressions, strict=False)]
+        if group:
+            keys = ", ".join([*(key.sql(dialect="spark") for key in group.expressions), f"`{TICK}0`"])
+            rest = f"FROM {from_text}{f' WHERE {condition}' if condition else ''}\nGROUP BY {keys}"
+            tick = f"`{TICK}0` AS `{TICK}`"
+        else:
+            on = " AND ".join([f"`__ticks`.`{TICK}` = `{TICK}0`", *([condition] if condition else [])])
+            rest = f"FROM {TICKS} AS `__ticks` LEFT JOIN ({from_text}) ON {on}\nGROUP BY `__ticks`.`{TICK}`"
+            tick = f"`__ticks`.`{TICK}` AS `{TICK}`"
+        if having:
+            rest += f"\nHAVING {texts[-1]}"
+        orders = texts[len(items) : len(items) + len(order)]
+        return self._finish(select, items, [tick], rest, (TICK,), orders)
+
+    def _finish(
+        self,
+        select: exp.Select,
+        items: list[str],
+        kept: list[str],
+        rest: str,
+        carried: tuple[str, ...],
+        orders: list[str] | None = None,
+    ) -> Block:
+        """The statement of the items, with ORDER BY and LIMIT."""
+        if select.args.get("distinct"):
+            whole = Block(f"SELECT DISTINCT {', '.join([*items, *kept])}\n{rest}", carried)
+            return self._ordered_output(whole, select)
+        order = _orders(select)
+        if orders is None:
+            orders = [one.this.sql(dialect="spark") for one in order]
+        listed = [*items, *(f"{text} AS `__o{i}`" for i, text in enumerate(orders)), *kept]
+        block = Block(f"SELECT {', '.join(listed)}\n{rest}", carried)
+        ordered = [_with(one, f"__o{i}") for i, one in enumerate(order)]
+        return self._ranked(block, ordered, _limit(select), len(orders))
+
+    def _ordered_output(self, block: Block, query: exp.Expr) -> Block:
+        """ORDER BY and LIMIT of a UNION, or of a SELECT DISTINCT, over its own columns."""
+        order = query.args.get("order")
+        names = [name.lower() for name in self._names(block)] if order else []
+        ordered = []
+        for item in order.expressions if order else ():
+            made = item.copy() if isinstance(item, exp.Ordered) else exp.Ordered(this=item.copy())
+            at = int(made.this.name) - 1 if isinstance(made.this, exp.Literal) else names.index(made.this.name.lower())
+            ordered.append(_with(made, f"__c{at}"))
+        return self._ranked(block, ordered, _limit(query), 0)
+
+    def _ranked(self, block: Block, order: list[exp.Ordered], limit: int | None, extra: int) -> Block:
+        """The block with the rank of each row in its tick. Ties are broken by the user's columns, in their order."""
+        if not order and limit is None:
+            return block
+        names = self._names(block)
+        names = names[: len(names) - extra]
+        mine = [f"__c{i}" for i in range(len(names))]
+        finish = self.finishers if len(self.finishers) == len(mine) else [None] * len(mine)
+        ties = [f"`{name}`" for name, finisher in zip(mine, finish, strict=True) if finisher is None]
+        by = ", ".join([*(one.sql(dialect="spark") for one in order), *ties])
+        renamed = ", ".join(f"`{name}`" for name in [*mine, *(f"__o{i}" for i in range(extra)), *block.carried])
+        numbered = f"ROW_NUMBER() OVER (PARTITION BY `{TICK}` ORDER BY {by}) AS `{RANK}`"
+        shown = [f"`{name}` AS `{shown}`" for name, shown in zip(mine, names, strict=True)]
+        text = (
+            f"SELECT {', '.join(shown)}, {_listed([*block.carried, RANK])}\n"
+            f"FROM (SELECT *, {numbered} FROM ({block.text}) AS `__x`({renamed}))"
+        )
+        return Block(text if limit is None else f"{text}\nWHERE `{RANK}` <= {limit}", (*block.carried, RANK))
+
+    def _unranked(self, block: Block) -> Block:
+        if not block.ranked:
+            return block
+        carried = block.carried[:-1]
+        return Block(f"SELECT {_listed([*self._names(block), *carried])} FROM ({block.text})", carried)
+
+    def _source(self, source: FromItem, number: int, traced: bool) -> str:
+        """A source as a statement; the columns that it carries end in its number."""
+        if source.stream is not None:
+            return self._stream(source, number)
+        assert source.query is not None
+        if source.window is not None:
+            block = self._seen(self.appeared(source.query, source.inner_scope), self.meaning(source))
+        elif streaming_of(source.query):
+            raise UnsupportedError("ISTREAM, DSTREAM and RSTREAM of a sub-query need a window on it")
+        else:
+            block = self._unranked(self.block(source.query, source.inner_scope, traced))
+        if any(f is not None for f in self._collected(source.query)):
+            raise UnsupportedError("the oracle evaluates TOP_K in the outermost query")
+        renamed = [*self._names(block), *(f"{name}{number}" for name in block.carried)]
+        return f"SELECT * FROM ({block.text}) AS `__x`({_listed(renamed)})"
+
+    def _collected(self, query: exp.Expr) -> list[Callable[..., object] | None]:
+        query = unwrapped(query)
+        items = query.expressions if isinstance(query, exp.Select) else []
+        return [holistic.finisher(item.unalias(), None) for item in items if not item.is_star]
+
+    def _stream(self, source: FromItem, number: int) -> str:
+        view, columns, meaning = self.table(source)
+        born = f"(r.`{POINT}` + {meaning.offset})"
+        until = f"{POINT_MAX}" if meaning.range is None or meaning.internal else f"{born} + {meaning.range}"
+        on = [f"{born} < n.`{AT}`"]
+        if meaning.range is not None:
+            on.append(f"n.`{AT}` <= {born} + {meaning.range}")
+        if meaning.since is not None:
+            on.append(f"r.`{POINT}` >= {meaning.since}")
+        listed = ", ".join(f"r.`{name}`" for name in columns)
+        return (
+            f"SELECT {listed}, n.`{TICK}` AS `{TICK}{number}`, {born} AS `{BORN}{number}`, {until} AS"
+            f" `{UNTIL}{number}`, CAST(r.`{NUMBER}` AS STRING) AS `{PARTS}{number}`"
+            f" FROM {view} AS r JOIN {TICKS} AS n ON {' AND '.join(on)}"
+        )
+
+    def appeared(self, query: exp.Expr, outer: Scope) -> Block:
+        """Every result that ever appeared, once, with the tick at which it did.
+
+        Rows of aggregates have no parts to be known by: they appear where the rows of a tick are not those of the tick
+        before, like those of ISTREAM.
+        """
+        query = unwrapped(query)
+        kind = streaming_of(query)
+        if kind is None and not (isinstance(query, exp.Select) and is_aggregated(query)):
+            block = self.block(query, outer, traced=True)
+            names = _listed([*self._names(block), *TRACE])
+            first = f"ROW_NUMBER() OVER (PARTITION BY `{PARTS}` ORDER BY `{TICK}`) AS `__first`"
+            return Block(f"SELECT {names} FROM (SELECT *, {first} FROM ({block.text})) WHERE `__first` = 1", TRACE)
+        block = self._unranked(self.block(query, outer, traced=False))
+        names = _listed(self._names(block))
+        now, before = f"SELECT {names}, `{TICK}`", f"SELECT {names}, `{TICK}` + 1"
+        now, before = f"{now} FROM ({block.text})", f"{before} FROM ({block.text})"
+        if kind == "rstream":
+            raise UnsupportedError("the oracle evaluates no window on RSTREAM")
+        changed = f"{before} EXCEPT ALL {now}" if kind == "dstream" else f"{now} EXCEPT ALL {before}"
+        number = f"CAST(ROW_NUMBER() OVER (ORDER BY x.`{TICK}`) AS STRING)"
+        text = (
+            f"SELECT x.*, n.`{AT}` - 1 AS `{BORN}`, {POINT_MAX} AS `{UNTIL}`, {number} AS `{PARTS}`"
+            f" FROM ({changed}) AS x({names}, `{TICK}`) JOIN {TICKS} AS n ON x.`{TICK}` = n.`{TICK}`"
+        )
+        return Block(text, TRACE)
+
+    def _seen(self, appeared: Block, meaning: WindowMeaning | None) -> Block:
+        """The results that appeared, at each tick at which a window on them holds them, or without one, for ever."""
+        names = ", ".join(f"x.`{name}`" for name in self._names(appeared))
+        on, until = [f"x.`{TICK}` <= n.`{TICK}`", f"n.`{AT}` <= x.`{UNTIL}`"], f"x.`{UNTIL}`"
+        born = f"x.`{BORN}`"
+        if meaning is not None:
+            born = f"(x.`{BORN}` + {meaning.offset})"
+            on.append(f"{born} < n.`{AT}`")
+            if meaning.range is not None:
+                on.append(f"n.`{AT}` <= {born} + {meaning.range}")
+                until = until if meaning.internal else f"LEAST({until}, {born} + {meaning.range})"
+        text = (
+            f"SELECT {names}, n.`{TICK}`, {born} AS `{BORN}`, {until} AS `{UNTIL}`, x.`{PARTS}`"
+            f" FROM ({appeared.text}) AS x JOIN {TICKS} AS n ON {' AND '.join(on)}"
+        )
+        return Block(text, TRACE)
+
+    def _is_internal(self, query: exp.Expr, outer: Scope) -> bool:
+        """Whether a window of the query is INTERNAL, except below a window on a sub-query."""
+        query = unwrapped(query)
+        scope = scope_of(query, outer)
+        if isinstance(query, exp.Union):
+            return any(self._is_internal(one, scope) for one in (query.this, query.expression))
+        found = False
+        for source in sources_of(query, scope) if isinstance(query, exp.Select) else ():
+            if source.window is not None:
+                found = found or source.window.internal
+            elif source.query is not None:
+                found = found or self._is_internal(source.query, source.inner_scope)
+        return found
+
+    def _names(self, block: Block) -> list[str]:
+        """The user's columns of a block."""
+        return [name for name, _ in self.columns(block.text)][: -len(block.carried)]
+
+    def _types(self, texts: list[str], from_text: str) -> list[str]:
+        listed = ", ".join(f"{text} AS `__s{i}`" for i, text in enumerate(texts))
+        return [kind for _, kind in self.columns(f"SELECT {listed} FROM {from_text}")]
+
+
+def _carried(number: int, source: FromItem, traced: bool) -> list[str]:
+    names = TRACE if traced or source.window is not None else (TICK,)
+    return [f"{name}{number}" for name in names]
+
+
+def _traced(sources: int) -> list[str]:
+    """The birth, the end and the parts of a result of so many sources."""
+    if sources == 1:
+        return [f"`{name}0` AS `{name}`" for name in TRACE]
+    born, until, parts = ([f"`{name}{i}`" for i in range(sources)] for name in (BORN, UNTIL, PARTS))
+    return [
+        f"`{TICK}0` AS `{TICK}`",
+        f"GREATEST({', '.join(born)}) AS `{BORN}`",
+        f"LEAST({', '.join(until)}) AS `{UNTIL}`",
+        f"CONCAT_WS(',', {', '.join(parts)}) AS `{PARTS}`",
+    ]
+
+
+def _joined(join: exp.Join, table: str) -> str:
+    using, on = join.args.get("using"), join.args.get("on")
+    if using:
+        return f"\nJOIN {table} USING ({', '.join(f'`{name.name}`' for name in using)})"
+    return f"\nJOIN {table} ON {on.sql(dialect='spark')}" if on is not None else f"\nCROSS JOIN {table}"
+
+
+def _item(item: exp.Expr, hidden: Sequence[str], aliases: Sequence[str], carried: Sequence[Sequence[str]]) -> str:
+    """An item of a select list; `*` leaves out what the sources carry."""
+    if not item.is_star:
+        return str(item.sql(dialect="spark"))
+    if isinstance(item, exp.Column):
+        at = [alias.lower() for alias in aliases].index(item.table.lower())
+        return f"`{aliases[at]}`.* EXCEPT ({_listed(carried[at])})"
+    return f"* EXCEPT ({_listed(hidden)})"
+
+
+def _aliased(text: str, item: exp.Expr) -> str:
+    named = item.alias if isinstance(item, exp.Alias) else None
+    return f"{text} AS `{named}`" if named else text
+
+
+def _orders(select: exp.Select) -> list[exp.Ordered]:
+    order = select.args.get("order")
+    items = tuple(item.unalias() for item in select.expressions)
+    aliases = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+    return [spark_sql.resolved_order(item, items, aliases) for item in (order.expressions if order else ())]
+
+
+def _limit(query: exp.Expr) -> int | None:
+    limit = query.args.get("limit")
+    return int(limit.expression.name) if limit else None
+
+
+def _with(ordered: exp.Ordered, column: str) -> exp.Ordered:
+    made = ordered.copy()
+    made.set("this", exp.column(column, quoted=True))
+    return made
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
