@@ -82,6 +82,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("kept",),
         ("ticks",),
         ("queries",),
+        ("plans",),
         ("intake",),
         ("ask",),
         ("run",),

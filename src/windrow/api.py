@@ -46,7 +46,6 @@ from windrow.engine.ask.finished_tables import named_tables
 from windrow.engine.ask.lateness_chart import lateness_chart
 from windrow.engine.engine import Engine
 from windrow.engine.read_only import ReadOnlyEngine
-from windrow.engine.state import QueryState
 from windrow.engine.ticks.delivery import sweep
 from windrow.errors import (
     BindError,
@@ -56,9 +55,11 @@ from windrow.errors import (
     UnsupportedError,
     WindrowError,
 )
+from windrow.explain.continuous import explain_plan
 from windrow.explain.snapshot import explain_snapshot
 from windrow.explain.text import explain_query
-from windrow.handles import Queries, Query
+from windrow.handles import Queries, Query, handle
+from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.result import Result
 from windrow.types import POINT_MAX, POINT_MIN, SqlType, moment_of, point_of, value_of
 from windrow.windows.lateness import Lateness
@@ -171,7 +172,8 @@ class Windrow:
             )
             return Result.message(f"stream {statement.name} {left}")
         if isinstance(statement, CreateQuery):
-            return Result.message(self._created(engine.statements.create_query(statement, text)))
+            told = engine.statements.create_query(statement, text)
+            return Result.message(f"query {statement.name}: {told}")
         if isinstance(statement, Select):
             return Result(self._select(statement, text))
         if isinstance(statement, Drop):
@@ -191,10 +193,6 @@ class Windrow:
         engine.statements.set(statement.name, statement.value)
         return Result.message(f"{statement.name} = {statement.value}")
 
-    def _created(self, query: QueryState) -> str:
-        complete = views.completeness(query)
-        return f"query {query.name}: {complete}"
-
     def _drop(self, statement: Drop) -> Result:
         kind = statement.kind.lower()
         if kind == "table":
@@ -212,8 +210,7 @@ class Windrow:
     def _explain(self, statement: Explain, text: str) -> str:
         self._engine.refuse_live("EXPLAIN")
         if statement.name is not None:
-            stream, query = self._engine.manager.query(statement.name)
-            return explain_query(query.name, query.plan, stream, query, self._engine.settings)
+            return handle(self._engine, statement.name).explain()
         inner = statement.statement
         if isinstance(inner, Select):
             if not self._reads_a_stream(inner, text):
@@ -225,6 +222,8 @@ class Windrow:
             inner = CreateQuery("query", inner.select)
         assert inner is not None
         plan = self._engine.statements.bind(inner, text)
+        if isinstance(plan, OptimizedPlan):
+            return explain_plan(inner.name, plan)
         stream = self._engine.manager.stream(plan.scan.stream)
         return explain_query(inner.name, plan, stream, None, self._engine.settings)
 
@@ -286,7 +285,8 @@ class Windrow:
             statements = parse(text)
             if len(statements) != 1 or not isinstance(statements[0], CreateQuery):
                 raise ParseError("query takes one SELECT")
-            return Query(self._engine, self._opened().statements.create_query(statements[0], text, sink).name)
+            self._opened().statements.create_query(statements[0], text, sink)
+            return handle(self._engine, statements[0].name)
         except WindrowError as error:
             if error.place is not None and error.place.text == text:
                 error.place = error.place.without_head(head)

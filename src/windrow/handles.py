@@ -12,8 +12,8 @@ from windrow.display.latest import LatestAnswer
 from windrow.engine.ask import catalog_views as views
 from windrow.engine.ask.create_texts import show_create
 from windrow.engine.engine import Engine
-from windrow.engine.state import QueryState
 from windrow.engine.plans.query import ContinuousQuery
+from windrow.engine.state import QueryState
 from windrow.errors import QuerySuspendedError, UnsupportedError, WindrowError
 from windrow.explain.continuous import explain_continuous
 from windrow.explain.text import explain_query

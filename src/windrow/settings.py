@@ -217,6 +217,25 @@ _TABLE = (
         _integer(0, 10**12),
     ),
     SettingSpec(
+        "retained_changes",
+        100_000,
+        "Changes kept per continuous query for `q.changes()`.",
+        _integer(0, 10**12),
+    ),
+    SettingSpec(
+        "explicit_expiry",
+        "off",
+        "'on': a continuous query created from then on also reports a row that expires by a '-', for consumers that "
+        "ignore `exp`.",
+        _choice("off", "on"),
+    ),
+    SettingSpec(
+        "tick_rows",
+        1_000_000,
+        "The most new tuples that a continuous query processes in one commit, unless a single tick has more.",
+        _integer(1, 10**12),
+    ),
+    SettingSpec(
         "dead_letters_per_batch",
         1_000,
         "Dead letters kept with their record per micro-batch; the rest are only counted.",

@@ -14,13 +14,16 @@ from windrow.catalog.store import Catalog
 from windrow.clock import Clock
 from windrow.dataplane.jvm import Jvm
 from windrow.engine.ask.reads import AnswerReader
+from windrow.engine.plans.manager import PlanManager
+from windrow.engine.plans.reading import PlanReads
+from windrow.engine.plans.ticker import PlanTicker
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.running import RunningStreams
 from windrow.engine.run.statements import Statements
+from windrow.engine.run.stream_ticks import StreamTicks
 from windrow.engine.run.stream_time import StreamTime
-from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.ticks.delivery import Delivery
 from windrow.engine.ticks.ticker import Ticker
 from windrow.settings import Settings
@@ -40,7 +43,12 @@ class Engine:
         delivery = Delivery(opened.journal, opened.blocks, lambda: opened.settings)
         delivery.recover(opened.manager.streams.values())
         self.ticker = Ticker(opened.journal, delivery, lambda: opened.settings)
-        self.ticks = TickLoop(self.ticker.tick)
+        self.plan_ticker = PlanTicker(
+            opened.journal, opened.plan_commits, opened.stores, opened.manager.stream, lambda: opened.settings
+        )
+        self.plan_reads = PlanReads(opened.plan_commits)
+        opened.stores.on_failure = self._suspend_reader
+        self.ticks = StreamTicks(self.ticker.tick, self.plan_ticker.tick, opened.plans.readers)
         self.inputs = Inputs(opened, self.ticks)
         self.time = StreamTime(opened, self.ticks, self.inputs)
         self.running = RunningStreams(opened, self.ticks, self.inputs, self.time)
@@ -71,6 +79,16 @@ class Engine:
     @property
     def manager(self) -> QueryManager:
         return self.opened.manager
+
+    @property
+    def plans(self) -> PlanManager:
+        return self.opened.plans
+
+    def _suspend_reader(self, reader: str, why: str) -> None:
+        """Suspend the continuous query for which Spark cannot compute what it reads."""
+        query = self.plans.of_reader(reader)
+        if query is not None:
+            self.plan_ticker.suspend(query, why)
 
     @property
     def catalog(self) -> Catalog:

@@ -33,3 +33,17 @@ class QueryMetrics:
     last_callback_error: str | None = None
     sink_timeouts: int = 0
     last_sink_error: str | None = None
+
+
+@dataclass
+class PlanMetrics:
+    """Counters of a continuous query since the state directory was opened."""
+
+    ticks: int = 0
+    rows: int = 0
+    tick_s: float = 0.0
+    last_delivery_s: float | None = None
+    callback_errors: int = 0
+    last_callback_error: str | None = None
+    sink_timeouts: int = 0
+    last_sink_error: str | None = None

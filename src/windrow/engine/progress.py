@@ -86,9 +86,7 @@ class StreamProgress:
         promises = self.promises.after(announced.promises, self.ticked)
         counted = {**self.silent, **(silent or {})}
         has_ended = self.has_ended or greatest is not None
-        return replace(
-            self, frontiers=frontiers, promises=promises, ended=ended, silent=counted, has_ended=has_ended
-        )
+        return replace(self, frontiers=frontiers, promises=promises, ended=ended, silent=counted, has_ended=has_ended)
 
     def promised(self, axis: str, upto: int) -> StreamProgress:
         """The progress when no more tuples below a point come on an axis."""

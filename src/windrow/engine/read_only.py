@@ -27,6 +27,9 @@ from windrow.dataplane.session import Analyser, close_session, open_session
 from windrow.engine.ask.reads import AnswerReader
 from windrow.engine.engine import Engine
 from windrow.engine.kept.store_entries import readers_of
+from windrow.engine.plans.commits import PlanCommits
+from windrow.engine.plans.manager import PlanManager
+from windrow.engine.plans.reading import PlanReads
 from windrow.engine.queries.query_manager import QueryManager, synopsis_for
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.recovery import progress_of, query_of, synopsis_progress, weight_of
@@ -91,6 +94,8 @@ class ReadOnlyState:
         self._read_settings()
         self._on_demand = SparkOnDemand(spark, master, self.settings)
         self.manager = self._manager()
+        self.plan_commits = PlanCommits(self.catalog, self.blocks)
+        self.plans = PlanManager(self.manager, self.plan_commits, cast(Any, None))
         self._read()
 
     @property
@@ -185,6 +190,7 @@ class ReadOnlyEngine(Engine):
         finisher = Finisher(lambda: state.settings.integer("max_value_bytes"))
         self._finalizer = weakref.finalize(self, finisher.close)
         self.statements = self.inputs = self.time = self.running = cast(Any, _Refused(self))
+        self.plan_reads = PlanReads(state.plan_commits)
         self.reads = AnswerReader(
             state.journal,
             state.blocks,

@@ -1,19 +1,17 @@
 -- Whether the input of a stream has ended and nothing was admitted since: it then holds no plan back.
 ALTER TABLE streams ADD COLUMN has_ended INTEGER NOT NULL DEFAULT 0;
 
--- A continuous query: its statement and its progress. Points are int64 of its streams' window attributes. `types` is what
--- Spark's analyser said of it. It sees tuples from `since` on (NULL: all). `ticked` is its last tick, `seq` counts commits.
+-- A continuous query: its statement and its progress. `saved` (JSON) has what Spark's analyser said of it, and what else
+-- its plan depends on. `ticked` is its last tick, a point of its streams' window attributes; `seq` counts its commits.
 CREATE TABLE plans (
   name TEXT PRIMARY KEY COLLATE NOCASE,
   id INTEGER NOT NULL UNIQUE,
   statement TEXT NOT NULL,
-  types TEXT,
-  since INTEGER,
+  saved TEXT NOT NULL,
   ticked INTEGER,
   seq INTEGER NOT NULL DEFAULT 0,
   error TEXT,
-  changes INTEGER NOT NULL DEFAULT 0,
-  last_tick INTEGER
+  changes INTEGER NOT NULL DEFAULT 0
 );
 
 -- The streams that a plan reads.

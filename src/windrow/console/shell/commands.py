@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from windrow.handles import Query
 from windrow.console.formats import ALIASES
 from windrow.console.interrupts import Interrupted
 from windrow.console.live import Progress
@@ -24,6 +23,7 @@ from windrow.console.shell.statement_help import help_lines
 from windrow.console.tables import FORMATS, last_answers
 from windrow.cql.printer import to_text
 from windrow.errors import CatalogError, ParseError
+from windrow.handles import Query
 from windrow.settings import SPECS
 
 if TYPE_CHECKING:

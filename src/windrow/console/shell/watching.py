@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from windrow.handles import Query
 from windrow.console.interrupts import Cancels, Interrupted
 from windrow.console.scripts import StatementScript, to_script
 from windrow.console.shell.commands import query_of
@@ -18,6 +17,7 @@ from windrow.cql.statements import Describe, Explain, Select, Show
 from windrow.display.in_place import in_terminal
 from windrow.display.latest import LatestAnswer
 from windrow.errors import ParseError
+from windrow.handles import Query
 
 if TYPE_CHECKING:
     from windrow.console.shell.session import Shell

@@ -11,8 +11,10 @@ from windrow.catalog.definitions import Punctuated
 from windrow.cql.intervals import format_interval
 from windrow.cql.statements import Policy
 from windrow.engine.ask.sharing_view import sharing_table
+from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import QueryState, StreamState
 from windrow.errors import CatalogError
+from windrow.operators.scan import reach
 from windrow.plan.nodes import Finalise
 from windrow.settings import SPECS, Settings
 from windrow.types import SqlType, point_text
@@ -30,7 +32,8 @@ def show(engine: Engine, what: str) -> pa.Table:
         return _table([row for row in found if row is not None], _STREAM)
     if kind == "queries":
         answered = (_query_row(engine, s, q) for s, q in engine.manager.queries().values())
-        return _table([row for row in answered if row is not None], _QUERY)
+        continuous = (_plan_row(engine, query) for query in engine.plans.all())
+        return _table([row for row in (*answered, *continuous) if row is not None], _QUERY)
     if kind == "sharing":
         return sharing_table(list(engine.manager.streams.values()), engine.settings)
     if kind == "tables":
@@ -86,7 +89,7 @@ def _stream_row(engine: Engine, stream: StreamState) -> dict[str, Any] | None:
         "admitted": row["admitted"],
         "late": row["late"],
         "dead_letters": row["dead"],
-        "queries": len(stream.queries),
+        "queries": len(stream.queries) + len(engine.plans.readers(stream)),
         "state": engine.running.condition(stream),
     }
 
@@ -166,6 +169,17 @@ def completeness(query: QueryState) -> str:
     return completeness_from(query.plan, query.since)
 
 
+def completeness_of_plan(query: ContinuousQuery) -> str:
+    """From when the answers of a continuous query are complete, in words (Golab's dissertation, Definition 3.1)."""
+    if query.since is None:
+        return "every answer is complete"
+    since, kind = query.since, query.plan.point
+    reaches = [reach(window) for window in query.plan.windows]
+    if any(one is None for one in reaches):
+        return f"it sees tuples from {point_text(since, kind)} on"
+    return f"answers before {point_text(since + max(one or 0 for one in reaches), kind)} are partial"
+
+
 def completeness_from(plan: Finalise, since: int | None) -> str:
     """Which windows of a query that sees tuples from `since` on are complete, in words."""
     window, kind = plan.window, plan.scan.attribute.type
@@ -195,6 +209,26 @@ def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[s
         "latest_window_end": None if query.last_end is None else point_text(query.last_end, kind),
         "completeness": completeness(query),
         "state": _query_state(query),
+    }
+
+
+def _plan_row(engine: Engine, query: ContinuousQuery) -> dict[str, Any] | None:
+    """The row of a continuous query; None if it was dropped after it was listed."""
+    row = engine.opened.plan_commits.row(query.id)
+    if row is None:
+        return None
+    ticked, kind = query.progress.ticked, query.plan.point
+    step = length_text(query.plan.step, kind)
+    return {
+        "name": query.name,
+        "stream": ", ".join(query.plan.streams),
+        "window": f"{'slides' if query.plan.periodic else 'continuous, ticks'} every {step}",
+        "windows_answered": None,
+        "answer_rows": row["changes"],
+        "overflows": 0,
+        "latest_window_end": None if ticked is None else point_text(ticked, kind),
+        "completeness": completeness_of_plan(query),
+        "state": "active" if query.error is None else f"suspended: {query.error}",
     }
 
 
@@ -237,6 +271,10 @@ def describe(engine: Engine, name: str) -> pa.Table:
         notes |= {p.column: f"window attribute, {_policy_text(p)}" for p in stream.definition.punctuated}
         rows = [{"column": n, "type": t.name, "note": notes.get(n)} for n, t in stream.definition.columns]
         rows += _undeclared_rows(stream)
+        return _table(rows, ("column", "type", "note"))
+    if engine.plans.has(name):
+        schema = engine.plans.query(name).plan.schema
+        rows = [{"column": column.name, "type": column.type.name, "note": None} for column in schema]
         return _table(rows, ("column", "type", "note"))
     try:
         _, query = engine.manager.query(name)

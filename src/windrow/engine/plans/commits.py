@@ -11,7 +11,7 @@ import pyarrow as pa
 from windrow.catalog.store import Catalog
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore
-from windrow.operators.layouts.parts import StatePart
+from windrow.operators.layouts.parts import Layout, StatePart
 
 STATE, CHANGES, VIEW, ANSWERS = "state", "changes", "view", "answers"
 """Kinds of parts."""
@@ -19,7 +19,7 @@ STATE, CHANGES, VIEW, ANSWERS = "state", "changes", "view", "answers"
 
 @dataclass(frozen=True)
 class PlanPart:
-    """A part of a block that a plan has written: `kind`, the commit `seq`, and for state the operator and its layout."""
+    """A part of a block that a plan has written: its kind, its commit, and for state the operator and its layout."""
 
     kind: str
     seq: int
@@ -80,8 +80,7 @@ class PlanCommits:
         number: int,
         name: str,
         statement: str,
-        types: str,
-        since: int | None,
+        saved: str,
         streams: Sequence[str],
         along: Callable[[], None],
     ) -> None:
@@ -92,8 +91,8 @@ class PlanCommits:
                 (number,),
             )
             tx.execute(
-                "INSERT INTO plans (name, id, statement, types, since) VALUES (?, ?, ?, ?, ?)",
-                (name, number, statement, types, since),
+                "INSERT INTO plans (name, id, statement, saved) VALUES (?, ?, ?, ?)",
+                (name, number, statement, saved),
             )
             tx.executemany("INSERT INTO plan_streams VALUES (?, ?)", [(number, stream) for stream in streams])
             along()
@@ -138,8 +137,8 @@ class PlanCommits:
             self._drop_replaced(commit)
             parts = () if written is None else self._add_parts(commit, *written)
             tx.execute(
-                "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, last_tick = ? WHERE id = ?",
-                (commit.ticked, commit.seq, commit.changes, commit.ticked, commit.plan),
+                "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ? WHERE id = ?",
+                (commit.ticked, commit.seq, commit.changes, commit.plan),
             )
             self._retire_changes(commit)
             if staged is not None:
@@ -183,15 +182,11 @@ class PlanCommits:
         """Drop the parts that this commit replaces, and calendar parts that are wholly expired."""
         kinds = ", ".join("?" * len(commit.drops))
         self._drop_where(f"plan = ? AND kind IN ({kinds})", (commit.plan, *commit.drops))
-        self._drop_where(
-            "plan = ? AND kind = ? AND layout = 'calendar' AND hi < ?", (commit.plan, STATE, commit.ticked)
-        )
+        self._drop_where("plan = ? AND kind = ? AND layout <> 'KEYED' AND hi < ?", (commit.plan, STATE, commit.ticked))
 
     def _retire_changes(self, commit: PlanTick) -> None:
         """Drop the oldest changes that neither retention nor the view needs."""
-        seen = self._catalog.value(
-            "SELECT max(seq) FROM plan_parts WHERE plan = ? AND kind = ?", (commit.plan, VIEW)
-        )
+        seen = self._catalog.value("SELECT max(seq) FROM plan_parts WHERE plan = ? AND kind = ?", (commit.plan, VIEW))
         for kind in (CHANGES, ANSWERS):
             held = self._catalog.value(
                 "SELECT sum(rows) FROM plan_parts WHERE plan = ? AND kind = ?", (commit.plan, kind)
@@ -201,8 +196,9 @@ class PlanCommits:
                     "SELECT id, rows, seq FROM plan_parts WHERE plan = ? AND kind = ? ORDER BY id LIMIT 1",
                     (commit.plan, kind),
                 )
-                is_needed = oldest is None or held - oldest["rows"] < commit.keep
-                if is_needed or (kind == CHANGES and (seen is None or oldest["seq"] > seen)):
+                if oldest is None or held - oldest["rows"] < commit.keep:
+                    break
+                if kind == CHANGES and (seen is None or oldest["seq"] > seen):
                     break
                 held -= oldest["rows"]
                 self._drop_where("id = ?", (oldest["id"],))
@@ -241,4 +237,8 @@ class PlanCommits:
 
     def state_parts(self, plan: int) -> list[StatePart]:
         """The state of a plan's operators."""
-        return [StatePart.restored(part, self.read(part)) for part in self.parts(plan, STATE)]
+        found = []
+        for part in self.parts(plan, STATE):
+            assert part.operator is not None and part.layout is not None
+            found.append(StatePart(part.operator, Layout[part.layout], self.read(part), part.lo or 0, part.hi or 0))
+        return found

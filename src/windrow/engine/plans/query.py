@@ -5,23 +5,32 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+import pyarrow as pa
 
 from windrow.cql.statements import CreateQuery
 from windrow.dataplane.sinks import Sink, StagingSink
-from windrow.engine.metrics import QueryMetrics
-from windrow.engine.store.window_stores import StoreUse
+from windrow.dataplane.stores import KeptColumn
+from windrow.engine.kept.window_stores import StoreUse
+from windrow.engine.metrics import PlanMetrics
+from windrow.engine.plans.due import TickGrid
+from windrow.engine.plans.planning import PlanChoices
+from windrow.operators.scan import needs_history
 from windrow.operators.state import PlanState
-from windrow.operators.view import View
-from windrow.plan.algebra.nodes import ContinuousPlan
+from windrow.optimizer.pipeline import OptimizedPlan
+from windrow.plan.algebra.nodes import ContinuousPlan, StreamWindow
+from windrow.types import SqlType
 
 Subscriber = Callable[[Any], None]
+BOOLEAN = SqlType("BOOLEAN")
 
 
 @dataclass(frozen=True)
 class PlanProgress:
-    """How far a plan has ticked. `ticked` is the last tick that was processed; None: none yet. `seq` counts its commits.
-    `error`: why the query is suspended."""
+    """How far a plan has ticked: `ticked` is its last tick (None: none yet), `seq` counts its commits. `error`: why the
+    query is suspended."""
 
     ticked: int | None = None
     seq: int = 0
@@ -30,31 +39,45 @@ class PlanProgress:
 
 @dataclass(frozen=True)
 class PlanVersion:
-    """What readers see: a progress, the state and the view that belong to it. It is replaced as a whole."""
+    """What readers see, replaced as a whole: a progress, and the state and the changes that belong to it.
+
+    `changes` are the latest merged view, as changes, and all changes since; they map files.
+    """
 
     progress: PlanProgress
     state: PlanState
-    view: View
+    changes: tuple[pa.Table, ...] = ()
 
 
 @dataclass
 class ContinuousQuery:
-    """A continuous query. `uses` has the store of each of its plan's windows; it sees tuples from `since` on (None:
+    """A continuous query. `uses` has the store of each window of its plan; it sees tuples from `since` on (None:
     all)."""
 
     id: int
     name: str
     statement: CreateQuery
     text: str
-    plan: ContinuousPlan
+    optimized: OptimizedPlan
+    choices: PlanChoices
     uses: tuple[StoreUse, ...]
-    since: int | None
     version: PlanVersion
     sink: Sink | StagingSink | None = None
     subscribers: list[Subscriber] = field(default_factory=list)
-    metrics: QueryMetrics = field(default_factory=QueryMetrics)
+    metrics: PlanMetrics = field(default_factory=PlanMetrics)
+    unpublished: tuple[tuple[int, str], ...] = ()
+    """Committed stages that the sink may not show yet: their outbox entries and the stages."""
+    merged_at: int | None = None
+    """The tick at which state and view were merged last."""
+    committed: int | None = None
+    """The last tick that a commit saved; `progress.ticked` may be ahead of it by ticks without a change."""
+    is_dropped: bool = False
     ticking: threading.RLock = field(default_factory=threading.RLock)
     """Held while it ticks, and while it is dropped."""
+
+    @property
+    def plan(self) -> ContinuousPlan:
+        return self.optimized.plan
 
     @property
     def progress(self) -> PlanProgress:
@@ -63,3 +86,27 @@ class ContinuousQuery:
     @property
     def error(self) -> str | None:
         return self.progress.error
+
+    @cached_property
+    def since(self) -> int | None:
+        return max((use.since for use in self.uses if use.since is not None), default=None)
+
+    @cached_property
+    def grid(self) -> TickGrid:
+        return TickGrid(self.plan.step, self.plan.origin)
+
+    @cached_property
+    def history(self) -> tuple[bool, ...]:
+        """For each window, whether a tick reads tuples of earlier ticks."""
+        return needs_history(self.plan)
+
+    @cached_property
+    def columns(self) -> tuple[tuple[KeptColumn, ...], ...]:
+        """For each window, the columns of its store."""
+        return tuple(kept_columns(window)[0] for window in self.plan.windows)
+
+
+def kept_columns(window: StreamWindow) -> tuple[tuple[KeptColumn, ...], KeptColumn | None]:
+    """What a window store keeps for a window: its columns in order, and its predicate."""
+    columns = tuple(KeptColumn(one.sql, one.column.type) for one in window.columns)
+    return columns, None if window.predicate is None else KeptColumn(window.predicate, BOOLEAN)

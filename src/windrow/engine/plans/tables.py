@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,7 +24,7 @@ def changes_schema(plan: ContinuousPlan) -> pa.Schema:
 def changes_table(plan: ContinuousPlan, changes: pa.Table) -> pa.Table:
     """The changes of a tick batch, as users see them."""
     columns = [changes.column("op"), *(_as_point(changes.column(name), plan.point) for name in LIFETIME[1:])]
-    selected = changes.select([f"c{column.id}" for column in plan.schema]).columns
+    selected = changes.select([column.name for column in plan.schema]).columns
     return pa.table([*columns, *selected], schema=changes_schema(plan))
 
 
@@ -44,8 +45,8 @@ def answers_table(plan: ContinuousPlan, changes: pa.Table) -> pa.Table:
     ends = changes.column("tick")
     longest = _longest(plan)
     starts = pa.nulls(len(ends), pa.int64()) if longest is None else pc.subtract(ends, longest)
-    columns = [*(_as_point(one, plan.point) for one in (starts, ends)), pa.array([False] * len(ends), pa.bool_())]
-    selected = changes.select([f"c{column.id}" for column in plan.schema]).columns
+    columns = [*(_as_point(one, plan.point) for one in (starts, ends)), pa.array(np.zeros(len(ends), bool))]
+    selected = changes.select([column.name for column in plan.schema]).columns
     return pa.table([*columns, *selected], schema=answers_schema(plan))
 
 

@@ -11,19 +11,23 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanTick
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.due import InputProgress, begins_at, due_upto
 from windrow.engine.plans.query import ContinuousQuery, PlanVersion
 from windrow.engine.plans.tables import answers_table, changes_table
+from windrow.engine.progress import StreamProgress
 from windrow.engine.state import CommittedState, StreamState
 from windrow.engine.store.journal import Journal
-from windrow.engine.store.window_stores import WindowStores
-from windrow.errors import WindrowError, first_line
+from windrow.errors import SparkEndedError, StateError, first_line
 from windrow.logs import log_event
 from windrow.operators.advance import Advance, advance
 from windrow.operators.scan import StreamRows, reach, split
-from windrow.operators.ticks import DueTicks
+from windrow.operators.state import compacted
+from windrow.operators.tables.kernel import Kernel
+from windrow.operators.ticks import DueTicks, Points
+from windrow.operators.view import LiveView
 from windrow.plan.algebra.nodes import StreamWindow
 from windrow.settings import Settings
 from windrow.types import POINT_MIN, point_text
@@ -49,6 +53,7 @@ class PlanTicker:
         self._stream_of = stream_of
         self._settings = settings
         self._delivery = PlanDelivery(commits, settings)
+        self._kernel = Kernel(settings().integer("max_value_bytes"))
 
     def tick(self, query: ContinuousQuery) -> int:
         """Process all due ticks; return their number. An error of the plan itself suspends the query."""
@@ -83,7 +88,7 @@ class PlanTicker:
 
     def _bounded(self, query: ContinuousQuery, due: DueTicks) -> DueTicks:
         """So many of the due ticks that at most `tick_rows` new tuples belong to them, but at least one."""
-        limit, births = self._settings().integer("tick_rows"), list[np.ndarray]()
+        limit, births = self._settings().integer("tick_rows"), list[Points]()
         for window, use in zip(query.plan.windows, query.uses, strict=True):
             lo, hi = due.before - window.lifetime.offset, due.upto - window.lifetime.offset
             if sum(file.rows for file in self._stores.files(use) if file.hi >= lo and file.lo < hi) > 0:
@@ -99,11 +104,11 @@ class PlanTicker:
     def _batch(self, query: ContinuousQuery, due: DueTicks) -> None:
         started = time.monotonic()
         try:
-            done = advance(query.plan, query.version.state, self._rows(query, due), due)
-        except WindrowError:
+            done = self._advance(query, due)
+        except (StateError, SparkEndedError):
             raise
         except Exception as error:
-            self._suspend(query, first_line(error))
+            self.suspend(query, first_line(error))
             return
         self._commit(query, due, done)
         seconds = time.monotonic() - started
@@ -117,6 +122,13 @@ class PlanTicker:
             rows=done.changes.num_rows,
             seconds=round(seconds, 3),
         )
+
+    def _advance(self, query: ContinuousQuery, due: DueTicks) -> Advance:
+        rows, explicit = self._rows(query, due), query.choices.explicit_expiry
+        done = advance(query.plan, query.version.state, rows, due, self._kernel, explicit)
+        if query.progress.ticked is None and query.since is not None and not query.plan.periodic:
+            return replace(done, changes=beginning(done.changes, due.upto))
+        return done
 
     def _rows(self, query: ContinuousQuery, due: DueTicks) -> dict[int, StreamRows]:
         """The stored tuples that each window of the plan needs for these ticks."""
@@ -136,7 +148,8 @@ class PlanTicker:
     def _from(self, query: ContinuousQuery, lo: int) -> int:
         return lo if query.since is None else max(lo, query.since)
 
-    def _suspend(self, query: ContinuousQuery, why: str) -> None:
+    def suspend(self, query: ContinuousQuery, why: str) -> None:
+        """Suspend a query whose plan fails; the streams and the other queries go on."""
         self._commits.suspend(query.id, why)
         query.version = replace(query.version, progress=replace(query.progress, error=why))
         log_event(
@@ -146,10 +159,11 @@ class PlanTicker:
     # -- the commit ----------------------------------------------------------------------------
 
     def _commit(self, query: ContinuousQuery, due: DueTicks, done: Advance) -> None:
-        """Deliver, commit and install a batch. One without a change and without new state only moves the progress in
-        memory: after a restart it is processed again, to the same effect."""
+        """Deliver, commit and install a batch. One without a change, new state or expired tuples only moves the
+        progress in memory: after a restart it is processed again, to the same effect."""
         version, ended = query.version, self._overtaken(query, due.upto)
-        if not done.changes.num_rows and not done.parts and not ended and not self._leaves_rows(query, due.upto):
+        is_news = done.changes.num_rows or done.parts or ended
+        if not is_news and not self._is_stale(query, due.upto):
             query.version = replace(version, progress=replace(query.progress, ticked=due.upto), state=done.state)
             return
         seq, plan = query.progress.seq + 1, query.plan
@@ -161,15 +175,91 @@ class PlanTicker:
         with ExitStack() as held:
             for stream, _ in ended:
                 held.enter_context(stream.lock)
-            written, entry = self._commits.tick(tick, staged, lambda: self._along(query, ended, due.upto))
-            for stream, axis in ended:
-                stream.install(CommittedState(stream.progress.promised(axis, due.upto), stream.unpublished))
+            after = [(stream, stream.progress.promised(axis, due.upto)) for stream, axis in ended]
+            written, entry = self._commits.tick(tick, staged, lambda: self._along(query, after, due.upto))
+            for stream, progress in after:
+                stream.install(CommittedState(progress, stream.unpublished))
         changes = tuple(self._commits.read(part) for part in written if part.kind in (VIEW, CHANGES))
         kept = changes if VIEW in drops else (*version.changes, *changes)
-        progress = replace(query.progress, ticked=due.upto, seq=seq)
-        query.version = PlanVersion(progress, done.state, kept)
+        query.version = PlanVersion(replace(query.progress, ticked=due.upto, seq=seq), done.state, kept)
+        query.committed = due.upto
         query.metrics.rows += done.changes.num_rows
         query.metrics.last_delivery_s = time.time()
         if entry is not None and staged is not None:
             query.unpublished = (*query.unpublished, (entry, staged))
             self._delivery.publish(query)
+
+    def _parts(
+        self, query: ContinuousQuery, done: Advance, rows: pa.Table, ticked: int
+    ) -> tuple[list[NewPart], list[str]]:
+        """What a commit writes, and the kinds of parts that it replaces."""
+        found, drops = list[NewPart](), list[str]()
+        is_due = self._is_merging(query, ticked)
+        state = compacted(done.state, ticked) if is_due else done.parts
+        found += [NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, part.hi) for part in state]
+        if query.plan.periodic:
+            found += [NewPart(ANSWERS, rows, lo=ticked, hi=ticked)] if rows.num_rows else []
+        elif is_due:
+            found += [NewPart(CHANGES, done.changes)] if done.changes.num_rows else []
+            found.append(NewPart(VIEW, merged_view((*query.version.changes, done.changes), ticked)))
+            drops.append(VIEW)
+        elif done.changes.num_rows:
+            found.append(NewPart(CHANGES, done.changes))
+        if is_due:
+            drops.append(STATE)
+            query.merged_at = ticked
+        return found, drops
+
+    def _is_merging(self, query: ContinuousQuery, ticked: int) -> bool:
+        """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed."""
+        if query.merged_at is None:
+            query.merged_at = ticked
+        ranges = [window.lifetime.range for window in query.plan.windows if window.lifetime.range is not None]
+        is_late = bool(ranges) and ticked - query.merged_at >= max(min(ranges) // 20, query.plan.step)
+        return (is_late and len(query.version.changes) > 1) or len(query.version.changes) >= MERGED_PARTS
+
+    def _overtaken(self, query: ContinuousQuery, ticked: int) -> list[tuple[StreamState, str]]:
+        """The ended streams whose frontier the plan has overtaken: a tuple that came below its tick would be lost, so
+        it must be late."""
+        found = dict[tuple[str, str], tuple[StreamState, str]]()
+        for window in query.plan.windows:
+            stream, axis = self._stream_of(window.stream), window.attribute.column
+            frontier = stream.progress.frontiers[axis].value
+            if stream.progress.has_ended and (frontier is None or frontier < ticked):
+                found[stream.name, axis] = stream, axis
+        return list(found.values())
+
+    def _is_stale(self, query: ContinuousQuery, ticked: int) -> bool:
+        """Whether the catalog lags behind: tuples have expired that its progress still needs."""
+        ranges = [window.lifetime.range or 0 for window in query.plan.windows]
+        known = query.committed
+        return known is None or ticked - known >= max(max(ranges) // 20, query.plan.step)
+
+    def _along(self, query: ContinuousQuery, after: Sequence[tuple[StreamState, StreamProgress]], ticked: int) -> None:
+        """In the transaction of a tick: raise the frontiers of ended streams, and let go of tuples."""
+        for stream, progress in after:
+            self._journal.progress.save(stream.name, stream.progress, progress)
+        for i, use in enumerate(query.uses):
+            needed = self._needed_from(query, i, ticked)
+            if needed > POINT_MIN:
+                self._stores.keep_from(use.reader, needed)
+
+
+def beginning(changes: pa.Table, ticked: int) -> pa.Table:
+    """The first changes of a query that begins on tuples of the past: what its answer at the tick consists of."""
+    rows = LiveView.empty(changes.schema).after(changes, ticked).compacted()
+    at = rows.schema.get_field_index("tick")
+    return rows.set_column(at, rows.schema.field(at), pa.array([ticked] * rows.num_rows, pa.int64()))
+
+
+def merged_view(changes: Sequence[pa.Table], ticked: int) -> pa.Table:
+    """The rows of the view, and those that are yet to expire, as changes."""
+    return live_view(changes, ticked).compacted()
+
+
+def live_view(changes: Sequence[pa.Table], ticked: int) -> LiveView:
+    """The view after all of these changes."""
+    view = LiveView.empty(changes[0].schema)
+    for part in changes:
+        view = view.after(part, ticked)
+    return view

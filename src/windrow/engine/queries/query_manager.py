@@ -79,6 +79,14 @@ class QueryManager:
             raise self._unknown("query", name, self.queries(), place)
         return found
 
+    def unknown_query(self, name: str, more: Iterable[str], place: Place | None = None) -> CatalogError:
+        """The error for a name that no query has; `more` are names of continuous queries."""
+        return self._unknown("query", name, {*self.queries(), *more}, place)
+
+    def next_query(self) -> int:
+        """The next unused number of a query; the commit that uses it reserves it."""
+        return self._journal.entries.next_id("query")
+
     def has_query(self, name: str) -> bool:
         return name.lower() in self._named
 

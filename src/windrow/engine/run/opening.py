@@ -15,6 +15,8 @@ from windrow.dataplane.jvm import Jvm
 from windrow.dataplane.session import Analyser, close_session, open_session
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.kept.window_stores import WindowStores
+from windrow.engine.plans.commits import PlanCommits
+from windrow.engine.plans.manager import PlanManager
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.run.lifecycle import Lifecycle
 from windrow.engine.run.recovery import Recovery
@@ -59,6 +61,10 @@ class OpenState:
             with self.jvm.watched():
                 Recovery(self.blocks, self.journal, self.manager, self.homes).recover()
             self.stores.recover(self.manager.streams.values())
+            self.plan_commits = PlanCommits(self.catalog, self.blocks)
+            self.plans = PlanManager(self.manager, self.plan_commits, self.stores)
+            with self.jvm.watched():
+                self.plans.recover()
             undo.pop_all()
         self._lock = lock
         log_event(
@@ -66,7 +72,7 @@ class OpenState:
             "state {state} is open: {streams} streams, {queries} queries",
             state=str(state_dir),
             streams=len(self.manager.streams),
-            queries=len(self.manager.queries()),
+            queries=len(self.manager.queries()) + len(self.plans.all()),
         )
 
     def _max_value_bytes(self) -> int:

@@ -16,8 +16,8 @@ from windrow.engine.run.inputs import Inputs, is_deposited
 from windrow.engine.run.lifecycle import Phase
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.runner import POLL_S, StreamRunner, Supervisor
-from windrow.engine.run.stream_time import StreamTime
 from windrow.engine.run.stream_ticks import StreamTicks
+from windrow.engine.run.stream_time import StreamTime
 from windrow.engine.state import StreamState
 from windrow.errors import ExecutionError, SourceError, WindrowError
 
@@ -88,8 +88,8 @@ class RunningStreams:
                     raise error
                 self._opened.jvm.raise_if_lost(error)
                 refuse_interrupted()
-            for stream, error in zip(streams, errors, strict=True):
-                if close and error is None:
+            for stream, why in zip(streams, errors, strict=True):
+                if close and why is None:
                     self._time.end_input(stream.name)
             if failed:
                 raise failed[0]

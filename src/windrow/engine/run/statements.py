@@ -11,12 +11,15 @@ from windrow.cql.bounds.guards import check_bounds
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.sources.completing import CompletedStream, as_completed, complete
+from windrow.engine.ask.catalog_views import completeness, completeness_of_plan
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.running import RunningStreams
 from windrow.engine.run.stream_ticks import StreamTicks
-from windrow.engine.state import QueryState, StreamState
+from windrow.engine.state import StreamState
 from windrow.errors import CatalogError
+from windrow.optimizer.pipeline import OptimizedPlan
+from windrow.plan.continuous import is_periodic_chain
 from windrow.plan.nodes import Finalise
 from windrow.settings import spec_of
 
@@ -26,7 +29,9 @@ log = logging.getLogger("windrow")
 class Statements:
     """Executes statements one at a time, and updates the inputs and the running streams."""
 
-    def __init__(self, opened: OpenState, ticks: StreamTicks, inputs: Inputs, running: RunningStreams, finisher: Finisher):
+    def __init__(
+        self, opened: OpenState, ticks: StreamTicks, inputs: Inputs, running: RunningStreams, finisher: Finisher
+    ):
         self._opened = opened
         self._ticks = ticks
         self._inputs = inputs
@@ -37,6 +42,7 @@ class Statements:
         with self._changing():
             settings = self._opened.settings.with_text(name, text)
             self._opened.manager.check_settings(settings)
+            self._opened.plans.check_settings(settings)
             self._opened.journal.entries.save_setting(spec_of(name).name, text)
             self._opened.settings = settings
 
@@ -85,28 +91,43 @@ class Statements:
         self._ticks.refuse_inside("drop a stream")
         with self._changing():
             stream = self._opened.manager.stream(name)
+            self._opened.plans.refuse_read(stream)
             self._opened.manager.drop_stream(stream)
         self._inputs.forget(stream)
         self._running.forget(stream)
 
-    def create_query(self, statement: CreateQuery, text: str, sink: Any = None) -> QueryState:
+    def create_query(self, statement: CreateQuery, text: str, sink: Any = None) -> str:
+        """Create a query, periodic or continuous; returns what the user should know of it."""
         self._ticks.refuse_inside("create a query")
         with self._changing():
-            settings, catch_up = self._opened.settings, self._ticks.catch_up_stream
-            query = self._opened.manager.create_query(statement, text, settings, catch_up, sink)
+            told = self._create(statement, text, sink)
         self._running.start_new()
-        return query
+        return told
 
-    def bind(self, statement: CreateQuery, text: str) -> Finalise:
+    def _create(self, statement: CreateQuery, text: str, sink: Any) -> str:
+        settings, plans, manager = self._opened.settings, self._opened.plans, self._opened.manager
+        is_known = manager.has_query(statement.name)
+        if plans.has(statement.name) or not (is_known or is_periodic_chain(statement.select)):
+            query = plans.create(statement, text, settings, sink)
+            self._ticks.settle(query)
+            return completeness_of_plan(query)
+        return completeness(manager.create_query(statement, text, settings, self._ticks.catch_up_stream, sink))
+
+    def bind(self, statement: CreateQuery, text: str) -> Finalise | OptimizedPlan:
         """The plan of a query, without creating it."""
         check_bounds(statement.select, text, self._opened.settings.integer("max_value_bytes"))
         with self._opened.jvm.watched():
-            return self._opened.manager.bind(statement, text)
+            if is_periodic_chain(statement.select):
+                return self._opened.manager.bind(statement, text)
+            return self._opened.plans.bind(statement, text, self._opened.settings)
 
     def drop_query(self, name: str) -> None:
         """Drop a query. Due windows are answered first if possible; a failing sink does not prevent the drop."""
         self._ticks.refuse_inside("drop a query")
         with self._changing():
+            if self._opened.plans.has(name):
+                self._opened.plans.drop(self._opened.plans.query(name))
+                return
             stream, query = self._opened.manager.query(name)
             with stream.batch_lock:
                 try:

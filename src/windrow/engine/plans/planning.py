@@ -1,0 +1,46 @@
+"""From a query's text to its plan, with what was chosen when the query was created: a restart makes the same plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from windrow.optimizer.pipeline import OptimizedPlan, optimize
+from windrow.plan.algebra.nodes import Streaming, ToStream
+from windrow.plan.binder import TypesOf
+from windrow.plan.continuous import bind_continuous
+from windrow.plan.continuous.clocks import SourceOf
+from windrow.settings import Settings
+
+
+@dataclass(frozen=True)
+class PlanChoices:
+    """What the plan of a query depends on besides its text: the rules that were switched off, and whether a row that
+    expires is withdrawn by a '-' (setting `explicit_expiry`)."""
+
+    rules_off: tuple[str, ...] = ()
+    explicit_expiry: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings) -> PlanChoices:
+        return cls(tuple(sorted(settings.rules_off)), settings.text("explicit_expiry") == "on")
+
+    def saved(self) -> dict[str, Any]:
+        return {"rules_off": list(self.rules_off), "explicit_expiry": self.explicit_expiry}
+
+    @classmethod
+    def restored(cls, saved: Mapping[str, Any]) -> PlanChoices:
+        return cls(tuple(saved["rules_off"]), saved["explicit_expiry"])
+
+
+def planned(select: exp.Expr, text: str, source_of: SourceOf, types_of: TypesOf, choices: PlanChoices) -> OptimizedPlan:
+    """The optimized plan of a continuous query; raises BindError at the place of a mistake."""
+    found = optimize(bind_continuous(select, text, source_of, types_of), off=choices.rules_off)
+    plan = found.plan
+    if plan.periodic and not isinstance(plan.root, ToStream):
+        # Every tick delivers the whole answer of its window.
+        return replace(found, plan=replace(plan, root=ToStream(plan.root, Streaming.RSTREAM)))
+    return found
