@@ -27,10 +27,16 @@ def buckets_of(keys: Sequence[pa.Array], nobody: Mask, buckets: int) -> npt.NDAr
     """The bucket of each row by its key values; bucket 0 for nobody."""
     if not keys or buckets == 1:
         return np.zeros(nobody.size, np.int64)
-    found = np.zeros(nobody.size, np.uint64)
+    found = hashes_of(keys, nobody.size)
+    return np.where(nobody, 0, (found % np.uint64(buckets)).astype(np.int64))
+
+
+def hashes_of(keys: Sequence[pa.Array], rows: int) -> Words:
+    """The hash of each row's key values, of which `buckets_of` takes the remainder."""
+    found = np.zeros(rows, np.uint64)
     for key in keys:
         found = _mixed(found * _STEP + _hashed(key))
-    return np.where(nobody, 0, (found % np.uint64(buckets)).astype(np.int64))
+    return found
 
 
 def _mixed(words: Words) -> Words:

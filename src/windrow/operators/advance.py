@@ -1,0 +1,190 @@
+"""Advances a continuous plan over all ticks that are due.
+
+    advance(plan, state before, new tuples, due) = (state after, changes)
+
+A pure function: it changes none of its arguments, and a call that fails leaves nothing behind. The changes do not
+depend on how the ticks were batched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from windrow.errors import UnsupportedError
+from windrow.operators.changes import Reported, report, report_expiry
+from windrow.operators.distinct import distinct
+from windrow.operators.group_by import CELLS, group_by
+from windrow.operators.join import Kept, Stored, join
+from windrow.operators.layouts.calendar import Calendar
+from windrow.operators.layouts.keyed import Keyed
+from windrow.operators.layouts.parts import StatePart
+from windrow.operators.layouts.queue import RowQueue
+from windrow.operators.layouts.steps import Batch, StateTable, Step
+from windrow.operators.merge_union import merge_union
+from windrow.operators.output_window import output_window
+from windrow.operators.projection import project
+from windrow.operators.scan import StreamRows, scan, stored_schema, window_of
+from windrow.operators.selection import select
+from windrow.operators.state import OUTPUT, ROOT, PlanState, empty_tables, is_internal
+from windrow.operators.tables.edges import Edge
+from windrow.operators.tables.kernel import Kernel
+from windrow.operators.ticks import DueTicks
+from windrow.operators.to_stream import to_stream
+from windrow.operators.top_rows import SHOWN, top_rows
+from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    Distinct,
+    Filter,
+    GroupBy,
+    Join,
+    MergeUnion,
+    Node,
+    OutputWindow,
+    Project,
+    StreamWindow,
+    TopRows,
+    ToStream,
+)
+
+
+@dataclass(frozen=True)
+class Advance:
+    """The changes of a batch of ticks, the state after it, and the parts of state that must be made durable."""
+
+    changes: pa.Table
+    state: PlanState
+    parts: tuple[StatePart, ...]
+
+
+def advance(
+    plan: ContinuousPlan,
+    state: PlanState,
+    inputs: Mapping[int, StreamRows],
+    due: DueTicks,
+    kernel: Kernel,
+    explicit_expiry: bool = False,
+) -> Advance:
+    """Process all due ticks. `inputs[i]` are the tuples of `plan.windows[i]`; a window without tuples may be missing.
+
+    `explicit_expiry` adds a '-' at the tick at which a row expires.
+    """
+    run = _Run(plan, state, inputs, Batch(due, kernel, is_internal(plan.root)))
+    edge = run.edge(plan.root, ROOT)
+    if explicit_expiry:
+        calendar = run.table(OUTPUT)
+        assert isinstance(calendar, Calendar)
+        reported = report_expiry(edge, OUTPUT, calendar, due)
+    else:
+        reported = report(edge, due)
+    return run.result(reported)
+
+
+@dataclass
+class _Run:
+    """One call of `advance`: gathers what operators give."""
+
+    plan: ContinuousPlan
+    state: PlanState
+    inputs: Mapping[int, StreamRows]
+    batch: Batch
+    after: dict[str, StateTable] = field(default_factory=dict)
+    parts: list[StatePart] = field(default_factory=list)
+    windows: int = 0
+
+    def table(self, path: str) -> StateTable:
+        found = self.state.tables.get(path)
+        return empty_tables(self.plan)[path] if found is None else found
+
+    def keyed(self, path: str) -> Keyed:
+        found = self.table(path)
+        assert isinstance(found, Keyed)
+        return found
+
+    def calendar(self, path: str) -> Calendar:
+        found = self.table(path)
+        assert isinstance(found, Calendar)
+        return found
+
+    def edge(self, node: Node, path: str) -> Edge:
+        """The new rows of a node."""
+        if isinstance(node, StreamWindow):
+            return scan(node, self._stored(node).new, self.batch.has_until)
+        if isinstance(node, Join):
+            return self._join(node, path)
+        edges = [self.edge(one, f"{path}.{i}") for i, one in enumerate(node.inputs)]
+        if isinstance(node, MergeUnion | Distinct | GroupBy | OutputWindow) and any(e.is_strict for e in edges):
+            raise _strict(node)
+        step = self._step(node, edges, path)
+        self._keep(step.tables, step.parts)
+        return step.edge
+
+    def _step(self, node: Node, edges: list[Edge], path: str) -> Step:
+        batch, edge = self.batch, edges[0]
+        if isinstance(node, Filter):
+            return Step(select(node, edge, batch.kernel))
+        if isinstance(node, Project):
+            return Step(project(node, edge, batch.kernel))
+        if isinstance(node, MergeUnion):
+            return Step(merge_union(node, edges))
+        if isinstance(node, Distinct):
+            return distinct(node, edge, path, self.keyed(path), batch)
+        if isinstance(node, GroupBy):
+            groups, calendar = self.keyed(path), self.calendar(path + CELLS)
+            return group_by(node, edge, path, groups, calendar, batch, is_internal(node))
+        if isinstance(node, OutputWindow):
+            queue = self.table(path)
+            assert isinstance(queue, RowQueue)
+            return output_window(node, edge, path, queue, batch)
+        if isinstance(node, ToStream):
+            return to_stream(node, edge, path, self.table(path), batch)
+        assert isinstance(node, TopRows)
+        return top_rows(node, edge, path, self.table(path), self.keyed(path + SHOWN), batch)
+
+    def _stored(self, window: StreamWindow) -> StreamRows:
+        """The tuples of the next window: windows are met from left to right, as in `plan.windows`."""
+        at, self.windows = self.windows, self.windows + 1
+        found = self.inputs.get(at)
+        return StreamRows(stored_schema(window).empty_table()) if found is None else found
+
+    def _join(self, node: Join, path: str) -> Edge:
+        new: list[Edge] = []
+        old: list[Stored | Kept] = []
+        for i, one in enumerate(node.inputs):
+            first = self.windows
+            edge = self.edge(one, f"{path}.{i}")
+            if edge.is_strict:
+                raise _strict(node)
+            new.append(edge)
+            window = window_of(one)
+            if window is not None:
+                rows = self.inputs[first].old if first in self.inputs else None
+                old.append(Stored(one, stored_schema(window).empty_table() if rows is None else rows))
+            else:
+                old.append(Kept(one.schema, self._remember(f"{path}.{i}/old", edge)))
+        return join(node, new, old, self.batch)
+
+    def _remember(self, path: str, edge: Edge) -> Calendar:
+        """Keep the new rows of a join's input for later batches; returns the calendar of the old ones."""
+        calendar, due = self.calendar(path), self.batch.due
+        self._keep({path: calendar.appended(edge.rows).settled(due.upto)}, tuple(calendar.cut(path, edge.rows)))
+        return calendar
+
+    def _keep(self, tables: Mapping[str, StateTable], parts: tuple[StatePart, ...]) -> None:
+        self.after.update(tables)
+        self.parts += parts
+
+    def result(self, reported: Reported) -> Advance:
+        self._keep(reported.tables, reported.parts)
+        tables = {path: table for path, table in {**self.state.tables, **self.after}.items() if table.count}
+        return Advance(reported.changes, PlanState(tables), tuple(self.parts))
+
+
+def _strict(node: Node) -> UnsupportedError:
+    name = {Join: "a join", Distinct: "DISTINCT", GroupBy: "GROUP BY", MergeUnion: "UNION ALL"}
+    return UnsupportedError(
+        f"{name.get(type(node), 'a window')} over a result whose rows are withdrawn comes with a later version",
+        remedy="Put the GROUP BY or LIMIT outside, or make it a stream of its own with ISTREAM.",
+    )

@@ -1,0 +1,107 @@
+"""The output of a plan: what changes at each tick.
+
+    '+' with [ts, exp): the row appears at the first tick above ts and is gone, without a word, at the first above exp
+    '-': the row is withdrawn at the tick
+
+Rows whose lifetime falls between two ticks are not reported. What a strict root adds and withdraws at one tick cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.layouts.calendar import Calendar
+from windrow.operators.layouts.live import LEAVE, lives
+from windrow.operators.layouts.parts import StatePart
+from windrow.operators.layouts.steps import StateTable
+from windrow.operators.tables.edges import COUNT, TICK, Edge, netted, repeated, shown_end
+from windrow.operators.tables.rows import flat, longs, order_of, taken
+from windrow.operators.ticks import NEVER, TS, DueTicks, Points
+from windrow.plan.algebra.nodes import PlanColumn
+
+HEAD = ("op", "tick", "ts", "exp")
+"""The first columns of changes; the output columns follow under their names."""
+
+
+@dataclass(frozen=True)
+class Reported:
+    """Changes, and the state of explicit expiry."""
+
+    changes: pa.Table
+    tables: Mapping[str, StateTable] = field(default_factory=dict)
+    parts: tuple[StatePart, ...] = ()
+
+
+def changes_schema(schema: Sequence[PlanColumn]) -> pa.Schema:
+    """The columns of a plan's changes."""
+    head = [("op", pa.string()), ("tick", pa.int64()), ("ts", pa.int64()), ("exp", pa.int64())]
+    return pa.schema([*head, *((column.name, column.type.arrow) for column in schema)])
+
+
+def report(edge: Edge, due: DueTicks) -> Reported:
+    """The changes of all due ticks, by tick, what goes before what comes."""
+    if edge.is_strict:
+        rows = netted(edge.rows, edge.names)
+        counts = longs(rows.column(COUNT))
+        rows = repeated(rows.append_column("__comes", pa.array(counts > 0)), np.abs(counts))
+        ticks, comes = longs(rows.column(TICK)), np.asarray(flat(rows.column("__comes")))
+        return Reported(_sorted(edge, rows, comes, ticks, ticks - 1, np.full(ticks.size, NEVER)))
+    enter, leave = edge.ticks(due)
+    seen = enter < leave
+    rows = taken(edge.rows, seen)
+    ts, ends = longs(rows.column(TS)), longs(rows.column(shown_end(rows)))
+    return Reported(_sorted(edge, rows, np.ones(ts.size, bool), enter[seen], ts, ends))
+
+
+def report_expiry(edge: Edge, path: str, state: Calendar, due: DueTicks) -> Reported:
+    """The changes with a '-' at the tick at which a row expires."""
+    plain = report(edge, due)
+    if edge.is_strict:
+        return plain
+    found = lives(edge, path, state, due, keep_forever=False)
+    leave = longs(found.rows.column(LEAVE))
+    gone = taken(found.rows, leave <= due.upto)
+    gone = repeated(gone, longs(gone.column(COUNT)))
+    ticks = longs(gone.column(LEAVE))
+    expired = _sorted(edge, gone, np.zeros(ticks.size, bool), ticks, ticks - 1, np.full(ticks.size, NEVER))
+    both = pa.concat_tables([expired, plain.changes])
+    # Both are sorted, and what goes stands first.
+    order = np.lexsort((np.repeat((0, 1), (expired.num_rows, plain.changes.num_rows)), longs(both.column("tick"))))
+    return Reported(taken(both, order), found.tables, found.parts)
+
+
+def _sorted(edge: Edge, rows: pa.Table, comes: np.ndarray, ticks: Points, ts: Points, ends: Points) -> pa.Table:
+    """Rows as changes, in an order that their values alone determine."""
+    order = np.lexsort((ends, ts, comes, ticks))
+    rows, comes, ticks, ts, ends = taken(rows, order), comes[order], ticks[order], ts[order], ends[order]
+    ties = _ties(comes, ticks, ts, ends)
+    if ties.size:
+        among = rows.take(pa.array(ties))
+        run = np.cumsum(_is_start(comes, ticks, ts, ends))[ties]
+        inner = order_of([pa.array(run), *(among.column(name) for name in edge.names)])
+        order = np.arange(rows.num_rows)
+        order[ties] = ties[inner]
+        rows = taken(rows, order)
+    exp = pa.array(ends, mask=ends == NEVER)
+    op = pa.DictionaryArray.from_arrays(pa.array(comes.astype(np.int8)), pa.array(["-", "+"])).dictionary_decode()
+    columns = [op, pa.array(ticks), pa.array(ts), exp, *(rows.column(name) for name in edge.names)]
+    return pa.Table.from_arrays(columns, schema=changes_schema(edge.schema))
+
+
+def _is_start(comes: np.ndarray, ticks: Points, ts: Points, ends: Points) -> np.ndarray:
+    """Whether a row differs from the one before it in anything but its values."""
+    out = np.ones(ticks.size, bool)
+    if ticks.size > 1:
+        out[1:] = (ticks[1:] != ticks[:-1]) | (comes[1:] != comes[:-1]) | (ts[1:] != ts[:-1]) | (ends[1:] != ends[:-1])
+    return out
+
+
+def _ties(comes: np.ndarray, ticks: Points, ts: Points, ends: Points) -> Points:
+    """The rows that equal a neighbour in everything but their values."""
+    start = _is_start(comes, ticks, ts, ends)
+    alone = start & np.append(start[1:], True)
+    return np.flatnonzero(~alone)

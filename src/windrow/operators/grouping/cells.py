@@ -1,0 +1,91 @@
+"""Cells: rows of a group that come at one tick and go at one tick, merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow.operators.grouping.calls import ENTER, GROUP, LEAVE, GroupCalls
+from windrow.operators.tables.kernel import Kernel, types_of
+from windrow.operators.tables.rows import flat, longs, normal, numbered, order_of, taken
+from windrow.operators.ticks import Points
+from windrow.plan.accumulators import Accumulator, Kind
+from windrow.synopses.cells.cells import fold_of, from_columns, state_of_rows, to_columns
+from windrow.synopses.cells.chunks import States
+from windrow.synopses.cells.folds import State
+
+_INEXACT = (Kind.SUM_DOUBLE, Kind.MOMENTS)
+
+
+def cells_of(
+    calls: GroupCalls, rows: pa.Table, group: Points, enter: Points, leave: Points, kernel: Kernel
+) -> pa.Table:
+    """New rows as cells with ENTER; rows that differ in nothing that matters are one."""
+    trees = calls.trees
+    found = kernel.evaluate(list(trees.values()), types_of(calls.node.input.schema), rows)
+    known = {text: flat(column) for text, column in zip(trees, found, strict=True)}
+    values = [normal(known[value.sql]) for value in calls.values]
+    keys: list[pa.Array] = [pa.array(leave), pa.array(group), pa.array(enter), *values]
+    ids, firsts = numbered(keys, rows.num_rows)
+    order = _canonical(calls, known)
+    columns = dict(
+        zip([LEAVE, GROUP, ENTER, *calls.value_names], (key.take(pa.array(firsts)) for key in keys), strict=True)
+    )
+    for a in calls.accumulators:
+        columns |= to_columns(a, _state(a, known, ids, firsts.size, order))
+    return pa.table(columns)
+
+
+def _canonical(calls: GroupCalls, known: Mapping[str, pa.Array]) -> Points | None:
+    """The rows in an order by value: sums of doubles then do not depend on the order of arrival."""
+    texts = [a.arg for a in calls.accumulators if a.kind in _INEXACT and a.arg is not None]
+    return order_of([known[text] for text in dict.fromkeys(texts)]) if texts else None
+
+
+def _state(a: Accumulator, known: Mapping[str, pa.Array], ids: Points, cells: int, order: Points | None) -> State:
+    """The states of an accumulator by cell. A row counts if the condition is true and the argument is not NULL."""
+    into = fold_of(a).identity(cells)
+    counts = np.ones(ids.size, bool)
+    if a.condition is not None:
+        counts &= np.asarray(pc.fill_null(known[a.condition], False))
+    values = known[a.arg] if a.arg is not None else None
+    if values is not None and values.null_count:
+        counts &= np.asarray(values.is_valid())
+    at = np.flatnonzero(counts) if order is None else order[counts[order]]
+    of_rows = values.take(pa.array(at)) if values is not None and a.kind is not Kind.COUNT else None
+    fold_of(a).scatter_into(into, ids[at], state_of_rows(a, of_rows, at.size))
+    return into
+
+
+def states_of(accumulators: Sequence[Accumulator], table: pa.Table) -> States:
+    """The states in the columns of a table."""
+    out: States = {}
+    for a in accumulators:
+        state = from_columns(a, table)
+        assert state is not None
+        out[a] = state
+    return out
+
+
+def merged(calls: GroupCalls, cells: pa.Table) -> pa.Table:
+    """Cells that agree in the columns of `cell_keys` as one."""
+    names = calls.cell_keys
+    ids, firsts = numbered([cells.column(name) for name in names], cells.num_rows)
+    if firsts.size == cells.num_rows:
+        return cells.select(calls.cell_schema.names)
+    columns = {name: cells.column(name).take(pa.array(firsts)) for name in names}
+    for a, state in states_of(calls.accumulators, cells).items():
+        into = fold_of(a).identity(firsts.size)
+        fold_of(a).scatter_into(into, ids, state)
+        columns |= to_columns(a, into)
+    return pa.table(columns).select(calls.cell_schema.names).cast(calls.cell_schema)
+
+
+def touched(cells: pa.Table, groups: Points) -> pa.Table:
+    """The cells of these groups, whose numbers ascend."""
+    mine = longs(cells.column(GROUP))
+    at = np.minimum(np.searchsorted(groups, mine), max(groups.size - 1, 0))
+    return taken(cells, groups[at] == mine) if groups.size else cells.slice(0, 0)

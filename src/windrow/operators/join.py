@@ -1,0 +1,205 @@
+"""Multi-way window join (Golab's dissertation, section 5.2).
+
+    R₁ ⋈ … ⋈ Rₙ = {r₁ ∘ … ∘ rₙ with lifetime [max ts, min exp) : keys equal, condition true, max ts < min exp}
+
+A result is new if one of its parts is. Each is made once, from its first new part i: the new rows of input i meet the
+old rows of the inputs before it, and the old and new rows of those behind it. Inputs are probed in the plan's order. As
+in Algorithm 3, lifetimes are part of the condition (with a.ts < b.exp, since they are half-open).
+
+Old rows of an input that reads a window through selections and projections alone come from the window's store; those
+of other inputs are the join's own state, a calendar by exp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from windrow.operators.layouts.calendar import Calendar
+from windrow.operators.layouts.steps import Batch
+from windrow.operators.projection import project
+from windrow.operators.scan import POINT, scan
+from windrow.operators.selection import select
+from windrow.operators.tables.edges import Edge
+from windrow.operators.tables.kernel import Kernel, naive, types_of
+from windrow.operators.tables.rows import longs, normal, taken
+from windrow.operators.ticks import EXP, TS, UNTIL
+from windrow.plan.algebra.nodes import Filter, Join, Node, PlanColumn, Project, StreamWindow, columns_in
+
+KEY = "__k"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The old rows of an input that reads a window: stored tuples, which become lifetimes once the keys have met."""
+
+    node: Node
+    rows: pa.Table
+
+    def met(self, keys: Sequence[exp.Expr], wanted: Sequence[pa.Array], batch: Batch) -> Edge:
+        rows = self.rows
+        window = _window(self.node)
+        for key, values in zip(keys, wanted, strict=True):
+            column = _column_below(self.node, key)
+            if column is not None:
+                rows = _among(rows, column, values)
+        edge = _through(
+            self.node,
+            scan(window, rows.select([POINT, *(c.sql for c in window.schema)]), batch.has_until),
+            batch.kernel,
+        )
+        return _met(edge, keys, wanted, batch)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The old rows of an input in the join's own state."""
+
+    schema: tuple[PlanColumn, ...]
+    rows: Calendar
+
+    def met(self, keys: Sequence[exp.Expr], wanted: Sequence[pa.Array], batch: Batch) -> Edge:
+        rows = self.rows.rows(batch.due.before, lifetime_schema(self.schema, batch.has_until))
+        return _met(Edge(rows, self.schema), keys, wanted, batch)
+
+
+def lifetime_schema(schema: Sequence[PlanColumn], has_until: bool) -> pa.Schema:
+    """The columns of lifetimes with these columns."""
+    head = [TS, EXP, *([UNTIL] if has_until else [])]
+    return pa.schema([*((name, pa.int64()) for name in head), *((c.sql, c.type.arrow) for c in schema)])
+
+
+def join(node: Join, new: Sequence[Edge], old: Sequence[Stored | Kept], batch: Batch) -> Edge:
+    """The new results of all due ticks."""
+    if not any(edge.rows.num_rows for edge in new):
+        return Edge(lifetime_schema(node.schema, batch.has_until).empty_table(), node.schema)
+    kernel = batch.kernel
+    keys = [[key[i] for key in node.keys] for i in range(len(new))]
+    own = [_keys(edge, keys[i], kernel) for i, edge in enumerate(new)]
+    sides = []
+    for i, (edge, before) in enumerate(zip(new, old, strict=True)):
+        others = [j for j in range(len(new)) if j != i and new[j].rows.num_rows]
+        wanted = [_distinct([own[j][k] for j in others]) for k in range(len(node.keys))]
+        met = before.met(keys[i], wanted, batch) if others else Edge(edge.rows.slice(0, 0), edge.schema)
+        sides.append(_Side.of(met, edge, keys[i], own[i], kernel))
+    found = kernel.query(_sql(node, new, kernel), **{f"s{i}": side.probed(node) for i, side in enumerate(sides)})
+    columns: dict[str, pa.ChunkedArray] = {TS: found.column(TS), EXP: found.column(EXP)}
+    if batch.has_until:
+        columns[UNTIL] = found.column(UNTIL)
+    for i, side in enumerate(sides):
+        parts = side.rows.select(side.names).take(found.column(f"r{i}"))
+        columns |= {name: parts.column(name) for name in side.names}
+    return Edge(pa.table(columns), node.schema)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The rows of an input that take part: old ones whose keys are met, then the new ones."""
+
+    rows: pa.Table
+    names: list[str]
+    keys: list[pa.Array]
+    old: int
+
+    @staticmethod
+    def of(old: Edge, new: Edge, keys: Sequence[exp.Expr], own: Sequence[pa.Array], kernel: Kernel) -> _Side:
+        rows = pa.concat_tables([old.rows.select(new.rows.column_names), new.rows]).combine_chunks()
+        theirs = _keys(old, keys, kernel)
+        return _Side(
+            rows,
+            new.names,
+            [pa.concat_arrays([one, other]) for one, other in zip(theirs, own, strict=True)],
+            old.rows.num_rows,
+        )
+
+    def probed(self, node: Join) -> pa.Table:
+        """The table that the statement reads: lifetimes, keys, the columns of the condition, row numbers."""
+        asked = columns_in(node.condition) if node.condition is not None else frozenset()
+        number = np.arange(self.rows.num_rows)
+        columns = {name: naive(self.rows.column(name)) for name in self.rows.column_names if name.startswith("__")}
+        columns |= {name: naive(self.rows.column(name)) for name in self.names if name in asked}
+        columns |= {f"{KEY}{k}": naive(key) for k, key in enumerate(self.keys)}
+        return pa.table(columns | {"r": number, "is_new": number >= self.old})
+
+
+def _sql(node: Join, new: Sequence[Edge], kernel: Kernel) -> str:
+    """One SELECT per input that has new rows."""
+    count = len(node.inputs)
+    ends = [EXP, *([UNTIL] if UNTIL in new[0].rows.column_names else [])]
+    shown = [f"s{i}.r AS r{i}" for i in range(count)]
+    shown += [f"greatest({', '.join(f's{i}.{TS}' for i in range(count))}) AS {TS}"]
+    shown += [f"least({', '.join(f's{i}.{end}' for i in range(count))}) AS {end}" for end in ends]
+    condition = kernel.final(node.condition, types_of(node.schema)).sql if node.condition is not None else None
+    parts = []
+    for i, edge in enumerate(new):
+        if not edge.rows.num_rows:
+            continue
+        probing = [i, *(j for j in range(count) if j != i)]
+        tests = [f"s{i}.is_new", *(f"NOT s{j}.is_new" for j in range(i))]
+        for at, j in enumerate(probing[1:], 1):
+            tests += [f"s{i}.{KEY}{k} = s{j}.{KEY}{k}" for k in range(len(node.keys))]
+            for met in probing[:at]:
+                tests += [f"s{met}.{TS} < s{j}.{EXP}", f"s{j}.{TS} < s{met}.{EXP}"]
+        tests += [f"({condition})"] if condition is not None else []
+        parts.append(
+            f"SELECT {', '.join(shown)} FROM {', '.join(f's{j}' for j in probing)} WHERE {' AND '.join(tests)}"
+        )
+    return " UNION ALL ".join(parts)
+
+
+def _keys(edge: Edge, keys: Sequence[exp.Expr], kernel: Kernel) -> list[pa.Array]:
+    return [normal(column) for column in kernel.evaluate(keys, types_of(edge.schema), edge.rows)]
+
+
+def _distinct(columns: Sequence[pa.Array]) -> pa.Array:
+    return pc.unique(pa.chunked_array(columns)) if columns else pa.array([])
+
+
+def _met(edge: Edge, keys: Sequence[exp.Expr], wanted: Sequence[pa.Array], batch: Batch) -> Edge:
+    """The rows whose keys are among those wanted, and that live beyond the last tick."""
+    rows = edge.rows
+    for key, values in zip(keys, wanted, strict=True):
+        if isinstance(key, exp.Column):
+            rows = _among(rows, key.name, values)
+        else:
+            (column,) = batch.kernel.evaluate([key], types_of(edge.schema), rows)
+            rows = rows.filter(pc.is_in(_plain(column), value_set=values))
+    return Edge(taken(rows, longs(rows.column(EXP)) > batch.due.before), edge.schema)
+
+
+def _among(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    return rows.filter(pc.is_in(_plain(rows.column(name)), value_set=values))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return normal(column) if pa.types.is_floating(column.type) else column
+
+
+def _window(node: Node) -> StreamWindow:
+    while isinstance(node, Filter | Project):
+        node = node.input
+    assert isinstance(node, StreamWindow)
+    return node
+
+
+def _through(node: Node, edge: Edge, kernel: Kernel) -> Edge:
+    """A window's rows through the selections and projections above it."""
+    if isinstance(node, Filter):
+        return select(node, _through(node.input, edge, kernel), kernel)
+    if isinstance(node, Project):
+        return project(node, _through(node.input, edge, kernel), kernel)
+    return edge
+
+
+def _column_below(node: Node, key: exp.Expr) -> str | None:
+    """The window's column that a key is; None if it is computed."""
+    while isinstance(node, Filter | Project) and isinstance(key, exp.Column):
+        if isinstance(node, Project):
+            key = next(one.expression for one in node.columns if one.column.sql == key.name)
+        node = node.input
+    return key.name if isinstance(key, exp.Column) else None

@@ -1,0 +1,1 @@
+"""How operators keep their state (DESIGN 6): by expiration, by birth, or by key."""

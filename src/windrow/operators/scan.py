@@ -1,0 +1,114 @@
+"""Windows over streams: stored tuples as lifetimes.
+
+W(S) = {[t + d, t + d + T) : t ∈ S}    for RANGE T OFFSET d
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.tables.edges import Edge
+from windrow.operators.tables.rows import longs, taken
+from windrow.operators.ticks import EXP, NEVER, TS, UNTIL, DueTicks, Points
+from windrow.plan.algebra.nodes import ContinuousPlan, Filter, Join, Lifetime, Node, Project, StreamWindow
+
+POINT = "__t"
+"""The column of stored rows with the tuple's point."""
+
+
+@dataclass(frozen=True)
+class StreamRows:
+    """Stored tuples of a window: POINT, and the window's columns.
+
+    `old` are those born below `before` that may still be alive (exp > before); None if the plan does not ask for them
+    (`needs_history`). `new` are those born in [before, upto).
+    """
+
+    new: pa.Table
+    old: pa.Table | None = None
+
+
+def stored_schema(window: StreamWindow) -> pa.Schema:
+    """The columns of a window's stored tuples."""
+    return pa.schema([(POINT, pa.int64()), *((column.sql, column.type.arrow) for column in window.schema)])
+
+
+def split(window: StreamWindow, rows: pa.Table, due: DueTicks) -> StreamRows:
+    """Stored tuples as old and new ones; others are left out."""
+    births = added(longs(rows.column(POINT)), window.lifetime.offset)
+    ends = births_end(births, window.lifetime)
+    old, new = (births < due.before) & (ends > due.before), (births >= due.before) & (births < due.upto)
+    return StreamRows(taken(rows, new), taken(rows, old))
+
+
+def scanned(window: StreamWindow, rows: pa.Table, has_until: bool) -> pa.Table:
+    """Stored tuples as lifetimes."""
+    births = added(longs(rows.column(POINT)), window.lifetime.offset)
+    columns = {column.sql: rows.column(column.sql) for column in window.schema}
+    return pa.table(lifetime_columns(births, window.lifetime, has_until) | columns)
+
+
+def scan(window: StreamWindow, rows: pa.Table, has_until: bool) -> Edge:
+    return Edge(scanned(window, rows, has_until), window.schema)
+
+
+def lifetime_columns(births: Points, lifetime: Lifetime, has_until: bool) -> dict[str, pa.Array]:
+    """TS, EXP and UNTIL of rows born at these points."""
+    ends = births_end(births, lifetime)
+    columns = {TS: pa.array(births), EXP: pa.array(ends)}
+    if has_until:
+        columns[UNTIL] = pa.array(np.full(births.size, NEVER)) if lifetime.internal else columns[EXP]
+    return columns
+
+
+def births_end(births: Points, lifetime: Lifetime) -> Points:
+    if lifetime.range is None:
+        return np.full(births.size, NEVER, np.int64)
+    return added(births, lifetime.range)
+
+
+def added(points: Points, length: int) -> Points:
+    """points + length, at most NEVER."""
+    if not length:
+        return points
+    return np.where(points > NEVER - length, NEVER, np.minimum(points, NEVER - length) + length)
+
+
+def needs_history(plan: ContinuousPlan) -> tuple[bool, ...]:
+    """For each window of the plan, whether the plan reads tuples again after the tick that they entered at.
+
+    Only a join does, of the windows that it reads through selections and projections alone; of other inputs it keeps
+    the rows itself. Every other operator keeps what it needs of a tuple in its state.
+    """
+    asked: list[bool] = []
+    _ask(plan.root, False, asked)
+    return tuple(asked)
+
+
+def _ask(node: Node, below_join: bool, asked: list[bool]) -> None:
+    if isinstance(node, StreamWindow):
+        asked.append(below_join)
+        return
+    stays = isinstance(node, Filter | Project) and below_join
+    for one in node.inputs:
+        _ask(one, stays or isinstance(node, Join), asked)
+
+
+def reach(window: StreamWindow, history: bool = True) -> int | None:
+    """How far below the ticked point the window's tuples are needed: those with point ≥ ticked − reach. None: all.
+
+    Without history, only tuples that are not born yet are needed: those within OFFSET.
+    """
+    if not history:
+        return window.lifetime.offset
+    return None if window.lifetime.range is None else window.lifetime.offset + window.lifetime.range
+
+
+def window_of(node: Node) -> StreamWindow | None:
+    """The window below selections and projections; None if there is another operator."""
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return node if isinstance(node, StreamWindow) else None

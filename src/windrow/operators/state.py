@@ -1,0 +1,130 @@
+"""The state of a plan: the tables of its operators, and their durable parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from windrow.operators.group_by import CELLS
+from windrow.operators.grouping.calls import LEAVE as CELL_LEAVE
+from windrow.operators.grouping.calls import calls_of
+from windrow.operators.grouping.cells import merged
+from windrow.operators.layouts.calendar import Calendar
+from windrow.operators.layouts.keyed import Keyed
+from windrow.operators.layouts.live import LEAVE, folded
+from windrow.operators.layouts.parts import StatePart
+from windrow.operators.layouts.queue import RowQueue
+from windrow.operators.layouts.steps import StateTable
+from windrow.operators.scan import window_of
+from windrow.operators.tables.memo import by_identity
+from windrow.operators.ticks import EXP
+from windrow.operators.top_rows import SHOWN
+from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    Distinct,
+    GroupBy,
+    Join,
+    Node,
+    OutputWindow,
+    StreamWindow,
+    TopRows,
+    ToStream,
+    walk,
+)
+
+ROOT, OUTPUT = "0", "out"
+"""The paths of the root and of explicit expiry. The inputs of the node at path p are at p.0, p.1, …"""
+
+SHARE = 20
+"""A calendar's interval is this part of the shortest window below, so nothing outlives its expiry by more."""
+
+
+@dataclass(frozen=True)
+class PlanState:
+    """What the operators of a plan keep, by path. It is never changed; a batch makes another."""
+
+    tables: Mapping[str, StateTable] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(table.nbytes for table in self.tables.values())
+
+    @property
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Rows and bytes by path."""
+        return {path: (table.count, table.nbytes) for path, table in self.tables.items()}
+
+
+def restore(plan: ContinuousPlan, parts: Iterable[StatePart], ticked: int) -> PlanState:
+    """The state after the tick, from all parts in the order in which they were made, or from those of `compacted` and
+    what followed. Parts that have expired may be missing."""
+    empty = empty_tables(plan)
+    tables: dict[str, StateTable] = {}
+    for part in parts:
+        if not part.is_expired(ticked):
+            tables[part.path] = tables.get(part.path, empty[part.path]).appended(part.rows)
+    return PlanState({path: table.settled(ticked) for path, table in tables.items()})
+
+
+def compacted(state: PlanState, ticked: int) -> list[StatePart]:
+    """Parts that replace all earlier ones."""
+    return [part for path, table in state.tables.items() for part in table.parts(path, ticked)]
+
+
+@by_identity
+def empty_tables(plan: ContinuousPlan) -> dict[str, StateTable]:
+    """The empty tables of every operator that keeps something, by path."""
+    found: dict[str, StateTable] = {OUTPUT: _live(plan.root)}
+    _collect(plan.root, ROOT, found)
+    return found
+
+
+def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
+    for i, one in enumerate(node.inputs):
+        _collect(one, f"{path}.{i}", found)
+        if isinstance(node, Join) and window_of(one) is None:
+            found[f"{path}.{i}/old"] = Calendar(EXP, interval(one))
+    if isinstance(node, Distinct):
+        found[path] = Keyed(tuple(column.sql for column in node.schema))
+    elif isinstance(node, GroupBy):
+        calls = calls_of(node)
+        found[path] = Keyed(tuple(calls.key_names))
+        found[path + CELLS] = Calendar(CELL_LEAVE, interval(node), partial(merged, calls))
+    elif isinstance(node, OutputWindow):
+        found[path] = RowQueue()
+    elif isinstance(node, ToStream | TopRows):
+        found[path] = _by_value(node.input) if is_strict(node.input) else _live(node.input)
+        if isinstance(node, TopRows):
+            found[path + SHOWN] = _by_value(node)
+
+
+def _live(node: Node) -> Calendar:
+    names = [LEAVE, *(column.sql for column in node.schema)]
+    return Calendar(LEAVE, interval(node), partial(folded, names))
+
+
+def _by_value(node: Node) -> Keyed:
+    return Keyed(tuple(column.sql for column in node.schema))
+
+
+def interval(node: Node) -> int:
+    """The width of the intervals of calendars over a node."""
+    windows = [one.lifetime for one in walk(node) if isinstance(one, StreamWindow | OutputWindow)]
+    return max(1, min((one.range for one in windows if one.range is not None), default=1 << 40) // SHARE)
+
+
+def is_internal(node: Node) -> bool:
+    """Whether a window below is INTERNAL."""
+    return any(isinstance(one, StreamWindow | OutputWindow) and one.lifetime.internal for one in walk(node))
+
+
+def is_strict(node: Node) -> bool:
+    """Whether a node's output is strict: what it adds and withdraws at ticks, rather than lifetimes."""
+    if isinstance(node, GroupBy):
+        return not is_internal(node)
+    if isinstance(node, TopRows):
+        return True
+    if isinstance(node, StreamWindow | ToStream):
+        return False
+    return any(is_strict(one) for one in node.inputs)

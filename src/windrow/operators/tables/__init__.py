@@ -1,0 +1,1 @@
+"""What operators share: SQL over tables, and comparing, hashing and sorting rows."""

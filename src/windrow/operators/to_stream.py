@@ -1,0 +1,66 @@
+"""Relation-to-stream operators.
+
+    ISTREAM: R(b) − R(previous b)        DSTREAM: R(previous b) − R(b)        RSTREAM: R(b), at every tick b
+
+as multisets of values, so a renewal is in neither of the first two. A row reported at b has ts = b − 1 and never
+expires. The state is the calendar of live rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.operators.layouts.live import ENTER, LEAVE, Lives, lives
+from windrow.operators.layouts.steps import Batch, StateTable, Step
+from windrow.operators.tables.edges import COUNT, TICK, Edge, forever, netted, repeated
+from windrow.operators.tables.rows import appended, longs, taken
+from windrow.operators.ticks import DueTicks
+from windrow.plan.algebra.nodes import Streaming, ToStream
+
+
+def to_stream(node: ToStream, edge: Edge, path: str, state: StateTable, batch: Batch) -> Step:
+    """The rows reported at all due ticks."""
+    due = batch.due
+    if node.kind is not Streaming.RSTREAM and edge.is_strict:
+        return Step(_reported(node, netted(edge.rows, edge.names), batch))
+    found = lives(edge, path, state, due, keep_forever=node.kind is Streaming.RSTREAM)
+    if node.kind is Streaming.RSTREAM:
+        rows = _at_every_tick(found, edge, due)
+    else:
+        rows = netted(came_and_went(found, edge.names, due), edge.names)
+    return Step(_reported(node, rows, batch), found.tables, found.parts)
+
+
+def came_and_went(found: Lives, names: list[str], due: DueTicks) -> pa.Table:
+    """Intervals as strict changes."""
+    enter, leave = longs(found.rows.column(ENTER)), longs(found.rows.column(LEAVE))
+    counts = longs(found.rows.column(COUNT))
+    came, went = enter > due.before, leave <= due.upto
+    values = found.rows.select(names)
+    return pa.concat_tables(
+        [
+            appended(taken(values, came), **{TICK: enter[came], COUNT: counts[came]}),
+            appended(taken(values, went), **{TICK: leave[went], COUNT: -counts[went]}),
+        ]
+    )
+
+
+def _reported(node: ToStream, changes: pa.Table, batch: Batch) -> Edge:
+    counts = longs(changes.column(COUNT))
+    counts = np.maximum(-counts if node.kind is Streaming.DSTREAM else counts, 0)
+    rows = repeated(changes, counts)
+    return Edge(forever(rows, longs(rows.column(TICK)), node.schema, batch.has_until), node.schema)
+
+
+def _at_every_tick(found: Lives, edge: Edge, due: DueTicks) -> pa.Table:
+    """Every row once for each due tick that sees it."""
+    enter, leave = longs(found.rows.column(ENTER)), longs(found.rows.column(LEAVE))
+    first = np.maximum((enter - due.before) // due.step, 1)
+    last = np.minimum((np.minimum(leave, due.upto + due.step) - due.before) // due.step, due.count + 1)
+    sizes = np.maximum(last - first, 0)
+    row = np.repeat(np.arange(sizes.size), sizes)
+    place = np.arange(row.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    ticks = due.before + (first[row] + place) * due.step
+    rows = taken(found.rows.select([COUNT, *edge.names]), row)
+    return appended(rows, **{TICK: ticks})

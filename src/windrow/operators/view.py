@@ -1,0 +1,115 @@
+"""The current answer of a continuous query, folded from its changes.
+
+R(b) = the rows that were added and not withdrawn, with ts < b ≤ exp
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow.operators.changes import HEAD
+from windrow.operators.tables.rows import hashed, longs, numbered, taken
+from windrow.operators.ticks import NEVER, Points
+from windrow.synopses.cells.arrays import place_in_run
+
+MOST_WITHDRAWN = 8
+"""Withdrawn rows are matched once they are more than this part of all rows, or when somebody reads."""
+
+
+@dataclass(frozen=True)
+class LiveView:
+    """An immutable view: what was added, and what was withdrawn and is not matched yet.
+
+    A withdrawn row is matched by its values; of equal rows, the one that expires first goes.
+    """
+
+    schema: pa.Schema
+    added: tuple[pa.Table, ...] = ()
+    withdrawn: tuple[pa.Table, ...] = ()
+    ticked: int | None = None
+
+    @staticmethod
+    def empty(schema: pa.Schema) -> LiveView:
+        """`schema` is that of the changes (`changes_schema`)."""
+        return LiveView(schema)
+
+    @staticmethod
+    def from_table(table: pa.Table) -> LiveView:
+        """The view that `compacted` gave."""
+        return LiveView(table.schema, (table,) if table.num_rows else ())
+
+    def after(self, changes: pa.Table, ticked: int | None = None) -> LiveView:
+        """The view after these changes; `ticked` is the last tick of their batch."""
+        is_new = pc.equal(changes.column("op"), "+")
+        came, went = changes.filter(is_new), changes.filter(pc.invert(is_new))
+        found = replace(
+            self,
+            added=(*self.added, came) if came.num_rows else self.added,
+            withdrawn=(*self.withdrawn, went) if went.num_rows else self.withdrawn,
+            ticked=self.ticked if ticked is None else ticked,
+        )
+        if MOST_WITHDRAWN * _size(found.withdrawn) > _size(found.added) or len(found.added) > 64:
+            return found.settled()
+        return found
+
+    def at(self, tick: int) -> pa.Table:
+        """The rows of R(tick), in the output columns."""
+        rows = self._rows
+        ts, exp = longs(rows.column("ts")), _ends(rows)
+        alive = taken(rows, (ts < tick) & (exp >= tick))
+        return pa.Table.from_arrays(alive.columns[len(HEAD) :], schema=_outputs(self.schema))
+
+    def settled(self) -> LiveView:
+        """The same view, with withdrawn rows matched and expired ones dropped."""
+        rows = self._rows
+        if self.ticked is not None:
+            rows = taken(rows, _ends(rows) >= self.ticked)
+        return replace(self, added=(rows.combine_chunks(),) if rows.num_rows else (), withdrawn=())
+
+    def compacted(self) -> pa.Table:
+        """The view as one table, as `from_table` takes it."""
+        return pa.concat_tables([self.schema.empty_table(), *self.settled().added]).combine_chunks()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(table.nbytes for table in (*self.added, *self.withdrawn))
+
+    @cached_property
+    def _rows(self) -> pa.Table:
+        added = pa.concat_tables([self.schema.empty_table(), *self.added])
+        if not self.withdrawn or not added.num_rows:
+            return added
+        return taken(added, ~_matched(added, pa.concat_tables(self.withdrawn)))
+
+
+def _outputs(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([schema.field(i) for i in range(len(HEAD), len(schema))])
+
+
+def _size(tables: Sequence[pa.Table]) -> int:
+    return sum(table.num_rows for table in tables)
+
+
+def _ends(rows: pa.Table) -> Points:
+    return longs(pc.fill_null(rows.column("exp"), NEVER))
+
+
+def _matched(added: pa.Table, withdrawn: pa.Table) -> np.ndarray:
+    """The rows that are withdrawn."""
+    ours, theirs = added.columns[len(HEAD) :], withdrawn.columns[len(HEAD) :]
+    near = np.flatnonzero(np.isin(hashed(ours, added.num_rows), hashed(theirs, withdrawn.num_rows)))
+    at = pa.array(near)
+    both = [pa.concat_arrays([*c.take(at).chunks, *d.chunks]) for c, d in zip(ours, theirs, strict=True)]
+    ids, firsts = numbered(both, near.size + withdrawn.num_rows)
+    mine, gone = ids[: near.size], np.bincount(ids[near.size :], minlength=firsts.size)
+    order = np.lexsort((longs(added.column("tick"))[near], _ends(added)[near], mine))
+    hit = place_in_run(mine[order]) < gone[mine[order]]
+    out = np.zeros(added.num_rows, bool)
+    out[near[order[hit]]] = True
+    return out

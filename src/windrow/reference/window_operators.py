@@ -1,0 +1,310 @@
+"""Operators over sliding windows, by definition (Golab's dissertation, Definitions 2.1 and 3.1, sections 3.3 and 3.5).
+
+Plain Python over lists: at every tick everything is computed anew from the full history. `operators/` does the same
+incrementally; tests hold it equal to this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from windrow.cql.select_text import parse_expression
+from windrow.plan.accumulators import Accumulator, AggregateCall
+from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    Distinct,
+    Filter,
+    GroupBy,
+    Join,
+    MergeUnion,
+    Node,
+    OutputWindow,
+    Project,
+    Streaming,
+    StreamWindow,
+    TopRows,
+    ToStream,
+    walk,
+)
+from windrow.reference.window_join import Tuple, eager_join
+from windrow.types import POINT_MAX
+
+Values = dict[str, Any]
+Row = tuple[Any, ...]
+History = Sequence[Sequence[tuple[int, Row]]]
+"""For every window of the plan, its tuples: point, and the values of the window's columns."""
+
+NEVER = POINT_MAX
+
+
+@dataclass(frozen=True)
+class WindowOperators:
+    """A plan over a history. `first` is the first tick that is processed."""
+
+    plan: ContinuousPlan
+    history: History
+    first: int
+
+    def answer(self, tick: int) -> list[Row]:
+        """R(tick): the rows of the answer, in the order of the output columns."""
+        names = [column.sql for column in self.plan.schema]
+        return [tuple(values[name] for name in names) for values in self.relation(self.plan.root, tick)]
+
+    def relation(self, node: Node, tick: int) -> list[Values]:
+        """The rows that a node shows at a tick."""
+        if isinstance(node, GroupBy) and not _is_internal(node):
+            return list(self._groups(node, tick).values())
+        if isinstance(node, TopRows):
+            return _top(node, self.relation(node.input, tick))
+        if isinstance(node, Filter):
+            return [row for row in self.relation(node.input, tick) if value_of(node.predicate, row) is True]
+        if isinstance(node, Project):
+            return [_projected(node, row) for row in self.relation(node.input, tick)]
+        return [row.values for row in self.rows(node, tick) if row.ts < tick <= row.until]
+
+    def rows(self, node: Node, tick: int) -> list[Tuple]:
+        """All lifetimes of a node that were born below a tick, also those that have ended."""
+        if isinstance(node, StreamWindow):
+            return [row for row in self._window(node) if row.ts < tick]
+        if isinstance(node, Filter):
+            return [row for row in self.rows(node.input, tick) if value_of(node.predicate, row.values) is True]
+        if isinstance(node, Project):
+            return [row._replace(values=_projected(node, row.values)) for row in self.rows(node.input, tick)]
+        if isinstance(node, MergeUnion):
+            names = [column.sql for column in node.columns]
+            return [
+                row._replace(values=dict(zip(names, row.values.values(), strict=True)))
+                for one in node.inputs
+                for row in self.rows(one, tick)
+            ]
+        if isinstance(node, Join):
+            return eager_join([self.rows(one, tick) for one in node.inputs], lambda values: _matches(node, values))
+        if isinstance(node, OutputWindow):
+            born = (_windowed(row.ts, row.values, node) for row in self.rows(node.input, tick))
+            return [row for row in born if row.ts < tick]
+        return [row for one in self._ticks(tick) for row in self._reported(node, one)]
+
+    def _ticks(self, upto: int) -> range:
+        return range(self.first, upto + 1, self.plan.step)
+
+    def _window(self, node: StreamWindow) -> list[Tuple]:
+        at = next(i for i, one in enumerate(self.plan.windows) if one is node)
+        names = [column.sql for column in node.schema]
+        return [_windowed(t, dict(zip(names, row, strict=True)), node) for t, row in self.history[at]]
+
+    def _reported(self, node: Node, tick: int) -> list[Tuple]:
+        """What a node says at one tick: rows that are there for this tick alone, or that stay for ever."""
+        if isinstance(node, Distinct):
+            alive = [row.values for row in self.rows(node.input, tick) if tick <= row.exp]
+            found = {_key(values.values()): values for values in alive}
+            return [Tuple(tick - 1, tick, tick, values) for values in found.values()]
+        if isinstance(node, GroupBy):
+            before = self._groups(node, tick - self.plan.step) if tick > self.first else {}
+            now = self._groups(node, tick)
+            fresh = [row for key, row in now.items() if key not in before or not _same(before[key], row)]
+            return [Tuple(tick - 1, NEVER, NEVER, values) for values in fresh]
+        assert isinstance(node, ToStream)
+        now_there = self.relation(node.input, tick)
+        before_there = self.relation(node.input, tick - self.plan.step) if tick > self.first else []
+        if node.kind is Streaming.ISTREAM:
+            now_there = _minus(now_there, before_there)
+        elif node.kind is Streaming.DSTREAM:
+            now_there = _minus(before_there, now_there)
+        return [Tuple(tick - 1, NEVER, NEVER, values) for values in now_there]
+
+    def _groups(self, node: GroupBy, tick: int) -> dict[Hashable, Values]:
+        groups: dict[Hashable, list[Values]] = {} if node.keys else {(): []}
+        for row in self.rows(node.input, tick):
+            if tick <= row.exp:
+                groups.setdefault(_key(row.values[key.sql] for key in node.keys), []).append(row.values)
+        out = {}
+        for group, members in groups.items():
+            keys = {key.sql: members[0][key.sql] for key in node.keys}
+            out[group] = keys | {one.column.sql: aggregate(one.call, members) for one in node.aggregates}
+        return out
+
+
+def _is_internal(node: Node) -> bool:
+    return any(isinstance(one, StreamWindow | OutputWindow) and one.lifetime.internal for one in walk(node))
+
+
+def _windowed(point: int, values: Values, node: StreamWindow | OutputWindow) -> Tuple:
+    ts = point + node.lifetime.offset
+    end = NEVER if node.lifetime.range is None else ts + node.lifetime.range
+    return Tuple(ts, end, NEVER if node.lifetime.internal else end, values)
+
+
+def _projected(node: Project, row: Values) -> Values:
+    return {one.column.sql: value_of(one.expression, row) for one in node.columns}
+
+
+def _matches(node: Join, values: Values) -> bool:
+    for key in node.keys:
+        first, *others = (value_of(one, values) for one in key)
+        if first is None or any(other is None or _key([other]) != _key([first]) for other in others):
+            return False
+    return node.condition is None or value_of(node.condition, values) is True
+
+
+def _top(node: TopRows, rows: Sequence[Values]) -> list[Values]:
+    """By the order, ties by all columns."""
+    ordered = sorted(rows, key=lambda row: [_rank(value, True) for value in row.values()])
+    for one in reversed(node.order):
+        ordered.sort(key=lambda row: _rank(value_of(one.expression, row), one.nulls_first != one.descending), reverse=one.descending)  # fmt: skip  # noqa: B023, E501
+    return ordered[: node.limit]
+
+
+def _rank(value: Any, nulls_low: bool) -> tuple[int, Any]:
+    if value is None:
+        return (0 if nulls_low else 3), 0
+    if isinstance(value, float) and math.isnan(value):
+        return 2, 0
+    return 1, value
+
+
+def _minus(one: Sequence[Values], other: Sequence[Values]) -> list[Values]:
+    """The difference of multisets."""
+    left = Counter(_key(values.values()) for values in other)
+    out = []
+    for values in one:
+        key = _key(values.values())
+        if left[key]:
+            left[key] -= 1
+        else:
+            out.append(values)
+    return out
+
+
+def _same(one: Values, other: Values) -> bool:
+    return _key(one.values()) == _key(other.values())
+
+
+def _key(values: Any) -> Hashable:
+    """Values as GROUP BY compares them: NULL, NaN and zero are one value each."""
+    return tuple(_plain(value) for value in values)
+
+
+def _plain(value: Any) -> Hashable:
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else value + 0.0
+    if isinstance(value, list):
+        return tuple(_plain(one) for one in value)
+    if isinstance(value, dict):
+        return tuple((name, _plain(one)) for name, one in value.items())
+    return value
+
+
+def aggregate(call: AggregateCall, members: Sequence[Values]) -> Any:
+    """An aggregate over the rows of a group."""
+    part = call.parts[0][1]
+    if call.function == "COUNT":
+        return len(_arguments(part, members))
+    if call.values:
+        return _holistic(call, members)
+    found = _arguments(part, members)
+    if not found:
+        return None
+    if call.function in ("MIN", "MAX"):
+        return (min if call.function == "MIN" else max)(found, key=lambda value: _rank(value, True))
+    if call.function == "SUM":
+        total = _sum(found)
+        return None if isinstance(total, int) and not -(1 << 63) <= total < 1 << 63 else total
+    if call.function == "AVG":
+        return _sum(found) / len(found)
+    mean = _sum(found) / len(found)
+    divisor = len(found) - (call.function in ("VARIANCE", "STDDEV"))
+    if not divisor:
+        return None
+    variance = math.fsum((value - mean) ** 2 for value in found) / divisor
+    return math.sqrt(variance) if call.function.startswith("STDDEV") else variance
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    if not any(isinstance(value, float) for value in values):
+        return sum(values)
+    if any(math.isnan(value) for value in values) or {math.inf, -math.inf} <= set(values):
+        return math.nan
+    return math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
+
+
+def _arguments(part: Accumulator, members: Sequence[Values]) -> list[Any]:
+    """The arguments of the rows that count."""
+    condition = None if part.condition is None else parse_expression(part.condition)
+    counting = [row for row in members if condition is None or value_of(condition, row) is True]
+    if part.arg is None:
+        return [True] * len(counting)
+    tree = parse_expression(part.arg)
+    return [value for row in counting if (value := value_of(tree, row)) is not None]
+
+
+def _holistic(call: AggregateCall, members: Sequence[Values]) -> Any:
+    condition = call.parts[0][1].condition
+    tree = None if condition is None else parse_expression(condition)
+    counting = [row for row in members if tree is None or value_of(tree, row) is True]
+    trees = [parse_expression(value.sql) for value in call.values]
+    found = [tuple(value_of(one, row) for one in trees) for row in counting]
+    found = [values for values in found if None not in values]
+    if call.function == "COUNT(DISTINCT)":
+        return len({_key(values) for values in found})
+    values = sorted((one for (one,) in found), key=lambda value: _rank(value, True))
+    if call.function == "TOP_K":
+        counts = Counter(_key([value]) for value in values)
+        first = {_key([value]): value for value in reversed(values)}
+        ranked = sorted(counts, key=lambda key: (-counts[key], _rank(first[key], True)))
+        return [{"item": first[key], "count": counts[key]} for key in ranked[: int(call.parameters[0])]]
+    if not values:
+        return None
+    if call.function == "MEDIAN":
+        return 0.5 * values[(len(values) - 1) // 2] + 0.5 * values[len(values) // 2]
+    return values[max(1, math.floor(call.parameters[0] * len(values))) - 1]
+
+
+def value_of(tree: exp.Expr, row: Mapping[str, Any]) -> Any:
+    """An expression over a row, with SQL's NULL: columns, literals, comparisons, + − *, AND, OR, NOT, IS NULL."""
+    if isinstance(tree, exp.Column):
+        return row[tree.name]
+    if isinstance(tree, exp.Literal):
+        return str(tree.this) if tree.is_string else float(tree.this) if "." in str(tree.this) else int(tree.this)
+    if isinstance(tree, exp.Boolean):
+        return bool(tree.this)
+    if isinstance(tree, exp.Paren):
+        return value_of(tree.this, row)
+    if isinstance(tree, exp.Is):
+        return value_of(tree.this, row) is None
+    if isinstance(tree, exp.Not):
+        inner = value_of(tree.this, row)
+        return None if inner is None else not inner
+    one, other = value_of(tree.this, row), value_of(tree.expression, row)
+    if isinstance(tree, exp.And | exp.Or):
+        decisive = isinstance(tree, exp.Or)
+        return decisive if decisive in (one, other) else None if None in (one, other) else not decisive
+    return None if one is None or other is None else _binary(tree, one, other)
+
+
+def _binary(tree: exp.Expr, one: Any, other: Any) -> Any:
+    if isinstance(tree, exp.Add):
+        return one + other
+    if isinstance(tree, exp.Sub):
+        return one - other
+    if isinstance(tree, exp.Mul):
+        return one * other
+    left, right = _rank(one, True), _rank(other, True)
+    if isinstance(tree, exp.EQ):
+        return left == right
+    if isinstance(tree, exp.NEQ):
+        return left != right
+    if isinstance(tree, exp.LT):
+        return left < right
+    if isinstance(tree, exp.GT):
+        return left > right
+    if isinstance(tree, exp.LTE):
+        return left <= right
+    if isinstance(tree, exp.GTE):
+        return left >= right
+    raise ValueError(f"not in the reference: {tree}")

@@ -1,0 +1,221 @@
+"""Examples of Golab's dissertation, and small cases of each operator with their changes in full."""
+
+from __future__ import annotations
+
+import pytest
+from support.continuous import BIGINT, DOUBLE, INT, STRING, Builder, plan_of, replayed, rows_of, run
+
+from windrow.errors import UnsupportedError
+from windrow.plan.algebra.nodes import Distinct, Lifetime, OutputWindow, Streaming, ToStream
+
+V = {"v": STRING}
+
+
+def changes(plan, history, ticks, **settings):
+    return rows_of(run(plan, history, ticks, **settings).all_changes)
+
+
+def test_figure_3_1_c_renewal_by_the_youngest():
+    """The result with value a expires; the youngest a of the window is appended and lives as long as it does."""
+    b = Builder()
+    plan = plan_of(Distinct(b.window(10, V)))
+    history = [[(1, ("a",)), (2, ("b",)), (5, ("a",)), (8, ("a",)), (9, ("c",))]]
+    assert changes(plan, history, range(0, 25)) == [
+        ("+", 2, 1, 11, "a"),
+        ("+", 3, 2, 12, "b"),
+        ("+", 10, 9, 19, "c"),
+        ("+", 12, 11, 18, "a"),
+    ]
+
+
+def test_distinct_without_renewal():
+    b = Builder()
+    plan = plan_of(Distinct(b.window(3, V)))
+    assert changes(plan, [[(1, ("a",)), (7, ("a",))]], [0, 5, 12]) == [("+", 2, 1, 4, "a"), ("+", 8, 7, 10, "a")]
+
+
+def test_selection_keeps_lifetimes():
+    b = Builder()
+    w = b.window(5, {"x": INT})
+    plan = plan_of(b.filter(w, "$.x > 1"))
+    assert changes(plan, [[(0, (1,)), (1, (2,)), (2, (None,))]], [0, 10]) == [("+", 2, 1, 6, 2)]
+
+
+def test_result_between_two_ticks_is_not_reported():
+    b = Builder()
+    plan = plan_of(b.window(3, {"x": INT}), step=10)
+    assert changes(plan, [[(1, (1,)), (8, (2,)), (17, (3,))]], [0, 10, 30]) == [
+        ("+", 10, 8, 11, 2),
+        ("+", 20, 17, 20, 3),
+    ]
+
+
+def test_join_lives_from_the_latest_to_the_earliest():
+    b = Builder()
+    one, other = b.window(10, {"k": INT}), b.window(4, {"k": INT, "y": INT})
+    plan = plan_of(b.join(one, other, on=["k"]))
+    history = [[(0, (1,)), (1, (None,)), (12, (1,))], [(3, (1, 7)), (4, (None, 8)), (9, (1, 9)), (10, (1, 10))]]
+    assert changes(plan, history, [0, 4, 20]) == [
+        ("+", 4, 3, 7, 1, 1, 7),
+        ("+", 10, 9, 10, 1, 1, 9),
+        ("+", 13, 12, 13, 1, 1, 9),
+        ("+", 13, 12, 14, 1, 1, 10),
+    ]
+
+
+def test_group_by_replaces_in_place():
+    b = Builder()
+    w = b.window(5, {"k": STRING, "x": INT})
+    plan = plan_of(b.group_by(w, ["k"], ("COUNT", None), ("SUM", "x")))
+    history = [[(0, ("a", 1)), (2, ("a", 2)), (2, ("b", None))]]
+    assert changes(plan, history, [0, 1, 20]) == [
+        ("+", 1, 0, None, "a", 1, 1),
+        ("-", 3, 2, None, "a", 1, 1),
+        ("+", 3, 2, None, "a", 2, 3),
+        ("+", 3, 2, None, "b", 1, None),
+        ("-", 6, 5, None, "a", 2, 3),
+        ("+", 6, 5, None, "a", 1, 2),
+        ("-", 8, 7, None, "a", 1, 2),
+        ("-", 8, 7, None, "b", 1, None),
+    ]
+
+
+def test_unchanged_group_is_silent():
+    b = Builder()
+    plan = plan_of(b.group_by(b.window(5, {"x": INT}), [], ("MAX", "x")))
+    history = [[(1, (3,)), (2, (2,)), (3, (3,))]]
+    assert changes(plan, history, [0, 4, 20]) == [
+        ("+", 1, 0, None, None),
+        ("-", 2, 1, None, None),
+        ("+", 2, 1, None, 3),
+        ("-", 9, 8, None, 3),
+        ("+", 9, 8, None, None),
+    ]
+
+
+def test_internal_group_by_only_adds():
+    b = Builder()
+    plan = plan_of(b.group_by(b.window(2, {"x": INT}, internal=True), [], ("SUM", "x")))
+    found = changes(plan, [[(0, (1,)), (1, (2,))]], [0, 9])
+    assert [(op, tick, exp, v) for op, tick, _, exp, v in found] == [
+        ("+", 1, None, 1),
+        ("+", 2, None, 3),
+        ("+", 3, None, 2),
+        ("+", 4, None, None),
+    ]
+
+
+def test_internal_join_never_expires():
+    b = Builder()
+    plan = plan_of(b.join(b.window(2, {"k": INT}, internal=True), b.window(3, {"k": INT}, internal=True), on=["k"]))
+    assert changes(plan, [[(0, (1,))], [(1, (1,)), (5, (1,))]], [0, 3, 9]) == [("+", 2, 1, None, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    "kind, expected",
+    [
+        (Streaming.ISTREAM, [("+", 2, 1, None, "a"), ("+", 2, 1, None, "b")]),
+        (Streaming.DSTREAM, [("+", 5, 4, None, "b"), ("+", 6, 5, None, "a")]),
+        (
+            Streaming.RSTREAM,
+            [(op, b, b - 1, None, v) for b in range(2, 6) for op, v in (("+", "a"), ("+", "b")) if (v, b) != ("b", 5)],
+        ),
+    ],
+)
+def test_relation_to_stream(kind, expected):
+    """The second a keeps the value: it neither comes nor goes at the tick where one replaces the other."""
+    b = Builder()
+    plan = plan_of(ToStream(b.window(3, V), kind))
+    history = [[(1, ("a",)), (1, ("b",)), (4, ("a",))]]
+    if kind is not Streaming.RSTREAM:
+        history = [[(1, ("a",)), (1, ("b",)), (4, ("a",))]]
+        expected = {
+            Streaming.ISTREAM: [("+", 2, 1, None, "a"), ("+", 2, 1, None, "b")],
+            Streaming.DSTREAM: [("+", 5, 4, None, "b"), ("+", 8, 7, None, "a")],
+        }[kind]
+    else:
+        history = [[(1, ("a",)), (1, ("b",)), (2, ("a",))]]
+        expected = [
+            ("+", 2, 1, None, "a"),
+            ("+", 2, 1, None, "b"),
+            *(("+", t, t - 1, None, v) for t in (3, 4) for v in ("a", "a", "b")),
+            ("+", 5, 4, None, "a"),
+        ]
+    assert changes(plan, history, [0, 3, 12]) == expected
+
+
+def test_limit_withdraws_what_falls_out():
+    b = Builder()
+    plan = plan_of(b.top(b.window(4, {"x": INT}), "$.x", 2, descending=True))
+    history = [[(0, (1,)), (0, (2,)), (1, (3,)), (2, (0,))]]
+    assert changes(plan, history, [0, 2, 20]) == [
+        ("+", 1, 0, None, 1),
+        ("+", 1, 0, None, 2),
+        ("-", 2, 1, None, 1),
+        ("+", 2, 1, None, 3),
+        ("-", 5, 4, None, 2),
+        ("+", 5, 4, None, 0),
+        ("-", 6, 5, None, 3),
+        ("-", 7, 6, None, 0),
+    ]
+
+
+def test_having_above_group_by():
+    b = Builder()
+    grouped = b.group_by(b.window(3, {"k": STRING}), ["k"], ("COUNT", None))
+    plan = plan_of(b.project(b.filter(grouped, "$.COUNT_None > 1"), k=("$.k", STRING)))
+    history = [[(0, ("a",)), (1, ("a",)), (1, ("a",)), (2, ("b",))]]
+    assert changes(plan, history, [0, 20]) == [("+", 2, 1, None, "a"), ("-", 5, 4, None, "a")]
+
+
+def test_window_on_a_stream_of_results_with_offset():
+    b = Builder()
+    grouped = b.group_by(b.window(3, {"x": INT}), [], ("SUM", "x"))
+    plan = plan_of(OutputWindow(ToStream(grouped, Streaming.ISTREAM), Lifetime(2, offset=3)))
+    found = changes(plan, [[(1, (5,))]], [0, 3, 4, 30])
+    assert found == [("+", 4, 3, 5, None), ("+", 5, 4, 6, 5), ("+", 8, 7, 9, None)]
+
+
+def test_explicit_expiry():
+    b = Builder()
+    plan = plan_of(Distinct(b.window(3, V)))
+    done = run(plan, [[(1, ("a",)), (3, ("a",))]], [0, 3, 10], explicit_expiry=True)
+    assert rows_of(done.all_changes) == [
+        ("+", 2, 1, 4, "a"),
+        ("-", 5, 4, None, "a"),
+        ("+", 5, 4, 6, "a"),
+        ("-", 7, 6, None, "a"),
+    ]
+    assert [sum(replayed(done.all_changes, t).values()) for t in range(1, 9)] == [0, 1, 1, 1, 1, 1, 0, 0]
+
+
+def test_strict_input_below_distinct_is_refused():
+    b = Builder()
+    plan = plan_of(Distinct(b.group_by(b.window(3, {"x": INT}), [], ("COUNT", None))))
+    with pytest.raises(UnsupportedError, match="later version"):
+        run(plan, [[]], [0, 1])
+
+
+def test_sum_of_bigint_overflows_to_null_and_back():
+    b = Builder()
+    plan = plan_of(b.group_by(b.window(2, {"x": BIGINT}), [], ("SUM", "x")))
+    big = (1 << 63) - 1
+    found = changes(plan, [[(0, (big,)), (1, (1,))]], [0, 4])
+    assert [(op, tick, v) for op, tick, _, _, v in found] == [
+        ("+", 1, big),
+        ("-", 2, big),
+        ("+", 2, None),
+        ("-", 3, None),
+        ("+", 3, 1),
+        ("-", 4, 1),
+        ("+", 4, None),
+    ]
+
+
+def test_a_nan_does_not_outlive_its_window():
+    b = Builder()
+    plan = plan_of(b.group_by(b.window(2, {"x": DOUBLE}), [], ("SUM", "x"), ("MAX", "x"), ("VAR_POP", "x")))
+    found = changes(plan, [[(0, (1.0,)), (0, (float("nan"),)), (1, (2.0,))]], [0, 3])
+    assert [repr(row[4:]) for row in found if row[0] == "+"] == ["(nan, nan, nan)", "(nan, nan, nan)"][:1] + [
+        "(2.0, 2.0, 0.0)"
+    ]
