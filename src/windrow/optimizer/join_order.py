@@ -17,7 +17,8 @@ What the formulae do not cover:
   estimated for its output, so λ T stands for its live rows.
 - *Hash tables*: a tuple is compared with its bucket only, λ T / b of them (section 5.3.2).
 
-Joins on different keys are different nodes; each is ordered on its own, and their nesting is that of `merge_joins`.
+Of all n! orders `best_order` finds a cheapest one, so the heuristic of section 5.3.2 is not needed; it is in
+`reference/join_heuristic.py`. Joins on different keys are different nodes; each is ordered on its own, and their nesting is that of `merge_joins`.
 """
 
 from __future__ import annotations
@@ -27,10 +28,6 @@ from dataclasses import dataclass
 
 JoinOrder = tuple[int, ...]
 """Positions of inputs, the outermost loop first."""
-
-FAST = 2.0
-"""A stream is fast if its rate is this many times the median."""
-
 
 @dataclass(frozen=True)
 class JoinInput:
@@ -95,39 +92,6 @@ def matches_of(inputs: Sequence[JoinInput], conditions: Sequence[JoinCondition] 
     for condition in conditions:
         live *= condition.selectivity
     return live
-
-
-def by_selectivity(inputs: Sequence[JoinInput]) -> JoinOrder:
-    """The initial heuristic of section 5.3.2: the join with the fewest results first, and so on. Of the first two, the
-    one with fewer live tuples comes first, then the one with more distinct values."""
-    ids = range(len(inputs))
-    if len(inputs) < 2:
-        return tuple(ids)
-    pairs = [(i, j) for i in ids for j in ids if i != j]
-
-    def rank(pair: tuple[int, int]) -> tuple[float, float, float, tuple[int, int]]:
-        first = inputs[pair[0]]
-        return matches_of([inputs[i] for i in pair]), first.live, -first.distinct, pair
-
-    order: list[int] = list(min(pairs, key=rank))
-    while len(order) < len(inputs):
-        left = [i for i in ids if i not in order]
-        order.append(min(left, key=lambda i: (matches_of([inputs[j] for j in (*order, i)]), i)))
-    return tuple(order)
-
-
-def candidates(inputs: Sequence[JoinInput]) -> tuple[JoinOrder, ...]:
-    """The orders of the augmented heuristic (section 5.3.2): by selectivity, and with fast streams moved up."""
-    first = by_selectivity(inputs)
-    rates = sorted(one.rate for one in inputs)
-    fast = [i for i in first if inputs[i].rate >= FAST * max(rates[(len(rates) - 1) // 2], 1e-300)]
-    orders: dict[JoinOrder, None] = {first: None}
-    for i in fast:
-        for order in list(orders):
-            rest = [j for j in order if j != i]
-            for place in range(order.index(i)):
-                orders[tuple([*rest[:place], i, *rest[place:]])] = None
-    return tuple(orders)
 
 
 def best_order(inputs: Sequence[JoinInput], conditions: Sequence[JoinCondition] = ()) -> JoinOrder:

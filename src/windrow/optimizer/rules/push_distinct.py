@@ -38,7 +38,7 @@ from windrow.plan.algebra.nodes import (
     columns_in,
     walk,
 )
-from windrow.plan.algebra.rewriting import names_of, projected, reads, rewritten, with_inputs
+from windrow.plan.algebra.rewriting import names_of, projected, reads, with_inputs
 
 PAYS_BELOW = 0.5
 """The most of an input's rows that may remain for the rule to pay."""
@@ -49,6 +49,11 @@ def push_distinct(plan: ContinuousPlan, facts: Facts) -> tuple[ContinuousPlan, s
     reasons: list[str] = []
 
     def change(node: Node) -> Node:
+        """Downwards: an input that is a join gets a DISTINCT to push further."""
+        changed = distinct_below(node)
+        return with_inputs(changed, [change(one) for one in changed.inputs])
+
+    def distinct_below(node: Node) -> Node:
         join = _join_below(node)
         if join is None or _is_internal(join):
             return node
@@ -60,7 +65,7 @@ def push_distinct(plan: ContinuousPlan, facts: Facts) -> tuple[ContinuousPlan, s
             return node
         return Distinct(with_inputs(node.input, [changed]) if isinstance(node.input, Project) else changed)
 
-    root = rewritten(plan.root, change)
+    root = change(plan.root)
     return (replace(plan, root=root), "; ".join(reasons)) if reasons else (plan, None)
 
 

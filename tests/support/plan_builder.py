@@ -1,0 +1,198 @@
+"""Builds continuous plans by hand: nodes with fresh column ids, and random plans with random streams."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from hypothesis import strategies as st
+from sqlglot import exp, parse_one
+
+from windrow.cql.dialect import CQL
+from windrow.plan.aggregates import decompose
+from windrow.plan.algebra.nodes import (
+    Aggregated,
+    Computed,
+    ContinuousPlan,
+    Distinct,
+    Filter,
+    GroupBy,
+    Join,
+    Lifetime,
+    MergeUnion,
+    Node,
+    PlanColumn,
+    Project,
+    StreamColumn,
+    Streaming,
+    StreamWindow,
+    TopRows,
+    ToStream,
+)
+from windrow.plan.nodes import Attribute, Order
+from windrow.types import SqlType
+
+INT, BIGINT = SqlType("INT"), SqlType("BIGINT")
+COLUMNS = ("k", "x", "y")
+
+
+def tree(sql: str) -> exp.Expr:
+    return parse_one(sql, dialect=CQL)
+
+
+class Maker:
+    """Makes nodes of one plan."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.ids = count(first)
+
+    def column(self, name: str, kind: SqlType = INT) -> PlanColumn:
+        return PlanColumn(next(self.ids), name, kind)
+
+    def window(
+        self,
+        stream: str = "s",
+        length: int | None = 10,
+        columns: tuple[str, ...] = COLUMNS,
+        predicate: str | None = None,
+        offset: int = 0,
+        internal: bool = False,
+    ) -> StreamWindow:
+        own = tuple(StreamColumn(self.column(name), name) for name in columns)
+        return StreamWindow(stream, Attribute("t", BIGINT), Lifetime(length, offset, internal), own, predicate)
+
+    def project(self, node: Node, **columns: str) -> Project:
+        """Column by name: an expression over the names of the input's columns."""
+        return Project(node, tuple(Computed(self.column(name), over(node, sql)) for name, sql in columns.items()))
+
+    def union(self, *inputs: Node) -> MergeUnion:
+        return MergeUnion(inputs, tuple(self.column(one.name, one.type) for one in inputs[0].schema))
+
+    def group(self, node: Node, keys: tuple[str, ...] = (), **aggregates: str) -> GroupBy:
+        """Aggregate by name: `SUM x`, `COUNT`, over the names of the input's columns."""
+        made = []
+        for name, text in aggregates.items():
+            function, _, argument = text.partition(" ")
+            arg = over(node, argument).sql(dialect=CQL) if argument else None
+            call = decompose(function, arg, INT if arg else None, None)
+            made.append(Aggregated(self.column(name, call.result), call))
+        return GroupBy(node, tuple(at(node, key) for key in keys), tuple(made))
+
+
+def at(node: Node, name: str) -> PlanColumn:
+    """The first column of this name."""
+    return next(column for column in node.schema if column.name == name)
+
+
+def over(node: Node, sql: str) -> exp.Expr:
+    """An expression in which columns are written by name, or as `1.x`: of the second input."""
+    made = tree(sql)
+    if isinstance(made, exp.Column):
+        return exp.column(at(node, made.name).sql)
+    for column in list(made.find_all(exp.Column)):
+        column.replace(exp.column(at(node, column.name).sql))
+    return made
+
+
+def join(*inputs: Node, on: tuple[str, ...] = ("k",), condition: exp.Expr | None = None) -> Join:
+    """A join of all inputs on columns of the same names."""
+    return Join(inputs, tuple(tuple(over(one, key) for one in inputs) for key in on), condition)
+
+
+def keep(node: Node, sql: str) -> Filter:
+    return Filter(node, over(node, sql))
+
+
+def plan(root: Node, step: int = 1) -> ContinuousPlan:
+    return ContinuousPlan(root, BIGINT, step)
+
+
+# -- random ----------------------------------------------------------------------------------------
+
+NAMES = ("s", "r", "q")
+VALUES = st.one_of(st.none(), st.integers(0, 3))
+
+
+def streams() -> st.SearchStrategy[dict[str, list[tuple[int, dict[str, Any]]]]]:
+    row = st.fixed_dictionaries(dict.fromkeys(COLUMNS, VALUES))
+    return st.fixed_dictionaries({name: st.lists(st.tuples(st.integers(0, 15), row), max_size=7) for name in NAMES})
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> ContinuousPlan:
+    """A plan of up to four windows: joins, selections, projections, unions, then DISTINCT, group-by or LIMIT."""
+    maker = Maker()
+    node = draw(_nodes(maker, 3))
+    top = draw(st.sampled_from(["none", "distinct", "project distinct", "group", "all", "top", "stream", "filtered"]))
+    if top in ("distinct", "project distinct"):
+        node = Distinct(node if top == "distinct" else draw(_projects(maker, node)))
+    elif top in ("group", "all", "filtered"):
+        key, arg = draw(st.sampled_from(node.schema)), draw(st.sampled_from(node.schema))
+        call = decompose("SUM", f"{arg.sql} + 1", INT, None), decompose("COUNT", None, None, None)
+        made = tuple(Aggregated(maker.column(f"a{i}", BIGINT), one) for i, one in enumerate(call))
+        node = GroupBy(node, () if top == "all" else (key,), made)
+        if top == "filtered":
+            node = Filter(node, draw(_conditions(node)))
+    elif top == "top":
+        node = TopRows(node, (Order(exp.column(node.schema[0].sql), True, False),), 2)
+    elif top == "stream":
+        node = ToStream(node, draw(st.sampled_from(Streaming)))
+    if draw(st.booleans()):
+        node = Filter(node, draw(_conditions(node)))
+    return plan(node, draw(st.sampled_from([1, 2])))
+
+
+def _terms(node: Node) -> st.SearchStrategy[str]:
+    columns = st.sampled_from([column.sql for column in node.schema if column.type == INT] or [node.schema[0].sql])
+    return st.one_of(columns, columns, st.builds(lambda a, b: f"({a} + {b})", columns, columns), st.just("1"))
+
+
+@st.composite
+def _conditions(draw: st.DrawFn, node: Node) -> exp.Expr:
+    def one() -> str:
+        kind = draw(st.sampled_from(["compare", "compare", "null", "or"]))
+        terms = [draw(_terms(node)) for _ in range(4)]
+        op = draw(st.sampled_from(["=", "=", "<", ">=", "<>"]))
+        if kind == "null":
+            return f"{terms[0]} IS NULL"
+        return f"{terms[0]} {op} {terms[1]}" if kind == "compare" else f"({terms[0]} {op} {terms[1]} OR {terms[2]} = 2)"
+
+    return tree(" AND ".join(one() for _ in range(draw(st.integers(1, 3)))))
+
+
+@st.composite
+def _projects(draw: st.DrawFn, maker: Maker, node: Node) -> Project:
+    made = []
+    for i in range(draw(st.integers(1, 3))):
+        term = draw(_terms(node).filter(lambda one: one != "1"))
+        kind = next((c.type for c in node.schema if c.sql == term), INT)
+        made.append(Computed(maker.column(f"p{i}", kind), tree(term)))
+    return Project(node, tuple(made))
+
+
+@st.composite
+def _nodes(draw: st.DrawFn, maker: Maker, depth: int) -> Node:
+    kind = draw(st.sampled_from(["window"] if depth == 0 else ["join", "join", "join", "filter", "project", "union", "window"]))
+    if kind == "join":
+        inputs = tuple(draw(_nodes(maker, depth - 1)) for _ in range(draw(st.integers(2, 2 if depth < 3 else 3))))
+        keys = tuple(
+            tuple(tree(draw(_terms(one).filter(lambda term: term != "1"))) for one in inputs)
+            for _ in range(draw(st.integers(0, 2)))
+        )
+        made = Join(inputs, keys)
+        return Join(inputs, keys, draw(_conditions(made))) if draw(st.booleans()) else made
+    if kind == "filter":
+        node = draw(_nodes(maker, depth - 1))
+        return Filter(node, draw(_conditions(node)))
+    if kind == "project":
+        return draw(_projects(maker, draw(_nodes(maker, depth - 1))))
+    if kind == "union":
+        return maker.union(*(draw(_windows(maker)) for _ in range(2)))
+    return draw(_windows(maker))
+
+
+@st.composite
+def _windows(draw: st.DrawFn, maker: Maker) -> StreamWindow:
+    predicate = draw(st.sampled_from([None, None, "x > 0", "k = 1 OR y = 2"]))
+    length = draw(st.sampled_from([3, 5, 10, None]))
+    return maker.window(draw(st.sampled_from(NAMES)), length, predicate=predicate, offset=draw(st.sampled_from([0, 0, 2])))

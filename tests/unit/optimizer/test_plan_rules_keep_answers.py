@@ -1,0 +1,53 @@
+"""Every rule keeps R(b) equal at every tick: random plans over random streams, evaluated by definition."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.plan_builder import plans, streams
+from support.plan_interpreter import Streams, answer
+
+from windrow.optimizer.facts import NOTHING_MEASURED, Facts, StreamFacts
+from windrow.optimizer.pipeline import RULES, PlanRule, applied, optimize
+from windrow.plan.algebra.invariants import check
+from windrow.plan.algebra.nodes import ContinuousPlan
+
+REPEATING: Facts = {
+    "s": StreamFacts(0.1, dict.fromkeys(("k", "x", "y"), 1.0)),
+    "r": StreamFacts(5.0, dict.fromkeys(("k", "x", "y"), 2.0)),
+    "q": StreamFacts(90.0, {"k": 50.0}, {"x > 0": 0.01}),
+}
+FACTS = st.sampled_from([NOTHING_MEASURED, REPEATING])
+TICKS = (2, 6, 10, 16)
+
+
+def same_answers(before: ContinuousPlan, after: ContinuousPlan, data: Streams) -> None:
+    for tick in TICKS:
+        assert answer(before, data, tick) == answer(after, data, tick)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
+@settings(max_examples=120, deadline=None)
+@given(plan=plans(), data=streams(), facts=FACTS)
+def test_one_rule(rule: PlanRule, plan: ContinuousPlan, data: Streams, facts: Facts) -> None:
+    check(plan)
+    found, _ = applied(rule, plan, facts)
+    same_answers(plan, found, data)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
+@settings(max_examples=80, deadline=None)
+@given(plan=plans(), facts=FACTS)
+def test_rule_twice(rule: PlanRule, plan: ContinuousPlan, facts: Facts) -> None:
+    once, _ = applied(rule, plan, facts)
+    again, step = applied(rule, once, facts)
+    assert again == once and step.reason is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(plan=plans(), data=streams(), facts=FACTS, off=st.sets(st.sampled_from([rule.name for rule in RULES]), max_size=2))
+def test_all_rules(plan: ContinuousPlan, data: Streams, facts: Facts, off: set[str]) -> None:
+    found = optimize(plan, facts, off)
+    assert {step.rule for step in found.trace if step.is_off} == off
+    same_answers(plan, found.plan, data)
