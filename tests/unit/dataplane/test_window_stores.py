@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from windrow.catalog.definitions import define_stream
+from windrow.cql import parse_one
+from windrow.cql.statements import CreateStream
 from windrow.dataplane.blocks import BlockWriter
+from windrow.dataplane.ingest.grouping import Grouping
+from windrow.dataplane.ingest.keeping import needed_columns
 from windrow.dataplane.kernels import (
     KEPT,
     REPORT,
@@ -38,8 +44,10 @@ from windrow.dataplane.stores import (
 )
 from windrow.dataplane.stores.files import kept_of
 from windrow.errors import StateError
+from windrow.plan.accumulators import Accumulator, Key, Kind
 from windrow.synopses.cells.buckets import buckets_of
 from windrow.types import POINT_MAX, POINT_MIN, SqlType
+from windrow.windows import CutSchedule, SlidingWindow
 
 K = KeptColumn("k", SqlType("STRING"))
 X = KeptColumn("x + 1", SqlType("INT"))
@@ -110,7 +118,7 @@ def test_rows_are_sorted_by_bucket(tmp_path: Path) -> None:
     bucket = buckets_of([rows.column(K.id).combine_chunks()], np.zeros(200, bool), BUCKETS)
     assert (np.diff(bucket) >= 0).all() and len(set(bucket.tolist())) > 3
     assert (file.bucket_of_rows() == bucket).all()
-    for run in (range(0, BUCKETS), range(0, 100), range(100, 180), range(180, 300), range(7, 7)):
+    for run in (range(BUCKETS), range(100), range(100, 180), range(180, 300), range(7, 7)):
         taken = file.columns([K], run)
         assert taken.column(POINT).to_pylist() == rows.column(POINT).to_numpy()[np.isin(bucket, list(run))].tolist()
     with pytest.raises(ValueError):
@@ -120,7 +128,7 @@ def test_rows_are_sorted_by_bucket(tmp_path: Path) -> None:
 def test_without_keys_all_rows_are_in_bucket_0(tmp_path: Path) -> None:
     spec = WindowStoreSpec(4, "s", "t", (), (X,))
     file = mapped(tmp_path, written(tmp_path, [9, 2, 5], spec))
-    assert file.columns([X], range(0, 1)).column(POINT).to_pylist() == [9, 2, 5]
+    assert file.columns([X], range(1)).column(POINT).to_pylist() == [9, 2, 5]
     assert file.columns([X], range(1, BUCKETS)).num_rows == 0
 
 
@@ -152,7 +160,9 @@ def test_kept_rows(tmp_path: Path) -> None:
     assert found.kept_if == (EVEN.id, BIG.id)
 
 
-@pytest.mark.parametrize("lo, hi", [(0, 30), (3, 30), (0, 17), (3, 17), (12, 13), (30, 40), (-5, 0), (POINT_MIN, POINT_MAX)])
+@pytest.mark.parametrize(
+    "lo, hi", [(0, 30), (3, 30), (0, 17), (3, 17), (12, 13), (30, 40), (-5, 0), (POINT_MIN, POINT_MAX)]
+)
 def test_points_in_range(tmp_path: Path, lo: int, hi: int) -> None:
     files = stored(tmp_path, written(tmp_path, list(range(10))), written(tmp_path, list(range(8, 30))))
     found = read_rows(MappedFiles(), files, [X, K], Selected(lo, hi))
@@ -213,7 +223,12 @@ def test_merged_files(tmp_path: Path) -> None:
 def test_merged_and_cut(tmp_path: Path) -> None:
     files = [mapped(tmp_path, written(tmp_path, list(range(40))))]
     parts = merged(BlockWriter(tmp_path), ALL, files, (10, 20, 35, 36, 90))
-    assert [(part.lo, part.hi, part.ref.rows) for part in parts] == [(10, 19, 10), (20, 34, 15), (35, 35, 1), (36, 39, 4)]
+    assert [(part.lo, part.hi, part.ref.rows) for part in parts] == [
+        (10, 19, 10),
+        (20, 34, 15),
+        (35, 35, 1),
+        (36, 39, 4),
+    ]
     found = read_rows(MappedFiles(), stored(tmp_path, *parts), ALL.columns, Selected())
     assert in_order(found) == in_order(table(list(range(10, 40))))
 
@@ -328,3 +343,22 @@ def test_summed_up_in_sets(tmp_path: Path) -> None:
     assert sorted(found, key=str) == [
         (1, "k4", None, 2, 4), (1, "k8", None, 1, 8), (2, None, "v4", 2, 4), (2, None, "v8", 1, 8)
     ]  # fmt: skip
+
+
+def test_columns_that_a_group_by_needs() -> None:
+    stream = define_stream(
+        cast(
+            CreateStream,
+            parse_one(
+                "CREATE STREAM s (ts TIMESTAMP, k STRING, `odd name` INT, x INT, unused STRING, host STRING, n INT)"
+                " FROM memory TIMESTAMP BY ts PUNCTUATE PER host SEQUENCE BY n"
+            ),
+        )
+    )
+    counted = Accumulator(Kind.SUM_INT, "`Odd Name` + 1", SqlType("INT"), "x > 3")
+    grouping = Grouping(
+        1, (Key("upper(K)", SqlType("STRING")),), CutSchedule.of(SlidingWindow(4, 2).cuts()), None, (counted,), "ts"
+    )
+    columns = ["ts", "k", "odd name", "x", "unused", "host", "n", "__pos0", "__bad"]
+    assert needed_columns(columns, stream, [grouping], []) == ["k", "odd name", "x", "host", "n", "__pos0"]
+    assert needed_columns(columns, stream, [], ["length(unused)"]) == ["unused", "host", "n", "__pos0"]
