@@ -32,16 +32,18 @@ def make_root(
     batches: Sequence[pa.Table],
     statements: Sequence[str],
     subscribed: Sequence[str] = (),
+    readers: Sequence[tuple[str, str]] = (),
     **settings: Any,
 ) -> Path:
-    """Create a directory for a workload; `{root}` in the statements becomes its path. Each batch is a file of `in/`."""
+    """Create a directory for a workload; `{root}` in the statements becomes its path. Each batch is a file of `in/`.
+    `readers`: the names of readers of window stores over `s`, and the string column that each reads."""
     (root / "in").mkdir(parents=True)
     for number, batch in enumerate(batches):
         file = root / "in" / f"{number:05d}.parquet"
         pq.write_table(batch, file)
         os.utime(file, (1_000_000 + number, 1_000_000 + number))
     texts = [statement.replace("{root}", str(root)) for statement in statements]
-    setup = {"statements": texts, "subscribed": list(subscribed), "settings": settings}
+    setup = {"statements": texts, "subscribed": list(subscribed), "readers": list(readers), "settings": settings}
     (root / "setup.json").write_text(json.dumps(setup))
     return root
 

@@ -103,10 +103,13 @@ def check(root: Path, spark: Any, expected: tuple[Path, children.Outcome]) -> No
 HOMES = {"home-blocks-written", "home-moved"}
 """The points of moves between homes are in `test_crash_homes.py`."""
 
+STORES = {"store-files-written", "store-merge-written", "store-merged"}
+"""The points of window stores are in `test_crash_stores.py`."""
+
 
 def test_every_crash_point_of_the_code_is_tested() -> None:
     text = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
-    assert set(re.findall(r"crash_point\(\"([a-z-]+)\"\)", text)) == set(POINTS) | HOMES
+    assert set(re.findall(r"crash_point\(\"([a-z-]+)\"\)", text)) == set(POINTS) | HOMES | STORES
 
 
 def test_workload_reaches_every_part(expected: tuple[Path, children.Outcome]) -> None:

@@ -22,12 +22,25 @@ def setup_of(root: Path) -> dict[str, Any]:
 
 
 def prepare(wr: Any, root: Path) -> None:
-    """Create streams and queries that do not exist yet, and subscribe."""
+    """Create streams, queries and readers that do not exist yet, and subscribe."""
     setup = setup_of(root)
     for statement in setup["statements"]:
         wr.sql(statement)
     for query in setup["subscribed"]:
         wr.queries[query].subscribe(lambda answer: _log(root, answer))
+    for reader, column in setup["readers"]:
+        read(wr, reader, column)
+
+
+def read(wr: Any, reader: str, column: str) -> Any:
+    """The use of a window store over `s` by this reader, which is made if there is none yet."""
+    from windrow.dataplane.stores import KeptColumn
+    from windrow.types import SqlType
+
+    stores, stream = wr._engine.opened.stores, wr._engine.manager.stream("s")
+    with stream.batch_lock:
+        kept = KeptColumn(column, SqlType("STRING"))
+        return stores.use(reader) or stores.need(stream, reader, "ts", [kept], None, [kept])
 
 
 def _log(root: Path, answer: Any) -> None:

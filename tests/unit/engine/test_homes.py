@@ -19,6 +19,7 @@ from windrow.cql.statements import ColumnDef, CreateStream
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.intake.deposits import Depositor
+from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.progress import SynopsisProgress, start_of
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.engine.store.homes import Homes, row_bytes
@@ -217,7 +218,8 @@ def test_failure_after_the_commit_is_a_warning(
     compacted: list[int] = []
     monkeypatch.setattr(bench.homes, "settle_one", failing)
     no_jvm: Any = None  # called after a failed job
-    depositor = Depositor(bench.journal, bench.blocks, SystemClock(), bench.homes, no_jvm)
+    stores = WindowStores(bench.catalog, bench.blocks)
+    depositor = Depositor(bench.journal, bench.blocks, SystemClock(), bench.homes, no_jvm, stores)
     monkeypatch.setattr(
         depositor._compactor, "compact", lambda stream, state, settings: compacted.append(state.plan.id)
     )
