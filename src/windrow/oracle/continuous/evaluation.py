@@ -14,7 +14,7 @@ from windrow.oracle.admission import Row, types_of
 from windrow.oracle.bounded import bounded
 from windrow.oracle.continuous.due import DueRange
 from windrow.oracle.continuous.plan import StandingPlan, WindowMeaning, axis_of
-from windrow.oracle.continuous.reading import Scope, FromItem, all_sources, selects_of, sources_of
+from windrow.oracle.continuous.reading import FromItem, Scope, all_sources, selects_of, sources_of
 from windrow.oracle.continuous.text import AT, NUMBER, POINT, RANK, TICK, TICKS, Writer
 from windrow.oracle.revisions import without
 from windrow.oracle.values import sort_key

@@ -21,8 +21,8 @@ from windrow.errors import UnsupportedError
 from windrow.oracle import holistic, spark_sql
 from windrow.oracle.continuous.plan import WindowMeaning
 from windrow.oracle.continuous.reading import (
-    Scope,
     FromItem,
+    Scope,
     as_relation,
     is_aggregated,
     scope_of,
