@@ -94,7 +94,11 @@ def plan_of(query: exp.Expr, find: FindStream, created: int = 0) -> StandingPlan
     if not slides and any(step % tick for tick in ticks):
         raise UnsupportedError("the largest TICK is a multiple of the others")
     origin = written_point(next(iter(origins)), kinds[0]) if origins else 0
-    return StandingPlan(query, tuple(statements), kinds[0], step, origin, bool(slides), created)
+    plan = StandingPlan(query, tuple(statements), kinds[0], step, origin, bool(slides), created)
+    for one in windows:
+        assert one.window is not None
+        plan.meaning(one.window)
+    return plan
 
 
 def axis_of(clause: WindowClause, stream: CreateStream) -> str:
