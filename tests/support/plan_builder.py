@@ -172,7 +172,9 @@ def _projects(draw: st.DrawFn, maker: Maker, node: Node) -> Project:
 
 @st.composite
 def _nodes(draw: st.DrawFn, maker: Maker, depth: int) -> Node:
-    kind = draw(st.sampled_from(["window"] if depth == 0 else ["join", "join", "join", "filter", "project", "union", "window"]))
+    kind = draw(
+        st.sampled_from(["window"] if depth == 0 else ["join", "join", "join", "filter", "project", "union", "window"])
+    )
     if kind == "join":
         inputs = tuple(draw(_nodes(maker, depth - 1)) for _ in range(draw(st.integers(2, 2 if depth < 3 else 3))))
         keys = tuple(
@@ -195,4 +197,6 @@ def _nodes(draw: st.DrawFn, maker: Maker, depth: int) -> Node:
 def _windows(draw: st.DrawFn, maker: Maker) -> StreamWindow:
     predicate = draw(st.sampled_from([None, None, "x > 0", "k = 1 OR y = 2"]))
     length = draw(st.sampled_from([3, 5, 10, None]))
-    return maker.window(draw(st.sampled_from(NAMES)), length, predicate=predicate, offset=draw(st.sampled_from([0, 0, 2])))
+    return maker.window(
+        draw(st.sampled_from(NAMES)), length, predicate=predicate, offset=draw(st.sampled_from([0, 0, 2]))
+    )

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 JoinOrder = tuple[int, ...]
 """Positions of inputs, the outermost loop first."""
 
+
 @dataclass(frozen=True)
 class JoinInput:
     """λ, T and v of one input; `buckets` of its hash table (1: none)."""

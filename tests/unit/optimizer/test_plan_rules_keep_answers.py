@@ -46,7 +46,9 @@ def test_rule_twice(rule: PlanRule, plan: ContinuousPlan, facts: Facts) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(plan=plans(), data=streams(), facts=FACTS, off=st.sets(st.sampled_from([rule.name for rule in RULES]), max_size=2))
+@given(
+    plan=plans(), data=streams(), facts=FACTS, off=st.sets(st.sampled_from([rule.name for rule in RULES]), max_size=2)
+)
 def test_all_rules(plan: ContinuousPlan, data: Streams, facts: Facts, off: set[str]) -> None:
     found = optimize(plan, facts, off)
     assert {step.rule for step in found.trace if step.is_off} == off
