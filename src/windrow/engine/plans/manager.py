@@ -193,7 +193,7 @@ class PlanManager:
                 remedy="Restore the state directory from a copy, or DROP the query.",
             )
         query = _made(row["id"], statement, text, optimized, choices, uses)
-        progress = PlanProgress(row["ticked"], row["seq"], row["error"])
+        progress = PlanProgress(row["ticked"], row["seq"], row["error"], row["covered"])
         state = PlanState()
         if progress.ticked is not None:
             state = restore(query.plan, self._commits.state_parts(query.id), progress.ticked)
