@@ -16,7 +16,7 @@ from windrow.plan.continuous.combining import bind_union
 from windrow.plan.continuous.context import BoundQuery, Context
 from windrow.plan.continuous.inputs import Columns, node_of
 from windrow.plan.continuous.selects import bind_select
-from windrow.plan.continuous.shape import shaped
+from windrow.plan.continuous.shape import around, shaped
 
 
 def bind_continuous(select: exp.Expr, text: str, source_of: SourceOf, types_of: TypesOf) -> ContinuousPlan:
@@ -32,8 +32,11 @@ def bind_continuous(select: exp.Expr, text: str, source_of: SourceOf, types_of: 
     root = node_of(bound.relation, context.columns)
     taken = next((column for column in root.schema if column.name.lower() in RESERVED_OUTPUTS), None)
     if clock.periodic and taken is not None:
+        named = (one for one in query.find_all(exp.Alias, exp.Column) if one.alias_or_name == taken.name)
         raise BindError(
-            f"'{taken.name}' is a column that every answer has", remedy="Give this column another name: AS …"
+            f"'{taken.name}' is a column that every answer has",
+            place=around(next(named, query), text),
+            remedy="Give this column another name: AS …",
         )
     return ContinuousPlan(root, clock.point, clock.step, clock.origin, clock.periodic, bound.order)
 

@@ -74,9 +74,11 @@ def window_on(table: exp.Table, text: str, source_of: SourceOf) -> tuple[StreamD
 
 def clock_of(query: exp.Expr, text: str, source_of: SourceOf) -> Clock:
     """The clock of a query without WITH; raises BindError if its windows do not fit each other."""
-    windows = [_Window(_clause(table), *window_on(table, text, source_of)) for table in _tables(query)]
+    windows = [_window(table, text, source_of) for table in _tables(query)]
     if not windows:
-        raise BindError("a standing query reads a stream", remedy="Add FROM stream [RANGE …].")
+        raise BindError(
+            "a standing query reads a stream", place=around(query, text), remedy="Add FROM stream [RANGE …]."
+        )
     first = windows[0]
     for other in windows[1:]:
         if other.bound.attribute.type.is_timestamp != first.bound.attribute.type.is_timestamp:
@@ -95,10 +97,11 @@ def clock_of(query: exp.Expr, text: str, source_of: SourceOf) -> Clock:
     return Clock(point, *slides[0], periodic=True)
 
 
-def _clause(table: exp.Table) -> WindowClause:
+def _window(table: exp.Table, text: str, source_of: SourceOf) -> _Window:
+    stream, bound = window_on(table, text, source_of)
     clause = window_of(table)
     assert clause is not None
-    return clause
+    return _Window(clause, stream, bound)
 
 
 def _tables(query: exp.Expr) -> Iterator[exp.Table]:

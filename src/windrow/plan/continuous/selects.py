@@ -90,6 +90,12 @@ class _SelectBinder:
     def _list(self) -> tuple[Sequence[exp.Expr], Streaming | None]:
         """The items as written, without ISTREAM, DSTREAM or RSTREAM around them."""
         items = self._select.expressions
+        if not items:
+            raise BindError(
+                "the select list is empty",
+                place=self._context.place(self._select),
+                remedy="For example SELECT * FROM …",
+            )
         bare = [item.this if isinstance(item, exp.Alias) else item for item in items]
         found = next((one for one in bare if isinstance(one, RelationToStream)), None)
         if found is None:
