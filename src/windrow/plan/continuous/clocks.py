@@ -21,7 +21,7 @@ SourceOf = Callable[[str, Place | None], StreamDef]
 
 
 @dataclass(frozen=True)
-class Clock:
+class PlanClock:
     """The points at which a plan ticks: `origin` + multiples of `step`."""
 
     point: SqlType
@@ -72,7 +72,7 @@ def window_on(table: exp.Table, text: str, source_of: SourceOf) -> tuple[StreamD
         raise type(error)(error.message, place=error.place or place, remedy=error.remedy) from None
 
 
-def clock_of(query: exp.Expr, text: str, source_of: SourceOf) -> Clock:
+def clock_of(query: exp.Expr, text: str, source_of: SourceOf) -> PlanClock:
     """The clock of a query without WITH; raises BindError if its windows do not fit each other."""
     windows = [_window(table, text, source_of) for table in _tables(query)]
     if not windows:
@@ -93,8 +93,8 @@ def clock_of(query: exp.Expr, text: str, source_of: SourceOf) -> Clock:
     slides = _slides(windows)
     if not slides:
         _refuse_late_slide(query)
-        return Clock(point, _step(windows))
-    return Clock(point, *slides[0], periodic=True)
+        return PlanClock(point, _step(windows))
+    return PlanClock(point, *slides[0], periodic=True)
 
 
 def _window(table: exp.Table, text: str, source_of: SourceOf) -> _Window:

@@ -13,7 +13,7 @@ from windrow.cql.dialect import window_of
 from windrow.errors import BindError, UnsupportedError
 from windrow.plan.algebra.nodes import MergeUnion, Node, OutputWindow, ToStream
 from windrow.plan.continuous.clocks import window_on
-from windrow.plan.continuous.context import Context
+from windrow.plan.continuous.context import BindContext
 from windrow.plan.continuous.inputs import (
     Input,
     Item,
@@ -29,7 +29,7 @@ from windrow.plan.continuous.shape import shown
 from windrow.types import SqlType, point_text
 
 
-def bind_source(source: exp.Expr, context: Context) -> Input:
+def bind_source(source: exp.Expr, context: BindContext) -> Input:
     """A table or sub-query of FROM."""
     if isinstance(source, exp.Table):
         stream, bound = window_on(source, context.text, context.source_of)
@@ -55,7 +55,7 @@ def _literal(point: int, kind: SqlType) -> str:
     return f"CAST('{point_text(point, kind)}' AS {kind})" if kind.is_timestamp else str(point)
 
 
-def _windowed(source: exp.Subquery, relation: Relation, context: Context) -> Relation:
+def _windowed(source: exp.Subquery, relation: Relation, context: BindContext) -> Relation:
     """The relation with the window that stands on the sub-query."""
     clause = window_of(source)
     if clause is None:
