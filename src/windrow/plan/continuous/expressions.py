@@ -141,7 +141,7 @@ class Expressions:
         if kind.name in ("BOOLEAN", "VOID"):
             return
         inner = node.unnest()
-        named = shown(inner) if isinstance(inner, exp.Column) else "x"
+        named = inner.name if isinstance(inner, exp.Column) else "x"
         example = "> 0" if kind.is_numeric else "= 'a'" if kind.name == "STRING" else "IS NOT NULL"
         raise BindError(
             f"{clause} needs a condition, and this is {kind}",
