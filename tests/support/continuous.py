@@ -18,8 +18,8 @@ from windrow.operators.state import PlanState, compacted, restore
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks
 from windrow.operators.view import LiveView
-from windrow.plan.aggregates import decompose
 from windrow.plan.accumulators import Key
+from windrow.plan.aggregates import decompose
 from windrow.plan.algebra.nodes import (
     Aggregated,
     Computed,

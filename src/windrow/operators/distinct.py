@@ -156,4 +156,4 @@ class _Packed:
         numbers = np.clip((ticks - self._due.before) // self._due.step, 0, self._width - 1)
         upto = np.searchsorted(self._ids, values * self._width + numbers, "right")
         start = self._starts[np.minimum(values, self._starts.size - 1)]
-        return np.maximum(upto - start, 0)
+        return np.asarray(np.maximum(upto - start, 0), np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlglot import exp
@@ -50,6 +50,7 @@ class WindowOperators:
     plan: ContinuousPlan
     history: History
     first: int
+    _known: dict[tuple[int, int], list[Tuple]] = field(default_factory=dict)
 
     def answer(self, tick: int) -> list[Row]:
         """R(tick): the rows of the answer, in the order of the output columns."""
@@ -70,6 +71,12 @@ class WindowOperators:
 
     def rows(self, node: Node, tick: int) -> list[Tuple]:
         """All lifetimes of a node that were born below a tick, also those that have ended."""
+        known = self._known.get((id(node), tick))
+        if known is None:
+            known = self._known[id(node), tick] = self._rows(node, tick)
+        return known
+
+    def _rows(self, node: Node, tick: int) -> list[Tuple]:
         if isinstance(node, StreamWindow):
             return [row for row in self._window(node) if row.ts < tick]
         if isinstance(node, Filter):
@@ -88,10 +95,8 @@ class WindowOperators:
         if isinstance(node, OutputWindow):
             born = (_windowed(row.ts, row.values, node) for row in self.rows(node.input, tick))
             return [row for row in born if row.ts < tick]
-        return [row for one in self._ticks(tick) for row in self._reported(node, one)]
-
-    def _ticks(self, upto: int) -> range:
-        return range(self.first, upto + 1, self.plan.step)
+        before = self.rows(node, tick - self.plan.step) if tick > self.first else []
+        return [*before, *self._reported(node, tick)] if tick >= self.first else []
 
     def _window(self, node: StreamWindow) -> list[Tuple]:
         at = next(i for i, one in enumerate(self.plan.windows) if one is node)
@@ -156,7 +161,7 @@ def _top(node: TopRows, rows: Sequence[Values]) -> list[Values]:
     """By the order, ties by all columns."""
     ordered = sorted(rows, key=lambda row: [_rank(value, True) for value in row.values()])
     for one in reversed(node.order):
-        ordered.sort(key=lambda row: _rank(value_of(one.expression, row), one.nulls_first != one.descending), reverse=one.descending)  # fmt: skip  # noqa: B023, E501
+        ordered.sort(key=lambda row: _rank(value_of(one.expression, row), one.nulls_first != one.descending), reverse=one.descending)  # fmt: skip  # noqa: E501
     return ordered[: node.limit]
 
 
@@ -197,7 +202,8 @@ def _plain(value: Any) -> Hashable:
         return tuple(_plain(one) for one in value)
     if isinstance(value, dict):
         return tuple((name, _plain(one)) for name, one in value.items())
-    return value
+    scalar: Hashable = value
+    return scalar
 
 
 def aggregate(call: AggregateCall, members: Sequence[Values]) -> Any:

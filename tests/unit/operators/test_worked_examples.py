@@ -20,7 +20,7 @@ def test_figure_3_1_c_renewal_by_the_youngest():
     b = Builder()
     plan = plan_of(Distinct(b.window(10, V)))
     history = [[(1, ("a",)), (2, ("b",)), (5, ("a",)), (8, ("a",)), (9, ("c",))]]
-    assert changes(plan, history, range(0, 25)) == [
+    assert changes(plan, history, range(25)) == [
         ("+", 2, 1, 11, "a"),
         ("+", 3, 2, 12, "b"),
         ("+", 10, 9, 19, "c"),

@@ -59,7 +59,7 @@ class Slots:
         numbers = np.clip(
             (np.minimum(ticks, self.due.upto + self.due.step) - self.due.before) // self.due.step, 0, width
         )
-        return np.searchsorted(packed, groups * width + numbers)
+        return np.asarray(np.searchsorted(packed, groups * width + numbers), np.int64)
 
 
 def running_totals(slots: Slots, base: States, came: States, came_at: Points, went: States, went_at: Points) -> States:
