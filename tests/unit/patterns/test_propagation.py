@@ -87,7 +87,9 @@ def test_section_3_4_sum_of_sums() -> None:
         ((None, None), (False, False), (MONOTONIC, MONOTONIC)),
     ],
 )
-def test_merge_union(lengths: tuple[int, int], internal: tuple[bool, bool], expected: tuple[UpdatePattern, ...]) -> None:
+def test_merge_union(
+    lengths: tuple[int, int], internal: tuple[bool, bool], expected: tuple[UpdatePattern, ...]
+) -> None:
     m = Maker()
     both = [m.window("s", length, internal=one) for length, one in zip(lengths, internal, strict=True)]
     assert patterns(m.union(*both)) == expected
