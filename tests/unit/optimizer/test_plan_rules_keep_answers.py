@@ -19,7 +19,7 @@ REPEATING: Facts = {
     "q": StreamFacts(90.0, {"k": 50.0}, {"x > 0": 0.01}),
 }
 FACTS = st.sampled_from([NOTHING_MEASURED, REPEATING])
-TICKS = (2, 6, 10, 16)
+TICKS = (4, 8, 12)
 
 
 def same_answers(before: ContinuousPlan, after: ContinuousPlan, data: Streams) -> None:
@@ -28,16 +28,19 @@ def same_answers(before: ContinuousPlan, after: ContinuousPlan, data: Streams) -
 
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(plan=plans(), data=streams(), facts=FACTS)
 def test_one_rule(rule: PlanRule, plan: ContinuousPlan, data: Streams, facts: Facts) -> None:
     check(plan)
-    found, _ = applied(rule, plan, facts)
-    same_answers(plan, found, data)
+    found, step = applied(rule, plan, facts)
+    if step.reason is None:
+        assert found == plan
+    else:
+        same_answers(plan, found, data)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(plan=plans(), facts=FACTS)
 def test_rule_twice(rule: PlanRule, plan: ContinuousPlan, facts: Facts) -> None:
     once, _ = applied(rule, plan, facts)
@@ -45,7 +48,7 @@ def test_rule_twice(rule: PlanRule, plan: ContinuousPlan, facts: Facts) -> None:
     assert again == once and step.reason is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     plan=plans(), data=streams(), facts=FACTS, off=st.sets(st.sampled_from([rule.name for rule in RULES]), max_size=2)
 )
