@@ -23,7 +23,7 @@ from windrow.operators.tables.rows import flat, longs, order_of, taken
 from windrow.operators.ticks import NEVER, TS, DueTicks, Points
 from windrow.plan.algebra.nodes import PlanColumn
 
-HEAD = ("op", "tick", "ts", "exp")
+HEAD = (CHANGE_OP, CHANGE_TICK, CHANGE_TS, CHANGE_EXP) = ("__op", "__tick", "__ts", "__exp")
 """The first columns of changes; the output columns follow under their names."""
 
 
@@ -38,7 +38,7 @@ class Reported:
 
 def changes_schema(schema: Sequence[PlanColumn]) -> pa.Schema:
     """The columns of a plan's changes."""
-    head = [("op", pa.string()), ("tick", pa.int64()), ("ts", pa.int64()), ("exp", pa.int64())]
+    head = list(zip(HEAD, (pa.string(), pa.int64(), pa.int64(), pa.int64()), strict=True))
     return pa.schema([*head, *((column.name, column.type.arrow) for column in schema)])
 
 
@@ -70,7 +70,7 @@ def report_expiry(edge: Edge, path: str, state: Calendar, due: DueTicks) -> Repo
     expired = _sorted(edge, gone, np.zeros(ticks.size, bool), ticks, ticks - 1, np.full(ticks.size, NEVER))
     both = pa.concat_tables([expired, plain.changes])
     # Both are sorted, and what goes stands first.
-    order = np.lexsort((np.repeat((0, 1), (expired.num_rows, plain.changes.num_rows)), longs(both.column("tick"))))
+    order = np.lexsort((np.repeat((0, 1), (expired.num_rows, plain.changes.num_rows)), longs(both.column(CHANGE_TICK))))
     return Reported(taken(both, order), found.tables, found.parts)
 
 

@@ -115,8 +115,10 @@ def interval(node: Node) -> int:
 
 
 def is_internal(node: Node) -> bool:
-    """Whether a window below is INTERNAL."""
-    return any(isinstance(one, StreamWindow | OutputWindow) and one.lifetime.internal for one in walk(node))
+    """Whether a window whose contents the node sees is INTERNAL. A window on a sub-query hides those inside it."""
+    if isinstance(node, StreamWindow | OutputWindow):
+        return node.lifetime.internal
+    return not isinstance(node, ToStream) and any(is_internal(one) for one in node.inputs)
 
 
 def is_strict(node: Node) -> bool:

@@ -15,7 +15,7 @@ from windrow.plan.continuous.context import BindContext, BoundQuery
 from windrow.plan.continuous.expressions import cast_to
 from windrow.plan.continuous.inputs import Item, Relation, StreamView, named_column, node_of
 from windrow.plan.continuous.ordering import Ordering, limit_of
-from windrow.plan.continuous.properties import has_internal, is_strict
+from windrow.plan.continuous.properties import has_internal, is_strict, per_window
 from windrow.plan.nodes import Order
 from windrow.types import SqlType
 
@@ -24,6 +24,8 @@ def bind_union(query: exp.Union, context: BindContext) -> BoundQuery:
     """Bind UNION ALL, or UNION, of queries with columns of common types."""
     branches = _branches(query)
     relations = [context.bind(branch, context).relation for branch in branches]
+    if context.clock.periodic:
+        relations = [one if isinstance(one, StreamView) else per_window(one) for one in relations]
     for relation, branch in zip(relations, branches, strict=True):
         if not isinstance(relation, StreamView):
             refuse_strict(relation, "UNION", branch, context)
@@ -111,6 +113,7 @@ def _cast(relation: Relation, kinds: Sequence[SqlType], branch: exp.Expr, contex
 
 
 def distinct(node: Node, origin: exp.Expr, context: BindContext) -> Node:
+    node = per_window(node) if context.clock.periodic else node
     refuse_strict(node, "DISTINCT", origin, context)
     if has_internal(node):
         raise BindError(

@@ -24,7 +24,7 @@ from windrow.plan.continuous.inputs import (
     quoted,
     stream_window,
 )
-from windrow.plan.continuous.properties import is_monotonic, why_not_monotonic
+from windrow.plan.continuous.properties import is_monotonic, per_window, why_not_monotonic
 from windrow.plan.continuous.shape import shown
 from windrow.types import SqlType, point_text
 
@@ -48,7 +48,7 @@ def bind_source(source: exp.Expr, context: BindContext) -> Input:
     relation = _windowed(source, context.bind(source.this, context).relation, context)
     if isinstance(relation, StreamView):
         return StreamInput(source.alias, relation, context.columns)
-    return PlanInput(source.alias, relation)
+    return PlanInput(source.alias, per_window(relation) if context.clock.periodic else relation)
 
 
 def _literal(point: int, kind: SqlType) -> str:
