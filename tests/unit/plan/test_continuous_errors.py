@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
+<<<<<<< HEAD
 from support.bound_plans import bind, check, pointed_at, refused
+=======
+from support.continuous import bind, check, pointed_at, refused, source_of
+>>>>>>> wt/binder
 
-from windrow.errors import CatalogError, FunctionError, UnsupportedError, WindrowError
+from windrow.cql import parse_one
+from windrow.cql.statements import CreateQuery
+from windrow.errors import BindError, CatalogError, FunctionError, UnsupportedError, WindrowError
+from windrow.plan.continuous import bind_continuous
+from windrow.types import SqlType
 
 ST = "s [NOW] JOIN t [NOW] ON s.k = t.k"
 
@@ -125,6 +134,22 @@ def test_only_spark_computes_it(select: str, place: str) -> None:
     error = refused(select, FunctionError)
     assert "over more than one stream" in error.message or "cannot be" in error.message
     assert "Compute it over one stream in a sub-query" in (error.remedy or "") and pointed_at(error) == place
+
+
+@pytest.mark.parametrize("place", ["a + 1", "UPPER(name)", "LENGTH(Label)", "a + b"])
+def test_place_of_what_spark_refuses(place: str) -> None:
+    text = f"CREATE QUERY q AS SELECT {place} AS x FROM s [NOW] JOIN t [NOW] ON s.k = t.k"
+    statement = parse_one(text)
+    assert isinstance(statement, CreateQuery)
+    with pytest.raises(BindError, match="Spark says no") as caught:
+        bind_continuous(statement.select, text, source_of, _refuse)
+    assert pointed_at(caught.value) == place.split("(")[0]
+
+
+def _refuse(columns: object, expressions: Sequence[str]) -> list[SqlType]:
+    if expressions[0].startswith("CAST"):
+        return [SqlType("BIGINT")]
+    raise BindError("Spark says no", remedy="Leave it out.")
 
 
 def test_too_many_inputs() -> None:

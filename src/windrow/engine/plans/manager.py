@@ -34,8 +34,8 @@ _LATER = (("emit", "EMIT LATEST"), ("priority", "PRIORITY"), ("expire_after", "E
 class PlanManager:
     """Owns the continuous queries of a state directory.
 
-    They come and go with `QueryManager.changing` held. The dict of queries is never changed, only replaced, so it can be
-    read without a lock.
+    They come and go with `QueryManager.changing` held. The dict of queries is never changed, only replaced, so it can
+    be read without a lock.
     """
 
     def __init__(self, manager: QueryManager, commits: PlanCommits, stores: WindowStores):

@@ -34,8 +34,8 @@ class OccupiedTicks:
 
 
 def occupied(due: DueTicks, lifetimes: Sequence[tuple[Points, Points]], covered: int | None) -> OccupiedTicks:
-    """The runs of due ticks. `lifetimes` are the births and ends of new tuples, by window. Earlier tuples are in windows
-    at all ticks below `covered` (None: there are none)."""
+    """The runs of due ticks. `lifetimes` are the births and ends of new tuples, by window. Earlier tuples are in
+    windows at all ticks below `covered` (None: there are none)."""
     births = np.concatenate([one for one, _ in lifetimes]) if lifetimes else np.zeros(0, np.int64)
     ends = np.concatenate([one for _, one in lifetimes]) if lifetimes else np.zeros(0, np.int64)
     enter, leave = due.first_above(births), due.first_above(ends)

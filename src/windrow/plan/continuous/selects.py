@@ -170,7 +170,7 @@ class _SelectBinder:
         made = []
         for item, tree in zip(items, trees, strict=True):
             spark = self._expressions.spark_tree(tree, given)
-            kind = given.type_of(shown(spark), self._context.types_of)
+            kind = given.type_of(shown(spark), self._expressions.types_at(tree))
             if kind.name == "VOID":
                 return None
             made.append(Item(item.name, spark, kind))
