@@ -6,11 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-<<<<<<< HEAD
-from support.bound_plans import bind, check, pointed_at, refused
-=======
-from support.continuous import bind, check, pointed_at, refused, source_of
->>>>>>> wt/binder
+from support.bound_plans import bind, check, pointed_at, refused, source_of
 
 from windrow.cql import parse_one
 from windrow.cql.statements import CreateQuery
