@@ -171,7 +171,7 @@ def run(
         each(out, due.upto)
         how = restart(due.upto)
         if how is not None:
-            out.parts = compacted(out.state, due.upto) if how == "compacted" else out.parts
+            out.parts = compacted(out.state) if how == "compacted" else out.parts
             out.parts = [part for part in out.parts if not part.is_expired(due.upto)]
             out.state = restore(plan, out.parts, due.upto)
     return out

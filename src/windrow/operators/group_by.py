@@ -24,7 +24,7 @@ from windrow.operators.grouping.cells import cells_of, merged, states_of, touche
 from windrow.operators.grouping.slots import CellRanges, Slots, columns_at, recomputed_totals, running_totals
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed, gone_rows
-from windrow.operators.layouts.steps import Batch, StateTable, Step
+from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.tables.edges import COUNT, TICK, Edge, forever
 from windrow.operators.tables.rows import longs, normal, numbered, run_lasts, same, taken
 from windrow.operators.ticks import EXP, TS, DueTicks, Points
@@ -38,8 +38,8 @@ CELLS = "/cells"
 
 
 def group_by(
-    node: GroupBy, edge: Edge, path: str, groups: Keyed, calendar: Calendar, batch: Batch, is_internal: bool
-) -> Step:
+    node: GroupBy, edge: Edge, path: str, groups: Keyed, calendar: Calendar, batch: TickBatch, is_internal: bool
+) -> Outcome:
     """The groups that change at the due ticks."""
     calls, due = calls_of(node), batch.due
     new = _new_cells(calls, edge, groups, batch)
@@ -47,7 +47,7 @@ def group_by(
     held = _held_groups(calls, groups, new, going, due)
     slots = _slots(new, going, held, due)
     if not slots.group.size:
-        return Step(_nothing(node, batch, is_internal), {path + CELLS: calendar.settled(due.upto)})
+        return Outcome(_nothing(node, batch, is_internal), {path + CELLS: calendar.settled(due.upto)})
     ranges = None
     totals = _totals(calls, slots, held, new, going)
     if not calls.is_running:
@@ -66,15 +66,15 @@ def group_by(
         path: groups.put(rows, replaced),
         path + CELLS: calendar.appended(stays).settled(due.upto),
     }
-    return Step(out, tables, tuple(parts))
+    return Outcome(out, tables, tuple(parts))
 
 
-def _only_added(node: GroupBy, changes: pa.Table, batch: Batch) -> Edge:
+def _only_added(node: GroupBy, changes: pa.Table, batch: TickBatch) -> Edge:
     added = taken(changes, longs(changes.column(COUNT)) > 0)
     return Edge(forever(added, longs(added.column(TICK)), node.schema, batch.has_until), node.schema)
 
 
-def _nothing(node: GroupBy, batch: Batch, is_internal: bool) -> Edge:
+def _nothing(node: GroupBy, batch: TickBatch, is_internal: bool) -> Edge:
     head = [(TICK, pa.int64()), (COUNT, pa.int64())]
     empty = pa.schema([*head, *((column.sql, column.type.arrow) for column in node.schema)]).empty_table()
     return _only_added(node, empty, batch) if is_internal else Edge(empty, node.schema, is_strict=True)
@@ -90,7 +90,7 @@ class _NewCells:
     at: Points
 
 
-def _new_cells(calls: GroupCalls, edge: Edge, groups: Keyed, batch: Batch) -> _NewCells:
+def _new_cells(calls: GroupCalls, edge: Edge, groups: Keyed, batch: TickBatch) -> _NewCells:
     due = batch.due
     enter = due.first_above(longs(edge.rows.column(TS)))
     leave = due.first_above(longs(edge.rows.column(EXP)))

@@ -42,9 +42,13 @@ SHARE = 20
 
 @dataclass(frozen=True)
 class PlanState:
-    """What the operators of a plan keep, by path. It is never changed; a batch makes another."""
+    """What the operators of a plan keep after a tick, by path. It is never changed; a batch makes another.
+
+    `ticked` None: no tick has been processed.
+    """
 
     tables: Mapping[str, StateTable] = field(default_factory=dict)
+    ticked: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -64,12 +68,14 @@ def restore(plan: ContinuousPlan, parts: Iterable[StatePart], ticked: int) -> Pl
     for part in parts:
         if not part.is_expired(ticked):
             tables[part.path] = tables.get(part.path, empty[part.path]).appended(part.rows)
-    return PlanState({path: table.settled(ticked) for path, table in tables.items()})
+    return PlanState({path: table.settled(ticked) for path, table in tables.items()}, ticked)
 
 
-def compacted(state: PlanState, ticked: int) -> list[StatePart]:
+def compacted(state: PlanState) -> list[StatePart]:
     """Parts that replace all earlier ones."""
-    return [part for path, table in state.tables.items() for part in table.parts(path, ticked)]
+    if state.ticked is None:
+        return []
+    return [part for path, table in state.tables.items() for part in table.parts(path, state.ticked)]
 
 
 @by_identity

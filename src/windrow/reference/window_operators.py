@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import localcontext
 from typing import Any
 
 from sqlglot import exp
@@ -233,7 +234,9 @@ def aggregate(call: AggregateCall, members: Sequence[Values]) -> Any:
 
 def _sum(values: Sequence[Any]) -> Any:
     if not any(isinstance(value, float) for value in values):
-        return sum(values)
+        with localcontext() as exactly:
+            exactly.prec = 100
+            return sum(values)
     if any(math.isnan(value) for value in values) or {math.inf, -math.inf} <= set(values):
         return math.nan
     return math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
@@ -272,7 +275,9 @@ def _holistic(call: AggregateCall, members: Sequence[Values]) -> Any:
 
 
 def value_of(tree: exp.Expr, row: Mapping[str, Any]) -> Any:
-    """An expression over a row, with SQL's NULL: columns, literals, comparisons, + − *, AND, OR, NOT, IS NULL."""
+    """An expression over a row, with SQL's NULL: columns, literals, comparisons, + − *, AND, OR, NOT, IS NULL,
+    casts to DOUBLE.
+    """
     if isinstance(tree, exp.Column):
         return row[tree.name]
     if isinstance(tree, exp.Literal):
@@ -281,6 +286,9 @@ def value_of(tree: exp.Expr, row: Mapping[str, Any]) -> Any:
         return bool(tree.this)
     if isinstance(tree, exp.Paren):
         return value_of(tree.this, row)
+    if isinstance(tree, exp.Cast) and tree.to.this == exp.DataType.Type.DOUBLE:
+        inner = value_of(tree.this, row)
+        return None if inner is None else float(inner)
     if isinstance(tree, exp.Is):
         return value_of(tree.this, row) is None
     if isinstance(tree, exp.Not):

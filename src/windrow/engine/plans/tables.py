@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windrow.operators.changes import CHANGE_EXP, CHANGE_OP, CHANGE_TICK, CHANGE_TS
+from windrow.operators.changes import AT, BORN, END, HEAD, OP
 from windrow.plan.algebra.nodes import ContinuousPlan, StreamWindow
 from windrow.types import SqlType
 
@@ -24,9 +24,9 @@ def changes_schema(plan: ContinuousPlan) -> pa.Schema:
 
 def changes_table(plan: ContinuousPlan, changes: pa.Table) -> pa.Table:
     """The changes of a tick batch, as users see them."""
-    points = [_as_point(changes.column(name), plan.point) for name in (CHANGE_TS, CHANGE_EXP)]
-    columns = [changes.column(CHANGE_OP), *points]
-    selected = changes.select([column.name for column in plan.schema]).columns
+    points = [_as_point(changes.column(name), plan.point) for name in (BORN, END)]
+    columns = [changes.column(OP), *points]
+    selected = changes.columns[len(HEAD) :]
     return pa.table([*columns, *selected], schema=changes_schema(plan))
 
 
@@ -44,11 +44,11 @@ def answers_schema(plan: ContinuousPlan) -> pa.Schema:
 
 def answers_table(plan: ContinuousPlan, changes: pa.Table) -> pa.Table:
     """The answers to the windows that end at the ticks of these changes, all of which are '+' rows of one tick."""
-    ends = changes.column(CHANGE_TICK)
+    ends = changes.column(AT)
     longest = _longest(plan)
     starts = pa.nulls(len(ends), pa.int64()) if longest is None else pc.subtract(ends, longest)
     columns = [*(_as_point(one, plan.point) for one in (starts, ends)), pa.array(np.zeros(len(ends), bool))]
-    selected = changes.select([column.name for column in plan.schema]).columns
+    selected = changes.columns[len(HEAD) :]
     return pa.table([*columns, *selected], schema=answers_schema(plan))
 
 

@@ -24,7 +24,7 @@ from windrow.engine.store.journal import Journal
 from windrow.errors import SparkEndedError, StateError, first_line
 from windrow.logs import log_event
 from windrow.operators.advance import Advance, advance
-from windrow.operators.changes import CHANGE_TICK
+from windrow.operators.changes import AT
 from windrow.operators.scan import StreamRows, births_end, reach, split
 from windrow.operators.state import compacted
 from windrow.operators.tables.kernel import Kernel
@@ -153,7 +153,7 @@ class PlanTicker:
         """The answers to windows that hold a tuple."""
         runs = occupied(due, self._lifetimes(query, due), query.progress.covered)
         query.version = replace(query.version, progress=query.progress.covering(runs.stop))
-        ticks = done.changes.column(CHANGE_TICK).to_numpy()
+        ticks = done.changes.column(AT).to_numpy()
         kept = runs.has(ticks)
         return done if kept.all() else replace(done, changes=done.changes.filter(pa.array(kept)))
 
@@ -277,8 +277,7 @@ class PlanTicker:
 def beginning(changes: pa.Table, ticked: int) -> pa.Table:
     """The first changes of a query that begins on tuples of the past: what its answer at the tick consists of."""
     rows = LiveView.empty(changes.schema).after(changes, ticked).compacted()
-    at = rows.schema.get_field_index(CHANGE_TICK)
-    return rows.set_column(at, rows.schema.field(at), pa.array([ticked] * rows.num_rows, pa.int64()))
+    return rows.set_column(AT, rows.schema.field(AT), pa.array(np.full(rows.num_rows, ticked, np.int64)))
 
 
 def merged_view(changes: Sequence[pa.Table], ticked: int) -> pa.Table:
