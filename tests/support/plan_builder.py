@@ -235,3 +235,33 @@ def _windows(draw: st.DrawFn, maker: Maker) -> StreamWindow:
     stream, offset = draw(st.sampled_from(NAMES)), draw(st.sampled_from([0, 0, 2]))
     internal = maker.internal and draw(st.booleans())
     return maker.window(stream, length, predicate=predicate, offset=offset, internal=internal)
+
+
+@st.composite
+def join_plans(draw: st.DrawFn) -> ContinuousPlan:
+    """Three or four windows joined by equalities of columns, at once or one after another, perhaps below DISTINCT."""
+    maker = Maker()
+    node: Node = draw(_plain_windows(maker))
+    windows = [node]
+    for _ in range(draw(st.integers(2, 3))):
+        following = draw(_plain_windows(maker))
+        windows.append(following)
+        names = [
+            (draw(st.sampled_from(COLUMNS)), draw(st.sampled_from(COLUMNS))) for _ in range(draw(st.integers(1, 2)))
+        ]
+        earlier = draw(st.sampled_from(windows[:-1]))
+        keys = tuple((over(earlier, mine), over(following, theirs)) for mine, theirs in names)
+        node = Join((node, following), keys)
+    if draw(st.booleans()):
+        key = draw(st.sampled_from(COLUMNS))
+        node = join(*windows, on=(key,))
+    if draw(st.booleans()):
+        kept = draw(st.lists(st.sampled_from(node.schema), min_size=1, max_size=2, unique=True))
+        made = tuple(Computed(maker.column(one.name), exp.column(one.sql)) for one in kept)
+        node = Distinct(Project(node, made))
+    return plan(node)
+
+
+@st.composite
+def _plain_windows(draw: st.DrawFn, maker: Maker) -> StreamWindow:
+    return maker.window(draw(st.sampled_from(NAMES)), draw(st.sampled_from([5, 10, None])))

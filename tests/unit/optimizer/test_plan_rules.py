@@ -220,6 +220,15 @@ def test_key_of_first_and_third_input_passes_another_key() -> None:
     assert outer.inputs[1] == c
 
 
+def test_equality_of_some_inputs_of_a_larger_join_is_a_condition() -> None:
+    m = Maker()
+    a, b, c = (m.window(name) for name in ("s", "r", "q"))
+    inner = Join((a, b), ((tree("c0"), tree("c3")), (tree("c1"), tree("c4"))))
+    found = after(merge_joins, Join((inner, c), ((tree("c3"), tree("c6")),)))
+    assert isinstance(found, Join) and found.inputs == (a, b, c)
+    assert found.keys == (tuple(map(tree, ("c0", "c3", "c6"))),) and found.condition == tree("c1 = c4")
+
+
 def test_merging_through_renamed_columns_and_selections() -> None:
     m = Maker()
     inner = m.project(keep(join(m.window("s"), m.window("r")), "y = 1"), k="k", z="x")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.plan_builder import plans, streams
+from support.plan_builder import join_plans, plans, streams
 from support.plan_interpreter import Streams, answer
 
 from windrow.optimizer.facts import NOTHING_MEASURED, Facts, StreamFacts
@@ -19,6 +19,7 @@ REPEATING: Facts = {
     "q": StreamFacts(90.0, {"k": 50.0}, {"x > 0": 0.01}),
 }
 FACTS = st.sampled_from([NOTHING_MEASURED, REPEATING])
+PLANS = st.one_of(plans(), join_plans())
 TICKS = (4, 8, 12)
 
 
@@ -29,7 +30,7 @@ def same_answers(before: ContinuousPlan, after: ContinuousPlan, data: Streams) -
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
 @settings(max_examples=60, deadline=None)
-@given(plan=plans(), data=streams(), facts=FACTS)
+@given(plan=PLANS, data=streams(), facts=FACTS)
 def test_one_rule(rule: PlanRule, plan: ContinuousPlan, data: Streams, facts: Facts) -> None:
     check(plan)
     found, step = applied(rule, plan, facts)
@@ -41,7 +42,7 @@ def test_one_rule(rule: PlanRule, plan: ContinuousPlan, data: Streams, facts: Fa
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
 @settings(max_examples=30, deadline=None)
-@given(plan=plans(), facts=FACTS)
+@given(plan=PLANS, facts=FACTS)
 def test_rule_twice(rule: PlanRule, plan: ContinuousPlan, facts: Facts) -> None:
     once, _ = applied(rule, plan, facts)
     again, step = applied(rule, once, facts)
@@ -49,9 +50,7 @@ def test_rule_twice(rule: PlanRule, plan: ContinuousPlan, facts: Facts) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    plan=plans(), data=streams(), facts=FACTS, off=st.sets(st.sampled_from([rule.name for rule in RULES]), max_size=2)
-)
+@given(plan=PLANS, data=streams(), facts=FACTS, off=st.sets(st.sampled_from([rule.name for rule in RULES]), max_size=2))
 def test_all_rules(plan: ContinuousPlan, data: Streams, facts: Facts, off: set[str]) -> None:
     found = optimize(plan, facts, off)
     assert {step.rule for step in found.trace if step.is_off} == off
