@@ -224,7 +224,7 @@ class PlanTicker:
         """What a commit writes, and the kinds of parts that it replaces."""
         found, drops = list[NewPart](), list[str]()
         is_due = self._is_merging(query, ticked)
-        state = compacted(done.state, ticked) if is_due else done.parts
+        state = compacted(done.state) if is_due else done.parts
         found += [NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, part.hi) for part in state]
         if query.plan.periodic:
             found += [NewPart(ANSWERS, rows, lo=ticked, hi=ticked)] if rows.num_rows else []
