@@ -8,6 +8,7 @@ depend on how the ticks were batched.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ from windrow.operators.selection import select
 from windrow.operators.state import OUTPUT, ROOT, PlanState, empty_tables, is_internal
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
+from windrow.operators.tables.metering import PlanMeter
 from windrow.operators.ticks import DueTicks
 from windrow.operators.to_stream import to_stream
 from windrow.operators.top_rows import SHOWN, top_rows
@@ -66,12 +68,13 @@ def advance(
     due: DueTicks,
     kernel: Kernel,
     explicit_expiry: bool = False,
+    meter: PlanMeter | None = None,
 ) -> Advance:
     """Process all due ticks. `inputs[i]` are the tuples of `plan.windows[i]`; a window without tuples may be missing.
 
-    `explicit_expiry` adds a '-' at the tick at which a row expires.
+    `explicit_expiry` adds a '-' at the tick at which a row expires. `meter` counts what the operators do.
     """
-    run = _Run(plan, state, inputs, Batch(due, kernel, is_internal(plan.root)))
+    run = _Run(plan, state, inputs, Batch(due, kernel, is_internal(plan.root)), meter or PlanMeter())
     edge = run.edge(plan.root, ROOT)
     if explicit_expiry:
         calendar = run.table(OUTPUT)
@@ -90,6 +93,7 @@ class _Run:
     state: PlanState
     inputs: Mapping[int, StreamRows]
     batch: Batch
+    meter: PlanMeter
     after: dict[str, StateTable] = field(default_factory=dict)
     parts: list[StatePart] = field(default_factory=list)
     windows: int = 0
@@ -109,7 +113,13 @@ class _Run:
         return found
 
     def edge(self, node: Node, path: str) -> Edge:
-        """The new rows of a node."""
+        """The new rows of a node, metered."""
+        started = time.perf_counter()
+        edge = self._edge(node, path)
+        self.meter.add(path, edge.rows.num_rows, edge.rows.nbytes, time.perf_counter() - started)
+        return edge
+
+    def _edge(self, node: Node, path: str) -> Edge:
         if isinstance(node, StreamWindow):
             return scan(node, self._stored(node).new, self.batch.has_until)
         if isinstance(node, Join):

@@ -110,8 +110,10 @@ class PlanTicker:
         except Exception as error:
             self.suspend(query, first_line(error))
             return
+        advanced = time.monotonic()
         self._commit(query, due, done)
         seconds = time.monotonic() - started
+        query.meter.commit_s += time.monotonic() - advanced
         query.metrics.tick_s += seconds
         query.metrics.ticks += due.count
         log_event(
@@ -124,8 +126,11 @@ class PlanTicker:
         )
 
     def _advance(self, query: ContinuousQuery, due: DueTicks) -> Advance:
+        started = time.perf_counter()
         rows, explicit = self._rows(query, due), query.choices.explicit_expiry
-        done = advance(query.plan, query.version.state, rows, due, self._kernel, explicit)
+        read = time.perf_counter()
+        done = advance(query.plan, query.version.state, rows, due, self._kernel, explicit, query.meter)
+        query.meter.add_batch(due.upto - due.before, read - started, time.perf_counter() - read)
         if query.progress.ticked is None and query.since is not None and not query.plan.periodic:
             return replace(done, changes=beginning(done.changes, due.upto))
         return done
