@@ -30,6 +30,11 @@ class Query:
         self._engine = engine
         self.name = name
 
+    @property
+    def is_continuous(self) -> bool:
+        """Whether it has changes and a view, and not an answer per window."""
+        return False
+
     def _state(self) -> QueryState:
         return self._engine.manager.query(self.name)[1]
 
@@ -176,6 +181,10 @@ class Query:
 
 class ContinuousHandle(Query):
     """A handle on a continuous query, or on a periodic one that runs as a plan (a join or a sub-query with SLIDE)."""
+
+    @property
+    def is_continuous(self) -> bool:
+        return not self._query().plan.periodic
 
     def _query(self) -> ContinuousQuery:
         return self._engine.plans.query(self.name)

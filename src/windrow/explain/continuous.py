@@ -88,19 +88,23 @@ class _Boxes:
     def _keeps(self, one: Annotated, path: str) -> list[Note]:
         if isinstance(one.node, StreamWindow):
             return [("keeps", self._store(one))]
-        found = []
         if isinstance(one.node, Join):
-            for i, node in enumerate(one.node.inputs):
-                source = self._names.source(node)
-                if not reads_store(one.node, i):
-                    found.append(self._table(f"{path}.{i}/old", f"rows of {source}"))
-            stored = [self._names.source(n) for i, n in enumerate(one.node.inputs) if reads_store(one.node, i)]
-            if stored:
-                found.append(f"reads the earlier rows of {' and '.join(stored)} from their window stores")
-        else:
-            mine = [p for p in self._tables if p == path or (p.startswith(f"{path}/") and not p.endswith("/old"))]
-            found += [self._table(p, kept_rows(one.node, p[len(path) + 1 :])) for p in mine]
-        return [("keeps", text) for text in found]
+            return self._joined(one.node, path)
+        mine = [p for p in self._tables if p == path or (p.startswith(f"{path}/") and not p.endswith("/old"))]
+        return [("keeps", self._table(p, kept_rows(one.node, p[len(path) + 1 :]))) for p in mine]
+
+    def _joined(self, node: Join, path: str) -> list[Note]:
+        """Where a join has the earlier rows of its inputs."""
+        sources = [(i, self._names.source(one), reads_store(node, i)) for i, one in enumerate(node.inputs)]
+        own = [
+            ("keeps", self._table(f"{path}.{i}/old", f"rows of {name}"))
+            for i, name, is_stored in sources
+            if not is_stored
+        ]
+        stored = [name for _, name, is_stored in sources if is_stored]
+        if stored:
+            own.append(("reads", f"earlier rows of {' and '.join(stored)} from the window stores"))
+        return own
 
     def _table(self, path: str, what: str) -> str:
         table = self._tables.get(path)
@@ -140,8 +144,8 @@ class _Boxes:
         meter = self._running.query.meter
         own, below = meter.of(path), [meter.of(f"{path}.{i}") for i in range(len(one.inputs))]
         seconds = max(0.0, own.seconds - sum(other.seconds for other in below))
-        taken = f"{sum(other.rows for other in below):,} rows in, " if below else ""
-        given = f"{own.rows:,} rows out ({bytes_text(own.nbytes)})"
+        taken = f"{count_text(sum(other.rows for other in below), 'row')} in, " if below else ""
+        given = f"{count_text(own.rows, 'row')} out ({bytes_text(own.nbytes)})"
         batches = "1 batch" if own.calls == 1 else f"{own.calls:,} batches"
         return [("ran", f"{batches}, {taken}{given}, {seconds_text(seconds)}")]
 

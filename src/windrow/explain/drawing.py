@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from windrow.explain.mermaid import mermaid_text
+from windrow.explain.mermaid import SHOWN_NOTES, mermaid_text
 from windrow.explain.tree import ExplainedPlan, PlanBox
 from windrow.patterns import UpdatePattern
 
@@ -36,7 +36,7 @@ TITLE, CODE, NOTE = 14.0, 12.0, 11.0
 """Sizes of fonts in pixels."""
 CODE_WIDTH = 0.602
 """The width of a character of MONO as a part of the font's size."""
-WRAP_CODE, WRAP_NOTE = 46, 54
+WRAP_CODE, WRAP_NOTE = 54, 60
 PAD, LINE, GAP_X, GAP_Y, MARGIN = 12.0, 1.4, 28.0, 62.0, 16.0
 
 
@@ -136,9 +136,10 @@ def _lines(box: PlanBox) -> Iterator[_Text]:
     for line in _wrapped(box.text, WRAP_CODE):
         yield _Text(line, CODE, MONO)
     for label, text in box.notes:
-        if label in ("keeps", "ran"):
-            for line in _wrapped(text, WRAP_NOTE):
-                yield _Text(line, NOTE, SANS, colour="#4a5a63")
+        if label in SHOWN_NOTES:
+            for part in text.split("; "):
+                for line in _wrapped(part, WRAP_NOTE):
+                    yield _Text(line, NOTE, SANS, colour="#4a5a63")
 
 
 def _wrapped(text: str, width: int) -> list[str]:

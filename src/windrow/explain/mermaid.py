@@ -13,6 +13,9 @@ CLASSES = {
     "WK": "fill:#fff6e5,stroke:#b26a00,color:#1b2327",
     "STR": "fill:#fdeeed,stroke:#b3261e,color:#1b2327",
 }
+SHOWN_NOTES = ("keeps", "reads", "ran")
+"""The notes that a picture has room for."""
+
 _ESCAPED = {'"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "`": "#96;", "#": "#35;", ";": "#59;"}
 
 
@@ -37,7 +40,7 @@ def _plan(plan: ExplainedPlan, numbers: count[int]) -> Iterator[str]:
 
 def _box(box: PlanBox, numbers: count[int], above: int) -> Iterator[str]:
     number = next(numbers)
-    kept = [text for label, text in box.notes if label in ("keeps", "ran")]
+    kept = [text for label, text in box.notes if label in SHOWN_NOTES]
     label = "<br/>".join([f"<b>{_escaped(box.operator)}</b>", *map(_escaped, (box.text, *kept))])
     yield f'n{number}["{label}"]{"" if box.pattern is None else f":::{box.pattern.name}"}'
     edge = " · ".join(part for part in (box.edge, box.rate) if part)

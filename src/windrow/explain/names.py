@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -58,17 +58,22 @@ class ColumnNames:
 
     def expression(self, expression: exp.Expr) -> str:
         """An expression over plan columns as the user would write it."""
-
-        def named(node: exp.Expr) -> exp.Expr:
-            known = self._names.get(node.name) if isinstance(node, exp.Column) else None
-            return node if known is None else exp.Var(this=known)
-
-        return plain_sql(expression.copy().transform(named).sql(dialect=CQL))
+        return with_names(expression, self._names)
 
     def computed(self, one: Computed) -> str:
         """An item of a select list; without AS if the column keeps its name."""
         text, name = self.expression(one.expression), plain_sql(one.column.name)
         return text if text == name or text.endswith(f".{name}") else f"{text} AS {name}"
+
+
+def with_names(expression: exp.Expr, names: Mapping[str, str]) -> str:
+    """The text of an expression with other names for its columns."""
+
+    def named(node: exp.Expr) -> exp.Expr:
+        known = names.get(node.name) if isinstance(node, exp.Column) else None
+        return node if known is None else exp.Var(this=known)
+
+    return plain_sql(expression.copy().transform(named).sql(dialect=CQL))
 
 
 def plain_sql(text: str) -> str:

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from windrow.cql.dialect import CQL
 from windrow.engine.ask.catalog_views import punctuation_text, window_in_words
 from windrow.engine.state import QueryState, StreamState
-from windrow.explain.names import plain_sql
+from windrow.explain.names import plain_sql, with_names
 from windrow.explain.tree import ExplainedPlan, PlanBox, count_text, seconds_text
+from windrow.plan.accumulators import AggregateCall
+from windrow.plan.calls import COUNT_DISTINCT
 from windrow.plan.nodes import Finalise
 
 
 def periodic_chain(name: str, plan: Finalise, stream: StreamState) -> ExplainedPlan:
     """The operators from the answers down to the stream."""
     aggregate, attribute = plan.input, plan.scan.attribute
-    names = {f"k{i}": plain_sql(key.sql) for i, key in enumerate(aggregate.keys)}
-    box = PlanBox("Stream", f"{stream.name} by {attribute}", (("keeps", punctuation_text(stream)),))
+    keys = {f"k{i}": plain_sql(key.sql) for i, key in enumerate(aggregate.keys)}
+    calls = {f"a{i}": _called(call) for i, call in enumerate(aggregate.aggregates)}
+    names = keys | calls
+    box = PlanBox("Stream", f"{stream.name} by {attribute}", (("reads", punctuation_text(stream)),))
     if aggregate.input.predicate is not None:
-        box = PlanBox("Filter", plain_sql(aggregate.input.predicate), (("keeps", "Spark, on arrival"),), (box,))
-    keys = f"by {', '.join(names.values())}: " if names else ""
-    calls = ", ".join(f"a{i} = {call.function}" for i, call in enumerate(aggregate.aggregates)) or "groups"
-    notes = (("keeps", "partial aggregates per pane and group"),)
-    box = PlanBox("WindowAggregate", f"[{window_in_words(plan)}] {keys}{calls}", notes, (box,))
+        box = PlanBox("Filter", plain_sql(aggregate.input.predicate), (("reads", "in Spark, on arrival"),), (box,))
+    of = (f"by {', '.join(keys.values())}: " if keys else "") + ", ".join(calls.values())
+    notes = (("keeps", "partial aggregates of each group and pane"),)
+    box = PlanBox("WindowAggregate", f"[{window_in_words(plan)}] {of.removesuffix(': ')}", notes, (box,))
     if plan.having is not None:
-        box = PlanBox("Having", _named(plan.having.sql(dialect=CQL), names), (), (box,))
+        box = PlanBox("Having", with_names(plan.having, names), (), (box,))
     if plan.order or plan.limit is not None:
-        order = ", ".join(
-            _named(one.expression.sql(dialect=CQL), names) + (" DESC" if one.descending else "") for one in plan.order
-        )
+        order = ", ".join(with_names(o.expression, names) + (" DESC" if o.descending else "") for o in plan.order)
         limit = "" if plan.limit is None else f"LIMIT {plan.limit}"
         box = PlanBox("TopRows", f"{'ORDER BY ' if order else ''}{order} {limit}".strip(), (), (box,))
-    items = [(_named(one.expression.sql(dialect=CQL), names), one.name) for one in plan.outputs]
+    items = [(with_names(one.expression, names), one.name) for one in plan.outputs]
     shown = ", ".join(text if text == name else f"{text} AS {name}" for text, name in items)
-    box = PlanBox("Project", shown, (), (box,))
-    return ExplainedPlan(name, f"Query {name}: periodic, EMIT EVERY WINDOW", box)
+    return ExplainedPlan(name, f"Query {name}: periodic, EMIT EVERY WINDOW", PlanBox("Project", shown, (), (box,)))
 
 
-def _named(text: str, names: dict[str, str]) -> str:
-    return names.get(text, text)
+def _called(call: AggregateCall) -> str:
+    """An aggregate about as it was written."""
+    values = [value.sql for value in call.values] or [part.arg for _, part in call.parts if part.arg is not None][:1]
+    if call.function == COUNT_DISTINCT:
+        return f"COUNT(DISTINCT {', '.join(map(plain_sql, values))})"
+    arguments = [plain_sql(value) for value in values] or ["*"]
+    return f"{call.function}({', '.join([*arguments, *map(str, call.parameters)])})"
 
 
 def measured_line(stream: StreamState, query: QueryState) -> str:
