@@ -72,6 +72,7 @@ class _Boxes:
         self._tables = empty_tables(plan)
         self._sizes = {} if running is None else running.query.version.state.sizes
         self._home = home_text(None if running is None else running.query)
+        self._has_ticked = running is not None and running.query.progress.ticked is not None
         self._history = needs_history(plan)
         self._windows = 0
 
@@ -109,7 +110,7 @@ class _Boxes:
     def _table(self, path: str, what: str) -> str:
         table = self._tables.get(path)
         layout = "" if table is None else f": {LAYOUTS[table.layout]}"
-        if self._running is None:
+        if not self._has_ticked:
             return f"{what}{layout}"
         rows, nbytes = self._sizes.get(path, (0, 0))
         return f"{what}{layout}; {count_text(rows, 'row')}, {bytes_text(nbytes)}"
@@ -122,7 +123,7 @@ class _Boxes:
         else:
             kept = f"tuples of {length_text(length, self._plan.point)}" if length else "tuples until they are processed"
         text = f"window store: FIFO, {kept}"
-        if self._running is None:
+        if self._running is None or not self._has_ticked:
             return text
         use = self._running.query.uses[at]
         (rows, nbytes), sharers = self._running.stores.size(use), self._running.stores.sharers(use)

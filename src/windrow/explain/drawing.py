@@ -91,7 +91,14 @@ class _Drawn:
     @property
     def depth(self) -> float:
         """The height of the sub-tree."""
-        return self.height + max((GAP_Y + one.depth for one in self.below), default=0.0)
+        return self.height + self.gap + max((one.depth for one in self.below), default=0.0)
+
+    @property
+    def gap(self) -> float:
+        """The room for the edges below it; those without a label need less."""
+        if not self.below:
+            return 0.0
+        return GAP_Y if any(_label(one.box) for one in self.below) else GAP_Y / 2
 
 
 def svg_text(plans: Sequence[ExplainedPlan]) -> str:
@@ -154,8 +161,8 @@ def _placed(one: _Drawn, left: float, top: float) -> Iterator[str]:
     for i, below in enumerate(one.below):
         strip = max(below.span, _label_width(below.box))
         spread = (i + 1) / (len(one.below) + 1) - 0.5
-        yield from _edge(below.box, at + strip / 2, bottom + GAP_Y, middle + spread * one.width * 0.6, bottom)
-        yield from _placed(below, at + (strip - below.span) / 2, bottom + GAP_Y)
+        yield from _edge(below.box, at + strip / 2, bottom + one.gap, middle + spread * one.width * 0.6, bottom)
+        yield from _placed(below, at + (strip - below.span) / 2, bottom + one.gap)
         at += strip + GAP_X
     yield from _box(one, middle - one.width / 2, top)
 
@@ -186,9 +193,10 @@ def _text(one: _Text, x: float, y: float, anchor: str = "start") -> str:
 def _edge(box: PlanBox, x: float, y: float, to_x: float, to_y: float) -> Iterator[str]:
     """An arrow from a box up to the one that reads it, with its pattern and its rate above the box."""
     colour, label_y = COLOURS[box.pattern][0], y - 18
-    bend = (label_y - 8 + to_y) / 2
+    turn = label_y - 8 if _label(box) else y
+    bend = (turn + to_y) / 2
     yield (
-        f'<path d="M{x:.1f} {y:.1f} V{label_y - 8:.1f} '
+        f'<path d="M{x:.1f} {y:.1f} V{turn:.1f} '
         f'C{x:.1f} {bend:.1f} {to_x:.1f} {bend + 6:.1f} {to_x:.1f} {to_y + 7:.1f}" '
         f'fill="none" stroke="{colour}" stroke-width="2"/>'
         f'<path d="M{to_x:.1f} {to_y + 1:.1f} l-5 8 h10 z" fill="{colour}"/>'
