@@ -57,11 +57,14 @@ from windrow.errors import (
     WindrowError,
 )
 from windrow.explain.continuous import explain_plan
+from windrow.explain.drawing import DrawnPlan
+from windrow.explain.periodic import periodic_chain
 from windrow.explain.snapshot import explain_snapshot
 from windrow.explain.text import explain_query
 from windrow.handles import Queries, Query, handle
 from windrow.optimizer.pipeline import OptimizedPlan
-from windrow.result import Result
+from windrow.plan.continuous.deciding import is_grouped
+from windrow.result import Plan, Result
 from windrow.types import POINT_MAX, POINT_MIN, SqlType, moment_of, point_of, value_of
 from windrow.windows.lateness import Lateness
 
@@ -186,7 +189,7 @@ class Windrow:
         if isinstance(statement, Show) and statement.name is not None:
             if statement.what == "lateness":
                 return Result.lines("lateness", self._lateness(statement.name))
-            text = show_create(engine.manager, statement.what, statement.name)
+            text = show_create(engine, statement.what, statement.name)
             return Result(pa.table({"statement": text.split("\n")}), is_text=True)
         if isinstance(statement, Show):
             return Result(views.show(engine, statement.what))
@@ -212,25 +215,25 @@ class Windrow:
             raise
         return Result.message(f"dropped {kind} {statement.name}")
 
-    def _explain(self, statement: Explain, text: str) -> str:
+    def _explain(self, statement: Explain, text: str) -> Plan:
         self._engine.refuse_live("EXPLAIN")
         if statement.name is not None:
-            return handle(self._engine, statement.name).explain()
+            return handle(self._engine, statement.name).explain(statement.analyze)
         inner = statement.statement
         if isinstance(inner, Select):
             if not self._reads_a_stream(inner, text):
-                return self._engine.reads.explain_select(inner.select, text)
-            source = inner.select.find(exp.Table)
-            window = None if source is None else window_of(source)
-            if window is not None and window.slide is None and window.kind is not WindowKind.NOW:
-                return explain_snapshot(*self._engine.reads.fitted(inner.select, text))
+                return Plan(self._engine.reads.explain_select(inner.select, text))
+            if _is_one_time(inner.select):
+                return Plan(explain_snapshot(*self._engine.reads.fitted(inner.select, text)))
             inner = CreateQuery("query", inner.select)
         assert inner is not None
         plan = self._engine.statements.bind(inner, text)
         if isinstance(plan, OptimizedPlan):
-            return explain_plan(inner.name, plan)
+            found = explain_plan(inner.name, plan, self._engine.settings.text("explicit_expiry") == "on")
+            return Plan(found.text(), DrawnPlan(found))
         stream = self._engine.manager.stream(plan.scan.stream)
-        return explain_query(inner.name, plan, stream, None, self._engine.settings)
+        drawn = DrawnPlan(periodic_chain(inner.name, plan, stream))
+        return Plan(explain_query(inner.name, plan, stream, None, self._engine.settings), drawn)
 
     def _select(self, statement: Select, text: str) -> pa.Table:
         """The answer to a one-time query: over a window of a stream, or over answers and dead letters."""
@@ -401,6 +404,16 @@ class Windrow:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _is_one_time(select: exp.Expr) -> bool:
+    """Whether a SELECT over streams asks for one window of aggregates, which the state of a standing query answers.
+    EXPLAIN of any other shows the plan that it would have as a standing query."""
+    tables = list(select.find_all(exp.Table))
+    window = window_of(tables[0]) if len(tables) == 1 else None
+    if window is None or window.slide is not None or window.kind is WindowKind.NOW:
+        return False
+    return is_grouped(select) and not select.args.get("distinct")
 
 
 def _check_text(text: object) -> None:

@@ -15,7 +15,9 @@ from windrow.engine.engine import Engine
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import QueryState
 from windrow.errors import QuerySuspendedError, UnsupportedError, WindrowError
-from windrow.explain.continuous import explain_continuous
+from windrow.explain.continuous import RunningPlan, explain_continuous
+from windrow.explain.drawing import DrawnPlan
+from windrow.explain.periodic import measured_line, periodic_chain
 from windrow.explain.text import explain_query
 from windrow.result import Plan, Result
 from windrow.windows import PartitionedWindow
@@ -27,6 +29,11 @@ class Query:
     def __init__(self, engine: Engine, name: str):
         self._engine = engine
         self.name = name
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether it has changes and a view, and not an answer per window."""
+        return False
 
     def _state(self) -> QueryState:
         return self._engine.manager.query(self.name)[1]
@@ -90,11 +97,15 @@ class Query:
         state = self._active()
         (state.batch_subscribers if batched else state.subscribers).append(callback)
 
-    def explain(self) -> Plan:
-        """The plan, as EXPLAIN QUERY gives it: a str that a notebook displays as HTML."""
+    def explain(self, analyze: bool = False) -> Plan:
+        """The plan, as EXPLAIN QUERY gives it: a str that a notebook displays as a picture. `analyze` adds what the
+        query has done since the state directory was opened, as EXPLAIN ANALYZE QUERY does."""
         self._engine.refuse_live("EXPLAIN")
         stream, query = self._engine.manager.query(self.name)
-        return Plan(explain_query(query.name, query.plan, stream, query, self._engine.settings))
+        text = explain_query(query.name, query.plan, stream, query, self._engine.settings)
+        if analyze:
+            text += f"\n{measured_line(stream, query)}"
+        return Plan(text, DrawnPlan(periodic_chain(query.name, query.plan, stream)))
 
     def plot(
         self,
@@ -159,7 +170,7 @@ class Query:
         except WindrowError as error:  # it was dropped, or the state directory is closed
             return whole(title_part(title, error.message))
         window = f"[{views.window_in_words(state.plan)}] over {state.plan.scan.stream}"
-        statement = show_create(self._engine.manager, "create query", self.name)
+        statement = show_create(self._engine, "create query", self.name)
         return whole(
             title_part(title, window, condition),
             note_part(" · ".join(latest.notes)),
@@ -170,6 +181,10 @@ class Query:
 
 class ContinuousHandle(Query):
     """A handle on a continuous query, or on a periodic one that runs as a plan (a join or a sub-query with SLIDE)."""
+
+    @property
+    def is_continuous(self) -> bool:
+        return not self._query().plan.periodic
 
     def _query(self) -> ContinuousQuery:
         return self._engine.plans.query(self.name)
@@ -221,9 +236,12 @@ class ContinuousHandle(Query):
         self._engine.refuse_live("a subscription")
         self._running().subscribers.append(callback)
 
-    def explain(self) -> Plan:
+    def explain(self, analyze: bool = False) -> Plan:
+        """The plan as a tree, as EXPLAIN QUERY gives it; `analyze` adds rows, bytes and time of every operator."""
         self._engine.refuse_live("EXPLAIN")
-        return Plan(explain_continuous(self._query()))
+        opened = self._engine.opened
+        found = explain_continuous(RunningPlan(self._query(), opened.stores, opened.manager.stream, analyze))
+        return Plan(found.text(), DrawnPlan(found))
 
     def plot(self, *args: Any, **options: Any) -> Any:
         raise UnsupportedError(
@@ -253,7 +271,10 @@ class ContinuousHandle(Query):
         except WindrowError as error:
             return whole(title_part(title, error.message))
         streams = ", ".join(query.plan.streams)
-        return whole(title_part(title, f"over {streams}"), table_part(table))
+        statement = show_create(self._engine, "create query", self.name)
+        return whole(
+            title_part(title, f"over {streams}"), table_part(table), folded_part("statement", text_part(statement))
+        )
 
 
 class Queries(Mapping[str, Query]):

@@ -8,6 +8,7 @@ depend on how the ticks were batched.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ from windrow.operators.selection import select
 from windrow.operators.state import OUTPUT, ROOT, PlanState, empty_tables, is_internal
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
+from windrow.operators.tables.metering import PlanMeter
 from windrow.operators.tables.rows import longs, taken
 from windrow.operators.ticks import EXP, DueTicks
 from windrow.operators.to_stream import to_stream
@@ -67,15 +69,17 @@ def advance(
     due: DueTicks,
     kernel: Kernel,
     explicit_expiry: bool = False,
+    meter: PlanMeter | None = None,
 ) -> Advance:
     """Process all due ticks. `inputs[i]` are the tuples of `plan.windows[i]`; a window without tuples may be missing.
 
-    `explicit_expiry` adds a '-' at the tick at which a row expires. Raises ValueError if the due ticks do not follow
-    those of the state.
+    `explicit_expiry` adds a '-' at the tick at which a row expires. `meter` counts what the operators do. Raises
+    ValueError if the due ticks do not follow those of the state.
     """
     if state.ticked is not None and state.ticked != due.before:
         raise ValueError(f"the plan has ticked at {state.ticked}, and the due ticks begin after {due.before}")
-    run = _Run(plan, state, inputs, TickBatch(due, kernel, is_internal(plan.root)))
+    batch = TickBatch(due, kernel, is_internal(plan.root))
+    run = _Run(plan, state, inputs, batch, meter or PlanMeter())
     edge = run.edge(plan.root, ROOT)
     if explicit_expiry:
         calendar = run.table(OUTPUT)
@@ -94,6 +98,7 @@ class _Run:
     state: PlanState
     inputs: Mapping[int, StreamRows]
     batch: TickBatch
+    meter: PlanMeter
     after: dict[str, StateTable] = field(default_factory=dict)
     parts: list[StatePart] = field(default_factory=list)
     windows: int = 0
@@ -113,7 +118,13 @@ class _Run:
         return found
 
     def edge(self, node: Node, path: str) -> Edge:
-        """The new rows of a node."""
+        """The new rows of a node, metered."""
+        started = time.perf_counter()
+        edge = self._edge(node, path)
+        self.meter.add(path, edge.rows.num_rows, edge.rows.nbytes, time.perf_counter() - started)
+        return edge
+
+    def _edge(self, node: Node, path: str) -> Edge:
         if isinstance(node, StreamWindow):
             return scan(node, self._stored(node).new, self.batch.has_until)
         if isinstance(node, Join):

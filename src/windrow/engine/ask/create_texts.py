@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.names import quote_name
 from windrow.cql.printer import to_script
 from windrow.dataplane.sources.registry import DATAFRAME
 from windrow.dataplane.streaming_frames import attaching
-from windrow.engine.queries.query_manager import QueryManager
+
+if TYPE_CHECKING:
+    from windrow.engine.engine import Engine
 
 NOTE = "note: "
 """How a line of a statement's result begins that says what else the user should know."""
 
 
-def show_create(manager: QueryManager, what: str, name: str) -> str:
+def show_create(engine: Engine, what: str, name: str) -> str:
     """The statement that creates a stream or a query as it is, for `create stream` or `create query`."""
     if what == "create query":
-        return to_script(manager.query(name)[1].statement)
-    definition = manager.stream(name).definition
+        if engine.plans.has(name):
+            return to_script(engine.plans.query(name).statement)
+        return to_script(engine.manager.query(name)[1].statement)
+    definition = engine.manager.stream(name).definition
     text = to_script(definition.statement)
     if definition.statement.source != DATAFRAME:
         return text

@@ -102,7 +102,8 @@ class PlanManager:
         check_slack(settings)
         record, choices = self._manager.record(), PlanChoices.of(settings)
         optimized = self._bind(statement, text, record, choices)
-        number, saved = self._manager.next_query(), json.dumps({"types": record.saved(), **choices.saved()})
+        about = {"types": record.saved(), "point": optimized.plan.point.name, **choices.saved()}
+        number, saved = self._manager.next_query(), json.dumps(about)
         uses = list[StoreUse]()
         with ExitStack() as held:
             streams = {name.lower(): self._manager.stream(name) for name in optimized.plan.streams}

@@ -19,6 +19,7 @@ from windrow.engine.plans.due import TickGrid
 from windrow.engine.plans.planning import PlanChoices
 from windrow.operators.scan import needs_history
 from windrow.operators.state import PlanState
+from windrow.operators.tables.metering import PlanMeter
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.algebra.nodes import ContinuousPlan, StreamWindow
 from windrow.types import SqlType
@@ -71,6 +72,7 @@ class ContinuousQuery:
     sink: Sink | StagingSink | None = None
     subscribers: list[Subscriber] = field(default_factory=list)
     metrics: PlanMetrics = field(default_factory=PlanMetrics)
+    meter: PlanMeter = field(default_factory=PlanMeter)
     unpublished: tuple[tuple[int, str], ...] = ()
     """Committed stages that the sink may not show yet: their outbox entries and the stages."""
     merged_at: int | None = None

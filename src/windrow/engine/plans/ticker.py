@@ -102,8 +102,17 @@ class PlanTicker:
             return due
         found = without_gaps(due, occupied(due, lifetimes, query.progress.covered))
         if found is None:
-            query.version = replace(query.version, progress=replace(query.progress, ticked=due.upto))
+            self._skip(query, due.upto)
+        elif found.before > due.before:
+            self._skip(query, found.before)
         return found
+
+    def _skip(self, query: ContinuousQuery, ticked: int) -> None:
+        """Pass ticks at which no window holds a tuple."""
+        version = query.version
+        if version.progress.ticked is not None:
+            state = replace(version.state, ticked=ticked)
+            query.version = replace(version, progress=replace(query.progress, ticked=ticked), state=state)
 
     def _lifetimes(self, query: ContinuousQuery, due: DueTicks) -> list[tuple[Points, Points]]:
         """When the new tuples of each window are born, and when they leave it."""
@@ -127,8 +136,10 @@ class PlanTicker:
         except Exception as error:
             self.suspend(query, first_line(error))
             return
+        advanced = time.monotonic()
         self._commit(query, due, done)
         seconds = time.monotonic() - started
+        query.meter.commit_s += time.monotonic() - advanced
         query.metrics.tick_s += seconds
         query.metrics.ticks += due.count
         log_event(
@@ -141,8 +152,11 @@ class PlanTicker:
         )
 
     def _advance(self, query: ContinuousQuery, due: DueTicks) -> Advance:
+        started = time.perf_counter()
         rows, explicit = self._rows(query, due), query.choices.explicit_expiry
-        done = advance(query.plan, query.version.state, rows, due, self._kernel, explicit)
+        read = time.perf_counter()
+        done = advance(query.plan, query.version.state, rows, due, self._kernel, explicit, query.meter)
+        query.meter.add_batch(due.upto - due.before, read - started, time.perf_counter() - read)
         if query.plan.periodic:
             return self._of_occupied(query, done, due)
         if query.progress.ticked is None and query.since is not None:
