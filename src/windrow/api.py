@@ -24,6 +24,7 @@ from windrow.cql.patterns import BadPatternError, Condition, equals
 from windrow.cql.printer import to_text
 from windrow.cql.statements import (
     ColumnDef,
+    CreateDerivedStream,
     CreateQuery,
     CreateStream,
     Describe,
@@ -174,6 +175,10 @@ class Windrow:
                 else "exists already and was not changed"
             )
             return Result.message(f"stream {statement.name} {left}")
+        if isinstance(statement, CreateDerivedStream):
+            raise UnsupportedError(
+                "this version does not execute CREATE STREAM … AS SELECT yet", remedy="Leave it out."
+            )
         if isinstance(statement, CreateQuery):
             told = engine.statements.create_query(statement, text)
             return Result.message(f"query {statement.name}: {told}")

@@ -615,7 +615,7 @@ OVER_SEVERAL = Syntax(
         StreamTable: _inside(exp.From, exp.Join),
         exp.Subquery: _inside(exp.From, exp.Join, exp.Union, exp.Subquery),
         WindowedQuery: _inside(exp.From, exp.Join),
-        RelationToStream: _inside(exp.Select),
+        RelationToStream: _inside(exp.Select, exp.Alias),
         exp.Order: _inside(*_QUERIES),
         exp.Limit: _inside(*_QUERIES),
     },

@@ -23,7 +23,7 @@ from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.queue import RowQueue
-from windrow.operators.layouts.steps import Batch, StateTable, Step
+from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.merge_union import merge_union
 from windrow.operators.output_window import output_window
 from windrow.operators.projection import project
@@ -33,7 +33,8 @@ from windrow.operators.state import OUTPUT, ROOT, PlanState, empty_tables, is_in
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.tables.metering import PlanMeter
-from windrow.operators.ticks import DueTicks
+from windrow.operators.tables.rows import longs, taken
+from windrow.operators.ticks import EXP, DueTicks
 from windrow.operators.to_stream import to_stream
 from windrow.operators.top_rows import SHOWN, top_rows
 from windrow.plan.algebra.nodes import (
@@ -72,9 +73,12 @@ def advance(
 ) -> Advance:
     """Process all due ticks. `inputs[i]` are the tuples of `plan.windows[i]`; a window without tuples may be missing.
 
-    `explicit_expiry` adds a '-' at the tick at which a row expires. `meter` counts what the operators do.
+    `explicit_expiry` adds a '-' at the tick at which a row expires. `meter` counts what the operators do. Raises
+    ValueError if the due ticks do not follow those of the state.
     """
-    run = _Run(plan, state, inputs, Batch(due, kernel, is_internal(plan.root)), meter or PlanMeter())
+    if state.ticked is not None and state.ticked != due.before:
+        raise ValueError(f"the plan has ticked at {state.ticked}, and the due ticks begin after {due.before}")
+    run = _Run(plan, state, inputs, TickBatch(due, kernel, is_internal(plan.root)), meter or PlanMeter())
     edge = run.edge(plan.root, ROOT)
     if explicit_expiry:
         calendar = run.table(OUTPUT)
@@ -92,7 +96,7 @@ class _Run:
     plan: ContinuousPlan
     state: PlanState
     inputs: Mapping[int, StreamRows]
-    batch: Batch
+    batch: TickBatch
     meter: PlanMeter
     after: dict[str, StateTable] = field(default_factory=dict)
     parts: list[StatePart] = field(default_factory=list)
@@ -131,14 +135,14 @@ class _Run:
         self._keep(step.tables, step.parts)
         return step.edge
 
-    def _step(self, node: Node, edges: list[Edge], path: str) -> Step:
+    def _step(self, node: Node, edges: list[Edge], path: str) -> Outcome:
         batch, edge = self.batch, edges[0]
         if isinstance(node, Filter):
-            return Step(select(node, edge, batch.kernel))
+            return Outcome(select(node, edge, batch.kernel))
         if isinstance(node, Project):
-            return Step(project(node, edge, batch.kernel))
+            return Outcome(project(node, edge, batch.kernel))
         if isinstance(node, MergeUnion):
-            return Step(merge_union(node, edges))
+            return Outcome(merge_union(node, edges))
         if isinstance(node, Distinct):
             return distinct(node, edge, path, self.keyed(path), batch)
         if isinstance(node, GroupBy):
@@ -178,8 +182,9 @@ class _Run:
 
     def _remember(self, path: str, edge: Edge) -> Calendar:
         """Keep the new rows of a join's input for later batches; returns the calendar of the old ones."""
-        calendar, due = self.calendar(path), self.batch.due
-        self._keep({path: calendar.appended(edge.rows).settled(due.upto)}, tuple(calendar.cut(path, edge.rows)))
+        calendar, upto = self.calendar(path), self.batch.due.upto
+        rows = taken(edge.rows, longs(edge.rows.column(EXP)) > upto)
+        self._keep({path: calendar.appended(rows).settled(upto)}, tuple(calendar.cut(path, rows)))
         return calendar
 
     def _keep(self, tables: Mapping[str, StateTable], parts: tuple[StatePart, ...]) -> None:
@@ -189,7 +194,7 @@ class _Run:
     def result(self, reported: Reported) -> Advance:
         self._keep(reported.tables, reported.parts)
         tables = {path: table for path, table in {**self.state.tables, **self.after}.items() if table.count}
-        return Advance(reported.changes, PlanState(tables), tuple(self.parts))
+        return Advance(reported.changes, PlanState(tables, self.batch.due.upto), tuple(self.parts))
 
 
 def _strict(node: Node) -> UnsupportedError:

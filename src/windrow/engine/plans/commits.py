@@ -12,6 +12,7 @@ from windrow.catalog.store import Catalog
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.operators.layouts.parts import Layout, StatePart
+from windrow.types import POINT_MAX, POINT_MIN
 
 STATE, CHANGES, VIEW, ANSWERS = "state", "changes", "view", "answers"
 """Kinds of parts."""
@@ -60,6 +61,7 @@ class PlanTick:
     parts: tuple[NewPart, ...]
     drops: tuple[str, ...] = ()
     keep: int = 0
+    covered: int | None = None
 
     @property
     def changes(self) -> int:
@@ -136,8 +138,8 @@ class PlanCommits:
             self._drop_replaced(commit)
             parts = () if written is None else self._add_parts(commit, *written)
             tx.execute(
-                "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ? WHERE id = ?",
-                (commit.ticked, commit.seq, commit.changes, commit.plan),
+                "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, covered = ? WHERE id = ?",
+                (commit.ticked, commit.seq, commit.changes, _saved(commit.covered), commit.plan),
             )
             self._retire_changes(commit)
             if staged is not None:
@@ -163,15 +165,15 @@ class PlanCommits:
                 part.table.num_rows,
                 part.operator,
                 part.layout,
-                part.lo,
-                part.hi,
+                _saved(part.lo),
+                _saved(part.hi),
             )
             self._catalog.execute(
                 "INSERT INTO plan_parts (plan, kind, seq, operator, layout, block, offset, length, rows, lo, hi)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(commit.plan, part.kind, commit.seq, part.operator, part.layout, block),
-                    *(offset, length, found.rows, part.lo, part.hi),
+                    *(offset, length, found.rows, found.lo, found.hi),
                 ),
             )
             made.append(found)
@@ -241,3 +243,8 @@ class PlanCommits:
             assert part.operator is not None and part.layout is not None
             found.append(StatePart(part.operator, Layout[part.layout], self.read(part), part.lo or 0, part.hi or 0))
         return found
+
+
+def _saved(point: int | None) -> int | None:
+    """A bound that SQLite can hold: those of rows that never expire lie beyond."""
+    return None if point is None else max(POINT_MIN, min(POINT_MAX, point))

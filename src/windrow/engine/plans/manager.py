@@ -34,8 +34,8 @@ _LATER = (("emit", "EMIT LATEST"), ("priority", "PRIORITY"), ("expire_after", "E
 class PlanManager:
     """Owns the continuous queries of a state directory.
 
-    They come and go with `QueryManager.changing` held. The dict of queries is never changed, only replaced, so it can be
-    read without a lock.
+    They come and go with `QueryManager.changing` held. The dict of queries is never changed, only replaced, so it can
+    be read without a lock.
     """
 
     def __init__(self, manager: QueryManager, commits: PlanCommits, stores: WindowStores):
@@ -194,7 +194,7 @@ class PlanManager:
                 remedy="Restore the state directory from a copy, or DROP the query.",
             )
         query = _made(row["id"], statement, text, optimized, choices, uses)
-        progress = PlanProgress(row["ticked"], row["seq"], row["error"])
+        progress = PlanProgress(row["ticked"], row["seq"], row["error"], row["covered"])
         state = PlanState()
         if progress.ticked is not None:
             state = restore(query.plan, self._commits.state_parts(query.id), progress.ticked)

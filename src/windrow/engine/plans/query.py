@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,11 +31,17 @@ BOOLEAN = SqlType("BOOLEAN")
 @dataclass(frozen=True)
 class PlanProgress:
     """How far a plan has ticked: `ticked` is its last tick (None: none yet), `seq` counts its commits. `error`: why the
-    query is suspended."""
+    query is suspended. `covered`, of a periodic plan: the tick from which on its windows hold no tuple so far."""
 
     ticked: int | None = None
     seq: int = 0
     error: str | None = None
+    covered: int | None = None
+
+    def covering(self, stop: int | None) -> PlanProgress:
+        """The progress when windows hold tuples below the tick `stop`."""
+        known = [point for point in (self.covered, stop) if point is not None]
+        return replace(self, covered=max(known, default=None))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.operators.changes import AT, BORN, END, HEAD, OP
 from windrow.plan.algebra.nodes import ContinuousPlan, StreamWindow
 from windrow.types import SqlType
 
@@ -23,8 +24,9 @@ def changes_schema(plan: ContinuousPlan) -> pa.Schema:
 
 def changes_table(plan: ContinuousPlan, changes: pa.Table) -> pa.Table:
     """The changes of a tick batch, as users see them."""
-    columns = [changes.column("op"), *(_as_point(changes.column(name), plan.point) for name in LIFETIME[1:])]
-    selected = changes.select([column.name for column in plan.schema]).columns
+    points = [_as_point(changes.column(name), plan.point) for name in (BORN, END)]
+    columns = [changes.column(OP), *points]
+    selected = changes.columns[len(HEAD) :]
     return pa.table([*columns, *selected], schema=changes_schema(plan))
 
 
@@ -42,11 +44,11 @@ def answers_schema(plan: ContinuousPlan) -> pa.Schema:
 
 def answers_table(plan: ContinuousPlan, changes: pa.Table) -> pa.Table:
     """The answers to the windows that end at the ticks of these changes, all of which are '+' rows of one tick."""
-    ends = changes.column("tick")
+    ends = changes.column(AT)
     longest = _longest(plan)
     starts = pa.nulls(len(ends), pa.int64()) if longest is None else pc.subtract(ends, longest)
     columns = [*(_as_point(one, plan.point) for one in (starts, ends)), pa.array(np.zeros(len(ends), bool))]
-    selected = changes.select([column.name for column in plan.schema]).columns
+    selected = changes.columns[len(HEAD) :]
     return pa.table([*columns, *selected], schema=answers_schema(plan))
 
 

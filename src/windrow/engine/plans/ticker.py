@@ -15,6 +15,7 @@ from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanTick
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.due import InputProgress, begins_at, due_upto
+from windrow.engine.plans.occupied import occupied, without_gaps
 from windrow.engine.plans.query import ContinuousQuery, PlanVersion
 from windrow.engine.plans.tables import answers_table, changes_table
 from windrow.engine.progress import StreamProgress
@@ -23,7 +24,8 @@ from windrow.engine.store.journal import Journal
 from windrow.errors import SparkEndedError, StateError, first_line
 from windrow.logs import log_event
 from windrow.operators.advance import Advance, advance
-from windrow.operators.scan import StreamRows, reach, split
+from windrow.operators.changes import AT
+from windrow.operators.scan import StreamRows, births_end, reach, split
 from windrow.operators.state import compacted
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks, Points
@@ -72,7 +74,7 @@ class PlanTicker:
     def _due(self, query: ContinuousQuery) -> DueTicks | None:
         grid = query.grid
         inputs = [self._input(window) for window in query.plan.windows]
-        upto, before = due_upto(inputs, grid), query.progress.ticked
+        upto, before = due_upto(inputs, grid, query.plan.periodic), query.progress.ticked
         if before is None:
             before = begins_at(inputs, grid)
             if before is not None and query.since is not None:
@@ -84,20 +86,35 @@ class PlanTicker:
     def _input(self, window: StreamWindow) -> InputProgress:
         progress, axis = self._stream_of(window.stream).progress, window.attribute.column
         frontier = progress.frontiers[axis]
-        return InputProgress(frontier.value, progress.least.get(axis), frontier.greatest, progress.has_ended)
+        return InputProgress(
+            frontier.value, progress.least.get(axis), frontier.greatest, progress.has_ended, reach(window)
+        )
 
-    def _bounded(self, query: ContinuousQuery, due: DueTicks) -> DueTicks:
-        """So many of the due ticks that at most `tick_rows` new tuples belong to them, but at least one."""
-        limit, births = self._settings().integer("tick_rows"), list[Points]()
-        for window, use in zip(query.plan.windows, query.uses, strict=True):
-            lo, hi = due.before - window.lifetime.offset, due.upto - window.lifetime.offset
-            if sum(file.rows for file in self._stores.files(use) if file.hi >= lo and file.lo < hi) > 0:
-                points = self._stores.rows(use, (), self._from(query, lo), hi).column("__t").to_numpy()
-                births.append(points + window.lifetime.offset)
-        if sum(one.size for one in births) <= limit or due.count == 1:
+    def _bounded(self, query: ContinuousQuery, due: DueTicks) -> DueTicks | None:
+        """So many of the due ticks that at most `tick_rows` new tuples belong to them, but at least one; of a periodic
+        plan, without long gaps between its windows. None: no window holds a tuple."""
+        lifetimes = self._lifetimes(query, due)
+        limit, births = self._settings().integer("tick_rows"), [one for one, _ in lifetimes]
+        if due.count > 1 and sum(one.size for one in births) > limit:
+            upto = query.grid.above(int(np.partition(np.concatenate(births), limit - 1)[limit - 1]))
+            due = replace(due, upto=min(due.upto, max(upto, due.before + due.step)))
+        if not query.plan.periodic:
             return due
-        upto = query.grid.above(int(np.partition(np.concatenate(births), limit - 1)[limit - 1]))
-        return replace(due, upto=min(due.upto, max(upto, due.before + due.step)))
+        found = without_gaps(due, occupied(due, lifetimes, query.progress.covered))
+        if found is None:
+            query.version = replace(query.version, progress=replace(query.progress, ticked=due.upto))
+        return found
+
+    def _lifetimes(self, query: ContinuousQuery, due: DueTicks) -> list[tuple[Points, Points]]:
+        """When the new tuples of each window are born, and when they leave it."""
+        found = []
+        for window, use in zip(query.plan.windows, query.uses, strict=True):
+            lifetime = window.lifetime
+            lo, hi = due.before - lifetime.offset, due.upto - lifetime.offset
+            rows = self._stores.rows(use, (), self._from(query, lo), hi)
+            births = rows.column("__t").to_numpy() + lifetime.offset
+            found.append((births, births_end(births, lifetime)))
+        return found
 
     # -- a batch -------------------------------------------------------------------------------
 
@@ -131,9 +148,19 @@ class PlanTicker:
         read = time.perf_counter()
         done = advance(query.plan, query.version.state, rows, due, self._kernel, explicit, query.meter)
         query.meter.add_batch(due.upto - due.before, read - started, time.perf_counter() - read)
-        if query.progress.ticked is None and query.since is not None and not query.plan.periodic:
+        if query.plan.periodic:
+            return self._of_occupied(query, done, due)
+        if query.progress.ticked is None and query.since is not None:
             return replace(done, changes=beginning(done.changes, due.upto))
         return done
+
+    def _of_occupied(self, query: ContinuousQuery, done: Advance, due: DueTicks) -> Advance:
+        """The answers to windows that hold a tuple."""
+        runs = occupied(due, self._lifetimes(query, due), query.progress.covered)
+        query.version = replace(query.version, progress=query.progress.covering(runs.stop))
+        ticks = done.changes.column(AT).to_numpy()
+        kept = runs.has(ticks)
+        return done if kept.all() else replace(done, changes=done.changes.filter(pa.array(kept)))
 
     def _rows(self, query: ContinuousQuery, due: DueTicks) -> dict[int, StreamRows]:
         """The stored tuples that each window of the plan needs for these ticks."""
@@ -176,7 +203,8 @@ class PlanTicker:
         staged = self._delivery.send(query, rows, seq)
         parts, drops = self._parts(query, done, rows, due.upto)
         keep = self._settings().integer("retained_changes")
-        tick = PlanTick(query.id, due.upto, seq, tuple(parts), tuple(drops), keep)
+        covered = query.progress.covered
+        tick = PlanTick(query.id, due.upto, seq, tuple(parts), tuple(drops), keep, covered)
         with ExitStack() as held:
             for stream, _ in ended:
                 held.enter_context(stream.lock)
@@ -184,8 +212,9 @@ class PlanTicker:
             written, entry = self._commits.tick(tick, staged, lambda: self._along(query, after, due.upto))
             for stream, progress in after:
                 stream.install(CommittedState(progress, stream.unpublished))
-        changes = tuple(self._commits.read(part) for part in written if part.kind in (VIEW, CHANGES))
-        kept = changes if VIEW in drops else (*version.changes, *changes)
+        newest = VIEW if VIEW in drops else CHANGES
+        changes = tuple(self._commits.read(part) for part in written if part.kind == newest)
+        kept = changes if newest == VIEW else (*version.changes, *changes)
         query.version = PlanVersion(replace(query.progress, ticked=due.upto, seq=seq), done.state, kept)
         query.committed = due.upto
         query.metrics.rows += done.changes.num_rows
@@ -200,7 +229,7 @@ class PlanTicker:
         """What a commit writes, and the kinds of parts that it replaces."""
         found, drops = list[NewPart](), list[str]()
         is_due = self._is_merging(query, ticked)
-        state = compacted(done.state, ticked) if is_due else done.parts
+        state = compacted(done.state) if is_due else done.parts
         found += [NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, part.hi) for part in state]
         if query.plan.periodic:
             found += [NewPart(ANSWERS, rows, lo=ticked, hi=ticked)] if rows.num_rows else []
@@ -253,8 +282,7 @@ class PlanTicker:
 def beginning(changes: pa.Table, ticked: int) -> pa.Table:
     """The first changes of a query that begins on tuples of the past: what its answer at the tick consists of."""
     rows = LiveView.empty(changes.schema).after(changes, ticked).compacted()
-    at = rows.schema.get_field_index("tick")
-    return rows.set_column(at, rows.schema.field(at), pa.array([ticked] * rows.num_rows, pa.int64()))
+    return rows.set_column(AT, rows.schema.field(AT), pa.array(np.full(rows.num_rows, ticked, np.int64)))
 
 
 def merged_view(changes: Sequence[pa.Table], ticked: int) -> pa.Table:
