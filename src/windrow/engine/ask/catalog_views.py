@@ -293,6 +293,7 @@ def describe(engine: Engine, name: str) -> pa.Table:
 def _plan_columns(query: ContinuousQuery) -> list[dict[str, Any]]:
     """The columns of the answers of a query with SLIDE, or of the changes of a continuous one and its view."""
     plan, kind = query.plan, query.plan.point.bound.name
+    head: list[tuple[str, str, str | None]]
     if plan.periodic:
         head = [("window_start", kind, None), ("window_end", kind, None), ("is_revision", "BOOLEAN", None)]
     else:
