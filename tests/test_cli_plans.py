@@ -111,7 +111,7 @@ def test_run_prints_the_view(script: Callable[[str], Path], tmp_path: Path, spar
     assert done.exit_code == 0, done.stderr
     assert "bought: 4 changes; the view at 2026-01-01 00:00:41 has 3 rows" in done.stdout
     assert "| ann      |      5 | shop |" in done.stdout
-    assert "| bought |             NULL |" in done.stdout
+    assert "| query  | ticks | rows | state  |" in done.stdout and "windows answered" not in done.stdout
     found = json.loads(cli("status", "--state", state, "--json").stdout)["continuous_queries"]
     wanted = {"name": "bought", "streams": ["orders", "clicks"], "changes": 4, "ticked": "2026-01-01 00:00:41"}
     assert found == [{**wanted, "error": None}]

@@ -188,12 +188,12 @@ def _windows(count: int) -> str:
 def print_summary(console: Console, wr: Windrow) -> list[str]:
     """Print what this run did, without earlier runs on the same state. Return the suspended queries."""
     queries = {name: wr.queries[name].metrics() for name in wr.queries}
-    has_plans = any("ticks" in m for m in queries.values())
+    counted = {"windows": "windows answered", "ticks": "ticks"}  # a query has one of them
+    counters = [name for name in counted if any(name in m for m in queries.values())]
     by_query = [
         {
             "query": name,
-            "windows answered": m.get("windows"),
-            **({"ticks": m.get("ticks")} if has_plans else {}),
+            **{counted[counter]: m.get(counter) for counter in counters},
             "rows": m["rows"],
             "state": m["state"],
         }

@@ -78,8 +78,7 @@ def advance(
     """
     if state.ticked is not None and state.ticked != due.before:
         raise ValueError(f"the plan has ticked at {state.ticked}, and the due ticks begin after {due.before}")
-    batch = TickBatch(due, kernel, is_internal(plan.root))
-    run = _Run(plan, state, inputs, batch, meter or PlanMeter())
+    run = _Run(plan, state, inputs, TickBatch(due, kernel, is_internal(plan.root)), meter or PlanMeter())
     edge = run.edge(plan.root, ROOT)
     if explicit_expiry:
         calendar = run.table(OUTPUT)
