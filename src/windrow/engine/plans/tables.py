@@ -28,6 +28,18 @@ def changes_table(plan: ContinuousPlan, changes: pa.Table) -> pa.Table:
     return pa.table([*columns, *selected], schema=changes_schema(plan))
 
 
+def append_schema(plan: ContinuousPlan) -> pa.Schema:
+    """The columns of rows that only come: ts, then the select list. The name of ts as in `changes_schema`."""
+    return pa.schema([(_free("ts", plan), plan.point.bound.arrow), *_selected(plan)])
+
+
+def append_table(plan: ContinuousPlan, changes: pa.Table) -> pa.Table:
+    """The rows that came in a tick batch."""
+    came = changes.filter(pc.equal(changes.column("op"), "+"))
+    selected = came.select([column.name for column in plan.schema]).columns
+    return pa.table([_as_point(came.column("ts"), plan.point), *selected], schema=append_schema(plan))
+
+
 def view_schema(plan: ContinuousPlan) -> pa.Schema:
     """The columns of the view: the select list."""
     return pa.schema(_selected(plan))
