@@ -29,8 +29,8 @@ class Result:
     """A table of rows: iterate it, index it (`r[0]`, `r[-1]`, `r[:10]`, `r["column"]`), or convert it (`to_arrow`,
     `to_pandas`, `to_polars`).
 
-    A row is a dict. `is_text`: the rows are the lines of a text, such as a plan. `window` names what the rows are as of:
-    the tick of a view, or the end of the window of an answer; None if they are of several, or of none.
+    A row is a dict. `is_text`: the rows are the lines of a text, such as a plan. `window` names what the rows are as
+    of: the tick of a view, or the end of the window of an answer; None if they are of several, or of none.
     """
 
     def __init__(self, table: pa.Table, is_text: bool = False, window: Any = None):

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from windrow.engine.plans.commits import ANSWERS, CHANGES, PlanCommits
 from windrow.engine.plans.ordering import ordered
 from windrow.engine.plans.query import ContinuousQuery
-from windrow.engine.plans.tables import answers_schema, changes_schema, changes_table, view_schema
+from windrow.engine.plans.tables import answers_schema, changes_schema, changes_table, view_schema, view_table
 from windrow.engine.plans.ticker import live_view
 from windrow.errors import CatalogError, StateError, UnsupportedError
 from windrow.operators.tables.kernel import Kernel
@@ -53,7 +53,8 @@ class PlanReads:
         ticked, changes = self._version(query)
         if ticked is None or not changes:
             return view_schema(plan).empty_table(), ticked
-        return ordered(plan, live_view(changes, ticked).at(ticked), self._kernel), ticked
+        rows = view_table(plan, live_view(changes, ticked).at(ticked))
+        return ordered(plan, rows, self._kernel), ticked
 
     def _version(self, query: ContinuousQuery) -> tuple[int | None, Sequence[pa.Table]]:
         """The last tick, and the changes that make the view as of it."""

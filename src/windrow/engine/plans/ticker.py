@@ -19,13 +19,14 @@ from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.due import InputProgress, begins_at, due_upto
 from windrow.engine.plans.ordering import ordered
 from windrow.engine.plans.query import ContinuousQuery, PlanVersion
-from windrow.engine.plans.tables import answers_table, append_table, changes_table
+from windrow.engine.plans.tables import answers_table, append_table, changes_table, stored, view_table
 from windrow.engine.progress import StreamProgress
 from windrow.engine.state import CommittedState, StreamState
 from windrow.engine.store.journal import Journal
 from windrow.errors import SparkEndedError, StateError, first_line
 from windrow.logs import log_event
 from windrow.operators.advance import Advance, advance
+from windrow.operators.layouts.parts import StatePart
 from windrow.operators.scan import StreamRows, reach, split
 from windrow.operators.state import compacted
 from windrow.operators.tables.kernel import Kernel
@@ -33,7 +34,7 @@ from windrow.operators.ticks import DueTicks, Points
 from windrow.operators.view import LiveView
 from windrow.plan.algebra.nodes import StreamWindow
 from windrow.settings import Settings
-from windrow.types import POINT_MIN, point_text
+from windrow.types import POINT_MAX, POINT_MIN, point_text
 
 MERGED_PARTS = 20
 """So many parts of changes or of state are merged into one."""
@@ -146,6 +147,7 @@ class PlanTicker:
     def _advance(self, query: ContinuousQuery, due: DueTicks) -> Advance:
         rows, explicit = self._rows(query, due), query.choices.explicit_expiry
         done = advance(query.plan, query.version.state, rows, due, self._kernel, explicit)
+        done = replace(done, changes=stored(done.changes))
         if query.progress.ticked is None and query.since is not None and not query.plan.periodic:
             return replace(done, changes=beginning(done.changes, due.upto))
         if query.plan.periodic:
@@ -237,7 +239,7 @@ class PlanTicker:
         rows = before.after(changes, due.upto).at(due.upto)
         if query.committed is not None and not changes.num_rows and before.at(due.before).num_rows == rows.num_rows:
             return None
-        return ordered(plan, rows, self._kernel)
+        return ordered(plan, view_table(plan, rows), self._kernel)
 
     def _parts(
         self, query: ContinuousQuery, done: Advance, rows: pa.Table, ticked: int
@@ -246,7 +248,7 @@ class PlanTicker:
         found, drops = list[NewPart](), list[str]()
         is_due = self._is_merging(query, ticked)
         state = compacted(done.state, ticked) if is_due else done.parts
-        found += [NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, part.hi) for part in state]
+        found += [_state_part(part) for part in state]
         if query.derived is not None:
             found += [NewPart(CHANGES, done.changes)] if done.changes.num_rows else []
         elif query.plan.periodic:
@@ -293,6 +295,11 @@ class PlanTicker:
             needed = self._needed_from(query, i, ticked)
             if needed > POINT_MIN:
                 self._stores.keep_from(use.reader, needed)
+
+
+def _state_part(part: StatePart) -> NewPart:
+    """A part of state to write. Rows that never expire end above all points."""
+    return NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, min(part.hi, POINT_MAX))
 
 
 def beginning(changes: pa.Table, ticked: int) -> pa.Table:
