@@ -176,20 +176,19 @@ class Windrow:
             )
             return Result.message(f"stream {statement.name} {left}")
         if isinstance(statement, CreateDerivedStream):
-            raise UnsupportedError(
-                "this version does not execute CREATE STREAM … AS SELECT yet", remedy="Leave it out."
-            )
+            _, is_new = engine.statements.create_derived(statement, text)
+            return Result.message(f"stream {statement.name}{'' if is_new else ' exists already and was not changed'}")
         if isinstance(statement, CreateQuery):
             told = engine.statements.create_query(statement, text)
             return Result.message(f"query {statement.name}: {told}")
         if isinstance(statement, Select):
-            return Result(self._select(statement, text))
+            return self._select(statement, text)
         if isinstance(statement, Drop):
             return self._drop(statement)
         if isinstance(statement, Show) and statement.name is not None:
             if statement.what == "lateness":
                 return Result.lines("lateness", self._lateness(statement.name))
-            text = show_create(engine, statement.what, statement.name)
+            text = show_create(engine.manager, engine.plans, statement.what, statement.name)
             return Result(pa.table({"statement": text.split("\n")}), is_text=True)
         if isinstance(statement, Show):
             return Result(views.show(engine, statement.what))
@@ -235,11 +234,12 @@ class Windrow:
         drawn = DrawnPlan(periodic_chain(inner.name, plan, stream))
         return Plan(explain_query(inner.name, plan, stream, None, self._engine.settings), drawn)
 
-    def _select(self, statement: Select, text: str) -> pa.Table:
-        """The answer to a one-time query: over a window of a stream, or over answers and dead letters."""
+    def _select(self, statement: Select, text: str) -> Result:
+        """The answer to a one-time query: over a window of a stream, or over answers, views and dead letters."""
         if self._reads_a_stream(statement, text):
-            return self._engine.reads.snapshot(statement.select, text)
-        return self._engine.reads.select(statement.select, text)
+            return Result(self._engine.reads.snapshot(statement.select, text))
+        table, window = self._engine.reads.select(statement.select, text)
+        return Result(table, window=window)
 
     def _reads_a_stream(self, statement: Select, text: str) -> bool:
         """Whether a one-time query reads one stream and nothing else. FROM name without a window is the query of that
@@ -247,7 +247,8 @@ class Windrow:
         tables = named_tables(statement.select)
         if not tables:
             raise UnsupportedError(
-                "a one-time query reads a window of a stream, a query, answers('query') or dead_letters('stream')",
+                "a one-time query reads a window of a stream, a query, answers('query'), changes('query') or "
+                "dead_letters('stream')",
                 remedy="For example SELECT COUNT(*) AS n FROM packets [RANGE 10 MINUTES]; SHOW STREAMS lists them.",
             )
         manager = self._engine.manager
@@ -257,7 +258,10 @@ class Windrow:
             if isinstance(table.this, exp.Identifier)
             and (
                 window_of(table) is not None
-                or (not manager.has_query(table.name) and table.name.lower() in manager.streams)
+                or (
+                    not (manager.has_query(table.name) or self._engine.plans.has(table.name))
+                    and table.name.lower() in manager.streams
+                )
             )
         ]
         if of_streams and len(of_streams) < len(tables):
@@ -374,6 +378,8 @@ class Windrow:
                 if any(item.query is query and item.block is not None for item in stream.unpublished):
                     log.error("answers of query '%s' were never taken, and go with the temporary state", query.name)
                 sweep(query)
+            for plan in self._engine.plans.all():
+                sweep(plan)
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def metrics(self) -> dict[str, Any]:

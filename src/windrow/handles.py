@@ -11,6 +11,7 @@ from windrow.display.html import folded_part, note_part, table_part, text_part, 
 from windrow.display.latest import LatestAnswer
 from windrow.engine.ask import catalog_views as views
 from windrow.engine.ask.create_texts import show_create
+from windrow.engine.ask.plan_tables import chosen_windows, latest_end
 from windrow.engine.engine import Engine
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import QueryState
@@ -20,6 +21,7 @@ from windrow.explain.drawing import DrawnPlan
 from windrow.explain.periodic import measured_line, periodic_chain
 from windrow.explain.text import explain_query
 from windrow.result import Plan, Result
+from windrow.types import value_of
 from windrow.windows import PartitionedWindow
 
 
@@ -50,7 +52,8 @@ class Query:
     def answer(self) -> Result:
         """The answer to the latest window that was answered as a whole. Raises QuerySuspendedError if the query is
         suspended; `answers` then still returns its earlier answers."""
-        return Result(self._engine.reads.answer(self._active()))
+        table = self._engine.reads.answer(self._active())
+        return Result(table, window=latest_end(table))
 
     def answers(self, last: int | str | timedelta | None = None, since: datetime | str | int | None = None) -> Result:
         """Retained answers, in window order. Groups that a punctuation closed early stand in order of delivery.
@@ -170,7 +173,7 @@ class Query:
         except WindrowError as error:  # it was dropped, or the state directory is closed
             return whole(title_part(title, error.message))
         window = f"[{views.window_in_words(state.plan)}] over {state.plan.scan.stream}"
-        statement = show_create(self._engine, "create query", self.name)
+        statement = show_create(self._engine.manager, self._engine.plans, "create query", self.name)
         return whole(
             title_part(title, window, condition),
             note_part(" · ".join(latest.notes)),
@@ -199,8 +202,11 @@ class ContinuousHandle(Query):
         return query
 
     def view(self) -> Result:
-        """The result as of the last committed tick; of a query with SLIDE its latest answer."""
-        return Result(self._engine.plan_reads.view(self._running()))
+        """The result as of the last committed tick, which `Result.window` names; of a query with SLIDE its latest
+        answer."""
+        query = self._running()
+        table, ticked = self._engine.plan_reads.view(query)
+        return Result(table, window=None if ticked is None else value_of(ticked, query.plan.point))
 
     def changes(self) -> Result:
         """Retained changes, in order: `op` ('+' or '-'), `ts` (when the result was born, or withdrawn), `exp` (when it
@@ -209,11 +215,13 @@ class ContinuousHandle(Query):
 
     def answers(self, last: int | str | timedelta | None = None, since: datetime | str | int | None = None) -> Result:
         """Retained answers of a query with SLIDE, in window order; `last` and `since` as in `Query.answers`."""
-        return Result(self._engine.plan_reads.answers(self._query(), last, since))
+        query = self._query()
+        return Result(chosen_windows(self._engine.plan_reads.answers(query), query, last, since))
 
     def answer(self) -> Result:
         """The latest answer of a query with SLIDE."""
-        return Result(self._engine.plan_reads.answer(self._running()))
+        table = self._engine.plan_reads.answer(self._running())
+        return Result(table, window=latest_end(table))
 
     def lookup(self, window: str | timedelta | int, at: datetime | str | int | None = None) -> Result:
         raise self._no_synopsis()
@@ -255,7 +263,7 @@ class ContinuousHandle(Query):
         found = (query.progress.seq, query.progress.ticked or 0, stopped, None)
         if shown is not None and shown.version == found:
             return None
-        return LatestAnswer(query.name, self._engine.plan_reads.view(query), *found)
+        return LatestAnswer(query.name, self._engine.plan_reads.view(query)[0], *found)
 
     def _active(self) -> Any:
         return self._running()
@@ -267,11 +275,11 @@ class ContinuousHandle(Query):
         title = f"query {self.name}"
         try:
             query = self._query()
-            table = self._engine.plan_reads.view(query)
+            table, _ = self._engine.plan_reads.view(query)
         except WindrowError as error:
             return whole(title_part(title, error.message))
         streams = ", ".join(query.plan.streams)
-        statement = show_create(self._engine, "create query", self.name)
+        statement = show_create(self._engine.manager, self._engine.plans, "create query", self.name)
         return whole(
             title_part(title, f"over {streams}"), table_part(table), folded_part("statement", text_part(statement))
         )

@@ -29,14 +29,16 @@ class Result:
     """A table of rows: iterate it, index it (`r[0]`, `r[-1]`, `r[:10]`, `r["column"]`), or convert it (`to_arrow`,
     `to_pandas`, `to_polars`).
 
-    A row is a dict. `is_text`: the rows are the lines of a text, such as a plan.
+    A row is a dict. `is_text`: the rows are the lines of a text, such as a plan. `window` names what the rows are as
+    of: the tick of a view, or the end of the window of an answer; None if they are of several, or of none.
     """
 
-    def __init__(self, table: pa.Table, is_text: bool = False, plan: Plan | None = None):
+    def __init__(self, table: pa.Table, is_text: bool = False, plan: Plan | None = None, window: Any = None):
         self._table = table
         self._is_text = is_text
         self.plan = plan
         """What EXPLAIN gave; None for other statements."""
+        self.window = window
 
     @classmethod
     def message(cls, text: str) -> Result:
@@ -80,7 +82,7 @@ class Result:
         if isinstance(at, str):
             return column_values(self._table.column(self._position(at)))
         if isinstance(at, slice):
-            return Result(self._part(range(len(self))[at]), self._is_text)
+            return Result(self._part(range(len(self))[at]), self._is_text, self.window)
         number = operator.index(at)
         if not -len(self) <= number < len(self):
             raise IndexError(f"there is no row {number}: the result has {len(self):,} rows")

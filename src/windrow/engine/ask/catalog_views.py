@@ -33,7 +33,7 @@ def show(engine: Engine, what: str) -> pa.Table:
         return _table([row for row in found if row is not None], _STREAM)
     if kind == "queries":
         answered = (_query_row(engine, s, q) for s, q in engine.manager.queries().values())
-        continuous = (_plan_row(engine, query) for query in engine.plans.all())
+        continuous = (_plan_row(engine, query) for query in engine.plans.queries())
         return _table([row for row in (*answered, *continuous) if row is not None], _QUERY)
     if kind == "sharing":
         return sharing_table(list(engine.manager.streams.values()), engine.settings)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.names import quote_name
 from windrow.cql.printer import to_script
 from windrow.dataplane.sources.registry import DATAFRAME
 from windrow.dataplane.streaming_frames import attaching
-
-if TYPE_CHECKING:
-    from windrow.engine.engine import Engine
+from windrow.engine.plans.manager import PlanManager
+from windrow.engine.queries.query_manager import QueryManager
 
 NOTE = "note: "
 """How a line of a statement's result begins that says what else the user should know."""
 
 
-def show_create(engine: Engine, what: str, name: str) -> str:
+def show_create(manager: QueryManager, plans: PlanManager, what: str, name: str) -> str:
     """The statement that creates a stream or a query as it is, for `create stream` or `create query`."""
     if what == "create query":
-        if engine.plans.has(name):
-            return to_script(engine.plans.query(name).statement)
-        return to_script(engine.manager.query(name)[1].statement)
-    definition = engine.manager.stream(name).definition
+        return to_script(plans.query(name).statement if plans.has(name) else manager.query(name)[1].statement)
+    stream = manager.stream(name)
+    plan, definition = plans.behind(stream), stream.definition
+    if plan is not None and plan.derived is not None:
+        return to_script(plan.derived)
     text = to_script(definition.statement)
     if definition.statement.source != DATAFRAME:
         return text

@@ -52,7 +52,7 @@ class PlanTick:
 
     `parts` are written. `drops` are the kinds whose earlier parts the new ones replace. State parts in a calendar whose
     rows have all left by `ticked` are dropped. Of the changes, the newest `keep` rows stay, and all that are newer than
-    the latest view.
+    the latest view. `deposited`: the changes up to this commit are tuples of a derived stream, and are dropped.
     """
 
     plan: int
@@ -62,6 +62,7 @@ class PlanTick:
     drops: tuple[str, ...] = ()
     keep: int = 0
     covered: int | None = None
+    deposited: int | None = None
 
     @property
     def changes(self) -> int:
@@ -186,7 +187,11 @@ class PlanCommits:
         self._drop_where("plan = ? AND kind = ? AND layout <> 'KEYED' AND hi < ?", (commit.plan, STATE, commit.ticked))
 
     def _retire_changes(self, commit: PlanTick) -> None:
-        """Drop the oldest changes that neither retention nor the view needs."""
+        """Drop the oldest changes that neither retention, nor the view, nor a derived stream needs."""
+        if commit.deposited is not None:
+            found = (commit.plan, CHANGES, commit.deposited)
+            self._drop_where("plan = ? AND kind = ? AND seq <= ?", found)
+            return
         seen = self._catalog.value("SELECT max(seq) FROM plan_parts WHERE plan = ? AND kind = ?", (commit.plan, VIEW))
         for kind in (CHANGES, ANSWERS):
             held = self._catalog.value(
@@ -231,6 +236,12 @@ class PlanCommits:
         )
         names = ("kind", "seq", "path", "offset", "length", "rows", "operator", "layout", "lo", "hi")
         return [PlanPart(*(row[name] for name in names)) for row in rows]
+
+    def view_parts(self, plan: int) -> list[PlanPart]:
+        """The parts that make the view: the latest merged view, and all changes since."""
+        parts = self.parts(plan, VIEW, CHANGES)
+        last = max((part.seq for part in parts if part.kind == VIEW), default=-1)
+        return [part for part in parts if part.kind == VIEW or part.seq > last]
 
     def read(self, part: PlanPart) -> pa.Table:
         """The rows of a part, mapped: they outlive the deletion of the file."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from windrow.cql.statements import CreateQuery
-from windrow.dataplane.sinks import Sink, StagingSink
+from windrow.cql.statements import CreateDerivedStream, CreateQuery
+from windrow.dataplane.sinks import Sink, SinkMode, StagingSink
 from windrow.dataplane.stores import KeptColumn
 from windrow.engine.kept.window_stores import StoreUse
 from windrow.engine.metrics import PlanMetrics
@@ -69,7 +69,13 @@ class ContinuousQuery:
     choices: PlanChoices
     uses: tuple[StoreUse, ...]
     version: PlanVersion
+    mode: SinkMode | None = None
+    """What the sink gets; None: answers to windows, or there is none."""
+    derived: CreateDerivedStream | None = None
+    """The statement of the stream that its output is (CREATE STREAM … AS); None for a query."""
     sink: Sink | StagingSink | None = None
+    late_call: Any = None
+    """The call of its sink or subscribers that did not end in time and may still run."""
     subscribers: list[Subscriber] = field(default_factory=list)
     metrics: PlanMetrics = field(default_factory=PlanMetrics)
     meter: PlanMeter = field(default_factory=PlanMeter)
@@ -77,6 +83,8 @@ class ContinuousQuery:
     """Committed stages that the sink may not show yet: their outbox entries and the stages."""
     merged_at: int | None = None
     """The tick at which state and view were merged last."""
+    unmerged: int = 0
+    """How many commits have written parts since."""
     committed: int | None = None
     """The last tick that a commit saved; `progress.ticked` may be ahead of it by ticks without a change."""
     is_dropped: bool = False

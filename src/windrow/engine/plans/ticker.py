@@ -11,13 +11,16 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from windrow.crash import crash_point
+from windrow.dataplane.sinks import SinkMode
 from windrow.engine.kept.window_stores import WindowStores
-from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanTick
+from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanPart, PlanTick
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.due import InputProgress, begins_at, due_upto
 from windrow.engine.plans.occupied import occupied, without_gaps
+from windrow.engine.plans.ordering import ordered
 from windrow.engine.plans.query import ContinuousQuery, PlanVersion
-from windrow.engine.plans.tables import answers_table, changes_table
+from windrow.engine.plans.tables import answers_table, append_table, changes_table, stored, view_table
 from windrow.engine.progress import StreamProgress
 from windrow.engine.state import CommittedState, StreamState
 from windrow.engine.store.journal import Journal
@@ -25,6 +28,7 @@ from windrow.errors import SparkEndedError, StateError, first_line
 from windrow.logs import log_event
 from windrow.operators.advance import Advance, advance
 from windrow.operators.changes import AT
+from windrow.operators.layouts.parts import StatePart
 from windrow.operators.scan import StreamRows, births_end, reach, split
 from windrow.operators.state import compacted
 from windrow.operators.tables.kernel import Kernel
@@ -32,7 +36,7 @@ from windrow.operators.ticks import DueTicks, Points
 from windrow.operators.view import LiveView
 from windrow.plan.algebra.nodes import StreamWindow
 from windrow.settings import Settings
-from windrow.types import POINT_MIN, point_text
+from windrow.types import POINT_MAX, POINT_MIN, point_text
 
 MERGED_PARTS = 20
 """So many parts of changes or of state are merged into one."""
@@ -56,6 +60,8 @@ class PlanTicker:
         self._settings = settings
         self._delivery = PlanDelivery(commits, settings)
         self._kernel = Kernel(settings().integer("max_value_bytes"))
+        self.follow: Callable[[ContinuousQuery, bool], None] = lambda query, ended: None
+        """Makes tuples of a derived stream of what its plan has committed; `ended`: nothing more comes."""
 
     def tick(self, query: ContinuousQuery) -> int:
         """Process all due ticks; return their number. An error of the plan itself suspends the query."""
@@ -64,10 +70,25 @@ class PlanTicker:
                 return 0
             self._delivery.publish(query)
             done = 0
+            self._follow(query)
             while query.error is None and (due := self._due(query)) is not None:
                 self._batch(query, due)
+                self._follow(query)
                 done += due.count
+            self._follow(query, ended=query.error is None and self._has_ended(query))
             return done
+
+    def recover(self, queries: Sequence[ContinuousQuery]) -> None:
+        """Publish what is committed and not published, at opening."""
+        self._delivery.recover(queries)
+
+    def _follow(self, query: ContinuousQuery, ended: bool = False) -> None:
+        """Hand what is committed to the derived stream, if the query has one."""
+        if query.derived is not None:
+            self.follow(query, ended)
+
+    def _has_ended(self, query: ContinuousQuery) -> bool:
+        return all(self._stream_of(name).progress.has_ended for name in query.plan.streams)
 
     # -- what is due ---------------------------------------------------------------------------
 
@@ -157,8 +178,10 @@ class PlanTicker:
         read = time.perf_counter()
         done = advance(query.plan, query.version.state, rows, due, self._kernel, explicit, query.meter)
         query.meter.add_batch(due.upto - due.before, read - started, time.perf_counter() - read)
+        done = replace(done, changes=stored(done.changes))
         if query.plan.periodic:
-            return self._of_occupied(query, done, due)
+            done = self._of_occupied(query, done, due)
+            return replace(done, changes=ordered(query.plan, done.changes, self._kernel, first="tick"))
         if query.progress.ticked is None and query.since is not None:
             return replace(done, changes=beginning(done.changes, due.upto))
         return done
@@ -203,17 +226,19 @@ class PlanTicker:
         """Deliver, commit and install a batch. One without a change, new state or expired tuples only moves the
         progress in memory: after a restart it is processed again, to the same effect."""
         version, ended = query.version, self._overtaken(query, due.upto)
-        is_news = done.changes.num_rows or done.parts or ended
+        shown = self._shown(query, due, done.changes)
+        is_news = done.changes.num_rows or done.parts or ended or shown is not None
         if not is_news and not self._is_stale(query, due.upto):
             query.version = replace(version, progress=replace(query.progress, ticked=due.upto), state=done.state)
             return
         seq, plan = query.progress.seq + 1, query.plan
         rows = (answers_table if plan.periodic else changes_table)(plan, done.changes)
-        staged = self._delivery.send(query, rows, seq)
+        staged = self._delivery.send(query, rows, shown, seq)
+        crash_point("plan-staged")
         parts, drops = self._parts(query, done, rows, due.upto)
         keep = self._settings().integer("retained_changes")
-        covered = query.progress.covered
-        tick = PlanTick(query.id, due.upto, seq, tuple(parts), tuple(drops), keep, covered)
+        covered, deposited = query.progress.covered, None if query.derived is None else seq - 1
+        tick = PlanTick(query.id, due.upto, seq, tuple(parts), tuple(drops), keep, covered, deposited)
         with ExitStack() as held:
             for stream, _ in ended:
                 held.enter_context(stream.lock)
@@ -221,16 +246,40 @@ class PlanTicker:
             written, entry = self._commits.tick(tick, staged, lambda: self._along(query, after, due.upto))
             for stream, progress in after:
                 stream.install(CommittedState(progress, stream.unpublished))
-        newest = VIEW if VIEW in drops else CHANGES
-        changes = tuple(self._commits.read(part) for part in written if part.kind == newest)
-        kept = changes if newest == VIEW else (*version.changes, *changes)
+        kept = () if query.derived is not None else self._kept(version, written)
         query.version = PlanVersion(replace(query.progress, ticked=due.upto, seq=seq), done.state, kept)
         query.committed = due.upto
+        query.unmerged = 0 if STATE in drops else query.unmerged + bool(written)
+        query.merged_at = due.upto if STATE in drops or query.merged_at is None else query.merged_at
         query.metrics.rows += done.changes.num_rows
         query.metrics.last_delivery_s = time.time()
         if entry is not None and staged is not None:
             query.unpublished = (*query.unpublished, (entry, staged))
             self._delivery.publish(query)
+
+    def _kept(self, version: PlanVersion, written: Sequence[PlanPart]) -> tuple[pa.Table, ...]:
+        """The latest merged view, as changes, and all changes since."""
+        view = [part for part in written if part.kind == VIEW]
+        if view:
+            return tuple(self._commits.read(part) for part in view)
+        return (*version.changes, *(self._commits.read(part) for part in written if part.kind == CHANGES))
+
+    def _shown(self, query: ContinuousQuery, due: DueTicks, changes: pa.Table) -> pa.Table | None:
+        """What the query's sink gets of a tick batch; None: nothing. A view is shown when it is another than before,
+        also by rows that expire."""
+        plan = query.plan
+        if query.sink is None:
+            return None
+        if query.mode is not SinkMode.VIEW:
+            if not changes.num_rows:
+                return None
+            table = answers_table if plan.periodic else append_table if query.mode is SinkMode.APPEND else changes_table
+            return table(plan, changes)
+        before = live_view((*query.version.changes, changes.slice(0, 0)), due.before)
+        rows = before.after(changes, due.upto).at(due.upto)
+        if query.committed is not None and not changes.num_rows and before.at(due.before).num_rows == rows.num_rows:
+            return None
+        return ordered(plan, view_table(plan, rows), self._kernel)
 
     def _parts(
         self, query: ContinuousQuery, done: Advance, rows: pa.Table, ticked: int
@@ -239,8 +288,10 @@ class PlanTicker:
         found, drops = list[NewPart](), list[str]()
         is_due = self._is_merging(query, ticked)
         state = compacted(done.state) if is_due else done.parts
-        found += [NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, part.hi) for part in state]
-        if query.plan.periodic:
+        found += [_state_part(part) for part in state]
+        if query.derived is not None:
+            found += [NewPart(CHANGES, done.changes)] if done.changes.num_rows else []
+        elif query.plan.periodic:
             found += [NewPart(ANSWERS, rows, lo=ticked, hi=ticked)] if rows.num_rows else []
         elif is_due:
             found += [NewPart(CHANGES, done.changes)] if done.changes.num_rows else []
@@ -250,16 +301,14 @@ class PlanTicker:
             found.append(NewPart(CHANGES, done.changes))
         if is_due:
             drops.append(STATE)
-            query.merged_at = ticked
         return found, drops
 
     def _is_merging(self, query: ContinuousQuery, ticked: int) -> bool:
         """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed."""
-        if query.merged_at is None:
-            query.merged_at = ticked
+        before = ticked if query.merged_at is None else query.merged_at
         ranges = [window.lifetime.range for window in query.plan.windows if window.lifetime.range is not None]
-        is_late = bool(ranges) and ticked - query.merged_at >= max(min(ranges) // 20, query.plan.step)
-        return (is_late and len(query.version.changes) > 1) or len(query.version.changes) >= MERGED_PARTS
+        is_late = bool(ranges) and ticked - before >= max(min(ranges) // 20, query.plan.step)
+        return (is_late and query.unmerged > 1) or query.unmerged >= MERGED_PARTS
 
     def _overtaken(self, query: ContinuousQuery, ticked: int) -> list[tuple[StreamState, str]]:
         """The ended streams whose frontier the plan has overtaken: a tuple that came below its tick would be lost, so
@@ -286,6 +335,11 @@ class PlanTicker:
             needed = self._needed_from(query, i, ticked)
             if needed > POINT_MIN:
                 self._stores.keep_from(use.reader, needed)
+
+
+def _state_part(part: StatePart) -> NewPart:
+    """A part of state to write. Rows that never expire end above all points."""
+    return NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, min(part.hi, POINT_MAX))
 
 
 def beginning(changes: pa.Table, ticked: int) -> pa.Table:
