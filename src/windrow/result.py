@@ -82,7 +82,7 @@ class Result:
         if isinstance(at, str):
             return column_values(self._table.column(self._position(at)))
         if isinstance(at, slice):
-            return Result(self._part(range(len(self))[at]), self._is_text, self.window)
+            return Result(self._part(range(len(self))[at]), self._is_text, window=self.window)
         number = operator.index(at)
         if not -len(self) <= number < len(self):
             raise IndexError(f"there is no row {number}: the result has {len(self):,} rows")
