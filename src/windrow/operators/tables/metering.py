@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class OperatorCounts:
-    """What an operator gave in all its calls. `seconds` includes those of its inputs."""
+    """What an operator gave in all its calls. `nbytes` are those of the buffers that its rows are in; `seconds` includes
+    those of its inputs."""
 
     calls: int = 0
     rows: int = 0
@@ -31,14 +32,13 @@ class PlanMeter:
 
     def add(self, path: str, rows: int, nbytes: int, seconds: float) -> None:
         """A call of the operator at a path, and what it gave."""
-        old = self.counts.get(path, OperatorCounts())
-        self.counts[path] = replace(
-            old,
-            calls=old.calls + 1,
-            rows=old.rows + rows,
-            nbytes=old.nbytes + nbytes,
-            seconds=old.seconds + seconds,
-        )
+        found = self.counts.get(path)
+        if found is None:
+            found = self.counts[path] = OperatorCounts()
+        found.calls += 1
+        found.rows += rows
+        found.nbytes += nbytes
+        found.seconds += seconds
 
     def add_batch(self, points: int, read_s: float, advance_s: float) -> None:
         """A batch of ticks that moved the plan by so many points."""
