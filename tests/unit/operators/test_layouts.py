@@ -204,3 +204,48 @@ def test_group_by_keeps_cells_not_rows():
     history = [[(t, (t % 2,)) for t in range(50) for _ in range(100)]]
     done = run(plan, history, [0, 25, 50])
     assert done.state.tables["0/cells"].count <= 2 * 5 * 4
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize("lengths", [(3, 2), (1, 4), (5, 5)])
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_join_at_every_boundary(lengths, step, is_kept):
+    """A tuple of each stream at every point: pairs meet at every distance, in one batch and tick by tick.
+
+    `is_kept`: the join keeps the rows of its inputs itself, because these are unions.
+    """
+    b = Builder()
+    history = [[(t, (1,)) for t in range(12)]] * 2
+    inputs = [b.window(length, {"k": INT}) for length in lengths]
+    if is_kept:
+        inputs = [b.union(one, b.window(1, {"k": INT})) for one in inputs]
+        history = [history[0], [], history[1], []]
+    plan = plan_of(b.join(*inputs, on=["k"]), step)
+    last = 24
+    naive = WindowOperators(plan, history, step).rows(plan.root, last)
+    seen = sorted((r.ts, r.exp) for r in naive if r.ts // step < r.exp // step)
+    for ticks in ([0, last], range(0, last + 1, step)):
+        assert sorted((ts, exp) for _, _, ts, exp, *_ in rows_of(run(plan, history, ticks).all_changes)) == seen
+
+
+@pytest.mark.parametrize("ticks", [[0, 15], [0, 10, 15], [0, 5, 10, 15]])
+def test_renewal_by_a_tuple_born_after_the_last_tick(ticks):
+    """At tick 10 the row is alive for the last time. The tuple that comes before tick 15 renews it, in any batches."""
+    b = Builder()
+    plan = plan_of(Distinct(b.window(10, {"v": INT})), step=5)
+    found = rows_of(run(plan, [[(3, (1,)), (10, (1,))]], ticks).all_changes)
+    assert found == [("+", 5, 3, 13, 1), ("+", 15, 13, 20, 1)]
+
+
+@pytest.mark.parametrize("how", ["parts", "compacted"])
+def test_restart_at_every_tick_of_a_limit(how):
+    """Rows come, go, and come again among the first two."""
+    b = Builder()
+    plan = plan_of(
+        b.top(b.group_by(b.window(4, {"k": INT}), ["k"], ("COUNT", None)), "$.COUNT_None", 2, descending=True)
+    )
+    history = [[(t, (t * t % 5,)) for t in range(20) for _ in range(t % 3)]]
+    restarted, plain = (run(plan, history, range(30), restart=restart) for restart in (lambda t: how, lambda t: None))
+    assert rows_of(restarted.all_changes) == rows_of(plain.all_changes)
+    assert any(op == "-" for op, *_ in rows_of(plain.all_changes))
+    assert restarted.state.nbytes == 0

@@ -138,7 +138,7 @@ def ticks_of(plan: ContinuousPlan, drawn: list[int]) -> list[int]:
     return [0, *sorted(inner), -(-LAST // plan.step) * plan.step]
 
 
-cuts = st.lists(st.integers(1, LAST), max_size=6)
+cuts = st.one_of(st.lists(st.integers(1, LAST), max_size=6), st.just(list(range(1, LAST))))
 several = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -227,7 +227,7 @@ def test_silence_empties_the_state(case, drawn):
     assert forever or done.state.nbytes == 0, done.state.sizes
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(tuples, st.sampled_from([1, 2, 5]), cuts)
 def test_distinct_keeps_at_most_its_output(rows, step, drawn):
     b = Builder()
