@@ -22,7 +22,10 @@ STREAM = (
     " OPTIONS (path '{root}/in', format 'parquet', maxFilesPerTrigger '1')"
     " TIMESTAMP BY ts PUNCTUATE WITH SLACK 4 SECONDS"
 )
-QUERY = "CREATE QUERY IF NOT EXISTS q AS SELECT k, SUM(x) AS total FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY k"
+QUERY = (
+    "CREATE QUERY IF NOT EXISTS q AS SELECT k, SUM(x) AS total FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS]"
+    " GROUP BY k ORDER BY k"
+)
 COLUMN = "concat_ws(',', k, x, y)"
 
 

@@ -246,6 +246,19 @@ def test_expired_files_are_dropped(bench: Bench) -> None:
     assert bench.stores.stores[0].kept_from == 25
 
 
+def test_new_reader_that_needs_less(bench: Bench) -> None:
+    bench.deposit(1)
+    with bench.catalog.transaction():
+        use = bench.need("a", X)
+        bench.stores.keep_from("a", 10)
+        bench.stores.keep_from("nobody", 10)
+    assert bench.stores.stores[0].kept_from == 10 and bench.stores.stores[0].needed_from == 10
+    bench.deposit(9)
+    assert bench.on_disk() == 0
+    bench.deposit(10, 11)
+    assert bench.points(use) == [10, 11]
+
+
 def test_rolled_back_expiry(bench: Bench) -> None:
     use = bench.need("a", X)
     bench.deposit(1, 2)

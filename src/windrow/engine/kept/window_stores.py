@@ -98,7 +98,7 @@ class WindowStores:
         needs at once; by it, expired rows are measured and files merged.
         """
         with self._transaction():
-            taken = self._entries.find(lambda one: any(r.name == reader for r in one.readers))
+            taken = self._entries.find(lambda one: _is_read(one, reader))
             own = self._entries.find(lambda one: _is_at(one, stream, axis, keys))
             if taken is not None and (own is None or taken.id != own.id):
                 raise ValueError(f"'{reader}' reads another store already")
@@ -123,7 +123,7 @@ class WindowStores:
         """Forget a reader, and what is kept for it alone. Call it with the stream's `batch_lock` held; it is part of
         the caller's transaction if there is one. An unknown reader is none."""
         with self._transaction():
-            found = self._entries.find(lambda one: any(r.name == reader for r in one.readers))
+            found = self._entries.find(lambda one: _is_read(one, reader))
             if found is None:
                 return
             left = found.without_reader(reader)
@@ -140,7 +140,7 @@ class WindowStores:
     def suspend(self, reader: str, why: str) -> None:
         """Keep nothing more for a reader whose columns Spark cannot compute; what it has read stays."""
         with self._transaction():
-            found = self._entries.find(lambda one: any(r.name == reader for r in one.readers))
+            found = self._entries.find(lambda one: _is_read(one, reader))
             if found is None:
                 return
             old = next(one for one in found.readers if one.name == reader)
@@ -231,19 +231,27 @@ class WindowStores:
     def keep_from(self, reader: str, point: int) -> None:
         """The reader needs no rows below the point any more. Call it in the transaction of a tick. Files that no reader
         needs are dropped with it; `tidy` cuts those that are needed in part."""
-        found = self._reader(reader)
-        if found is None or (found.needs_from is not None and found.needs_from >= point):
+        store = self._store_of(reader)
+        if store is None:
             return
-        below = self._entries.needs(found.store, reader, point)
+        found = next(one for one in store.readers if one.name == reader)
+        if found.needs_from is not None and found.needs_from >= point:
+            return
+        below = self._entries.needs(store.id, reader, point)
         self._catalog.on_commit(lambda: self._needs(reader, point, below))
         if below is not None:
-            self._expire(self._stores[found.store], below)
+            self._expire(store, below)
+
+    def _store_of(self, reader: str) -> WindowStore | None:
+        """The store of a reader, which may be of this transaction."""
+        known = next((one for one in self._stores.values() if _is_read(one, reader)), None)
+        return known or self._entries.find(lambda one: _is_read(one, reader))
 
     def _needs(self, reader: str, point: int, below: int | None) -> None:
         """See what `keep_from` has committed."""
         with self._reloading:
             for store in self._stores.values():
-                if any(one.name == reader for one in store.readers):
+                if _is_read(store, reader):
                     readers = tuple(one.moved(point) if one.name == reader else one for one in store.readers)
                     moved = replace(store, readers=readers, kept_from=max_or_none(store.kept_from, below))
                     self._stores = {**self._stores, store.id: moved}
@@ -372,6 +380,10 @@ class WindowStores:
 
 def _is_at(store: WindowStore, stream: StreamState, axis: str, keys: Sequence[KeptColumn]) -> bool:
     return store.stream.lower() == stream.name.lower() and store.axis == axis and store.keys == tuple(keys)
+
+
+def _is_read(store: WindowStore, reader: str) -> bool:
+    return any(one.name == reader for one in store.readers)
 
 
 def _points(row: BlockRow) -> tuple[int, int]:
