@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class OperatorCounts:
-    """What an operator gave in all its calls. `nbytes` are those of the buffers that its rows are in; `seconds`
+    """What an operator gave in all its calls. `nbytes` are those of the buffers that its rows are in. `seconds`
     includes those of its inputs."""
 
     calls: int = 0
