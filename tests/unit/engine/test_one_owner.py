@@ -21,6 +21,8 @@ OWNERS = {
 """Fields of `StreamState`, its synopses and queries, and the files that may assign them."""
 
 SQL = ("SELECT ", "INSERT ", "UPDATE ", "DELETE FROM ")
+STORES = ("store/", "kept/store_entries.py", "plans/commits.py")
+"""Where SQL is: the commits of streams, of window stores, and of continuous queries."""
 
 
 def trees(within: Path = ENGINE) -> Iterator[tuple[str, ast.Module]]:
@@ -64,7 +66,7 @@ def test_engine_sql_is_in_the_store() -> None:
     breaches = [
         f"{file}:{node.lineno}"
         for file, tree in trees()
-        if not file.startswith("store/")
+        if not file.startswith(STORES)
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(SQL)
     ]

@@ -40,7 +40,7 @@ class PlanDelivery:
                 self.publish(query)
             except Exception as error:
                 log.error("changes of query '%s' wait to be published: %s", query.name, error)
-            if not query.unpublished:
+            if not query.unshown:
                 sweep(query)
 
     def send(self, query: ContinuousQuery, rows: pa.Table, shown: pa.Table | None, seq: int) -> str | None:
@@ -60,11 +60,11 @@ class PlanDelivery:
         sink = query.sink
         if sink is None or isinstance(sink, Sink):
             return
-        for entry, stage in query.unpublished:
+        for entry, stage in query.unshown:
             self._call(query, partial(sink.publish, stage))
             crash_point("plan-published")
             self._commits.published(entry)
-            query.unpublished = query.unpublished[1:]
+            query.unshown = query.unshown[1:]
 
     def _call(self, query: ContinuousQuery, call: Callable[[], Any]) -> Any:
         timeout_s = self._settings().seconds("sink_timeout")

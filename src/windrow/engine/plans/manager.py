@@ -299,7 +299,7 @@ class PlanManager:
         query.version = PlanVersion(progress, state, tuple(self._commits.read(part) for part in kept))
         query.committed = query.merged_at = progress.ticked
         query.unmerged = len(kept)
-        query.unpublished = tuple(self._commits.unpublished(query.id))
+        query.unshown = tuple(self._commits.unpublished(query.id))
         query.sink = self._open_sink(query, begun=row["changes"] > 0)
         return query
 

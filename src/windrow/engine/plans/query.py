@@ -79,7 +79,7 @@ class ContinuousQuery:
     subscribers: list[Subscriber] = field(default_factory=list)
     metrics: PlanMetrics = field(default_factory=PlanMetrics)
     meter: PlanMeter = field(default_factory=PlanMeter)
-    unpublished: tuple[tuple[int, str], ...] = ()
+    unshown: tuple[tuple[int, str], ...] = ()
     """Committed stages that the sink may not show yet: their outbox entries and the stages."""
     merged_at: int | None = None
     """The tick at which state and view were merged last."""

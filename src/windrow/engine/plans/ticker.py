@@ -254,7 +254,7 @@ class PlanTicker:
         query.metrics.rows += done.changes.num_rows
         query.metrics.last_delivery_s = time.time()
         if entry is not None and staged is not None:
-            query.unpublished = (*query.unpublished, (entry, staged))
+            query.unshown = (*query.unshown, (entry, staged))
             self._delivery.publish(query)
 
     def _kept(self, version: PlanVersion, written: Sequence[PlanPart]) -> tuple[pa.Table, ...]:
