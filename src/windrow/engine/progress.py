@@ -42,7 +42,7 @@ class StreamProgress:
     """The microseconds of silence that heartbeats have counted (HEARTBEAT AFTER)."""
     tick_seq: int = 0
     columns: SourceColumns = SourceColumns()
-    has_ended: bool = False
+    input_ended: bool = False
     """Whether the input has ended and nothing was admitted since: the stream then holds no plan back."""
 
     def after_deposit(
@@ -67,7 +67,7 @@ class StreamProgress:
             promises=self.promises.after(announced.promises, self.ticked),
             silent={} if has_arrived else self.silent,
             columns=self.columns if columns is None else columns,
-            has_ended=self.has_ended and not seen,
+            input_ended=self.input_ended and not seen,
         )
 
     def after_punctuation(
@@ -85,8 +85,8 @@ class StreamProgress:
             ended[axis] = after_end(ended.get(axis, ()), before, point, upto, self.ticked.get(axis))
         promises = self.promises.after(announced.promises, self.ticked)
         counted = {**self.silent, **(silent or {})}
-        has_ended = self.has_ended or greatest is not None
-        return replace(self, frontiers=frontiers, promises=promises, ended=ended, silent=counted, has_ended=has_ended)
+        input_ended = self.input_ended or greatest is not None
+        return replace(self, frontiers=frontiers, promises=promises, ended=ended, silent=counted, input_ended=input_ended)
 
     def promised(self, axis: str, upto: int) -> StreamProgress:
         """The progress when no more tuples below a point come on an axis."""

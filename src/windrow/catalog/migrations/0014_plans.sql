@@ -1,5 +1,5 @@
 -- Whether the input of a stream has ended and nothing was admitted since: it then holds no plan back.
-ALTER TABLE streams ADD COLUMN has_ended INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE streams ADD COLUMN input_ended INTEGER NOT NULL DEFAULT 0;
 
 -- A continuous query: its statement and its progress. `saved` (JSON) has what Spark's analyser said of it, and what else
 -- its plan depends on. `ticked` is its last tick, a point of its streams' window attributes; `seq` counts its commits.

@@ -29,5 +29,5 @@ def ordered(plan: ContinuousPlan, table: pa.Table, kernel: Kernel, first: str | 
         rows["__first"] = table.column(first)
         by.insert(0, "__first ASC")
     source = pa.table({**rows, "__row": np.arange(table.num_rows)})
-    done = kernel.query(f"SELECT __row FROM source ORDER BY {', '.join(by)}, __row", source=source)
+    done = kernel.query(f"FROM source SELECT __row ORDER BY {', '.join(by)}, __row", source=source)
     return taken(table, longs(done.column("__row")))

@@ -88,7 +88,7 @@ class PlanTicker:
             self.follow(query, ended)
 
     def _has_ended(self, query: ContinuousQuery) -> bool:
-        return all(self._stream_of(name).progress.has_ended for name in query.plan.streams)
+        return all(self._stream_of(name).progress.input_ended for name in query.plan.streams)
 
     # -- what is due ---------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class PlanTicker:
         progress, axis = self._stream_of(window.stream).progress, window.attribute.column
         frontier = progress.frontiers[axis]
         return InputProgress(
-            frontier.value, progress.least.get(axis), frontier.greatest, progress.has_ended, reach(window)
+            frontier.value, progress.least.get(axis), frontier.greatest, progress.input_ended, reach(window)
         )
 
     def _bounded(self, query: ContinuousQuery, due: DueTicks) -> DueTicks | None:
@@ -317,7 +317,7 @@ class PlanTicker:
         for window in query.plan.windows:
             stream, axis = self._stream_of(window.stream), window.attribute.column
             frontier = stream.progress.frontiers[axis].value
-            if stream.progress.has_ended and (frontier is None or frontier < ticked):
+            if stream.progress.input_ended and (frontier is None or frontier < ticked):
                 found[stream.name, axis] = stream, axis
         return list(found.values())
 

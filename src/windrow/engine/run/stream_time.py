@@ -147,7 +147,7 @@ class StreamTime:
             value = stream.frontiers[axis].value
             if ticked is not None and (value is None or value < ticked):
                 commits.append(PunctuationCommit(Announcement({axis: ticked})))
-            if ended and not stream.progress.has_ended:
+            if ended and not stream.progress.input_ended:
                 ending = _ending(stream)
                 commits += [] if ending is None else [ending]
             for commit in commits:
@@ -169,6 +169,6 @@ def _ending(stream: StreamState) -> PunctuationCommit | None:
             promises[axis] = max([greatest + beyond, *ends])
     if not any(q.axis == ROW_NUM for q in stream.active):
         promises.pop(ROW_NUM, None)
-    if not promises and stream.progress.has_ended:
+    if not promises and stream.progress.input_ended:
         return None
     return PunctuationCommit(Announcement(promises), points)

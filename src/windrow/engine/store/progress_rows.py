@@ -33,8 +33,8 @@ class ProgressRows:
                 "UPDATE streams SET last_batch = ?, tick_seq = ? WHERE name = ?",
                 (after.last_batch, after.tick_seq, name),
             )
-        if after.has_ended != before.has_ended:
-            tx.execute("UPDATE streams SET has_ended = ? WHERE name = ?", (after.has_ended, name))
+        if after.input_ended != before.input_ended:
+            tx.execute("UPDATE streams SET input_ended = ? WHERE name = ?", (after.input_ended, name))
         self._save_frontiers(name, before, after)
         if after.lateness is not before.lateness:
             tx.executemany(
@@ -81,7 +81,7 @@ class ProgressRows:
 
     def read(self, definition: StreamDef) -> StreamProgress:
         """The progress of a stream in the catalog."""
-        found = "SELECT last_batch, tick_seq, heard, has_ended FROM streams WHERE name = ?"
+        found = "SELECT last_batch, tick_seq, heard, input_ended FROM streams WHERE name = ?"
         row = self._catalog.row(found, (definition.name,))
         assert row is not None
         progress = self._axes(definition, start_of(definition))
@@ -93,7 +93,7 @@ class ProgressRows:
             tick_seq=row["tick_seq"],
             promises=promises,
             columns=columns,
-            has_ended=bool(row["has_ended"]),
+            input_ended=bool(row["input_ended"]),
         )
 
     def _axes(self, definition: StreamDef, start: StreamProgress) -> StreamProgress:
