@@ -206,7 +206,7 @@ def _held_back(running: RunningPlan) -> str:
         return ""
     progress = {name: running.stream_of(name).progress for name in plan.streams}
     axes = {window.stream: window.attribute.column for window in plan.windows}
-    waiting = {name: one.frontiers[axes[name]].value for name, one in progress.items() if not one.has_ended}
+    waiting = {name: one.frontiers[axes[name]].value for name, one in progress.items() if not one.input_ended}
     if not waiting:
         return ""
     unseen = [name for name, point in waiting.items() if point is None]
