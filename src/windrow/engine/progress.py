@@ -86,7 +86,9 @@ class StreamProgress:
         promises = self.promises.after(announced.promises, self.ticked)
         counted = {**self.silent, **(silent or {})}
         input_ended = self.input_ended or greatest is not None
-        return replace(self, frontiers=frontiers, promises=promises, ended=ended, silent=counted, input_ended=input_ended)
+        return replace(
+            self, frontiers=frontiers, promises=promises, ended=ended, silent=counted, input_ended=input_ended
+        )
 
     def promised(self, axis: str, upto: int) -> StreamProgress:
         """The progress when no more tuples below a point come on an axis."""

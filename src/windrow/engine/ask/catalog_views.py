@@ -172,13 +172,14 @@ def completeness(query: QueryState) -> str:
 
 def completeness_of_plan(query: ContinuousQuery) -> str:
     """From when the answers of a continuous query are complete, in words (Golab's dissertation, Definition 3.1)."""
-    if query.since is None:
+    partial = [(use.since, reach(w)) for use, w in zip(query.uses, query.plan.windows, strict=True)]
+    known = [(since, length) for since, length in partial if since is not None]
+    if not known:
         return "every answer is complete"
-    since, kind = query.since, query.plan.point
-    reaches = [reach(window) for window in query.plan.windows]
-    if any(one is None for one in reaches):
-        return f"it sees tuples from {point_text(since, kind)} on"
-    return f"answers before {point_text(since + max(one or 0 for one in reaches), kind)} are partial"
+    kind = query.plan.point
+    if any(length is None for _, length in known):
+        return f"it sees tuples from {point_text(max(since for since, _ in known), kind)} on"
+    return f"answers before {point_text(max(since + (length or 0) for since, length in known), kind)} are partial"
 
 
 def completeness_from(plan: Finalise, since: int | None) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from windrow.engine.progress import StreamProgress
+from windrow.operators.scan import reach
+from windrow.plan.algebra.nodes import StreamWindow
 from windrow.types import POINT_MAX
 
 
@@ -19,6 +22,14 @@ class InputProgress:
     greatest: int | None
     ended: bool = False
     lasts: int | None = None
+
+
+def input_progress(window: StreamWindow, progress: StreamProgress) -> InputProgress:
+    """How far the stream of a window has come."""
+    axis = window.attribute.column
+    frontier = progress.frontiers[axis]
+    least, lasts = progress.least.get(axis), reach(window)
+    return InputProgress(frontier.value, least, frontier.greatest, progress.input_ended, lasts)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from windrow.dataplane.sinks.ownership import Claim
 from windrow.engine.kept.window_stores import StoreUse, WindowStores
 from windrow.engine.plans.commits import PlanCommits
 from windrow.engine.plans.derived import query_of, stream_of
+from windrow.engine.plans.due import TickGrid, due_upto, input_progress
 from windrow.engine.plans.output import mode_of, sink_columns
 from windrow.engine.plans.planning import PlanChoices, planned
 from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion, kept_columns
@@ -165,8 +166,7 @@ class PlanManager:
         plan = optimized.plan
         definition = None if derived is None else self._definition(derived, plan)
         old_output = self._check_sink(statement, plan, settings)
-        about = {"types": record.saved(), "point": plan.point.name, **choices.saved()}
-        number, saved = self._manager.next_query(), json.dumps(about)
+        number = self._manager.next_query()
         uses, stream_number = list[StoreUse](), self._manager.next_stream()
 
         def along() -> None:
@@ -181,6 +181,8 @@ class PlanManager:
                 held.enter_context(stream.lock)
             remove_output(old_output)
             names = [stream.name for stream in streams.values()]
+            choices = replace(choices, begins_after=self._due_now(plan))
+            saved = json.dumps({"types": record.saved(), "point": plan.point.name, **choices.saved()})
             self._commits.add(number, statement.name, to_text(derived or statement), saved, names, along)
             query = _made(number, statement, text, optimized, choices, uses)
             query.derived = derived
@@ -195,6 +197,13 @@ class PlanManager:
             streams=", ".join(query.plan.streams),
         )
         return query
+
+    def _due_now(self, plan: ContinuousPlan) -> int | None:
+        """The last tick of a new plan that is due already; None if its streams have no tuple yet."""
+        inputs = [input_progress(window, self._manager.stream(window.stream).progress) for window in plan.windows]
+        if all(one.greatest is None for one in inputs):
+            return None
+        return due_upto(inputs, TickGrid(plan.step, plan.origin), plan.periodic)
 
     def _definition(self, derived: CreateDerivedStream, plan: ContinuousPlan) -> StreamDef:
         refuse_unless_monotonic(plan.root, derived.name)

@@ -18,22 +18,28 @@ from windrow.settings import Settings
 
 @dataclass(frozen=True)
 class PlanChoices:
-    """What the plan of a query depends on besides its text: the rules that were switched off, and whether a row that
-    expires is withdrawn by a '-' (setting `explicit_expiry`)."""
+    """What a query depends on besides its text: the rules that were switched off, and whether a row that expires is
+    withdrawn by a '-' (setting `explicit_expiry`). `begins_after`: the last tick that was due when it was created on
+    streams that had run before; it reports only what comes after."""
 
     rules_off: tuple[str, ...] = ()
     explicit_expiry: bool = False
+    begins_after: int | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> PlanChoices:
         return cls(tuple(sorted(settings.rules_off)), settings.text("explicit_expiry") == "on")
 
     def saved(self) -> dict[str, Any]:
-        return {"rules_off": list(self.rules_off), "explicit_expiry": self.explicit_expiry}
+        return {
+            "rules_off": list(self.rules_off),
+            "explicit_expiry": self.explicit_expiry,
+            "begins_after": self.begins_after,
+        }
 
     @classmethod
     def restored(cls, saved: Mapping[str, Any]) -> PlanChoices:
-        return cls(tuple(saved["rules_off"]), saved["explicit_expiry"])
+        return cls(tuple(saved["rules_off"]), saved["explicit_expiry"], saved["begins_after"])
 
 
 def planned(select: exp.Expr, text: str, source_of: SourceOf, types_of: TypesOf, choices: PlanChoices) -> OptimizedPlan:

@@ -58,8 +58,7 @@ class PlanVersion:
 
 @dataclass
 class ContinuousQuery:
-    """A continuous query. `uses` has the store of each window of its plan; it sees tuples from `since` on (None:
-    all)."""
+    """A continuous query. `uses` has the store of each window of its plan, and from which point on it sees tuples."""
 
     id: int
     name: str
@@ -102,10 +101,6 @@ class ContinuousQuery:
     @property
     def error(self) -> str | None:
         return self.progress.error
-
-    @cached_property
-    def since(self) -> int | None:
-        return max((use.since for use in self.uses if use.since is not None), default=None)
 
     @cached_property
     def grid(self) -> TickGrid:

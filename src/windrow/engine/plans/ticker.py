@@ -16,7 +16,7 @@ from windrow.dataplane.sinks import SinkMode
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanPart, PlanTick
 from windrow.engine.plans.delivering import PlanDelivery
-from windrow.engine.plans.due import InputProgress, begins_at, due_upto
+from windrow.engine.plans.due import begins_at, due_upto, input_progress
 from windrow.engine.plans.occupied import occupied, without_gaps
 from windrow.engine.plans.ordering import ordered
 from windrow.engine.plans.query import ContinuousQuery, PlanVersion
@@ -34,7 +34,7 @@ from windrow.operators.state import compacted
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks, Points
 from windrow.operators.view import LiveView
-from windrow.plan.algebra.nodes import StreamWindow
+from windrow.plan.algebra.nodes import ContinuousPlan, ToStream
 from windrow.settings import Settings
 from windrow.types import POINT_MAX, POINT_MIN, point_text
 
@@ -93,23 +93,18 @@ class PlanTicker:
     # -- what is due ---------------------------------------------------------------------------
 
     def _due(self, query: ContinuousQuery) -> DueTicks | None:
-        grid = query.grid
-        inputs = [self._input(window) for window in query.plan.windows]
-        upto, before = due_upto(inputs, grid, query.plan.periodic), query.progress.ticked
+        grid, plan = query.grid, query.plan
+        inputs = [input_progress(window, self._stream_of(window.stream).progress) for window in plan.windows]
+        upto, before = due_upto(inputs, grid, plan.periodic), query.progress.ticked
         if before is None:
             before = begins_at(inputs, grid)
-            if before is not None and query.since is not None:
-                before = max(before, grid.ceil(query.since))
         if upto is None or before is None or upto <= before:
             return None
+        past = query.choices.begins_after
+        if past is not None and before < past:
+            due = DueTicks(before, min(upto, past), grid.step, grid.origin)
+            return self._bounded(query, due) if plan.periodic else due
         return self._bounded(query, DueTicks(before, upto, grid.step, grid.origin))
-
-    def _input(self, window: StreamWindow) -> InputProgress:
-        progress, axis = self._stream_of(window.stream).progress, window.attribute.column
-        frontier = progress.frontiers[axis]
-        return InputProgress(
-            frontier.value, progress.least.get(axis), frontier.greatest, progress.input_ended, reach(window)
-        )
 
     def _bounded(self, query: ContinuousQuery, due: DueTicks) -> DueTicks | None:
         """So many of the due ticks that at most `tick_rows` new tuples belong to them, but at least one; of a periodic
@@ -141,7 +136,7 @@ class PlanTicker:
         for window, use in zip(query.plan.windows, query.uses, strict=True):
             lifetime = window.lifetime
             lo, hi = due.before - lifetime.offset, due.upto - lifetime.offset
-            rows = self._stores.rows(use, (), self._from(query, lo), hi)
+            rows = self._stores.rows(use, (), lo, hi)
             births = rows.column("__t").to_numpy() + lifetime.offset
             found.append((births, births_end(births, lifetime)))
         return found
@@ -181,10 +176,16 @@ class PlanTicker:
         done = replace(done, changes=stored(done.changes))
         if query.plan.periodic:
             done = self._of_occupied(query, done, due)
+            if self._is_past(query, due):
+                return replace(done, changes=done.changes.slice(0, 0))
             return replace(done, changes=ordered(query.plan, done.changes, self._kernel, first="tick"))
-        if query.progress.ticked is None and query.since is not None:
-            return replace(done, changes=beginning(done.changes, due.upto))
+        if self._is_past(query, due):
+            return replace(done, changes=beginning(query.plan, done.changes, due.upto))
         return done
+
+    def _is_past(self, query: ContinuousQuery, due: DueTicks) -> bool:
+        """Whether these ticks were due when the query was created: they only build its state."""
+        return query.choices.begins_after is not None and due.upto <= query.choices.begins_after
 
     def _of_occupied(self, query: ContinuousQuery, done: Advance, due: DueTicks) -> Advance:
         """The answers to windows that hold a tuple."""
@@ -199,7 +200,7 @@ class PlanTicker:
         found = {}
         for i, (window, use) in enumerate(zip(query.plan.windows, query.uses, strict=True)):
             lo, hi = self._needed_from(query, i, due.before), due.upto - window.lifetime.offset
-            rows = self._stores.rows(use, query.columns[i], self._from(query, lo), hi)
+            rows = self._stores.rows(use, query.columns[i], lo, hi)
             named = rows.rename_columns(["__t", *(column.sql for column in window.schema)])
             found[i] = split(window, named, due)
         return found
@@ -208,9 +209,6 @@ class PlanTicker:
         """The least point of window i that a tick above `ticked` reads."""
         below = reach(query.plan.windows[i], query.history[i])
         return POINT_MIN if below is None else ticked - below
-
-    def _from(self, query: ContinuousQuery, lo: int) -> int:
-        return lo if query.since is None else max(lo, query.since)
 
     def suspend(self, query: ContinuousQuery, why: str) -> None:
         """Suspend a query whose plan fails; the streams and the other queries go on."""
@@ -342,8 +340,11 @@ def _state_part(part: StatePart) -> NewPart:
     return NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, min(part.hi, POINT_MAX))
 
 
-def beginning(changes: pa.Table, ticked: int) -> pa.Table:
-    """The first changes of a query that begins on tuples of the past: what its answer at the tick consists of."""
+def beginning(plan: ContinuousPlan, changes: pa.Table, ticked: int) -> pa.Table:
+    """The first changes of a query that begins on tuples of the past: what its answer at the tick consists of. A stream
+    (ISTREAM, DSTREAM, RSTREAM) begins after the tick."""
+    if isinstance(plan.root, ToStream):
+        return changes.slice(0, 0)
     rows = LiveView.empty(changes.schema).after(changes, ticked).compacted()
     return rows.set_column(AT, rows.schema.field(AT), pa.array(np.full(rows.num_rows, ticked, np.int64)))
 
