@@ -74,7 +74,8 @@ def window_on(table: exp.Table, text: str, source_of: SourceOf) -> tuple[StreamD
 
 def clock_of(query: exp.Expr, text: str, source_of: SourceOf) -> Clock:
     """The clock of a query without WITH; raises BindError if its windows do not fit each other."""
-    windows = [_Window(_clause(table), *window_on(table, text, source_of)) for table in _tables(query)]
+    bound = [(table, window_on(table, text, source_of)) for table in _tables(query)]
+    windows = [_Window(_clause(table), *window) for table, window in bound]
     if not windows:
         raise BindError("a standing query reads a stream", remedy="Add FROM stream [RANGE …].")
     first = windows[0]
