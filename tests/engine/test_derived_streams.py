@@ -6,7 +6,7 @@ import pytest
 
 import windrow
 from engine.conftest import Open
-from engine.helpers import answers
+from engine.helpers import answers, wait_until
 from engine.plan_streams import A, B, rows
 from windrow.errors import BindError, CatalogError, SourceError, UnsupportedError
 
@@ -165,3 +165,24 @@ def test_changes_in_the_stream_are_not_kept_twice(ab: windrow.Windrow) -> None:
     kept = ab._engine.catalog.rows("SELECT kind, count(*) AS n FROM plan_parts GROUP BY kind")
     assert {row["kind"]: row["n"] for row in kept}.get("changes", 0) <= 1
     assert "view" not in {row["kind"] for row in kept}
+
+
+def test_running_in_the_background(ab: windrow.Windrow) -> None:
+    ab.sql(f"{BIG}; {PERIODIC}; {JOINED}; CREATE STREAM more AS SELECT k, x2 FROM big [UNBOUNDED] WHERE x2 > 4")
+    q = ab.query("q", "SELECT k, COUNT(*) AS n FROM more [UNBOUNDED] GROUP BY k")
+    ab.start()
+    for t in range(1, 30, 3):
+        ab.feed("a", [(t, "u", t)])
+        ab.feed("b", [(t + 1, "u", t)])
+    wait_until(lambda: rows(q.view()) == [("u", 8)])
+    ab.stop()
+    assert rows(ab.sql("SHOW STREAMS"))[2][9] == "stopped" and len(answers(ab, "p")) >= 4
+
+
+def test_suspended_plan_is_shown_and_can_be_dropped(ab: windrow.Windrow) -> None:
+    ab.sql(BIG)
+    plan = ab._engine.plans.all()[0]
+    ab._engine.plan_ticker.suspend(plan, "it fails")
+    ab.deposit("a", [(1, "u", 5), (9, "u", 5)])
+    assert rows(ab.sql("SHOW STREAMS"))[2][9] == "suspended: it fails"
+    ab.sql("DROP STREAM big")

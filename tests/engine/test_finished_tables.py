@@ -283,7 +283,7 @@ def test_suspended_query(wr: Any) -> None:
             UnsupportedError,
             "a standing query reads a stream",
         ),
-        ("CREATE QUERY z AS SELECT a FROM s UNION SELECT a FROM s", UnsupportedError, "UNION is not supported"),
+        ("CREATE QUERY z AS SELECT a FROM s UNION SELECT a FROM s", BindError, "needs a window"),
     ],
 )
 def test_refused(per_k: Any, text: str, error: type[Exception], message: str) -> None:

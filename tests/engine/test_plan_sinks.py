@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 import windrow
 from engine.conftest import Open
+from engine.helpers import wait_until
 from engine.plan_streams import JOIN, A, B, lines, parquet, play, rows
 from windrow.errors import BindError, SinkError
 
@@ -189,3 +192,24 @@ def test_console(ab: windrow.Windrow, capsys: pytest.CaptureFixture[str]) -> Non
     ab.deposit("a", [(4, "z", 0)])
     out = capsys.readouterr().out
     assert "-- q\n+ [2 .. 7)  k=u  x=1  y=10\n" in out and "-- v, 1 rows now\nk=u  x=1  y=10\n" in out
+
+
+def test_call_that_takes_too_long_runs_once_at_a_time(open_state: Open) -> None:
+    wr = open_state(sink_timeout="200 milliseconds")
+    wr.sql(f"{A}; {B}")
+    release, calls = threading.Event(), list[str]()
+
+    class Blocking:
+        def write(self, batch: Any) -> None:
+            calls.append(batch.key)
+            release.wait(30)
+
+    q = wr.query("q", "SELECT k FROM a [RANGE 5]", sink=Blocking())
+    for t in (1, 2, 3):
+        with contextlib.suppress(SinkError):
+            wr.deposit("a", [(t, "u", t)])
+    assert len(calls) == 1 and len(q.changes()) == 0 and q.metrics()["sink_timeouts"] == 1
+    release.set()
+    wait_until(lambda: wr._engine.plans.query("q").late_call.has_ended)
+    wr.deposit("a", [(4, "u", 4)])
+    assert len(q.changes()) == 3 and len(calls) >= 2
