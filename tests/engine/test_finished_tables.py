@@ -291,7 +291,8 @@ def test_refused(per_k: Any, text: str, error: type[Exception], message: str) ->
         per_k.sql(text)
     assert refused.value.remedy or "GROUP" in text  # type: ignore[attr-defined]
     if error is not ExecutionError and not text.startswith("CREATE"):
-        with pytest.raises(error):
+        # EXPLAIN of a join explains the standing query of that text, which lacks a window.
+        with pytest.raises((error, BindError)):
             per_k.sql(f"EXPLAIN {text}")
 
 
