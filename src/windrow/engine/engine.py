@@ -44,7 +44,12 @@ class Engine:
         delivery.recover(opened.manager.streams.values())
         self.ticker = Ticker(opened.journal, delivery, lambda: opened.settings)
         self.plan_ticker = PlanTicker(
-            opened.journal, opened.plan_commits, opened.stores, opened.manager.stream, lambda: opened.settings
+            opened.journal,
+            opened.plan_commits,
+            opened.stores,
+            opened.manager.stream,
+            lambda: opened.settings,
+            opened.plan_homes,
         )
         self.plan_reads = PlanReads(opened.plan_commits)
         opened.stores.on_failure = self._suspend_reader

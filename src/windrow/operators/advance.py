@@ -28,6 +28,7 @@ from windrow.operators.output_window import output_window
 from windrow.operators.projection import project
 from windrow.operators.scan import StreamRows, scan, stored_schema, window_of
 from windrow.operators.selection import select
+from windrow.operators.stages.cutting import Stage, windows_below
 from windrow.operators.state import OUTPUT, ROOT, PlanState, empty_tables, is_internal
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
@@ -66,12 +67,14 @@ def advance(
     due: DueTicks,
     kernel: Kernel,
     explicit_expiry: bool = False,
+    given: Mapping[str, Edge] | None = None,
 ) -> Advance:
     """Process all due ticks. `inputs[i]` are the tuples of `plan.windows[i]`; a window without tuples may be missing.
 
-    `explicit_expiry` adds a '-' at the tick at which a row expires.
+    `explicit_expiry` adds a '-' at the tick at which a row expires. `given`: by path, the output of nodes that were
+    processed before, by `emit`.
     """
-    run = _Run(plan, state, inputs, Batch(due, kernel, is_internal(plan.root)))
+    run = _Run(plan, state, inputs, Batch(due, kernel, is_internal(plan.root)), given or {})
     edge = run.edge(plan.root, ROOT)
     if explicit_expiry:
         calendar = run.table(OUTPUT)
@@ -82,6 +85,30 @@ def advance(
     return run.result(reported)
 
 
+@dataclass(frozen=True)
+class Emission:
+    """The output of a part of a plan, the state of its operators after it, and the parts that must be made durable."""
+
+    edge: Edge
+    state: PlanState
+    parts: tuple[StatePart, ...]
+
+
+def emit(
+    plan: ContinuousPlan,
+    stage: Stage,
+    state: PlanState,
+    inputs: Mapping[int, StreamRows],
+    given: Mapping[str, Edge],
+    due: DueTicks,
+    kernel: Kernel,
+) -> Emission:
+    """Process all due ticks in a stage that is not the last; the arguments are those of `advance`."""
+    run = _Run(plan, state, inputs, Batch(due, kernel, is_internal(plan.root)), given, windows=stage.first)
+    edge = run.edge(stage.node, stage.path)
+    return Emission(edge, run.state_after, tuple(run.parts))
+
+
 @dataclass
 class _Run:
     """One call of `advance`: gathers what operators give."""
@@ -90,6 +117,7 @@ class _Run:
     state: PlanState
     inputs: Mapping[int, StreamRows]
     batch: Batch
+    given: Mapping[str, Edge]
     after: dict[str, StateTable] = field(default_factory=dict)
     parts: list[StatePart] = field(default_factory=list)
     windows: int = 0
@@ -110,6 +138,9 @@ class _Run:
 
     def edge(self, node: Node, path: str) -> Edge:
         """The new rows of a node."""
+        if path in self.given:
+            self.windows += windows_below(node)
+            return self.given[path]
         if isinstance(node, StreamWindow):
             return scan(node, self._stored(node).new, self.batch.has_until)
         if isinstance(node, Join):
@@ -178,8 +209,12 @@ class _Run:
 
     def result(self, reported: Reported) -> Advance:
         self._keep(reported.tables, reported.parts)
-        tables = {path: table for path, table in {**self.state.tables, **self.after}.items() if table.count}
-        return Advance(reported.changes, PlanState(tables), tuple(self.parts))
+        return Advance(reported.changes, self.state_after, tuple(self.parts))
+
+    @property
+    def state_after(self) -> PlanState:
+        tables = {**self.state.tables, **self.after}
+        return PlanState({path: table for path, table in tables.items() if table.count})
 
 
 def _strict(node: Node) -> UnsupportedError:

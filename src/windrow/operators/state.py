@@ -56,11 +56,13 @@ class PlanState:
         return {path: (table.count, table.nbytes) for path, table in self.tables.items()}
 
 
-def restore(plan: ContinuousPlan, parts: Iterable[StatePart], ticked: int) -> PlanState:
+def restore(
+    plan: ContinuousPlan, parts: Iterable[StatePart], ticked: int, before: PlanState | None = None
+) -> PlanState:
     """The state after the tick, from all parts in the order in which they were made, or from those of `compacted` and
-    what followed. Parts that have expired may be missing."""
+    what followed. Parts that have expired may be missing. With `before`, from those that followed this state."""
     empty = empty_tables(plan)
-    tables: dict[str, StateTable] = {}
+    tables: dict[str, StateTable] = {} if before is None else dict(before.tables)
     for part in parts:
         if not part.is_expired(ticked):
             tables[part.path] = tables.get(part.path, empty[part.path]).appended(part.rows)

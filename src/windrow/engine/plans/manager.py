@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from sqlite3 import Row
@@ -14,15 +15,25 @@ from windrow.cql.printer import to_text
 from windrow.cql.statements import CreateQuery, Emit
 from windrow.dataplane.sinks import check_given
 from windrow.engine.kept.window_stores import StoreUse, WindowStores
-from windrow.engine.plans.commits import CHANGES, VIEW, PlanCommits
+from windrow.engine.plans.commits import STATE, PlanCommits
+from windrow.engine.plans.homes import SPARK, restored
 from windrow.engine.plans.planning import PlanChoices, planned
-from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion, kept_columns
+from windrow.engine.plans.query import (
+    ContinuousQuery,
+    HomeState,
+    PlanProgress,
+    PlanVersion,
+    bucketed_by,
+    kept_columns,
+)
+from windrow.engine.plans.spark_plans import restored_state
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.state import StreamState
 from windrow.errors import CatalogError, Place, StateError, UnsupportedError
 from windrow.logs import log_event
 from windrow.operators.scan import needs_history, reach
-from windrow.operators.state import PlanState, restore
+from windrow.operators.stages.ranges import WHOLE
+from windrow.operators.state import PlanState
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.plan.binder import TypesOf
@@ -32,10 +43,10 @@ _LATER = (("emit", "EMIT LATEST"), ("priority", "PRIORITY"), ("expire_after", "E
 
 
 class PlanManager:
-    """Owns the continuous queries of a state directory.
+    """Owns the continuous queries of a state directory. `on_drop` is told the number of a query that was dropped.
 
-    They come and go with `QueryManager.changing` held. The dict of queries is never changed, only replaced, so it can be
-    read without a lock.
+    They come and go with `QueryManager.changing` held. The dict of queries is never changed, only replaced, so it can
+    be read without a lock.
     """
 
     def __init__(self, manager: QueryManager, commits: PlanCommits, stores: WindowStores):
@@ -43,6 +54,7 @@ class PlanManager:
         self._commits = commits
         self._stores = stores
         self._queries: dict[str, ContinuousQuery] = {}
+        self.on_drop: Callable[[int], None] | None = None
 
     # -- names ---------------------------------------------------------------------------------
 
@@ -142,8 +154,8 @@ class PlanManager:
         for i, (window, history) in enumerate(zip(plan.windows, needs_history(plan), strict=True)):
             columns, predicate = kept_columns(window)
             stream, axis = self._manager.stream(window.stream), window.attribute.column
-            span = reach(window, history)
-            uses.append(self._stores.need(stream, f"{number}/{i}", axis, columns, predicate, (), span))
+            span, keys = reach(window, history), bucketed_by(plan, i)
+            uses.append(self._stores.need(stream, f"{number}/{i}", axis, columns, predicate, keys, span))
         return uses
 
     def drop(self, query: ContinuousQuery) -> None:
@@ -160,6 +172,8 @@ class PlanManager:
             self._commits.drop(query.id, along)
             query.is_dropped = True
             self._queries = {name: one for name, one in self._queries.items() if one is not query}
+            if self.on_drop is not None:
+                self.on_drop(query.id)
         log_event("query_dropped", "query '{query}' is dropped", query=query.name)
 
     def refuse_read(self, stream: StreamState) -> None:
@@ -194,13 +208,16 @@ class PlanManager:
             )
         query = _made(row["id"], statement, text, optimized, choices, uses)
         progress = PlanProgress(row["ticked"], row["seq"], row["error"])
-        state = PlanState()
-        if progress.ticked is not None:
-            state = restore(query.plan, self._commits.state_parts(query.id), progress.ticked)
-        parts = self._commits.parts(query.id, VIEW, CHANGES)
-        last = max((part.seq for part in parts if part.kind == VIEW), default=-1)
-        kept = [part for part in parts if part.kind == VIEW or part.seq > last]
-        query.version = PlanVersion(progress, state, tuple(self._commits.read(part) for part in kept))
+        state: HomeState = PlanState()
+        parts = self._commits.parts(query.id, STATE)
+        if any(part.buckets != WHOLE for part in parts):
+            state = restored_state(parts)
+            query.home, query.home_reason, query.must_merge = SPARK, "it was there before the restart", True
+        elif progress.ticked is not None:
+            state = restored(query, self._commits, progress.ticked)
+        kept = self._commits.shown_parts(query.id)
+        changes, commits = tuple(self._commits.read(part) for part in kept), len({part.seq for part in kept})
+        query.version = PlanVersion(progress, state, changes, commits)
         query.committed = query.merged_at = progress.ticked
         query.unpublished = tuple(self._commits.unpublished(query.id))
         return query

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
 from windrow.engine.plans.commits import ANSWERS, CHANGES, PlanCommits
 from windrow.engine.plans.query import ContinuousQuery
-from windrow.engine.plans.tables import answers_schema, changes_schema, changes_table, view_schema
-from windrow.engine.plans.ticker import live_view
+from windrow.engine.plans.tables import answers_schema, answers_table, changes_schema, changes_table, view_schema
 from windrow.errors import CatalogError, StateError, UnsupportedError
+from windrow.operators.changes import HEAD, in_order
+from windrow.operators.view import live_view
 from windrow.types import point_text
 
 
@@ -58,7 +60,8 @@ class PlanReads:
         parts = self._commits.parts(query.id, ANSWERS)
         if not parts:
             return answers_schema(query.plan).empty_table()
-        table = self._commits.read(parts[-1])
+        last = [part for part in parts if part.seq == parts[-1].seq]
+        table = _ordered(query, [(part.seq, self._commits.read(part)) for part in last])[0]
         ends = table.column("window_end")
         return table.filter(pa.compute.equal(ends, pa.compute.max(ends)))
 
@@ -85,10 +88,22 @@ class PlanReads:
 
     def _parts(self, query: ContinuousQuery, kind: str) -> list[pa.Table]:
         """The parts of a kind. A tick may retire one after it was listed; then they are listed again."""
-        return _again(lambda: [self._commits.read(part) for part in self._commits.parts(query.id, kind)])
+        parts = _again(lambda: [(p.seq, self._commits.read(p)) for p in self._commits.parts(query.id, kind)])
+        return _ordered(query, parts)
 
 
-def _again(read: Callable[[], list[pa.Table]]) -> list[pa.Table]:
+def _ordered(query: ContinuousQuery, parts: list[tuple[int, pa.Table]]) -> list[pa.Table]:
+    """A table per commit, of parts that may have been written in several places. Answers that tasks wrote have the form
+    of changes."""
+    found = []
+    for _, some in groupby(parts, key=lambda one: one[0]):
+        table = in_order([rows for _, rows in some])
+        is_raw = query.plan.periodic and table.column_names[0] == HEAD[0]
+        found.append(answers_table(query.plan, table) if is_raw else table)
+    return found
+
+
+def _again(read: Callable[[], list[tuple[int, pa.Table]]]) -> list[tuple[int, pa.Table]]:
     for _ in range(3):
         try:
             return read()

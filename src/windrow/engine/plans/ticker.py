@@ -9,25 +9,20 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
 from windrow.engine.kept.window_stores import WindowStores
-from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanTick
+from windrow.engine.plans.commits import CHANGES, STATE, VIEW, PlanCommits, PlanPart, PlanTick
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.due import InputProgress, begins_at, due_upto
+from windrow.engine.plans.homes import PlanBatch, PlanHomes, needed_from, read_from
 from windrow.engine.plans.query import ContinuousQuery, PlanVersion
 from windrow.engine.plans.tables import answers_table, changes_table
 from windrow.engine.progress import StreamProgress
 from windrow.engine.state import CommittedState, StreamState
 from windrow.engine.store.journal import Journal
-from windrow.errors import SparkEndedError, StateError, first_line
+from windrow.errors import SessionError, StateError, first_line
 from windrow.logs import log_event
-from windrow.operators.advance import Advance, advance
-from windrow.operators.scan import StreamRows, reach, split
-from windrow.operators.state import compacted
-from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks, Points
-from windrow.operators.view import LiveView
 from windrow.plan.algebra.nodes import StreamWindow
 from windrow.settings import Settings
 from windrow.types import POINT_MIN, point_text
@@ -46,6 +41,7 @@ class PlanTicker:
         stores: WindowStores,
         stream_of: Callable[[str], StreamState],
         settings: Callable[[], Settings],
+        homes: PlanHomes,
     ):
         self._journal = journal
         self._commits = commits
@@ -53,7 +49,7 @@ class PlanTicker:
         self._stream_of = stream_of
         self._settings = settings
         self._delivery = PlanDelivery(commits, settings)
-        self._kernel = Kernel(settings().integer("max_value_bytes"))
+        self._homes = homes
 
     def tick(self, query: ContinuousQuery) -> int:
         """Process all due ticks; return their number. An error of the plan itself suspends the query."""
@@ -89,12 +85,17 @@ class PlanTicker:
     def _bounded(self, query: ContinuousQuery, due: DueTicks) -> DueTicks:
         """So many of the due ticks that at most `tick_rows` new tuples belong to them, but at least one."""
         limit, births = self._settings().integer("tick_rows"), list[Points]()
+        spans, most = list[tuple[int, int]](), 0
         for window, use in zip(query.plan.windows, query.uses, strict=True):
             lo, hi = due.before - window.lifetime.offset, due.upto - window.lifetime.offset
-            if sum(file.rows for file in self._stores.files(use) if file.hi >= lo and file.lo < hi) > 0:
-                points = self._stores.rows(use, (), self._from(query, lo), hi).column("__t").to_numpy()
-                births.append(points + window.lifetime.offset)
-        if sum(one.size for one in births) <= limit or due.count == 1:
+            spans.append((lo, hi))
+            most += sum(file.rows for file in self._stores.files(use) if file.hi >= lo and file.lo < hi)
+        if most <= limit or due.count == 1:
+            return due
+        for window, use, (lo, hi) in zip(query.plan.windows, query.uses, spans, strict=True):
+            points = self._stores.rows(use, (), read_from(query, lo), hi).column("__t").to_numpy()
+            births.append(points + window.lifetime.offset)
+        if sum(one.size for one in births) <= limit:
             return due
         upto = query.grid.above(int(np.partition(np.concatenate(births), limit - 1)[limit - 1]))
         return replace(due, upto=min(due.upto, max(upto, due.before + due.step)))
@@ -103,14 +104,17 @@ class PlanTicker:
 
     def _batch(self, query: ContinuousQuery, due: DueTicks) -> None:
         started = time.monotonic()
+        home, why = self._homes.choose(query, due)
+        merging = home != query.home or query.must_merge or self._is_merging(query, due.upto)
         try:
-            done = self._advance(query, due)
-        except (StateError, SparkEndedError):
+            done = self._homes[home].advance(query, due, merging)
+        except (StateError, SessionError):
             raise
         except Exception as error:
             self.suspend(query, first_line(error))
             return
-        self._commit(query, due, done)
+        self._commit(query, due, done, home, merging)
+        query.home_reason = why
         seconds = time.monotonic() - started
         query.metrics.tick_s += seconds
         query.metrics.ticks += due.count
@@ -119,34 +123,9 @@ class PlanTicker:
             "query '{query}': ticked up to {tick}, {rows} changes in {seconds} s",
             query=query.name,
             tick=point_text(due.upto, query.plan.point),
-            rows=done.changes.num_rows,
+            rows=done.count,
             seconds=round(seconds, 3),
         )
-
-    def _advance(self, query: ContinuousQuery, due: DueTicks) -> Advance:
-        rows, explicit = self._rows(query, due), query.choices.explicit_expiry
-        done = advance(query.plan, query.version.state, rows, due, self._kernel, explicit)
-        if query.progress.ticked is None and query.since is not None and not query.plan.periodic:
-            return replace(done, changes=beginning(done.changes, due.upto))
-        return done
-
-    def _rows(self, query: ContinuousQuery, due: DueTicks) -> dict[int, StreamRows]:
-        """The stored tuples that each window of the plan needs for these ticks."""
-        found = {}
-        for i, (window, use) in enumerate(zip(query.plan.windows, query.uses, strict=True)):
-            lo, hi = self._needed_from(query, i, due.before), due.upto - window.lifetime.offset
-            rows = self._stores.rows(use, query.columns[i], self._from(query, lo), hi)
-            named = rows.rename_columns(["__t", *(column.sql for column in window.schema)])
-            found[i] = split(window, named, due)
-        return found
-
-    def _needed_from(self, query: ContinuousQuery, i: int, ticked: int) -> int:
-        """The least point of window i that a tick above `ticked` reads."""
-        below = reach(query.plan.windows[i], query.history[i])
-        return POINT_MIN if below is None else ticked - below
-
-    def _from(self, query: ContinuousQuery, lo: int) -> int:
-        return lo if query.since is None else max(lo, query.since)
 
     def suspend(self, query: ContinuousQuery, why: str) -> None:
         """Suspend a query whose plan fails; the streams and the other queries go on."""
@@ -158,20 +137,18 @@ class PlanTicker:
 
     # -- the commit ----------------------------------------------------------------------------
 
-    def _commit(self, query: ContinuousQuery, due: DueTicks, done: Advance) -> None:
+    def _commit(self, query: ContinuousQuery, due: DueTicks, done: PlanBatch, home: str, merging: bool) -> None:
         """Deliver, commit and install a batch. One without a change, new state or expired tuples only moves the
         progress in memory: after a restart it is processed again, to the same effect."""
         version, ended = query.version, self._overtaken(query, due.upto)
-        is_news = done.changes.num_rows or done.parts or ended
+        is_news = done.count or done.is_written or ended or merging
         if not is_news and not self._is_stale(query, due.upto):
             query.version = replace(version, progress=replace(query.progress, ticked=due.upto), state=done.state)
             return
-        seq, plan = query.progress.seq + 1, query.plan
-        rows = (answers_table if plan.periodic else changes_table)(plan, done.changes)
-        staged = self._delivery.send(query, rows, seq)
-        parts, drops = self._parts(query, done, rows, due.upto)
+        seq = query.progress.seq + 1
+        staged = self._send(query, done, seq)
         keep = self._settings().integer("retained_changes")
-        tick = PlanTick(query.id, due.upto, seq, tuple(parts), tuple(drops), keep)
+        tick = PlanTick(query.id, due.upto, seq, done.parts, done.drops, keep, done.blocks)
         with ExitStack() as held:
             for stream, _ in ended:
                 held.enter_context(stream.lock)
@@ -179,36 +156,34 @@ class PlanTicker:
             written, entry = self._commits.tick(tick, staged, lambda: self._along(query, after, due.upto))
             for stream, progress in after:
                 stream.install(CommittedState(progress, stream.unpublished))
-        changes = tuple(self._commits.read(part) for part in written if part.kind in (VIEW, CHANGES))
-        kept = changes if VIEW in drops else (*version.changes, *changes)
-        query.version = PlanVersion(replace(query.progress, ticked=due.upto, seq=seq), done.state, kept)
-        query.committed = due.upto
-        query.metrics.rows += done.changes.num_rows
+        query.version = self._version(query, due.upto, done, written)
+        query.home, query.must_merge, query.committed = home, False, due.upto
+        if merging:
+            query.merged_at = due.upto
+        query.metrics.rows += done.count
         query.metrics.last_delivery_s = time.time()
         if entry is not None and staged is not None:
             query.unpublished = (*query.unpublished, (entry, staged))
             self._delivery.publish(query)
 
-    def _parts(
-        self, query: ContinuousQuery, done: Advance, rows: pa.Table, ticked: int
-    ) -> tuple[list[NewPart], list[str]]:
-        """What a commit writes, and the kinds of parts that it replaces."""
-        found, drops = list[NewPart](), list[str]()
-        is_due = self._is_merging(query, ticked)
-        state = compacted(done.state, ticked) if is_due else done.parts
-        found += [NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, part.hi) for part in state]
-        if query.plan.periodic:
-            found += [NewPart(ANSWERS, rows, lo=ticked, hi=ticked)] if rows.num_rows else []
-        elif is_due:
-            found += [NewPart(CHANGES, done.changes)] if done.changes.num_rows else []
-            found.append(NewPart(VIEW, merged_view((*query.version.changes, done.changes), ticked)))
-            drops.append(VIEW)
-        elif done.changes.num_rows:
-            found.append(NewPart(CHANGES, done.changes))
-        if is_due:
-            drops.append(STATE)
-            query.merged_at = ticked
-        return found, drops
+    def _send(self, query: ContinuousQuery, done: PlanBatch, seq: int) -> str | None:
+        """Send the changes to whom they concern; otherwise nobody reads them."""
+        if not done.count or (query.sink is None and not query.subscribers):
+            return None
+        rows = (answers_table if query.plan.periodic else changes_table)(query.plan, done.changes())
+        return self._delivery.send(query, rows, seq)
+
+    def _version(
+        self, query: ContinuousQuery, ticked: int, done: PlanBatch, written: Sequence[PlanPart]
+    ) -> PlanVersion:
+        """What readers see after a commit."""
+        version, is_merged = query.version, VIEW in done.drops
+        kinds = (VIEW,) if is_merged else (CHANGES,)
+        changes = tuple(self._commits.read(part) for part in written if part.kind in kinds)
+        progress = replace(query.progress, ticked=ticked, seq=query.progress.seq + 1)
+        if STATE in done.drops:
+            return PlanVersion(progress, done.state, changes if is_merged else version.changes, 1)
+        return PlanVersion(progress, done.state, (*version.changes, *changes), version.commits + 1)
 
     def _is_merging(self, query: ContinuousQuery, ticked: int) -> bool:
         """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed."""
@@ -216,7 +191,7 @@ class PlanTicker:
             query.merged_at = ticked
         ranges = [window.lifetime.range for window in query.plan.windows if window.lifetime.range is not None]
         is_late = bool(ranges) and ticked - query.merged_at >= max(min(ranges) // 20, query.plan.step)
-        return (is_late and len(query.version.changes) > 1) or len(query.version.changes) >= MERGED_PARTS
+        return (is_late and query.version.commits > 1) or query.version.commits >= MERGED_PARTS
 
     def _overtaken(self, query: ContinuousQuery, ticked: int) -> list[tuple[StreamState, str]]:
         """The ended streams whose frontier the plan has overtaken: a tuple that came below its tick would be lost, so
@@ -240,26 +215,6 @@ class PlanTicker:
         for stream, progress in after:
             self._journal.progress.save(stream.name, stream.progress, progress)
         for i, use in enumerate(query.uses):
-            needed = self._needed_from(query, i, ticked)
+            needed = needed_from(query, i, ticked)
             if needed > POINT_MIN:
                 self._stores.keep_from(use.reader, needed)
-
-
-def beginning(changes: pa.Table, ticked: int) -> pa.Table:
-    """The first changes of a query that begins on tuples of the past: what its answer at the tick consists of."""
-    rows = LiveView.empty(changes.schema).after(changes, ticked).compacted()
-    at = rows.schema.get_field_index("tick")
-    return rows.set_column(at, rows.schema.field(at), pa.array([ticked] * rows.num_rows, pa.int64()))
-
-
-def merged_view(changes: Sequence[pa.Table], ticked: int) -> pa.Table:
-    """The rows of the view, and those that are yet to expire, as changes."""
-    return live_view(changes, ticked).compacted()
-
-
-def live_view(changes: Sequence[pa.Table], ticked: int) -> LiveView:
-    """The view after all of these changes."""
-    view = LiveView.empty(changes[0].schema)
-    for part in changes:
-        view = view.after(part, ticked)
-    return view

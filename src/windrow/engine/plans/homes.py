@@ -1,0 +1,162 @@
+"""The homes of continuous plans: where a batch of ticks is processed, and what it gives to commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, cast
+
+import pyarrow as pa
+
+from windrow.engine.kept.window_stores import WindowStores
+from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, WrittenBlock
+from windrow.engine.plans.query import ContinuousQuery, HomeState
+from windrow.engine.plans.tables import answers_table
+from windrow.operators.advance import Advance, advance
+from windrow.operators.layouts.parts import StatePart
+from windrow.operators.scan import StreamRows, reach, read_window
+from windrow.operators.stages.cutting import staged
+from windrow.operators.stages.ranges import WHOLE, Range, restored_range
+from windrow.operators.state import PlanState, compacted
+from windrow.operators.tables.kernel import Kernel
+from windrow.operators.ticks import DueTicks
+from windrow.operators.view import beginning, merged_view
+from windrow.settings import Settings
+from windrow.types import POINT_MIN
+
+DRIVER, SPARK = "driver", "spark"
+BACK = 4
+"""A plan moves back to the driver when it is smaller than this part of the bound."""
+
+
+@dataclass(frozen=True)
+class PlanBatch:
+    """What a batch of ticks gives: `count` changes, which `changes` reads; the state after it; the parts to write, or
+    the blocks that tasks have written; and the kinds of earlier parts that these replace."""
+
+    count: int
+    changes: Callable[[], pa.Table]
+    state: HomeState
+    parts: tuple[NewPart, ...] = ()
+    blocks: tuple[WrittenBlock, ...] = ()
+    drops: tuple[str, ...] = ()
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it has anything to write."""
+        return bool(self.parts or self.blocks)
+
+
+class PlanHome(Protocol):
+    """Processes batches of ticks. It changes neither the query nor the catalog."""
+
+    def advance(self, query: ContinuousQuery, due: DueTicks, merging: bool) -> PlanBatch:
+        """Process all due ticks. `merging`: state and view are written anew, as few parts, in place of all earlier
+        ones. If the state of the query is in another home, it is, and the state comes over."""
+
+
+class PlanHomes:
+    """Chooses homes, and knows which there are. `homes`: by name."""
+
+    def __init__(self, homes: dict[str, PlanHome], stores: WindowStores, settings: Callable[[], Settings]):
+        self._homes = homes
+        self._stores = stores
+        self._settings = settings
+
+    def __getitem__(self, name: str) -> PlanHome:
+        return self._homes[name]
+
+    def choose(self, query: ContinuousQuery, due: DueTicks) -> tuple[str, str]:
+        """The home for the next batch, and why."""
+        wish, bound = self._settings().text("plan_home"), self._settings().integer("driver_plan_bytes")
+        if SPARK not in self._homes or wish == DRIVER:
+            return DRIVER, "plan_home = 'driver'"
+        if wish == SPARK:
+            return SPARK, "plan_home = 'spark'"
+        if staged(query.plan).is_single:
+            return DRIVER, "all its rows must be in one place"
+        size = query.version.state.nbytes + self._read_bytes(query, due)
+        least = bound // BACK if query.home == SPARK else bound
+        if size > least:
+            return SPARK, f"a tick reads {size:,} bytes, more than {least:,} (driver_plan_bytes)"
+        return DRIVER, f"a tick reads {size:,} bytes, at most {least:,} (driver_plan_bytes)"
+
+    def _read_bytes(self, query: ContinuousQuery, due: DueTicks) -> int:
+        """The bytes of the files that a tick reads."""
+        found = 0
+        for i, use in enumerate(query.uses):
+            found += self._stores.bytes_from(use, read_from(query, needed_from(query, i, due.before)))
+        return found
+
+
+def needed_from(query: ContinuousQuery, i: int, ticked: int) -> int:
+    """The least point of window i that a tick above `ticked` reads."""
+    below = reach(query.plan.windows[i], query.history[i])
+    return POINT_MIN if below is None else ticked - below
+
+
+def read_from(query: ContinuousQuery, lo: int) -> int:
+    """The least point from `lo` on that the query may see."""
+    return lo if query.since is None else max(lo, query.since)
+
+
+def begins_now(query: ContinuousQuery) -> bool:
+    """Whether the query has not ticked yet, and begins on tuples of the past."""
+    return query.progress.ticked is None and query.since is not None and not query.plan.periodic
+
+
+class DriverHome:
+    """Advances plans in this process, over mapped files."""
+
+    def __init__(self, commits: PlanCommits, stores: WindowStores, settings: Callable[[], Settings]):
+        self._commits = commits
+        self._stores = stores
+        self._kernel = Kernel(settings().integer("max_value_bytes"))
+
+    def advance(self, query: ContinuousQuery, due: DueTicks, merging: bool) -> PlanBatch:
+        state = query.version.state
+        if query.home != DRIVER:
+            state = restored(query, self._commits, due.before)
+        done = self._advance(query, cast(PlanState, state), due)
+        parts, drops = self._parts(query, done, due.upto, merging)
+        return PlanBatch(
+            done.changes.num_rows, lambda: done.changes, done.state, parts=tuple(parts), drops=tuple(drops)
+        )
+
+    def _advance(self, query: ContinuousQuery, state: PlanState, due: DueTicks) -> Advance:
+        rows = {i: self._rows(query, i, due) for i in range(len(query.uses))}
+        done = advance(query.plan, state, rows, due, self._kernel, query.choices.explicit_expiry)
+        return replace(done, changes=beginning(done.changes, due.upto)) if begins_now(query) else done
+
+    def _rows(self, query: ContinuousQuery, i: int, due: DueTicks) -> StreamRows:
+        """The stored tuples that a window of the plan needs for these ticks."""
+
+        def read(lo: int, hi: int) -> pa.Table:
+            return self._stores.rows(query.uses[i], query.columns[i], read_from(query, lo), hi)
+
+        return read_window(query.plan.windows[i], read, query.history[i], due)
+
+    def _parts(
+        self, query: ContinuousQuery, done: Advance, ticked: int, merging: bool
+    ) -> tuple[list[NewPart], list[str]]:
+        """What a commit writes, and the kinds of parts that it replaces."""
+        state = compacted(done.state, ticked) if merging else done.parts
+        found = [NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, part.hi) for part in state]
+        drops = [STATE] if merging else []
+        if query.plan.periodic:
+            rows = answers_table(query.plan, done.changes)
+            return found + ([NewPart(ANSWERS, rows, lo=ticked, hi=ticked)] if rows.num_rows else []), drops
+        if done.changes.num_rows:
+            found.append(NewPart(CHANGES, done.changes))
+        if merging:
+            found.append(NewPart(VIEW, merged_view((*query.version.changes, done.changes), ticked)))
+            drops.append(VIEW)
+        return found, drops
+
+
+def restored(query: ContinuousQuery, commits: PlanCommits, ticked: int) -> PlanState:
+    """The state of a plan from its durable parts, wherever they were written."""
+    sources = dict[Range, list[StatePart]]()
+    for part in commits.parts(query.id, STATE):
+        sources.setdefault(part.buckets, []).append(commits.state_part(part))
+    return restored_range(query.plan, staged(query.plan).cuts, sources, WHOLE, ticked)
