@@ -8,10 +8,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from windrow.dataplane.kernels.plan_stage import REPORT, StageBatch, StagedTask, read_reports, run_stages
+from windrow.dataplane.kernels.plan_stage import REPORT, ROWS, StageBatch, StagedTask, read_reports, run_stages
 
-_ROWS = "place INT, source INT, input STRING, payload BINARY"
+_ROWS = from_arrow_schema(ROWS)
+"""Not a text, which Spark would parse for every job."""
 
 
 class PlanStages:

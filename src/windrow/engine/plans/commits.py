@@ -113,8 +113,7 @@ class PlanCommits:
     def drop(self, number: int, along: Callable[[], None]) -> None:
         """Drop a plan and its blocks; `along` is executed in the same transaction."""
         with self._catalog.transaction() as tx:
-            for row in tx.rows("SELECT block FROM plan_parts WHERE plan = ?", (number,)):
-                self._blocks.release(row["block"])
+            self._drop_where("plan = ?", (number,))
             for row in tx.rows("SELECT id, block FROM outbox WHERE query = ?", (number,)):
                 tx.execute("DELETE FROM outbox WHERE id = ?", (row["id"],))
                 if row["block"] is not None:

@@ -17,7 +17,7 @@ from windrow.engine.kept.window_stores import ATTEMPTS, WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, PlanCommits, PlanPart, WrittenBlock
 from windrow.engine.plans.homes import SPARK, PlanBatch, begins_now, needed_from, read_from
 from windrow.engine.plans.query import ContinuousQuery, HomeState
-from windrow.errors import ExecutionError, SessionError, StateError, WindrowError, first_line
+from windrow.errors import SessionError, StateError, WindrowError, first_line
 from windrow.operators.changes import changes_schema, in_order
 from windrow.operators.stages.cutting import staged
 from windrow.operators.stages.ranges import WHOLE, Range, ranges_of
@@ -48,6 +48,10 @@ class StageState:
     @property
     def rows(self) -> int:
         return sum(rows for rows, _ in self.sizes.values())
+
+
+class PlanFailure(Exception):
+    """What a plan raised in a task, in its own words."""
 
 
 class SparkPlans:
@@ -88,7 +92,7 @@ class SparkPlans:
             if failed is None:
                 return self._done(query, batch, reports)
             if "error" in failed:
-                raise ExecutionError(failed["error"])
+                raise PlanFailure(failed["error"])
             if attempt == ATTEMPTS - 1:
                 raise StateError(failed["missing"], remedy="Restore the state directory from a copy.")
             self._stores.look_again(query.uses)  # a file may have been merged meanwhile, or have expired
