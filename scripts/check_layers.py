@@ -55,7 +55,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("synopsis_kinds", "facts", "join_order"),
         ("sharing", "estimates"),
         ("rules",),
-        ("pipeline", "shared_plans"),
+        ("pipeline",),
     ),
     "synopses": (
         ("cells",),

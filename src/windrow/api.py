@@ -24,6 +24,7 @@ from windrow.cql.patterns import BadPatternError, Condition, equals
 from windrow.cql.printer import to_text
 from windrow.cql.statements import (
     ColumnDef,
+    CreateDerivedStream,
     CreateQuery,
     CreateStream,
     Describe,
@@ -56,11 +57,14 @@ from windrow.errors import (
     WindrowError,
 )
 from windrow.explain.continuous import explain_plan
+from windrow.explain.drawing import DrawnPlan
+from windrow.explain.periodic import periodic_chain
 from windrow.explain.snapshot import explain_snapshot
 from windrow.explain.text import explain_query
 from windrow.handles import Queries, Query, handle
 from windrow.optimizer.pipeline import OptimizedPlan
-from windrow.result import Result
+from windrow.plan.continuous.deciding import is_grouped
+from windrow.result import Plan, Result
 from windrow.types import POINT_MAX, POINT_MIN, SqlType, moment_of, point_of, value_of
 from windrow.windows.lateness import Lateness
 
@@ -171,17 +175,20 @@ class Windrow:
                 else "exists already and was not changed"
             )
             return Result.message(f"stream {statement.name} {left}")
+        if isinstance(statement, CreateDerivedStream):
+            _, is_new = engine.statements.create_derived(statement, text)
+            return Result.message(f"stream {statement.name}{'' if is_new else ' exists already and was not changed'}")
         if isinstance(statement, CreateQuery):
             told = engine.statements.create_query(statement, text)
             return Result.message(f"query {statement.name}: {told}")
         if isinstance(statement, Select):
-            return Result(self._select(statement, text))
+            return self._select(statement, text)
         if isinstance(statement, Drop):
             return self._drop(statement)
         if isinstance(statement, Show) and statement.name is not None:
             if statement.what == "lateness":
                 return Result.lines("lateness", self._lateness(statement.name))
-            text = show_create(engine.manager, statement.what, statement.name)
+            text = show_create(engine.manager, engine.plans, statement.what, statement.name)
             return Result(pa.table({"statement": text.split("\n")}), is_text=True)
         if isinstance(statement, Show):
             return Result(views.show(engine, statement.what))
@@ -207,31 +214,32 @@ class Windrow:
             raise
         return Result.message(f"dropped {kind} {statement.name}")
 
-    def _explain(self, statement: Explain, text: str) -> str:
+    def _explain(self, statement: Explain, text: str) -> Plan:
         self._engine.refuse_live("EXPLAIN")
         if statement.name is not None:
-            return handle(self._engine, statement.name).explain()
+            return handle(self._engine, statement.name).explain(statement.analyze)
         inner = statement.statement
         if isinstance(inner, Select):
             if not self._reads_a_stream(inner, text):
-                return self._engine.reads.explain_select(inner.select, text)
-            source = inner.select.find(exp.Table)
-            window = None if source is None else window_of(source)
-            if window is not None and window.slide is None and window.kind is not WindowKind.NOW:
-                return explain_snapshot(*self._engine.reads.fitted(inner.select, text))
+                return Plan(self._engine.reads.explain_select(inner.select, text))
+            if _is_one_time(inner.select):
+                return Plan(explain_snapshot(*self._engine.reads.fitted(inner.select, text)))
             inner = CreateQuery("query", inner.select)
         assert inner is not None
         plan = self._engine.statements.bind(inner, text)
         if isinstance(plan, OptimizedPlan):
-            return explain_plan(inner.name, plan)
+            found = explain_plan(inner.name, plan, self._engine.settings.text("explicit_expiry") == "on")
+            return Plan(found.text(), DrawnPlan(found))
         stream = self._engine.manager.stream(plan.scan.stream)
-        return explain_query(inner.name, plan, stream, None, self._engine.settings)
+        drawn = DrawnPlan(periodic_chain(inner.name, plan, stream))
+        return Plan(explain_query(inner.name, plan, stream, None, self._engine.settings), drawn)
 
-    def _select(self, statement: Select, text: str) -> pa.Table:
-        """The answer to a one-time query: over a window of a stream, or over answers and dead letters."""
+    def _select(self, statement: Select, text: str) -> Result:
+        """The answer to a one-time query: over a window of a stream, or over answers, views and dead letters."""
         if self._reads_a_stream(statement, text):
-            return self._engine.reads.snapshot(statement.select, text)
-        return self._engine.reads.select(statement.select, text)
+            return Result(self._engine.reads.snapshot(statement.select, text))
+        table, window = self._engine.reads.select(statement.select, text)
+        return Result(table, window=window)
 
     def _reads_a_stream(self, statement: Select, text: str) -> bool:
         """Whether a one-time query reads one stream and nothing else. FROM name without a window is the query of that
@@ -239,7 +247,8 @@ class Windrow:
         tables = named_tables(statement.select)
         if not tables:
             raise UnsupportedError(
-                "a one-time query reads a window of a stream, a query, answers('query') or dead_letters('stream')",
+                "a one-time query reads a window of a stream, a query, answers('query'), changes('query') or "
+                "dead_letters('stream')",
                 remedy="For example SELECT COUNT(*) AS n FROM packets [RANGE 10 MINUTES]; SHOW STREAMS lists them.",
             )
         manager = self._engine.manager
@@ -249,7 +258,10 @@ class Windrow:
             if isinstance(table.this, exp.Identifier)
             and (
                 window_of(table) is not None
-                or (not manager.has_query(table.name) and table.name.lower() in manager.streams)
+                or (
+                    not (manager.has_query(table.name) or self._engine.plans.has(table.name))
+                    and table.name.lower() in manager.streams
+                )
             )
         ]
         if of_streams and len(of_streams) < len(tables):
@@ -366,6 +378,8 @@ class Windrow:
                 if any(item.query is query and item.block is not None for item in stream.unpublished):
                     log.error("answers of query '%s' were never taken, and go with the temporary state", query.name)
                 sweep(query)
+            for plan in self._engine.plans.all():
+                sweep(plan)
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def metrics(self) -> dict[str, Any]:
@@ -396,6 +410,16 @@ class Windrow:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _is_one_time(select: exp.Expr) -> bool:
+    """Whether a SELECT over streams asks for one window of aggregates, which the state of a standing query answers.
+    EXPLAIN of any other shows the plan that it would have as a standing query."""
+    tables = list(select.find_all(exp.Table))
+    window = window_of(tables[0]) if len(tables) == 1 else None
+    if window is None or window.slide is not None or window.kind is WindowKind.NOW:
+        return False
+    return is_grouped(select) and not select.args.get("distinct")
 
 
 def _check_text(text: object) -> None:

@@ -20,6 +20,7 @@ from windrow.console.demo import run_demo
 from windrow.console.formats import ALIASES, AnswerFormat, AnswerOutput
 from windrow.console.interrupts import EXIT_CODE, Cancels, Interrupted, Interrupts
 from windrow.console.live import Progress
+from windrow.console.plans import show_plans
 from windrow.console.running import (
     Target,
     execute_all,
@@ -246,6 +247,13 @@ def explain(
             help="Explain against the streams of this state, which stays as it is.",
         ),
     ] = None,
+    svg: Annotated[
+        Path | None,
+        typer.Option("--svg", metavar="FILE", dir_okay=False, help="Draw the plans into this file, as SVG."),
+    ] = None,
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="Print the plans as a Mermaid flowchart instead of text.")
+    ] = False,
     master: Master = None,
 ) -> None:
     """Show the plans of the queries of a script, or of one query, without running anything."""
@@ -258,14 +266,14 @@ def explain(
         script = read_script(Path(query)) if is_file else to_script(query)
         with opened(Target(state, master, {}), interrupts) as wr:
             with Progress("planning…"):
-                texts = interrupts.background(
+                plans = interrupts.background(
                     lambda: (
                         explanations(wr, script)
                         if state is None
                         else explanations_on(wr, script.statements, script.text)
                     )
                 )
-            say(output(), "\n\n".join(texts) if texts else "there is no query to explain")
+        show_plans(plans, svg, mermaid)
 
 
 @app.command()

@@ -11,13 +11,17 @@ from windrow.display.html import folded_part, note_part, table_part, text_part, 
 from windrow.display.latest import LatestAnswer
 from windrow.engine.ask import catalog_views as views
 from windrow.engine.ask.create_texts import show_create
+from windrow.engine.ask.plan_tables import chosen_windows, latest_end
 from windrow.engine.engine import Engine
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import QueryState
 from windrow.errors import QuerySuspendedError, UnsupportedError, WindrowError
-from windrow.explain.continuous import explain_continuous
+from windrow.explain.continuous import RunningPlan, explain_continuous
+from windrow.explain.drawing import DrawnPlan
+from windrow.explain.periodic import measured_line, periodic_chain
 from windrow.explain.text import explain_query
 from windrow.result import Plan, Result
+from windrow.types import value_of
 from windrow.windows import PartitionedWindow
 
 
@@ -27,6 +31,11 @@ class Query:
     def __init__(self, engine: Engine, name: str):
         self._engine = engine
         self.name = name
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether it has changes and a view, and not an answer per window."""
+        return False
 
     def _state(self) -> QueryState:
         return self._engine.manager.query(self.name)[1]
@@ -43,7 +52,8 @@ class Query:
     def answer(self) -> Result:
         """The answer to the latest window that was answered as a whole. Raises QuerySuspendedError if the query is
         suspended; `answers` then still returns its earlier answers."""
-        return Result(self._engine.reads.answer(self._active()))
+        table = self._engine.reads.answer(self._active())
+        return Result(table, window=latest_end(table))
 
     def answers(self, last: int | str | timedelta | None = None, since: datetime | str | int | None = None) -> Result:
         """Retained answers, in window order. Groups that a punctuation closed early stand in order of delivery.
@@ -90,11 +100,15 @@ class Query:
         state = self._active()
         (state.batch_subscribers if batched else state.subscribers).append(callback)
 
-    def explain(self) -> Plan:
-        """The plan, as EXPLAIN QUERY gives it: a str that a notebook displays as HTML."""
+    def explain(self, analyze: bool = False) -> Plan:
+        """The plan, as EXPLAIN QUERY gives it: a str that a notebook displays as a picture. `analyze` adds what the
+        query has done since the state directory was opened, as EXPLAIN ANALYZE QUERY does."""
         self._engine.refuse_live("EXPLAIN")
         stream, query = self._engine.manager.query(self.name)
-        return Plan(explain_query(query.name, query.plan, stream, query, self._engine.settings))
+        text = explain_query(query.name, query.plan, stream, query, self._engine.settings)
+        if analyze:
+            text += f"\n{measured_line(stream, query)}"
+        return Plan(text, DrawnPlan(periodic_chain(query.name, query.plan, stream)))
 
     def plot(
         self,
@@ -159,7 +173,7 @@ class Query:
         except WindrowError as error:  # it was dropped, or the state directory is closed
             return whole(title_part(title, error.message))
         window = f"[{views.window_in_words(state.plan)}] over {state.plan.scan.stream}"
-        statement = show_create(self._engine.manager, "create query", self.name)
+        statement = show_create(self._engine.manager, self._engine.plans, "create query", self.name)
         return whole(
             title_part(title, window, condition),
             note_part(" · ".join(latest.notes)),
@@ -170,6 +184,10 @@ class Query:
 
 class ContinuousHandle(Query):
     """A handle on a continuous query, or on a periodic one that runs as a plan (a join or a sub-query with SLIDE)."""
+
+    @property
+    def is_continuous(self) -> bool:
+        return not self._query().plan.periodic
 
     def _query(self) -> ContinuousQuery:
         return self._engine.plans.query(self.name)
@@ -184,8 +202,11 @@ class ContinuousHandle(Query):
         return query
 
     def view(self) -> Result:
-        """The result as of the last committed tick; of a query with SLIDE its latest answer."""
-        return Result(self._engine.plan_reads.view(self._running()))
+        """The result as of the last committed tick, which `Result.window` names; of a query with SLIDE its latest
+        answer."""
+        query = self._running()
+        table, ticked = self._engine.plan_reads.view(query)
+        return Result(table, window=None if ticked is None else value_of(ticked, query.plan.point))
 
     def changes(self) -> Result:
         """Retained changes, in order: `op` ('+' or '-'), `ts` (when the result was born, or withdrawn), `exp` (when it
@@ -194,11 +215,13 @@ class ContinuousHandle(Query):
 
     def answers(self, last: int | str | timedelta | None = None, since: datetime | str | int | None = None) -> Result:
         """Retained answers of a query with SLIDE, in window order; `last` and `since` as in `Query.answers`."""
-        return Result(self._engine.plan_reads.answers(self._query(), last, since))
+        query = self._query()
+        return Result(chosen_windows(self._engine.plan_reads.answers(query), query, last, since))
 
     def answer(self) -> Result:
         """The latest answer of a query with SLIDE."""
-        return Result(self._engine.plan_reads.answer(self._running()))
+        table = self._engine.plan_reads.answer(self._running())
+        return Result(table, window=latest_end(table))
 
     def lookup(self, window: str | timedelta | int, at: datetime | str | int | None = None) -> Result:
         raise self._no_synopsis()
@@ -221,9 +244,12 @@ class ContinuousHandle(Query):
         self._engine.refuse_live("a subscription")
         self._running().subscribers.append(callback)
 
-    def explain(self) -> Plan:
+    def explain(self, analyze: bool = False) -> Plan:
+        """The plan as a tree, as EXPLAIN QUERY gives it; `analyze` adds rows, bytes and time of every operator."""
         self._engine.refuse_live("EXPLAIN")
-        return Plan(explain_continuous(self._query()))
+        opened = self._engine.opened
+        found = explain_continuous(RunningPlan(self._query(), opened.stores, opened.manager.stream, analyze))
+        return Plan(found.text(), DrawnPlan(found))
 
     def plot(self, *args: Any, **options: Any) -> Any:
         raise UnsupportedError(
@@ -237,7 +263,7 @@ class ContinuousHandle(Query):
         found = (query.progress.seq, query.progress.ticked or 0, stopped, None)
         if shown is not None and shown.version == found:
             return None
-        return LatestAnswer(query.name, self._engine.plan_reads.view(query), *found)
+        return LatestAnswer(query.name, self._engine.plan_reads.view(query)[0], *found)
 
     def _active(self) -> Any:
         return self._running()
@@ -249,11 +275,14 @@ class ContinuousHandle(Query):
         title = f"query {self.name}"
         try:
             query = self._query()
-            table = self._engine.plan_reads.view(query)
+            table, _ = self._engine.plan_reads.view(query)
         except WindrowError as error:
             return whole(title_part(title, error.message))
         streams = ", ".join(query.plan.streams)
-        return whole(title_part(title, f"over {streams}"), table_part(table))
+        statement = show_create(self._engine.manager, self._engine.plans, "create query", self.name)
+        return whole(
+            title_part(title, f"over {streams}"), table_part(table), folded_part("statement", text_part(statement))
+        )
 
 
 class Queries(Mapping[str, Query]):

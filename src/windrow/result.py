@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 import pyarrow as pa
 
-from windrow.display.html import ROWS_SHOWN, table_part, text_part, whole
+from windrow.display.html import ROWS_SHOWN, folded_part, table_part, text_part, whole
 from windrow.display.packages import optional_package
 from windrow.types import column_values, rows_of, value_text
 
@@ -29,12 +29,16 @@ class Result:
     """A table of rows: iterate it, index it (`r[0]`, `r[-1]`, `r[:10]`, `r["column"]`), or convert it (`to_arrow`,
     `to_pandas`, `to_polars`).
 
-    A row is a dict. `is_text`: the rows are the lines of a text, such as a plan.
+    A row is a dict. `is_text`: the rows are the lines of a text, such as a plan. `window` names what the rows are as
+    of: the tick of a view, or the end of the window of an answer; None if they are of several, or of none.
     """
 
-    def __init__(self, table: pa.Table, is_text: bool = False):
+    def __init__(self, table: pa.Table, is_text: bool = False, plan: Plan | None = None, window: Any = None):
         self._table = table
         self._is_text = is_text
+        self.plan = plan
+        """What EXPLAIN gave; None for other statements."""
+        self.window = window
 
     @classmethod
     def message(cls, text: str) -> Result:
@@ -46,7 +50,7 @@ class Result:
 
     @classmethod
     def lines(cls, name: str, text: str) -> Result:
-        return cls(pa.table({name: text.splitlines()}), is_text=True)
+        return cls(pa.table({name: text.splitlines()}), is_text=True, plan=text if isinstance(text, Plan) else None)
 
     # -- rows and columns ----------------------------------------------------------------------
 
@@ -78,7 +82,7 @@ class Result:
         if isinstance(at, str):
             return column_values(self._table.column(self._position(at)))
         if isinstance(at, slice):
-            return Result(self._part(range(len(self))[at]), self._is_text)
+            return Result(self._part(range(len(self))[at]), self._is_text, window=self.window)
         number = operator.index(at)
         if not -len(self) <= number < len(self):
             raise IndexError(f"there is no row {number}: the result has {len(self):,} rows")
@@ -145,18 +149,50 @@ class Result:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        if self.plan is not None:
+            return self.plan._repr_html_()
         if self._is_text:
             return whole(text_part("\n".join(self._table.column(0).to_pylist())))
         return whole(table_part(self._table))
 
 
-class Plan(str):
-    """A plan as text. At the prompt it shows as lines, in a notebook as HTML."""
+class PlanPicture(Protocol):
+    """A drawn plan."""
 
-    __slots__ = ()
+    def svg(self) -> str: ...
+
+    def mermaid(self) -> str: ...
+
+
+class Plan(str):
+    """A plan as text. At the prompt it shows as lines, in a notebook as a picture with the text below it.
+
+    `picture` has it as SVG and Mermaid; it is None for what is not drawn (one-time queries).
+    """
+
+    __slots__ = ("picture",)
+    picture: PlanPicture | None
+
+    def __new__(cls, text: str, picture: PlanPicture | None = None) -> Plan:
+        made = super().__new__(cls, text)
+        made.picture = picture
+        return made
+
+    @property
+    def svg(self) -> str | None:
+        """The picture as SVG, for a file or a page."""
+        return None if self.picture is None else self.picture.svg()
+
+    @property
+    def mermaid(self) -> str | None:
+        """The picture as a Mermaid flowchart."""
+        return None if self.picture is None else self.picture.mermaid()
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        return whole(text_part(str(self)))
+        drawn = self.svg
+        if drawn is None:
+            return whole(text_part(str(self)))
+        return whole(drawn, folded_part("as text", text_part(str(self))))

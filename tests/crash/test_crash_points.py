@@ -107,9 +107,13 @@ STORES = {"store-files-written", "store-merge-written", "store-merged"}
 """The points of window stores are in `test_crash_stores.py`."""
 
 
+PLANS = {"plan-staged", "plan-blocks-written", "plan-committed", "plan-published"}
+"""The points of continuous queries are in `test_crash_plans.py`."""
+
+
 def test_every_crash_point_of_the_code_is_tested() -> None:
     text = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
-    assert set(re.findall(r"crash_point\(\"([a-z-]+)\"\)", text)) == set(POINTS) | HOMES | STORES
+    assert set(re.findall(r"crash_point\(\"([a-z-]+)\"\)", text)) == set(POINTS) | HOMES | STORES | PLANS
 
 
 def test_workload_reaches_every_part(expected: tuple[Path, children.Outcome]) -> None:

@@ -146,9 +146,9 @@ def test_two_axes(open_state: Open, mode: str) -> None:
     for one in (plain, wr):
         one.sql(
             "CREATE STREAM s (t BIGINT, k STRING, u BIGINT) FROM memory TIMESTAMP BY t PUNCTUATE PER k"
-            " TIMESTAMP BY u PUNCTUATE WITH SLACK 3 ROWS"
+            " PUNCTUATE ON u WITH SLACK 3 ROWS"
         )
-    plain.sql("CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 10 SLIDE 5 ON u]")
+    plain.sql("CREATE QUERY q AS SELECT COUNT(*) AS n FROM s [RANGE 10 SLIDE 5 WATTR u]")
     by_t, by_u = need(wr, "t", K), need(wr, "u", K, axis="u")
     rng = random.Random(8)
     for i in range(5):
@@ -240,11 +240,11 @@ def test_restart_and_later_readers(open_state: Open, mode: str) -> None:
 def test_merge_and_expiry(open_state: Open, mode: str) -> None:
     wr = open_state(preaggregate=mode)
     wr.sql(SLACK)
-    use, before = need(wr, "r", X, span=60), None
+    use = need(wr, "r", X, span=400)
     for point in range(40):
         put(wr, [(point, "a", point), (point + 1, "b", point)])
     before = rows(wr, use, X)
-    assert len(before) == 80 and blocks_of(wr, "stores/") < 40
+    assert len(before) == 80 and blocks_of(wr, "stores/") < 20
     with wr._engine.catalog.transaction():
         stores_of(wr).keep_from("r", 20)
     put(wr, [(41, "a", 41)])
@@ -263,7 +263,7 @@ def test_only_a_reader_runs_a_fed_stream(open_state: Open, mode: str) -> None:
     wr.feed("s", [(1, "a", 1), (2, "b", 2)])
     use = need(wr, "r", X)
     wr.run_available()
-    wr.feed("s", [(9, "a", 3), (None, "b", 4), (2, "b", 5)])
+    wr.feed("s", [(9, "a", 3), (None, "b", 4), (-9, "b", 5)])
     wr.run_available()
     assert rows(wr, use, X) == [(1, 1), (2, 2), (9, 3)]
     assert wr._engine.catalog.value("SELECT dead FROM streams") == 2
@@ -315,8 +315,8 @@ def test_broken_source_blames_no_reader(open_state: Open, monkeypatch: pytest.Mo
 
 
 QUERIES = {
-    "rows": ["CREATE QUERY q AS SELECT SUM(x) AS n FROM s [ROWS 4 SLIDE 2 ROWS]"],
-    "partitioned": ["CREATE QUERY q AS SELECT k, MAX(x) AS m FROM s [PARTITION BY k ROWS 3 SLIDE 1 ROWS]"],
+    "rows": ["CREATE QUERY q AS SELECT SUM(x) AS n FROM s [ROWS 4 SLIDE 2]"],
+    "partitioned": ["CREATE QUERY q AS SELECT k, MAX(x) AS m FROM s [ROWS 3 SLIDE 1 PARTITION BY k]"],
     "packed": [
         f"CREATE QUERY q{'' if i == 0 else i} AS SELECT k || '{i}' AS kk, x + {i} AS y, t % {i + 2} AS z, COUNT(*) AS n"
         f" FROM s [RANGE 10 SLIDE 5] GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
@@ -345,7 +345,8 @@ def test_all_groupings_in_spark(open_state: Open, kind: str) -> None:
         put(wr, batch)
     assert rows(wr, use, K, X) == sorted(admitted(batches), key=str)
     for query in wr.queries:
-        assert answers(wr, query) == answers(plain, query) and answers(wr, query)
+        found = sorted(answers(wr, query), key=str)
+        assert found and found == sorted(answers(plain, query), key=str)
     assert progress(wr) == progress(plain)
 
 

@@ -18,8 +18,8 @@ from windrow.operators.state import PlanState, compacted, restore
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks
 from windrow.operators.view import LiveView
-from windrow.plan.aggregates import decompose
 from windrow.plan.accumulators import Key
+from windrow.plan.aggregates import decompose
 from windrow.plan.algebra.nodes import (
     Aggregated,
     Computed,
@@ -171,7 +171,7 @@ def run(
         each(out, due.upto)
         how = restart(due.upto)
         if how is not None:
-            out.parts = compacted(out.state, due.upto) if how == "compacted" else out.parts
+            out.parts = compacted(out.state) if how == "compacted" else out.parts
             out.parts = [part for part in out.parts if not part.is_expired(due.upto)]
             out.state = restore(plan, out.parts, due.upto)
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from windrow.plan.algebra.nodes import (
     Lifetime,
     MergeUnion,
     Node,
+    OutputWindow,
     PlanColumn,
     Project,
     StreamColumn,
@@ -43,8 +45,10 @@ def tree(sql: str) -> exp.Expr:
 class Maker:
     """Makes nodes of one plan."""
 
-    def __init__(self, first: int = 0) -> None:
+    def __init__(self, first: int = 0, internal: bool = False) -> None:
         self.ids = count(first)
+        self.internal = internal
+        self.windows = 0
 
     def column(self, name: str, kind: SqlType = INT) -> PlanColumn:
         return PlanColumn(next(self.ids), name, kind)
@@ -110,20 +114,44 @@ def plan(root: Node, step: int = 1) -> ContinuousPlan:
 # -- random ----------------------------------------------------------------------------------------
 
 NAMES = ("s", "r", "q")
-VALUES = st.one_of(st.none(), st.integers(0, 3))
+_TOPS = (
+    "none",
+    "distinct",
+    "project distinct",
+    "project distinct",
+    "group",
+    "all",
+    "top",
+    "stream",
+    "filtered",
+    "windowed stream",
+)
+MOST_WINDOWS = 3
+"""Beyond these, plans do not branch."""
+
+_INTERNAL_TOPS = ("internal", "internal")
 
 
 def streams() -> st.SearchStrategy[dict[str, list[tuple[int, dict[str, Any]]]]]:
-    row = st.fixed_dictionaries(dict.fromkeys(COLUMNS, VALUES))
-    return st.fixed_dictionaries({name: st.lists(st.tuples(st.integers(0, 15), row), max_size=7) for name in NAMES})
+    return st.builds(_stream_contents, st.integers(0, 1 << 30))
+
+
+def _stream_contents(seed: int) -> dict[str, list[tuple[int, dict[str, Any]]]]:
+    """A few tuples of every stream, with few values, so that joins find partners."""
+    draw = Random(seed)
+    values = [0, 1, 1, 1, 2, 2, None]
+    return {
+        name: [(draw.randint(0, 9), {column: draw.choice(values) for column in COLUMNS}) for _ in range(5)]
+        for name in NAMES
+    }
 
 
 @st.composite
 def plans(draw: st.DrawFn) -> ContinuousPlan:
     """A plan of up to four windows: joins, selections, projections, unions, then DISTINCT, group-by or LIMIT."""
-    maker = Maker()
+    top = draw(st.sampled_from([*_TOPS, *_INTERNAL_TOPS]))
+    maker = Maker(internal=top in _INTERNAL_TOPS)
     node = draw(_nodes(maker, 3))
-    top = draw(st.sampled_from(["none", "distinct", "project distinct", "group", "all", "top", "stream", "filtered"]))
     if top in ("distinct", "project distinct"):
         node = Distinct(node if top == "distinct" else draw(_projects(maker, node)))
     elif top in ("group", "all", "filtered"):
@@ -135,8 +163,10 @@ def plans(draw: st.DrawFn) -> ContinuousPlan:
             node = Filter(node, draw(_conditions(node)))
     elif top == "top":
         node = TopRows(node, (Order(exp.column(node.schema[0].sql), True, False),), 2)
-    elif top == "stream":
+    elif top in ("stream", "windowed stream"):
         node = ToStream(node, draw(st.sampled_from(Streaming)))
+        if top == "windowed stream":
+            node = OutputWindow(node, Lifetime(draw(st.integers(1, 6))))
     if draw(st.booleans()):
         node = Filter(node, draw(_conditions(node)))
     return plan(node, draw(st.sampled_from([1, 2])))
@@ -152,12 +182,12 @@ def _conditions(draw: st.DrawFn, node: Node) -> exp.Expr:
     def one() -> str:
         kind = draw(st.sampled_from(["compare", "compare", "null", "or"]))
         terms = [draw(_terms(node)) for _ in range(4)]
-        op = draw(st.sampled_from(["=", "=", "<", ">=", "<>"]))
+        op = draw(st.sampled_from(["=", "<=", ">=", ">=", "<>"]))
         if kind == "null":
             return f"{terms[0]} IS NULL"
         return f"{terms[0]} {op} {terms[1]}" if kind == "compare" else f"({terms[0]} {op} {terms[1]} OR {terms[2]} = 2)"
 
-    return tree(" AND ".join(one() for _ in range(draw(st.integers(1, 3)))))
+    return tree(" AND ".join(one() for _ in range(draw(st.integers(1, 2)))))
 
 
 @st.composite
@@ -173,13 +203,17 @@ def _projects(draw: st.DrawFn, maker: Maker, node: Node) -> Project:
 @st.composite
 def _nodes(draw: st.DrawFn, maker: Maker, depth: int) -> Node:
     kind = draw(
-        st.sampled_from(["window"] if depth == 0 else ["join", "join", "join", "filter", "project", "union", "window"])
+        st.sampled_from(
+            ["window"]
+            if depth == 0 or maker.windows >= MOST_WINDOWS
+            else ["join", "join", "join", "filter", "project", "union", "window"]
+        )
     )
     if kind == "join":
         inputs = tuple(draw(_nodes(maker, depth - 1)) for _ in range(draw(st.integers(2, 2 if depth < 3 else 3))))
         keys = tuple(
             tuple(tree(draw(_terms(one).filter(lambda term: term != "1"))) for one in inputs)
-            for _ in range(draw(st.integers(0, 2)))
+            for _ in range(draw(st.sampled_from([0, 1, 1, 1, 2])))
         )
         made = Join(inputs, keys)
         return Join(inputs, keys, draw(_conditions(made))) if draw(st.booleans()) else made
@@ -197,6 +231,37 @@ def _nodes(draw: st.DrawFn, maker: Maker, depth: int) -> Node:
 def _windows(draw: st.DrawFn, maker: Maker) -> StreamWindow:
     predicate = draw(st.sampled_from([None, None, "x > 0", "k = 1 OR y = 2"]))
     length = draw(st.sampled_from([3, 5, 10, None]))
-    return maker.window(
-        draw(st.sampled_from(NAMES)), length, predicate=predicate, offset=draw(st.sampled_from([0, 0, 2]))
-    )
+    maker.windows += 1
+    stream, offset = draw(st.sampled_from(NAMES)), draw(st.sampled_from([0, 0, 2]))
+    internal = maker.internal and draw(st.booleans())
+    return maker.window(stream, length, predicate=predicate, offset=offset, internal=internal)
+
+
+@st.composite
+def join_plans(draw: st.DrawFn) -> ContinuousPlan:
+    """Three or four windows joined by equalities of columns, at once or one after another, perhaps below DISTINCT."""
+    maker = Maker()
+    node: Node = draw(_plain_windows(maker))
+    windows = [node]
+    for _ in range(draw(st.integers(2, 3))):
+        following = draw(_plain_windows(maker))
+        windows.append(following)
+        names = [
+            (draw(st.sampled_from(COLUMNS)), draw(st.sampled_from(COLUMNS))) for _ in range(draw(st.integers(1, 2)))
+        ]
+        earlier = draw(st.sampled_from(windows[:-1]))
+        keys = tuple((over(earlier, mine), over(following, theirs)) for mine, theirs in names)
+        node = Join((node, following), keys)
+    if draw(st.booleans()):
+        key = draw(st.sampled_from(COLUMNS))
+        node = join(*windows, on=(key,))
+    if draw(st.booleans()):
+        kept = draw(st.lists(st.sampled_from(node.schema), min_size=1, max_size=2, unique=True))
+        made = tuple(Computed(maker.column(one.name), exp.column(one.sql)) for one in kept)
+        node = Distinct(Project(node, made))
+    return plan(node)
+
+
+@st.composite
+def _plain_windows(draw: st.DrawFn, maker: Maker) -> StreamWindow:
+    return maker.window(draw(st.sampled_from(NAMES)), draw(st.sampled_from([5, 10, None])))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import product
+from functools import lru_cache
 from typing import Any
 
 from sqlglot import exp, parse_one
@@ -46,6 +46,11 @@ class Living:
     exp: int
     until: int
     row: Row
+
+
+@lru_cache(maxsize=10_000)
+def _tree(sql: str) -> exp.Expr:
+    return parse_one(sql, dialect=CQL)
 
 
 def answer(plan: ContinuousPlan, streams: Streams, tick: int) -> Counter[tuple[Any, ...]]:
@@ -120,27 +125,28 @@ def _in_window(point: int, lifetime: Any, row: Row) -> Living:
 def _windowed(node: StreamWindow, streams: Streams) -> list[Living]:
     kept = []
     for point, tuple_ in streams.get(node.stream, []):
-        if node.predicate is None or value(parse_one(node.predicate, dialect=CQL), tuple_) is True:
-            row = {one.column.sql: value(parse_one(one.sql, dialect=CQL), tuple_) for one in node.columns}
+        if node.predicate is None or value(_tree(node.predicate), tuple_) is True:
+            row = {one.column.sql: value(_tree(one.sql), tuple_) for one in node.columns}
             kept.append(_in_window(point, node.lifetime, row))
     return kept
 
 
 def _joined(node: Join, sides: list[list[Living]]) -> list[Living]:
-    found = []
-    for parts in product(*sides):
-        born, end = max(a.ts for a in parts), min(a.exp for a in parts)
-        if born >= end:
-            continue
-        row = {name: v for a in parts for name, v in a.row.items()}
-        equal = all(_all_equal([value(one, a.row) for one, a in zip(key, parts, strict=True)]) for key in node.keys)
-        if equal and (node.condition is None or value(node.condition, row) is True):
-            found.append(Living(born, end, min(a.until for a in parts), row))
-    return found
+    """By nested loops; parts that do not live together or differ in a key are given up early."""
+    found = [(one, _keys(node, 0, one.row)) for one in sides[0]]
+    for i, side in enumerate(sides[1:], 1):
+        following = [(one, _keys(node, i, one.row)) for one in side]
+        found = [
+            (Living(max(a.ts, b.ts), min(a.exp, b.exp), min(a.until, b.until), a.row | b.row), keys)
+            for a, keys in found
+            for b, theirs in following
+            if max(a.ts, b.ts) < min(a.exp, b.exp) and None not in keys and keys == theirs
+        ]
+    return [a for a, _ in found if node.condition is None or value(node.condition, a.row) is True]
 
 
-def _all_equal(values: list[Any]) -> bool:
-    return None not in values and len(set(values)) == 1
+def _keys(node: Join, side: int, row: Row) -> list[Any]:
+    return [value(key[side], row) for key in node.keys]
 
 
 def _renamed(node: MergeUnion, side: Node, rows: list[Row]) -> list[Row]:
@@ -167,11 +173,11 @@ def _grouped(node: GroupBy, rows: list[Row]) -> list[Row]:
 
 def _aggregate(call: AggregateCall, rows: list[Row]) -> Any:
     part = call.parts[-1][1]
-    condition = None if part.condition is None else parse_one(part.condition, dialect=CQL)
+    condition = None if part.condition is None else _tree(part.condition)
     counted = [row for row in rows if condition is None or value(condition, row) is True]
     if part.arg is None:
         return len(counted)
-    argument = parse_one(part.arg, dialect=CQL)
+    argument = _tree(part.arg)
     values = [v for v in (value(argument, row) for row in counted) if v is not None]
     if call.function == "COUNT":
         return len(values)

@@ -25,6 +25,7 @@ from windrow.dataplane.kernels.plan_stage import (
 from windrow.dataplane.stores import KeptColumn, StoredRows, write_rows
 from windrow.dataplane.stores.specs import WindowStoreSpec
 from windrow.operators.changes import changes_schema, in_order
+from windrow.operators.changes import stored as stored_changes
 from windrow.operators.stages.cutting import staged
 from windrow.operators.stages.ranges import ranges_of
 from windrow.operators.ticks import DueTicks
@@ -100,7 +101,7 @@ class StagedRun:
         self.seq += 1
         if batch.merging:
             self.state, self.shown, self.known = [], [], []
-        changes = [changes_schema(self.plan.schema).empty_table()]
+        changes = [stored_changes(changes_schema(self.plan.schema).empty_table())]
         for report in reports:
             for told in report.get("parts", ()):
                 place = (report["ref"]["path"], told["offset"], told["length"], self.seq, tuple(told["buckets"]))
@@ -121,7 +122,10 @@ class StagedRun:
 
     def view(self) -> list[pa.Table]:
         """The view and the changes since."""
-        return [changes_schema(self.plan.schema).empty_table(), *(self.read(part) for part in self.shown)]
+        return [
+            stored_changes(changes_schema(self.plan.schema).empty_table()),
+            *(self.read(part) for part in self.shown),
+        ]
 
 
 def plan_stage_point() -> str:

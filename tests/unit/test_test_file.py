@@ -13,11 +13,14 @@ from support.runner import Mismatch, OracleBackend, Run, Variation, recut, same_
 from support.test_file import (
     Answers,
     Cell,
+    Changes,
     Close,
     DeadLetters,
     Feed,
+    Since,
     Statement,
     TestFileError,
+    View,
     feed_rows,
     join_cells,
     matches,
@@ -239,3 +242,22 @@ def test_answers_block_holds_new_rows_only() -> None:
 def test_wrong_answers_fail(answers: tuple[list[tuple[Any, ...]], ...]) -> None:
     with pytest.raises(Mismatch):
         _run(*answers)
+
+
+def test_changes_and_views() -> None:
+    text = "changes q\n+, @1, NULL, a, 2\n-, @2, NULL, a, 2\n\nview q\na, 2\n\nview q\n????\n\nchanges q\n"
+    changes, view, open_view, nothing = parse_test_file(text).commands
+    assert isinstance(changes, Changes) and changes.rows is not None
+    assert [[cell.text for cell in row] for row in changes.rows] == [
+        ["+", "@1", "NULL", "a", "2"],
+        ["-", "@2", "NULL", "a", "2"],
+    ]
+    assert view == View(5, "q", ((Cell("a"), Cell("2")),))
+    assert isinstance(open_view, View) and open_view.rows is None
+    assert isinstance(nothing, Changes) and nothing.rows == ()
+
+
+def test_points_of_several_streams() -> None:
+    one, each = parse_test_file("since q @5\n\nsince q a=@5 b=all\n").commands
+    assert isinstance(one, Since) and one.points == {}
+    assert isinstance(each, Since) and each.points == {"a": "@5", "b": "all"}

@@ -20,6 +20,8 @@ ON_BAD_FILE = "on_bad_file"
 """The option that says what becomes of a file that cannot be read: 'stop' or 'skip'."""
 CHANGEABLE = (MISSING_COLUMNS, ON_BAD_FILE)
 """The options that a repeated CREATE STREAM changes."""
+DERIVED = "derived"
+"""The source of a stream that is the output of a query (CREATE STREAM … AS)."""
 Columns = tuple[tuple[str, SqlType], ...]
 
 
@@ -89,6 +91,11 @@ class StreamDef:
     def axes(self) -> dict[str, SqlType]:
         """The punctuated columns with their types."""
         return {p.column: p.type for p in self.punctuated}
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether its tuples are the output of a query."""
+        return self.statement.source == DERIVED
 
     @property
     def heartbeats(self) -> list[Punctuated]:

@@ -24,12 +24,16 @@ from windrow.dataplane.answers.finishing import plain
 from windrow.dataplane.sinks.base import AnswerBatch
 from windrow.dataplane.sinks.files import file_name
 from windrow.dataplane.sinks.jsonl import json_lines
+from windrow.engine.plans.tables import answers_schema, changes_schema
 from windrow.engine.ticks.delivery import delivered_schema
 from windrow.errors import SinkError, first_line
 
 PARQUET_ROWS = 100_000
 """The rows of a row group; smaller batches of answers are gathered."""
 
+
+WINDOW_START = "window_start"
+"""The first column of answers; changes begin with their op."""
 
 _ALL = ""
 """In the place of a query's name: the writer of all queries."""
@@ -227,11 +231,15 @@ class _Tables(_Text):
         super().close()
 
     def _print(self, query: str, table: pa.Table) -> None:
+        console = output() if self._stream is None else Console(file=self._stream, highlight=False, width=WIDE)
+        if table.column_names[0] != WINDOW_START:  # the changes of a continuous query
+            count = table.num_rows
+            print_table(console, table, f"{query}: {count:,} change{'' if count == 1 else 's'}")
+            return
         windows = len(table.column("window_end").unique())
         if not pc.any(table.column("is_revision")).as_py():
             table = table.drop_columns(["is_revision"])
         title = f"{query}: {windows} window{'' if windows == 1 else 's'}"
-        console = output() if self._stream is None else Console(file=self._stream, highlight=False, width=WIDE)
         print_table(console, table, title)
 
 
@@ -288,12 +296,24 @@ def _flat_column(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 def all_answers(wr: Windrow, queries: Sequence[str], wanted: AnswerOutput, gather: bool) -> AllAnswers:
     """A writer of the answers of these queries."""
-    schemas = {query: delivered_schema(*wr._engine.manager.query(query)) for query in queries}
+    schemas = {query: _schema(wr, query) for query in queries}
     return AllAnswers(wanted.format, wanted.path, schemas, gather)
 
 
+def _schema(wr: Windrow, query: str) -> pa.Schema:
+    """The columns of what a query delivers: answers, or the changes of a continuous query."""
+    plans = wr._engine.plans
+    if plans.has(query):
+        plan = plans.query(query).plan
+        return answers_schema(plan) if plan.periodic else changes_schema(plan)
+    return delivered_schema(*wr._engine.manager.query(query))
+
+
 def earlier_answers(wr: Windrow, query: str) -> pa.Table:
-    """The retained answers of a query, as they were delivered."""
+    """The retained answers or changes of a query, as they were delivered."""
+    if wr._engine.plans.has(query):
+        found = wr.queries[query]
+        return found.changes().arrow() if found.is_continuous else found.answers().arrow()
     stream, state = wr._engine.manager.query(query)
     if not stream.definition.revises:
         return wr.queries[query].answers().arrow()

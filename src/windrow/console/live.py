@@ -63,6 +63,7 @@ class Flow:
     answers: int
     dead_letters: int
     frontier: str | None
+    changes: int = 0
 
     def line(self) -> str:
         parts = [
@@ -70,6 +71,8 @@ class Flow:
             f"{self.rows:,} rows",
             f"{self.answers:,} windows answered",
         ]
+        if self.changes:
+            parts.append(f"{self.changes:,} changes")
         if self.frontier:
             parts.append(f"frontier {_seconds(self.frontier)}")
         if self.dead_letters:

@@ -16,7 +16,7 @@ from windrow.console.formats import AnswerOutput
 from windrow.console.interrupts import Interrupts
 from windrow.console.live import Flow, Progress
 from windrow.console.scripts import StatementScript, execute, print_outcome
-from windrow.console.tables import messages, output, print_answers, print_summary, say
+from windrow.console.tables import messages, output, print_answers, print_changes, print_summary, print_view, say
 from windrow.cql.statements import CreateQuery
 from windrow.errors import QuerySuspendedError
 
@@ -99,7 +99,7 @@ class FlowMeter:
         self._samples: list[tuple[float, int]] = [(time.monotonic(), 0)]
 
     def read(self) -> Flow:
-        streams = self._wr.metrics().values()
+        streams, queries = self._wr.metrics().values(), [one.metrics() for one in self._wr.queries.values()]
         rows = sum(m["rows"] for m in streams)
         now_s = time.monotonic()
         self._samples.append((now_s, rows))
@@ -109,9 +109,10 @@ class FlowMeter:
         return Flow(
             rows=rows,
             rows_per_s=(rows - before) / max(now_s - then_s, 1e-3),
-            answers=sum(self._wr.queries[name].metrics()["windows"] for name in self._wr.queries),
+            answers=sum(m["windows"] for m in queries if "windows" in m),
             dead_letters=sum(m["dead_letters"] for m in streams),
             frontier=min((m["frontier"] for m in streams if m["frontier"]), default=None),
+            changes=sum(m["rows"] for m in queries if "windows" not in m),
         )
 
 
@@ -144,8 +145,12 @@ def run_until_available(wr: Windrow, printed: Sequence[str], interrupts: Interru
             interrupts.background(lambda: _end_input(wr), stop=_nothing)
     out = output()
     for name in () if wanted.is_all else printed:
-        answered = wr.queries[name].metrics()["windows_answered"]
-        print_answers(out, name, wr.queries[name].answers().arrow(), answered=answered)
+        query = wr.queries[name]
+        if query.is_continuous:
+            print_view(out, query)
+        else:
+            answered = query.metrics().get("windows_answered", 0)
+            print_answers(out, name, query.answers().arrow(), answered=answered)
     return print_summary(messages() if wanted.owns_stdout else out, wr)
 
 
@@ -205,7 +210,7 @@ def run_until_stopped(wr: Windrow, printed: Sequence[str], interrupts: Interrupt
     """Run the streams until Ctrl-C, with a line of progress every few seconds; then print a summary."""
     out, notes = messages() if wanted.owns_stdout else output(), messages()
     for name in () if wanted.is_all else printed:
-        _subscribe(wr, name, _printer(out, name))
+        _subscribe(wr, name, _printer(out, name, wr.queries[name].is_continuous))
     with _writing(wr, printed, wanted, is_bounded=False) as answers:
         with Progress("starting the streams…"):
             interrupts.background(wr.start, stop=_nothing)
@@ -219,12 +224,17 @@ def run_until_stopped(wr: Windrow, printed: Sequence[str], interrupts: Interrupt
         finally:
             with Progress("stopping…"):
                 wr.stop()
+    for name in () if wanted.is_all else printed:
+        if wr.queries[name].is_continuous:
+            print_view(out, wr.queries[name])
     print_summary(out, wr)
 
 
-def _printer(out: Console, name: str) -> Callable[[Any], None]:
+def _printer(out: Console, name: str, is_continuous: bool) -> Callable[[Any], None]:
     def show(batch: Any) -> None:
-        if batch.table.num_rows:
+        if batch.table.num_rows and is_continuous:
+            print_changes(out, name, batch.table)
+        elif batch.table.num_rows:
             print_answers(out, name, batch.table)
 
     return show

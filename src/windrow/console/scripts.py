@@ -24,7 +24,7 @@ from windrow.cql.statements import (
 from windrow.dataplane.sources.completing import as_completed, resolve_stream
 from windrow.engine.ask.create_texts import NOTE
 from windrow.errors import CatalogError, ParseError, UnsupportedError
-from windrow.result import Result
+from windrow.result import Plan, Result
 
 if TYPE_CHECKING:
     from windrow.api import Windrow
@@ -90,6 +90,8 @@ def known_text(wr: Windrow, statement: Statement) -> str | None:
         for name, (_, query) in manager.queries().items():
             if name.lower() == statement.name.lower():
                 return _text(query.statement)
+        if wr._engine.plans.has(statement.name):
+            return _text(wr._engine.plans.query(statement.name).statement)
     return None
 
 
@@ -136,9 +138,9 @@ def print_outcome(out: Console, notes: Console, statement: Statement, result: Re
             say(notes, str(row["result"]), "" if str(row["result"]).startswith(NOTE) else "dim")
 
 
-def explanations(wr: Windrow, script: StatementScript) -> list[str]:
+def explanations(wr: Windrow, script: StatementScript) -> list[Plan]:
     """EXPLAIN of each query of a script on a temporary state. All queries are created first, so that sharing shows."""
-    texts = []
+    texts = list[Plan]()
     for statement in script.statements:
         if isinstance(statement, Select):
             texts.append(_explain(wr, Explain(statement), script.text))
@@ -149,9 +151,9 @@ def explanations(wr: Windrow, script: StatementScript) -> list[str]:
     return [wr.queries[name].explain() for name in wr.queries] + texts
 
 
-def explanations_on(wr: Windrow, statements: Iterable[Statement], text: str) -> list[str]:
+def explanations_on(wr: Windrow, statements: Iterable[Statement], text: str) -> list[Plan]:
     """EXPLAIN of queries against the streams of an existing state, which is not changed."""
-    texts = []
+    texts = list[Plan]()
     for statement in statements:
         if isinstance(statement, CreateQuery | Select):
             texts.append(_explain(wr, Explain(statement), text))
@@ -165,5 +167,7 @@ def explanations_on(wr: Windrow, statements: Iterable[Statement], text: str) -> 
     return texts
 
 
-def _explain(wr: Windrow, statement: Explain, text: str) -> str:
-    return "\n".join(str(row["plan"]) for row in wr.execute(statement, text).rows())
+def _explain(wr: Windrow, statement: Explain, text: str) -> Plan:
+    plan = wr.execute(statement, text).plan
+    assert plan is not None
+    return plan

@@ -54,6 +54,17 @@ class QueryStatus:
 
 
 @dataclass(frozen=True)
+class PlanStatus:
+    """A continuous query, or one with SLIDE that runs as a plan: its changes (or rows of answers) and its last tick."""
+
+    name: str
+    streams: tuple[str, ...]
+    changes: int
+    ticked: str | None
+    error: str | None
+
+
+@dataclass(frozen=True)
 class StateStatus:
     """A state directory: who has it open, what it holds, and its size in bytes."""
 
@@ -62,6 +73,7 @@ class StateStatus:
     bytes: int
     streams: tuple[StreamStatus, ...]
     queries: tuple[QueryStatus, ...]
+    plans: tuple[PlanStatus, ...] = ()
 
     @property
     def last_commit(self) -> float | None:
@@ -82,6 +94,7 @@ def status_of(directory: Path) -> StateStatus:
             int(catalog.value("SELECT sum(bytes) FROM blocks") or 0),
             tuple(_stream(row, definitions[row["name"]], ProgressRows(catalog)) for row in streams),
             tuple(_query(row, definitions[row["stream"]]) for row in queries),
+            tuple(_plan(row, catalog) for row in catalog.rows("SELECT * FROM plans ORDER BY id")),
         )
     finally:
         catalog.close()
@@ -119,6 +132,18 @@ def _query(row: Row, definition: StreamDef) -> QueryStatus:
         row["answer_rows"],
         None if end is None else point_text(end, _axis_type(row, definition)),
         row["delivered_s"],
+        row["error"],
+    )
+
+
+def _plan(row: Row, catalog: CatalogSnapshot) -> PlanStatus:
+    streams = catalog.rows("SELECT stream FROM plan_streams WHERE plan = ? ORDER BY rowid", (row["id"],))
+    ticked, kind = row["ticked"], SqlType(json.loads(row["saved"])["point"])
+    return PlanStatus(
+        row["name"],
+        tuple(one["stream"] for one in streams),
+        row["changes"],
+        None if ticked is None else point_text(ticked, kind),
         row["error"],
     )
 
@@ -162,7 +187,17 @@ def print_status(console: Console, status: StateStatus) -> None:
         }
         for q in status.queries
     ]
-    for rows in (streams, queries):
+    plans = [
+        {
+            "continuous query": p.name,
+            "streams": ", ".join(p.streams),
+            "changes": p.changes,
+            "ticked up to": p.ticked,
+            "state": "active" if p.error is None else f"suspended: {p.error}",
+        }
+        for p in status.plans
+    ]
+    for rows in (streams, queries, plans):
         if rows:
             print_table(console, pa.table({name: [row[name] for row in rows] for name in rows[0]}))
 
@@ -179,6 +214,7 @@ def status_json(status: StateStatus) -> str:
         "bytes": status.bytes,
         "streams": streams,
         "queries": queries,
+        "continuous_queries": [asdict(one) for one in status.plans],
     }
     return json.dumps(found)
 

@@ -20,6 +20,7 @@ from windrow.types import is_number, rows_of, value_text
 
 if TYPE_CHECKING:
     from windrow.api import Windrow
+    from windrow.handles import Query
 
 WIDE = 100_000
 """The width of an output that is no terminal, so that nothing is wrapped or cut."""
@@ -127,6 +128,35 @@ def print_answers(
     print_table(console, shown, title)
 
 
+def print_changes(console: Console, query: str, table: pa.Table, rows: int = ROWS_SHOWN) -> None:
+    """Print the last changes of a continuous query."""
+    count, title = table.num_rows, f"{query}: {_changes(table.num_rows)}"
+    print_table(console, table.slice(max(0, count - rows)), title if count <= rows else f"{title}, the last {rows}")
+
+
+def print_view(console: Console, query: Query, rows: int = ROWS_SHOWN) -> None:
+    """Print how many changes a continuous query has had, and the first rows of its view."""
+    metrics = query.metrics()
+    if metrics["ticked"] is None:
+        say(console, f"{query.name}: no tick yet", "bold")
+        return
+    table = query.view().arrow() if metrics["state"] == "active" else None
+    title = f"{query.name}: {_changes(metrics['changes'])}"
+    if table is None:
+        say(console, f"{title}; suspended at {metrics['ticked']}", "bold")
+        return
+    count = "no row" if not table.num_rows else "1 row" if table.num_rows == 1 else f"{table.num_rows:,} rows"
+    title += f"; the view at {metrics['ticked']} has {count}"
+    if not table.num_rows:
+        say(console, title, "bold")
+        return
+    print_table(console, table.slice(0, rows), title if table.num_rows <= rows else f"{title}, the first {rows}")
+
+
+def _changes(count: int) -> str:
+    return "1 change" if count == 1 else f"{count:,} changes"
+
+
 def last_answers(query: str, table: pa.Table, windows: int, rows: int, answered: int = 0) -> tuple[str, pa.Table]:
     """The last rows of the last windows of a query's answers, and a title that says how many they are. `answered`: how
     many windows were answered at all, including those without rows."""
@@ -158,10 +188,12 @@ def _windows(count: int) -> str:
 def print_summary(console: Console, wr: Windrow) -> list[str]:
     """Print what this run did, without earlier runs on the same state. Return the suspended queries."""
     queries = {name: wr.queries[name].metrics() for name in wr.queries}
+    counted = {"windows": "windows answered", "ticks": "ticks"}  # a query has one of them
+    counters = [name for name in counted if any(name in m for m in queries.values())]
     by_query = [
         {
             "query": name,
-            "windows answered": m["windows"],
+            **{counted[counter]: m.get(counter) for counter in counters},
             "rows": m["rows"],
             "state": m["state"],
         }

@@ -85,7 +85,7 @@ ROW_FUNCTIONS = FINAL_FUNCTIONS | _words(
 )
 """Deterministic functions of Spark SQL with scalar results; Spark evaluates them for each row."""
 
-TABLE_FUNCTIONS = _words("ANSWERS DEAD_LETTERS")
+TABLE_FUNCTIONS = _words("ANSWERS CHANGES DEAD_LETTERS")
 """Functions allowed in FROM."""
 
 FINISHED_FUNCTIONS = _words(
@@ -156,7 +156,7 @@ _TO_WINDOW = "Write the window in FROM: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE]
 _TO_LEAVE_OUT = "Leave it out; docs/cql.md lists what this version executes."
 _TO_FIND = "docs/cql.md lists the allowed functions under Functions."
 _ONE_STREAM = "A one-time query reads one stream. A standing query may read several: CREATE QUERY name AS SELECT …"
-_IN_FROM = "FROM takes a stream, a query, answers('query') or dead_letters('stream')"
+_IN_FROM = "FROM takes a stream, a query, answers('query'), changes('query') or dead_letters('stream')"
 _REMEDIES = {
     "the same input must always give the same answer": "Use a column of the stream, such as its window attribute.",
     "window functions are not part of the language; a window follows the stream's name": _TO_WINDOW,
@@ -482,9 +482,7 @@ def _check_anonymous(node: exp.Anonymous, place: Place | None, allowed: frozense
     name = node.name.upper()
     if isinstance(node.parent, exp.Table):
         if name not in TABLE_FUNCTIONS:
-            raise _refused_function(
-                name, "FROM takes a stream, a query, answers('query') or dead_letters('stream')", place, ()
-            )
+            raise _refused_function(name, _IN_FROM, place, ())
         return
     if name not in allowed:
         raise _refused_function(name, _REASON_OF.get(name), place, allowed | AGGREGATES | OWN_AGGREGATES)
@@ -615,7 +613,7 @@ OVER_SEVERAL = Syntax(
         StreamTable: _inside(exp.From, exp.Join),
         exp.Subquery: _inside(exp.From, exp.Join, exp.Union, exp.Subquery),
         WindowedQuery: _inside(exp.From, exp.Join),
-        RelationToStream: _inside(exp.Select),
+        RelationToStream: _inside(exp.Select, exp.Alias),
         exp.Order: _inside(*_QUERIES),
         exp.Limit: _inside(*_QUERIES),
     },

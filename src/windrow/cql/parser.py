@@ -34,6 +34,7 @@ from windrow.errors import ParseError, UnsupportedError
 
 _TO_FEED = "Rows come into a stream from its source, or by wr.feed(stream, rows)."
 _TO_WRITE = "Write CREATE QUERY name AS SELECT …"
+_TO_ANALYZE = "EXPLAIN ANALYZE QUERY name shows what a query that runs has done; EXPLAIN alone plans."
 _LATER = {
     "INSERT": ("INSERT changes tables, which this version does not have", _TO_FEED),
     "UPDATE": ("UPDATE changes tables, which this version does not have", "A stream only grows. " + _TO_FEED),
@@ -288,6 +289,9 @@ def _select(cursor: Cursor) -> Select:
 
 def _explain(cursor: Cursor) -> Explain:
     cursor.expect("EXPLAIN")
+    if cursor.take("ANALYZE"):
+        cursor.expect("QUERY", remedy=_TO_ANALYZE)
+        return Explain(name=_object_name(cursor, "the name of a query"), analyze=True)
     if cursor.take("QUERY"):
         return Explain(name=_object_name(cursor, "the name of a query"))
     if cursor.word() in ("SELECT", "WITH"):
@@ -298,7 +302,8 @@ def _explain(cursor: Cursor) -> Explain:
         if isinstance(statement, CreateQuery):
             return Explain(statement)
         raise cursor.error("EXPLAIN explains queries, not streams", ahead=start - cursor.index)
-    raise cursor.unexpected("SELECT, CREATE QUERY or QUERY after EXPLAIN", ["SELECT", "CREATE", "QUERY"])
+    known = ["SELECT", "CREATE", "QUERY", "ANALYZE"]
+    raise cursor.unexpected("SELECT, CREATE QUERY, QUERY or ANALYZE QUERY after EXPLAIN", known)
 
 
 def _show(cursor: Cursor) -> Show:

@@ -142,10 +142,11 @@ class Describe:
 
 @dataclass(frozen=True)
 class Explain:
-    """EXPLAIN <CREATE QUERY … | SELECT …> or EXPLAIN QUERY name."""
+    """EXPLAIN <CREATE QUERY … | SELECT …>, EXPLAIN QUERY name, or EXPLAIN ANALYZE QUERY name."""
 
     statement: CreateQuery | Select | None = None
     name: str | None = None
+    analyze: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,13 @@ from windrow.catalog.lock import Owner, OwnerState
 from windrow.catalog.store import Catalog
 from windrow.clock import Clock
 from windrow.dataplane.jvm import Jvm
+from windrow.engine.ask.plan_tables import PlanTables
 from windrow.engine.ask.reads import AnswerReader
 from windrow.engine.plans.manager import PlanManager
 from windrow.engine.plans.reading import PlanReads
 from windrow.engine.plans.ticker import PlanTicker
 from windrow.engine.queries.query_manager import QueryManager
+from windrow.engine.run.derived_streams import DerivedStreams
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.running import RunningStreams
@@ -51,11 +53,15 @@ class Engine:
             lambda: opened.settings,
             opened.plan_homes,
         )
+        self.plan_ticker.recover(opened.plans.all())
         self.plan_reads = PlanReads(opened.plan_commits)
         opened.stores.on_failure = self._suspend_reader
-        self.ticks = StreamTicks(self.ticker.tick, self.plan_ticker.tick, opened.plans.readers)
+        self.ticks = StreamTicks(self.ticker.tick, self.plan_ticker.tick, opened.plans.readers, opened.plans.into)
         self.inputs = Inputs(opened, self.ticks)
         self.time = StreamTime(opened, self.ticks, self.inputs)
+        derived = DerivedStreams(opened, self.ticks, self.inputs, self.time)
+        self.plan_ticker.follow = derived.follow
+        derived.recover()
         self.running = RunningStreams(opened, self.ticks, self.inputs, self.time)
         self.statements = Statements(opened, self.ticks, self.inputs, self.running, self.ticker.finisher)
         self.reads = AnswerReader(
@@ -66,6 +72,7 @@ class Engine:
             opened,
             lambda: opened.settings,
             opened.lifecycle.refuse_closed,
+            PlanTables(lambda: opened.plans, self.plan_reads),
         )
         # A script may end without close(); DuckDB complains at exit about a connection that is still open. The process
         # holds `running` while streams run, so they can still answer when nobody holds the engine.

@@ -24,9 +24,10 @@ from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.jvm import Jvm
 from windrow.dataplane.session import Analyser, close_session, open_session
+from windrow.engine.ask.plan_tables import PlanTables
 from windrow.engine.ask.reads import AnswerReader
 from windrow.engine.engine import Engine
-from windrow.engine.kept.store_entries import readers_of
+from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import PlanCommits
 from windrow.engine.plans.manager import PlanManager
 from windrow.engine.plans.reading import PlanReads
@@ -95,7 +96,8 @@ class ReadOnlyState:
         self._on_demand = SparkOnDemand(spark, master, self.settings)
         self.manager = self._manager()
         self.plan_commits = PlanCommits(self.catalog, self.blocks)
-        self.plans = PlanManager(self.manager, self.plan_commits, cast(Any, None))
+        self.stores = WindowStores(self.catalog, self.blocks)
+        self.plans = PlanManager(self.manager, self.plan_commits, self.stores)
         self._read()
 
     @property
@@ -130,7 +132,6 @@ class ReadOnlyState:
         """Replace the streams and queries by those of the catalog. Plans of known queries are kept."""
         known, manager = self.manager.queries(), self._manager()
         plans = {query.id: query for _, query in known.values()}
-        readers = readers_of(self.catalog)
         for row in self.journal.entries.stream_rows():
             definition = define_stream(cast(CreateStream, parse_one(row["statement"])))
             stream = manager.attach(row["id"], definition, self.journal.progress.read(definition))
@@ -138,9 +139,10 @@ class ReadOnlyState:
                 manager.adopt(stream, self._query(entry, manager, plans.get(entry["id"])))
             for entry in self.journal.synopses.rows(stream.name):
                 manager.keep(stream, self._synopsis(entry, stream))
-            stream.readers = readers.get(stream.name.lower(), frozenset())
             restore_metrics(stream, row["metrics"])
+        self.stores.recover(manager.streams.values())
         self.manager.replace(manager)
+        self.plans.read(self._on_demand.types_of)
 
     def _query(self, row: Row, manager: QueryManager, known: QueryState | None) -> QueryState:
         if known is None or known.text != row["statement"]:
@@ -190,7 +192,7 @@ class ReadOnlyEngine(Engine):
         finisher = Finisher(lambda: state.settings.integer("max_value_bytes"))
         self._finalizer = weakref.finalize(self, finisher.close)
         self.statements = self.inputs = self.time = self.running = cast(Any, _Refused(self))
-        self.plan_reads = PlanReads(state.plan_commits)
+        self.plan_reads = PlanReads(state.plan_commits, state.refresh)
         self.reads = AnswerReader(
             state.journal,
             state.blocks,
@@ -199,6 +201,7 @@ class ReadOnlyEngine(Engine):
             state,
             lambda: state.settings,
             lambda: self.refuse_live("an answer over another window"),
+            PlanTables(lambda: self.plans, self.plan_reads),
             state.refresh,
         )
 
@@ -206,6 +209,11 @@ class ReadOnlyEngine(Engine):
     def manager(self) -> QueryManager:
         self._state.refresh()
         return self._state.manager
+
+    @property
+    def plans(self) -> PlanManager:
+        self._state.refresh()
+        return self._state.plans
 
     @property
     def owner(self) -> Owner:

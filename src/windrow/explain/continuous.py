@@ -1,14 +1,237 @@
-"""The plan of a continuous query as a tree, with the update pattern of every edge."""
+"""EXPLAIN of a continuous query: a tree whose edges show patterns, with what its operators keep and did."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from windrow.engine.ask.catalog_views import completeness_of_plan, frontier_text, length_text
+from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.query import ContinuousQuery
-from windrow.optimizer.pipeline import OptimizedPlan
+from windrow.engine.state import StreamState
+from windrow.explain.names import ColumnNames
+from windrow.explain.operators import LAYOUTS, described, kept_rows, order_text, reads_store
+from windrow.explain.tree import ExplainedPlan, PlanBox, bytes_text, count_text, seconds_text
+from windrow.operators.scan import needs_history, reach
+from windrow.operators.state import OUTPUT, ROOT, empty_tables
+from windrow.optimizer.pipeline import OptimizedPlan, RuleStep
+from windrow.patterns import Annotated, UpdatePattern, annotate
+from windrow.plan.algebra.nodes import ContinuousPlan, Join, StreamWindow
+from windrow.types import point_text
+
+Note = tuple[str, str]
 
 
-def explain_continuous(query: ContinuousQuery) -> str:
-    return explain_plan(query.name, query.optimized)
+@dataclass(frozen=True)
+class RunningPlan:
+    """A query that runs, the stores of its windows, and how to find the streams. `analyze`: show what it did."""
+
+    query: ContinuousQuery
+    stores: WindowStores
+    stream_of: Callable[[str], StreamState]
+    analyze: bool = False
 
 
-def explain_plan(name: str, optimized: OptimizedPlan) -> str:
-    return f"query {name}\n{optimized.plan.root}"
+def home_text(query: ContinuousQuery | None) -> str:
+    """Where the operators of a query run."""
+    return "driver"
+
+
+def explain_continuous(running: RunningPlan) -> ExplainedPlan:
+    """The plan of a query that exists, with what was measured since the state directory was opened."""
+    query = running.query
+    return _explained(query.name, query.optimized, running, query.choices.explicit_expiry)
+
+
+def explain_plan(name: str, optimized: OptimizedPlan, explicit_expiry: bool = False) -> ExplainedPlan:
+    """The plan that a query would get."""
+    return _explained(name, optimized, None, explicit_expiry)
+
+
+def _explained(name: str, optimized: OptimizedPlan, running: RunningPlan | None, explicit: bool) -> ExplainedPlan:
+    plan = optimized.plan
+    query = None if running is None else running.query
+    kind = "periodic, a window every" if plan.periodic else "continuous, a tick every"
+    title = f"Query {name}: {kind} {length_text(plan.step, plan.point)}, home: {home_text(query)}"
+    names, annotated = ColumnNames(plan.root), annotate(plan)
+    root = _Boxes(plan, names, running).box(annotated, ROOT)
+    more = [f"Output: {_output(plan, annotated.output, explicit)}"]
+    more += [f"View: ORDER BY {order_text(plan.order, names)}"] if plan.order else []
+    more += _measured(running) if running is not None else [f"Complete: {_would_be_complete(plan)}"]
+    more += ["Rules:", *_rules(optimized.trace)]
+    return ExplainedPlan(name, title, root, tuple(more))
+
+
+class _Boxes:
+    """Makes the boxes of a plan. Windows are met from left to right, as in `plan.windows`."""
+
+    def __init__(self, plan: ContinuousPlan, names: ColumnNames, running: RunningPlan | None):
+        self._plan = plan
+        self._names = names
+        self._running = running
+        self._tables = empty_tables(plan)
+        self._sizes = {} if running is None else running.query.version.state.sizes
+        self._home = home_text(None if running is None else running.query)
+        self._has_ticked = running is not None and running.query.progress.ticked is not None
+        self._history = needs_history(plan)
+        self._windows = 0
+
+    def box(self, one: Annotated, path: str) -> PlanBox:
+        operator, text, how = described(one.node, self._names, self._plan.point)
+        inputs = tuple(self.box(below, f"{path}.{i}") for i, below in enumerate(one.inputs))
+        home = "Spark" if isinstance(one.node, StreamWindow) else self._home
+        notes = [("why", one.why), ("how", how), *self._keeps(one, path), *self._ran(one, path)]
+        notes.append(("home", home))
+        return PlanBox(operator, text, tuple(notes), inputs, one.state, one.output, self._rate(path))
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def _keeps(self, one: Annotated, path: str) -> list[Note]:
+        if isinstance(one.node, StreamWindow):
+            return [("keeps", self._store(one))]
+        if isinstance(one.node, Join):
+            return self._joined(one.node, path)
+        mine = [p for p in self._tables if p == path or (p.startswith(f"{path}/") and not p.endswith("/old"))]
+        return [("keeps", self._table(p, kept_rows(one.node, p[len(path) + 1 :]))) for p in mine]
+
+    def _joined(self, node: Join, path: str) -> list[Note]:
+        """Where a join has the earlier rows of its inputs."""
+        sources = [(i, self._names.source(one), reads_store(node, i)) for i, one in enumerate(node.inputs)]
+        own = [
+            ("keeps", self._table(f"{path}.{i}/old", f"rows of {name}"))
+            for i, name, is_stored in sources
+            if not is_stored
+        ]
+        stored = [name for _, name, is_stored in sources if is_stored]
+        if stored:
+            own.append(("reads", f"earlier rows of {' and '.join(stored)} from the window stores"))
+        return own
+
+    def _table(self, path: str, what: str) -> str:
+        table = self._tables.get(path)
+        layout = "" if table is None else f": {LAYOUTS[table.layout]}"
+        if not self._has_ticked:
+            return f"{what}{layout}"
+        rows, nbytes = self._sizes.get(path, (0, 0))
+        return f"{what}{layout}; {count_text(rows, 'row')}, {bytes_text(nbytes)}"
+
+    def _store(self, one: Annotated) -> str:
+        at, self._windows = self._windows, self._windows + 1
+        length = reach(self._plan.windows[at], self._history[at])
+        if length is None:
+            kept = "all tuples"
+        else:
+            kept = f"tuples of {length_text(length, self._plan.point)}" if length else "tuples until they are processed"
+        text = f"window store: FIFO, {kept}"
+        if self._running is None or not self._has_ticked:
+            return text
+        use = self._running.query.uses[at]
+        (rows, nbytes), sharers = self._running.stores.size(use), self._running.stores.sharers(use)
+        shared = f", shared by {sharers} windows" if sharers > 1 else ""
+        return f"{text}; {count_text(rows, 'row')}, {bytes_text(nbytes)} on disk{shared}"
+
+    # -- what was measured -----------------------------------------------------------------------
+
+    def _rate(self, path: str) -> str | None:
+        if self._running is None or not self._running.query.meter.points:
+            return None
+        meter, is_time = self._running.query.meter, self._plan.point.is_timestamp
+        rate = meter.of(path).rows / (meter.points / 1e6 if is_time else meter.points)
+        return f"{rate_text(rate)} rows per {'second' if is_time else 'point'}"
+
+    def _ran(self, one: Annotated, path: str) -> list[Note]:
+        if self._running is None or not self._running.analyze:
+            return []
+        meter = self._running.query.meter
+        own, below = meter.of(path), [meter.of(f"{path}.{i}") for i in range(len(one.inputs))]
+        seconds = max(0.0, own.seconds - sum(other.seconds for other in below))
+        taken = f"{count_text(sum(other.rows for other in below), 'row')} in, " if below else ""
+        given = f"{count_text(own.rows, 'row')} out ({bytes_text(own.nbytes)})"
+        batches = "1 batch" if own.calls == 1 else f"{own.calls:,} batches"
+        return [("ran", f"{batches}, {taken}{given}, {seconds_text(seconds)}")]
+
+
+def rate_text(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def _output(plan: ContinuousPlan, pattern: UpdatePattern, explicit: bool) -> str:
+    if plan.periodic:
+        return "the whole answer of every window"
+    if explicit and pattern is not UpdatePattern.MONOTONIC:
+        return f"{pattern}; explicit_expiry is on, so a row that expires is also withdrawn by '-'"
+    return f"{pattern}, {_OUTPUTS[pattern]}"
+
+
+_OUTPUTS = {
+    UpdatePattern.MONOTONIC: "so rows are only added, and stay",
+    UpdatePattern.WKS: "so every row says in exp when it ends, and none is withdrawn",
+    UpdatePattern.WK: "so every row says in exp when it ends, and none is withdrawn",
+    UpdatePattern.STR: "so a row that ends is withdrawn by '-'",
+}
+
+
+def _would_be_complete(plan: ContinuousPlan) -> str:
+    reaches = [reach(window) for window in plan.windows]
+    if any(one is None for one in reaches):
+        return "of tuples that come after the query was created, and of those that are kept then"
+    longest = length_text(max(one or 0 for one in reaches), plan.point)
+    return f"at the latest {longest} after the query was created; earlier where tuples are kept"
+
+
+def _measured(running: RunningPlan) -> list[str]:
+    query, kind = running.query, running.query.plan.point
+    ticked = query.progress.ticked
+    frontiers = {name: frontier_text(running.stream_of(name)) for name in query.plan.streams}
+    shown = ", ".join(f"{name} {point or 'nothing seen yet'}" for name, point in frontiers.items())
+    up_to = "has not ticked yet" if ticked is None else f"ticked up to {point_text(ticked, kind)}"
+    lines = [f"Ticks: {up_to}; frontiers: {shown}{_held_back(running)}"]
+    lines.append(f"Complete: {completeness_of_plan(query)}")
+    lines.append(f"State: {_state(running)}")
+    if running.analyze:
+        meter, metrics = query.meter, query.metrics
+        lines.append(
+            f"Since opening: {count_text(metrics.ticks, 'tick')}, batches: {meter.batches:,}, "
+            f"changes: {metrics.rows:,}; "
+            f"reading {seconds_text(meter.read_s)}, operators {seconds_text(meter.advance_s)}, "
+            f"commits {seconds_text(meter.commit_s)}"
+        )
+    return lines
+
+
+def _held_back(running: RunningPlan) -> str:
+    """Which stream the next tick waits for, if there are several."""
+    plan = running.query.plan
+    if len(plan.streams) < 2:
+        return ""
+    progress = {name: running.stream_of(name).progress for name in plan.streams}
+    axes = {window.stream: window.attribute.column for window in plan.windows}
+    waiting = {name: one.frontiers[axes[name]].value for name, one in progress.items() if not one.has_ended}
+    if not waiting:
+        return ""
+    unseen = [name for name, point in waiting.items() if point is None]
+    if unseen:
+        return f"; waits for {', '.join(unseen)}"
+    points = {name: point for name, point in waiting.items() if point is not None}
+    return f"; waits for {min(points, key=lambda name: points[name])}"
+
+
+def _state(running: RunningPlan) -> str:
+    query = running.query
+    if query.error is not None:
+        return f"suspended: {query.error}"
+    rows = sum(count for count, _ in query.version.state.sizes.values())
+    text = f"active; operators keep {count_text(rows, 'row')}, {bytes_text(query.version.state.nbytes)}"
+    expiring = query.version.state.sizes.get(OUTPUT)
+    return text if expiring is None else f"{text}, of these {expiring[0]:,} for explicit_expiry"
+
+
+def _rules(trace: tuple[RuleStep, ...]) -> list[str]:
+    width = max(len(step.rule) for step in trace) if trace else 0
+    return [f"  {step.rule.ljust(width)}  {_step(step)}" for step in trace]
+
+
+def _step(step: RuleStep) -> str:
+    if step.is_off:
+        return "off (SET disabled_rules)"
+    return step.reason or "nothing to do"

@@ -8,6 +8,7 @@ depend on how the ticks were batched.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,7 +23,7 @@ from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.queue import RowQueue
-from windrow.operators.layouts.steps import Batch, StateTable, Step
+from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.merge_union import merge_union
 from windrow.operators.output_window import output_window
 from windrow.operators.projection import project
@@ -32,7 +33,9 @@ from windrow.operators.stages.cutting import Stage, windows_below
 from windrow.operators.state import OUTPUT, ROOT, PlanState, empty_tables, is_internal
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
-from windrow.operators.ticks import DueTicks
+from windrow.operators.tables.metering import PlanMeter
+from windrow.operators.tables.rows import longs, taken
+from windrow.operators.ticks import EXP, DueTicks
 from windrow.operators.to_stream import to_stream
 from windrow.operators.top_rows import SHOWN, top_rows
 from windrow.plan.algebra.nodes import (
@@ -67,14 +70,19 @@ def advance(
     due: DueTicks,
     kernel: Kernel,
     explicit_expiry: bool = False,
+    meter: PlanMeter | None = None,
     given: Mapping[str, Edge] | None = None,
 ) -> Advance:
     """Process all due ticks. `inputs[i]` are the tuples of `plan.windows[i]`; a window without tuples may be missing.
 
-    `explicit_expiry` adds a '-' at the tick at which a row expires. `given`: by path, the output of nodes that were
-    processed before, by `emit`.
+    `explicit_expiry` adds a '-' at the tick at which a row expires. `meter` counts what the operators do. `given`: by
+    path, the output of nodes that were processed before, by `emit`. Raises ValueError if the due ticks do not follow
+    those of the state.
     """
-    run = _Run(plan, state, inputs, Batch(due, kernel, is_internal(plan.root)), given or {})
+    if state.ticked is not None and state.ticked != due.before:
+        raise ValueError(f"the plan has ticked at {state.ticked}, and the due ticks begin after {due.before}")
+    batch = TickBatch(due, kernel, is_internal(plan.root))
+    run = _Run(plan, state, inputs, batch, meter or PlanMeter(), given or {})
     edge = run.edge(plan.root, ROOT)
     if explicit_expiry:
         calendar = run.table(OUTPUT)
@@ -102,9 +110,11 @@ def emit(
     given: Mapping[str, Edge],
     due: DueTicks,
     kernel: Kernel,
+    meter: PlanMeter,
 ) -> Emission:
     """Process all due ticks in a stage that is not the last; the arguments are those of `advance`."""
-    run = _Run(plan, state, inputs, Batch(due, kernel, is_internal(plan.root)), given, windows=stage.first)
+    batch = TickBatch(due, kernel, is_internal(plan.root))
+    run = _Run(plan, state, inputs, batch, meter, given, windows=stage.first)
     edge = run.edge(stage.node, stage.path)
     return Emission(edge, run.state_after, tuple(run.parts))
 
@@ -116,7 +126,8 @@ class _Run:
     plan: ContinuousPlan
     state: PlanState
     inputs: Mapping[int, StreamRows]
-    batch: Batch
+    batch: TickBatch
+    meter: PlanMeter
     given: Mapping[str, Edge]
     after: dict[str, StateTable] = field(default_factory=dict)
     parts: list[StatePart] = field(default_factory=list)
@@ -137,10 +148,18 @@ class _Run:
         return found
 
     def edge(self, node: Node, path: str) -> Edge:
-        """The new rows of a node."""
+        """The new rows of a node, metered."""
         if path in self.given:
             self.windows += windows_below(node)
             return self.given[path]
+        started = time.perf_counter()
+        edge = self._edge(node, path)
+        # Table.nbytes would be exact for slices, and costs a hundred times as much.
+        nbytes = edge.rows.get_total_buffer_size()
+        self.meter.add(path, edge.rows.num_rows, nbytes, time.perf_counter() - started)
+        return edge
+
+    def _edge(self, node: Node, path: str) -> Edge:
         if isinstance(node, StreamWindow):
             return scan(node, self._stored(node).new, self.batch.has_until)
         if isinstance(node, Join):
@@ -152,14 +171,14 @@ class _Run:
         self._keep(step.tables, step.parts)
         return step.edge
 
-    def _step(self, node: Node, edges: list[Edge], path: str) -> Step:
+    def _step(self, node: Node, edges: list[Edge], path: str) -> Outcome:
         batch, edge = self.batch, edges[0]
         if isinstance(node, Filter):
-            return Step(select(node, edge, batch.kernel))
+            return Outcome(select(node, edge, batch.kernel))
         if isinstance(node, Project):
-            return Step(project(node, edge, batch.kernel))
+            return Outcome(project(node, edge, batch.kernel))
         if isinstance(node, MergeUnion):
-            return Step(merge_union(node, edges))
+            return Outcome(merge_union(node, edges))
         if isinstance(node, Distinct):
             return distinct(node, edge, path, self.keyed(path), batch)
         if isinstance(node, GroupBy):
@@ -199,8 +218,9 @@ class _Run:
 
     def _remember(self, path: str, edge: Edge) -> Calendar:
         """Keep the new rows of a join's input for later batches; returns the calendar of the old ones."""
-        calendar, due = self.calendar(path), self.batch.due
-        self._keep({path: calendar.appended(edge.rows).settled(due.upto)}, tuple(calendar.cut(path, edge.rows)))
+        calendar, upto = self.calendar(path), self.batch.due.upto
+        rows = taken(edge.rows, longs(edge.rows.column(EXP)) > upto)
+        self._keep({path: calendar.appended(rows).settled(upto)}, tuple(calendar.cut(path, rows)))
         return calendar
 
     def _keep(self, tables: Mapping[str, StateTable], parts: tuple[StatePart, ...]) -> None:
@@ -214,7 +234,7 @@ class _Run:
     @property
     def state_after(self) -> PlanState:
         tables = {**self.state.tables, **self.after}
-        return PlanState({path: table for path, table in tables.items() if table.count})
+        return PlanState({path: table for path, table in tables.items() if table.count}, self.batch.due.upto)
 
 
 def _strict(node: Node) -> UnsupportedError:

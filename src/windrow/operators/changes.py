@@ -25,7 +25,10 @@ from windrow.operators.ticks import NEVER, TS, DueTicks, Points
 from windrow.plan.algebra.nodes import PlanColumn
 
 HEAD = ("op", "tick", "ts", "exp")
-"""The first columns of changes; the output columns follow under their names."""
+"""The first columns of changes; the output columns follow under their names, which may be the same."""
+
+OP, AT, BORN, END = range(len(HEAD))
+"""The places of these columns."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,15 @@ def report_expiry(edge: Edge, path: str, state: Calendar, due: DueTicks) -> Repo
     expired = _sorted(edge, gone, np.zeros(ticks.size, bool), ticks, ticks - 1, np.full(ticks.size, NEVER))
     both = pa.concat_tables([expired, plain.changes])
     # Both are sorted, and what goes stands first.
-    order = np.lexsort((np.repeat((0, 1), (expired.num_rows, plain.changes.num_rows)), longs(both.column("tick"))))
+    order = np.lexsort((np.repeat((0, 1), (expired.num_rows, plain.changes.num_rows)), longs(both.column(AT))))
     return Reported(taken(both, order), found.tables, found.parts)
+
+
+def stored(changes: pa.Table) -> pa.Table:
+    """The changes of a tick batch as they are kept: op, tick, ts, exp, then the select list under names that differ
+    from these and from each other, as the names of the user need not."""
+    outputs = (f"v{i}" for i in range(changes.num_columns - len(HEAD)))
+    return changes.rename_columns([*HEAD, *outputs])
 
 
 def in_order(parts: Sequence[pa.Table]) -> pa.Table:
@@ -80,9 +90,9 @@ def in_order(parts: Sequence[pa.Table]) -> pa.Table:
     if len(parts) == 1:
         return parts[0]
     rows = pa.concat_tables(parts).combine_chunks()
-    comes = np.asarray(flat(pc.equal(rows.column(0), "+")))
+    comes = np.asarray(flat(pc.equal(rows.column(OP), "+")))
     ticks, ts, ends = (
-        longs(column) for column in (rows.column(1), rows.column(2), pc.fill_null(rows.column(3), NEVER))
+        longs(column) for column in (rows.column(AT), rows.column(BORN), pc.fill_null(rows.column(END), NEVER))
     )
     return taken(rows, _order(rows.columns[len(HEAD) :], comes, ticks, ts, ends))
 
@@ -99,7 +109,7 @@ def _sorted(edge: Edge, rows: pa.Table, comes: np.ndarray, ticks: Points, ts: Po
 
 def _order(values: Sequence[pa.ChunkedArray], comes: np.ndarray, ticks: Points, ts: Points, ends: Points) -> Points:
     """By tick, what goes before what comes; those that equal a neighbour in everything else by their values."""
-    order = np.lexsort((ends, ts, comes, ticks))
+    order = _packed_order(ticks, comes.astype(np.int64), ts, ends)
     comes, ticks, ts, ends = comes[order], ticks[order], ts[order], ends[order]
     ties = _ties(comes, ticks, ts, ends)
     if ties.size:
@@ -108,6 +118,18 @@ def _order(values: Sequence[pa.ChunkedArray], comes: np.ndarray, ticks: Points, 
         inner = order_of([pa.array(run), *(column.take(at) for column in values)])
         order[ties] = order[ties][inner]
     return order
+
+
+def _packed_order(*columns: Points) -> Points:
+    """The rows by these columns, in any order where all are equal. Sorting one number is much faster than several."""
+    packed, width = np.zeros(columns[0].size, np.int64), 1
+    for column in columns if columns[0].size else ():
+        low, high = int(column.min()), int(column.max())
+        width *= high - low + 1
+        if width >= 1 << 62:
+            return np.lexsort(columns[::-1])
+        packed = packed * (high - low + 1) + (column - low)
+    return np.argsort(packed)
 
 
 def _is_start(comes: np.ndarray, ticks: Points, ts: Points, ends: Points) -> np.ndarray:

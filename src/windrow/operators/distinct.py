@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.layouts.keyed import Keyed, gone_rows
-from windrow.operators.layouts.steps import Batch, Step
+from windrow.operators.layouts.steps import Outcome, TickBatch
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.rows import longs, normal, numbered, taken
 from windrow.operators.ticks import EXP, TS, UNTIL, DueTicks, Points
@@ -34,7 +34,7 @@ def distinct_schema(node: Distinct) -> pa.Schema:
     return pa.schema([*((c.sql, c.type.arrow) for c in node.schema), (EXP, pa.int64()), (YOUNGEST, pa.int64())])
 
 
-def distinct(node: Distinct, edge: Edge, path: str, state: Keyed, batch: Batch) -> Step:
+def distinct(node: Distinct, edge: Edge, path: str, state: Keyed, batch: TickBatch) -> Outcome:
     """The rows that begin to show a value, and the renewals, of all due ticks."""
     due, names = batch.due, edge.names
     rows = _visible(edge, due)
@@ -59,7 +59,7 @@ def distinct(node: Distinct, edge: Edge, path: str, state: Keyed, batch: Batch) 
     stays = made.youngest >= due.upto
     after = values.append_column(EXP, pa.array(made.shown)).append_column(YOUNGEST, pa.array(made.youngest))
     kept, gone = taken(after, stays), taken(after, ~stays & held)
-    return Step(
+    return Outcome(
         Edge(out, node.schema),
         {path: state.put(kept, at)},
         tuple(state.cut(path, gone_rows(kept, gone), due.before, due.upto)),
@@ -156,4 +156,4 @@ class _Packed:
         numbers = np.clip((ticks - self._due.before) // self._due.step, 0, self._width - 1)
         upto = np.searchsorted(self._ids, values * self._width + numbers, "right")
         start = self._starts[np.minimum(values, self._starts.size - 1)]
-        return np.maximum(upto - start, 0)
+        return np.asarray(np.maximum(upto - start, 0), np.int64)

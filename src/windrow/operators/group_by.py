@@ -24,9 +24,9 @@ from windrow.operators.grouping.cells import cells_of, merged, states_of, touche
 from windrow.operators.grouping.slots import CellRanges, Slots, columns_at, recomputed_totals, running_totals
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed, gone_rows
-from windrow.operators.layouts.steps import Batch, Step
+from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.tables.edges import COUNT, TICK, Edge, forever
-from windrow.operators.tables.rows import longs, normal, numbered, same, taken
+from windrow.operators.tables.rows import longs, normal, numbered, run_lasts, same, taken
 from windrow.operators.ticks import EXP, TS, DueTicks, Points
 from windrow.plan.algebra.nodes import GroupBy
 from windrow.synopses.cells.arrays import Mask
@@ -38,14 +38,16 @@ CELLS = "/cells"
 
 
 def group_by(
-    node: GroupBy, edge: Edge, path: str, groups: Keyed, calendar: Calendar, batch: Batch, is_internal: bool
-) -> Step:
+    node: GroupBy, edge: Edge, path: str, groups: Keyed, calendar: Calendar, batch: TickBatch, is_internal: bool
+) -> Outcome:
     """The groups that change at the due ticks."""
     calls, due = calls_of(node), batch.due
     new = _new_cells(calls, edge, groups, batch)
     going = calendar.between(due.before, due.upto, calls.cell_schema)
     held = _held_groups(calls, groups, new, going, due)
     slots = _slots(new, going, held, due)
+    if not slots.group.size:
+        return Outcome(_nothing(node, batch, is_internal), {path + CELLS: calendar.settled(due.upto)})
     ranges = None
     totals = _totals(calls, slots, held, new, going)
     if not calls.is_running:
@@ -58,14 +60,24 @@ def group_by(
     changes = _changes(slots, shown, present, held, node)
     rows, gone, replaced = _after(calls, slots, totals, shown, present, held)
     stays = merged(calls, taken(new.cells, longs(new.cells.column(LEAVE)) > due.upto))
-    if is_internal:
-        added = taken(changes, longs(changes.column(COUNT)) > 0)
-        out = Edge(forever(added, longs(added.column(TICK)), node.schema, batch.has_until), node.schema)
-    else:
-        out = Edge(changes, node.schema, is_strict=True)
+    out = _only_added(node, changes, batch) if is_internal else Edge(changes, node.schema, is_strict=True)
     parts = groups.cut(path, gone_rows(rows, gone), due.before, due.upto) + calendar.cut(path + CELLS, stays)
-    tables = {path: groups.put(rows, replaced), path + CELLS: calendar.appended(stays).settled(due.upto)}
-    return Step(out, tables, tuple(parts))
+    tables: dict[str, StateTable] = {
+        path: groups.put(rows, replaced),
+        path + CELLS: calendar.appended(stays).settled(due.upto),
+    }
+    return Outcome(out, tables, tuple(parts))
+
+
+def _only_added(node: GroupBy, changes: pa.Table, batch: TickBatch) -> Edge:
+    added = taken(changes, longs(changes.column(COUNT)) > 0)
+    return Edge(forever(added, longs(added.column(TICK)), node.schema, batch.has_until), node.schema)
+
+
+def _nothing(node: GroupBy, batch: TickBatch, is_internal: bool) -> Edge:
+    head = [(TICK, pa.int64()), (COUNT, pa.int64())]
+    empty = pa.schema([*head, *((column.sql, column.type.arrow) for column in node.schema)]).empty_table()
+    return _only_added(node, empty, batch) if is_internal else Edge(empty, node.schema, is_strict=True)
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,7 @@ class _NewCells:
     at: Points
 
 
-def _new_cells(calls: GroupCalls, edge: Edge, groups: Keyed, batch: Batch) -> _NewCells:
+def _new_cells(calls: GroupCalls, edge: Edge, groups: Keyed, batch: TickBatch) -> _NewCells:
     due = batch.due
     enter = due.first_above(longs(edge.rows.column(TS)))
     leave = due.first_above(longs(edge.rows.column(EXP)))
@@ -216,8 +228,8 @@ def _changes(slots: Slots, shown: pa.Table, present: Mask, held: _Held, node: Gr
 def _after(
     calls: GroupCalls, slots: Slots, totals: States, shown: pa.Table, present: Mask, held: _Held
 ) -> tuple[pa.Table, pa.Table, Points]:
-    """The rows of the groups that have a slot after the batch, of those that are gone, and their places in the state."""
-    ends = np.append(slots.starts[1:], slots.group.size) - 1 if slots.group.size else np.zeros(0, np.int64)
+    """The rows of the groups with a slot after the batch, of those that are gone, and their places in the state."""
+    ends = run_lasts(slots.starts, slots.group.size)
     group = slots.group[ends]
     columns: dict[str, pa.Array] = {name: held.keys.column(name).take(pa.array(group)) for name in calls.key_names}
     columns[GROUP] = pa.array(held.numbers[group])

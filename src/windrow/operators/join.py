@@ -21,12 +21,13 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from windrow.operators.layouts.calendar import Calendar
-from windrow.operators.layouts.steps import Batch
+from windrow.operators.layouts.steps import TickBatch
 from windrow.operators.projection import project
-from windrow.operators.scan import POINT, scan
+from windrow.operators.scan import scan
 from windrow.operators.selection import select
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel, naive, types_of
+from windrow.operators.tables.prefilter import maybe_among
 from windrow.operators.tables.rows import longs, normal, taken
 from windrow.operators.ticks import EXP, TS, UNTIL
 from windrow.plan.algebra.nodes import Filter, Join, Node, PlanColumn, Project, StreamWindow, columns_in
@@ -41,19 +42,16 @@ class Stored:
     node: Node
     rows: pa.Table
 
-    def met(self, keys: Sequence[exp.Expr], wanted: Sequence[pa.Array], batch: Batch) -> Edge:
-        rows = self.rows
-        window = _window(self.node)
+    def met(self, keys: Sequence[exp.Expr], wanted: Sequence[pa.Array], batch: TickBatch) -> Edge:
+        rows, computed = self.rows, []
         for key, values in zip(keys, wanted, strict=True):
             column = _column_below(self.node, key)
-            if column is not None:
-                rows = _among(rows, column, values)
-        edge = _through(
-            self.node,
-            scan(window, rows.select([POINT, *(c.sql for c in window.schema)]), batch.has_until),
-            batch.kernel,
-        )
-        return _met(edge, keys, wanted, batch)
+            if column is None:
+                computed.append((key, values))
+            else:
+                rows = taken(rows, maybe_among(rows.column(column), values))
+        edge = _through(self.node, scan(_window(self.node), rows, batch.has_until), batch.kernel)
+        return _met(edge, computed, batch)
 
 
 @dataclass(frozen=True)
@@ -63,9 +61,9 @@ class Kept:
     schema: tuple[PlanColumn, ...]
     rows: Calendar
 
-    def met(self, keys: Sequence[exp.Expr], wanted: Sequence[pa.Array], batch: Batch) -> Edge:
+    def met(self, keys: Sequence[exp.Expr], wanted: Sequence[pa.Array], batch: TickBatch) -> Edge:
         rows = self.rows.rows(batch.due.before, lifetime_schema(self.schema, batch.has_until))
-        return _met(Edge(rows, self.schema), keys, wanted, batch)
+        return _met(Edge(rows, self.schema), list(zip(keys, wanted, strict=True)), batch)
 
 
 def lifetime_schema(schema: Sequence[PlanColumn], has_until: bool) -> pa.Schema:
@@ -74,7 +72,7 @@ def lifetime_schema(schema: Sequence[PlanColumn], has_until: bool) -> pa.Schema:
     return pa.schema([*((name, pa.int64()) for name in head), *((c.sql, c.type.arrow) for c in schema)])
 
 
-def join(node: Join, new: Sequence[Edge], old: Sequence[Stored | Kept], batch: Batch) -> Edge:
+def join(node: Join, new: Sequence[Edge], old: Sequence[Stored | Kept], batch: TickBatch) -> Edge:
     """The new results of all due ticks."""
     if not any(edge.rows.num_rows for edge in new):
         return Edge(lifetime_schema(node.schema, batch.has_until).empty_table(), node.schema)
@@ -160,24 +158,13 @@ def _distinct(columns: Sequence[pa.Array]) -> pa.Array:
     return pc.unique(pa.chunked_array(columns)) if columns else pa.array([])
 
 
-def _met(edge: Edge, keys: Sequence[exp.Expr], wanted: Sequence[pa.Array], batch: Batch) -> Edge:
-    """The rows whose keys are among those wanted, and that live beyond the last tick."""
+def _met(edge: Edge, wanted: Sequence[tuple[exp.Expr, pa.Array]], batch: TickBatch) -> Edge:
+    """The rows whose keys may be among those wanted, and that live beyond the last tick."""
     rows = edge.rows
-    for key, values in zip(keys, wanted, strict=True):
-        if isinstance(key, exp.Column):
-            rows = _among(rows, key.name, values)
-        else:
-            (column,) = batch.kernel.evaluate([key], types_of(edge.schema), rows)
-            rows = rows.filter(pc.is_in(_plain(column), value_set=values))
+    for key, values in wanted:
+        (column,) = batch.kernel.evaluate([key], types_of(edge.schema), rows)
+        rows = taken(rows, maybe_among(column, values))
     return Edge(taken(rows, longs(rows.column(EXP)) > batch.due.before), edge.schema)
-
-
-def _among(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    return rows.filter(pc.is_in(_plain(rows.column(name)), value_set=values))
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return normal(column) if pa.types.is_floating(column.type) else column
 
 
 def _window(node: Node) -> StreamWindow:

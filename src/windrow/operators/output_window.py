@@ -10,7 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from windrow.operators.layouts.queue import RowQueue
-from windrow.operators.layouts.steps import Batch, Step
+from windrow.operators.layouts.steps import Outcome, TickBatch
 from windrow.operators.scan import added, lifetime_columns
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.rows import longs, taken
@@ -18,17 +18,17 @@ from windrow.operators.ticks import TS
 from windrow.plan.algebra.nodes import OutputWindow
 
 
-def output_window(node: OutputWindow, edge: Edge, path: str, queue: RowQueue, batch: Batch) -> Step:
+def output_window(node: OutputWindow, edge: Edge, path: str, queue: RowQueue, batch: TickBatch) -> Outcome:
     """The new rows with lifetimes by the window."""
     births = added(longs(edge.rows.column(TS)), node.lifetime.offset)
     columns = lifetime_columns(births, node.lifetime, batch.has_until)
     rows = pa.table(columns | {name: edge.rows.column(name) for name in edge.names})
     if not node.lifetime.offset:
-        return Step(Edge(rows, node.schema))
+        return Outcome(Edge(rows, node.schema))
     upto = batch.due.upto
     waiting = taken(rows, births >= upto)
     born = pa.concat_tables([queue.born(upto, rows.schema), taken(rows, births < upto)])
-    return Step(
+    return Outcome(
         Edge(born, node.schema),
         {path: queue.appended(waiting).settled(upto)},
         tuple(queue.cut(path, waiting)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from windrow.operators.group_by import CELLS
@@ -42,9 +42,13 @@ SHARE = 20
 
 @dataclass(frozen=True)
 class PlanState:
-    """What the operators of a plan keep, by path. It is never changed; a batch makes another."""
+    """What the operators of a plan keep after a tick, by path. It is never changed; a batch makes another.
+
+    `ticked` None: no tick has been processed.
+    """
 
     tables: Mapping[str, StateTable] = field(default_factory=dict)
+    ticked: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -54,6 +58,10 @@ class PlanState:
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Rows and bytes by path."""
         return {path: (table.count, table.nbytes) for path, table in self.tables.items()}
+
+    def skipped_to(self, ticked: int) -> PlanState:
+        """The state after ticks at which nothing is there."""
+        return replace(self, ticked=ticked)
 
 
 def restore(
@@ -66,12 +74,14 @@ def restore(
     for part in parts:
         if not part.is_expired(ticked):
             tables[part.path] = tables.get(part.path, empty[part.path]).appended(part.rows)
-    return PlanState({path: table.settled(ticked) for path, table in tables.items()})
+    return PlanState({path: table.settled(ticked) for path, table in tables.items()}, ticked)
 
 
-def compacted(state: PlanState, ticked: int) -> list[StatePart]:
+def compacted(state: PlanState) -> list[StatePart]:
     """Parts that replace all earlier ones."""
-    return [part for path, table in state.tables.items() for part in table.parts(path, ticked)]
+    if state.ticked is None:
+        return []
+    return [part for path, table in state.tables.items() for part in table.parts(path, state.ticked)]
 
 
 @by_identity
@@ -117,8 +127,10 @@ def interval(node: Node) -> int:
 
 
 def is_internal(node: Node) -> bool:
-    """Whether a window below is INTERNAL."""
-    return any(isinstance(one, StreamWindow | OutputWindow) and one.lifetime.internal for one in walk(node))
+    """Whether a window whose contents the node sees is INTERNAL. A window on a sub-query hides those inside it."""
+    if isinstance(node, StreamWindow | OutputWindow):
+        return node.lifetime.internal
+    return not isinstance(node, ToStream) and any(is_internal(one) for one in node.inputs)
 
 
 def is_strict(node: Node) -> bool:

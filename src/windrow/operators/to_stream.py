@@ -12,24 +12,24 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.layouts.live import ENTER, LEAVE, Lives, lives
-from windrow.operators.layouts.steps import Batch, StateTable, Step
+from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.tables.edges import COUNT, TICK, Edge, forever, netted, repeated
 from windrow.operators.tables.rows import appended, longs, taken
 from windrow.operators.ticks import DueTicks
 from windrow.plan.algebra.nodes import Streaming, ToStream
 
 
-def to_stream(node: ToStream, edge: Edge, path: str, state: StateTable, batch: Batch) -> Step:
+def to_stream(node: ToStream, edge: Edge, path: str, state: StateTable, batch: TickBatch) -> Outcome:
     """The rows reported at all due ticks."""
     due = batch.due
     if node.kind is not Streaming.RSTREAM and edge.is_strict:
-        return Step(_reported(node, netted(edge.rows, edge.names), batch))
+        return Outcome(_reported(node, netted(edge.rows, edge.names), batch))
     found = lives(edge, path, state, due, keep_forever=node.kind is Streaming.RSTREAM)
     if node.kind is Streaming.RSTREAM:
         rows = _at_every_tick(found, edge, due)
     else:
         rows = netted(came_and_went(found, edge.names, due), edge.names)
-    return Step(_reported(node, rows, batch), found.tables, found.parts)
+    return Outcome(_reported(node, rows, batch), found.tables, found.parts)
 
 
 def came_and_went(found: Lives, names: list[str], due: DueTicks) -> pa.Table:
@@ -46,7 +46,7 @@ def came_and_went(found: Lives, names: list[str], due: DueTicks) -> pa.Table:
     )
 
 
-def _reported(node: ToStream, changes: pa.Table, batch: Batch) -> Edge:
+def _reported(node: ToStream, changes: pa.Table, batch: TickBatch) -> Edge:
     counts = longs(changes.column(COUNT))
     counts = np.maximum(-counts if node.kind is Streaming.DSTREAM else counts, 0)
     rows = repeated(changes, counts)

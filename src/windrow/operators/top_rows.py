@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from windrow.operators.layouts.keyed import Keyed, gone_rows
 from windrow.operators.layouts.live import ENTER, LEAVE, Lives, lives
-from windrow.operators.layouts.steps import Batch, StateTable, Step
+from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.tables.edges import COUNT, TICK, Edge, netted
 from windrow.operators.tables.kernel import naive, types_of
 from windrow.operators.tables.rows import appended, longs, taken
@@ -24,7 +24,7 @@ SHOWN = "/shown"
 """The path of the rows shown, after the operator's own."""
 
 
-def top_rows(node: TopRows, edge: Edge, path: str, state: StateTable, shown: Keyed, batch: Batch) -> Step:
+def top_rows(node: TopRows, edge: Edge, path: str, state: StateTable, shown: Keyed, batch: TickBatch) -> Outcome:
     """What enters and leaves the first rows at all due ticks."""
     due, names = batch.due, edge.names
     found = lives(edge, path, state, due, keep_forever=True)
@@ -47,7 +47,7 @@ def top_rows(node: TopRows, edge: Edge, path: str, state: StateTable, shown: Key
         gone = taken(before.select([COUNT, *names]), ~np.isin(at, again))
         tables[path + SHOWN] = shown.put(now, at)
         parts += shown.cut(path + SHOWN, gone_rows(now, gone), due.before, due.upto)
-    return Step(Edge(changes, node.schema, is_strict=True), tables, tuple(parts))
+    return Outcome(Edge(changes, node.schema, is_strict=True), tables, tuple(parts))
 
 
 def _changed(found: Lives, due: DueTicks) -> Points:
@@ -61,7 +61,7 @@ def _negative(rows: pa.Table, ticks: Points, names: list[str]) -> pa.Table:
     return appended(rows.select(names), **{TICK: ticks, COUNT: counts}).select([TICK, COUNT, *names])
 
 
-def _first(node: TopRows, found: Lives, ticks: Points, batch: Batch) -> pa.Table:
+def _first(node: TopRows, found: Lives, ticks: Points, batch: TickBatch) -> pa.Table:
     """The first rows of every tick that is asked for: TICK, COUNT, values."""
     names = [column.sql for column in node.schema]
     rows = found.rows
@@ -78,7 +78,7 @@ def _first(node: TopRows, found: Lives, ticks: Points, batch: Batch) -> pa.Table
     )
 
 
-def _sql(node: TopRows, batch: Batch) -> str:
+def _sql(node: TopRows, batch: TickBatch) -> str:
     """A row counts as often as COUNT says; `before` is how many rows stand before it."""
     types = types_of(node.schema)
     order = [

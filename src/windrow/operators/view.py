@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windrow.operators.changes import HEAD
+from windrow.operators.changes import AT, BORN, END, HEAD, OP
 from windrow.operators.tables.rows import hashed, longs, numbered, taken
 from windrow.operators.ticks import NEVER, Points
 from windrow.synopses.cells.arrays import place_in_run
@@ -46,7 +46,7 @@ class LiveView:
 
     def after(self, changes: pa.Table, ticked: int | None = None) -> LiveView:
         """The view after these changes; `ticked` is the last tick of their batch."""
-        is_new = pc.equal(changes.column("op"), "+")
+        is_new = pc.equal(changes.column(OP), "+")
         came, went = changes.filter(is_new), changes.filter(pc.invert(is_new))
         found = replace(
             self,
@@ -61,7 +61,7 @@ class LiveView:
     def at(self, tick: int) -> pa.Table:
         """The rows of R(tick), in the output columns."""
         rows = self._rows
-        ts, exp = longs(rows.column("ts")), _ends(rows)
+        ts, exp = longs(rows.column(BORN)), _ends(rows)
         alive = taken(rows, (ts < tick) & (exp >= tick))
         return pa.Table.from_arrays(alive.columns[len(HEAD) :], schema=_outputs(self.schema))
 
@@ -97,7 +97,7 @@ def _size(tables: Sequence[pa.Table]) -> int:
 
 
 def _ends(rows: pa.Table) -> Points:
-    return longs(pc.fill_null(rows.column("exp"), NEVER))
+    return longs(pc.fill_null(rows.column(END), NEVER))
 
 
 def _matched(added: pa.Table, withdrawn: pa.Table) -> np.ndarray:
@@ -108,7 +108,7 @@ def _matched(added: pa.Table, withdrawn: pa.Table) -> np.ndarray:
     both = [pa.concat_arrays([*c.take(at).chunks, *d.chunks]) for c, d in zip(ours, theirs, strict=True)]
     ids, firsts = numbered(both, near.size + withdrawn.num_rows)
     mine, gone = ids[: near.size], np.bincount(ids[near.size :], minlength=firsts.size)
-    order = np.lexsort((longs(added.column("tick"))[near], _ends(added)[near], mine))
+    order = np.lexsort((longs(added.column(AT))[near], _ends(added)[near], mine))
     hit = place_in_run(mine[order]) < gone[mine[order]]
     out = np.zeros(added.num_rows, bool)
     out[near[order[hit]]] = True
@@ -118,8 +118,7 @@ def _matched(added: pa.Table, withdrawn: pa.Table) -> np.ndarray:
 def beginning(changes: pa.Table, ticked: int) -> pa.Table:
     """The first changes of a query that begins on tuples of the past: what its answer at the tick consists of."""
     rows = LiveView.empty(changes.schema).after(changes, ticked).compacted()
-    at = rows.schema.get_field_index("tick")
-    return rows.set_column(at, rows.schema.field(at), pa.array([ticked] * rows.num_rows, pa.int64()))
+    return rows.set_column(AT, rows.schema.field(AT), pa.array(np.full(rows.num_rows, ticked, np.int64)))
 
 
 def merged_view(changes: Sequence[pa.Table], ticked: int) -> pa.Table:

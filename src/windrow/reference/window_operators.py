@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import localcontext
 from typing import Any
 
 from sqlglot import exp
@@ -50,6 +51,7 @@ class WindowOperators:
     plan: ContinuousPlan
     history: History
     first: int
+    _known: dict[tuple[int, int], list[Tuple]] = field(default_factory=dict)
 
     def answer(self, tick: int) -> list[Row]:
         """R(tick): the rows of the answer, in the order of the output columns."""
@@ -70,6 +72,12 @@ class WindowOperators:
 
     def rows(self, node: Node, tick: int) -> list[Tuple]:
         """All lifetimes of a node that were born below a tick, also those that have ended."""
+        known = self._known.get((id(node), tick))
+        if known is None:
+            known = self._known[id(node), tick] = self._rows(node, tick)
+        return known
+
+    def _rows(self, node: Node, tick: int) -> list[Tuple]:
         if isinstance(node, StreamWindow):
             return [row for row in self._window(node) if row.ts < tick]
         if isinstance(node, Filter):
@@ -88,10 +96,8 @@ class WindowOperators:
         if isinstance(node, OutputWindow):
             born = (_windowed(row.ts, row.values, node) for row in self.rows(node.input, tick))
             return [row for row in born if row.ts < tick]
-        return [row for one in self._ticks(tick) for row in self._reported(node, one)]
-
-    def _ticks(self, upto: int) -> range:
-        return range(self.first, upto + 1, self.plan.step)
+        before = self.rows(node, tick - self.plan.step) if tick > self.first else []
+        return [*before, *self._reported(node, tick)] if tick >= self.first else []
 
     def _window(self, node: StreamWindow) -> list[Tuple]:
         at = next(i for i, one in enumerate(self.plan.windows) if one is node)
@@ -156,7 +162,7 @@ def _top(node: TopRows, rows: Sequence[Values]) -> list[Values]:
     """By the order, ties by all columns."""
     ordered = sorted(rows, key=lambda row: [_rank(value, True) for value in row.values()])
     for one in reversed(node.order):
-        ordered.sort(key=lambda row: _rank(value_of(one.expression, row), one.nulls_first != one.descending), reverse=one.descending)  # fmt: skip  # noqa: B023, E501
+        ordered.sort(key=lambda row: _rank(value_of(one.expression, row), one.nulls_first != one.descending), reverse=one.descending)  # fmt: skip  # noqa: E501
     return ordered[: node.limit]
 
 
@@ -197,7 +203,8 @@ def _plain(value: Any) -> Hashable:
         return tuple(_plain(one) for one in value)
     if isinstance(value, dict):
         return tuple((name, _plain(one)) for name, one in value.items())
-    return value
+    scalar: Hashable = value
+    return scalar
 
 
 def aggregate(call: AggregateCall, members: Sequence[Values]) -> Any:
@@ -227,7 +234,9 @@ def aggregate(call: AggregateCall, members: Sequence[Values]) -> Any:
 
 def _sum(values: Sequence[Any]) -> Any:
     if not any(isinstance(value, float) for value in values):
-        return sum(values)
+        with localcontext() as exactly:
+            exactly.prec = 100
+            return sum(values)
     if any(math.isnan(value) for value in values) or {math.inf, -math.inf} <= set(values):
         return math.nan
     return math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
@@ -266,7 +275,9 @@ def _holistic(call: AggregateCall, members: Sequence[Values]) -> Any:
 
 
 def value_of(tree: exp.Expr, row: Mapping[str, Any]) -> Any:
-    """An expression over a row, with SQL's NULL: columns, literals, comparisons, + − *, AND, OR, NOT, IS NULL."""
+    """An expression over a row, with SQL's NULL: columns, literals, comparisons, + − *, AND, OR, NOT, IS NULL,
+    casts to DOUBLE.
+    """
     if isinstance(tree, exp.Column):
         return row[tree.name]
     if isinstance(tree, exp.Literal):
@@ -275,6 +286,9 @@ def value_of(tree: exp.Expr, row: Mapping[str, Any]) -> Any:
         return bool(tree.this)
     if isinstance(tree, exp.Paren):
         return value_of(tree.this, row)
+    if isinstance(tree, exp.Cast) and tree.to.this == exp.DataType.Type.DOUBLE:
+        inner = value_of(tree.this, row)
+        return None if inner is None else float(inner)
     if isinstance(tree, exp.Is):
         return value_of(tree.this, row) is None
     if isinstance(tree, exp.Not):

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windrow.cql import check_functions, parse, parse_one, to_text
-from windrow.cql.statements import CreateQuery, Select
+from windrow.cql.functions import OVER_SEVERAL, OVER_STREAMS
+from windrow.cql.statements import CreateDerivedStream, CreateQuery, Select
 from windrow.errors import WindrowError
 
 SEEDS = [
@@ -22,6 +23,9 @@ SEEDS = [
     "SELECT CASE WHEN a THEN -b ELSE CAST(c AS INT) END, ts + INTERVAL '1' DAY, d IN (1, 2.5, 1e3, 5L) "
     "FROM s [ROWS 10 PATTR a]",
     "EXPLAIN SELECT upper(substring(a FROM 2)), x'1F' FROM s [SINCE '2026-01-01' SLIDE 1 HOUR ORIGIN -5]",
+    "CREATE QUERY q AS WITH w AS (SELECT a FROM s [UNBOUNDED]) SELECT ISTREAM(x.*, y.b AS c) FROM w [RANGE 1 MINUTE] AS x "
+    "JOIN (SELECT DISTINCT b FROM t [NOW]) [RANGE 5 SECONDS INTERNAL] AS y USING (b), u [NOW] WHERE x.a = u.a",
+    "CREATE STREAM d AS SELECT DSTREAM(a) FROM s [RANGE 1 MINUTE] UNION ALL SELECT b FROM t [NOW] LIMIT 3 TICK 5 SECONDS",
     "SET x = 'y'; SHOW STREAMS; DROP QUERY IF EXISTS q; DESCRIBE `q`",
 ]
 PIECES = [piece for seed in SEEDS for piece in seed.split()] + [
@@ -69,11 +73,12 @@ def survives(text: str) -> None:
         return
     for statement in statements:
         assert parse_one(to_text(statement)) == statement
-        if isinstance(statement, (CreateQuery, Select)):
-            try:
-                check_functions(statement.select, text)
-            except WindrowError as error:
-                assert str(error)
+        if isinstance(statement, (CreateQuery, CreateDerivedStream, Select)):
+            for syntax in (OVER_STREAMS, OVER_SEVERAL):
+                try:
+                    check_functions(statement.select, text, syntax)
+                except WindrowError as error:
+                    assert str(error)
 
 
 @settings(max_examples=500, deadline=None)

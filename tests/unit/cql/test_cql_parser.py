@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from windrow.cql import CQL, expression_text, parse, parse_one, place_of, to_text
+from windrow.cql import CQL, expression_text, parse, parse_one, place_of, to_text, window_of
+from windrow.cql.printer import to_script
 from windrow.cql.statements import (
     ColumnDef,
+    CreateDerivedStream,
     CreateQuery,
     CreateStream,
     Describe,
@@ -23,7 +25,7 @@ from windrow.cql.statements import (
     SinkClause,
 )
 from windrow.cql.tokens import named_place
-from windrow.cql.window_clause import Measure, Unit
+from windrow.cql.window_clause import Measure, Unit, WindowKind
 from windrow.errors import ParseError, UnsupportedError, WindrowError
 
 
@@ -168,6 +170,7 @@ def test_tail_keywords_as_names() -> None:
         ("DROP QUERY IF EXISTS q", Drop("query", "q", if_exists=True)),
         ("DROP TABLE t", Drop("table", "t")),
         ("EXPLAIN QUERY q", Explain(name="q")),
+        ("EXPLAIN ANALYZE QUERY q", Explain(name="q", analyze=True)),
         ("SET max_future = 'off'", SetSetting("max_future", "off")),
         ("SET Max_Future = 1 DAY", SetSetting("max_future", "1 DAY")),
         ("SET x = -0.5", SetSetting("x", "-0.5")),
@@ -245,7 +248,8 @@ ERRORS = [
     ("SELECT `abc", 1, 8, "a quoted name is not closed"),
     ("SELECT 1 /* x", 1, 10, "a comment is not closed"),
     ("SELECT /*+ BROADCAST(s) */ a FROM s", 1, 8, "hints"),
-    ("EXPLAIN SHOW STREAMS", 1, 9, "expected SELECT, CREATE QUERY or QUERY"),
+    ("EXPLAIN SHOW STREAMS", 1, 9, "expected SELECT, CREATE QUERY, QUERY or ANALYZE QUERY"),
+    ("EXPLAIN ANALYZE SELECT a FROM s [NOW]", 1, 17, "expected QUERY"),
     ("EXPLAIN CREATE STREAM s (a INT) FROM memory", 1, 9, "explains queries"),
     ("DROP VIEW v", 1, 6, "STREAM, QUERY or TABLE"),
     ("SET x", 1, 6, "'='"),
@@ -281,9 +285,8 @@ def test_errors(text: str, line: int, column: int, says: str) -> None:
         ("INSERT INTO t VALUES (1)", "INSERT changes tables"),
         ("UPDATE t SET a = 1", "UPDATE changes tables"),
         ("DELETE FROM t", "DELETE changes tables"),
-        ("CREATE QUERY q AS WITH x AS (SELECT 1) SELECT * FROM x", "WITH"),
-        ("CREATE QUERY q AS SELECT a FROM s UNION ALL SELECT a FROM t", "UNION"),
-        ("CREATE QUERY q AS SELECT a FROM s EXCEPT SELECT a FROM t", "EXCEPT"),
+        ("ISTREAM(SELECT a FROM s)", "ISTREAM is written around a select list"),
+        ("CREATE QUERY q AS SELECT a FROM (WITH x AS (SELECT 1) SELECT * FROM x)", "cannot be kept as written"),
     ],
 )
 def test_unsupported(text: str, says: str) -> None:
@@ -375,3 +378,76 @@ def test_long_flat_query() -> None:
         "SELECT a IN (" + ",".join(map(str, range(5_000))) + ") AS x, " + "a + " * 100 + "1 AS y FROM s"
     )
     assert parse_one(to_text(statement)) == statement
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM s [RANGE 1 MINUTE]",
+        "SELECT x.*, t.b FROM s [NOW] AS x JOIN t [UNBOUNDED] ON x.k = t.k WHERE x.a > t.b",
+        "SELECT a FROM s [NOW] JOIN t [NOW] USING (k, ts)",
+        "SELECT a FROM s [NOW] CROSS JOIN t [NOW]",
+        "SELECT a FROM (SELECT a FROM s [NOW]) AS x",
+        "SELECT a FROM (SELECT a FROM s [UNBOUNDED]) [RANGE 1 MINUTE INTERNAL] AS x",
+        "SELECT a FROM (SELECT a FROM s [UNBOUNDED]) [NOW]",
+        "SELECT a FROM (SELECT a FROM s [NOW] UNION ALL SELECT b FROM t [NOW]) AS x",
+        "SELECT a FROM s [NOW] JOIN (SELECT b FROM t [UNBOUNDED]) [NOW] AS y ON a = b",
+        "WITH x AS (SELECT a FROM s [NOW]) SELECT a FROM x",
+        "WITH x AS (SELECT a FROM s [UNBOUNDED]), y AS (SELECT a FROM x) SELECT a FROM y [RANGE 1 MINUTE] AS z",
+        "SELECT DISTINCT a FROM s [NOW] ORDER BY a LIMIT 3",
+        "SELECT a FROM s [NOW] UNION ALL SELECT b FROM t [NOW] ORDER BY a LIMIT 3",
+        "SELECT a FROM s [NOW] UNION SELECT b FROM t [NOW]",
+        "SELECT ISTREAM(*) FROM s [NOW]",
+        "SELECT DSTREAM(a AS x, s.*) FROM s [NOW]",
+        "SELECT DISTINCT RSTREAM(a) FROM s [NOW]",
+        "SELECT a FROM (SELECT ISTREAM(a) FROM s [NOW]) [RANGE 1 MINUTE] AS x",
+    ],
+)
+def test_continuous_queries(query: str) -> None:
+    """They are printed as they were written, and read again."""
+    statement = parse_one(f"CREATE QUERY q AS {query} INTO console")
+    assert to_text(statement) == f"CREATE QUERY q AS {query} INTO console"
+    assert parse_one(to_text(statement)) == statement
+    derived = parse_one(f"CREATE STREAM IF NOT EXISTS d AS {query}")
+    assert isinstance(derived, CreateDerivedStream)
+    assert derived == CreateDerivedStream("d", derived.select, if_not_exists=True)
+    assert parse_one(to_text(derived)) == derived and parse_one(to_script(derived)[:-1]) == derived
+
+
+def test_comma_is_a_cross_join() -> None:
+    assert parse_one("SELECT a FROM s [NOW], t [NOW]") == parse_one("SELECT a FROM s [NOW] CROSS JOIN t [NOW]")
+
+
+def test_windows_of_sub_queries() -> None:
+    statement = parse_one("SELECT a FROM (SELECT a FROM s [UNBOUNDED]) [RANGE 1 MINUTE] AS x")
+    assert isinstance(statement, Select)
+    window = window_of(statement.select.args["from_"].this)
+    assert window is not None and window.kind is WindowKind.RANGE
+    assert window.place is not None and (window.place.column, window.place.length) == (45, 16)
+
+
+def test_tick_of_a_derived_stream() -> None:
+    statement = parse_one("CREATE STREAM d AS SELECT a FROM s [NOW] TICK 5 SECONDS")
+    assert isinstance(statement, CreateDerivedStream)
+    assert statement.tick == Measure(5_000_000, Unit.TIME)
+    assert to_text(statement) == "CREATE STREAM d AS SELECT a FROM s [NOW] TICK 5 SECONDS"
+    named = parse_one("CREATE STREAM d AS SELECT tick.a FROM s [NOW] tick")
+    assert isinstance(named, CreateDerivedStream) and named.tick is None
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "says"),
+    [
+        ("CREATE STREAM d AS", 19, "expected SELECT"),
+        ("CREATE STREAM d AS FROM memory", 20, "expected SELECT"),
+        ("CREATE STREAM d AS SELECT a FROM s [NOW] TICK 0 SECONDS", 47, "TICK is greater than zero"),
+        ("CREATE STREAM d AS SELECT a FROM s [NOW] TICK 5 SECONDS INTO console", 57, "the end of the statement"),
+        ("CREATE QUERY q AS (SELECT a FROM s) UNION ALL SELECT a FROM t", 19, "expected SELECT"),
+        ("SELECT a FROM (SELECT a FROM s) [RANGE 5 MINTES]", 40, "is not a unit"),
+        ("SELECT a FROM s AS x [NOW]", 22, "a window clause is not expected here"),
+    ],
+)
+def test_errors_in_continuous_queries(text: str, column: int, says: str) -> None:
+    with pytest.raises(ParseError, match=says) as caught:
+        parse_one(text)
+    assert caught.value.place is not None and caught.value.place.column == column

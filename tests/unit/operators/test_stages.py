@@ -13,6 +13,7 @@ from support.continuous import DOUBLE, INT, STRING, Builder, plan_of, rows_of, r
 from support.plan_builder import COLUMNS, plans, streams
 from support.staged import run_staged
 
+from windrow.operators.changes import stored
 from windrow.operators.stages.cutting import staged
 from windrow.operators.stages.ranges import ranges_of
 from windrow.operators.view import live_view
@@ -151,7 +152,7 @@ def test_stages_change_nothing(tmp_path: Path, name: str, explicit_expiry: bool)
     )
     assert [rows_of(one) for one in found] == [rows_of(one) for one in expected.changes]
     shown = live_view(done.view(), ticks[-1])
-    assert viewed(shown, ticks[-1]) == viewed(live_view([expected.all_changes], ticks[-1]), ticks[-1])
+    assert viewed(shown, ticks[-1]) == viewed(live_view([stored(expected.all_changes)], ticks[-1]), ticks[-1])
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -375,8 +375,6 @@ def test_column_names(oracle: Oracle) -> None:
     st.sampled_from(
         [
             "[ROWS 10]",
-            "[RANGE 10]",
-            "[UNBOUNDED]",
             "[RANGE 10 SLIDE 10 WATTR x]",
             "[RANGE 10 SLIDE 10 PARTITION BY x]",
             "[RANGE 10 SLIDE 2 ROWS SATTR rank(x)]",

@@ -3,6 +3,7 @@ ALTER TABLE streams ADD COLUMN has_ended INTEGER NOT NULL DEFAULT 0;
 
 -- A continuous query: its statement and its progress. `saved` (JSON) has what Spark's analyser said of it, and what else
 -- its plan depends on. `ticked` is its last tick, a point of its streams' window attributes; `seq` counts its commits.
+-- With SLIDE, its windows hold no tuple so far from the tick `covered` on.
 CREATE TABLE plans (
   name TEXT PRIMARY KEY COLLATE NOCASE,
   id INTEGER NOT NULL UNIQUE,
@@ -11,7 +12,8 @@ CREATE TABLE plans (
   ticked INTEGER,
   seq INTEGER NOT NULL DEFAULT 0,
   error TEXT,
-  changes INTEGER NOT NULL DEFAULT 0
+  changes INTEGER NOT NULL DEFAULT 0,
+  covered INTEGER
 );
 
 -- The streams that a plan reads.

@@ -207,8 +207,10 @@ def _expected(past: Sequence[Lexeme], whole: Sequence[Lexeme], names: Names) -> 
         return STARTS
     if words[0] == "EXPLAIN":
         if len(words) == 1:
-            return ("SELECT", "CREATE QUERY", "QUERY")
-        if words[1] == "QUERY":
+            return ("SELECT", "CREATE QUERY", "QUERY", "ANALYZE QUERY")
+        if words[1] == "ANALYZE" and len(words) == 2:
+            return ("QUERY",)
+        if "QUERY" in words[1:3] and words[1] in ("QUERY", "ANALYZE"):
             return tuple(map(quote_name, names.queries))
         return _expected(past[1:], whole, names)
     if words[0] == "SHOW":

@@ -105,8 +105,8 @@ SELECT COUNT(*) AS sensors FROM hot;""",
     ),
     StatementHelp(
         "EXPLAIN",
-        "shows a plan, without running anything.",
-        "EXPLAIN {QUERY name | SELECT expression FROM stream window | CREATE QUERY name AS SELECT expression "
+        "shows a plan, without running anything; with ANALYZE also what a running query has done.",
+        "EXPLAIN {[ANALYZE] QUERY name | SELECT expression FROM stream window | CREATE QUERY name AS SELECT expression "
         "FROM stream window}",
         "EXPLAIN QUERY climate;",
     ),

@@ -59,8 +59,13 @@ def oversized_in(table: pa.Table) -> tuple[int, ...]:
 
 
 def seen_by_key(greatest: int | None, pairs: Iterable[tuple[Key, int | None]]) -> Seen:
-    """What was seen of each key. A key whose tuples are all late (its point is None) does not join."""
-    found = {key: point for key, point in pairs if point is not None}
+    """What was seen of each key. A key whose tuples are all late (its point is None) does not join. Of several points
+    of a key, from tasks that sum up apart, the greatest counts."""
+    known = [(key, point) for key, point in pairs if point is not None]
+    found = dict(known)
+    if len(found) < len(known):
+        for key, point in known:
+            found[key] = max(found[key], point)
     return Seen(greatest, by_key=found) if found else Seen()
 
 

@@ -113,14 +113,20 @@ def keep_and_pass(
 ) -> Iterator[pa.RecordBatch]:
     """The columns `passed` of all rows of a partition, with the column REPORT, and a row that reports the files."""
     keeper = _keeper(request)
-    fields: list[pa.Field] = []
+    schema = pa.schema([])
     for batch in batches:
-        table = pa.Table.from_batches([batch])
-        keeper.add(table)
-        rest = table.select(passed)
-        fields = list(rest.schema)
-        yield from rest.append_column(REPORT, pa.nulls(rest.num_rows, pa.string())).to_batches()
-    yield from _report(keeper, partition, fields)
+        keeper.add(pa.Table.from_batches([batch]))
+        fields = [batch.schema.field(name) for name in passed]
+        schema = _nullable([(field.name, field.type) for field in fields])
+        columns = [batch.column(name) for name in passed]
+        yield pa.RecordBatch.from_arrays([*columns, pa.nulls(batch.num_rows, pa.string())], schema=schema)
+    yield from _report(keeper, partition, schema)
+
+
+def _nullable(fields: Iterable[tuple[str, pa.DataType]]) -> pa.Schema:
+    """The schema of these columns and REPORT. All may be NULL, since a report has no others, and Arrow wants one schema
+    for all batches."""
+    return pa.schema([*fields, (REPORT, pa.string())])
 
 
 @dataclass(frozen=True)
@@ -154,32 +160,30 @@ def keep_and_sum(
 ) -> Iterator[pa.RecordBatch]:
     """What a group-by of the partition's rows gives a driver that needs only the stream's progress: few rows."""
     keeper = _keeper(request)
-    fields: list[pa.Field] = []
+    schema = pa.schema([])
     for batch in batches:
         table = pa.Table.from_batches([batch])
         if not table.num_rows:
             continue
         keeper.add(table)
         for number, column in summary.sets:
-            found = _summed(table, summary, number, column)
-            fields = list(found.schema)
+            found = _summed(table, summary, number, column).combine_chunks()
+            schema = _nullable([(field.name, field.type) for field in found.schema])
             reports = pa.nulls(found.num_rows, pa.string())
-            yield from found.append_column(REPORT, reports).combine_chunks().to_batches()
-    yield from _report(keeper, partition, fields)
+            yield from pa.Table.from_arrays([*found.columns, reports], schema=schema).to_batches()
+    yield from _report(keeper, partition, schema)
 
 
 def _keeper(request: KeepRequest) -> Keeper:
     return Keeper(request, {one: kept_name(one) for one in request.columns})
 
 
-def _report(keeper: Keeper, partition: int, fields: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
+def _report(keeper: Keeper, partition: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     written = keeper.written()
     if not written:
         return
-    told = {"__reason": KEPT, "__record": str(partition)}
-    arrays = [pa.array([told.get(field.name)], field.type) for field in fields]
-    arrays.append(pa.array([json.dumps([file.saved() for file in written])], pa.string()))
-    yield pa.RecordBatch.from_arrays(arrays, names=[*(field.name for field in fields), REPORT])
+    told = {"__reason": KEPT, "__record": str(partition), REPORT: json.dumps([file.saved() for file in written])}
+    yield pa.RecordBatch.from_arrays([pa.array([told.get(f.name)], f.type) for f in schema], schema=schema)
 
 
 def reported(table: pa.Table) -> tuple[pa.Table, list[KeptFile]]:

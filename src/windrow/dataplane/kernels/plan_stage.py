@@ -12,8 +12,9 @@ the token of the batch after which it was so. State of another batch is caught u
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from windrow.dataplane.kernels.answering import packed
 from windrow.dataplane.stores import KeptColumn, MappedFiles, Selected, StoredRows, read_rows
 from windrow.errors import StateError, first_line
 from windrow.operators.advance import advance, emit
-from windrow.operators.changes import HEAD
+from windrow.operators.changes import AT, HEAD, stored
 from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.scan import StreamRows, needs_history, read_window
 from windrow.operators.stages.cutting import Stage, StagedPlan, buckets_in
@@ -34,10 +35,12 @@ from windrow.operators.stages.ranges import Range, is_within, restored_range
 from windrow.operators.state import PlanState, compacted, restore
 from windrow.operators.tables.edges import TICK, Edge
 from windrow.operators.tables.kernel import Kernel
+from windrow.operators.tables.metering import PlanMeter
 from windrow.operators.tables.rows import taken
-from windrow.operators.ticks import DueTicks
+from windrow.operators.ticks import DueTicks, OccupiedTicks
 from windrow.operators.view import beginning, merged_view
 from windrow.plan.algebra.nodes import ContinuousPlan
+from windrow.types import POINT_MAX
 
 STATE, CHANGES, VIEW, ANSWERS = "state", "changes", "view", "answers"
 """Kinds of the parts that a plan writes."""
@@ -92,7 +95,8 @@ class StageBatch:
 
     `token` names the state after it, `before` that before it; `known` has the commit of the state of earlier tokens
     since state was last merged. `state` are the parts of the state before, `shown` those of the view; it is merged with
-    the changes if `merging`, and so is the state. `begins`: the plan begins on tuples of the past.
+    the changes if `merging`, and so is the state. `begins`: the plan begins on tuples of the past. `has_view`: a view
+    is kept; `is_derived`: the changes become tuples of a stream. `occupied`: the ticks that a periodic plan answers.
     """
 
     token: str
@@ -105,6 +109,9 @@ class StageBatch:
     shown: tuple[StoredPart, ...]
     merging: bool
     begins: bool
+    has_view: bool = True
+    is_derived: bool = False
+    occupied: OccupiedTicks | None = None
 
 
 @dataclass
@@ -153,6 +160,7 @@ class _Place:
     place: int
     given: Received
     changes: int = 0
+    meter: PlanMeter = field(default_factory=PlanMeter)
     kept: list[tuple[dict[str, Any], pa.Table]] = field(default_factory=list)
 
     @property
@@ -187,19 +195,24 @@ class _Place:
         for stage in task.staged.at(self.level):
             if stage.single and self.place:
                 continue
+            started = time.perf_counter()
+            state = replace(state, ticked=batch.due.before)
             rows = {i: self._rows(stage, i) for i in stage.windows}
             edges = {path: self._edge(path) for path in stage.inputs}
+            read = time.perf_counter()
             if stage.sends_by is not None:
-                done = emit(task.plan, stage, state, rows, edges, batch.due, kernel)
+                done = emit(task.plan, stage, state, rows, edges, batch.due, kernel, self.meter)
                 sent += self._sent(stage, done.edge)
                 state, made = done.state, done.parts
             else:
-                last = advance(task.plan, state, rows, batch.due, kernel, task.explicit_expiry, edges)
+                last = advance(task.plan, state, rows, batch.due, kernel, task.explicit_expiry, self.meter, edges)
                 self._show(stage, last.changes)
                 state, made = last.state, last.parts
             parts += made
-        for part in compacted(state, batch.due.upto) if batch.merging else parts:
-            told = {"operator": part.path, "layout": part.layout.name, "lo": part.lo, "hi": part.hi}
+            self.meter.add_batch(0, read - started, time.perf_counter() - read)
+        state = replace(state, ticked=batch.due.upto)
+        for part in compacted(state) if batch.merging else parts:
+            told = {"operator": part.path, "layout": part.layout.name, "lo": part.lo, "hi": min(part.hi, POINT_MAX)}
             self.kept.append(({"kind": STATE, **told}, part.rows))
         return state
 
@@ -279,14 +292,16 @@ class _Place:
 
     def _show(self, stage: Stage, changes: pa.Table) -> None:
         """Keep the changes, and the view that they lead to if it is merged."""
-        batch, is_periodic = self.batch, self.task.plan.periodic
-        if batch.begins and not is_periodic:
+        batch, changes = self.batch, stored(changes)
+        if batch.occupied is not None:
+            changes = changes.filter(pa.array(batch.occupied.has(changes.column(AT).to_numpy())))
+        if batch.begins:
             changes = beginning(changes, batch.due.upto)
         self.changes = changes.num_rows
         if changes.num_rows:
-            kind = ANSWERS if is_periodic else CHANGES
+            kind = ANSWERS if self.task.plan.periodic and not batch.is_derived else CHANGES
             self.kept.append(({"kind": kind, "lo": batch.due.upto, "hi": batch.due.upto}, changes))
-        if batch.merging and not is_periodic:
+        if batch.merging and batch.has_view:
             before = [self._shown(stage, part) for part in batch.shown]
             view = merged_view([*(one for one in before if one.num_rows), changes], batch.due.upto)
             if view.num_rows or self.place == 0:  # an empty view replaces earlier ones, too
@@ -304,7 +319,9 @@ class _Place:
 
     def _written(self, state: PlanState) -> dict[str, Any]:
         """Write everything into one file. Return the report of it."""
-        report: dict[str, Any] = {"changes": self.changes, "sizes": {path: list(s) for path, s in state.sizes.items()}}
+        counts = {path: (one.rows, one.nbytes, one.seconds) for path, one in self.meter.counts.items()}
+        report: dict[str, Any] = {"changes": self.changes, "sizes": state.sizes, "counts": counts}
+        report |= {"read_s": self.meter.read_s, "advance_s": self.meter.advance_s}
         if not self.kept:
             return report
         tables = [table for _, table in self.kept]

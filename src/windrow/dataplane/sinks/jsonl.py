@@ -21,13 +21,17 @@ from windrow.durable import sync
 
 
 class JsonLinesSink:
-    """Stages new lines beside the target. Publishing truncates the target to the committed start, then appends."""
+    """Stages new lines beside the target. Publishing truncates the target to the committed start, then appends.
+    `replaces`: a stage is the whole content, and publishing puts it in the target's place."""
 
-    def __init__(self, query: str, file_name: str, path: str | Path, claim: Claim | None = None):
+    def __init__(
+        self, query: str, file_name: str, path: str | Path, claim: Claim | None = None, replaces: bool = False
+    ):
         self._query = query
         self._name = file_name
         self._path = Path(path)
         self._claim = claim
+        self._replaces = replaces
         self._is_taken = claim is None
         self.output = LinesOutput(query, self._path)
 
@@ -75,6 +79,10 @@ class JsonLinesSink:
         with reporting(self._query, self._path):
             self._take()
             if not staged.exists():
+                return
+            if self._replaces:
+                os.replace(staged, self._path)
+                sync(self._path.parent)
                 return
             with open(open_regular(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as out:
                 out.truncate(min(position["start"], out.tell()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -137,7 +137,9 @@ class LinesOutput:
             found = os.lstat(self.path)
         except FileNotFoundError:
             return files
-        if not stat.S_ISREG(found.st_mode) or (found.st_size > 0 and not _is_answer_line(self.path)):
+        if not stat.S_ISREG(found.st_mode) or (
+            found.st_size > 0 and not _is_answer_line(self.path, read_mark(self.mark))
+        ):
             raise _not_output(self.query, self.path, self.path.name)
         return [self.path, *files]
 
@@ -183,13 +185,13 @@ class DirectoryOutput:
             return []
         if self.path.is_symlink() or os.path.realpath(self.path) in _never_emptied():
             raise _not_output(self.query, self.path, "the directory itself")
-        files = []
+        files, marks = [], self._marks()
         for entry in sorted(os.scandir(self.path), key=lambda entry: entry.name):
             match = OUTPUT.match(entry.name) or STAGE.match(entry.name) or MARK.match(entry.name)
             if match is None and entry.name.startswith((".", "_")):
                 continue
             is_file = entry.is_file(follow_symlinks=False)
-            if match is None or not is_file or not _is_recognised(Path(entry.path)):
+            if match is None or not is_file or not _is_recognised(Path(entry.path), marks.get(match[1])):
                 raise _not_output(self.query, self.path, entry.name)
             if match[1] not in neighbours:
                 files.append(Path(entry.path))
@@ -206,24 +208,34 @@ def _visible(directory: Path) -> Iterator[str]:
                 yield os.path.relpath(os.path.join(folder, name), directory)
 
 
-def _is_recognised(file: Path) -> bool:
-    """Whether a file with the name of output, a stage or a mark is one."""
+def _is_recognised(file: Path, owner: OutputOwner | None) -> bool:
+    """Whether a file with the name of output, a stage or a mark is one. `owner` is the query that the mark names."""
     if file.suffix != ".parquet":
         return file.suffix == ".staged" or read_mark(file) is not None
     try:
-        return tuple(pq.read_schema(file).names[: len(WINDOW_COLUMNS)]) == WINDOW_COLUMNS
+        names = tuple(pq.read_schema(file).names)
     except (OSError, pa.ArrowException):
         return False
+    return names[: len(WINDOW_COLUMNS)] == WINDOW_COLUMNS or _has_columns(owner, names)
 
 
-def _is_answer_line(file: Path) -> bool:
-    """Whether the first line is an answer row, as the sink writes it."""
+def _is_answer_line(file: Path, owner: OutputOwner | None) -> bool:
+    """Whether the first line is a row as the sink writes it. `owner` is the query that the mark names."""
     with open(open_regular(file, os.O_RDONLY), "rb") as lines:
         try:
             row = json.loads(lines.readline(_LONGEST_LINE))
         except ValueError:
             return False
-    return isinstance(row, dict) and tuple(row)[: len(WINDOW_COLUMNS)] == WINDOW_COLUMNS
+    if not isinstance(row, dict):
+        return False
+    return tuple(row)[: len(WINDOW_COLUMNS)] == WINDOW_COLUMNS or _has_columns(owner, tuple(row))
+
+
+def _has_columns(owner: OutputOwner | None, names: Sequence[str]) -> bool:
+    """Whether these are the columns of a continuous query's sink, whose rows have no columns in common otherwise."""
+    if owner is None or owner.mode is None or len(owner.columns) != len(names):
+        return False
+    return all(known == name or known.startswith(f"{name} ") for known, name in zip(owner.columns, names, strict=True))
 
 
 def _never_emptied() -> set[str]:

@@ -29,17 +29,21 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class OutputOwner:
-    """A query that writes to a path. `state` is the number of its state directory, which a copy shares."""
+    """A query that writes to a path. `state` is the number of its state directory, which a copy shares. `mode` is that
+    of a continuous query's sink."""
 
     state: int
     directory: str
     stream: int
     query: str
     columns: tuple[str, ...]
+    mode: str | None = None
 
     def goes_on(self, other: OutputOwner) -> bool:
         """Whether this query continues the output of the other."""
-        mine, theirs = ((o.state, o.stream, o.query.lower(), [c.lower() for c in o.columns]) for o in (self, other))
+        mine, theirs = (
+            (o.state, o.stream, o.query.lower(), [c.lower() for c in o.columns], o.mode) for o in (self, other)
+        )
         return mine == theirs
 
 
@@ -68,6 +72,7 @@ def read_mark(mark: Path) -> OutputOwner | None:
             int(found["stream"]),
             str(found["query"]),
             tuple(map(str, found["columns"])),
+            found.get("mode"),
         )
     except (OSError, ValueError, TypeError, KeyError):
         return None

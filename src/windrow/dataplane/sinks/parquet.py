@@ -1,4 +1,4 @@
-"""The Parquet sink: a directory with one file per tick batch that has answers. Exactly once."""
+"""The Parquet sink: a directory with one file per tick batch that has answers, or one for a view. Exactly once."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ from windrow.durable import sync
 
 
 class ParquetSink:
-    """Stages `.windrow-<query>-<seq>.staged` and publishes it by renaming it to `<query>-<seq>.parquet`."""
+    """Stages `.windrow-<query>-<seq>.staged` and publishes it by renaming it to `<query>-<seq>.parquet`. `replaces`: a
+    stage is the whole content, and there is one file, number 0, which it replaces."""
 
-    def __init__(self, query: str, file_name: str, directory: str | Path, claim: Claim | None = None):
+    def __init__(
+        self, query: str, file_name: str, directory: str | Path, claim: Claim | None = None, replaces: bool = False
+    ):
         self._query = query
         self._name = file_name
         self._directory = Path(directory)
         self._claim = claim
+        self._replaces = replaces
         self._is_taken = claim is None
         self.output = DirectoryOutput(query, file_name, self._directory)
 
@@ -55,7 +59,8 @@ class ParquetSink:
         with reporting(self._query, self._directory):
             self._take()
             if staged.exists():
-                os.replace(staged, self._directory / f"{entry}.parquet")
+                name = f"{self._name}-{0:012d}" if self._replaces else entry
+                os.replace(staged, self._directory / f"{name}.parquet")
                 sync(self._directory)
 
     def sweep(self) -> None:

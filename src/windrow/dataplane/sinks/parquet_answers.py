@@ -52,7 +52,7 @@ def read_answers(path: str | Path, query: str | None = None) -> Result:
     """
     standing, _ = _listed(Path(path), query)
     table = _concatenated(standing)
-    return Result(net_rows(table) if OP in table.column_names else table)
+    return Result(net_rows(table) if _is_revised(table) else table)
 
 
 def compact_answers(path: str | Path, query: str | None = None) -> int:
@@ -83,13 +83,18 @@ def compact_answers(path: str | Path, query: str | None = None) -> int:
 
 def _standing_rows(table: pa.Table) -> pa.Table:
     """The net rows, still with op and revision, since later files may take them back."""
-    if OP not in table.column_names:
+    if not _is_revised(table):
         return table
     places, is_revised = net_places(table)
     rows = table.take(places)
     rows = rows.set_column(rows.column_names.index("is_revision"), "is_revision", pa.array(is_revised))
     assert rows.num_rows == 0 or rows.column(OP).unique().to_pylist() == [GIVEN] and REVISION in rows.column_names
     return rows
+
+
+def _is_revised(table: pa.Table) -> bool:
+    """Whether the rows correct each other. Changes of continuous queries have `op` too, and stay as they are."""
+    return OP in table.column_names and REVISION in table.column_names
 
 
 def _listed(directory: Path, query: str | None) -> tuple[list[_File], list[_File]]:

@@ -10,6 +10,7 @@ from windrow.dataplane.sinks.base import Sink, StagingSink
 from windrow.dataplane.sinks.console import ConsoleSink
 from windrow.dataplane.sinks.files import file_name, stage_name
 from windrow.dataplane.sinks.jsonl import JsonLinesSink
+from windrow.dataplane.sinks.modes import MODE, SinkMode, given_mode
 from windrow.dataplane.sinks.ownership import Claim
 from windrow.dataplane.sinks.parquet import ParquetSink
 from windrow.dataplane.sinks.places import local_path
@@ -28,28 +29,32 @@ def target_of(query: str, clause: SinkClause) -> tuple[str, ...] | None:
     return (place,) if clause.kind.lower() == "jsonl" else (place, file_name(query))
 
 
-def open_sink(query: str, clause: SinkClause, claim: Claim | None = None) -> Sink | StagingSink:
-    """The sink of a query, with its options checked. A file sink with a claim writes only to output that is its own."""
+def open_sink(
+    query: str, clause: SinkClause, claim: Claim | None = None, mode: SinkMode | None = None
+) -> Sink | StagingSink:
+    """The sink of a query, with its options checked. A file sink with a claim writes only to output that is its own.
+    `mode` is that of a continuous query's sink; None: it gets answers to windows."""
     kind, options = clause.kind.lower(), dict(clause.options)
     if kind not in KINDS:
         near = difflib.get_close_matches(kind, KINDS, n=1)
         hint = f"Did you mean '{near[0]}'? " if near else ""
         raise BindError(f"there is no sink '{clause.kind}'", remedy=f"{hint}Sinks: {', '.join(KINDS)}.")
-    allowed = () if kind == "console" else ("path", "overwrite")
+    given_mode(query, clause, is_continuous=mode is not None)
+    allowed = (*(() if kind == "console" else ("path", "overwrite")), *(() if mode is None else (MODE,)))
     unknown = sorted(set(options) - set(allowed))
     if unknown:
         raise BindError(
             f"the sink {kind} has no option '{unknown[0]}'", remedy=f"It takes {', '.join(allowed) or 'none'}."
         )
     if kind == "console":
-        return ConsoleSink()
+        return ConsoleSink(mode)
     if not options.get("path"):
         raise BindError(f"the sink '{clause.kind}' needs a path", remedy=f"INTO {kind} OPTIONS (path '…').")
     is_overwriting(clause)
-    path = local_path(options["path"])
+    path, replaces = local_path(options["path"]), mode is SinkMode.VIEW
     if kind == "parquet":
-        return ParquetSink(query, file_name(query), path, claim)
-    return JsonLinesSink(query, stage_name(query, path.name), path, claim)
+        return ParquetSink(query, file_name(query), path, claim, replaces)
+    return JsonLinesSink(query, stage_name(query, path.name), path, claim, replaces)
 
 
 def is_overwriting(clause: SinkClause) -> bool:

@@ -12,6 +12,7 @@ from windrow.cql.intervals import format_interval
 from windrow.cql.statements import Policy
 from windrow.engine.ask.sharing_view import sharing_table
 from windrow.engine.plans.query import ContinuousQuery
+from windrow.engine.plans.tables import changes_schema
 from windrow.engine.state import QueryState, StreamState
 from windrow.errors import CatalogError
 from windrow.operators.scan import reach
@@ -32,7 +33,7 @@ def show(engine: Engine, what: str) -> pa.Table:
         return _table([row for row in found if row is not None], _STREAM)
     if kind == "queries":
         answered = (_query_row(engine, s, q) for s, q in engine.manager.queries().values())
-        continuous = (_plan_row(engine, query) for query in engine.plans.all())
+        continuous = (_plan_row(engine, query) for query in engine.plans.queries())
         return _table([row for row in (*answered, *continuous) if row is not None], _QUERY)
     if kind == "sharing":
         return sharing_table(list(engine.manager.streams.values()), engine.settings)
@@ -273,9 +274,7 @@ def describe(engine: Engine, name: str) -> pa.Table:
         rows += _undeclared_rows(stream)
         return _table(rows, ("column", "type", "note"))
     if engine.plans.has(name):
-        schema = engine.plans.query(name).plan.schema
-        rows = [{"column": column.name, "type": column.type.name, "note": None} for column in schema]
-        return _table(rows, ("column", "type", "note"))
+        return _table(_plan_columns(engine.plans.query(name)), ("column", "type", "note"))
     try:
         _, query = engine.manager.query(name)
     except CatalogError:
@@ -289,6 +288,23 @@ def describe(engine: Engine, name: str) -> pa.Table:
     ]
     rows += [{"column": o.name, "type": o.type.name, "note": None} for o in query.plan.outputs]
     return _table(rows, ("column", "type", "note"))
+
+
+def _plan_columns(query: ContinuousQuery) -> list[dict[str, Any]]:
+    """The columns of the answers of a query with SLIDE, or of the changes of a continuous one and its view."""
+    plan, kind = query.plan, query.plan.point.bound.name
+    head: list[tuple[str, str, str | None]]
+    if plan.periodic:
+        head = [("window_start", kind, None), ("window_end", kind, None), ("is_revision", "BOOLEAN", None)]
+    else:
+        names = changes_schema(plan).names
+        notes = ("'+' or '-'", "when the row begins, or is withdrawn", "when it ends; NULL: not known")
+        types = ("STRING", kind, kind)
+        head = [(n, t, f"only in changes: {note}") for n, t, note in zip(names, types, notes, strict=False)]
+    return [
+        {"column": name, "type": type_, "note": note}
+        for name, type_, note in (*head, *((column.name, column.type.name, None) for column in plan.schema))
+    ]
 
 
 def _undeclared_rows(stream: StreamState) -> list[dict[str, Any]]:

@@ -7,17 +7,21 @@ from windrow.cql.names import quote_name
 from windrow.cql.printer import to_script
 from windrow.dataplane.sources.registry import DATAFRAME
 from windrow.dataplane.streaming_frames import attaching
+from windrow.engine.plans.manager import PlanManager
 from windrow.engine.queries.query_manager import QueryManager
 
 NOTE = "note: "
 """How a line of a statement's result begins that says what else the user should know."""
 
 
-def show_create(manager: QueryManager, what: str, name: str) -> str:
+def show_create(manager: QueryManager, plans: PlanManager, what: str, name: str) -> str:
     """The statement that creates a stream or a query as it is, for `create stream` or `create query`."""
     if what == "create query":
-        return to_script(manager.query(name)[1].statement)
-    definition = manager.stream(name).definition
+        return to_script(plans.query(name).statement if plans.has(name) else manager.query(name)[1].statement)
+    stream = manager.stream(name)
+    plan, definition = plans.behind(stream), stream.definition
+    if plan is not None and plan.derived is not None:
+        return to_script(plan.derived)
     text = to_script(definition.statement)
     if definition.statement.source != DATAFRAME:
         return text

@@ -1,4 +1,5 @@
-"""One-time queries over finished tables: `answers('q')`, the latest answer of q, and `dead_letters('s')`.
+"""One-time queries over finished tables: `answers('q')`, the latest answer of q, and `dead_letters('s')`; of a
+continuous query its view, and `changes('q')`.
 
 Spark SQL evaluates the SELECT over the tables that it names. All answers are read as of one commit. Of a table, only
 columns that the SELECT names are read, and only window ends that its conditions allow.
@@ -21,12 +22,18 @@ from windrow.cql.select_text import expression_text
 from windrow.cql.tokens import place_of
 from windrow.dataplane.frames import columns_of, points_of, query_tables
 from windrow.engine.ask.kept_answers import WINDOW_END, AnsweredQuery, AnswerScan, Ends, KeptAnswers
+from windrow.engine.ask.plan_tables import PlanTable, PlanTables
 from windrow.engine.ask.window_bounds import EndBound, alias_of, end_bounds, renames
 from windrow.engine.store.answers_kept import ListedAnswers
 from windrow.errors import BindError, ParseError, Place, QuerySuspendedError, UnsupportedError
 from windrow.types import SqlType, point_text
 
-ANSWERS, DEAD_LETTERS = "answers", "dead_letters"
+ANSWERS, CHANGES, DEAD_LETTERS = "answers", "changes", "dead_letters"
+_EXAMPLES = {
+    ANSWERS: ("query", "busiest"),
+    CHANGES: ("continuous query", "joined"),
+    DEAD_LETTERS: ("stream", "packets"),
+}
 
 _numbers = count()
 """Numbers of views: all state directories of a process may share a Spark session."""
@@ -34,8 +41,8 @@ _numbers = count()
 
 @dataclass(frozen=True)
 class FinishedTable:
-    """A table of the SELECT: its node and place, its view, and its columns. `query` is the one whose answers it reads,
-    None for `letters`, the dead letters of a stream."""
+    """A table of the SELECT: its node and place, its view, and its columns. `query` is the one whose answers it reads;
+    None for `ready` rows: dead letters of a stream, or what a continuous query has (`plan`)."""
 
     node: exp.Table
     place: Place | None
@@ -44,7 +51,8 @@ class FinishedTable:
     schema: pa.Schema
     query: AnsweredQuery | None = None
     is_latest: bool = False
-    letters: Any = None
+    ready: Any = None
+    plan: PlanTable | None = None
 
 
 def named_tables(tree: exp.Expr) -> list[exp.Table]:
@@ -72,7 +80,7 @@ def _is_defined_above(table: exp.Table) -> bool:
 
 class FinishedTables:
     """Evaluates one-time queries. `spark` gives the session; `query` and `dead_letters` find what a name stands for, or
-    raise CatalogError; `max_value_bytes` bounds the values that functions make."""
+    raise CatalogError; `max_value_bytes` bounds the values that functions make; `plans` has the continuous queries."""
 
     def __init__(
         self,
@@ -81,22 +89,29 @@ class FinishedTables:
         query: Callable[[str, Place | None], AnsweredQuery],
         dead_letters: Callable[[str, Place | None], pa.Table],
         max_value_bytes: Callable[[], int],
+        plans: PlanTables,
     ):
+        self._plans = plans
         self._kept = kept
         self._spark = spark
         self._query = query
         self._dead_letters = dead_letters
         self._max_value_bytes = max_value_bytes
 
-    def select(self, select: exp.Expr, text: str) -> pa.Table:
-        """The rows of the SELECT. All of one table is read without Spark."""
+    def select(self, select: exp.Expr, text: str) -> tuple[pa.Table, object]:
+        """The rows of the SELECT, and the tick as of which the views are that it reads (None: there is none, or they
+        differ). All of one table is read without Spark."""
         tree, tables = self._bound(select, text)
+        windows = {table.plan.window for table in tables if table.plan is not None}
+        return self._rows(select, tree, tables), windows.pop() if len(windows) == 1 else None
+
+    def _rows(self, select: exp.Expr, tree: exp.Expr, tables: list[FinishedTable]) -> pa.Table:
         sql, schemas = expression_text(tree), {table.view: table.schema for table in tables}
 
         def read(listed: Mapping[int, ListedAnswers]) -> dict[str, pa.Table]:
             scans = self._scans(tables, listed, _named_columns(select))
             kept = {view: self._kept.scan(scan, listed[scan.query.id]) for view, scan in scans.items()}
-            return {table.view: kept.get(table.view, table.letters).combine_chunks() for table in tables}
+            return {table.view: kept.get(table.view, table.ready).combine_chunks() for table in tables}
 
         rows = self._kept.consistent(_queries(tables), read)
         if is_whole_table(select):
@@ -116,7 +131,8 @@ class FinishedTables:
         lines = [f"One-time query over finished tables, by Spark SQL: {', '.join(columns)}"]
         for table in tables:
             scan = scans.get(table.view)
-            what = f"dead letters of stream {table.name}" if scan is None else _scan_text(scan, listed[scan.query.id])
+            what = table.plan.what if table.plan is not None else f"dead letters of stream {table.name}"
+            what = what if scan is None else _scan_text(scan, listed[scan.query.id])
             lines.append(f"  Read {alias_of(table.node)}: {what}")
         return "\n".join(lines)
 
@@ -155,18 +171,24 @@ class FinishedTables:
                 remedy="Compare window_end in WHERE instead.",
             )
         if not isinstance(call, exp.Anonymous):
+            plan = self._plans.view(node.name, place)
+            if plan is not None:
+                return _of_plan(node, place, view, node.name, plan)
             query = self._query(node.name, place)
             return FinishedTable(node, place, view, node.name, query.schema, query, is_latest=True)
         of = call.name.lower()
         if len(call.expressions) != 1 or not call.expressions[0].is_string:
-            what, example = ("query", "busiest") if of == ANSWERS else ("stream", "packets")
+            what, example = _EXAMPLES[of]
             raise ParseError(
                 f"{of} takes the name of a {what}, as text", place=place, remedy=f"Write FROM {of}('{example}')."
             )
         name = str(call.expressions[0].this)
         if of == DEAD_LETTERS:
             letters = self._dead_letters(name, place)
-            return FinishedTable(node, place, view, name, letters.schema, letters=letters)
+            return FinishedTable(node, place, view, name, letters.schema, ready=letters)
+        plan = self._plans.changes(name, place) if of == CHANGES else self._plans.answers(name, place)
+        if plan is not None:
+            return _of_plan(node, place, view, name, plan)
         query = self._query(name, place)
         return FinishedTable(node, place, view, name, query.schema, query)
 
@@ -212,6 +234,10 @@ class FinishedTables:
             for (view, _, bound), point in zip(bounds, points, strict=True):
                 ends[view] = ends[view].and_(bound.ends(point))
         return ends
+
+
+def _of_plan(node: exp.Table, place: Place | None, view: str, name: str, plan: PlanTable) -> FinishedTable:
+    return FinishedTable(node, place, view, name, plan.rows.schema, ready=plan.rows, plan=plan)
 
 
 def is_whole_table(select: exp.Expr) -> bool:

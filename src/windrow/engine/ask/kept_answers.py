@@ -152,15 +152,15 @@ class KeptAnswers:
         """A part's rows. The file is mapped: columns that nobody asks for are not read."""
         table = self._blocks.read_part(*part[:3])
         wanted = table if columns is None else table.select(columns)
-        return wanted if ends.is_open else wanted.filter(_within(table.column(WINDOW_END), ends))
+        return wanted if ends.is_open else wanted.filter(within(table.column(WINDOW_END), ends))
 
     def answers(self, query: AnsweredQuery, last: object, since: object) -> pa.Table:
         """Retained answers in window order: the last windows with rows, or those that end from `since` on, or both."""
         attribute = query.plan.scan.attribute
         ends = ALL if since is None else Ends(low=end_of(since, attribute))
-        count = _count(query, last)
+        count = window_count(query.name, query.is_time, query.is_partitioned, last)
         if last is None or count is not None:
-            return _last_windows(self.table(AnswerScan(query, ends)), count)
+            return last_windows(self.table(AnswerScan(query, ends)), count)
         length = length_of(last, attribute)
 
         def read(listed: Mapping[int, ListedAnswers]) -> pa.Table:
@@ -182,7 +182,8 @@ def _latest(
     return listed.parts, ends.and_(Ends(listed.last_end, listed.last_end))
 
 
-def _within(ends: pa.ChunkedArray, wanted: Ends) -> pa.ChunkedArray:
+def within(ends: pa.ChunkedArray, wanted: Ends) -> pa.ChunkedArray:
+    """Which window ends are in a range that is not open."""
     points = ends.cast(pa.int64())
     masks = []
     if wanted.low is not None:
@@ -192,24 +193,24 @@ def _within(ends: pa.ChunkedArray, wanted: Ends) -> pa.ChunkedArray:
     return masks[0] if len(masks) == 1 else pc.and_(*masks)
 
 
-def _count(query: AnsweredQuery, last: object) -> int | None:
-    """How many windows `last` asks for; None if it is a length of time, or nothing."""
-    if last is None or (query.is_time and isinstance(last, (str, timedelta))):
+def window_count(name: str, is_time: bool, is_partitioned: bool, last: object) -> int | None:
+    """How many windows of a query `last` asks for; None if it is a length of time, or nothing."""
+    if last is None or (is_time and isinstance(last, (str, timedelta))):
         return None
-    if query.is_partitioned:
+    if is_partitioned:
         raise BindError(
-            f"query '{query.name}' has no last windows: each partition counts its own rows",
+            f"query '{name}' has no last windows: each partition counts its own rows",
             remedy="Use since=, which applies to each partition, or SQL: ROW_NUMBER() OVER (PARTITION BY …).",
         )
     if not isinstance(last, Integral) or isinstance(last, bool) or last < 1:
-        takes = ' or a length such as "1 hour"' if query.is_time else ""
+        takes = ' or a length such as "1 hour"' if is_time else ""
         raise BindError(
             f"last={last!r} is not a number of windows{takes}", remedy=f"Give a whole number from 1 on{takes}."
         )
     return int(last)
 
 
-def _last_windows(table: pa.Table, count: int | None) -> pa.Table:
+def last_windows(table: pa.Table, count: int | None) -> pa.Table:
     """The rows of the last `count` windows that have rows; all if it is None."""
     if count is None:
         return table

@@ -17,6 +17,7 @@ from windrow.engine.ask.finished_tables import FinishedTables, is_whole_table
 from windrow.engine.ask.kept_answers import AnsweredQuery, AnswerScan, KeptAnswers
 from windrow.engine.ask.lookup_args import pairs_of
 from windrow.engine.ask.lookups import Lookups
+from windrow.engine.ask.plan_tables import PlanTables
 from windrow.engine.ask.snapshots import SnapshotFit, fitting
 from windrow.engine.choices.index_choice import apply_choice
 from windrow.engine.queries.query_manager import QueryManager
@@ -40,7 +41,7 @@ class SparkSource(Protocol):
 class AnswerReader:
     """Reads committed state and changes nothing. `settings` returns the present settings; `refuse` raises if the state
     in memory cannot be asked: it is being closed, or in another process. `refresh` reads the catalog anew, if it is a
-    copy."""
+    copy. `plans` has the tables of continuous queries."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class AnswerReader:
         spark: SparkSource,
         settings: Callable[[], Settings],
         refuse: Callable[[], None],
+        plans: PlanTables,
         refresh: Callable[[], object] = lambda: None,
     ):
         self._journal = journal
@@ -68,6 +70,7 @@ class AnswerReader:
             self._query,
             self.dead_letters,
             lambda: settings().integer("max_value_bytes"),
+            plans,
         )
 
     def answers(self, query: QueryState, last: object = None, since: object = None) -> pa.Table:
@@ -134,8 +137,9 @@ class AnswerReader:
         with stream.lock:
             return plan, stream, fitting(stream, plan, select, self._settings(), text)
 
-    def select(self, select: exp.Expr, text: str) -> pa.Table:
-        """The answer to a one-time query over retained answers and dead letters."""
+    def select(self, select: exp.Expr, text: str) -> tuple[pa.Table, object]:
+        """The answer to a one-time query over retained answers, views, changes and dead letters, and the tick of the
+        views."""
         if is_whole_table(select):
             return self.finished.select(select, text)
         with self._spark.jvm.watched():

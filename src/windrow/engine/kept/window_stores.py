@@ -191,6 +191,16 @@ class WindowStores:
         """Read the lists of files again: some that were listed are gone."""
         self._forget({use.store for use in uses})
 
+    def size(self, use: StoreUse) -> tuple[int, int]:
+        """The rows and bytes in the committed files of a use's store, for all its readers."""
+        files = self._named(use.store)
+        return sum(row.rows for row in files), sum(row.bytes for row in files)
+
+    def sharers(self, use: StoreUse) -> int:
+        """The number of windows that read a use's store."""
+        store = self._stores.get(use.store)
+        return 0 if store is None else len(store.readers)
+
     def _located(self, rows: Sequence[BlockRow]) -> list[StoredRows]:
         return [StoredRows(f"{self._root}/{row.path}", *_points(row), row.rows) for row in rows]
 

@@ -14,6 +14,7 @@ from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.dataplane.kernels.plan_stage import ANSWERS, CHANGES, STATE, VIEW
 from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.stages.ranges import WHOLE, Range
+from windrow.types import POINT_MAX, POINT_MIN
 
 __all__ = ["ANSWERS", "CHANGES", "STATE", "VIEW", "NewPart", "PlanCommits", "PlanPart", "PlanTick", "WrittenBlock"]
 
@@ -62,7 +63,8 @@ class PlanTick:
 
     `parts` are written, `blocks` have been written by tasks. `drops` are the kinds whose earlier parts the new ones
     replace. State parts in a calendar whose rows have all left by `ticked` are dropped. Of the changes, the newest
-    `keep` rows stay, and all that are newer than the latest view.
+    `keep` rows stay, and all that are newer than the latest view. `deposited`: the changes up to this commit are tuples
+    of a derived stream, and are dropped.
     """
 
     plan: int
@@ -71,6 +73,8 @@ class PlanTick:
     parts: tuple[NewPart, ...]
     drops: tuple[str, ...] = ()
     keep: int = 0
+    covered: int | None = None
+    deposited: int | None = None
     blocks: tuple[WrittenBlock, ...] = ()
 
     @property
@@ -118,7 +122,7 @@ class PlanCommits:
                 tx.execute("DELETE FROM outbox WHERE id = ?", (row["id"],))
                 if row["block"] is not None:
                     self._blocks.release(row["block"])
-            for table, column in (("plan_parts", "plan"), ("plan_streams", "plan"), ("plans", "id")):
+            for table, column in (("plan_streams", "plan"), ("plans", "id")):
                 tx.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
             along()
 
@@ -150,8 +154,8 @@ class PlanCommits:
             blocks = commit.blocks if written is None else (*commit.blocks, _placed(commit, *written))
             parts = tuple(part for block in blocks for part in self._add_parts(commit, block))
             tx.execute(
-                "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ? WHERE id = ?",
-                (commit.ticked, commit.seq, commit.changes, commit.plan),
+                "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, covered = ? WHERE id = ?",
+                (commit.ticked, commit.seq, commit.changes, _saved(commit.covered), commit.plan),
             )
             self._retire_changes(commit)
             if staged is not None:
@@ -172,7 +176,7 @@ class PlanCommits:
                 " first_bucket, end_bucket) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(commit.plan, part.kind, commit.seq, part.operator, part.layout, number),
-                    *(part.offset, part.length, part.rows, part.lo, part.hi, *part.buckets),
+                    *(part.offset, part.length, part.rows, _saved(part.lo), _saved(part.hi), *part.buckets),
                 ),
             )
         return block.parts
@@ -184,7 +188,11 @@ class PlanCommits:
         self._drop_where("plan = ? AND kind = ? AND layout <> 'KEYED' AND hi < ?", (commit.plan, STATE, commit.ticked))
 
     def _retire_changes(self, commit: PlanTick) -> None:
-        """Drop the oldest changes that neither retention nor the view needs."""
+        """Drop the oldest changes that neither retention, nor the view, nor a derived stream needs."""
+        if commit.deposited is not None:
+            found = (commit.plan, CHANGES, commit.deposited)
+            self._drop_where("plan = ? AND kind = ? AND seq <= ?", found)
+            return
         seen = self._catalog.value("SELECT max(seq) FROM plan_parts WHERE plan = ? AND kind = ?", (commit.plan, VIEW))
         for kind in (CHANGES, ANSWERS):
             held = self._catalog.value(
@@ -229,7 +237,17 @@ class PlanCommits:
             (plan, *kinds),
         )
         names = ("kind", "seq", "path", "offset", "length", "rows", "operator", "layout", "lo", "hi")
-        return [PlanPart(*(row[n] for n in names), (row["first_bucket"], row["end_bucket"])) for row in rows]
+        found = []
+        for row in rows:
+            buckets = (row["first_bucket"], row["end_bucket"])
+            found.append(PlanPart(**{name: row[name] for name in names}, buckets=buckets))
+        return found
+
+    def view_parts(self, plan: int) -> list[PlanPart]:
+        """The parts that make the view: the latest merged view, and all changes since."""
+        parts = self.parts(plan, VIEW, CHANGES)
+        last = max((part.seq for part in parts if part.kind == VIEW), default=-1)
+        return [part for part in parts if part.kind == VIEW or part.seq > last]
 
     def read(self, part: PlanPart) -> pa.Table:
         """The rows of a part, mapped: they outlive the deletion of the file."""
@@ -240,12 +258,6 @@ class PlanCommits:
         assert part.operator is not None and part.layout is not None
         return StatePart(part.operator, Layout[part.layout], self.read(part), part.lo or 0, part.hi or 0)
 
-    def shown_parts(self, plan: int) -> list[PlanPart]:
-        """The latest view, and the changes since."""
-        parts = self.parts(plan, VIEW, CHANGES)
-        last = max((part.seq for part in parts if part.kind == VIEW), default=-1)
-        return [part for part in parts if part.kind == VIEW or part.seq > last]
-
 
 def _placed(commit: PlanTick, ref: BlockRef, places: Sequence[tuple[int, int]]) -> WrittenBlock:
     """The block of the parts that the driver wrote."""
@@ -254,3 +266,8 @@ def _placed(commit: PlanTick, ref: BlockRef, places: Sequence[tuple[int, int]]) 
         rows, state = part.table.num_rows, (part.operator, part.layout, part.lo, part.hi)
         made.append(PlanPart(part.kind, commit.seq, ref.path, offset, length, rows, *state))
     return WrittenBlock(ref, tuple(made))
+
+
+def _saved(point: int | None) -> int | None:
+    """A bound that SQLite can hold: those of rows that never expire lie beyond."""
+    return None if point is None else max(POINT_MIN, min(POINT_MAX, point))

@@ -11,12 +11,14 @@ from windrow.types import POINT_MAX
 @dataclass(frozen=True)
 class InputProgress:
     """How far one input of a plan has come. No tuple below `frontier` comes any more; `least` and `greatest` are points
-    of its tuples. `ended`: its input has ended, so it holds nobody back."""
+    of its tuples. `ended`: its input has ended, so it holds nobody back. `lasts`: for how many points after its birth a
+    tuple is in the window."""
 
     frontier: int | None
     least: int | None
     greatest: int | None
     ended: bool = False
+    lasts: int | None = None
 
 
 @dataclass(frozen=True)
@@ -39,18 +41,25 @@ class TickGrid:
         return self.floor(point) + self.step
 
 
-def due_upto(inputs: Sequence[InputProgress], grid: TickGrid) -> int | None:
+def due_upto(inputs: Sequence[InputProgress], grid: TickGrid, periodic: bool = False) -> int | None:
     """The last tick that is due; None if none can be yet.
 
     It is the least frontier, floored to the grid; an ended input does not count. If all have ended, it is the first
-    tick above their greatest point.
+    tick above their greatest point; of a periodic plan, the end of the last window that holds a tuple.
     """
     live = [one for one in inputs if not one.ended]
     if live:
         least = min((POINT_MAX if one.frontier is None else one.frontier for one in live), default=POINT_MAX)
         return None if any(one.frontier is None for one in live) else grid.floor(least)
-    greatest = [one.greatest for one in inputs if one.greatest is not None]
-    return grid.above(max(greatest)) if greatest else None
+    ends = [_end(one, grid, periodic) for one in inputs if one.greatest is not None]
+    return max(ends, default=None)
+
+
+def _end(ended: InputProgress, grid: TickGrid, periodic: bool) -> int:
+    """The last tick at which an ended input matters."""
+    assert ended.greatest is not None
+    first = grid.above(ended.greatest)
+    return max(first, grid.floor(ended.greatest + ended.lasts)) if periodic and ended.lasts is not None else first
 
 
 def begins_at(inputs: Sequence[InputProgress], grid: TickGrid) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
@@ -10,19 +11,22 @@ import pyarrow as pa
 
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, WrittenBlock
+from windrow.engine.plans.occupied import occupied
+from windrow.engine.plans.ordering import ordered
 from windrow.engine.plans.query import ContinuousQuery, HomeState
 from windrow.engine.plans.tables import answers_table
 from windrow.operators.advance import Advance, advance
+from windrow.operators.changes import AT, HEAD, stored
 from windrow.operators.layouts.parts import StatePart
-from windrow.operators.scan import StreamRows, reach, read_window
+from windrow.operators.scan import StreamRows, births_end, reach, read_window
 from windrow.operators.stages.cutting import staged
 from windrow.operators.stages.ranges import WHOLE, Range, restored_range
 from windrow.operators.state import PlanState, compacted
 from windrow.operators.tables.kernel import Kernel
-from windrow.operators.ticks import DueTicks
+from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
 from windrow.operators.view import beginning, merged_view
 from windrow.settings import Settings
-from windrow.types import POINT_MIN
+from windrow.types import POINT_MAX, POINT_MIN
 
 DRIVER, SPARK = "driver", "spark"
 BACK = 4
@@ -32,7 +36,8 @@ BACK = 4
 @dataclass(frozen=True)
 class PlanBatch:
     """What a batch of ticks gives: `count` changes, which `changes` reads; the state after it; the parts to write, or
-    the blocks that tasks have written; and the kinds of earlier parts that these replace."""
+    the blocks that tasks have written; and the kinds of earlier parts that these replace. `covered`: windows of a
+    periodic plan hold tuples below this tick."""
 
     count: int
     changes: Callable[[], pa.Table]
@@ -40,6 +45,7 @@ class PlanBatch:
     parts: tuple[NewPart, ...] = ()
     blocks: tuple[WrittenBlock, ...] = ()
     drops: tuple[str, ...] = ()
+    covered: int | None = None
 
     @property
     def is_written(self) -> bool:
@@ -105,6 +111,38 @@ def begins_now(query: ContinuousQuery) -> bool:
     return query.progress.ticked is None and query.since is not None and not query.plan.periodic
 
 
+def has_view(query: ContinuousQuery) -> bool:
+    """Whether a view is kept of the query's changes."""
+    return not query.plan.periodic and query.derived is None
+
+
+def new_rows(query: ContinuousQuery, stores: WindowStores, due: DueTicks) -> int:
+    """The most tuples that the due ticks bring."""
+    found = 0
+    for window, use in zip(query.plan.windows, query.uses, strict=True):
+        lo, hi = due.before - window.lifetime.offset, due.upto - window.lifetime.offset
+        found += sum(file.rows for file in stores.files(use) if file.hi >= lo and file.lo < hi)
+    return found
+
+
+def lifetimes(query: ContinuousQuery, stores: WindowStores, due: DueTicks) -> list[tuple[Points, Points]]:
+    """When the new tuples of each window are born, and when they leave it."""
+    found = []
+    for window, use in zip(query.plan.windows, query.uses, strict=True):
+        lifetime = window.lifetime
+        lo, hi = due.before - lifetime.offset, due.upto - lifetime.offset
+        births = stores.rows(use, (), read_from(query, lo), hi).column("__t").to_numpy() + lifetime.offset
+        found.append((births, births_end(births, lifetime)))
+    return found
+
+
+def occupied_ticks(query: ContinuousQuery, stores: WindowStores, due: DueTicks) -> OccupiedTicks | None:
+    """The due ticks at which a window of a periodic plan holds a tuple: only these are answered."""
+    if not query.plan.periodic:
+        return None
+    return occupied(due, lifetimes(query, stores, due), query.progress.covered)
+
+
 class DriverHome:
     """Advances plans in this process, over mapped files."""
 
@@ -117,16 +155,29 @@ class DriverHome:
         state = query.version.state
         if query.home != DRIVER:
             state = restored(query, self._commits, due.before)
-        done = self._advance(query, cast(PlanState, state), due)
+        runs = occupied_ticks(query, self._stores, due)
+        done = self._advance(query, cast(PlanState, state), due, runs)
         parts, drops = self._parts(query, done, due.upto, merging)
         return PlanBatch(
-            done.changes.num_rows, lambda: done.changes, done.state, parts=tuple(parts), drops=tuple(drops)
+            done.changes.num_rows,
+            lambda: done.changes,
+            done.state,
+            parts=tuple(parts),
+            drops=tuple(drops),
+            covered=None if runs is None else runs.stop,
         )
 
-    def _advance(self, query: ContinuousQuery, state: PlanState, due: DueTicks) -> Advance:
+    def _advance(self, query: ContinuousQuery, state: PlanState, due: DueTicks, runs: OccupiedTicks | None) -> Advance:
+        started = time.perf_counter()
         rows = {i: self._rows(query, i, due) for i in range(len(query.uses))}
-        done = advance(query.plan, state, rows, due, self._kernel, query.choices.explicit_expiry)
-        return replace(done, changes=beginning(done.changes, due.upto)) if begins_now(query) else done
+        read = time.perf_counter()
+        done = advance(query.plan, state, rows, due, self._kernel, query.choices.explicit_expiry, query.meter)
+        query.meter.add_batch(due.upto - due.before, read - started, time.perf_counter() - read)
+        changes = stored(done.changes)
+        if runs is not None:
+            kept = changes.filter(pa.array(runs.has(changes.column(AT).to_numpy())))
+            return replace(done, changes=ordered(query.plan, kept, self._kernel, first=HEAD[AT]))
+        return replace(done, changes=beginning(changes, due.upto) if begins_now(query) else changes)
 
     def _rows(self, query: ContinuousQuery, i: int, due: DueTicks) -> StreamRows:
         """The stored tuples that a window of the plan needs for these ticks."""
@@ -140,18 +191,24 @@ class DriverHome:
         self, query: ContinuousQuery, done: Advance, ticked: int, merging: bool
     ) -> tuple[list[NewPart], list[str]]:
         """What a commit writes, and the kinds of parts that it replaces."""
-        state = compacted(done.state, ticked) if merging else done.parts
-        found = [NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, part.hi) for part in state]
+        state = compacted(done.state) if merging else done.parts
+        found = [_state_part(part) for part in state]
         drops = [STATE] if merging else []
-        if query.plan.periodic:
-            rows = answers_table(query.plan, done.changes)
-            return found + ([NewPart(ANSWERS, rows, lo=ticked, hi=ticked)] if rows.num_rows else []), drops
         if done.changes.num_rows:
-            found.append(NewPart(CHANGES, done.changes))
-        if merging:
+            is_answer = query.plan.periodic and query.derived is None
+            if is_answer:
+                found.append(NewPart(ANSWERS, answers_table(query.plan, done.changes), lo=ticked, hi=ticked))
+            else:
+                found.append(NewPart(CHANGES, done.changes))
+        if merging and has_view(query):
             found.append(NewPart(VIEW, merged_view((*query.version.changes, done.changes), ticked)))
             drops.append(VIEW)
         return found, drops
+
+
+def _state_part(part: StatePart) -> NewPart:
+    """A part of state to write. Rows that never expire end above all points."""
+    return NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, min(part.hi, POINT_MAX))
 
 
 def restored(query: ContinuousQuery, commits: PlanCommits, ticked: int) -> PlanState:

@@ -6,17 +6,23 @@ import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from sqlite3 import Row
 from typing import Any, cast
 
+from windrow.catalog.definitions import StreamDef
 from windrow.cql import parse_one
 from windrow.cql.bounds.guards import check_bounds
 from windrow.cql.printer import to_text
-from windrow.cql.statements import CreateQuery, Emit
-from windrow.dataplane.sinks import check_given
+from windrow.cql.statements import CreateDerivedStream, CreateQuery, Emit
+from windrow.dataplane.sinks import Sink, StagingSink, check_given, open_sink
+from windrow.dataplane.sinks.outputs import remove_output
+from windrow.dataplane.sinks.ownership import Claim
 from windrow.engine.kept.window_stores import StoreUse, WindowStores
 from windrow.engine.plans.commits import STATE, PlanCommits
+from windrow.engine.plans.derived import query_of, stream_of
 from windrow.engine.plans.homes import SPARK, restored
+from windrow.engine.plans.output import mode_of, sink_columns
 from windrow.engine.plans.planning import PlanChoices, planned
 from windrow.engine.plans.query import (
     ContinuousQuery,
@@ -27,8 +33,11 @@ from windrow.engine.plans.query import (
     kept_columns,
 )
 from windrow.engine.plans.spark_plans import restored_state
+from windrow.engine.progress import start_of
 from windrow.engine.queries.query_manager import QueryManager
+from windrow.engine.queries.sink_paths import QueryPaths, check_paths
 from windrow.engine.state import StreamState
+from windrow.engine.ticks.delivery import sweep
 from windrow.errors import CatalogError, Place, StateError, UnsupportedError
 from windrow.logs import log_event
 from windrow.operators.scan import needs_history, reach
@@ -37,9 +46,11 @@ from windrow.operators.state import PlanState
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.plan.binder import TypesOf
+from windrow.plan.continuous import refuse_unless_monotonic
+from windrow.plan.type_record import RecordedTypes
 from windrow.settings import Settings
 
-_LATER = (("emit", "EMIT LATEST"), ("priority", "PRIORITY"), ("expire_after", "EXPIRE AFTER"), ("sink", "INTO"))
+_LATER = (("emit", "EMIT LATEST"), ("priority", "PRIORITY"), ("expire_after", "EXPIRE AFTER"))
 
 
 class PlanManager:
@@ -55,21 +66,40 @@ class PlanManager:
         self._stores = stores
         self._queries: dict[str, ContinuousQuery] = {}
         self.on_drop: Callable[[int], None] | None = None
+        manager.more_paths = self._paths
 
     # -- names ---------------------------------------------------------------------------------
 
     def has(self, name: str) -> bool:
-        return name.lower() in self._queries
+        """Whether there is a continuous query of this name; the plan of a derived stream is none."""
+        found = self._queries.get(name.lower())
+        return found is not None and found.derived is None
 
     def all(self) -> list[ContinuousQuery]:
+        """The continuous queries, and the plans of derived streams."""
         return list(self._queries.values())
 
+    def queries(self) -> list[ContinuousQuery]:
+        """The continuous queries."""
+        return [query for query in self.all() if query.derived is None]
+
     def names(self) -> list[str]:
-        return [query.name for query in self.all()]
+        return [query.name for query in self.queries()]
+
+    def behind(self, stream: StreamState) -> ContinuousQuery | None:
+        """The plan whose output a derived stream is; None for other streams."""
+        return self._queries.get(stream.name.lower()) if stream.definition.is_derived else None
+
+    def into(self, query: ContinuousQuery) -> StreamState | None:
+        """The derived stream that a plan's output is; None for a query."""
+        return None if query.derived is None else self._manager.streams.get(query.name.lower())
+
+    def _paths(self) -> list[QueryPaths]:
+        return [_paths_of(q.statement, q.plan, q.derived is not None) for q in self.all()]
 
     def query(self, name: str, place: Place | None = None) -> ContinuousQuery:
         found = self._queries.get(name.lower())
-        if found is None:
+        if found is None or found.derived is not None:
             raise self._manager.unknown_query(name, self.names(), place)
         return found
 
@@ -98,7 +128,10 @@ class PlanManager:
                 raise UnsupportedError(
                     f"this version does not execute {what} in a continuous query yet", remedy="Leave it out."
                 )
-        return planned(statement.select, text, self._manager.definition, types_of, choices)
+        found = planned(statement.select, text, self._manager.definition, types_of, choices)
+        if statement.sink is not None:
+            open_sink(statement.name, statement.sink, mode=mode_of(statement, found.plan))
+        return found
 
     def create(self, statement: CreateQuery, text: str, settings: Settings, sink: Any = None) -> ContinuousQuery:
         """Create a continuous query, or return the one that exists already."""
@@ -110,27 +143,62 @@ class PlanManager:
             return self._known(known, statement, if_not_exists, sink)
         if self._manager.has_query(statement.name):
             raise exists_already(statement.name)
+        return self._add(statement, None, text, settings, sink)
+
+    def create_stream(self, statement: CreateDerivedStream, text: str, settings: Settings) -> ContinuousQuery:
+        """Create a derived stream and its plan. The caller knows that there is no stream of that name."""
+        if self._manager.has_query(statement.name) or self.has(statement.name):
+            raise CatalogError(
+                f"there is a query '{statement.name}', and a derived stream has a query of its own name",
+                remedy="Choose another name for the stream.",
+            )
+        return self._add(query_of(statement), statement, text, settings)
+
+    def refuse_derived(self, name: str) -> None:
+        """Raise if a derived stream has this name, which its own query has then."""
+        found = self._queries.get(name.lower())
+        if found is not None and found.derived is not None:
+            raise CatalogError(
+                f"'{found.name}' is a derived stream, whose query has its name", remedy="Choose another name."
+            )
+
+    def _add(
+        self,
+        statement: CreateQuery,
+        derived: CreateDerivedStream | None,
+        text: str,
+        settings: Settings,
+        sink: Any = None,
+    ) -> ContinuousQuery:
         check_bounds(statement.select, text, settings.integer("max_value_bytes"))
         check_slack(settings)
         record, choices = self._manager.record(), PlanChoices.of(settings)
         optimized = self._bind(statement, text, record, choices)
-        number, saved = self._manager.next_query(), json.dumps({"types": record.saved(), **choices.saved()})
-        uses = list[StoreUse]()
+        plan = optimized.plan
+        definition = None if derived is None else self._definition(derived, plan)
+        old_output = self._check_sink(statement, plan, settings)
+        about = {"types": record.saved(), "point": plan.point.name, **choices.saved()}
+        number, saved = self._manager.next_query(), json.dumps(about)
+        uses, stream_number = list[StoreUse](), self._manager.next_stream()
+
+        def along() -> None:
+            uses.extend(self._need(number, plan))
+            if definition is not None:
+                self._manager.save_stream(stream_number, definition)
+
         with ExitStack() as held:
-            streams = {name.lower(): self._manager.stream(name) for name in optimized.plan.streams}
+            streams = {name.lower(): self._manager.stream(name) for name in plan.streams}
             for stream in sorted(streams.values(), key=lambda one: one.id):
                 held.enter_context(stream.batch_lock)
                 held.enter_context(stream.lock)
-            self._commits.add(
-                number,
-                statement.name,
-                to_text(statement),
-                saved,
-                [stream.name for stream in streams.values()],
-                lambda: uses.extend(self._need(number, optimized.plan)),
-            )
+            remove_output(old_output)
+            names = [stream.name for stream in streams.values()]
+            self._commits.add(number, statement.name, to_text(derived or statement), saved, names, along)
             query = _made(number, statement, text, optimized, choices, uses)
-            query.sink = sink
+            query.derived = derived
+            query.sink = sink if sink is not None else self._open_sink(query, begun=False)
+            if definition is not None:
+                self._manager.attach(stream_number, definition, start_of(definition))
             self._queries = {**self._queries, query.name.lower(): query}
         log_event(
             "query_created",
@@ -139,6 +207,33 @@ class PlanManager:
             streams=", ".join(query.plan.streams),
         )
         return query
+
+    def _definition(self, derived: CreateDerivedStream, plan: ContinuousPlan) -> StreamDef:
+        refuse_unless_monotonic(plan.root, derived.name)
+        return stream_of(derived, plan)
+
+    # -- sinks ---------------------------------------------------------------------------------
+
+    def _check_sink(self, statement: CreateQuery, plan: ContinuousPlan, settings: Settings) -> list[Path]:
+        """Check that the query may write to its sink's path, and return the old output that `overwrite` deletes."""
+        if statement.sink is None:
+            return []
+        mode = mode_of(statement, plan)
+        paths, claim = _paths_of(statement, plan), self._claim(statement, plan, begun=False)
+        timeout_s, others = settings.seconds("sink_timeout"), self._manager.paths()
+        return check_paths(paths, claim, self._manager.streams, others, timeout_s, mode)
+
+    def _claim(self, statement: CreateQuery, plan: ContinuousPlan, begun: bool) -> Claim:
+        mode, stream = mode_of(statement, plan), self._manager.stream(plan.streams[0])
+        name = None if mode is None else mode.value
+        return self._manager.claim(statement.name, stream, sink_columns(plan, mode), begun, name)
+
+    def _open_sink(self, query: ContinuousQuery, begun: bool) -> Sink | StagingSink | None:
+        """The sink that the statement names. `begun`: it has rows in it already."""
+        statement, plan = query.statement, query.plan
+        if statement.sink is None:
+            return None
+        return open_sink(statement.name, statement.sink, self._claim(statement, plan, begun), query.mode)
 
     def _known(self, known: ContinuousQuery, statement: CreateQuery, if_not_exists: bool, sink: Any) -> ContinuousQuery:
         """The query that exists already. After a restart, a Python sink may be given to it again."""
@@ -159,28 +254,42 @@ class PlanManager:
         return uses
 
     def drop(self, query: ContinuousQuery) -> None:
-        """Drop a continuous query."""
+        """Drop a continuous query; that of a derived stream with its stream."""
+        stream = self.into(query)
         with ExitStack() as held:
             for name in query.plan.streams:
                 held.enter_context(self._manager.stream(name).batch_lock)
             held.enter_context(query.ticking)
+            if stream is not None:
+                held.enter_context(stream.batch_lock)
+                held.enter_context(stream.lock)
 
             def along() -> None:
                 for use in query.uses:
                     self._stores.drop(use.reader)
+                if stream is not None:
+                    self._manager.remove_stream(stream)
 
             self._commits.drop(query.id, along)
             query.is_dropped = True
             self._queries = {name: one for name, one in self._queries.items() if one is not query}
+            if stream is not None:
+                self._manager.forget(stream)
             if self.on_drop is not None:
                 self.on_drop(query.id)
+        sweep(query)
         log_event("query_dropped", "query '{query}' is dropped", query=query.name)
 
     def refuse_read(self, stream: StreamState) -> None:
-        """Raise if a continuous query reads the stream."""
-        names = ", ".join(query.name for query in self.readers(stream))
+        """Raise if a query or a derived stream reads the stream."""
+        plans = self.readers(stream)
+        names = [*stream.queries, *(query.name for query in plans if query.derived is None)]
+        names += [f"stream {query.name}" for query in plans if query.derived is not None]
         if names:
-            raise CatalogError(f"stream '{stream.name}' is read by: {names}", remedy="Drop these queries first.")
+            raise CatalogError(
+                f"stream '{stream.name}' is read by: {', '.join(names)}",
+                remedy="Drop these queries first." if not any(p.derived for p in plans) else "Drop these first.",
+            )
 
     def check_settings(self, settings: Settings) -> None:
         """Raise if a continuous query does not allow these settings."""
@@ -196,9 +305,29 @@ class PlanManager:
             self._queries[query.name.lower()] = query
 
     def _restored(self, row: Row) -> ContinuousQuery:
-        statement, text = cast(CreateQuery, parse_one(row["statement"])), row["statement"]
-        choices = PlanChoices.restored(json.loads(row["saved"]))
-        optimized = self._bind(statement, text, self._manager.record(), choices)
+        query = self._read_row(row, self._manager.record())
+        progress, parts = query.progress, self._commits.parts(query.id, STATE)
+        state: HomeState = PlanState()
+        if any(part.buckets != WHOLE for part in parts):
+            state = restored_state(parts, progress.ticked)
+            query.home, query.home_reason, query.must_merge = SPARK, "it was there before the restart", True
+        elif progress.ticked is not None:
+            state = restored(query, self._commits, progress.ticked)
+        kept = [] if query.derived is not None else self._commits.view_parts(query.id)
+        query.version = PlanVersion(progress, state, tuple(self._commits.read(part) for part in kept))
+        query.committed = query.merged_at = progress.ticked
+        query.unmerged = len({part.seq for part in kept})
+        query.unpublished = tuple(self._commits.unpublished(query.id))
+        query.sink = self._open_sink(query, begun=row["changes"] > 0)
+        return query
+
+    def _read_row(self, row: Row, types_of: TypesOf) -> ContinuousQuery:
+        """A query of the catalog, with its progress, without its state and its sink."""
+        text, choices = row["statement"], PlanChoices.restored(json.loads(row["saved"]))
+        statement = cast(CreateQuery | CreateDerivedStream, parse_one(text))
+        derived = statement if isinstance(statement, CreateDerivedStream) else None
+        query = statement if isinstance(statement, CreateQuery) else query_of(statement)
+        optimized = self._bind(query, text, types_of, choices)
         found = [self._stores.use(f"{row['id']}/{i}") for i in range(len(optimized.plan.windows))]
         uses = [use for use in found if use is not None]
         if len(uses) < len(found):
@@ -206,21 +335,27 @@ class PlanManager:
                 f"a window store of query '{row['name']}' is missing in the catalog",
                 remedy="Restore the state directory from a copy, or DROP the query.",
             )
-        query = _made(row["id"], statement, text, optimized, choices, uses)
-        progress = PlanProgress(row["ticked"], row["seq"], row["error"])
-        state: HomeState = PlanState()
-        parts = self._commits.parts(query.id, STATE)
-        if any(part.buckets != WHOLE for part in parts):
-            state = restored_state(parts)
-            query.home, query.home_reason, query.must_merge = SPARK, "it was there before the restart", True
-        elif progress.ticked is not None:
-            state = restored(query, self._commits, progress.ticked)
-        kept = self._commits.shown_parts(query.id)
-        changes, commits = tuple(self._commits.read(part) for part in kept), len({part.seq for part in kept})
-        query.version = PlanVersion(progress, state, changes, commits)
-        query.committed = query.merged_at = progress.ticked
-        query.unpublished = tuple(self._commits.unpublished(query.id))
-        return query
+        made = _made(row["id"], query, text, optimized, choices, uses)
+        made.derived = derived
+        made.version = PlanVersion(_progress(row), PlanState())
+        return made
+
+    def read(self, types_of: TypesOf) -> None:
+        """Read the queries of the catalog without their state, to show what is committed. Plans of known queries are
+        kept."""
+        known, found = {query.id: query for query in self.all()}, dict[str, ContinuousQuery]()
+        for row in self._commits.rows():
+            query = known.get(row["id"])
+            if query is None:
+                types = RecordedTypes(json.loads(row["saved"])["types"], types_of)
+                query = self._read_row(row, types)
+            query.version = replace(query.version, progress=_progress(row))
+            found[query.name.lower()] = query
+        self._queries = found
+
+
+def _progress(row: Row) -> PlanProgress:
+    return PlanProgress(row["ticked"], row["seq"], row["error"], row["covered"])
 
 
 def _made(
@@ -231,8 +366,13 @@ def _made(
     choices: PlanChoices,
     uses: list[StoreUse],
 ) -> ContinuousQuery:
-    version = PlanVersion(PlanProgress(), PlanState())
-    return ContinuousQuery(number, statement.name, statement, text, optimized, choices, tuple(uses), version)
+    version, mode = PlanVersion(PlanProgress(), PlanState()), mode_of(statement, optimized.plan)
+    return ContinuousQuery(number, statement.name, statement, text, optimized, choices, tuple(uses), version, mode)
+
+
+def _paths_of(statement: CreateQuery, plan: ContinuousPlan, is_derived: bool = False) -> QueryPaths:
+    streams = frozenset(name.lower() for name in plan.streams)
+    return QueryPaths(statement.name, statement.sink, streams, statement.name.lower() if is_derived else None)
 
 
 def exists_already(name: str) -> CatalogError:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from windrow.cql.statements import CreateQuery
-from windrow.dataplane.sinks import Sink, StagingSink
+from windrow.cql.statements import CreateDerivedStream, CreateQuery
+from windrow.dataplane.sinks import Sink, SinkMode, StagingSink
 from windrow.dataplane.stores import KeptColumn
 from windrow.engine.kept.window_stores import StoreUse
 from windrow.engine.metrics import PlanMetrics
@@ -19,6 +19,7 @@ from windrow.engine.plans.due import TickGrid
 from windrow.engine.plans.planning import PlanChoices
 from windrow.operators.scan import needs_history
 from windrow.operators.stages.cutting import staged
+from windrow.operators.tables.metering import PlanMeter
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.algebra.nodes import ContinuousPlan, StreamWindow
 from windrow.types import SqlType
@@ -30,11 +31,17 @@ BOOLEAN = SqlType("BOOLEAN")
 @dataclass(frozen=True)
 class PlanProgress:
     """How far a plan has ticked: `ticked` is its last tick (None: none yet), `seq` counts its commits. `error`: why the
-    query is suspended."""
+    query is suspended. `covered`, of a periodic plan: the tick from which on its windows hold no tuple so far."""
 
     ticked: int | None = None
     seq: int = 0
     error: str | None = None
+    covered: int | None = None
+
+    def covering(self, stop: int | None) -> PlanProgress:
+        """The progress when windows hold tuples below the tick `stop`."""
+        known = [point for point in (self.covered, stop) if point is not None]
+        return replace(self, covered=max(known, default=None))
 
 
 class HomeState(Protocol):
@@ -47,18 +54,20 @@ class HomeState(Protocol):
     def sizes(self) -> Mapping[str, tuple[int, int]]:
         """Rows and bytes by path."""
 
+    def skipped_to(self, ticked: int) -> HomeState:
+        """The state after ticks at which nothing is there."""
+
 
 @dataclass(frozen=True)
 class PlanVersion:
     """What readers see, replaced as a whole: a progress, and the state and the changes that belong to it.
 
-    `changes` are the latest merged view, as changes, and all changes since, of `commits` commits; they map files.
+    `changes` are the latest merged view, as changes, and all changes since; they map files.
     """
 
     progress: PlanProgress
     state: HomeState
     changes: tuple[pa.Table, ...] = ()
-    commits: int = 0
 
 
 @dataclass
@@ -74,13 +83,22 @@ class ContinuousQuery:
     choices: PlanChoices
     uses: tuple[StoreUse, ...]
     version: PlanVersion
+    mode: SinkMode | None = None
+    """What the sink gets; None: answers to windows, or there is none."""
+    derived: CreateDerivedStream | None = None
+    """The statement of the stream that its output is (CREATE STREAM … AS); None for a query."""
     sink: Sink | StagingSink | None = None
+    late_call: Any = None
+    """The call of its sink or subscribers that did not end in time and may still run."""
     subscribers: list[Subscriber] = field(default_factory=list)
     metrics: PlanMetrics = field(default_factory=PlanMetrics)
+    meter: PlanMeter = field(default_factory=PlanMeter)
     unpublished: tuple[tuple[int, str], ...] = ()
     """Committed stages that the sink may not show yet: their outbox entries and the stages."""
     merged_at: int | None = None
     """The tick at which state and view were merged last."""
+    unmerged: int = 0
+    """How many commits have written parts since."""
     committed: int | None = None
     """The last tick that a commit saved; `progress.ticked` may be ahead of it by ticks without a change."""
     home: str = "driver"

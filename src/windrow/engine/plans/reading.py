@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from windrow.engine.plans.commits import ANSWERS, CHANGES, PlanCommits
+from windrow.engine.plans.commits import ANSWERS, CHANGES, PlanCommits, PlanPart
+from windrow.engine.plans.ordering import ordered
 from windrow.engine.plans.query import ContinuousQuery
-from windrow.engine.plans.tables import answers_schema, answers_table, changes_schema, changes_table, view_schema
+from windrow.engine.plans.tables import (
+    answers_schema,
+    answers_table,
+    changes_schema,
+    changes_table,
+    view_schema,
+    view_table,
+)
 from windrow.errors import CatalogError, StateError, UnsupportedError
-from windrow.operators.changes import HEAD, in_order
+from windrow.operators.changes import AT, HEAD, OP, in_order
+from windrow.operators.tables.kernel import Kernel
 from windrow.operators.view import live_view
 from windrow.types import point_text
 
+ATTEMPTS = 5
+"""How often parts are listed again because some were retired before they were read."""
+
 
 class PlanReads:
-    """Reads committed versions, and changes nothing."""
+    """Reads committed versions, and changes nothing. `refresh` reads the catalog anew, if it is a copy: then the memory
+    has no state, and all is read from the catalog."""
 
-    def __init__(self, commits: PlanCommits):
+    def __init__(self, commits: PlanCommits, refresh: Callable[[], object] | None = None):
         self._commits = commits
+        self._refresh = refresh
+        self._kernel = Kernel()
 
     def changes(self, query: ContinuousQuery) -> pa.Table:
         """All retained changes, in order."""
@@ -35,35 +51,57 @@ class PlanReads:
         parts = [changes_table(plan, part) for part in self._parts(query, CHANGES)]
         return pa.concat_tables([changes_schema(plan).empty_table(), *parts])
 
-    def view(self, query: ContinuousQuery) -> pa.Table:
-        """The result as of the last committed tick; of a query with SLIDE its latest answer."""
-        plan, version = query.plan, query.version
+    def view(self, query: ContinuousQuery) -> tuple[pa.Table, int | None]:
+        """The result as of the last committed tick, and that tick; None if there is none yet. Of a query with SLIDE its
+        latest answer."""
+        plan = query.plan
         if plan.periodic:
-            return self.answer(query).select(view_schema(plan).names)
-        if version.progress.ticked is None or not version.changes:
-            return view_schema(plan).empty_table()
-        return live_view(version.changes, version.progress.ticked).at(version.progress.ticked)
+            found = self.answer(query)
+            ends = found.column("window_end").cast(pa.int64())
+            return found.select(view_schema(plan).names), pc.max(ends).as_py() if len(ends) else None
+        ticked, changes = self._version(query)
+        if ticked is None or not changes:
+            return view_schema(plan).empty_table(), ticked
+        rows = view_table(plan, live_view(changes, ticked).at(ticked))
+        return ordered(plan, rows, self._kernel), ticked
 
-    def answers(self, query: ContinuousQuery, last: object = None, since: object = None) -> pa.Table:
+    def _version(self, query: ContinuousQuery) -> tuple[int | None, Sequence[pa.Table]]:
+        """The last tick, and the changes that make the view as of it."""
+        if self._refresh is None:
+            version = query.version
+            return version.progress.ticked, version.changes
+        ticked = None
+
+        def read() -> list[pa.Table]:
+            nonlocal ticked
+            row = self._commits.row(query.id)
+            tables = [self._commits.read(part) for part in self._commits.view_parts(query.id)]
+            if row != self._commits.row(query.id):
+                raise StateError(f"query '{query.name}' has ticked meanwhile", remedy="Ask again.")
+            ticked = None if row is None else row["ticked"]
+            return tables
+
+        tables = self._again(read)
+        return ticked, tables
+
+    def answers(self, query: ContinuousQuery) -> pa.Table:
         """All retained answers of a query with SLIDE, in window order."""
         self._refuse_continuous(query)
-        table = pa.concat_tables([answers_schema(query.plan).empty_table(), *self._parts(query, ANSWERS)])
-        if last is not None or since is not None:
-            raise UnsupportedError(
-                f"this version has all answers of query '{query.name}' or none", remedy="Leave last and since out."
-            )
-        return table
+        return pa.concat_tables([answers_schema(query.plan).empty_table(), *self._parts(query, ANSWERS)])
 
     def answer(self, query: ContinuousQuery) -> pa.Table:
         """The latest answer of a query with SLIDE."""
         self._refuse_continuous(query)
-        parts = self._commits.parts(query.id, ANSWERS)
-        if not parts:
+
+        def read() -> list[pa.Table]:
+            parts = self._commits.parts(query.id, ANSWERS)
+            return self._read(query, [part for part in parts if part.seq == parts[-1].seq])
+
+        table = self._again(read)
+        if not table:
             return answers_schema(query.plan).empty_table()
-        last = [part for part in parts if part.seq == parts[-1].seq]
-        table = _ordered(query, [(part.seq, self._commits.read(part)) for part in last])[0]
-        ends = table.column("window_end")
-        return table.filter(pa.compute.equal(ends, pa.compute.max(ends)))
+        ends = table[0].column("window_end")
+        return table[0].filter(pc.equal(ends, pc.max(ends)))
 
     def metrics(self, query: ContinuousQuery) -> dict[str, Any]:
         """Counters since opening, totals, and the size of the state."""
@@ -87,26 +125,26 @@ class PlanReads:
             )
 
     def _parts(self, query: ContinuousQuery, kind: str) -> list[pa.Table]:
-        """The parts of a kind. A tick may retire one after it was listed; then they are listed again."""
-        parts = _again(lambda: [(p.seq, self._commits.read(p)) for p in self._commits.parts(query.id, kind)])
-        return _ordered(query, parts)
+        """The parts of a kind, those of one commit as one."""
+        return self._again(lambda: self._read(query, self._commits.parts(query.id, kind)))
 
+    def _read(self, query: ContinuousQuery, parts: Sequence[PlanPart]) -> list[pa.Table]:
+        """A table per commit, of parts that may have been written in several places. Answers that tasks wrote have the
+        form of changes."""
+        found = []
+        for _, some in groupby(parts, key=lambda one: one.seq):
+            table = in_order([self._commits.read(part) for part in some])
+            if query.plan.periodic and table.column_names[0] == HEAD[OP]:
+                table = answers_table(query.plan, ordered(query.plan, table, self._kernel, first=HEAD[AT]))
+            found.append(table)
+        return found
 
-def _ordered(query: ContinuousQuery, parts: list[tuple[int, pa.Table]]) -> list[pa.Table]:
-    """A table per commit, of parts that may have been written in several places. Answers that tasks wrote have the form
-    of changes."""
-    found = []
-    for _, some in groupby(parts, key=lambda one: one[0]):
-        table = in_order([rows for _, rows in some])
-        is_raw = query.plan.periodic and table.column_names[0] == HEAD[0]
-        found.append(answers_table(query.plan, table) if is_raw else table)
-    return found
-
-
-def _again(read: Callable[[], list[tuple[int, pa.Table]]]) -> list[tuple[int, pa.Table]]:
-    for _ in range(3):
-        try:
-            return read()
-        except StateError:
-            continue
-    return read()
+    def _again(self, read: Callable[[], list[pa.Table]]) -> list[pa.Table]:
+        """What `read` returns. A tick may retire a part after it was listed; then it is called again."""
+        for _ in range(ATTEMPTS):
+            try:
+                return read()
+            except StateError:
+                if self._refresh is not None:
+                    self._refresh()
+        return read()

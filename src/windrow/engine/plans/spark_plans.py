@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +15,14 @@ from windrow.dataplane.kernels.plan_stage import StageBatch, StagedTask, StoredP
 from windrow.dataplane.plan_stages import PlanStages
 from windrow.engine.kept.window_stores import ATTEMPTS, WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, PlanCommits, PlanPart, WrittenBlock
-from windrow.engine.plans.homes import SPARK, PlanBatch, begins_now, needed_from, read_from
+from windrow.engine.plans.homes import SPARK, PlanBatch, begins_now, has_view, needed_from, occupied_ticks, read_from
+from windrow.engine.plans.ordering import ordered
 from windrow.engine.plans.query import ContinuousQuery, HomeState
 from windrow.errors import SessionError, StateError, WindrowError, first_line
-from windrow.operators.changes import changes_schema, in_order
+from windrow.operators.changes import AT, HEAD, changes_schema, in_order, stored
 from windrow.operators.stages.cutting import staged
 from windrow.operators.stages.ranges import WHOLE, Range, ranges_of
+from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks
 from windrow.settings import Settings
 
@@ -34,12 +36,17 @@ KNOWN = 32
 @dataclass(frozen=True)
 class StageState:
     """The state of a plan as Spark tasks have it: the ranges of buckets that it is cut into, the token of the batch
-    that it is after, the commits of earlier ones, and its sizes."""
+    that it is after, the commits of earlier ones, its sizes, and the last tick."""
 
     ranges: tuple[Range, ...]
     token: str | None = None
     known: tuple[tuple[str, int], ...] = ()
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    ticked: int | None = None
+
+    def skipped_to(self, ticked: int) -> StageState:
+        """The state after ticks at which nothing is there."""
+        return replace(self, ticked=ticked)
 
     @property
     def nbytes(self) -> int:
@@ -72,6 +79,7 @@ class SparkPlans:
         self._root = root
         self._settings = settings
         self._watched = watched
+        self._kernel = Kernel(settings().integer("max_value_bytes"))
         self._tasks: dict[int, StagedTask] = {}
 
     def forget(self, number: int) -> None:
@@ -83,7 +91,7 @@ class SparkPlans:
         before = query.version.state if query.home == SPARK else StageState(())
         assert isinstance(before, StageState)
         if query.home == SPARK and not merging and self._is_idle(query, before, due):
-            return PlanBatch(0, changes_schema(query.plan.schema).empty_table, before)
+            return PlanBatch(0, lambda: _no_changes(query), before.skipped_to(due.upto))
         task = self._task(query)
         for attempt in range(ATTEMPTS):
             batch = self._batch(query, task, before, due, merging)
@@ -128,7 +136,7 @@ class SparkPlans:
         ranges = before.ranges
         if merging or not ranges:
             ranges = self._ranges(query, task, due)
-        shown = self._commits.shown_parts(query.id) if merging and not query.plan.periodic else []
+        shown = self._commits.view_parts(query.id) if merging and has_view(query) else []
         return StageBatch(
             token=uuid.uuid4().hex,
             before=before.token if ranges == before.ranges else None,
@@ -140,6 +148,9 @@ class SparkPlans:
             shown=tuple(_stored(part) for part in shown),
             merging=merging,
             begins=begins_now(query),
+            has_view=has_view(query),
+            is_derived=query.derived is not None,
+            occupied=occupied_ticks(query, self._stores, due),
         )
 
     def _window(self, query: ContinuousQuery, i: int, due: DueTicks) -> StoredWindow:
@@ -180,23 +191,39 @@ class SparkPlans:
         # Without parts of state, the state is that of the commit before, whether or not this becomes one.
         known = (batch.token, seq if any(part.kind == STATE for part in parts) else seq - 1)
         earlier = () if batch.merging else batch.known[-KNOWN:]
-        state = StageState(batch.ranges, batch.token, (*earlier, known), _sizes(reports))
-        drops = () if not batch.merging else (STATE,) if query.plan.periodic else (STATE, VIEW)
+        state = StageState(batch.ranges, batch.token, (*earlier, known), _sizes(reports), batch.due.upto)
+        drops = () if not batch.merging else (STATE, VIEW) if batch.has_view else (STATE,)
+        self._meter(query, batch, reports)
 
         def changes() -> pa.Table:
             shown = [self._commits.read(part) for part in parts if part.kind in (CHANGES, ANSWERS)]
-            return in_order([changes_schema(query.plan.schema).empty_table(), *shown])
+            found = in_order([_no_changes(query), *shown])
+            return ordered(query.plan, found, self._kernel, first=HEAD[AT]) if query.plan.periodic else found
 
-        return PlanBatch(sum(one["changes"] for one in reports), changes, state, blocks=blocks, drops=drops)
+        covered = None if batch.occupied is None else batch.occupied.stop
+        count = sum(one["changes"] for one in reports)
+        return PlanBatch(count, changes, state, blocks=blocks, drops=drops, covered=covered)
+
+    def _meter(self, query: ContinuousQuery, batch: StageBatch, reports: list[dict[str, Any]]) -> None:
+        """Count what the operators did in all tasks."""
+        for report in reports:
+            for path, (rows, size, seconds) in report["counts"].items():
+                query.meter.add(path, rows, size, seconds)
+        reading, working = (max((one[name] for one in reports), default=0.0) for name in ("read_s", "advance_s"))
+        query.meter.add_batch(batch.due.upto - batch.due.before, reading, working)
 
 
-def restored_state(parts: list[PlanPart]) -> HomeState:
+def _no_changes(query: ContinuousQuery) -> pa.Table:
+    return stored(changes_schema(query.plan.schema).empty_table())
+
+
+def restored_state(parts: list[PlanPart], ticked: int | None) -> HomeState:
     """The state of a plan in the Spark home after a restart; its first batch cuts and merges it anew."""
     sizes = dict[str, tuple[int, int]]()
     for part in parts:
         rows, size = sizes.get(part.operator or "", (0, 0))
         sizes[part.operator or ""] = (rows + part.rows, size + part.length)
-    return StageState((), sizes=sizes)
+    return StageState((), sizes=sizes, ticked=ticked)
 
 
 def _sizes(reports: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:

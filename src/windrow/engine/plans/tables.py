@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.operators.changes import HEAD
 from windrow.plan.algebra.nodes import ContinuousPlan, StreamWindow
 from windrow.types import SqlType
 
@@ -22,15 +23,31 @@ def changes_schema(plan: ContinuousPlan) -> pa.Schema:
 
 
 def changes_table(plan: ContinuousPlan, changes: pa.Table) -> pa.Table:
-    """The changes of a tick batch, as users see them."""
+    """Stored changes, as users see them."""
     columns = [changes.column("op"), *(_as_point(changes.column(name), plan.point) for name in LIFETIME[1:])]
-    selected = changes.select([column.name for column in plan.schema]).columns
-    return pa.table([*columns, *selected], schema=changes_schema(plan))
+    return pa.table([*columns, *changes.columns[len(HEAD) :]], schema=changes_schema(plan))
+
+
+def append_schema(plan: ContinuousPlan) -> pa.Schema:
+    """The columns of rows that only come: ts, then the select list. The name of ts as in `changes_schema`."""
+    return pa.schema([(_free("ts", plan), plan.point.bound.arrow), *_selected(plan)])
+
+
+def append_table(plan: ContinuousPlan, changes: pa.Table) -> pa.Table:
+    """Of stored changes, the rows that came."""
+    came = changes.filter(pc.equal(changes.column("op"), "+"))
+    columns = [_as_point(came.column("ts"), plan.point), *came.columns[len(HEAD) :]]
+    return pa.table(columns, schema=append_schema(plan))
 
 
 def view_schema(plan: ContinuousPlan) -> pa.Schema:
     """The columns of the view: the select list."""
     return pa.schema(_selected(plan))
+
+
+def view_table(plan: ContinuousPlan, rows: pa.Table) -> pa.Table:
+    """Rows of the view of stored changes, as users see them."""
+    return pa.table(rows.columns, schema=view_schema(plan))
 
 
 def answers_schema(plan: ContinuousPlan) -> pa.Schema:
@@ -41,13 +58,12 @@ def answers_schema(plan: ContinuousPlan) -> pa.Schema:
 
 
 def answers_table(plan: ContinuousPlan, changes: pa.Table) -> pa.Table:
-    """The answers to the windows that end at the ticks of these changes, all of which are '+' rows of one tick."""
+    """The answers to the windows that end at the ticks of these stored changes, all of them '+' rows of one tick."""
     ends = changes.column("tick")
     longest = _longest(plan)
     starts = pa.nulls(len(ends), pa.int64()) if longest is None else pc.subtract(ends, longest)
     columns = [*(_as_point(one, plan.point) for one in (starts, ends)), pa.array(np.zeros(len(ends), bool))]
-    selected = changes.select([column.name for column in plan.schema]).columns
-    return pa.table([*columns, *selected], schema=answers_schema(plan))
+    return pa.table([*columns, *changes.columns[len(HEAD) :]], schema=answers_schema(plan))
 
 
 def _longest(plan: ContinuousPlan) -> int | None:

@@ -9,20 +9,29 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
+from windrow.crash import crash_point
+from windrow.dataplane.sinks import SinkMode
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import CHANGES, STATE, VIEW, PlanCommits, PlanPart, PlanTick
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.due import InputProgress, begins_at, due_upto
-from windrow.engine.plans.homes import PlanBatch, PlanHomes, needed_from, read_from
+from windrow.engine.plans.homes import PlanBatch, PlanHomes, lifetimes, needed_from, new_rows
+from windrow.engine.plans.occupied import occupied, without_gaps
+from windrow.engine.plans.ordering import ordered
 from windrow.engine.plans.query import ContinuousQuery, PlanVersion
-from windrow.engine.plans.tables import answers_table, changes_table
+from windrow.engine.plans.tables import answers_table, append_table, changes_table, view_table
 from windrow.engine.progress import StreamProgress
 from windrow.engine.state import CommittedState, StreamState
 from windrow.engine.store.journal import Journal
 from windrow.errors import SessionError, StateError, first_line
 from windrow.logs import log_event
-from windrow.operators.ticks import DueTicks, Points
+from windrow.operators.changes import changes_schema, stored
+from windrow.operators.scan import reach
+from windrow.operators.tables.kernel import Kernel
+from windrow.operators.ticks import DueTicks
+from windrow.operators.view import live_view
 from windrow.plan.algebra.nodes import StreamWindow
 from windrow.settings import Settings
 from windrow.types import POINT_MIN, point_text
@@ -48,8 +57,11 @@ class PlanTicker:
         self._stores = stores
         self._stream_of = stream_of
         self._settings = settings
-        self._delivery = PlanDelivery(commits, settings)
         self._homes = homes
+        self._delivery = PlanDelivery(commits, settings)
+        self._kernel = Kernel(settings().integer("max_value_bytes"))
+        self.follow: Callable[[ContinuousQuery, bool], None] = lambda query, ended: None
+        """Makes tuples of a derived stream of what its plan has committed; `ended`: nothing more comes."""
 
     def tick(self, query: ContinuousQuery) -> int:
         """Process all due ticks; return their number. An error of the plan itself suspends the query."""
@@ -58,17 +70,32 @@ class PlanTicker:
                 return 0
             self._delivery.publish(query)
             done = 0
+            self._follow(query)
             while query.error is None and (due := self._due(query)) is not None:
                 self._batch(query, due)
+                self._follow(query)
                 done += due.count
+            self._follow(query, ended=query.error is None and self._has_ended(query))
             return done
+
+    def recover(self, queries: Sequence[ContinuousQuery]) -> None:
+        """Publish what is committed and not published, at opening."""
+        self._delivery.recover(queries)
+
+    def _follow(self, query: ContinuousQuery, ended: bool = False) -> None:
+        """Hand what is committed to the derived stream, if the query has one."""
+        if query.derived is not None:
+            self.follow(query, ended)
+
+    def _has_ended(self, query: ContinuousQuery) -> bool:
+        return all(self._stream_of(name).progress.has_ended for name in query.plan.streams)
 
     # -- what is due ---------------------------------------------------------------------------
 
     def _due(self, query: ContinuousQuery) -> DueTicks | None:
         grid = query.grid
         inputs = [self._input(window) for window in query.plan.windows]
-        upto, before = due_upto(inputs, grid), query.progress.ticked
+        upto, before = due_upto(inputs, grid, query.plan.periodic), query.progress.ticked
         if before is None:
             before = begins_at(inputs, grid)
             if before is not None and query.since is not None:
@@ -80,25 +107,36 @@ class PlanTicker:
     def _input(self, window: StreamWindow) -> InputProgress:
         progress, axis = self._stream_of(window.stream).progress, window.attribute.column
         frontier = progress.frontiers[axis]
-        return InputProgress(frontier.value, progress.least.get(axis), frontier.greatest, progress.has_ended)
+        return InputProgress(
+            frontier.value, progress.least.get(axis), frontier.greatest, progress.has_ended, reach(window)
+        )
 
-    def _bounded(self, query: ContinuousQuery, due: DueTicks) -> DueTicks:
-        """So many of the due ticks that at most `tick_rows` new tuples belong to them, but at least one."""
-        limit, births = self._settings().integer("tick_rows"), list[Points]()
-        spans, most = list[tuple[int, int]](), 0
-        for window, use in zip(query.plan.windows, query.uses, strict=True):
-            lo, hi = due.before - window.lifetime.offset, due.upto - window.lifetime.offset
-            spans.append((lo, hi))
-            most += sum(file.rows for file in self._stores.files(use) if file.hi >= lo and file.lo < hi)
-        if most <= limit or due.count == 1:
+    def _bounded(self, query: ContinuousQuery, due: DueTicks) -> DueTicks | None:
+        """So many of the due ticks that at most `tick_rows` new tuples belong to them, but at least one; of a periodic
+        plan, without long gaps between its windows. None: no window holds a tuple."""
+        limit = self._settings().integer("tick_rows")
+        if not query.plan.periodic and (due.count == 1 or new_rows(query, self._stores, due) <= limit):
             return due
-        for window, use, (lo, hi) in zip(query.plan.windows, query.uses, spans, strict=True):
-            points = self._stores.rows(use, (), read_from(query, lo), hi).column("__t").to_numpy()
-            births.append(points + window.lifetime.offset)
-        if sum(one.size for one in births) <= limit:
+        lived = lifetimes(query, self._stores, due)
+        births = [one for one, _ in lived]
+        if due.count > 1 and sum(one.size for one in births) > limit:
+            upto = query.grid.above(int(np.partition(np.concatenate(births), limit - 1)[limit - 1]))
+            due = replace(due, upto=min(due.upto, max(upto, due.before + due.step)))
+        if not query.plan.periodic:
             return due
-        upto = query.grid.above(int(np.partition(np.concatenate(births), limit - 1)[limit - 1]))
-        return replace(due, upto=min(due.upto, max(upto, due.before + due.step)))
+        found = without_gaps(due, occupied(due, lived, query.progress.covered))
+        if found is None:
+            self._skip(query, due.upto)
+        elif found.before > due.before:
+            self._skip(query, found.before)
+        return found
+
+    def _skip(self, query: ContinuousQuery, ticked: int) -> None:
+        """Pass ticks at which no window holds a tuple."""
+        version = query.version
+        if version.progress.ticked is not None:
+            state = version.state.skipped_to(ticked)
+            query.version = replace(version, progress=replace(query.progress, ticked=ticked), state=state)
 
     # -- a batch -------------------------------------------------------------------------------
 
@@ -113,9 +151,11 @@ class PlanTicker:
         except Exception as error:
             self.suspend(query, first_line(error))
             return
+        advanced = time.monotonic()
         self._commit(query, due, done, home, merging)
         query.home_reason = why
         seconds = time.monotonic() - started
+        query.meter.commit_s += time.monotonic() - advanced
         query.metrics.tick_s += seconds
         query.metrics.ticks += due.count
         log_event(
@@ -141,57 +181,76 @@ class PlanTicker:
         """Deliver, commit and install a batch. One without a change, new state or expired tuples only moves the
         progress in memory: after a restart it is processed again, to the same effect."""
         version, ended = query.version, self._overtaken(query, due.upto)
-        is_news = done.count or done.is_written or ended or merging
+        progress = replace(query.progress.covering(done.covered), ticked=due.upto)
+        shown = self._shown(query, due, done)
+        is_news = done.count or done.is_written or ended or merging or shown is not None
         if not is_news and not self._is_stale(query, due.upto):
-            query.version = replace(version, progress=replace(query.progress, ticked=due.upto), state=done.state)
+            query.version = replace(version, progress=progress, state=done.state)
             return
         seq = query.progress.seq + 1
-        staged = self._send(query, done, seq)
+        staged = self._send(query, done, shown, seq)
+        crash_point("plan-staged")
         keep = self._settings().integer("retained_changes")
-        tick = PlanTick(query.id, due.upto, seq, done.parts, done.drops, keep, done.blocks)
+        deposited = None if query.derived is None else seq - 1
+        tick = PlanTick(query.id, due.upto, seq, done.parts, done.drops, keep, progress.covered, deposited, done.blocks)
         with ExitStack() as held:
             for stream, _ in ended:
                 held.enter_context(stream.lock)
             after = [(stream, stream.progress.promised(axis, due.upto)) for stream, axis in ended]
             written, entry = self._commits.tick(tick, staged, lambda: self._along(query, after, due.upto))
-            for stream, progress in after:
-                stream.install(CommittedState(progress, stream.unpublished))
-        query.version = self._version(query, due.upto, done, written)
+            for stream, moved in after:
+                stream.install(CommittedState(moved, stream.unpublished))
+        kept = () if query.derived is not None else self._kept(version, written)
+        query.version = PlanVersion(replace(progress, seq=seq), done.state, kept)
         query.home, query.must_merge, query.committed = home, False, due.upto
-        if merging:
-            query.merged_at = due.upto
+        query.unmerged = 0 if STATE in done.drops else query.unmerged + bool(written)
+        query.merged_at = due.upto if STATE in done.drops or query.merged_at is None else query.merged_at
         query.metrics.rows += done.count
         query.metrics.last_delivery_s = time.time()
         if entry is not None and staged is not None:
             query.unpublished = (*query.unpublished, (entry, staged))
             self._delivery.publish(query)
 
-    def _send(self, query: ContinuousQuery, done: PlanBatch, seq: int) -> str | None:
-        """Send the changes to whom they concern; otherwise nobody reads them."""
-        if not done.count or (query.sink is None and not query.subscribers):
+    def _send(self, query: ContinuousQuery, done: PlanBatch, shown: pa.Table | None, seq: int) -> str | None:
+        """Send what concerns somebody; otherwise nobody reads the changes."""
+        if shown is None and (not done.count or not query.subscribers):
             return None
-        rows = (answers_table if query.plan.periodic else changes_table)(query.plan, done.changes())
-        return self._delivery.send(query, rows, seq)
+        plan = query.plan
+        changes = done.changes() if query.subscribers else changes_schema(plan.schema).empty_table()
+        rows = (answers_table if plan.periodic else changes_table)(plan, stored(changes))
+        return self._delivery.send(query, rows, shown, seq)
 
-    def _version(
-        self, query: ContinuousQuery, ticked: int, done: PlanBatch, written: Sequence[PlanPart]
-    ) -> PlanVersion:
-        """What readers see after a commit."""
-        version, is_merged = query.version, VIEW in done.drops
-        kinds = (VIEW,) if is_merged else (CHANGES,)
-        changes = tuple(self._commits.read(part) for part in written if part.kind in kinds)
-        progress = replace(query.progress, ticked=ticked, seq=query.progress.seq + 1)
-        if STATE in done.drops:
-            return PlanVersion(progress, done.state, changes if is_merged else version.changes, 1)
-        return PlanVersion(progress, done.state, (*version.changes, *changes), version.commits + 1)
+    def _kept(self, version: PlanVersion, written: Sequence[PlanPart]) -> tuple[pa.Table, ...]:
+        """The latest merged view, as changes, and all changes since."""
+        view = [part for part in written if part.kind == VIEW]
+        if view:
+            return tuple(self._commits.read(part) for part in view)
+        return (*version.changes, *(self._commits.read(part) for part in written if part.kind == CHANGES))
+
+    def _shown(self, query: ContinuousQuery, due: DueTicks, done: PlanBatch) -> pa.Table | None:
+        """What the query's sink gets of a tick batch; None: nothing. A view is shown when it is another than before,
+        also by rows that expire."""
+        plan = query.plan
+        if query.sink is None:
+            return None
+        changes = done.changes()
+        if query.mode is not SinkMode.VIEW:
+            if not changes.num_rows:
+                return None
+            table = answers_table if plan.periodic else append_table if query.mode is SinkMode.APPEND else changes_table
+            return table(plan, changes)
+        before = live_view((*query.version.changes, changes.slice(0, 0)), due.before)
+        rows = before.after(changes, due.upto).at(due.upto)
+        if query.committed is not None and not changes.num_rows and before.at(due.before).num_rows == rows.num_rows:
+            return None
+        return ordered(plan, view_table(plan, rows), self._kernel)
 
     def _is_merging(self, query: ContinuousQuery, ticked: int) -> bool:
         """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed."""
-        if query.merged_at is None:
-            query.merged_at = ticked
+        before = ticked if query.merged_at is None else query.merged_at
         ranges = [window.lifetime.range for window in query.plan.windows if window.lifetime.range is not None]
-        is_late = bool(ranges) and ticked - query.merged_at >= max(min(ranges) // 20, query.plan.step)
-        return (is_late and query.version.commits > 1) or query.version.commits >= MERGED_PARTS
+        is_late = bool(ranges) and ticked - before >= max(min(ranges) // 20, query.plan.step)
+        return (is_late and query.unmerged > 1) or query.unmerged >= MERGED_PARTS
 
     def _overtaken(self, query: ContinuousQuery, ticked: int) -> list[tuple[StreamState, str]]:
         """The ended streams whose frontier the plan has overtaken: a tuple that came below its tick would be lost, so

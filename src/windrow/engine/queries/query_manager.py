@@ -7,7 +7,6 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,19 @@ from windrow.cql.bounds.guards import check_bounds
 from windrow.cql.printer import to_text
 from windrow.cql.statements import CreateQuery, CreateStream, Emit
 from windrow.dataplane.answers.revisions import OP, REVISION
-from windrow.dataplane.sinks import Sink, StagingSink, check_given, check_sink, open_sink
+from windrow.dataplane.sinks import Sink, StagingSink, check_given, open_sink
 from windrow.dataplane.sinks.outputs import remove_output
 from windrow.dataplane.sinks.ownership import Claim, OutputOwner
 from windrow.dataplane.sources.registry import source_of
 from windrow.engine.progress import QueryProgress, StreamProgress, SynopsisProgress, start_of
 from windrow.engine.queries.placement import Placement, make_synopsis, place
-from windrow.engine.queries.sink_paths import neighbours_of, refuse_loop, refuse_unreadable
+from windrow.engine.queries.sink_paths import QueryPaths, check_paths, refuse_unreadable
 from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.catalog_entries import DropCommit, QueryCommit
 from windrow.engine.store.homes import Homes
 from windrow.engine.store.journal import Journal
-from windrow.engine.ticks.couriers import run_errands
 from windrow.engine.ticks.delivery import sweep
-from windrow.errors import BindError, CatalogError, Place, SinkError, UnsupportedError
+from windrow.errors import BindError, CatalogError, Place, UnsupportedError
 from windrow.logs import log_event
 from windrow.optimizer.sharing.synopsis_plans import BUFFER, Style, wanted_cuts
 from windrow.plan.binder import TypesOf, bind_query, bind_snapshot
@@ -58,6 +56,8 @@ class QueryManager:
         self.streams: dict[str, StreamState] = {}
         self._named: dict[str, tuple[StreamState, QueryState]] = {}
         self.changing = threading.RLock()
+        self.more_paths: Callable[[], Iterable[QueryPaths]] = tuple
+        """What continuous queries read and write; their manager sets it."""
 
     # -- names ---------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class QueryManager:
             definition = define_stream(replace(statement, if_not_exists=False))
             if dataframe is None:
                 source_of(definition)
-                refuse_unreadable(definition, (query for _, query in self.queries().values()))
+                refuse_unreadable(definition, self.paths())
             number = self._journal.entries.next_id("stream")
             self._journal.entries.add_stream(number, definition)
             return self.attach(number, definition, start_of(definition), dataframe)
@@ -166,8 +166,26 @@ class QueryManager:
                 names = ", ".join([*stream.queries, *sorted(stream.readers)])
                 raise CatalogError(f"stream '{stream.name}' is read by: {names}", remedy="Drop these queries first.")
             self._journal.entries.drop_stream(stream.id)
-            self.streams = {name: other for name, other in self.streams.items() if other is not stream}
-            shutil.rmtree(stream.directory, ignore_errors=True)
+            self.forget(stream)
+
+    # Derived streams come and go in the transactions of their plans.
+
+    def next_stream(self) -> int:
+        """The next unused number of a stream; the commit that uses it reserves it."""
+        return self._journal.entries.next_id("stream")
+
+    def save_stream(self, number: int, definition: StreamDef) -> None:
+        """Save a stream inside a transaction; `attach` must follow."""
+        self._journal.entries.save_stream(number, definition)
+
+    def remove_stream(self, stream: StreamState) -> None:
+        """Drop a stream inside a transaction; `forget` must follow."""
+        self._journal.entries.remove_stream(stream.id)
+
+    def forget(self, stream: StreamState) -> None:
+        """Forget a stream that the catalog does not have any more."""
+        self.streams = {name: other for name, other in self.streams.items() if other is not stream}
+        shutil.rmtree(stream.directory, ignore_errors=True)
         log_event("stream_dropped", "stream '{stream}' is dropped", stream=stream.name)
 
     def check_settings(self, settings: Settings) -> None:
@@ -239,7 +257,11 @@ class QueryManager:
         plan = self.bind(statement, text, record)
         _check_frequent(plan, settings)
         stream = self.stream(plan.scan.stream)
-        old_output = self._check_sink(statement, stream, plan, settings.seconds("sink_timeout"))
+        old_output = list[Path]()
+        if statement.sink is not None:
+            paths = QueryPaths(statement.name, statement.sink, frozenset({stream.name.lower()}))
+            claim, timeout_s = self._claim(statement.name, stream, plan), settings.seconds("sink_timeout")
+            old_output = check_paths(paths, claim, self.streams, self.paths(), timeout_s)
         with stream.batch_lock:
             catch_up(stream)
             with stream.lock:
@@ -257,31 +279,23 @@ class QueryManager:
             )
         return known
 
-    def _check_sink(
-        self, statement: CreateQuery, stream: StreamState, plan: Finalise, timeout_s: float | None
-    ) -> list[Path]:
-        """Check that the query may write to its sink's path, and return the old output that `overwrite` deletes."""
-        if statement.sink is None:
-            return []
-        neighbours = neighbours_of(statement, (query for _, query in self.queries().values()))
-        refuse_loop(statement, stream, self.streams)
-        claim = self._claim(statement.name, stream, plan)
-        errand = run_errands([partial(check_sink, statement.name, statement.sink, claim, neighbours)], timeout_s)[0]
-        if not errand.has_ended:
-            raise SinkError(
-                f"the path of query '{statement.name}' does not respond within {timeout_s:g} s (sink_timeout)",
-                remedy="Repair its file system, or name another path.",
-            )
-        if errand.error is not None:
-            raise errand.error
-        return list[Path](errand.result)
-
     def _claim(self, name: str, stream: StreamState, plan: Finalise, begun: bool = False) -> Claim:
         columns = tuple(f"{output.name} {output.type}" for output in plan.outputs)
         if stream.definition.revises:
             columns = (OP, REVISION, *columns)
+        return self.claim(name, stream, columns, begun)
+
+    def claim(
+        self, name: str, stream: StreamState, columns: tuple[str, ...], begun: bool, mode: str | None = None
+    ) -> Claim:
+        """The right of a query over a stream to its output."""
         number = self._journal.entries.state_number()
-        return Claim(OutputOwner(number, str(self._state_dir), stream.id, name, columns), begun)
+        return Claim(OutputOwner(number, str(self._state_dir), stream.id, name, columns, mode), begun)
+
+    def paths(self) -> list[QueryPaths]:
+        """What all standing queries read and write."""
+        mine = [QueryPaths(q.name, q.statement.sink, frozenset({s.name.lower()})) for s, q in self.queries().values()]
+        return [*mine, *self.more_paths()]
 
     def open_sink(
         self, statement: CreateQuery, stream: StreamState, plan: Finalise, begun: bool = False

@@ -4,73 +4,116 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from windrow.catalog.definitions import StreamDef
-from windrow.cql.statements import CreateQuery, SinkClause
+from windrow.cql.statements import SinkClause
+from windrow.dataplane.sinks import SinkMode, check_sink
 from windrow.dataplane.sinks.files import file_name
+from windrow.dataplane.sinks.modes import MODE
+from windrow.dataplane.sinks.ownership import Claim
 from windrow.dataplane.sinks.places import is_within
 from windrow.dataplane.sinks.registry import target_of
 from windrow.dataplane.sources.paths import paths_of
-from windrow.engine.state import QueryState, StreamState
-from windrow.errors import BindError, SourceError
+from windrow.engine.state import StreamState
+from windrow.engine.ticks.couriers import run_errands
+from windrow.errors import BindError, SinkError, SourceError
 
 _GLOB = re.compile(r"[*?\[{]")
 _LOCAL = re.compile(r"^file:(//(localhost)?)?/+", re.IGNORECASE)
 
 
-def neighbours_of(statement: CreateQuery, queries: Iterable[QueryState]) -> set[str]:
+@dataclass(frozen=True)
+class QueryPaths:
+    """What a standing query reads and writes: its streams, in lower case, its sink, and for the plan of a derived
+    stream that stream (`into`, in lower case)."""
+
+    name: str
+    sink: SinkClause | None
+    streams: frozenset[str]
+    into: str | None = None
+
+
+def check_paths(
+    query: QueryPaths,
+    claim: Claim,
+    streams: Mapping[str, StreamState],
+    others: Collection[QueryPaths],
+    timeout_s: float | None,
+    mode: SinkMode | None = None,
+) -> list[Path]:
+    """Check that a new query may write to its sink's path, and return the old output that `overwrite` deletes."""
+    if query.sink is None:
+        return []
+    neighbours = neighbours_of(query, others)
+    refuse_loop(query, streams, others)
+    errand = run_errands([partial(check_sink, query.name, query.sink, claim, neighbours, mode)], timeout_s)[0]
+    if not errand.has_ended:
+        raise SinkError(
+            f"the path of query '{query.name}' does not respond within {timeout_s:g} s (sink_timeout)",
+            remedy="Repair its file system, or name another path.",
+        )
+    if errand.error is not None:
+        raise errand.error
+    return list[Path](errand.result)
+
+
+def neighbours_of(query: QueryPaths, others: Iterable[QueryPaths]) -> set[str]:
     """The names of the files of other queries in the directory of this query's sink. Raises BindError if another query
     writes to the same files, or above or below this directory."""
-    mine, names = _target(statement), set[str]()
-    for query in queries if mine is not None else ():
-        theirs = _target(query.statement)
+    mine, names = _target(query), set[str]()
+    for other in others if mine is not None else ():
+        theirs = _target(other)
         if mine is None or theirs is None:
             continue
         if mine == theirs:
             raise BindError(
-                f"query '{statement.name}' would write to the same files as query '{query.name}'",
+                f"query '{query.name}' would write to the same files as query '{other.name}'",
                 remedy="Give it a path of its own.",
             )
         if mine[0] == theirs[0] and len(mine) == len(theirs):
             names.add(theirs[1])
         elif (len(theirs) > 1 and is_within(mine[0], theirs[0])) or (len(mine) > 1 and is_within(theirs[0], mine[0])):
             raise BindError(
-                f"the paths of this query and of query '{query.name}' lie in each other: {mine[0]}, {theirs[0]}",
+                f"the paths of this query and of query '{other.name}' lie in each other: {mine[0]}, {theirs[0]}",
                 remedy="Give each query a directory of its own, side by side.",
             )
     return names
 
 
-def _target(statement: CreateQuery) -> tuple[str, ...] | None:
-    return None if statement.sink is None else target_of(statement.name, statement.sink)
+def _target(query: QueryPaths) -> tuple[str, ...] | None:
+    return None if query.sink is None else target_of(query.name, query.sink)
 
 
 # -- sinks that streams read ---------------------------------------------------------------------------
 
 
-def refuse_loop(statement: CreateQuery, stream: StreamState, streams: Mapping[str, StreamState]) -> None:
+def refuse_loop(query: QueryPaths, streams: Mapping[str, StreamState], others: Collection[QueryPaths]) -> None:
     """Raise if a stream that feeds the query would read the query's own answers, or could not read them properly."""
     for reader in streams.values():
-        if statement.sink is None or not reads_sink(reader.definition, statement.name, statement.sink):
+        if query.sink is None or not reads_sink(reader.definition, query.name, query.sink):
             continue
-        if reader is stream or stream in _fed_by(reader, streams.values()):
-            through = "" if reader is stream else f", whose answers feed stream '{stream.name}'"
+        fed = query.streams & {reader.name.lower(), *_fed_by(reader, streams.values(), others)}
+        if fed:
+            direct = reader.name.lower() in fed
+            through = "" if direct else f", whose answers feed stream '{streams[min(fed)].name}'"
             raise BindError(
-                f"query '{statement.name}' would feed itself: stream '{reader.name}' reads its sink's path{through}",
+                f"query '{query.name}' would feed itself: stream '{reader.name}' reads its sink's path{through}",
                 remedy="Write to a path that no stream of this query reads.",
             )
-        why = _unreadable(reader.definition, statement.name, statement.sink)
+        why = _unreadable(reader.definition, query.name, query.sink)
         if why is not None:
             raise BindError(why[0], remedy=why[1])
 
 
-def refuse_unreadable(definition: StreamDef, queries: Iterable[QueryState]) -> None:
+def refuse_unreadable(definition: StreamDef, queries: Iterable[QueryPaths]) -> None:
     """Raise if a new stream reads the output of a query in a way that would lose or spoil answers."""
     for query in queries:
-        if query.statement.sink is not None and reads_sink(definition, query.name, query.statement.sink):
-            why = _unreadable(definition, query.name, query.statement.sink)
+        if query.sink is not None and reads_sink(definition, query.name, query.sink):
+            why = _unreadable(definition, query.name, query.sink)
             if why is not None:
                 raise SourceError(why[0], remedy=why[1])
 
@@ -83,6 +126,12 @@ def _unreadable(stream: StreamDef, query: str, sink: SinkClause) -> tuple[str, s
             " file once",
             "Use INTO parquet, which writes new files, and a stream of format 'parquet'; or another path.",
         )
+    if dict(sink.options).get(MODE, "").lower() == SinkMode.VIEW.value:
+        return (
+            f"stream '{stream.name}' reads the Parquet file of query '{query}', which is replaced at every tick, and a"
+            " stream reads each file once",
+            "Use mode 'changes' or 'append', which write new files; or CREATE STREAM … AS SELECT; or another path.",
+        )
     if dict(stream.source_options).get("format", "").lower() != "parquet":
         return (
             f"stream '{stream.name}' reads the Parquet files of query '{query}' in another format",
@@ -91,15 +140,21 @@ def _unreadable(stream: StreamDef, query: str, sink: SinkClause) -> tuple[str, s
     return None
 
 
-def _fed_by(stream: StreamState, streams: Iterable[StreamState]) -> list[StreamState]:
-    """The streams that the answers of a stream's queries reach, by way of files."""
-    found, left, others = list[StreamState](), [stream], list(streams)
+def _fed_by(stream: StreamState, streams: Iterable[StreamState], queries: Collection[QueryPaths]) -> set[str]:
+    """The streams, in lower case, that the answers of a stream's queries reach, by way of files or as derived
+    streams."""
+    found, left, others = set[str](), [stream.name.lower()], list(streams)
     while left:
-        sinks = [(q.name, q.statement.sink) for q in left.pop().queries.values() if q.statement.sink is not None]
-        for other in others:
-            if other not in found and any(reads_sink(other.definition, name, sink) for name, sink in sinks):
-                found.append(other)
-                left.append(other)
+        name = left.pop()
+        for query in queries:
+            if name not in query.streams:
+                continue
+            reached = {query.into} if query.into is not None else set[str]()
+            if query.sink is not None:
+                written = query.sink
+                reached |= {o.name.lower() for o in others if reads_sink(o.definition, query.name, written)}
+            left += reached - found
+            found |= reached
     return found
 
 

@@ -40,6 +40,7 @@ class Inputs:
 
     def feed(self, name: str, rows: Any) -> int:
         stream = self._opened.manager.stream(name)
+        refuse_derived(stream, "feed")
         if stream.definition.statement.source.lower() != "memory":
             raise SourceError(
                 f"stream '{stream.name}' reads from {stream.definition.statement.source}",
@@ -77,10 +78,10 @@ class Inputs:
         """Take in one micro-batch directly, without Structured Streaming. Most tests use this."""
         self._ticks.refuse_inside("deposit rows")
         stream = self._opened.manager.stream(name)
+        refuse_derived(stream, "deposit")
         if (stream.directory / "checkpoint").exists():
             raise StateError(f"stream '{name}' runs through Structured Streaming", remedy="Use feed and run_available.")
-        table = to_table(stream.definition, rows)
-        table = table.append_column(f"{POSITION}0", pa.array(range(table.num_rows), pa.int64()))
+        table = _positioned(stream, rows)
         with self._opened.jvm.watched():
             with stream.batch_lock:
                 self._opened.lifecycle.refuse_closed()
@@ -89,6 +90,16 @@ class Inputs:
                 df = frame_of(self._opened.spark, table, partitions)
                 self.process(stream, df, stream.last_batch + 1, True, table.nbytes)
             self._ticks.drain(stream)
+
+    def derive(self, stream: StreamState, rows: pa.Table, batch_id: int) -> None:
+        """Take in one micro-batch of a derived stream. The caller submits its ticks."""
+        table = _positioned(stream, rows)
+        with stream.batch_lock:
+            self._opened.jvm.raise_if_lost()
+            df = frame_of(self._opened.spark, table, None)
+            self._files.deposit(stream, df, batch_id, self._opened.settings, True, table.nbytes)
+        give_back_memory(stream)
+        stream.heard_us = self._opened.clock.now_us()
 
     def process(self, stream: StreamState, df: Any, batch_id: int, columnar: bool, size: int | None = None) -> None:
         """Take in one micro-batch, and submit its ticks."""
@@ -114,6 +125,21 @@ class Inputs:
         with self._feeding:
             for spool in self._spools.values():
                 spool.close()
+
+
+def _positioned(stream: StreamState, rows: Any) -> pa.Table:
+    """Rows as a table of the stream, with their order."""
+    table = to_table(stream.definition, rows)
+    return table.append_column(f"{POSITION}0", pa.array(range(table.num_rows), pa.int64()))
+
+
+def refuse_derived(stream: StreamState, what: str) -> None:
+    """Raise if the stream is the output of a query: its tuples and its frontier are the query's."""
+    if stream.definition.is_derived:
+        raise SourceError(
+            f"stream '{stream.name}' is the output of a query: {what} is not for it",
+            remedy="Its tuples and its time come from the streams of its query (SHOW CREATE STREAM).",
+        )
 
 
 def _mark_deposited(stream: StreamState) -> None:

@@ -61,8 +61,10 @@ class RunningStreams:
         return [stream for stream in self._at_hand() if not is_deposited(stream)]
 
     def _at_hand(self) -> list[StreamState]:
-        """Streams that are read, except DataFrame streams that are not attached."""
-        return [s for s in self._opened.manager.streams.values() if s.is_read and not is_detached(s)]
+        """Streams that are read, except DataFrame streams that are not attached, and derived ones, which run with the
+        streams of their queries."""
+        found = (s for s in self._opened.manager.streams.values() if not s.definition.is_derived)
+        return [s for s in found if s.is_read and not is_detached(s)]
 
     def _refuse_detached(self) -> None:
         """Raise if a query reads a stream whose DataFrame is not attached: it would never get an answer."""
@@ -225,13 +227,16 @@ class RunningStreams:
         """What a stream does now, in words, for SHOW STREAMS."""
         if is_detached(stream):
             return f"detached: call wr.stream('{stream.name}', …) with its DataFrame again"
-        if not stream.is_read:
+        plan = self._opened.plans.behind(stream)
+        if plan is not None and plan.error is not None:
+            return f"suspended: {plan.error}"
+        if not stream.is_read and plan is None:
             return "idle: no query reads it"
         if self._opened.jvm.has_ended():
             return "stopped: the Spark JVM has ended"
         if not self.is_running:
             return "stopped"
-        if is_deposited(stream):
+        if is_deposited(stream) or plan is not None:
             return "running"  # deposit() brings its rows
         runner = self._runners.get(stream.id)
         return "starting" if runner is None else runner.condition()

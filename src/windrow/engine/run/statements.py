@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from windrow.cql.bounds.guards import check_bounds
-from windrow.cql.statements import CreateQuery, CreateStream
+from windrow.cql.statements import CreateDerivedStream, CreateQuery, CreateStream
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.sources.completing import CompletedStream, as_completed, complete
 from windrow.engine.ask.catalog_views import completeness, completeness_of_plan
@@ -66,6 +67,23 @@ class Statements:
         with self._changing():
             return self._opened.manager.create_stream(completed.statement), completed.notes
 
+    def create_derived(self, statement: CreateDerivedStream, text: str) -> tuple[StreamState, bool]:
+        """Create a derived stream; returns it, and whether it is new."""
+        self._ticks.refuse_inside("create a stream")
+        with self._changing():
+            known = self._opened.manager.streams.get(statement.name.lower())
+            if known is not None and statement.if_not_exists:
+                return known, False
+            if known is not None:
+                raise CatalogError(
+                    f"stream '{known.name}' exists already", remedy="DROP STREAM it first, or use IF NOT EXISTS."
+                )
+            statement = replace(statement, if_not_exists=False)
+            query = self._opened.plans.create_stream(statement, text, self._opened.settings)
+            self._ticks.settle(query)
+        self._running.start_new()
+        return self._opened.manager.stream(statement.name), True
+
     def attach(self, statement: CreateStream, dataframe: Any) -> StreamState:
         """Create a stream from a DataFrame, or give an existing one its DataFrame again."""
         self._ticks.refuse_inside("create a stream")
@@ -92,7 +110,11 @@ class Statements:
         with self._changing():
             stream = self._opened.manager.stream(name)
             self._opened.plans.refuse_read(stream)
-            self._opened.manager.drop_stream(stream)
+            plan = self._opened.plans.behind(stream)
+            if plan is None:
+                self._opened.manager.drop_stream(stream)
+            else:
+                self._opened.plans.drop(plan)
         self._inputs.forget(stream)
         self._running.forget(stream)
 
@@ -107,6 +129,7 @@ class Statements:
     def _create(self, statement: CreateQuery, text: str, sink: Any) -> str:
         settings, plans, manager = self._opened.settings, self._opened.plans, self._opened.manager
         is_known = manager.has_query(statement.name)
+        plans.refuse_derived(statement.name)
         if plans.has(statement.name) or not (is_known or is_periodic_chain(statement.select)):
             query = plans.create(statement, text, settings, sink)
             self._ticks.settle(query)

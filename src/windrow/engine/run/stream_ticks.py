@@ -16,17 +16,24 @@ log = logging.getLogger("windrow")
 
 
 class StreamTicks:
-    """Submits streams and their readers to two loops. `readers`: the continuous queries over a stream."""
+    """Submits streams and their readers to two loops. `readers`: the continuous queries over a stream. `into`: the
+    derived stream of a continuous query; what is said of a stream goes for the streams that derive from it."""
 
     def __init__(
         self,
         tick_stream: Callable[[StreamState], object],
         tick_plan: Callable[[ContinuousQuery], object],
         readers: Callable[[StreamState], Iterable[ContinuousQuery]],
+        into: Callable[[ContinuousQuery], StreamState | None] = lambda query: None,
     ):
         self._streams = TickLoop(tick_stream)
         self._plans = TickLoop(tick_plan, "windrow-plans", holds_back=False)
         self._readers = readers
+        self._into = into
+
+    def _derived(self, query: ContinuousQuery) -> list[StreamState]:
+        stream = self._into(query)
+        return [] if stream is None else [stream]
 
     def refuse_inside(self, what: str) -> None:
         """Raise if called inside a tick, as subscribers are: the call would wait for the tick itself."""
@@ -48,6 +55,8 @@ class StreamTicks:
         self._streams.drain(stream)
         for query in self._readers(stream):
             self._plans.drain(query)
+            for derived in self._derived(query):
+                self.drain(derived)
 
     def catch_up(self, stream: StreamState) -> None:
         """Process everything due now, and wait for it."""
@@ -60,11 +69,16 @@ class StreamTicks:
 
     def failures(self, stream: StreamState) -> int:
         """The number of ticks that have failed in a row: of the stream, or of the continuous query that failed most."""
-        return max([self._streams.failures(stream), *(self._plans.failures(one) for one in self._readers(stream))])
+        found = [self._streams.failures(stream)]
+        for query in self._readers(stream):
+            found += [self._plans.failures(query), *map(self.failures, self._derived(query))]
+        return max(found)
 
     def error(self, stream: StreamState) -> BaseException | None:
         """The error of a failed tick that has not been raised yet."""
-        found = [self._streams.error(stream), *(self._plans.error(query) for query in self._readers(stream))]
+        found = [self._streams.error(stream)]
+        for query in self._readers(stream):
+            found += [self._plans.error(query), *map(self.error, self._derived(query))]
         return next((error for error in found if error is not None), None)
 
     def retry(self, stream: StreamState) -> BaseException | None:
@@ -73,11 +87,15 @@ class StreamTicks:
         self._streams.retry(stream)
         for query in self._readers(stream):
             self._plans.retry(query)
+            for derived in self._derived(query):
+                self.retry(derived)
         return error
 
     def settle(self, query: ContinuousQuery) -> None:
         """Process all ticks of one continuous query that are due now, and wait for it."""
         self._plans.catch_up(query)
+        for derived in self._derived(query):
+            self.drain(derived)
 
     def close(self) -> None:
         """Finish the running ticks, and end the threads."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from windrow.cql.patterns import BadPatternError, Pattern
 from windrow.engine.intake.punctuations import announcement_in, text_of
-from windrow.engine.run.inputs import Inputs
+from windrow.engine.run.inputs import Inputs, refuse_derived
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.stream_ticks import StreamTicks
 from windrow.engine.state import StreamState
@@ -56,6 +56,7 @@ class StreamTime:
         """Apply punctuations, or queue them behind the fed rows that are not read yet."""
         self._ticks.refuse_inside("punctuate")
         stream = self._opened.manager.stream(name)
+        refuse_derived(stream, "a punctuation")
         spool, now_ms = self._inputs.fed(stream), self._opened.clock.now_us() // 1000
         if spool is None or not spool.punctuate(text_of(announced), now_ms, stream.last_batch):
             self._commit(name, PunctuationCommit(announced))
@@ -132,15 +133,42 @@ class StreamTime:
     def end_input(self, name: str) -> None:
         """Advance the frontiers so that every window that holds a tuple is answered."""
         stream = self._opened.manager.stream(name)
-        promises, points = {}, {}
-        for axis in stream.frontiers:
-            if (greatest := stream.greatest(axis)) is not None:
-                points[axis] = greatest
-                windows = [q.plan.window for q in stream.active if q.axis == axis]
-                ends = [w.closing(greatest) for w in windows]
-                beyond = 2 if axis == ROW_NUM else 1
-                promises[axis] = max([greatest + beyond, *ends])
-        if not any(q.axis == ROW_NUM for q in stream.active):
-            promises.pop(ROW_NUM, None)
-        if promises or not stream.progress.has_ended:
-            self._commit(name, PunctuationCommit(Announcement(promises), points))
+        refuse_derived(stream, "the end of the input")
+        commit = _ending(stream)
+        if commit is not None:
+            self._commit(name, commit)
+
+    def follow(self, stream: StreamState, ticked: int | None, ended: bool) -> bool:
+        """Move the frontier of a derived stream to the point that its plan has ticked, or end it. Return whether that
+        changed it. The caller submits its ticks."""
+        axis, commits = stream.definition.attribute, list[PunctuationCommit]()
+        assert axis is not None
+        with stream.batch_lock, stream.lock:
+            value = stream.frontiers[axis].value
+            if ticked is not None and (value is None or value < ticked):
+                commits.append(PunctuationCommit(Announcement({axis: ticked})))
+            if ended and not stream.progress.has_ended:
+                ending = _ending(stream)
+                commits += [] if ending is None else [ending]
+            for commit in commits:
+                self._opened.homes.settle(stream, self._opened.settings, False)
+                stream.install(self._opened.journal.deposits.punctuate(stream, commit))
+        return bool(commits)
+
+
+def _ending(stream: StreamState) -> PunctuationCommit | None:
+    """The end of the input: it moves the frontiers so that every window that holds a tuple is answered. None if the
+    stream has ended and nothing is left to promise."""
+    promises, points = {}, {}
+    for axis in stream.frontiers:
+        if (greatest := stream.greatest(axis)) is not None:
+            points[axis] = greatest
+            windows = [q.plan.window for q in stream.active if q.axis == axis]
+            ends = [w.closing(greatest) for w in windows]
+            beyond = 2 if axis == ROW_NUM else 1
+            promises[axis] = max([greatest + beyond, *ends])
+    if not any(q.axis == ROW_NUM for q in stream.active):
+        promises.pop(ROW_NUM, None)
+    if not promises and stream.progress.has_ended:
+        return None
+    return PunctuationCommit(Announcement(promises), points)

@@ -23,8 +23,8 @@ T = TypeVar("T", bound=Ticking)
 
 
 class TickLoop(Generic[T]):
-    """`submit` what may be due; `drain` waits until its answers are delivered. `holds_back`: a submission waits while an
-    earlier one has not begun, so that at most one deposit is ahead of the ticks of its stream."""
+    """`submit` what may be due; `drain` waits until its answers are delivered. `holds_back`: a submission waits while
+    an earlier one has not begun, so that at most one deposit is ahead of the ticks of its stream."""
 
     def __init__(self, tick: Callable[[T], object], name: str = "windrow-ticks", holds_back: bool = True):
         self._tick = tick

@@ -107,12 +107,16 @@ class CatalogEntries:
     # -- streams -------------------------------------------------------------------------------
 
     def add_stream(self, number: int, definition: StreamDef) -> None:
-        with self._catalog.transaction() as tx:
-            self._take("stream", number)
-            tx.execute(
-                "INSERT INTO streams (name, id, statement) VALUES (?, ?, ?)",
-                (definition.name, number, to_text(definition.statement)),
-            )
+        with self._catalog.transaction():
+            self.save_stream(number, definition)
+
+    def save_stream(self, number: int, definition: StreamDef) -> None:
+        """Save a new stream, inside a transaction."""
+        self._take("stream", number)
+        self._catalog.execute(
+            "INSERT INTO streams (name, id, statement) VALUES (?, ?, ?)",
+            (definition.name, number, to_text(definition.statement)),
+        )
 
     def change_stream(self, number: int, definition: StreamDef) -> None:
         """Replace the statement of a stream."""
@@ -120,8 +124,12 @@ class CatalogEntries:
             tx.execute("UPDATE streams SET statement = ? WHERE id = ?", (to_text(definition.statement), number))
 
     def drop_stream(self, number: int) -> None:
-        with self._catalog.transaction() as tx:
-            tx.execute("DELETE FROM streams WHERE id = ?", (number,))
+        with self._catalog.transaction():
+            self.remove_stream(number)
+
+    def remove_stream(self, number: int) -> None:
+        """Drop a stream, inside a transaction."""
+        self._catalog.execute("DELETE FROM streams WHERE id = ?", (number,))
 
     def streams(self) -> list[tuple[int, str]]:
         """The number and the statement of every stream."""

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from windrow.crash import crash_point
 from windrow.dataplane.answers.finishing import answer_schema, plain
 from windrow.dataplane.answers.revisions import revised_schema
 from windrow.dataplane.blocks import BlockStore
-from windrow.dataplane.sinks import AnswerBatch, Sink
+from windrow.dataplane.sinks import AnswerBatch, Sink, StagingSink
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.tick_commits import AnswerPart, Expiry, LateMerge, PromiseUpdate, TickCommit
@@ -166,7 +166,15 @@ def _waiting(stream: StreamState, item: QueryAnswers) -> tuple[WaitingEntry, pa.
     return entry, *item.saved(rows)
 
 
-def sweep(query: QueryState) -> None:
+class SweptQuery(Protocol):
+    """A query whose sink may have stages."""
+
+    name: str
+    sink: Sink | StagingSink | None
+    late_call: Any
+
+
+def sweep(query: SweptQuery) -> None:
     """Remove the stages of a query that no commit names."""
     if query.sink is None or isinstance(query.sink, Sink):
         return

@@ -16,12 +16,12 @@ from windrow.operators.grouping.calls import ENTER, GROUP, LEAVE, GroupCalls
 from windrow.operators.grouping.cells import states_of
 from windrow.operators.tables.rows import longs, normal, numbered
 from windrow.operators.ticks import DueTicks, Points
-from windrow.plan.accumulators import Accumulator, AggregateCall
+from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.holistic import ROWS
 from windrow.synopses.cells.arrays import run_starts
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import States
-from windrow.synopses.cells.folds import State
+from windrow.synopses.cells.folds import Fold, State
 from windrow.synopses.cells.value_codes import coded
 from windrow.synopses.holistic.from_counters import ValueCounters, holistic_result
 from windrow.synopses.results.values import result_of
@@ -59,7 +59,7 @@ class Slots:
         numbers = np.clip(
             (np.minimum(ticks, self.due.upto + self.due.step) - self.due.before) // self.due.step, 0, width
         )
-        return np.searchsorted(packed, groups * width + numbers)
+        return np.asarray(np.searchsorted(packed, groups * width + numbers), np.int64)
 
 
 def running_totals(slots: Slots, base: States, came: States, came_at: Points, went: States, went_at: Points) -> States:
@@ -118,15 +118,45 @@ class CellRanges:
 
 def recomputed_totals(accumulators: Sequence[Accumulator], ranges: CellRanges, slots: int) -> States:
     """Totals at slots, merged from cells."""
-    out: States = {a: fold_of(a).identity(slots) for a in accumulators}
     states = states_of(accumulators, ranges.cells)
-    for start, end, slot, cell in ranges.pairs(slots):
-        for a in accumulators:
+    exact = [a for a in accumulators if a.kind in (Kind.LEAST, Kind.GREATEST)]
+    others = [a for a in accumulators if a not in exact]
+    out: States = {a: extremes(fold_of(a), states[a], ranges, slots) for a in exact}
+    out |= {a: fold_of(a).identity(slots) for a in others}
+    for start, end, slot, cell in ranges.pairs(slots) if others else ():
+        for a in others:
             into = fold_of(a).identity(end - start)
             fold_of(a).scatter_into(into, slot - start, tuple(column[cell] for column in states[a]))
             for target, column in zip(out[a], into, strict=True):
                 target[start:end] = column
     return out
+
+
+def extremes(fold: Fold, state: State, ranges: CellRanges, slots: int) -> State:
+    """Minima and maxima at slots. A range of slots is a few nodes of a binary tree over all slots, so a cell is merged
+    into those instead of into every slot; then each node is merged into its children, from the root down.
+
+    Merging in another order gives the same, which sums of doubles do not.
+    """
+    size = 1 << max(slots - 1, 0).bit_length()
+    tree = fold.identity(2 * size)
+    cell, lo, hi = np.arange(ranges.lo.size), ranges.lo + size, ranges.hi + size
+    while cell.size:
+        first, last = lo & 1 == 1, hi & 1 == 1
+        at = np.concatenate([lo[first], hi[last] - 1])
+        of = np.concatenate([cell[first], cell[last]])
+        fold.scatter_into(tree, at, tuple(column[of] for column in state))
+        lo, hi = (lo + first) >> 1, (hi - last) >> 1
+        going = lo < hi
+        cell, lo, hi = cell[going], lo[going], hi[going]
+    width = 1
+    while width < size:
+        fold.merge_into(
+            [column[2 * width : 4 * width] for column in tree],
+            [np.repeat(column[width : 2 * width], 2) for column in tree],
+        )
+        width *= 2
+    return tuple(column[size : size + slots] for column in tree)
 
 
 def columns_at(calls: GroupCalls, totals: States, ranges: CellRanges | None, slots: int) -> list[pa.Array]:

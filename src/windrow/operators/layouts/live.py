@@ -16,7 +16,7 @@ from windrow.operators.layouts.keyed import Keyed, gone_rows
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.tables.edges import COUNT, TICK, Edge, netted
-from windrow.operators.tables.rows import appended, longs, numbered, taken
+from windrow.operators.tables.rows import appended, longs, numbered, run_lasts, taken
 from windrow.operators.ticks import NEVER, DueTicks, Points
 from windrow.plan.algebra.nodes import PlanColumn
 from windrow.synopses.cells.arrays import run_starts
@@ -93,18 +93,17 @@ def _of_changes(edge: Edge, path: str, state: Keyed, due: DueTicks) -> Lives:
     ids, ticks = ids[order], longs(changes.column(TICK))[order]
     counts = running(longs(changes.column(COUNT))[order], ids, base)
     starts = run_starts(ids)
-    ends = np.append(ticks[1:], NEVER)
-    ends[np.append(starts[1:], ids.size) - 1] = NEVER
+    last = run_lasts(starts, ids.size)
+    ends = np.roll(ticks, -1)
+    ends[last] = NEVER
     # The rows of the state, up to their first change in the batch.
     every = state.rows(schema)
     first_change = np.full(every.num_rows, NEVER, np.int64)
     place = state.find([every.column(name) for name in edge.names], every.num_rows)
-    row_of = dict_of(place, at[held])
-    first_change[row_of] = ticks[starts][ids[starts].searchsorted(held)]
+    first_change[_rows_at(place, at[held])] = ticks[starts][held]
     old = appended(every, **{ENTER: np.full(every.num_rows, due.before), LEAVE: first_change})
     new = appended(taken(changes.select(edge.names), order), **{COUNT: counts, ENTER: ticks, LEAVE: ends})
     new = taken(new, counts > 0).select(old.column_names)
-    last = np.append(starts[1:], ids.size) - 1
     after = appended(taken(changes.select(edge.names), order[last]), **{COUNT: counts[last]}).select(schema.names)
     stays = counts[last] > 0
     kept, gone = taken(after, stays), taken(after, ~stays & (at[ids[last]] >= 0))
@@ -115,7 +114,7 @@ def _of_changes(edge: Edge, path: str, state: Keyed, due: DueTicks) -> Lives:
     )
 
 
-def dict_of(places: Points, wanted: Points) -> Points:
+def _rows_at(places: Points, wanted: Points) -> Points:
     """The row at which each wanted place stands in `places`."""
     order = np.argsort(places)
     return np.asarray(order[np.searchsorted(places[order], wanted)])

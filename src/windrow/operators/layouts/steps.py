@@ -18,7 +18,7 @@ StateTable = Calendar | Keyed | RowQueue
 
 
 @dataclass(frozen=True)
-class Batch:
+class TickBatch:
     """The due ticks, and what evaluates expressions. `has_until`: the plan has INTERNAL windows."""
 
     due: DueTicks
@@ -27,7 +27,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Step:
+class Outcome:
     """The output of an operator for all due ticks, the tables of its state that changed, and what must be durable."""
 
     edge: Edge

@@ -95,7 +95,7 @@ class StagedPlan:
 
 
 def buckets_in(rows: pa.Table, names: Names | None, within: tuple[int, int] = (0, BUCKETS)) -> Points:
-    """The bucket of each row by these columns. None: it may be anywhere `within` a range, and all are spread over it."""
+    """The bucket of each row by these columns. None: they may be anywhere, and are spread `within` a range."""
     if names is None:
         return np.arange(rows.num_rows) % (within[1] - within[0]) + within[0]
     keys = [rows.column(name).combine_chunks() for name in names]

@@ -52,7 +52,7 @@ def restored_range(
         return restore(plan, met.get(wanted, ()), ticked)
     found, next_group = list[StatePart](), dict[str, int]()
     for source, parts in met.items():
-        own = compacted(restore(plan, parts, ticked), ticked)
+        own = compacted(restore(plan, parts, ticked))
         if source[0] < wanted[0] or source[1] > wanted[1]:
             own = _only(own, cuts, source, wanted)
         found += _renumbered(own, next_group)

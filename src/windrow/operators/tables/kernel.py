@@ -72,6 +72,8 @@ class Kernel:
     def is_true(self, predicate: exp.Expr, types: Types, table: pa.Table) -> pa.Array:
         """Whether the predicate is true, for every row; NULL counts as false."""
         (found,) = self.evaluate([predicate], types, table)
+        if pa.types.is_null(found.type):
+            return pa.array(np.zeros(table.num_rows, bool))
         return pc.fill_null(found, False)
 
     def final(self, expression: exp.Expr, types: Types) -> Final:

@@ -1,7 +1,7 @@
 """Rows as values: hashing, comparing, numbering and sorting them, whole columns at a time.
 
-Two rows are equal as in GROUP BY: NULL equals NULL, NaN equals NaN, and −0.0 equals 0.0. Arrays and structs are compared
-part by part.
+Two rows are equal as in GROUP BY: NULL equals NULL, NaN equals NaN, and −0.0 equals 0.0. Arrays and structs are
+compared part by part.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _nested(column: pa.Array) -> Words:
     held = np.flatnonzero(offsets)
     if held.size:
         sums[held] = np.add.reduceat(of_parts, starts[held])
-    return np.where(null, np.uint64(2), sums * _ODD + offsets.astype(np.uint64))
+    return np.asarray(np.where(null, np.uint64(2), sums * _ODD + offsets.astype(np.uint64)), np.uint64)
 
 
 def _lengths(column: pa.Array) -> Points:
@@ -103,7 +103,7 @@ def _same_lists(one: pa.Array, other: pa.Array, null: Mask, none: Mask) -> Mask:
         at = pa.array(held)
         equal = same([one.take(at).flatten()], [other.take(at).flatten()], int(sizes[held].sum()))
         out[held] = np.logical_and.reduceat(equal, np.cumsum(sizes[held]) - sizes[held])
-    return out
+    return np.asarray(out, bool)
 
 
 def numbered(columns: Sequence[pa.Array], rows: int) -> tuple[Points, Points]:
@@ -161,6 +161,11 @@ def _codes(column: pa.Array) -> list[npt.NDArray[np.int64]]:
     ranks[-1] = -1
     at = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
     return [ranks[at]]
+
+
+def run_lasts(starts: Points, rows: int) -> Points:
+    """The last row of each run, given the first ones."""
+    return np.append(starts[1:], rows) - 1 if starts.size else starts
 
 
 def taken(table: pa.Table, rows: Points | Mask) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -15,10 +15,10 @@ from windrow.oracle.bounded import bounded
 from windrow.oracle.continuous.due import DueRange
 from windrow.oracle.continuous.plan import StandingPlan, WindowMeaning, axis_of
 from windrow.oracle.continuous.reading import FromItem, Scope, all_sources, selects_of, sources_of
-from windrow.oracle.continuous.text import AT, NUMBER, POINT, RANK, TICK, TICKS, Writer
+from windrow.oracle.continuous.text import AT, RANK, TICK, TICKS, TRACE, Writer
 from windrow.oracle.revisions import without
 from windrow.oracle.values import sort_key
-from windrow.types import point_of
+from windrow.types import POINT_MAX, point_of
 
 Answer = tuple[Any, ...]
 
@@ -46,6 +46,8 @@ class Evaluation:
     plan: StandingPlan
     streams: Mapping[str, StreamHistory]
     most: int
+    _grid: list[int] = field(default_factory=list, init=False)
+    _views: int = field(default=0, init=False)
 
     def relations(self, ticks: Iterable[int], due: DueRange | None) -> dict[int, list[Answer]]:
         """R(b) at the ticks, ordered if the query has ORDER BY. What earlier ticks decide is decided at due ticks."""
@@ -56,6 +58,7 @@ class Evaluation:
         grid = [tick for tick in grid if tick <= wanted[-1]]
         numbers = pa.table({TICK: pa.array(range(len(grid)), pa.int64()), AT: pa.array(grid, pa.int64())})
         self._view(TICKS, numbers)
+        self._grid, self._views = grid, 0
         rows = self._rows(len(grid))
         return {tick: rows[number] for number, tick in enumerate(grid) if tick in set(wanted)}
 
@@ -144,18 +147,24 @@ class Evaluation:
         history = self.streams[source.stream.lower()]
         return history.pointed(axis_of(source.window, history.statement))
 
-    def _table(self, source: FromItem) -> tuple[str, tuple[str, ...], WindowMeaning]:
-        """A view of the tuples of a stream under a window."""
+    def _table(self, source: FromItem) -> tuple[str, tuple[str, ...]]:
+        """A view of the tuples of a stream, each with every tick b at which b − range ≤ point + offset < b."""
         assert source.stream is not None and source.window is not None
-        statement = self.streams[source.stream.lower()].statement
-        types, tuples = types_of(statement), self._pointed(source)
-        stream, axis = self.plan.streams.index(source.stream.lower()), axis_of(source.window, statement)
-        name = f"windrow_oracle_s{stream}_by_{list(types).index(axis)}"
-        arrays = {column: pa.array([row[column] for *_, row in tuples], kind.arrow) for column, kind in types.items()}
-        arrays[POINT] = pa.array([point for _, point, _ in tuples], pa.int64())
-        arrays[NUMBER] = pa.array([number for number, *_ in tuples], pa.int64())
-        self._view(name, pa.table(arrays))
-        return name, tuple(types), self._meaning(source)
+        types, meaning = types_of(self.streams[source.stream.lower()].statement), self._meaning(source)
+        held: list[tuple[Row, int, int, int, str]] = []
+        for number, point, row in self._pointed(source):
+            born = point + meaning.offset
+            exp = POINT_MAX if meaning.range is None else born + meaning.range
+            until = POINT_MAX if meaning.internal else exp
+            if meaning.since is None or point >= meaning.since:
+                ticks = [i for i, b in enumerate(self._grid) if born < b <= exp]
+                held += [(row, tick, born, until, str(number)) for tick in ticks]
+        arrays = {name: pa.array([row[name] for row, *_ in held], kind.arrow) for name, kind in types.items()}
+        for i, (name, kind) in enumerate(zip(TRACE, (pa.int64(), pa.int64(), pa.int64(), pa.string()), strict=True)):
+            arrays[name] = pa.array([one[i + 1] for one in held], kind)
+        self._views += 1
+        self._view(f"windrow_oracle_w{self._views}", pa.table(arrays))
+        return f"windrow_oracle_w{self._views}", tuple(types)
 
     def _columns(self, statement: str) -> list[tuple[str, str]]:
         return [(one.name, one.dataType.typeName()) for one in self.spark.sql(statement).schema.fields]

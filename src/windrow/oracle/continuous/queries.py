@@ -29,6 +29,7 @@ class ContinuousQueries:
         self._spark, self._log = spark, log
         self._statement_of, self._replay = statement_of, replay
         self._plans: dict[str, StandingPlan] = {}
+        self._known: dict[tuple[str, int, int, int], dict[int, list[Answer]]] = {}
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._plans
@@ -71,8 +72,20 @@ class ContinuousQueries:
 
     def relations(self, name: str, ticks: Iterable[int], most: int) -> dict[int, list[Answer]]:
         """R(b) at the ticks. That of ISTREAM, DSTREAM and RSTREAM is all that they gave up to b."""
+        wanted = sorted(set(ticks))
+        known = self._known.get(self._state(name, most), {})
+        if not known.keys() >= set(wanted):
+            known = self._relations(name, wanted, most)
+            self._known = {self._state(name, most): known}
+        return {tick: known[tick] for tick in wanted}
+
+    def _state(self, name: str, most: int) -> tuple[str, int, int, int]:
+        """What a relation depends on: it is asked for again and again, and Spark is slow."""
+        return name.lower(), id(self.plan(name)), len(self._log), most
+
+    def _relations(self, name: str, wanted: list[int], most: int) -> dict[int, list[Answer]]:
         made = self._evaluation(self.plan(name), most)
-        due, wanted = self._due(made), sorted(set(ticks))
+        due = self._due(made)
         kind = made.plan.streaming
         if kind is None or due is None:
             return made.relations(wanted, due)

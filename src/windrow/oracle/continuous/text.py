@@ -1,8 +1,8 @@
 """The user's text with every window replaced by a sub-select of the full history, for many ticks at once.
 
-Every sub-select joins the tuples with a table of ticks, so that each tuple comes once for each tick at which it is in
-the window. The number of the tick is carried through the whole text: sources are joined on it, groups and DISTINCT are
-made within it, ORDER BY and LIMIT number the rows of it. Nothing else changes, but:
+In a sub-select each tuple comes once for each tick at which it is in the window. The number of the tick is carried
+through the whole text: sources are joined on it, groups and DISTINCT are made within it, ORDER BY and LIMIT number the
+rows of it. Nothing else changes, but:
 
 - An aggregate without GROUP BY has a row at every tick, also where no tuple qualifies.
 - SUM of integers is exact, and aggregates that Spark SQL lacks are written with those it has (see `spark_sql`).
@@ -37,18 +37,17 @@ from windrow.types import POINT_MAX
 TICKS = "windrow_oracle_ticks"
 TICK, AT = "__b", "__at"
 """The columns of the table of ticks: a tick's number, from 0, and its point."""
-POINT, NUMBER = "__t", "__number"
-"""The columns of a tuple beside the stream's: its point, and its number in the stream."""
 BORN, UNTIL, PARTS = "__ts", "__until", "__id"
 TRACE = (TICK, BORN, UNTIL, PARTS)
-"""What a traced result carries."""
+"""What a traced result carries, and a tuple in a window: a tick at which it is there, its birth, its end, its parts."""
 RANK = "__n"
 
 Columns = Callable[[str], list[tuple[str, str]]]
 """A function from a statement to the names and types of its columns."""
 
-Table = Callable[[FromItem], tuple[str, tuple[str, ...], WindowMeaning]]
-"""A function from a stream with a window to a view of its tuples, the stream's columns, and the window's meaning."""
+Table = Callable[[FromItem], tuple[str, tuple[str, ...]]]
+"""A function from a stream with a window to a view and the stream's columns. The view has each tuple once for each tick
+at which it is in the window, with TRACE."""
 
 Meaning = Callable[[FromItem], WindowMeaning]
 
@@ -232,20 +231,9 @@ class Writer:
         return [holistic.finisher(item.unalias(), None) for item in items if not item.is_star]
 
     def _stream(self, source: FromItem, number: int) -> str:
-        view, columns, meaning = self.table(source)
-        born = f"(r.`{POINT}` + {meaning.offset})"
-        until = f"{POINT_MAX}" if meaning.range is None or meaning.internal else f"{born} + {meaning.range}"
-        on = [f"{born} < n.`{AT}`"]
-        if meaning.range is not None:
-            on.append(f"n.`{AT}` <= {born} + {meaning.range}")
-        if meaning.since is not None:
-            on.append(f"r.`{POINT}` >= {meaning.since}")
-        listed = ", ".join(f"r.`{name}`" for name in columns)
-        return (
-            f"SELECT {listed}, n.`{TICK}` AS `{TICK}{number}`, {born} AS `{BORN}{number}`, {until} AS"
-            f" `{UNTIL}{number}`, CAST(r.`{NUMBER}` AS STRING) AS `{PARTS}{number}`"
-            f" FROM {view} AS r JOIN {TICKS} AS n ON {' AND '.join(on)}"
-        )
+        view, columns = self.table(source)
+        carried = ", ".join(f"`{name}` AS `{name}{number}`" for name in TRACE)
+        return f"SELECT {_listed(columns)}, {carried} FROM {view}"
 
     def appeared(self, query: exp.Expr, outer: Scope) -> Block:
         """Every result that ever appeared, once, with the tick at which it did.

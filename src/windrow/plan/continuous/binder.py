@@ -13,10 +13,10 @@ from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.plan.binder import RESERVED_OUTPUTS, TypesOf
 from windrow.plan.continuous.clocks import SourceOf, clock_of
 from windrow.plan.continuous.combining import bind_union
-from windrow.plan.continuous.context import BoundQuery, Context
+from windrow.plan.continuous.context import BindContext, BoundQuery
 from windrow.plan.continuous.inputs import Columns, node_of
 from windrow.plan.continuous.selects import bind_select
-from windrow.plan.continuous.shape import shaped
+from windrow.plan.continuous.shape import around, shaped
 
 
 def bind_continuous(select: exp.Expr, text: str, source_of: SourceOf, types_of: TypesOf) -> ContinuousPlan:
@@ -27,18 +27,21 @@ def bind_continuous(select: exp.Expr, text: str, source_of: SourceOf, types_of: 
     """
     query = shaped(select, text)
     clock = clock_of(query, text, source_of)
-    context = Context(text, source_of, types_of, clock, Columns(), _bind)
+    context = BindContext(text, source_of, types_of, clock, Columns(), _bind)
     bound = _bind(query, context)
     root = node_of(bound.relation, context.columns)
     taken = next((column for column in root.schema if column.name.lower() in RESERVED_OUTPUTS), None)
     if clock.periodic and taken is not None:
+        named = (one for one in query.find_all(exp.Alias, exp.Column) if one.alias_or_name == taken.name)
         raise BindError(
-            f"'{taken.name}' is a column that every answer has", remedy="Give this column another name: AS …"
+            f"'{taken.name}' is a column that every answer has",
+            place=around(next(named, query), text),
+            remedy="Give this column another name: AS …",
         )
     return ContinuousPlan(root, clock.point, clock.step, clock.origin, clock.periodic, bound.order)
 
 
-def _bind(query: exp.Expr, context: Context) -> BoundQuery:
+def _bind(query: exp.Expr, context: BindContext) -> BoundQuery:
     """Bind a query without WITH."""
     if isinstance(query, exp.Union):
         return bind_union(query, context)

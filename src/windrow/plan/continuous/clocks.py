@@ -21,7 +21,7 @@ SourceOf = Callable[[str, Place | None], StreamDef]
 
 
 @dataclass(frozen=True)
-class Clock:
+class PlanClock:
     """The points at which a plan ticks: `origin` + multiples of `step`."""
 
     point: SqlType
@@ -72,11 +72,13 @@ def window_on(table: exp.Table, text: str, source_of: SourceOf) -> tuple[StreamD
         raise type(error)(error.message, place=error.place or place, remedy=error.remedy) from None
 
 
-def clock_of(query: exp.Expr, text: str, source_of: SourceOf) -> Clock:
+def clock_of(query: exp.Expr, text: str, source_of: SourceOf) -> PlanClock:
     """The clock of a query without WITH; raises BindError if its windows do not fit each other."""
-    windows = [_Window(_clause(table), *window_on(table, text, source_of)) for table in _tables(query)]
+    windows = [_window(table, text, source_of) for table in _tables(query)]
     if not windows:
-        raise BindError("a standing query reads a stream", remedy="Add FROM stream [RANGE …].")
+        raise BindError(
+            "a standing query reads a stream", place=around(query, text), remedy="Add FROM stream [RANGE …]."
+        )
     first = windows[0]
     for other in windows[1:]:
         if other.bound.attribute.type.is_timestamp != first.bound.attribute.type.is_timestamp:
@@ -91,14 +93,15 @@ def clock_of(query: exp.Expr, text: str, source_of: SourceOf) -> Clock:
     slides = _slides(windows)
     if not slides:
         _refuse_late_slide(query)
-        return Clock(point, _step(windows))
-    return Clock(point, *slides[0], periodic=True)
+        return PlanClock(point, _step(windows))
+    return PlanClock(point, *slides[0], periodic=True)
 
 
-def _clause(table: exp.Table) -> WindowClause:
+def _window(table: exp.Table, text: str, source_of: SourceOf) -> _Window:
+    stream, bound = window_on(table, text, source_of)
     clause = window_of(table)
     assert clause is not None
-    return clause
+    return _Window(clause, stream, bound)
 
 
 def _tables(query: exp.Expr) -> Iterator[exp.Table]:

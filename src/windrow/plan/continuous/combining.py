@@ -7,22 +7,25 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from windrow.cql.final.sql import to_duckdb
 from windrow.cql.final.types import Final, common_type
-from windrow.errors import BindError, UnsupportedError
+from windrow.errors import BindError, FunctionError, UnsupportedError
 from windrow.plan.algebra.nodes import Computed, Distinct, MergeUnion, Node, PlanColumn, Project, TopRows
-from windrow.plan.continuous.context import BoundQuery, Context
+from windrow.plan.continuous.context import BindContext, BoundQuery
 from windrow.plan.continuous.expressions import cast_to
 from windrow.plan.continuous.inputs import Item, Relation, StreamView, named_column, node_of
 from windrow.plan.continuous.ordering import Ordering, limit_of
-from windrow.plan.continuous.properties import has_internal, is_strict
+from windrow.plan.continuous.properties import has_internal, is_strict, per_window
 from windrow.plan.nodes import Order
 from windrow.types import SqlType
 
 
-def bind_union(query: exp.Union, context: Context) -> BoundQuery:
+def bind_union(query: exp.Union, context: BindContext) -> BoundQuery:
     """Bind UNION ALL, or UNION, of queries with columns of common types."""
     branches = _branches(query)
     relations = [context.bind(branch, context).relation for branch in branches]
+    if context.clock.periodic:
+        relations = [one if isinstance(one, StreamView) else per_window(one) for one in relations]
     for relation, branch in zip(relations, branches, strict=True):
         if not isinstance(relation, StreamView):
             refuse_strict(relation, "UNION", branch, context)
@@ -34,7 +37,7 @@ def bind_union(query: exp.Union, context: Context) -> BoundQuery:
                 remedy="Select as many columns in each; NULL AS x stands for one that is missing.",
             )
     kinds = [_common(relations, index, branches, context) for index in range(len(_types(relations[0])))]
-    nodes = tuple(_cast(relation, kinds, context) for relation in relations)
+    nodes = tuple(_cast(relation, kinds, branch, context) for relation, branch in zip(relations, branches, strict=True))
     names = [column.name for column in nodes[0].schema]
     columns = tuple(context.columns.new(name, kind) for name, kind in zip(names, kinds, strict=True))
     union: Node = MergeUnion(nodes, columns)
@@ -61,46 +64,56 @@ def _is_plain_union(query: exp.Expr) -> bool:
     return isinstance(query, exp.Union) and plain
 
 
-def _common(relations: Sequence[Relation], index: int, branches: Sequence[exp.Expr], context: Context) -> SqlType:
+def _common(relations: Sequence[Relation], index: int, branches: Sequence[exp.Expr], context: BindContext) -> SqlType:
     """The type of a column of the UNION."""
     common = _types(relations[0])[index]
     for relation, branch in zip(relations[1:], branches[1:], strict=True):
         kind = _types(relation)[index]
         found = kind if kind == common else _wider(common, kind)
         if found is None:
-            raise BindError(
-                f"column {index + 1} of the UNION is {common} in one query and {kind} in another",
-                place=context.place(branch),
-                remedy="Cast it in one of them, for example CAST(x AS STRING) AS x.",
-            )
+            raise _uncommon(common, kind, branch, context)
         common = found
     return common
+
+
+def _uncommon(one: SqlType, other: SqlType, branch: exp.Expr, context: BindContext) -> BindError:
+    return BindError(
+        f"a column of the UNION is {one} in one query and {other} in another",
+        place=context.place(branch),
+        remedy="Cast it in one of them, for example CAST(x AS STRING) AS x.",
+    )
 
 
 def _wider(one: SqlType, other: SqlType) -> SqlType | None:
     return None if one.is_nested or other.is_nested else common_type([Final("", one), Final("", other)])
 
 
-def _cast(relation: Relation, kinds: Sequence[SqlType], context: Context) -> Node:
+def _cast(relation: Relation, kinds: Sequence[SqlType], branch: exp.Expr, context: BindContext) -> Node:
     """The relation with its columns cast to these types: by Spark in a view of a stream, else by a Project."""
     if _types(relation) == list(kinds):
         return node_of(relation, context.columns)
     if isinstance(relation, StreamView):
-        cast = (
+        typed = (
             item if item.type == kind else Item(item.name, cast_to(item.tree, kind), kind)
             for item, kind in zip(relation.items, kinds, strict=True)
         )
-        return node_of(replace(relation, items=tuple(cast)), context.columns)
+        return node_of(replace(relation, items=tuple(typed)), context.columns)
 
     def computed(column: PlanColumn, kind: SqlType) -> Computed:
         if column.type == kind:
             return Computed(column, named_column(column))
-        return Computed(context.columns.new(column.name, kind), cast_to(named_column(column), kind))
+        cast = cast_to(named_column(column), kind)
+        try:
+            to_duckdb(cast, {column.sql: column.type})
+        except FunctionError:
+            raise _uncommon(column.type, kind, branch, context) from None
+        return Computed(context.columns.new(column.name, kind), cast)
 
     return Project(relation, tuple(computed(column, kind) for column, kind in zip(relation.schema, kinds, strict=True)))
 
 
-def distinct(node: Node, origin: exp.Expr, context: Context) -> Node:
+def distinct(node: Node, origin: exp.Expr, context: BindContext) -> Node:
+    node = per_window(node) if context.clock.periodic else node
     refuse_strict(node, "DISTINCT", origin, context)
     if has_internal(node):
         raise BindError(
@@ -122,7 +135,7 @@ def limited(node: Node, order: tuple[Order, ...], limit: int | None) -> Node:
     return node if limit is None else TopRows(node, order, limit)
 
 
-def refuse_strict(node: Node, above: str, origin: exp.Expr, context: Context) -> None:
+def refuse_strict(node: Node, above: str, origin: exp.Expr, context: BindContext) -> None:
     """Refuse an input that withdraws rows below an operator that cannot take them yet."""
     if is_strict(node):
         raise UnsupportedError(

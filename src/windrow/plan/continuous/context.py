@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from windrow.errors import Place
 from windrow.plan.binder import TypesOf
-from windrow.plan.continuous.clocks import Clock, SourceOf
+from windrow.plan.continuous.clocks import PlanClock, SourceOf
 from windrow.plan.continuous.inputs import Columns, Relation
 from windrow.plan.continuous.shape import around
 from windrow.plan.nodes import Order
@@ -24,15 +24,15 @@ class BoundQuery:
 
 
 @dataclass(frozen=True)
-class Context:
+class BindContext:
     """The query's text, what its names and types mean, its clock, and its columns. `bind` binds a sub-query."""
 
     text: str
     source_of: SourceOf
     types_of: TypesOf
-    clock: Clock
+    clock: PlanClock
     columns: Columns
-    bind: Callable[[exp.Expr, Context], BoundQuery]
+    bind: Callable[[exp.Expr, BindContext], BoundQuery]
 
     def place(self, node: exp.Expr) -> Place | None:
         return around(node, self.text)

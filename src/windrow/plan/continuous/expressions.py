@@ -5,7 +5,7 @@ A resolved tree has columns of inputs (`scope.resolved`); a lowered tree has pla
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -41,6 +41,17 @@ class Expressions:
 
     def signed(self, value: exp.Expr | None) -> Place | None:
         return signed_place(value, self.text)
+
+    def types_at(self, node: exp.Expr) -> TypesOf:
+        """Spark's analyser; an error without a place gets that of the node."""
+
+        def types_of(columns: Sequence[tuple[str, SqlType]], expressions: Sequence[str]) -> list[SqlType]:
+            try:
+                return self.types_of(columns, expressions)
+            except BindError as error:
+                raise BindError(error.message, place=error.place or self.place(node), remedy=error.remedy) from None
+
+        return types_of
 
     def resolve(self, tree: exp.Expr) -> exp.Expr:
         """The tree with its columns resolved and its comparisons checked."""
@@ -89,7 +100,7 @@ class Expressions:
         """The column that Spark computes for the tree."""
         inner = tree.unnest()
         sql = self.spark_sql(inner, stream)
-        kind = stream.type_of(sql, self.types_of)
+        kind = stream.type_of(sql, self.types_at(tree))
         name = inner.name if isinstance(inner, exp.Column) else shown(_unqualified(inner)).lower()
         return placed(named_column(stream.column(sql, kind, name)), tree)
 
@@ -106,13 +117,13 @@ class Expressions:
         if isinstance(lowered, exp.Column):
             return self.columns[lowered.name].type
         used = self.columns.types(sorted(columns_in(lowered), key=lambda sql: int(sql[1:])))
-        return self.types_of(list(used.items()), [shown(lowered)])[0]
+        return self.types_at(lowered)(list(used.items()), [shown(lowered)])[0]
 
     def type_of_resolved(self, tree: exp.Expr) -> SqlType:
         """The type of a resolved tree, which need not be lowered."""
         stream = self.stream_of(tree)
         if stream is not None:
-            return stream.type_of(self.spark_sql(tree.unnest(), stream), self.types_of)
+            return stream.type_of(self.spark_sql(tree.unnest(), stream), self.types_at(tree))
         return self.type_of(self.lower(tree))
 
     def computable(self, lowered: exp.Expr, origin: exp.Expr, grouped: bool = False) -> None:
@@ -141,7 +152,7 @@ class Expressions:
         if kind.name in ("BOOLEAN", "VOID"):
             return
         inner = node.unnest()
-        named = shown(inner) if isinstance(inner, exp.Column) else "x"
+        named = inner.name if isinstance(inner, exp.Column) else "x"
         example = "> 0" if kind.is_numeric else "= 'a'" if kind.name == "STRING" else "IS NOT NULL"
         raise BindError(
             f"{clause} needs a condition, and this is {kind}",

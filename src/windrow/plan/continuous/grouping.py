@@ -39,7 +39,7 @@ class SelectItem:
     written: exp.Expr
 
 
-class Grouping:
+class GroupBinder:
     """Binds the grouped expressions of one SELECT."""
 
     def __init__(self, expressions: Expressions, items: Sequence[SelectItem]):

@@ -61,7 +61,7 @@ class Joining:
         given = self._expressions.scope.inputs[index]
         if isinstance(given, StreamInput):
             sql = self._expressions.spark_sql(tree, given)
-            kind = given.type_of(sql, self._expressions.types_of)
+            kind = given.type_of(sql, self._expressions.types_at(tree))
             self._expressions.boolean(kind, tree, clause)
             given.predicates.append(f"CAST({sql} AS BOOLEAN)" if kind.name == "VOID" else sql)
             return

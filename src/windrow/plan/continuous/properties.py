@@ -15,6 +15,7 @@ from windrow.plan.algebra.nodes import (
     Filter,
     GroupBy,
     Join,
+    Lifetime,
     MergeUnion,
     Node,
     OutputWindow,
@@ -42,6 +43,12 @@ def is_strict(node: Node) -> bool:
     if isinstance(node, OutputWindow):
         return False
     return isinstance(node, (GroupBy, TopRows)) or any(map(is_strict, node.inputs))
+
+
+def per_window(node: Node) -> Node:
+    """The result of each tick as rows that live at that tick alone. In a plan with SLIDE every tick delivers its whole
+    answer, so a result that would be withdrawn is simply made anew: nothing above it is strict."""
+    return OutputWindow(ToStream(node, Streaming.RSTREAM), Lifetime(1)) if is_strict(node) else node
 
 
 def windows_below(node: Node) -> Iterator[StreamWindow | OutputWindow]:

@@ -10,10 +10,10 @@ from windrow.cql.dialect import RelationToStream
 from windrow.errors import BindError, UnsupportedError
 from windrow.plan.algebra.nodes import Computed, Node, Project, Streaming, ToStream, columns_in
 from windrow.plan.continuous.combining import distinct, limited, refuse_strict
-from windrow.plan.continuous.context import BoundQuery, Context
+from windrow.plan.continuous.context import BindContext, BoundQuery
 from windrow.plan.continuous.deciding import is_grouped
 from windrow.plan.continuous.expressions import Expressions
-from windrow.plan.continuous.grouping import Grouping, SelectItem
+from windrow.plan.continuous.grouping import GroupBinder, SelectItem
 from windrow.plan.continuous.inputs import Item, PlanInput, Relation, StreamInput, StreamView, node_of
 from windrow.plan.continuous.joining import Joining
 from windrow.plan.continuous.ordering import Ordering, limit_of
@@ -23,13 +23,13 @@ from windrow.plan.continuous.shape import shown, sources_of
 from windrow.plan.continuous.sources import bind_source
 
 
-def bind_select(select: exp.Select, context: Context) -> BoundQuery:
+def bind_select(select: exp.Select, context: BindContext) -> BoundQuery:
     """Bind a SELECT; raises BindError at the place of a mistake."""
     return _SelectBinder(select, context).bind()
 
 
 class _SelectBinder:
-    def __init__(self, select: exp.Select, context: Context):
+    def __init__(self, select: exp.Select, context: BindContext):
         self._select = select
         self._context = context
         self._scope = Scope(context.text)
@@ -90,6 +90,12 @@ class _SelectBinder:
     def _list(self) -> tuple[Sequence[exp.Expr], Streaming | None]:
         """The items as written, without ISTREAM, DSTREAM or RSTREAM around them."""
         items = self._select.expressions
+        if not items:
+            raise BindError(
+                "the select list is empty",
+                place=self._context.place(self._select),
+                remedy="For example SELECT * FROM …",
+            )
         bare = [item.this if isinstance(item, exp.Alias) else item for item in items]
         found = next((one for one in bare if isinstance(one, RelationToStream)), None)
         if found is None:
@@ -164,7 +170,7 @@ class _SelectBinder:
         made = []
         for item, tree in zip(items, trees, strict=True):
             spark = self._expressions.spark_tree(tree, given)
-            kind = given.type_of(shown(spark), self._context.types_of)
+            kind = given.type_of(shown(spark), self._expressions.types_at(tree))
             if kind.name == "VOID":
                 return None
             made.append(Item(item.name, spark, kind))
@@ -193,7 +199,7 @@ class _SelectBinder:
     # -- with GROUP BY -------------------------------------------------------------------------------
 
     def _grouped(self, items: Sequence[SelectItem]) -> Node:
-        grouping = Grouping(self._expressions, items)
+        grouping = GroupBinder(self._expressions, items)
         grouping.add_keys(self._select.args.get("group"))
         for item in items:
             grouping.carry(item.tree)

@@ -37,12 +37,12 @@ def _later(node: exp.Expr) -> tuple[str | None, str]:
         side, kind, method = (str(node.args.get(key) or "") for key in ("side", "kind", "method"))
         if side or kind not in ("", "INNER", "CROSS") or method:
             words = " ".join(word for word in (method, side, kind) if word)
-            named = f"{words} JOIN" + (" (an outer join)" if side else "")
+            named = f"{words} JOIN" + (" (an outer join)" if side and kind in ("", "OUTER") else "")
             return named, "This version has inner joins: JOIN … ON, JOIN … USING, and comma joins."
     elif isinstance(node, (exp.Except, exp.Intersect)):
         return type(node).__name__.upper(), "This version has UNION ALL and UNION."
     elif isinstance(node, exp.Exists):
-        return "EXISTS (a sub-query in a condition)", _JOIN_ONE
+        return "EXISTS (a sub-query)", _JOIN_ONE
     elif isinstance(node, exp.In) and node.args.get("query"):
         return "IN (a sub-query)", _JOIN_ONE
     elif isinstance(node, exp.Subquery) and not isinstance(

@@ -10,10 +10,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from windrow.cql.dialect import window_of
-from windrow.errors import BindError
+from windrow.errors import BindError, UnsupportedError
 from windrow.plan.algebra.nodes import MergeUnion, Node, OutputWindow, ToStream
 from windrow.plan.continuous.clocks import window_on
-from windrow.plan.continuous.context import Context
+from windrow.plan.continuous.context import BindContext
 from windrow.plan.continuous.inputs import (
     Input,
     Item,
@@ -24,12 +24,12 @@ from windrow.plan.continuous.inputs import (
     quoted,
     stream_window,
 )
-from windrow.plan.continuous.properties import is_monotonic, why_not_monotonic
+from windrow.plan.continuous.properties import is_monotonic, per_window, why_not_monotonic
 from windrow.plan.continuous.shape import shown
 from windrow.types import SqlType, point_text
 
 
-def bind_source(source: exp.Expr, context: Context) -> Input:
+def bind_source(source: exp.Expr, context: BindContext) -> Input:
     """A table or sub-query of FROM."""
     if isinstance(source, exp.Table):
         stream, bound = window_on(source, context.text, context.source_of)
@@ -39,18 +39,23 @@ def bind_source(source: exp.Expr, context: Context) -> Input:
             since = (f"{shown(quoted(bound.attribute.column))} >= {_literal(bound.since, bound.attribute.type)}",)
         view = StreamView(stream, bound.attribute, context.clock.lifetime(bound), items, since)
         return StreamInput(source.alias or source.name, view, context.columns)
-    assert isinstance(source, exp.Subquery)
+    if not isinstance(source, exp.Subquery) or not isinstance(source.this, (exp.Select, exp.Union)):
+        raise UnsupportedError(
+            "FROM takes streams and sub-queries",
+            place=context.place(source),
+            remedy="For example FROM s [RANGE 10 MINUTES], or FROM (SELECT … FROM s [RANGE 10 MINUTES]) AS x.",
+        )
     relation = _windowed(source, context.bind(source.this, context).relation, context)
     if isinstance(relation, StreamView):
         return StreamInput(source.alias, relation, context.columns)
-    return PlanInput(source.alias, relation)
+    return PlanInput(source.alias, per_window(relation) if context.clock.periodic else relation)
 
 
 def _literal(point: int, kind: SqlType) -> str:
     return f"CAST('{point_text(point, kind)}' AS {kind})" if kind.is_timestamp else str(point)
 
 
-def _windowed(source: exp.Subquery, relation: Relation, context: Context) -> Relation:
+def _windowed(source: exp.Subquery, relation: Relation, context: BindContext) -> Relation:
     """The relation with the window that stands on the sub-query."""
     clause = window_of(source)
     if clause is None:

@@ -290,6 +290,22 @@ def test_rows_pass_and_are_kept(tmp_path: Path) -> None:
     assert len(told) == 1 and told[0]["__record"] == "7" and told[0]["v"] is told[0]["__t0"] is None
 
 
+@pytest.mark.parametrize("summed", [False, True])
+def test_all_columns_of_the_output_may_be_null(tmp_path: Path, summed: bool) -> None:
+    """Spark writes all batches of a task into one Arrow stream, which has one schema."""
+    asked = request(tmp_path, WindowStoreSpec(1, "s", "t", (), (X,)))
+    rows = batch([(None, 4), (None, 8)], asked.columns)
+    strict = pa.RecordBatch.from_arrays(rows.columns, schema=pa.schema([f.with_nullable(False) for f in rows.schema]))
+    summary = SummaryColumns((("__t0", 5),), (), ((None, "__seen0"),))
+    out = keep_and_sum(asked, 0, summary, [strict]) if summed else keep_and_pass(asked, 0, PASSED, [strict])
+    batches = list(out)
+    assert all(field.nullable for field in batches[0].schema)
+    with pa.ipc.new_stream(pa.BufferOutputStream(), batches[0].schema) as stream:
+        for one in batches:
+            stream.write_batch(one)
+    assert len(batches) >= 2
+
+
 def test_repeated_reports_count_once(tmp_path: Path) -> None:
     asked = request(tmp_path, WindowStoreSpec(1, "s", "t", (), (X,)))
     out = pa.Table.from_batches(list(keep_and_pass(asked, 0, PASSED, [batch(ROWS, asked.columns)])))

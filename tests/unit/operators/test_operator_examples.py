@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import pytest
-from support.continuous import BIGINT, DOUBLE, INT, STRING, Builder, plan_of, replayed, rows_of, run
+from support.continuous import (
+    BIGINT,
+    DOUBLE,
+    INT,
+    KERNEL,
+    STRING,
+    Builder,
+    inputs_of,
+    plan_of,
+    replayed,
+    rows_of,
+    run,
+    stored,
+)
 
 from windrow.errors import UnsupportedError
+from windrow.operators.advance import advance
+from windrow.operators.state import PlanState
+from windrow.operators.ticks import DueTicks
 from windrow.plan.algebra.nodes import Distinct, Lifetime, OutputWindow, Streaming, ToStream
 
 V = {"v": STRING}
@@ -20,7 +36,7 @@ def test_figure_3_1_c_renewal_by_the_youngest():
     b = Builder()
     plan = plan_of(Distinct(b.window(10, V)))
     history = [[(1, ("a",)), (2, ("b",)), (5, ("a",)), (8, ("a",)), (9, ("c",))]]
-    assert changes(plan, history, range(0, 25)) == [
+    assert changes(plan, history, range(25)) == [
         ("+", 2, 1, 11, "a"),
         ("+", 3, 2, 12, "b"),
         ("+", 10, 9, 19, "c"),
@@ -111,37 +127,33 @@ def test_internal_join_never_expires():
     assert changes(plan, [[(0, (1,))], [(1, (1,)), (5, (1,))]], [0, 3, 9]) == [("+", 2, 1, None, 1, 1)]
 
 
-@pytest.mark.parametrize(
-    "kind, expected",
-    [
-        (Streaming.ISTREAM, [("+", 2, 1, None, "a"), ("+", 2, 1, None, "b")]),
-        (Streaming.DSTREAM, [("+", 5, 4, None, "b"), ("+", 6, 5, None, "a")]),
-        (
-            Streaming.RSTREAM,
-            [(op, b, b - 1, None, v) for b in range(2, 6) for op, v in (("+", "a"), ("+", "b")) if (v, b) != ("b", 5)],
-        ),
-    ],
-)
+STREAMS = [
+    (Streaming.ISTREAM, [("+", 2, 1, None, "a"), ("+", 2, 1, None, "b")]),
+    (Streaming.DSTREAM, [("+", 5, 4, None, "b"), ("+", 8, 7, None, "a")]),
+    (
+        Streaming.RSTREAM,
+        [
+            ("+", t, t - 1, None, v)
+            for t, there in ((2, "ab"), (3, "ab"), (4, "ab"), (5, "a"), (6, "a"), (7, "a"))
+            for v in there
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("kind, expected", STREAMS)
 def test_relation_to_stream(kind, expected):
-    """The second a keeps the value: it neither comes nor goes at the tick where one replaces the other."""
+    """The second a comes at the tick at which the first one goes, so the value neither comes nor goes."""
     b = Builder()
     plan = plan_of(ToStream(b.window(3, V), kind))
-    history = [[(1, ("a",)), (1, ("b",)), (4, ("a",))]]
-    if kind is not Streaming.RSTREAM:
-        history = [[(1, ("a",)), (1, ("b",)), (4, ("a",))]]
-        expected = {
-            Streaming.ISTREAM: [("+", 2, 1, None, "a"), ("+", 2, 1, None, "b")],
-            Streaming.DSTREAM: [("+", 5, 4, None, "b"), ("+", 8, 7, None, "a")],
-        }[kind]
-    else:
-        history = [[(1, ("a",)), (1, ("b",)), (2, ("a",))]]
-        expected = [
-            ("+", 2, 1, None, "a"),
-            ("+", 2, 1, None, "b"),
-            *(("+", t, t - 1, None, v) for t in (3, 4) for v in ("a", "a", "b")),
-            ("+", 5, 4, None, "a"),
-        ]
-    assert changes(plan, history, [0, 3, 12]) == expected
+    assert changes(plan, [[(1, ("a",)), (1, ("b",)), (4, ("a",))]], [0, 3, 12]) == expected
+
+
+def test_rstream_counts_equal_rows():
+    b = Builder()
+    plan = plan_of(ToStream(b.window(2, V), Streaming.RSTREAM))
+    found = changes(plan, [[(0, ("a",)), (0, ("a",))]], [0, 1, 9])
+    assert [row[1] for row in found] == [1, 1, 2, 2]
 
 
 def test_limit_withdraws_what_falls_out():
@@ -219,3 +231,25 @@ def test_a_nan_does_not_outlive_its_window():
     assert [repr(row[4:]) for row in found if row[0] == "+"] == ["(nan, nan, nan)", "(nan, nan, nan)"][:1] + [
         "(2.0, 2.0, 0.0)"
     ]
+
+
+def test_ticks_from_another_origin_and_below_zero():
+    b = Builder()
+    plan = plan_of(b.group_by(b.window(10, {"x": INT}), [], ("COUNT", None)), step=10)
+    state, found = PlanState(), []
+    for before in (-17, -7, 3, 13):
+        due = DueTicks(before, before + 10, 10, origin=3)
+        done = advance(
+            plan, state, inputs_of(plan, stored(plan, [[(-9, (1,)), (-7, (1,)), (2, (1,))]]), due), due, KERNEL
+        )
+        state = done.state
+        found += [(op, tick, n) for op, tick, _, _, n in rows_of(done.changes)]
+    assert found == [("+", -7, 1), ("-", 3, 1), ("+", 3, 2), ("-", 13, 2), ("+", 13, 0)]
+
+
+def test_a_gap_between_batches_is_refused():
+    b = Builder()
+    plan = plan_of(b.window(3, V))
+    state = advance(plan, PlanState(), {}, DueTicks(0, 2, 1), KERNEL).state
+    with pytest.raises(ValueError, match="ticked at 2"):
+        advance(plan, state, {}, DueTicks(3, 4, 1), KERNEL)

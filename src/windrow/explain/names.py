@@ -1,0 +1,81 @@
+"""Plan columns and expressions under the names that the user reads."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from windrow.cql.dialect import CQL
+from windrow.plan.algebra.nodes import Computed, Join, Node, PlanColumn, StreamWindow, walk
+
+_QUOTED = re.compile(r"`(\w+)`")
+
+
+class ColumnNames:
+    """The names of a plan's columns. One that several inputs of a join have gets the stream before it: `a.k`.
+
+    The windows of a stream that is read more than once are numbered from left to right: `a#1.k`, `a#2.k`.
+    """
+
+    def __init__(self, root: Node):
+        windows = [node for node in walk(root) if isinstance(node, StreamWindow)]
+        counted = Counter(window.stream.lower() for window in windows)
+        seen = Counter[str]()
+        self._streams: dict[int, str] = {}
+        for window in windows:
+            name = window.stream.lower()
+            seen[name] += 1
+            self._streams[id(window)] = window.stream + (f"#{seen[name]}" if counted[name] > 1 else "")
+        self._names = {column.sql: plain_sql(column.name) for node in walk(root) for column in node.schema}
+        for node in walk(root):
+            if isinstance(node, Join):
+                self._qualify(node)
+
+    def _qualify(self, join: Join) -> None:
+        found = Counter(name for one in join.inputs for name in {column.name.lower() for column in one.schema})
+        for one in join.inputs:
+            for column in one.schema:
+                if found[column.name.lower()] > 1 and self._names[column.sql] == plain_sql(column.name):
+                    self._names[column.sql] = f"{self.source(one)}.{plain_sql(column.name)}"
+
+    def stream(self, window: StreamWindow) -> str:
+        """The stream of a window, numbered if the plan has several windows over it."""
+        return self._streams[id(window)]
+
+    def source(self, node: Node) -> str:
+        """The streams that a node reads: `a`, or `(a, b)`."""
+        streams = [self.stream(one) for one in walk(node) if isinstance(one, StreamWindow)]
+        return streams[0] if len(streams) == 1 else f"({', '.join(streams)})"
+
+    def column(self, column: PlanColumn) -> str:
+        return self._names[column.sql]
+
+    def columns(self, columns: Sequence[PlanColumn]) -> str:
+        return ", ".join(map(self.column, columns))
+
+    def expression(self, expression: exp.Expr) -> str:
+        """An expression over plan columns as the user would write it."""
+        return with_names(expression, self._names)
+
+    def computed(self, one: Computed) -> str:
+        """An item of a select list; without AS if the column keeps its name."""
+        text, name = self.expression(one.expression), plain_sql(one.column.name)
+        return text if text == name or text.endswith(f".{name}") else f"{text} AS {name}"
+
+
+def with_names(expression: exp.Expr, names: Mapping[str, str]) -> str:
+    """The text of an expression with other names for its columns."""
+
+    def named(node: exp.Expr) -> exp.Expr:
+        known = names.get(node.name) if isinstance(node, exp.Column) else None
+        return node if known is None else exp.Var(this=known)
+
+    return plain_sql(expression.copy().transform(named).sql(dialect=CQL))
+
+
+def plain_sql(text: str) -> str:
+    """SQL without the quotes that its names can do without."""
+    return _QUOTED.sub(r"\1", text)

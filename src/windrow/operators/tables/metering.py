@@ -1,0 +1,51 @@
+"""What the operators of a plan did so far: a few counters per operator, two time stamps per operator and batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class OperatorCounts:
+    """What an operator gave in all its calls. `nbytes` are those of the buffers that its rows are in; `seconds`
+    includes those of its inputs."""
+
+    calls: int = 0
+    rows: int = 0
+    nbytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class PlanMeter:
+    """Counters of a plan since the state directory was opened, by path as in `PlanState`.
+
+    `points` is how much of the window attribute was ticked through. One thread adds at a time, and any may read.
+    """
+
+    batches: int = 0
+    points: int = 0
+    read_s: float = 0.0
+    advance_s: float = 0.0
+    commit_s: float = 0.0
+    counts: dict[str, OperatorCounts] = field(default_factory=dict)
+
+    def add(self, path: str, rows: int, nbytes: int, seconds: float) -> None:
+        """A call of the operator at a path, and what it gave."""
+        found = self.counts.get(path)
+        if found is None:
+            found = self.counts[path] = OperatorCounts()
+        found.calls += 1
+        found.rows += rows
+        found.nbytes += nbytes
+        found.seconds += seconds
+
+    def add_batch(self, points: int, read_s: float, advance_s: float) -> None:
+        """A batch of ticks that moved the plan by so many points."""
+        self.batches += 1
+        self.points += points
+        self.read_s += read_s
+        self.advance_s += advance_s
+
+    def of(self, path: str) -> OperatorCounts:
+        return self.counts.get(path, OperatorCounts())

@@ -1,0 +1,48 @@
+"""Finds the few rows of a large table whose key may be among some values.
+
+For numbers and times it marks the values in a table of bits by a hash and looks every row up: a row that is left out
+has no partner, one that is kept may have none. Other types are looked up exactly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow.operators.tables.rows import flat, normal
+from windrow.operators.ticks import Points
+from windrow.synopses.cells.buckets import Words
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+SLOTS_PER_VALUE = 32
+"""One in so many other keys is kept in vain."""
+
+_LEAST, _MOST = 14, 24
+"""The least and the most bits of a hash."""
+
+
+def maybe_among(column: pa.ChunkedArray, values: pa.Array) -> Points:
+    """The rows whose key may be among the values. None of those that have one is missing."""
+    if not _is_word(column.type):
+        plain = normal(column) if pa.types.is_floating(column.type) else column
+        return np.flatnonzero(flat(pc.is_in(plain, value_set=values)).to_numpy(zero_copy_only=False))
+    bits = min(max(int(len(values) * SLOTS_PER_VALUE).bit_length(), _LEAST), _MOST)
+    marked = np.zeros(1 << bits, bool)
+    marked[_hashed(_words(values), bits)] = True
+    return np.flatnonzero(marked.take(_hashed(_words(flat(column)), bits)))
+
+
+def _is_word(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
+
+
+def _words(column: pa.Array) -> Words:
+    whole = column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
+    whole = whole if pa.types.is_int64(whole.type) else whole.cast(pa.int64())
+    whole = pc.fill_null(whole, 0) if whole.null_count else whole
+    return np.asarray(whole.to_numpy(zero_copy_only=False)).view(np.uint64)
+
+
+def _hashed(words: Words, bits: int) -> Points:
+    return np.asarray(((words * _ODD) >> np.uint64(64 - bits)).view(np.int64))

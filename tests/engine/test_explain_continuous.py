@@ -1,0 +1,106 @@
+"""EXPLAIN and EXPLAIN ANALYZE of continuous queries that run, DESCRIBE and SHOW CREATE."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from windrow.errors import CatalogError
+
+STREAM = "CREATE STREAM {} (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"
+SELECT = "SELECT a.k, COUNT(*) AS n, MAX(b.x) AS m FROM a [RANGE 10] JOIN b [RANGE 5] ON a.k = b.k GROUP BY a.k"
+
+
+@pytest.fixture
+def running(wr: Any) -> Any:
+    for name in "ab":
+        wr.sql(STREAM.format(name))
+    wr.query("q", SELECT)
+    wr.feed("a", [(1, "u", 1), (3, "v", 2), (6, "u", 3)])
+    wr.feed("b", [(2, "u", 10), (4, "v", 20), (7, "u", 30)])
+    wr.run_available()
+    return wr
+
+
+def test_running_query(running: Any) -> None:
+    plan = running.queries["q"].explain()
+    assert "Query q: continuous, a tick every 1, home: driver" in plan
+    assert "STR ─ GroupBy by a.k: count(*), max(b.x)" in plan
+    assert "count(*) by what came and went; max(b.x) recomputed" in plan
+    assert re.search(r"keeps  groups: newest per key; 2 rows, \d+ bytes", plan)
+    assert re.search(r"window store: FIFO, tuples of 10; 3 rows, .* on disk", plan)
+    assert "frontiers: a 6, b 7; waits for a" in plan
+    assert "Complete: every answer is complete" in plan
+    assert "ran " not in plan and "Since opening" not in plan
+    assert "<svg" in plan._repr_html_()
+    assert plan == "\n".join(running.sql("EXPLAIN QUERY q")["plan"])
+
+
+def test_analyze_counts_rows_and_time(running: Any) -> None:
+    plan = running.sql("EXPLAIN ANALYZE QUERY q").plan
+    batches, taken, given = re.search(
+        r"Join .*?ran +(\d+) batch(?:es)?, (\d+) rows in, (\d+) rows out", plan, re.S
+    ).groups()
+    meter = running._engine.plans.query("q").meter
+    assert int(batches) == meter.batches >= 1
+    # Of those below 6: a at 1 and 3, b at 2 and 4; each meets one.
+    assert (int(taken), int(given)) == (4, 2)
+    assert meter.of("0").seconds >= meter.of("0.0").seconds >= meter.of("0.0.0").seconds > 0
+    assert re.search(r"Since opening: \d+ ticks, batches: \d+, changes: \d+; reading .*, operators .*, commits ", plan)
+
+
+def test_analyze_of_a_periodic_query(running: Any) -> None:
+    running.query("p", "SELECT COUNT(*) AS n FROM a [RANGE 2 SLIDE 2]")
+    assert "Since opening: " in running.sql("EXPLAIN ANALYZE QUERY p").plan
+    assert "Since opening: " not in running.sql("EXPLAIN QUERY p").plan
+
+
+def test_analyze_of_no_query(wr: Any) -> None:
+    with pytest.raises(CatalogError, match="no query"):
+        wr.sql("EXPLAIN ANALYZE QUERY q")
+
+
+def test_select_is_explained_as_a_standing_query(running: Any) -> None:
+    assert "Query query: continuous" in running.sql("EXPLAIN SELECT DISTINCT k FROM a [RANGE 10]").plan
+    assert "└─ WKS ─ " in running.sql("EXPLAIN SELECT k FROM a [RANGE 10]").plan
+
+
+def test_query_that_has_not_ticked(wr: Any) -> None:
+    for name in "ab":
+        wr.sql(STREAM.format(name))
+    plan = wr.query("q", SELECT).explain()
+    assert "has not ticked yet; frontiers: a nothing seen yet, b nothing seen yet; waits for a, b" in plan
+    assert "rate" not in plan
+
+
+def test_rules_that_are_off(wr: Any) -> None:
+    wr.sql(STREAM.format("a"))
+    wr.sql("SET disabled_rules = 'merge_joins'")
+    q = wr.query("q", "SELECT DISTINCT k FROM a [RANGE 10]")
+    wr.sql("SET disabled_rules = ''")
+    assert re.search(r"merge_joins +off", q.explain())
+
+
+def test_describe(running: Any) -> None:
+    rows = running.sql("DESCRIBE q").rows()
+    assert [(row["column"], row["type"]) for row in rows] == [
+        ("op", "STRING"),
+        ("ts", "BIGINT"),
+        ("exp", "BIGINT"),
+        ("k", "STRING"),
+        ("n", "BIGINT"),
+        ("m", "INT"),
+    ]
+    names = [row["column"] for row in rows if row["note"] is None]
+    assert names == running.queries["q"].view().columns
+    running.query("p", "SELECT DISTINCT k FROM a [RANGE 4 SLIDE 2]")
+    assert running.sql("DESCRIBE p")["column"] == running.queries["p"].answers().columns
+
+
+def test_show_create(running: Any) -> None:
+    text = "\n".join(running.sql("SHOW CREATE QUERY q")["statement"])
+    running.sql("DROP QUERY q")
+    running.sql(text)
+    assert "\n".join(running.sql("SHOW CREATE QUERY q")["statement"]) == text

@@ -1,0 +1,131 @@
+"""The command line with continuous queries: pictures of plans, `run`, `status`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from windrow.cli import app
+from windrow.console.plans import show_plans
+from windrow.errors import SinkError, UnsupportedError
+from windrow.explain.drawing import DrawnPlan
+from windrow.explain.tree import ExplainedPlan, PlanBox
+from windrow.result import Plan
+
+JOIN = "SELECT o.customer, o.amount, c.page FROM orders [RANGE 1 MINUTE] o JOIN clicks [RANGE 30 SECONDS] c ON o.customer = c.customer"
+
+
+def cli(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+
+def drawn() -> Plan:
+    explained = ExplainedPlan("q", "Query q: periodic", PlanBox("Stream", "s by ts"))
+    return Plan(explained.text(), DrawnPlan(explained))
+
+
+# -- without Spark -----------------------------------------------------------------------------------
+
+
+def test_one_time_queries_are_not_drawn(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="one-time"):
+        show_plans([Plan("text only")], tmp_path / "plan.svg")
+    assert not (tmp_path / "plan.svg").exists()
+
+
+def test_file_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match="cannot be written"):
+        show_plans([drawn()], tmp_path / "absent" / "plan.svg")
+
+
+def test_text_unless_a_picture_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show_plans([drawn()])
+    assert capsys.readouterr().out == "Query q: periodic\n└─ Stream s by ts\n"
+    show_plans([drawn()], tmp_path / "plan.svg")
+    assert capsys.readouterr().out == ""
+    show_plans([drawn()], mermaid=True)
+    assert capsys.readouterr().out.startswith("flowchart BT\n")
+
+
+def test_plan_displays_as_a_picture_with_its_text() -> None:
+    page = drawn()._repr_html_()
+    assert page.index("<svg") < page.index("<details>") < page.index("└─ Stream s by ts")
+    assert "<svg" not in Plan("text only")._repr_html_()
+
+
+# -- with Spark --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], Path]:
+    """Writes a script over two streams of files."""
+    rows = {
+        "orders": "2026-01-01T00:00:05Z,ann,10\n2026-01-01T00:00:20Z,bob,7\n2026-01-01T00:00:40Z,ann,5\n",
+        "clicks": "2026-01-01T00:00:01Z,ann,home\n2026-01-01T00:00:15Z,bob,shop\n2026-01-01T00:00:39Z,ann,shop\n",
+    }
+    text = ""
+    for name, lines in rows.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.csv").write_text(lines, encoding="utf-8")
+        columns = "amount INT" if name == "orders" else "page STRING"
+        text += (
+            f"CREATE STREAM {name} (ts TIMESTAMP, customer STRING, {columns}) FROM files"
+            f" OPTIONS (path '{tmp_path / name}', format 'csv') TIMESTAMP BY ts PUNCTUATE WITH SLACK 2 SECONDS;\n"
+        )
+
+    def write(queries: str) -> Path:
+        path = tmp_path / "app.cql"
+        path.write_text(text + queries, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.mark.slow
+def test_explain_draws_all_queries_of_a_script(script: Callable[[str], Path], tmp_path: Path, spark: Any) -> None:
+    path = script(
+        f"CREATE QUERY bought AS {JOIN};\n"
+        "CREATE QUERY per_minute AS SELECT COUNT(*) AS n FROM orders [RANGE 1 MINUTE SLIDE 1 MINUTE];"
+    )
+    done = cli("explain", path, "--svg", tmp_path / "plan.svg", "--mermaid")
+    assert done.exit_code == 0, done.stderr
+    texts = [
+        text.text
+        for text in ElementTree.parse(tmp_path / "plan.svg").getroot().iter("{http://www.w3.org/2000/svg}text")
+    ]
+    assert {"Query bought", "Query per_minute", "Join", "WindowAggregate"} <= set(texts)
+    assert "on orders.customer = clicks.customer" in texts
+    assert done.stdout.startswith("flowchart BT\n") and done.stdout.count("subgraph") == 2
+
+
+@pytest.mark.slow
+def test_run_prints_the_view(script: Callable[[str], Path], tmp_path: Path, spark: Any) -> None:
+    path, state = script(f"CREATE QUERY bought AS {JOIN};"), tmp_path / "state"
+    done = cli("run", path, "--until-available", "--state", state)
+    assert done.exit_code == 0, done.stderr
+    assert "bought: 4 changes; the view at 2026-01-01 00:00:41 has 3 rows" in done.stdout
+    assert "| ann      |      5 | shop |" in done.stdout
+    assert "| query  | ticks | rows | state  |" in done.stdout and "windows answered" not in done.stdout
+    found = json.loads(cli("status", "--state", state, "--json").stdout)["continuous_queries"]
+    wanted = {"name": "bought", "streams": ["orders", "clicks"], "changes": 4, "ticked": "2026-01-01 00:00:41"}
+    assert found == [{**wanted, "error": None}]
+    assert "| bought           | orders, clicks |       4 |" in cli("status", "--state", state).stdout
+    again = cli("run", path, "--until-available", "--state", state)
+    assert "query bought: kept, it exists with the same text" in again.stderr
+
+
+@pytest.mark.slow
+def test_run_all_prints_the_changes(script: Callable[[str], Path], tmp_path: Path, spark: Any) -> None:
+    path = script(f"CREATE QUERY bought AS {JOIN};")
+    done = cli("run", path, "--until-available", "--all")
+    assert done.exit_code == 0, done.stderr
+    assert "bought: 4 changes" in done.stdout
+    assert "| +   | 2026-01-01 00:00:05 | 2026-01-01 00:00:31 | ann      |     10 | home |" in done.stdout
+    lines = cli("run", path, "--until-available", "--format", "jsonl").stdout.splitlines()
+    assert len(lines) == 4 and {json.loads(line)["op"] for line in lines} == {"+"}

@@ -1,0 +1,88 @@
+"""When plans are due, and which windows of periodic plans hold a tuple."""
+
+import numpy as np
+import pytest
+
+from windrow.engine.plans.due import InputProgress, TickGrid, begins_at, due_upto
+from windrow.engine.plans.occupied import LONG_GAP, occupied, without_gaps
+from windrow.operators.ticks import DueTicks
+
+GRID = TickGrid(5)
+
+
+@pytest.mark.parametrize(
+    ("point", "floor", "ceil", "above"), [(0, 0, 0, 5), (4, 0, 5, 5), (5, 5, 5, 10), (-1, -5, 0, 0), (-5, -5, -5, 0)]
+)
+def test_grid(point: int, floor: int, ceil: int, above: int) -> None:
+    assert (GRID.floor(point), GRID.ceil(point), GRID.above(point)) == (floor, ceil, above)
+
+
+def test_grid_with_origin() -> None:
+    grid = TickGrid(5, 2)
+    assert (grid.floor(11), grid.ceil(11), grid.above(12)) == (7, 12, 17)
+
+
+def test_least_frontier() -> None:
+    assert due_upto([InputProgress(12, 0, 12), InputProgress(23, 0, 30)], GRID) == 10
+
+
+def test_unknown_frontier() -> None:
+    assert due_upto([InputProgress(12, 0, 12), InputProgress(None, None, None)], GRID) is None
+
+
+def test_ended_stream_holds_nobody_back() -> None:
+    assert due_upto([InputProgress(12, 0, 12, ended=True), InputProgress(23, 0, 30)], GRID) == 20
+    assert due_upto([InputProgress(None, None, None, ended=True), InputProgress(23, 0, 30)], GRID) == 20
+
+
+def test_all_ended() -> None:
+    ended = [InputProgress(3, 0, 2, ended=True), InputProgress(12, 0, 11, ended=True)]
+    assert due_upto(ended, GRID) == 15
+    assert due_upto([InputProgress(None, None, None, ended=True)], GRID) is None
+
+
+def test_all_ended_with_slide() -> None:
+    assert due_upto([InputProgress(8, 0, 7, ended=True, lasts=10)], GRID, periodic=True) == 15
+    assert due_upto([InputProgress(8, 0, 7, ended=True)], GRID, periodic=True) == 10
+
+
+def test_beginning() -> None:
+    assert begins_at([InputProgress(12, 7, 12), InputProgress(23, 4, 30)], GRID) == 0
+    assert begins_at([InputProgress(12, None, None)], GRID) is None
+
+
+def _points(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def test_occupied_runs() -> None:
+    due = DueTicks(0, 100, 5)
+    runs = occupied(due, [(_points(1, 2), _points(11, 12)), (_points(30), _points(35))], None)
+    assert runs.starts.tolist() == [5, 35] and runs.stops.tolist() == [15, 40]
+    assert runs.has(_points(0, 5, 10, 15, 35, 40)).tolist() == [False, True, True, False, True, False]
+
+
+def test_occupied_by_earlier_tuples() -> None:
+    runs = occupied(DueTicks(10, 30, 5), [(_points(), _points())], 25)
+    assert runs.has(_points(15, 20, 25)).tolist() == [True, True, False] and runs.stop == 25
+
+
+def test_nothing_occupied() -> None:
+    runs = occupied(DueTicks(0, 10, 5), [], None)
+    assert runs.stop is None and not runs.has(_points(5)).any()
+
+
+def test_long_gap_is_skipped() -> None:
+    far = 5 * LONG_GAP * 3
+    due = DueTicks(0, far + 100, 5)
+    runs = occupied(due, [(_points(1, far), _points(11, far + 10))], None)
+    first = without_gaps(due, runs)
+    assert first == DueTicks(0, 15, 5)
+    rest = DueTicks(15, far + 100, 5)
+    runs = occupied(rest, [(_points(far), _points(far + 10))], 15)
+    assert without_gaps(rest, runs) == DueTicks(far, far + 100, 5)
+
+
+def test_all_gap() -> None:
+    due = DueTicks(0, 5 * (LONG_GAP + 1), 5)
+    assert without_gaps(due, occupied(due, [], None)) is None
