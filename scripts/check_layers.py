@@ -73,7 +73,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("streaming_frames", "answers", "stores"),
         ("kernels",),
         ("ingest", "sinks"),
-        ("sources", "spark_home"),
+        ("sources", "spark_home", "plan_stages"),
     ),
     "engine": (
         ("lending", "metrics", "progress", "choices"),

@@ -236,6 +236,20 @@ _TABLE = (
         _integer(1, 10**12),
     ),
     SettingSpec(
+        "plan_home",
+        "auto",
+        "Where the ticks of continuous queries are processed: in the driver (`driver`), by Spark tasks (`spark`), or "
+        "by the size of what a tick reads (`auto`). A query moves between two ticks; its changes stay the same.",
+        _choice("auto", "driver", "spark"),
+    ),
+    SettingSpec(
+        "driver_plan_bytes",
+        Size(256 << 20),
+        "The most that a tick of a continuous query may read in the driver: the state of its operators, and the "
+        "windows that it joins. A larger query moves to Spark, and back when it is smaller than a quarter of this.",
+        _size(),
+    ),
+    SettingSpec(
         "dead_letters_per_batch",
         1_000,
         "Dead letters kept with their record per micro-batch; the rest are only counted.",

@@ -46,7 +46,12 @@ class Engine:
         delivery.recover(opened.manager.streams.values())
         self.ticker = Ticker(opened.journal, delivery, lambda: opened.settings)
         self.plan_ticker = PlanTicker(
-            opened.journal, opened.plan_commits, opened.stores, opened.manager.stream, lambda: opened.settings
+            opened.journal,
+            opened.plan_commits,
+            opened.stores,
+            opened.manager.stream,
+            lambda: opened.settings,
+            opened.plan_homes,
         )
         self.plan_ticker.recover(opened.plans.all())
         self.plan_reads = PlanReads(opened.plan_commits)

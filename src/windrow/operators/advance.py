@@ -29,6 +29,7 @@ from windrow.operators.output_window import output_window
 from windrow.operators.projection import project
 from windrow.operators.scan import StreamRows, scan, stored_schema, window_of
 from windrow.operators.selection import select
+from windrow.operators.stages.cutting import Stage, windows_below
 from windrow.operators.state import OUTPUT, ROOT, PlanState, empty_tables, is_internal
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
@@ -70,15 +71,18 @@ def advance(
     kernel: Kernel,
     explicit_expiry: bool = False,
     meter: PlanMeter | None = None,
+    given: Mapping[str, Edge] | None = None,
 ) -> Advance:
     """Process all due ticks. `inputs[i]` are the tuples of `plan.windows[i]`; a window without tuples may be missing.
 
-    `explicit_expiry` adds a '-' at the tick at which a row expires. `meter` counts what the operators do. Raises
-    ValueError if the due ticks do not follow those of the state.
+    `explicit_expiry` adds a '-' at the tick at which a row expires. `meter` counts what the operators do. `given`: by
+    path, the output of nodes that were processed before, by `emit`. Raises ValueError if the due ticks do not follow
+    those of the state.
     """
     if state.ticked is not None and state.ticked != due.before:
         raise ValueError(f"the plan has ticked at {state.ticked}, and the due ticks begin after {due.before}")
-    run = _Run(plan, state, inputs, TickBatch(due, kernel, is_internal(plan.root)), meter or PlanMeter())
+    batch = TickBatch(due, kernel, is_internal(plan.root))
+    run = _Run(plan, state, inputs, batch, meter or PlanMeter(), given or {})
     edge = run.edge(plan.root, ROOT)
     if explicit_expiry:
         calendar = run.table(OUTPUT)
@@ -87,6 +91,32 @@ def advance(
     else:
         reported = report(edge, due)
     return run.result(reported)
+
+
+@dataclass(frozen=True)
+class Emission:
+    """The output of a part of a plan, the state of its operators after it, and the parts that must be made durable."""
+
+    edge: Edge
+    state: PlanState
+    parts: tuple[StatePart, ...]
+
+
+def emit(
+    plan: ContinuousPlan,
+    stage: Stage,
+    state: PlanState,
+    inputs: Mapping[int, StreamRows],
+    given: Mapping[str, Edge],
+    due: DueTicks,
+    kernel: Kernel,
+    meter: PlanMeter,
+) -> Emission:
+    """Process all due ticks in a stage that is not the last; the arguments are those of `advance`."""
+    batch = TickBatch(due, kernel, is_internal(plan.root))
+    run = _Run(plan, state, inputs, batch, meter, given, windows=stage.first)
+    edge = run.edge(stage.node, stage.path)
+    return Emission(edge, run.state_after, tuple(run.parts))
 
 
 @dataclass
@@ -98,6 +128,7 @@ class _Run:
     inputs: Mapping[int, StreamRows]
     batch: TickBatch
     meter: PlanMeter
+    given: Mapping[str, Edge]
     after: dict[str, StateTable] = field(default_factory=dict)
     parts: list[StatePart] = field(default_factory=list)
     windows: int = 0
@@ -118,6 +149,9 @@ class _Run:
 
     def edge(self, node: Node, path: str) -> Edge:
         """The new rows of a node, metered."""
+        if path in self.given:
+            self.windows += windows_below(node)
+            return self.given[path]
         started = time.perf_counter()
         edge = self._edge(node, path)
         # Table.nbytes would be exact for slices, and costs a hundred times as much.
@@ -195,8 +229,12 @@ class _Run:
 
     def result(self, reported: Reported) -> Advance:
         self._keep(reported.tables, reported.parts)
-        tables = {path: table for path, table in {**self.state.tables, **self.after}.items() if table.count}
-        return Advance(reported.changes, PlanState(tables, self.batch.due.upto), tuple(self.parts))
+        return Advance(reported.changes, self.state_after, tuple(self.parts))
+
+    @property
+    def state_after(self) -> PlanState:
+        tables = {**self.state.tables, **self.after}
+        return PlanState({path: table for path, table in tables.items() if table.count}, self.batch.due.upto)
 
 
 def _strict(node: Node) -> UnsupportedError:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.live import LEAVE, lives
@@ -77,22 +78,46 @@ def report_expiry(edge: Edge, path: str, state: Calendar, due: DueTicks) -> Repo
     return Reported(taken(both, order), found.tables, found.parts)
 
 
+def stored(changes: pa.Table) -> pa.Table:
+    """The changes of a tick batch as they are kept: op, tick, ts, exp, then the select list under names that differ
+    from these and from each other, as the names of the user need not."""
+    outputs = (f"v{i}" for i in range(changes.num_columns - len(HEAD)))
+    return changes.rename_columns([*HEAD, *outputs])
+
+
+def in_order(parts: Sequence[pa.Table]) -> pa.Table:
+    """Changes of one batch of ticks that were made in several places, in the order of `report`."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = pa.concat_tables(parts).combine_chunks()
+    comes = np.asarray(flat(pc.equal(rows.column(OP), "+")))
+    ticks, ts, ends = (
+        longs(column) for column in (rows.column(AT), rows.column(BORN), pc.fill_null(rows.column(END), NEVER))
+    )
+    return taken(rows, _order(rows.columns[len(HEAD) :], comes, ticks, ts, ends))
+
+
 def _sorted(edge: Edge, rows: pa.Table, comes: np.ndarray, ticks: Points, ts: Points, ends: Points) -> pa.Table:
     """Rows as changes, in an order that their values alone determine."""
-    order = _packed_order(ticks, comes.astype(np.int64), ts, ends)
+    order = _order([rows.column(name) for name in edge.names], comes, ticks, ts, ends)
     rows, comes, ticks, ts, ends = taken(rows, order), comes[order], ticks[order], ts[order], ends[order]
-    ties = _ties(comes, ticks, ts, ends)
-    if ties.size:
-        among = rows.take(pa.array(ties))
-        run = np.cumsum(_is_start(comes, ticks, ts, ends))[ties]
-        inner = order_of([pa.array(run), *(among.column(name) for name in edge.names)])
-        order = np.arange(rows.num_rows)
-        order[ties] = ties[inner]
-        rows = taken(rows, order)
     exp = pa.array(ends, mask=ends == NEVER)
     op = pa.DictionaryArray.from_arrays(pa.array(comes.astype(np.int8)), pa.array(["-", "+"])).dictionary_decode()
     columns = [op, pa.array(ticks), pa.array(ts), exp, *(rows.column(name) for name in edge.names)]
     return pa.Table.from_arrays(columns, schema=changes_schema(edge.schema))
+
+
+def _order(values: Sequence[pa.ChunkedArray], comes: np.ndarray, ticks: Points, ts: Points, ends: Points) -> Points:
+    """By tick, what goes before what comes; those that equal a neighbour in everything else by their values."""
+    order = _packed_order(ticks, comes.astype(np.int64), ts, ends)
+    comes, ticks, ts, ends = comes[order], ticks[order], ts[order], ends[order]
+    ties = _ties(comes, ticks, ts, ends)
+    if ties.size:
+        at = pa.array(order[ties])
+        run = np.cumsum(_is_start(comes, ticks, ts, ends))[ties]
+        inner = order_of([pa.array(run), *(column.take(at) for column in values)])
+        order[ties] = order[ties][inner]
+    return order
 
 
 def _packed_order(*columns: Points) -> Points:

@@ -5,6 +5,7 @@ W(S) = {[t + d, t + d + T) : t ∈ S}    for RANGE T OFFSET d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.rows import longs, taken
 from windrow.operators.ticks import EXP, NEVER, TS, UNTIL, DueTicks, Points
 from windrow.plan.algebra.nodes import ContinuousPlan, Filter, Join, Lifetime, Node, Project, StreamWindow
+from windrow.types import POINT_MIN
 
 POINT = "__t"
 """The column of stored rows with the tuple's point."""
@@ -42,6 +44,17 @@ def split(window: StreamWindow, rows: pa.Table, due: DueTicks) -> StreamRows:
     ends = births_end(births, window.lifetime)
     old, new = (births < due.before) & (ends > due.before), (births >= due.before) & (births < due.upto)
     return StreamRows(taken(rows, new), taken(rows, old))
+
+
+def read_window(window: StreamWindow, read: Callable[[int, int], pa.Table], history: bool, due: DueTicks) -> StreamRows:
+    """Old and new tuples, read apart: `read` gives the stored tuples with lo ≤ point < hi. Of the old ones some may
+    have expired at `before` itself."""
+    first, below = due.before - window.lifetime.offset, reach(window, history)
+    names = [POINT, *(column.sql for column in window.schema)]
+    new = read(first, due.upto - window.lifetime.offset).rename_columns(names)
+    if not history:
+        return StreamRows(new)
+    return StreamRows(new, read(POINT_MIN if below is None else due.before - below, first).rename_columns(names))
 
 
 def scanned(window: StreamWindow, rows: pa.Table, has_until: bool) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from windrow.operators.group_by import CELLS
@@ -59,12 +59,18 @@ class PlanState:
         """Rows and bytes by path."""
         return {path: (table.count, table.nbytes) for path, table in self.tables.items()}
 
+    def skipped_to(self, ticked: int) -> PlanState:
+        """The state after ticks at which nothing is there."""
+        return replace(self, ticked=ticked)
 
-def restore(plan: ContinuousPlan, parts: Iterable[StatePart], ticked: int) -> PlanState:
+
+def restore(
+    plan: ContinuousPlan, parts: Iterable[StatePart], ticked: int, before: PlanState | None = None
+) -> PlanState:
     """The state after the tick, from all parts in the order in which they were made, or from those of `compacted` and
-    what followed. Parts that have expired may be missing."""
+    what followed. Parts that have expired may be missing. With `before`, from those that followed this state."""
     empty = empty_tables(plan)
-    tables: dict[str, StateTable] = {}
+    tables: dict[str, StateTable] = {} if before is None else dict(before.tables)
     for part in parts:
         if not part.is_expired(ticked):
             tables[part.path] = tables.get(part.path, empty[part.path]).appended(part.rows)

@@ -46,3 +46,23 @@ class DueTicks:
         with np.errstate(over="ignore"):
             found = (points - self.origin) // self.step * self.step + self.origin + self.step
         return np.where(points >= NEVER - self.step, NEVER, found)
+
+
+@dataclass(frozen=True)
+class OccupiedTicks:
+    """Runs of ticks at which some window of a plan holds a tuple: starts[i] ≤ tick < stops[i], ascending, apart."""
+
+    starts: Points
+    stops: Points
+
+    def has(self, ticks: Points) -> np.ndarray:
+        """Which of the ticks are in a run."""
+        if not self.starts.size:
+            return np.zeros(ticks.size, bool)
+        at = np.searchsorted(self.starts, ticks, side="right") - 1
+        return np.asarray((at >= 0) & (ticks < self.stops[np.maximum(at, 0)]))
+
+    @property
+    def stop(self) -> int | None:
+        """The tick after the last run."""
+        return int(self.stops[-1]) if self.stops.size else None

@@ -113,3 +113,22 @@ def _matched(added: pa.Table, withdrawn: pa.Table) -> np.ndarray:
     out = np.zeros(added.num_rows, bool)
     out[near[order[hit]]] = True
     return out
+
+
+def beginning(changes: pa.Table, ticked: int) -> pa.Table:
+    """The first changes of a query that begins on tuples of the past: what its answer at the tick consists of."""
+    rows = LiveView.empty(changes.schema).after(changes, ticked).compacted()
+    return rows.set_column(AT, rows.schema.field(AT), pa.array(np.full(rows.num_rows, ticked, np.int64)))
+
+
+def merged_view(changes: Sequence[pa.Table], ticked: int) -> pa.Table:
+    """The rows of the view, and those that are yet to expire, as changes."""
+    return live_view(changes, ticked).compacted()
+
+
+def live_view(changes: Sequence[pa.Table], ticked: int) -> LiveView:
+    """The view after all of these changes."""
+    view = LiveView.empty(changes[0].schema)
+    for part in changes:
+        view = view.after(part, ticked)
+    return view

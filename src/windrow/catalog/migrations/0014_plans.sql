@@ -37,6 +37,8 @@ CREATE TABLE plan_parts (
   length INTEGER NOT NULL,
   rows INTEGER NOT NULL,
   lo INTEGER,
-  hi INTEGER
+  hi INTEGER,
+  first_bucket INTEGER NOT NULL DEFAULT 0,
+  end_bucket INTEGER NOT NULL DEFAULT 256
 );
 CREATE INDEX plan_parts_by_plan ON plan_parts (plan, kind, id);

@@ -22,10 +22,7 @@ import pyarrow.compute as pc
 from windrow.dataplane.blocks import BlockRef, BlockWriter
 from windrow.dataplane.blocks.store import readable
 from windrow.dataplane.stores.specs import KeptColumn, WindowStoreSpec
-from windrow.synopses.cells.buckets import buckets_of
-
-BUCKETS = 256
-"""The buckets of every store: a task of a later stage takes a range of them."""
+from windrow.synopses.cells.buckets import BUCKETS, buckets_of
 
 POINT = "__t"
 """The column of a row's point on the axis of its store."""

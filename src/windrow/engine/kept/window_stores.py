@@ -183,6 +183,14 @@ class WindowStores:
         predicate is not true, are the task's to leave out."""
         return self._located(self._named(use.store))
 
+    def bytes_from(self, use: StoreUse, lo: int) -> int:
+        """The bytes of the files of a use that have rows from a point on."""
+        return sum(row.bytes for row in self._named(use.store) if _points(row)[1] >= lo)
+
+    def look_again(self, uses: Iterable[StoreUse]) -> None:
+        """Read the lists of files again: some that were listed are gone."""
+        self._forget({use.store for use in uses})
+
     def size(self, use: StoreUse) -> tuple[int, int]:
         """The rows and bytes in the committed files of a use's store, for all its readers."""
         files = self._named(use.store)

@@ -11,16 +11,18 @@ import pyarrow as pa
 from windrow.catalog.store import Catalog
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore
+from windrow.dataplane.kernels.plan_stage import ANSWERS, CHANGES, STATE, VIEW
 from windrow.operators.layouts.parts import Layout, StatePart
+from windrow.operators.stages.ranges import WHOLE, Range
 from windrow.types import POINT_MAX, POINT_MIN
 
-STATE, CHANGES, VIEW, ANSWERS = "state", "changes", "view", "answers"
-"""Kinds of parts."""
+__all__ = ["ANSWERS", "CHANGES", "STATE", "VIEW", "NewPart", "PlanCommits", "PlanPart", "PlanTick", "WrittenBlock"]
 
 
 @dataclass(frozen=True)
 class PlanPart:
-    """A part of a block that a plan has written: its kind, its commit, and for state the operator and its layout."""
+    """A part of a block that a plan has written: its kind, its commit, and for state the operator and its layout.
+    `buckets` is the range that its rows are of."""
 
     kind: str
     seq: int
@@ -32,6 +34,15 @@ class PlanPart:
     layout: str | None = None
     lo: int | None = None
     hi: int | None = None
+    buckets: Range = WHOLE
+
+
+@dataclass(frozen=True)
+class WrittenBlock:
+    """A block that a task has written, and its parts."""
+
+    ref: BlockRef
+    parts: tuple[PlanPart, ...]
 
 
 @dataclass(frozen=True)
@@ -50,9 +61,10 @@ class NewPart:
 class PlanTick:
     """A tick batch of a plan up to `ticked`, its `seq`-th commit.
 
-    `parts` are written. `drops` are the kinds whose earlier parts the new ones replace. State parts in a calendar whose
-    rows have all left by `ticked` are dropped. Of the changes, the newest `keep` rows stay, and all that are newer than
-    the latest view. `deposited`: the changes up to this commit are tuples of a derived stream, and are dropped.
+    `parts` are written, `blocks` have been written by tasks. `drops` are the kinds whose earlier parts the new ones
+    replace. State parts in a calendar whose rows have all left by `ticked` are dropped. Of the changes, the newest
+    `keep` rows stay, and all that are newer than the latest view. `deposited`: the changes up to this commit are tuples
+    of a derived stream, and are dropped.
     """
 
     plan: int
@@ -63,10 +75,12 @@ class PlanTick:
     keep: int = 0
     covered: int | None = None
     deposited: int | None = None
+    blocks: tuple[WrittenBlock, ...] = ()
 
     @property
     def changes(self) -> int:
-        return sum(part.table.num_rows for part in self.parts if part.kind in (CHANGES, ANSWERS))
+        mine: int = sum(part.table.num_rows for part in self.parts if part.kind in (CHANGES, ANSWERS))
+        return mine + sum(p.rows for block in self.blocks for p in block.parts if p.kind in (CHANGES, ANSWERS))
 
 
 class PlanCommits:
@@ -137,7 +151,8 @@ class PlanCommits:
         entry = None
         with self._catalog.transaction() as tx:
             self._drop_replaced(commit)
-            parts = () if written is None else self._add_parts(commit, *written)
+            blocks = commit.blocks if written is None else (*commit.blocks, _placed(commit, *written))
+            parts = tuple(part for block in blocks for part in self._add_parts(commit, block))
             tx.execute(
                 "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, covered = ? WHERE id = ?",
                 (commit.ticked, commit.seq, commit.changes, _saved(commit.covered), commit.plan),
@@ -153,32 +168,18 @@ class PlanCommits:
         crash_point("plan-committed")
         return parts, entry
 
-    def _add_parts(self, commit: PlanTick, ref: BlockRef, places: Sequence[tuple[int, int]]) -> tuple[PlanPart, ...]:
-        block = self._blocks.add(ref, refs=len(places))
-        made = []
-        for part, (offset, length) in zip(commit.parts, places, strict=True):
-            found = PlanPart(
-                part.kind,
-                commit.seq,
-                ref.path,
-                offset,
-                length,
-                part.table.num_rows,
-                part.operator,
-                part.layout,
-                _saved(part.lo),
-                _saved(part.hi),
-            )
+    def _add_parts(self, commit: PlanTick, block: WrittenBlock) -> tuple[PlanPart, ...]:
+        number = self._blocks.add(block.ref, refs=len(block.parts))
+        for part in block.parts:
             self._catalog.execute(
-                "INSERT INTO plan_parts (plan, kind, seq, operator, layout, block, offset, length, rows, lo, hi)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO plan_parts (plan, kind, seq, operator, layout, block, offset, length, rows, lo, hi,"
+                " first_bucket, end_bucket) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    *(commit.plan, part.kind, commit.seq, part.operator, part.layout, block),
-                    *(offset, length, found.rows, found.lo, found.hi),
+                    *(commit.plan, part.kind, commit.seq, part.operator, part.layout, number),
+                    *(part.offset, part.length, part.rows, _saved(part.lo), _saved(part.hi), *part.buckets),
                 ),
             )
-            made.append(found)
-        return tuple(made)
+        return block.parts
 
     def _drop_replaced(self, commit: PlanTick) -> None:
         """Drop the parts that this commit replaces, and calendar parts that are wholly expired."""
@@ -199,7 +200,8 @@ class PlanCommits:
             )
             while (held or 0) > commit.keep:
                 oldest = self._catalog.row(
-                    "SELECT id, rows, seq FROM plan_parts WHERE plan = ? AND kind = ? ORDER BY id LIMIT 1",
+                    "SELECT seq, sum(rows) AS rows FROM plan_parts WHERE plan = ? AND kind = ?"
+                    " GROUP BY seq ORDER BY seq LIMIT 1",
                     (commit.plan, kind),
                 )
                 if oldest is None or held - oldest["rows"] < commit.keep:
@@ -207,7 +209,7 @@ class PlanCommits:
                 if kind == CHANGES and (seen is None or oldest["seq"] > seen):
                     break
                 held -= oldest["rows"]
-                self._drop_where("id = ?", (oldest["id"],))
+                self._drop_where("plan = ? AND kind = ? AND seq = ?", (commit.plan, kind, oldest["seq"]))
 
     def _drop_where(self, condition: str, values: Sequence[object]) -> None:
         for row in self._catalog.rows(f"SELECT id, block FROM plan_parts WHERE {condition}", tuple(values)):
@@ -235,7 +237,11 @@ class PlanCommits:
             (plan, *kinds),
         )
         names = ("kind", "seq", "path", "offset", "length", "rows", "operator", "layout", "lo", "hi")
-        return [PlanPart(*(row[name] for name in names)) for row in rows]
+        found = []
+        for row in rows:
+            buckets = (row["first_bucket"], row["end_bucket"])
+            found.append(PlanPart(**{name: row[name] for name in names}, buckets=buckets))
+        return found
 
     def view_parts(self, plan: int) -> list[PlanPart]:
         """The parts that make the view: the latest merged view, and all changes since."""
@@ -247,13 +253,19 @@ class PlanCommits:
         """The rows of a part, mapped: they outlive the deletion of the file."""
         return self._blocks.read_part(part.path, part.offset, part.length)
 
-    def state_parts(self, plan: int) -> list[StatePart]:
-        """The state of a plan's operators."""
-        found = []
-        for part in self.parts(plan, STATE):
-            assert part.operator is not None and part.layout is not None
-            found.append(StatePart(part.operator, Layout[part.layout], self.read(part), part.lo or 0, part.hi or 0))
-        return found
+    def state_part(self, part: PlanPart) -> StatePart:
+        """A part of the state of a plan's operators."""
+        assert part.operator is not None and part.layout is not None
+        return StatePart(part.operator, Layout[part.layout], self.read(part), part.lo or 0, part.hi or 0)
+
+
+def _placed(commit: PlanTick, ref: BlockRef, places: Sequence[tuple[int, int]]) -> WrittenBlock:
+    """The block of the parts that the driver wrote."""
+    made = []
+    for part, (offset, length) in zip(commit.parts, places, strict=True):
+        rows, state = part.table.num_rows, (part.operator, part.layout, part.lo, part.hi)
+        made.append(PlanPart(part.kind, commit.seq, ref.path, offset, length, rows, *state))
+    return WrittenBlock(ref, tuple(made))
 
 
 def _saved(point: int | None) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +19,21 @@ from windrow.dataplane.sinks import Sink, StagingSink, check_given, open_sink
 from windrow.dataplane.sinks.outputs import remove_output
 from windrow.dataplane.sinks.ownership import Claim
 from windrow.engine.kept.window_stores import StoreUse, WindowStores
-from windrow.engine.plans.commits import PlanCommits
+from windrow.engine.plans.commits import STATE, PlanCommits
 from windrow.engine.plans.derived import query_of, stream_of
 from windrow.engine.plans.due import TickGrid, due_upto, input_progress
+from windrow.engine.plans.homes import SPARK, restored
 from windrow.engine.plans.output import mode_of, sink_columns
 from windrow.engine.plans.planning import PlanChoices, planned
-from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion, kept_columns
+from windrow.engine.plans.query import (
+    ContinuousQuery,
+    HomeState,
+    PlanProgress,
+    PlanVersion,
+    bucketed_by,
+    kept_columns,
+)
+from windrow.engine.plans.spark_plans import restored_state
 from windrow.engine.progress import start_of
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.queries.sink_paths import QueryPaths, check_paths
@@ -32,7 +42,8 @@ from windrow.engine.ticks.delivery import sweep
 from windrow.errors import CatalogError, Place, StateError, UnsupportedError
 from windrow.logs import log_event
 from windrow.operators.scan import needs_history, reach
-from windrow.operators.state import PlanState, restore
+from windrow.operators.stages.ranges import WHOLE
+from windrow.operators.state import PlanState
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.plan.binder import TypesOf
@@ -44,7 +55,7 @@ _LATER = (("emit", "EMIT LATEST"), ("priority", "PRIORITY"), ("expire_after", "E
 
 
 class PlanManager:
-    """Owns the continuous queries of a state directory.
+    """Owns the continuous queries of a state directory. `on_drop` is told the number of a query that was dropped.
 
     They come and go with `QueryManager.changing` held. The dict of queries is never changed, only replaced, so it can
     be read without a lock.
@@ -55,6 +66,7 @@ class PlanManager:
         self._commits = commits
         self._stores = stores
         self._queries: dict[str, ContinuousQuery] = {}
+        self.on_drop: Callable[[int], None] | None = None
         manager.more_paths = self._paths
 
     # -- names ---------------------------------------------------------------------------------
@@ -246,8 +258,8 @@ class PlanManager:
         for i, (window, history) in enumerate(zip(plan.windows, needs_history(plan), strict=True)):
             columns, predicate = kept_columns(window)
             stream, axis = self._manager.stream(window.stream), window.attribute.column
-            span = reach(window, history)
-            uses.append(self._stores.need(stream, f"{number}/{i}", axis, columns, predicate, (), span))
+            span, keys = reach(window, history), bucketed_by(plan, i)
+            uses.append(self._stores.need(stream, f"{number}/{i}", axis, columns, predicate, keys, span))
         return uses
 
     def drop(self, query: ContinuousQuery) -> None:
@@ -272,6 +284,8 @@ class PlanManager:
             self._queries = {name: one for name, one in self._queries.items() if one is not query}
             if stream is not None:
                 self._manager.forget(stream)
+            if self.on_drop is not None:
+                self.on_drop(query.id)
         sweep(query)
         log_event("query_dropped", "query '{query}' is dropped", query=query.name)
 
@@ -301,13 +315,17 @@ class PlanManager:
 
     def _restored(self, row: Row) -> ContinuousQuery:
         query = self._read_row(row, self._manager.record())
-        progress, state = query.progress, PlanState()
-        if progress.ticked is not None:
-            state = restore(query.plan, self._commits.state_parts(query.id), progress.ticked)
+        progress, parts = query.progress, self._commits.parts(query.id, STATE)
+        state: HomeState = PlanState()
+        if any(part.buckets != WHOLE for part in parts):
+            state = restored_state(parts, progress.ticked)
+            query.home, query.home_reason, query.must_merge = SPARK, "it was there before the restart", True
+        elif progress.ticked is not None:
+            state = restored(query, self._commits, progress.ticked)
         kept = [] if query.derived is not None else self._commits.view_parts(query.id)
         query.version = PlanVersion(progress, state, tuple(self._commits.read(part) for part in kept))
         query.committed = query.merged_at = progress.ticked
-        query.unmerged = len(kept)
+        query.unmerged = len({part.seq for part in kept})
         query.unshown = tuple(self._commits.unpublished(query.id))
         query.sink = self._open_sink(query, begun=row["changes"] > 0)
         return query

@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from windrow.operators.ticks import DueTicks, Points
+from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
 
 LONG_GAP = 1_000
 """So many ticks in a row without a tuple in any window are not processed one by one."""
-
-
-@dataclass(frozen=True)
-class OccupiedTicks:
-    """Runs of ticks at which some window of a plan holds a tuple: starts[i] ≤ tick < stops[i], ascending, apart."""
-
-    starts: Points
-    stops: Points
-
-    def has(self, ticks: Points) -> np.ndarray:
-        """Which of the ticks are in a run."""
-        if not self.starts.size:
-            return np.zeros(ticks.size, bool)
-        at = np.searchsorted(self.starts, ticks, side="right") - 1
-        return np.asarray((at >= 0) & (ticks < self.stops[np.maximum(at, 0)]))
-
-    @property
-    def stop(self) -> int | None:
-        """The tick after the last run."""
-        return int(self.stops[-1]) if self.stops.size else None
 
 
 def occupied(due: DueTicks, lifetimes: Sequence[tuple[Points, Points]], covered: int | None) -> OccupiedTicks:

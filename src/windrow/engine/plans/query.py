@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ from windrow.engine.metrics import PlanMetrics
 from windrow.engine.plans.due import TickGrid
 from windrow.engine.plans.planning import PlanChoices
 from windrow.operators.scan import needs_history
-from windrow.operators.state import PlanState
+from windrow.operators.stages.cutting import staged
 from windrow.operators.tables.metering import PlanMeter
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.algebra.nodes import ContinuousPlan, StreamWindow
@@ -44,6 +44,20 @@ class PlanProgress:
         return replace(self, covered=max(known, default=None))
 
 
+class HomeState(Protocol):
+    """The state of a plan's operators, in the driver or as Spark tasks have it."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def sizes(self) -> Mapping[str, tuple[int, int]]:
+        """Rows and bytes by path."""
+
+    def skipped_to(self, ticked: int) -> HomeState:
+        """The state after ticks at which nothing is there."""
+
+
 @dataclass(frozen=True)
 class PlanVersion:
     """What readers see, replaced as a whole: a progress, and the state and the changes that belong to it.
@@ -52,7 +66,7 @@ class PlanVersion:
     """
 
     progress: PlanProgress
-    state: PlanState
+    state: HomeState
     changes: tuple[pa.Table, ...] = ()
 
 
@@ -86,6 +100,11 @@ class ContinuousQuery:
     """How many commits have written parts since."""
     committed: int | None = None
     """The last tick that a commit saved; `progress.ticked` may be ahead of it by ticks without a change."""
+    home: str = "driver"
+    """Where its state is: 'driver' or 'spark'; only a commit changes it."""
+    home_reason: str = "it has not ticked yet"
+    must_merge: bool = False
+    """Its next batch merges state and view: tasks know no ranges of it yet."""
     is_dropped: bool = False
     ticking: threading.RLock = field(default_factory=threading.RLock)
     """Held while it ticks, and while it is dropped."""
@@ -121,3 +140,9 @@ def kept_columns(window: StreamWindow) -> tuple[tuple[KeptColumn, ...], KeptColu
     """What a window store keeps for a window: its columns in order, and its predicate."""
     columns = tuple(KeptColumn(one.sql, one.column.type) for one in window.columns)
     return columns, None if window.predicate is None else KeptColumn(window.predicate, BOOLEAN)
+
+
+def bucketed_by(plan: ContinuousPlan, i: int) -> tuple[KeptColumn, ...]:
+    """The columns that the store of window i is bucketed by, so that Spark tasks read their ranges of it."""
+    columns = {one.column.sql: KeptColumn(one.sql, one.column.type) for one in plan.windows[i].columns}
+    return tuple(columns[name] for name in staged(plan).window_keys[i] or ())

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windrow.engine.plans.commits import ANSWERS, CHANGES, PlanCommits
+from windrow.engine.plans.commits import ANSWERS, CHANGES, PlanCommits, PlanPart
 from windrow.engine.plans.ordering import ordered
 from windrow.engine.plans.query import ContinuousQuery
-from windrow.engine.plans.tables import answers_schema, changes_schema, changes_table, view_schema, view_table
-from windrow.engine.plans.ticker import live_view
+from windrow.engine.plans.tables import (
+    answers_schema,
+    answers_table,
+    changes_schema,
+    changes_table,
+    view_schema,
+    view_table,
+)
 from windrow.errors import CatalogError, StateError, UnsupportedError
+from windrow.operators.changes import AT, HEAD, OP, in_order
 from windrow.operators.tables.kernel import Kernel
+from windrow.operators.view import live_view
 from windrow.types import point_text
 
 ATTEMPTS = 5
@@ -83,7 +92,12 @@ class PlanReads:
     def answer(self, query: ContinuousQuery) -> pa.Table:
         """The latest answer of a query with SLIDE."""
         self._refuse_continuous(query)
-        table = self._again(lambda: [self._commits.read(part) for part in self._commits.parts(query.id, ANSWERS)[-1:]])
+
+        def read() -> list[pa.Table]:
+            parts = self._commits.parts(query.id, ANSWERS)
+            return self._read(query, [part for part in parts if part.seq == parts[-1].seq])
+
+        table = self._again(read)
         if not table:
             return answers_schema(query.plan).empty_table()
         ends = table[0].column("window_end")
@@ -111,8 +125,19 @@ class PlanReads:
             )
 
     def _parts(self, query: ContinuousQuery, kind: str) -> list[pa.Table]:
-        """The parts of a kind."""
-        return self._again(lambda: [self._commits.read(part) for part in self._commits.parts(query.id, kind)])
+        """The parts of a kind, those of one commit as one."""
+        return self._again(lambda: self._read(query, self._commits.parts(query.id, kind)))
+
+    def _read(self, query: ContinuousQuery, parts: Sequence[PlanPart]) -> list[pa.Table]:
+        """A table per commit, of parts that may have been written in several places. Answers that tasks wrote have the
+        form of changes."""
+        found = []
+        for _, some in groupby(parts, key=lambda one: one.seq):
+            table = in_order([self._commits.read(part) for part in some])
+            if query.plan.periodic and table.column_names[0] == HEAD[OP]:
+                table = answers_table(query.plan, ordered(query.plan, table, self._kernel, first=HEAD[AT]))
+            found.append(table)
+        return found
 
     def _again(self, read: Callable[[], list[pa.Table]]) -> list[pa.Table]:
         """What `read` returns. A tick may retire a part after it was listed; then it is called again."""

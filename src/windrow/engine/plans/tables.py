@@ -14,13 +14,6 @@ LIFETIME = ("op", "ts", "exp")
 """The columns of a change before the select list."""
 
 
-def stored(changes: pa.Table) -> pa.Table:
-    """The changes of a tick batch as they are kept: op, tick, ts, exp, then the select list under names that differ
-    from these and from each other, as the names of the user need not."""
-    outputs = (f"v{i}" for i in range(changes.num_columns - len(HEAD)))
-    return changes.rename_columns([*HEAD, *outputs])
-
-
 def changes_schema(plan: ContinuousPlan) -> pa.Schema:
     """The columns of `changes()`: op, ts, exp, then the select list. Where the select list has one of these names, the
     lifetime's is preceded by underscores."""

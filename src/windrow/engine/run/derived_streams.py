@@ -7,6 +7,7 @@ nothing. A plan keeps the changes of its last commit until the next one, which c
 from __future__ import annotations
 
 import logging
+from itertools import groupby
 
 from windrow.engine.plans.commits import CHANGES
 from windrow.engine.plans.derived import tuples_of
@@ -16,6 +17,7 @@ from windrow.engine.run.opening import OpenState
 from windrow.engine.run.stream_ticks import StreamTicks
 from windrow.engine.run.stream_time import StreamTime
 from windrow.engine.state import StreamState
+from windrow.operators.changes import in_order
 
 log = logging.getLogger("windrow")
 
@@ -55,9 +57,9 @@ class DerivedStreams:
         """Bring a stream up to its plan; return whether that changed it."""
         commits, moved = self._opened.plan_commits, False
         with self._opened.jvm.watched():
-            for part in commits.parts(query.id, CHANGES):
-                if part.seq > stream.last_batch:
-                    rows = tuples_of(stream.definition, query.plan, commits.read(part))
-                    self._inputs.derive(stream, rows, part.seq)
+            for seq, parts in groupby(commits.parts(query.id, CHANGES), key=lambda part: part.seq):
+                if seq > stream.last_batch:
+                    changes = in_order([commits.read(part) for part in parts])
+                    self._inputs.derive(stream, tuples_of(stream.definition, query.plan, changes), seq)
                     moved = True
             return self._time.follow(stream, query.progress.ticked, ended) or moved

@@ -12,11 +12,14 @@ from windrow.catalog.store import Catalog
 from windrow.clock import Clock
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.jvm import Jvm
+from windrow.dataplane.plan_stages import PlanStages
 from windrow.dataplane.session import Analyser, close_session, open_session
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import PlanCommits
+from windrow.engine.plans.homes import DRIVER, SPARK, DriverHome, PlanHomes
 from windrow.engine.plans.manager import PlanManager
+from windrow.engine.plans.spark_plans import SparkPlans
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.run.lifecycle import Lifecycle
 from windrow.engine.run.recovery import Recovery
@@ -63,6 +66,7 @@ class OpenState:
             self.stores.recover(self.manager.streams.values())
             self.plan_commits = PlanCommits(self.catalog, self.blocks)
             self.plans = PlanManager(self.manager, self.plan_commits, self.stores)
+            self.plan_homes = self._plan_homes()
             with self.jvm.watched():
                 self.plans.recover()
             undo.pop_all()
@@ -74,6 +78,14 @@ class OpenState:
             streams=len(self.manager.streams),
             queries=len(self.manager.queries()) + len(self.plans.all()),
         )
+
+    def _plan_homes(self) -> PlanHomes:
+        settings, root = (lambda: self.settings), str(self.state_dir.resolve())
+        stages = PlanStages(self.spark)
+        spark = SparkPlans(stages, self.plan_commits, self.stores, root, settings, self.jvm.watched)
+        self.plans.on_drop = spark.forget
+        driver = DriverHome(self.plan_commits, self.stores, settings)
+        return PlanHomes({DRIVER: driver, SPARK: spark}, self.stores, settings)
 
     def _max_value_bytes(self) -> int:
         return self.settings.integer("max_value_bytes")

@@ -183,7 +183,10 @@ def _counted(calls: GroupCalls, ranges: CellRanges, slots: int) -> dict[Aggregat
         for call, (code, values) in codes.items():
             counters = _counters(call, states, code, values, slot - start, cell, end - start)
             found[call].append(holistic_result(call, counters))
-    return {call: pa.concat_arrays(columns) for call, columns in found.items()}
+    return {
+        call: pa.concat_arrays(columns) if columns else pa.array([], call.result.arrow)
+        for call, columns in found.items()
+    }
 
 
 def _codes(calls: GroupCalls, call: AggregateCall, cells: pa.Table) -> tuple[Points, pa.Array]:

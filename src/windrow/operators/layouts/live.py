@@ -80,6 +80,10 @@ def _of_changes(edge: Edge, path: str, state: Keyed, due: DueTicks) -> Lives:
     """Strict changes as intervals: a value's count holds from one of its ticks to the next."""
     schema = live_schema(edge.schema, True)
     changes = netted(edge.rows, edge.names)
+    if not changes.num_rows:
+        every = state.rows(schema)
+        whole = {ENTER: np.full(every.num_rows, due.before), LEAVE: np.full(every.num_rows, NEVER)}
+        return Lives(appended(every, **whole), {path: state}, ())
     ids, firsts = numbered([changes.column(name) for name in edge.names], changes.num_rows)
     at = state.find([changes.column(name).take(pa.array(firsts)) for name in edge.names], firsts.size)
     held = np.flatnonzero(at >= 0)

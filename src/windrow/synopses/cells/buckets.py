@@ -18,6 +18,9 @@ from windrow.synopses.cells.groups import plain_key
 
 Words = npt.NDArray[np.uint64]
 
+BUCKETS = 256
+"""The buckets of every window store and every stage of a continuous plan: a task takes a range of them."""
+
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _STEP = np.uint64(0xD1B54A32D192ED03)
 _PRIME = 0x100000001B3

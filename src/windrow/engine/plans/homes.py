@@ -1,0 +1,228 @@
+"""The homes of continuous plans: where a batch of ticks is processed, and what it gives to commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, cast
+
+import pyarrow as pa
+
+from windrow.engine.kept.window_stores import WindowStores
+from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, WrittenBlock
+from windrow.engine.plans.occupied import occupied
+from windrow.engine.plans.ordering import ordered
+from windrow.engine.plans.query import ContinuousQuery, HomeState
+from windrow.engine.plans.tables import answers_table
+from windrow.operators.advance import Advance, advance
+from windrow.operators.changes import AT, HEAD, stored
+from windrow.operators.layouts.parts import StatePart
+from windrow.operators.scan import StreamRows, births_end, reach, read_window
+from windrow.operators.stages.cutting import staged
+from windrow.operators.stages.ranges import WHOLE, Range, restored_range
+from windrow.operators.state import PlanState, compacted
+from windrow.operators.tables.kernel import Kernel
+from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
+from windrow.operators.view import beginning, merged_view
+from windrow.plan.algebra.nodes import ToStream
+from windrow.settings import Settings
+from windrow.types import POINT_MAX, POINT_MIN
+
+DRIVER, SPARK = "driver", "spark"
+BACK = 4
+"""A plan moves back to the driver when it is smaller than this part of the bound."""
+
+
+@dataclass(frozen=True)
+class PlanBatch:
+    """What a batch of ticks gives: `count` changes, which `changes` reads; the state after it; the parts to write, or
+    the blocks that tasks have written; and the kinds of earlier parts that these replace. `covered`: windows of a
+    periodic plan hold tuples below this tick."""
+
+    count: int
+    changes: Callable[[], pa.Table]
+    state: HomeState
+    parts: tuple[NewPart, ...] = ()
+    blocks: tuple[WrittenBlock, ...] = ()
+    drops: tuple[str, ...] = ()
+    covered: int | None = None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it has anything to write."""
+        return bool(self.parts or self.blocks)
+
+
+class PlanHome(Protocol):
+    """Processes batches of ticks. It changes neither the query nor the catalog."""
+
+    def advance(self, query: ContinuousQuery, due: DueTicks, merging: bool) -> PlanBatch:
+        """Process all due ticks. `merging`: state and view are written anew, as few parts, in place of all earlier
+        ones. If the state of the query is in another home, it is, and the state comes over."""
+
+
+class PlanHomes:
+    """Chooses homes, and knows which there are. `homes`: by name."""
+
+    def __init__(self, homes: dict[str, PlanHome], stores: WindowStores, settings: Callable[[], Settings]):
+        self._homes = homes
+        self._stores = stores
+        self._settings = settings
+
+    def __getitem__(self, name: str) -> PlanHome:
+        return self._homes[name]
+
+    def choose(self, query: ContinuousQuery, due: DueTicks) -> tuple[str, str]:
+        """The home for the next batch, and why."""
+        wish, bound = self._settings().text("plan_home"), self._settings().integer("driver_plan_bytes")
+        if SPARK not in self._homes or wish == DRIVER:
+            return DRIVER, "plan_home = 'driver'"
+        if wish == SPARK:
+            return SPARK, "plan_home = 'spark'"
+        if staged(query.plan).is_single:
+            return DRIVER, "all its rows must be in one place"
+        size = query.version.state.nbytes + self._read_bytes(query, due)
+        least = bound // BACK if query.home == SPARK else bound
+        if size > least:
+            return SPARK, f"a tick reads {size:,} bytes, more than {least:,} (driver_plan_bytes)"
+        return DRIVER, f"a tick reads {size:,} bytes, at most {least:,} (driver_plan_bytes)"
+
+    def _read_bytes(self, query: ContinuousQuery, due: DueTicks) -> int:
+        """The bytes of the files that a tick reads."""
+        found = 0
+        for i, use in enumerate(query.uses):
+            found += self._stores.bytes_from(use, needed_from(query, i, due.before))
+        return found
+
+
+def needed_from(query: ContinuousQuery, i: int, ticked: int) -> int:
+    """The least point of window i that a tick above `ticked` reads."""
+    below = reach(query.plan.windows[i], query.history[i])
+    return POINT_MIN if below is None else ticked - below
+
+
+def is_past(query: ContinuousQuery, due: DueTicks) -> bool:
+    """Whether these ticks were due when the query was created: they only build its state."""
+    return query.choices.begins_after is not None and due.upto <= query.choices.begins_after
+
+
+def begins_now(query: ContinuousQuery, due: DueTicks) -> bool:
+    """Whether the query reports its answer at the last of these ticks, and nothing of the past before."""
+    return is_past(query, due) and not is_silent(query, due)
+
+
+def is_silent(query: ContinuousQuery, due: DueTicks) -> bool:
+    """Whether the query reports nothing of these ticks: windows that closed before it was created, and a stream
+    (ISTREAM, DSTREAM, RSTREAM) before its first tick."""
+    return is_past(query, due) and (query.plan.periodic or isinstance(query.plan.root, ToStream))
+
+
+def has_view(query: ContinuousQuery) -> bool:
+    """Whether a view is kept of the query's changes."""
+    return not query.plan.periodic and query.derived is None
+
+
+def new_rows(query: ContinuousQuery, stores: WindowStores, due: DueTicks) -> int:
+    """The most tuples that the due ticks bring."""
+    found = 0
+    for window, use in zip(query.plan.windows, query.uses, strict=True):
+        lo, hi = due.before - window.lifetime.offset, due.upto - window.lifetime.offset
+        found += sum(file.rows for file in stores.files(use) if file.hi >= lo and file.lo < hi)
+    return found
+
+
+def lifetimes(query: ContinuousQuery, stores: WindowStores, due: DueTicks) -> list[tuple[Points, Points]]:
+    """When the new tuples of each window are born, and when they leave it."""
+    found = []
+    for window, use in zip(query.plan.windows, query.uses, strict=True):
+        lifetime = window.lifetime
+        lo, hi = due.before - lifetime.offset, due.upto - lifetime.offset
+        births = stores.rows(use, (), lo, hi).column("__t").to_numpy() + lifetime.offset
+        found.append((births, births_end(births, lifetime)))
+    return found
+
+
+def occupied_ticks(query: ContinuousQuery, stores: WindowStores, due: DueTicks) -> OccupiedTicks | None:
+    """The due ticks at which a window of a periodic plan holds a tuple: only these are answered."""
+    if not query.plan.periodic:
+        return None
+    return occupied(due, lifetimes(query, stores, due), query.progress.covered)
+
+
+class DriverHome:
+    """Advances plans in this process, over mapped files."""
+
+    def __init__(self, commits: PlanCommits, stores: WindowStores, settings: Callable[[], Settings]):
+        self._commits = commits
+        self._stores = stores
+        self._kernel = Kernel(settings().integer("max_value_bytes"))
+
+    def advance(self, query: ContinuousQuery, due: DueTicks, merging: bool) -> PlanBatch:
+        state = query.version.state
+        if query.home != DRIVER:
+            state = restored(query, self._commits, due.before)
+        runs = occupied_ticks(query, self._stores, due)
+        done = self._advance(query, cast(PlanState, state), due, runs)
+        parts, drops = self._parts(query, done, due.upto, merging)
+        return PlanBatch(
+            done.changes.num_rows,
+            lambda: done.changes,
+            done.state,
+            parts=tuple(parts),
+            drops=tuple(drops),
+            covered=None if runs is None else runs.stop,
+        )
+
+    def _advance(self, query: ContinuousQuery, state: PlanState, due: DueTicks, runs: OccupiedTicks | None) -> Advance:
+        started = time.perf_counter()
+        rows = {i: self._rows(query, i, due) for i in range(len(query.uses))}
+        read = time.perf_counter()
+        done = advance(query.plan, state, rows, due, self._kernel, query.choices.explicit_expiry, query.meter)
+        query.meter.add_batch(due.upto - due.before, read - started, time.perf_counter() - read)
+        changes = stored(done.changes)
+        if is_silent(query, due):
+            return replace(done, changes=changes.slice(0, 0))
+        if runs is not None:
+            kept = changes.filter(pa.array(runs.has(changes.column(AT).to_numpy())))
+            return replace(done, changes=ordered(query.plan, kept, self._kernel, first=HEAD[AT]))
+        return replace(done, changes=beginning(changes, due.upto) if begins_now(query, due) else changes)
+
+    def _rows(self, query: ContinuousQuery, i: int, due: DueTicks) -> StreamRows:
+        """The stored tuples that a window of the plan needs for these ticks."""
+
+        def read(lo: int, hi: int) -> pa.Table:
+            return self._stores.rows(query.uses[i], query.columns[i], lo, hi)
+
+        return read_window(query.plan.windows[i], read, query.history[i], due)
+
+    def _parts(
+        self, query: ContinuousQuery, done: Advance, ticked: int, merging: bool
+    ) -> tuple[list[NewPart], list[str]]:
+        """What a commit writes, and the kinds of parts that it replaces."""
+        state = compacted(done.state) if merging else done.parts
+        found = [_state_part(part) for part in state]
+        drops = [STATE] if merging else []
+        if done.changes.num_rows:
+            is_answer = query.plan.periodic and query.derived is None
+            if is_answer:
+                found.append(NewPart(ANSWERS, answers_table(query.plan, done.changes), lo=ticked, hi=ticked))
+            else:
+                found.append(NewPart(CHANGES, done.changes))
+        if merging and has_view(query):
+            found.append(NewPart(VIEW, merged_view((*query.version.changes, done.changes), ticked)))
+            drops.append(VIEW)
+        return found, drops
+
+
+def _state_part(part: StatePart) -> NewPart:
+    """A part of state to write. Rows that never expire end above all points."""
+    return NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, min(part.hi, POINT_MAX))
+
+
+def restored(query: ContinuousQuery, commits: PlanCommits, ticked: int) -> PlanState:
+    """The state of a plan from its durable parts, wherever they were written."""
+    sources = dict[Range, list[StatePart]]()
+    for part in commits.parts(query.id, STATE):
+        sources.setdefault(part.buckets, []).append(commits.state_part(part))
+    return restored_range(query.plan, staged(query.plan).cuts, sources, WHOLE, ticked)
