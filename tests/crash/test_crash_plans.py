@@ -56,7 +56,7 @@ def outcome(root: Path, spark: Any) -> dict[str, Any]:
         found = {
             **{name: sorted(map(repr, rows)) for name, rows in changes.items()},
             "view": children.rows_of(wr.queries["view"].view().arrow()),
-            "windows": children.rows_of(wr.queries["windows"].answers().arrow()),
+            "windows": sorted(children.rows_of(wr.queries["windows"].answers().arrow()), key=repr),
             "admitted": wr.metrics()["d"]["admitted"],
             "late": wr.metrics()["d"]["dead_letters"],
         }
