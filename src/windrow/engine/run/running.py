@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +14,7 @@ from windrow.dataplane.streaming_frames import attaching
 from windrow.engine.run.inputs import Inputs, is_deposited
 from windrow.engine.run.lifecycle import Phase
 from windrow.engine.run.opening import OpenState
-from windrow.engine.run.runner import POLL_S, StreamRunner, Supervisor
+from windrow.engine.run.runner import StreamRunner, Supervisor
 from windrow.engine.run.stream_ticks import StreamTicks
 from windrow.engine.run.stream_time import StreamTime
 from windrow.engine.state import StreamState
@@ -82,52 +81,22 @@ class RunningStreams:
         with self._opened.lifecycle.running_available() as refuse_interrupted, self._opened.jvm.watched():
             self._opened.jvm.raise_if_lost()
             self._refuse_detached()
-            streams = self._at_hand()
-            errors = self._run_together(streams, refuse_interrupted)
-            failed = [error for error in errors if error is not None]
-            for error in failed:
-                if not isinstance(error, (SourceError, ExecutionError)):
-                    raise error
-                self._opened.jvm.raise_if_lost(error)
+            done, failed = list[StreamState](), list[WindrowError]()
+            for stream in self._at_hand():
                 refuse_interrupted()
-            for stream, why in zip(streams, errors, strict=True):
-                if close and why is None:
-                    self._time.end_input(stream.name)
+                try:
+                    self._run_one(stream, refuse_interrupted)
+                    done.append(stream)
+                except (SourceError, ExecutionError) as error:
+                    self._opened.jvm.raise_if_lost(error)
+                    refuse_interrupted()
+                    failed.append(error)
+            for stream in done if close else []:
+                self._time.end_input(stream.name)
             if failed:
                 raise failed[0]
 
-    def _run_together(
-        self, streams: Sequence[StreamState], refuse_interrupted: Callable[[], None]
-    ) -> list[BaseException | None]:
-        """Run streams over the available data, all at the same time: plans join them. Return the error of each."""
-        errors: list[BaseException | None] = [None] * len(streams)
-
-        def run(i: int) -> None:
-            try:
-                self._run_one(streams[i], refuse_interrupted)
-            except BaseException as error:
-                errors[i] = error
-
-        if len(streams) == 1:
-            run(0)
-            return errors
-        threads = [threading.Thread(target=run, args=(i,), name=f"windrow-{s.name}") for i, s in enumerate(streams)]
-        for thread in threads:
-            thread.start()
-        try:
-            for thread in threads:
-                while thread.is_alive():
-                    thread.join(POLL_S)
-        except KeyboardInterrupt:
-            for runner in list(self._runners.values()):
-                runner.stop()
-            for thread in threads:
-                thread.join()
-            raise
-        return errors
-
     def _run_one(self, stream: StreamState, refuse_interrupted: Callable[[], None]) -> None:
-        refuse_interrupted()
         self._ticks.retry(stream)
         with _noted(stream):
             if not is_deposited(stream):
