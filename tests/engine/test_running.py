@@ -357,7 +357,7 @@ def test_random_calls_from_many_threads(wr: Any, open_state: Any) -> None:
     raised = in_threads(wr.start, wr.stop, wr.run_available, wr.start, wr.stop, feed, *[wr.close] * 3)
     assert all(error is None or isinstance(error, StateError) for error in raised), raised
     assert raised[-3:] == [None] * 3
-    assert not wr._engine.ticks._thread.is_alive()
+    assert not wr._engine.ticks.is_alive
     assert not any(thread.name == "windrow-supervisor" for thread in threading.enumerate())
     assert not wr.spark.streams.active
     files = list((wr.state_dir / "streams").rglob("*.parquet"))

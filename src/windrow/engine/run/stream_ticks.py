@@ -97,6 +97,11 @@ class StreamTicks:
         for derived in self._derived(query):
             self.drain(derived)
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether a thread of ticks runs."""
+        return self._streams.is_alive or self._plans.is_alive
+
     def close(self) -> None:
         """Finish the running ticks, and end the threads."""
         self._streams.close()

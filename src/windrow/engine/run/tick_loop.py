@@ -112,6 +112,11 @@ class TickLoop(Generic[T]):
         if error is not None:
             raise error
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread.is_alive()
+
     def close(self) -> None:
         """Finish the running tick, and end the thread."""
         with self._changed:
