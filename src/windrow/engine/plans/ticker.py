@@ -189,7 +189,7 @@ class PlanTicker:
         with ExitStack() as held:
             for stream, _ in ended:
                 held.enter_context(stream.lock)
-            after = [(stream, stream.progress.promised(axis, due.upto)) for stream, axis in ended]
+            after = _promised(ended, due.upto)
             written, entry = self._commits.tick(tick, staged, lambda: self._along(query, after, due.upto))
             for stream, moved in after:
                 stream.install(CommittedState(moved, stream.unpublished))
@@ -270,3 +270,12 @@ class PlanTicker:
             needed = needed_from(query, i, ticked)
             if needed > POINT_MIN:
                 self._stores.keep_from(use.reader, needed)
+
+
+def _promised(ended: Sequence[tuple[StreamState, str]], upto: int) -> list[tuple[StreamState, StreamProgress]]:
+    """The progress of ended streams when no tuple below the tick comes any more on these axes."""
+    found = dict[int, tuple[StreamState, StreamProgress]]()
+    for stream, axis in ended:
+        progress = found.get(stream.id, (stream, stream.progress))[1]
+        found[stream.id] = stream, progress.promised(axis, upto)
+    return list(found.values())
