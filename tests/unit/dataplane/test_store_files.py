@@ -29,7 +29,6 @@ from windrow.dataplane.kernels import (
 )
 from windrow.dataplane.kernels import keeping as kernel
 from windrow.dataplane.stores import (
-    BUCKETS,
     POINT,
     KeptColumn,
     KeptFile,
@@ -45,7 +44,7 @@ from windrow.dataplane.stores import (
 from windrow.dataplane.stores.files import kept_of
 from windrow.errors import StateError
 from windrow.plan.accumulators import Accumulator, Key, Kind
-from windrow.synopses.cells.buckets import buckets_of
+from windrow.synopses.cells.buckets import BUCKETS, buckets_of
 from windrow.types import POINT_MAX, POINT_MIN, SqlType
 from windrow.windows import CutSchedule, SlidingWindow
 
