@@ -52,7 +52,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("parser", "printer", "final", "bounds"),
     ),
     "optimizer": (
-        ("synopsis_kinds", "facts", "join_order"),
+        ("synopsis_kinds", "facts", "join_order", "common_join"),
         ("sharing", "estimates"),
         ("rules",),
         ("pipeline",),

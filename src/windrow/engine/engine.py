@@ -52,6 +52,7 @@ class Engine:
             opened.manager.stream,
             lambda: opened.settings,
             opened.plan_homes,
+            opened.plans.all,
         )
         self.plan_ticker.recover(opened.plans.all())
         self.plan_reads = PlanReads(opened.plan_commits)

@@ -52,6 +52,7 @@ from windrow.plan.algebra.nodes import (
     TopRows,
     ToStream,
 )
+from windrow.types import SqlType
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,13 @@ def emit(
     run = _Run(plan, state, inputs, batch, meter, given, windows=stage.first)
     edge = run.edge(stage.node, stage.path)
     return Emission(edge, run.state_after, tuple(run.parts))
+
+
+def joined(join: Join, inputs: Mapping[int, StreamRows], due: DueTicks, kernel: Kernel, has_until: bool) -> Edge:
+    """The new results of a join that reads nothing but windows. `has_until`: the plan that it is for sees INTERNAL
+    windows."""
+    plan = ContinuousPlan(join, SqlType("BIGINT"), due.step, due.origin)
+    return _Run(plan, PlanState(), inputs, TickBatch(due, kernel, has_until), PlanMeter(), {}).edge(join, ROOT)
 
 
 @dataclass

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from windrow.engine.plans.due import InputProgress, TickGrid, begins_at, due_upto
-from windrow.engine.plans.occupied import LONG_GAP, occupied, without_gaps
+from windrow.engine.plans.due import LONG_GAP, InputProgress, TickGrid, begins_at, due_upto, occupied, without_gaps
 from windrow.operators.ticks import DueTicks
 
 GRID = TickGrid(5)

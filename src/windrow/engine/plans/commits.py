@@ -1,8 +1,8 @@
-"""Commits of continuous queries: each tick batch of a plan is one file and one transaction."""
+"""Commits of continuous queries: a batch of ticks is one transaction, of all plans that are due for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from sqlite3 import Row
 
@@ -16,7 +16,24 @@ from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.stages.ranges import WHOLE, Range
 from windrow.types import POINT_MAX, POINT_MIN
 
-__all__ = ["ANSWERS", "CHANGES", "STATE", "VIEW", "NewPart", "PlanCommits", "PlanPart", "PlanTick", "WrittenBlock"]
+__all__ = [
+    "ANSWERS",
+    "CHANGES",
+    "STATE",
+    "VIEW",
+    "NewPart",
+    "PlanCommits",
+    "PlanPart",
+    "PlanTick",
+    "Tidied",
+    "WrittenBlock",
+]
+
+SHARED = "plans/shared"
+"""The owner of files with parts of several plans."""
+
+SMALL_ROWS, SMALL_BYTES = 1_000, 1 << 20
+"""Parts up to this size are written together, and merged when they are old."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +52,8 @@ class PlanPart:
     lo: int | None = None
     hi: int | None = None
     buckets: Range = WHOLE
+    id: int = 0
+    """Its number in the catalog, if it was read there."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +74,16 @@ class NewPart:
     layout: str | None = None
     lo: int | None = None
     hi: int | None = None
+    seq: int | None = None
+    """The commit whose rows it has; None: the one that writes it."""
+
+
+@dataclass(frozen=True)
+class Tidied:
+    """Small parts of reported rows as fewer parts, and the numbers of the parts that these replace."""
+
+    parts: tuple[NewPart, ...] = ()
+    replaced: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,7 +93,7 @@ class PlanTick:
     `parts` are written, `blocks` have been written by tasks. `drops` are the kinds whose earlier parts the new ones
     replace. State parts in a calendar whose rows have all left by `ticked` are dropped. Of the changes, the newest
     `keep` rows stay, and all that are newer than the latest view. `deposited`: the changes up to this commit are tuples
-    of a derived stream, and are dropped.
+    of a derived stream, and are dropped. `staged` is the entry of the sink's stage.
     """
 
     plan: int
@@ -76,11 +105,34 @@ class PlanTick:
     covered: int | None = None
     deposited: int | None = None
     blocks: tuple[WrittenBlock, ...] = ()
+    tidied: Tidied = Tidied()
+    staged: str | None = None
+
+    @property
+    def written(self) -> tuple[NewPart, ...]:
+        """All that the driver writes."""
+        return (*self.tidied.parts, *self.parts)
+
+    @property
+    def is_small(self) -> bool:
+        rows: int = sum(part.table.num_rows for part in self.written)
+        return rows <= SMALL_ROWS
 
     @property
     def changes(self) -> int:
         mine: int = sum(part.table.num_rows for part in self.parts if part.kind in (CHANGES, ANSWERS))
         return mine + sum(p.rows for block in self.blocks for p in block.parts if p.kind in (CHANGES, ANSWERS))
+
+
+@dataclass(frozen=True)
+class _PlanFile:
+    """A file that the driver wrote, and its parts by the numbers of their plans."""
+
+    ref: BlockRef
+    parts: Mapping[int, list[PlanPart]]
+
+    def of(self, plan: int) -> Sequence[PlanPart]:
+        return self.parts.get(plan, ())
 
 
 class PlanCommits:
@@ -140,52 +192,105 @@ class PlanCommits:
     # -- ticks ---------------------------------------------------------------------------------
 
     def tick(
-        self, commit: PlanTick, staged: str | None = None, along: Callable[[], None] = lambda: None
-    ) -> tuple[tuple[PlanPart, ...], int | None]:
-        """Write and commit a tick batch. `staged` is the entry of the sink's stage. `along` is executed in the
-        transaction. Return the parts written, and the number of the outbox entry."""
-        written: tuple[BlockRef, list[tuple[int, int]]] | None = None
-        if commit.parts:
-            written = self._blocks.write_many(f"plans/{commit.plan}", [part.table for part in commit.parts])
+        self, ticks: Sequence[PlanTick], along: Callable[[], None] = lambda: None
+    ) -> list[tuple[tuple[PlanPart, ...], int | None]]:
+        """Write and commit a tick batch of several plans in one transaction, in which `along` is executed. Return for
+        each the parts written now, and the number of its outbox entry."""
+        files = self._write(ticks)
         crash_point("plan-blocks-written")
-        entry = None
+        found = []
         with self._catalog.transaction() as tx:
-            self._drop_replaced(commit)
-            blocks = commit.blocks if written is None else (*commit.blocks, _placed(commit, *written))
-            parts = tuple(part for block in blocks for part in self._add_parts(commit, block))
-            tx.execute(
-                "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, covered = ? WHERE id = ?",
-                (commit.ticked, commit.seq, commit.changes, _saved(commit.covered), commit.plan),
-            )
-            self._retire_changes(commit)
-            if staged is not None:
-                cursor = tx.execute(
-                    "INSERT INTO outbox (query, seq, entry, block) VALUES (?, ?, ?, NULL)",
-                    (commit.plan, commit.seq, staged),
+            numbers = [self._blocks.add(file.ref, refs=sum(map(len, file.parts.values()))) for file in files]
+            for tick in ticks:
+                self._drop_replaced(tick)
+                for block in tick.blocks:
+                    self._insert(tick.plan, self._blocks.add(block.ref, refs=len(block.parts)), block.parts)
+                for number, file in zip(numbers, files, strict=True):
+                    self._insert(tick.plan, number, file.of(tick.plan))
+                tx.execute(
+                    "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, covered = ? WHERE id = ?",
+                    (tick.ticked, tick.seq, tick.changes, _saved(tick.covered), tick.plan),
                 )
-                entry = int(cursor.lastrowid or 0)
+                self._retire_changes(tick)
+                parts = [part for block in tick.blocks for part in block.parts]
+                parts += [part for file in files for part in file.of(tick.plan) if part.seq == tick.seq]
+                found.append((tuple(parts), self._enter(tick)))
             along()
         crash_point("plan-committed")
-        return parts, entry
+        return found
 
-    def _add_parts(self, commit: PlanTick, block: WrittenBlock) -> tuple[PlanPart, ...]:
-        number = self._blocks.add(block.ref, refs=len(block.parts))
-        for part in block.parts:
+    def _write(self, ticks: Sequence[PlanTick]) -> list[_PlanFile]:
+        """Write the parts of the plans: small ones of several plans into one file, since a file costs a sync."""
+        small = [tick for tick in ticks if tick.is_small and tick.written]
+        files = [[tick] for tick in ticks if tick.written and not tick.is_small]
+        files += [small] if small else []
+        return [self._file(together) for together in files]
+
+    def _file(self, ticks: Sequence[PlanTick]) -> _PlanFile:
+        parts = [(tick, part) for tick in ticks for part in tick.written]
+        owner = f"plans/{ticks[0].plan}" if len(ticks) == 1 else SHARED
+        ref, places = self._blocks.write_many(owner, [part.table for _, part in parts])
+        made = dict[int, list[PlanPart]]()
+        for (tick, part), (offset, length) in zip(parts, places, strict=True):
+            rows, state = part.table.num_rows, (part.operator, part.layout, part.lo, part.hi)
+            seq = tick.seq if part.seq is None else part.seq
+            placed = PlanPart(part.kind, seq, ref.path, offset, length, rows, *state)
+            made.setdefault(tick.plan, []).append(placed)
+        return _PlanFile(ref, made)
+
+    def _insert(self, plan: int, block: int, parts: Sequence[PlanPart]) -> None:
+        for part in parts:
             self._catalog.execute(
                 "INSERT INTO plan_parts (plan, kind, seq, operator, layout, block, offset, length, rows, lo, hi,"
                 " first_bucket, end_bucket) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    *(commit.plan, part.kind, commit.seq, part.operator, part.layout, number),
+                    *(plan, part.kind, part.seq, part.operator, part.layout, block),
                     *(part.offset, part.length, part.rows, _saved(part.lo), _saved(part.hi), *part.buckets),
                 ),
             )
-        return block.parts
+
+    def _enter(self, tick: PlanTick) -> int | None:
+        """Put the stage of the sink into the outbox."""
+        if tick.staged is None:
+            return None
+        cursor = self._catalog.execute(
+            "INSERT INTO outbox (query, seq, entry, block) VALUES (?, ?, ?, NULL)", (tick.plan, tick.seq, tick.staged)
+        )
+        return int(cursor.lastrowid or 0)
+
+    def tidied(self, plan: int) -> Tidied:
+        """The small parts of reported rows, merged where several follow one another, or where one is in a file of
+        several plans, which must not stay for it. Thus neither files nor parts grow with the age of a query."""
+        parts, replaced = list[NewPart](), list[int]()
+        for run in self._small_runs(plan):
+            if len(run) > 1 or run[0].path.startswith(f"{SHARED}/"):
+                tables = [self.read(part) for part in run]
+                if all(table.schema.equals(tables[0].schema) for table in tables):
+                    parts.append(NewPart(run[-1].kind, pa.concat_tables(tables), seq=run[-1].seq))
+                    replaced += [part.id for part in run]
+        return Tidied(tuple(parts), tuple(replaced))
+
+    def _small_runs(self, plan: int) -> Iterator[list[PlanPart]]:
+        """Runs of small parts of changes and of answers."""
+        for kind in (CHANGES, ANSWERS):
+            run = list[PlanPart]()
+            for part in self.parts(plan, kind):
+                is_small = part.rows <= SMALL_ROWS and part.length <= SMALL_BYTES
+                if run and (not is_small or sum(one.rows for one in run) > SMALL_ROWS):
+                    yield run
+                    run = []
+                if is_small:
+                    run.append(part)
+            if run:
+                yield run
 
     def _drop_replaced(self, commit: PlanTick) -> None:
         """Drop the parts that this commit replaces, and calendar parts that are wholly expired."""
         kinds = ", ".join("?" * len(commit.drops))
         self._drop_where(f"plan = ? AND kind IN ({kinds})", (commit.plan, *commit.drops))
         self._drop_where("plan = ? AND kind = ? AND layout <> 'KEYED' AND hi < ?", (commit.plan, STATE, commit.ticked))
+        for number in commit.tidied.replaced:
+            self._drop_where("id = ?", (number,))
 
     def _retire_changes(self, commit: PlanTick) -> None:
         """Drop the oldest changes that neither retention, nor the view, nor a derived stream needs."""
@@ -233,10 +338,10 @@ class PlanCommits:
         marks = ", ".join("?" * len(kinds))
         rows = self._catalog.rows(
             "SELECT p.*, b.path FROM plan_parts p JOIN blocks b ON b.id = p.block"
-            f" WHERE p.plan = ? AND p.kind IN ({marks}) ORDER BY p.id",
+            f" WHERE p.plan = ? AND p.kind IN ({marks}) ORDER BY p.seq, p.id",
             (plan, *kinds),
         )
-        names = ("kind", "seq", "path", "offset", "length", "rows", "operator", "layout", "lo", "hi")
+        names = ("id", "kind", "seq", "path", "offset", "length", "rows", "operator", "layout", "lo", "hi")
         found = []
         for row in rows:
             buckets = (row["first_bucket"], row["end_bucket"])
@@ -257,15 +362,6 @@ class PlanCommits:
         """A part of the state of a plan's operators."""
         assert part.operator is not None and part.layout is not None
         return StatePart(part.operator, Layout[part.layout], self.read(part), part.lo or 0, part.hi or 0)
-
-
-def _placed(commit: PlanTick, ref: BlockRef, places: Sequence[tuple[int, int]]) -> WrittenBlock:
-    """The block of the parts that the driver wrote."""
-    made = []
-    for part, (offset, length) in zip(commit.parts, places, strict=True):
-        rows, state = part.table.num_rows, (part.operator, part.layout, part.lo, part.hi)
-        made.append(PlanPart(part.kind, commit.seq, ref.path, offset, length, rows, *state))
-    return WrittenBlock(ref, tuple(made))
 
 
 def _saved(point: int | None) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, WrittenBlock
-from windrow.engine.plans.occupied import occupied
-from windrow.engine.plans.ordering import ordered
+from windrow.engine.plans.due import occupied
 from windrow.engine.plans.query import ContinuousQuery, HomeState
-from windrow.engine.plans.tables import answers_table
+from windrow.engine.plans.shared_joins import Given, SharedJoins
+from windrow.engine.plans.tables import answers_table, ordered
+from windrow.errors import StateError, first_line
 from windrow.operators.advance import Advance, advance
 from windrow.operators.changes import AT, HEAD, stored
 from windrow.operators.layouts.parts import StatePart
@@ -54,12 +55,21 @@ class PlanBatch:
         return bool(self.parts or self.blocks)
 
 
+@dataclass(frozen=True)
+class PlanFailure:
+    """Why a plan cannot be processed."""
+
+    why: str
+
+
 class PlanHome(Protocol):
     """Processes batches of ticks. It changes neither the query nor the catalog."""
 
-    def advance(self, query: ContinuousQuery, due: DueTicks, merging: bool) -> PlanBatch:
-        """Process all due ticks. `merging`: state and view are written anew, as few parts, in place of all earlier
-        ones. If the state of the query is in another home, it is, and the state comes over."""
+    def advance(
+        self, queries: Sequence[ContinuousQuery], due: DueTicks, merging: bool
+    ) -> list[PlanBatch | PlanFailure]:
+        """Process all due ticks of the queries. `merging`: state and view are written anew, as few parts, in place of
+        all earlier ones. If the state of a query is in another home, it is, and the state comes over."""
 
 
 class PlanHomes:
@@ -157,13 +167,37 @@ class DriverHome:
         self._commits = commits
         self._stores = stores
         self._kernel = Kernel(settings().integer("max_value_bytes"))
+        self._shared = SharedJoins(stores, self._kernel)
 
-    def advance(self, query: ContinuousQuery, due: DueTicks, merging: bool) -> PlanBatch:
+    def advance(
+        self, queries: Sequence[ContinuousQuery], due: DueTicks, merging: bool
+    ) -> list[PlanBatch | PlanFailure]:
+        given = self._given(queries, due)
+        found = list[PlanBatch | PlanFailure]()
+        for query in queries:
+            try:
+                found.append(self._one(query, due, merging, given.get(query.id)))
+            except StateError:
+                raise
+            except Exception as error:
+                found.append(PlanFailure(first_line(error)))
+        return found
+
+    def _given(self, queries: Sequence[ContinuousQuery], due: DueTicks) -> dict[int, Given]:
+        """The joins that the queries share. If one fails, every query processes its own, and who is guilty fails."""
+        try:
+            return self._shared.given(queries, due)
+        except StateError:
+            raise
+        except Exception:
+            return {}
+
+    def _one(self, query: ContinuousQuery, due: DueTicks, merging: bool, given: Given | None) -> PlanBatch:
         state = query.version.state
         if query.home != DRIVER:
             state = restored(query, self._commits, due.before)
         runs = occupied_ticks(query, self._stores, due)
-        done = self._advance(query, cast(PlanState, state), due, runs)
+        done = self._advance(query, cast(PlanState, state), due, runs, given)
         parts, drops = self._parts(query, done, due.upto, merging)
         return PlanBatch(
             done.changes.num_rows,
@@ -174,11 +208,20 @@ class DriverHome:
             covered=None if runs is None else runs.stop,
         )
 
-    def _advance(self, query: ContinuousQuery, state: PlanState, due: DueTicks, runs: OccupiedTicks | None) -> Advance:
+    def _advance(
+        self,
+        query: ContinuousQuery,
+        state: PlanState,
+        due: DueTicks,
+        runs: OccupiedTicks | None,
+        given: Given | None,
+    ) -> Advance:
         started = time.perf_counter()
-        rows = {i: self._rows(query, i, due) for i in range(len(query.uses))}
+        edges, read_before = ({}, frozenset()) if given is None else ({given.path: given.edge}, given.windows)
+        rows = {i: self._rows(query, i, due) for i in range(len(query.uses)) if i not in read_before}
         read = time.perf_counter()
-        done = advance(query.plan, state, rows, due, self._kernel, query.choices.explicit_expiry, query.meter)
+        explicit = query.choices.explicit_expiry
+        done = advance(query.plan, state, rows, due, self._kernel, explicit, query.meter, edges)
         query.meter.add_batch(due.upto - due.before, read - started, time.perf_counter() - read)
         changes = stored(done.changes)
         if is_silent(query, due):

@@ -20,6 +20,7 @@ from windrow.engine.plans.planning import PlanChoices
 from windrow.operators.scan import needs_history
 from windrow.operators.stages.cutting import staged
 from windrow.operators.tables.metering import PlanMeter
+from windrow.optimizer.common_join import SharableJoin, sharable_join
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.algebra.nodes import ContinuousPlan, StreamWindow
 from windrow.types import SqlType
@@ -98,6 +99,8 @@ class ContinuousQuery:
     """The tick at which state and view were merged last."""
     unmerged: int = 0
     """How many commits have written parts since."""
+    in_shared_file: bool = False
+    """Whether one of these parts is in a file with parts of other queries."""
     committed: int | None = None
     """The last tick that a commit saved; `progress.ticked` may be ahead of it by ticks without a change."""
     home: str = "driver"
@@ -106,6 +109,8 @@ class ContinuousQuery:
     must_merge: bool = False
     """Its next batch merges state and view: tasks know no ranges of it yet."""
     is_dropped: bool = False
+    shares_join_with: tuple[str, ...] = ()
+    """The queries that its join was processed for, too, at its last tick."""
     ticking: threading.RLock = field(default_factory=threading.RLock)
     """Held while it ticks, and while it is dropped."""
 
@@ -124,6 +129,11 @@ class ContinuousQuery:
     @cached_property
     def grid(self) -> TickGrid:
         return TickGrid(self.plan.step, self.plan.origin)
+
+    @cached_property
+    def sharable_join(self) -> SharableJoin | None:
+        """The join that it may share with other queries."""
+        return sharable_join(self.plan.root)
 
     @cached_property
     def history(self) -> tuple[bool, ...]:

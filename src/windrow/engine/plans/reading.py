@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.engine.plans.commits import ANSWERS, CHANGES, PlanCommits, PlanPart
-from windrow.engine.plans.ordering import ordered
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.plans.tables import (
     answers_schema,
     answers_table,
     changes_schema,
     changes_table,
+    ordered,
     view_schema,
     view_table,
 )

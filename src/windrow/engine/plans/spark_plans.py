@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,9 +15,18 @@ from windrow.dataplane.kernels.plan_stage import StageBatch, StagedTask, StoredP
 from windrow.dataplane.plan_stages import PlanStages
 from windrow.engine.kept.window_stores import ATTEMPTS, WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, PlanCommits, PlanPart, WrittenBlock
-from windrow.engine.plans.homes import SPARK, PlanBatch, begins_now, has_view, is_silent, needed_from, occupied_ticks
-from windrow.engine.plans.ordering import ordered
+from windrow.engine.plans.homes import (
+    SPARK,
+    PlanBatch,
+    PlanFailure,
+    begins_now,
+    has_view,
+    is_silent,
+    needed_from,
+    occupied_ticks,
+)
 from windrow.engine.plans.query import ContinuousQuery, HomeState
+from windrow.engine.plans.tables import ordered
 from windrow.errors import SessionError, StateError, WindrowError, first_line
 from windrow.operators.changes import AT, HEAD, changes_schema, in_order, stored
 from windrow.operators.stages.cutting import staged
@@ -57,10 +66,6 @@ class StageState:
         return sum(rows for rows, _ in self.sizes.values())
 
 
-class PlanFailure(Exception):
-    """What a plan raised in a task, in its own words."""
-
-
 class SparkPlans:
     """Advances plans by Spark jobs."""
 
@@ -87,7 +92,12 @@ class SparkPlans:
         self._tasks.pop(number, None)
         self._stages.forget(number)
 
-    def advance(self, query: ContinuousQuery, due: DueTicks, merging: bool) -> PlanBatch:
+    def advance(
+        self, queries: Sequence[ContinuousQuery], due: DueTicks, merging: bool
+    ) -> list[PlanBatch | PlanFailure]:
+        return [self._one(query, due, merging) for query in queries]
+
+    def _one(self, query: ContinuousQuery, due: DueTicks, merging: bool) -> PlanBatch | PlanFailure:
         before = query.version.state if query.home == SPARK else StageState(())
         assert isinstance(before, StageState)
         if query.home == SPARK and not merging and self._is_idle(query, before, due):
@@ -100,7 +110,7 @@ class SparkPlans:
             if failed is None:
                 return self._done(query, batch, reports)
             if "error" in failed:
-                raise PlanFailure(failed["error"])
+                return PlanFailure(failed["error"])
             if attempt == ATTEMPTS - 1:
                 raise StateError(failed["missing"], remedy="Restore the state directory from a copy.")
             self._stores.look_again(query.uses)  # a file may have been merged meanwhile, or have expired

@@ -1,4 +1,5 @@
-"""The tables that users see of a continuous query: its changes, its view, and the answers to its windows."""
+"""The tables that users see of a continuous query: its changes, its view, and the answers to its windows. ORDER BY
+orders the view, and the rows inside each answer."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.operators.changes import HEAD
+from windrow.operators.tables.kernel import Kernel, naive, types_of
+from windrow.operators.tables.rows import longs, taken
 from windrow.plan.algebra.nodes import ContinuousPlan, StreamWindow
 from windrow.types import SqlType
 
@@ -66,6 +69,29 @@ def answers_table(plan: ContinuousPlan, changes: pa.Table) -> pa.Table:
     return pa.table([*columns, *changes.columns[len(HEAD) :]], schema=answers_schema(plan))
 
 
+def ordered(plan: ContinuousPlan, table: pa.Table, kernel: Kernel, first: str | None = None) -> pa.Table:
+    """The rows in the plan's order, ties by all columns of the select list, which are the last of the table. `first` is
+    a column to sort by before. Without ORDER BY the table as it is."""
+    if not plan.order or table.num_rows < 2:
+        return table
+    names = [column.sql for column in plan.schema]
+    values = table.columns[table.num_columns - len(names) :]
+    rows = {name: naive(column) for name, column in zip(names, values, strict=True)}
+    types = types_of(plan.schema)
+    by = [
+        f"{kernel.final(one.expression, types).sql} {'DESC' if one.descending else 'ASC'} "
+        f"NULLS {'FIRST' if one.nulls_first else 'LAST'}"
+        for one in plan.order
+    ]
+    by += [f'"{name}" ASC NULLS FIRST' for name in names]
+    if first is not None:
+        rows["__first"] = table.column(first)
+        by.insert(0, "__first ASC")
+    source = pa.table({**rows, "__row": np.arange(table.num_rows)})
+    done = kernel.query(f"FROM source SELECT __row ORDER BY {', '.join(by)}, __row", source=source)
+    return taken(table, longs(done.column("__row")))
+
+
 def _longest(plan: ContinuousPlan) -> int | None:
     """How far before its end the earliest window of the plan starts; None: it has no start."""
     reaches = [_reach(window) for window in plan.windows]
@@ -82,8 +108,8 @@ def _selected(plan: ContinuousPlan) -> list[tuple[str, pa.DataType]]:
 
 
 def _free(name: str, plan: ContinuousPlan) -> str:
-    taken = {column.name.lower() for column in plan.schema}
-    while name in taken:
+    others = {column.name.lower() for column in plan.schema}
+    while name in others:
         name = f"_{name}"
     return name
 

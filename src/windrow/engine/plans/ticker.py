@@ -1,45 +1,41 @@
-"""Ticks of continuous queries: all due ticks of a plan together, in slices of bounded size, each one commit."""
+"""Ticks of continuous queries: all due ticks of a plan together, in slices of bounded size, each one commit.
+
+Queries over the same streams that are due for the same ticks are processed and committed together.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
-from windrow.crash import crash_point
-from windrow.dataplane.sinks import SinkMode
 from windrow.engine.kept.window_stores import WindowStores
-from windrow.engine.plans.commits import CHANGES, STATE, VIEW, PlanCommits, PlanPart, PlanTick
+from windrow.engine.plans.commits import PlanCommits
+from windrow.engine.plans.committer import PlanCommitter, ProcessedBatch
 from windrow.engine.plans.delivering import PlanDelivery
-from windrow.engine.plans.due import begins_at, due_upto, input_progress
-from windrow.engine.plans.homes import PlanBatch, PlanHomes, lifetimes, needed_from, new_rows
-from windrow.engine.plans.occupied import occupied, without_gaps
-from windrow.engine.plans.ordering import ordered
-from windrow.engine.plans.query import ContinuousQuery, PlanVersion
-from windrow.engine.plans.tables import answers_table, append_table, changes_table, view_table
-from windrow.engine.progress import StreamProgress
-from windrow.engine.state import CommittedState, StreamState
+from windrow.engine.plans.due import begins_at, due_upto, input_progress, occupied, without_gaps
+from windrow.engine.plans.homes import PlanFailure, PlanHomes, lifetimes, new_rows
+from windrow.engine.plans.query import ContinuousQuery
+from windrow.engine.state import StreamState
 from windrow.engine.store.journal import Journal
-from windrow.errors import SessionError, StateError, first_line
 from windrow.logs import log_event
-from windrow.operators.changes import changes_schema, stored
-from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks
-from windrow.operators.view import live_view
 from windrow.settings import Settings
-from windrow.types import POINT_MIN, point_text
+from windrow.types import point_text
 
 MERGED_PARTS = 20
 """So many parts of changes or of state are merged into one."""
 
+TOGETHER = 500
+"""At most so many queries are in one commit."""
+
 
 class PlanTicker:
-    """Ticks plans, one at a time; the loop of plans calls it."""
+    """Ticks plans; the loop of plans calls it for one at a time. `queries`: all that there are."""
 
     def __init__(
         self,
@@ -49,15 +45,16 @@ class PlanTicker:
         stream_of: Callable[[str], StreamState],
         settings: Callable[[], Settings],
         homes: PlanHomes,
+        queries: Callable[[], Iterable[ContinuousQuery]],
     ):
-        self._journal = journal
         self._commits = commits
         self._stores = stores
         self._stream_of = stream_of
         self._settings = settings
         self._homes = homes
+        self._queries = queries
         self._delivery = PlanDelivery(commits, settings)
-        self._kernel = Kernel(settings().integer("max_value_bytes"))
+        self._committer = PlanCommitter(journal, commits, stores, self._delivery, stream_of, settings)
         self.follow: Callable[[ContinuousQuery, bool], None] = lambda query, ended: None
         """Makes tuples of a derived stream of what its plan has committed; `ended`: nothing more comes."""
 
@@ -70,7 +67,8 @@ class PlanTicker:
             done = 0
             self._follow(query)
             while query.error is None and (due := self._due(query)) is not None:
-                self._batch(query, due)
+                with self._with_peers(query, due) as together:
+                    self._batch(together, due)
                 self._follow(query)
                 done += due.count
             self._follow(query, ended=query.error is None and self._has_ended(query))
@@ -133,30 +131,52 @@ class PlanTicker:
 
     # -- a batch -------------------------------------------------------------------------------
 
-    def _batch(self, query: ContinuousQuery, due: DueTicks) -> None:
+    @contextmanager
+    def _with_peers(self, query: ContinuousQuery, due: DueTicks) -> Iterator[list[ContinuousQuery]]:
+        """The query and those over the same streams that are due for the same ticks, which no other thread ticks
+        meanwhile. A query that lags behind, or whose sink has not published, goes alone."""
+        with ExitStack() as held:
+            found = [query]
+            streams = {name.lower() for name in query.plan.streams}
+            for other in self._queries() if query.derived is None else ():
+                if len(found) == TOGETHER:
+                    break
+                if other is not query and _may_join(query, streams, other) and other.ticking.acquire(blocking=False):
+                    held.callback(other.ticking.release)
+                    if not other.is_dropped and self._due(other) == due:
+                        found.append(other)
+            yield found
+
+    def _batch(self, queries: Sequence[ContinuousQuery], due: DueTicks) -> None:
+        """Process and commit the ticks of these queries, as far as they are in the home of the first."""
         started = time.monotonic()
-        home, why = self._homes.choose(query, due)
-        merging = home != query.home or query.must_merge or self._is_merging(query, due.upto)
-        try:
-            done = self._homes[home].advance(query, due, merging)
-        except (StateError, SessionError):
-            raise
-        except Exception as error:
-            self.suspend(query, first_line(error))
-            return
+        chosen = {query.id: self._homes.choose(query, due) for query in queries}
+        home = chosen[queries[0].id][0]
+        queries = [query for query in queries if chosen[query.id][0] == home and query.home == queries[0].home]
+        merging = home != queries[0].home or any(self._is_merging(query, due.upto) for query in queries)
+        done = list[ProcessedBatch]()
+        for query, batch in zip(queries, self._homes[home].advance(queries, due, merging), strict=True):
+            if isinstance(batch, PlanFailure):
+                self.suspend(query, batch.why)
+            else:
+                done.append(ProcessedBatch(query, due, batch, home, merging))
         advanced = time.monotonic()
-        self._commit(query, due, done, home, merging)
-        query.home_reason = why
-        seconds = time.monotonic() - started
-        query.meter.commit_s += time.monotonic() - advanced
-        query.metrics.tick_s += seconds
-        query.metrics.ticks += due.count
+        self._committer.commit(done)
+        ended = time.monotonic()
+        for one in done:
+            one.query.home_reason = chosen[one.query.id][1]
+            one.query.meter.commit_s += (ended - advanced) / len(done)
+            one.query.metrics.tick_s += (ended - started) / len(done)
+            one.query.metrics.ticks += due.count
+            self._log(one, (ended - started) / len(done))
+
+    def _log(self, one: ProcessedBatch, seconds: float) -> None:
         log_event(
             "plan_tick",
             "query '{query}': ticked up to {tick}, {rows} changes in {seconds} s",
-            query=query.name,
-            tick=point_text(due.upto, query.plan.point),
-            rows=done.count,
+            query=one.query.name,
+            tick=point_text(one.due.upto, one.query.plan.point),
+            rows=one.done.count,
             seconds=round(seconds, 3),
         )
 
@@ -168,114 +188,20 @@ class PlanTicker:
             "query_suspended", "query '{query}' is suspended: {error}", logging.ERROR, query=query.name, error=why
         )
 
-    # -- the commit ----------------------------------------------------------------------------
-
-    def _commit(self, query: ContinuousQuery, due: DueTicks, done: PlanBatch, home: str, merging: bool) -> None:
-        """Deliver, commit and install a batch. One without a change, new state or expired tuples only moves the
-        progress in memory: after a restart it is processed again, to the same effect."""
-        version, ended = query.version, self._overtaken(query, due.upto)
-        progress = replace(query.progress.covering(done.covered), ticked=due.upto)
-        shown = self._shown(query, due, done)
-        is_news = done.count or done.is_written or ended or merging or shown is not None
-        if not is_news and not self._is_stale(query, due.upto):
-            query.version = replace(version, progress=progress, state=done.state)
-            return
-        seq = query.progress.seq + 1
-        staged = self._send(query, done, shown, seq)
-        crash_point("plan-staged")
-        keep = self._settings().integer("retained_changes")
-        deposited = None if query.derived is None else seq - 1
-        tick = PlanTick(query.id, due.upto, seq, done.parts, done.drops, keep, progress.covered, deposited, done.blocks)
-        with ExitStack() as held:
-            for stream, _ in ended:
-                held.enter_context(stream.lock)
-            after = _promised(ended, due.upto)
-            written, entry = self._commits.tick(tick, staged, lambda: self._along(query, after, due.upto))
-            for stream, moved in after:
-                stream.install(CommittedState(moved, stream.unpublished))
-        kept = () if query.derived is not None else self._kept(version, written)
-        query.version = PlanVersion(replace(progress, seq=seq), done.state, kept)
-        query.home, query.must_merge, query.committed = home, False, due.upto
-        query.unmerged = 0 if STATE in done.drops else query.unmerged + bool(written)
-        query.merged_at = due.upto if STATE in done.drops or query.merged_at is None else query.merged_at
-        query.metrics.rows += done.count
-        query.metrics.last_delivery_s = time.time()
-        if entry is not None and staged is not None:
-            query.unshown = (*query.unshown, (entry, staged))
-            self._delivery.publish(query)
-
-    def _send(self, query: ContinuousQuery, done: PlanBatch, shown: pa.Table | None, seq: int) -> str | None:
-        """Send what concerns somebody; otherwise nobody reads the changes."""
-        if shown is None and (not done.count or not query.subscribers):
-            return None
-        plan = query.plan
-        changes = done.changes() if query.subscribers else changes_schema(plan.schema).empty_table()
-        rows = (answers_table if plan.periodic else changes_table)(plan, stored(changes))
-        return self._delivery.send(query, rows, shown, seq)
-
-    def _kept(self, version: PlanVersion, written: Sequence[PlanPart]) -> tuple[pa.Table, ...]:
-        """The latest merged view, as changes, and all changes since."""
-        view = [part for part in written if part.kind == VIEW]
-        if view:
-            return tuple(self._commits.read(part) for part in view)
-        return (*version.changes, *(self._commits.read(part) for part in written if part.kind == CHANGES))
-
-    def _shown(self, query: ContinuousQuery, due: DueTicks, done: PlanBatch) -> pa.Table | None:
-        """What the query's sink gets of a tick batch; None: nothing. A view is shown when it is another than before,
-        also by rows that expire."""
-        plan = query.plan
-        if query.sink is None:
-            return None
-        changes = done.changes()
-        if query.mode is not SinkMode.VIEW:
-            if not changes.num_rows:
-                return None
-            table = answers_table if plan.periodic else append_table if query.mode is SinkMode.APPEND else changes_table
-            return table(plan, changes)
-        before = live_view((*query.version.changes, changes.slice(0, 0)), due.before)
-        rows = before.after(changes, due.upto).at(due.upto)
-        if query.committed is not None and not changes.num_rows and before.at(due.before).num_rows == rows.num_rows:
-            return None
-        return ordered(plan, view_table(plan, rows), self._kernel)
-
     def _is_merging(self, query: ContinuousQuery, ticked: int) -> bool:
-        """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed."""
+        """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed. A
+        single part stays, unless it holds a file of several queries."""
+        if query.must_merge:
+            return True
         before = ticked if query.merged_at is None else query.merged_at
         ranges = [window.lifetime.range for window in query.plan.windows if window.lifetime.range is not None]
         is_late = bool(ranges) and ticked - before >= max(min(ranges) // 20, query.plan.step)
-        return (is_late and query.unmerged > 1) or query.unmerged >= MERGED_PARTS
-
-    def _overtaken(self, query: ContinuousQuery, ticked: int) -> list[tuple[StreamState, str]]:
-        """The ended streams whose frontier the plan has overtaken: a tuple that came below its tick would be lost, so
-        it must be late."""
-        found = dict[tuple[str, str], tuple[StreamState, str]]()
-        for window in query.plan.windows:
-            stream, axis = self._stream_of(window.stream), window.attribute.column
-            frontier = stream.progress.frontiers[axis].value
-            if stream.progress.input_ended and (frontier is None or frontier < ticked):
-                found[stream.name, axis] = stream, axis
-        return list(found.values())
-
-    def _is_stale(self, query: ContinuousQuery, ticked: int) -> bool:
-        """Whether the catalog lags behind: tuples have expired that its progress still needs."""
-        ranges = [window.lifetime.range or 0 for window in query.plan.windows]
-        known = query.committed
-        return known is None or ticked - known >= max(max(ranges) // 20, query.plan.step)
-
-    def _along(self, query: ContinuousQuery, after: Sequence[tuple[StreamState, StreamProgress]], ticked: int) -> None:
-        """In the transaction of a tick: raise the frontiers of ended streams, and let go of tuples."""
-        for stream, progress in after:
-            self._journal.progress.save(stream.name, stream.progress, progress)
-        for i, use in enumerate(query.uses):
-            needed = needed_from(query, i, ticked)
-            if needed > POINT_MIN:
-                self._stores.keep_from(use.reader, needed)
+        return (is_late and query.unmerged > (not query.in_shared_file)) or query.unmerged >= MERGED_PARTS
 
 
-def _promised(ended: Sequence[tuple[StreamState, str]], upto: int) -> list[tuple[StreamState, StreamProgress]]:
-    """The progress of ended streams when no tuple below the tick comes any more on these axes."""
-    found = dict[int, tuple[StreamState, StreamProgress]]()
-    for stream, axis in ended:
-        progress = found.get(stream.id, (stream, stream.progress))[1]
-        found[stream.id] = stream, progress.promised(axis, upto)
-    return list(found.values())
+def _may_join(query: ContinuousQuery, streams: set[str], other: ContinuousQuery) -> bool:
+    """Whether another query may be due for the same ticks; cheap, since all queries are asked."""
+    if other.grid != query.grid or other.progress.ticked != query.progress.ticked or other.derived is not None:
+        return False
+    is_ready = other.error is None and not other.unshown and other.home == query.home
+    return is_ready and {name.lower() for name in other.plan.streams} == streams

@@ -1,0 +1,231 @@
+"""Delivers and commits a batch of ticks of the plans that are due for it, and installs what it gave."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from windrow.crash import crash_point
+from windrow.dataplane.sinks import SinkMode
+from windrow.engine.kept.window_stores import WindowStores
+from windrow.engine.plans.commits import CHANGES, SHARED, STATE, VIEW, PlanCommits, PlanPart, PlanTick, Tidied
+from windrow.engine.plans.delivering import PlanDelivery
+from windrow.engine.plans.homes import PlanBatch, needed_from
+from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion
+from windrow.engine.plans.tables import answers_table, append_table, changes_table, ordered, view_table
+from windrow.engine.progress import StreamProgress
+from windrow.engine.state import CommittedState, StreamState
+from windrow.engine.store.journal import Journal
+from windrow.operators.changes import changes_schema, stored
+from windrow.operators.tables.kernel import Kernel
+from windrow.operators.ticks import DueTicks
+from windrow.operators.view import live_view
+from windrow.settings import Settings
+from windrow.types import POINT_MIN
+
+StreamAxis = tuple[StreamState, str]
+
+
+@dataclass(frozen=True)
+class ProcessedBatch:
+    """What the due ticks of a query gave, in which home. `merging`: its state and view are written anew."""
+
+    query: ContinuousQuery
+    due: DueTicks
+    done: PlanBatch
+    home: str
+    merging: bool
+
+    @property
+    def progress(self) -> PlanProgress:
+        return replace(self.query.progress.covering(self.done.covered), ticked=self.due.upto)
+
+
+@dataclass(frozen=True)
+class _Delivered:
+    """A batch whose rows were sent, and the tick to commit. `overtaken`: the ended streams whose frontier it passes."""
+
+    batch: ProcessedBatch
+    tick: PlanTick
+    overtaken: tuple[StreamAxis, ...]
+
+
+class PlanCommitter:
+    """Commits batches. One without a change, new state or expired tuples only moves the progress in memory: after a
+    restart it is processed again, to the same effect."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        commits: PlanCommits,
+        stores: WindowStores,
+        delivery: PlanDelivery,
+        stream_of: Callable[[str], StreamState],
+        settings: Callable[[], Settings],
+    ):
+        self._journal = journal
+        self._commits = commits
+        self._stores = stores
+        self._delivery = delivery
+        self._stream_of = stream_of
+        self._settings = settings
+        self._kernel = Kernel(settings().integer("max_value_bytes"))
+
+    def commit(self, batches: Sequence[ProcessedBatch]) -> None:
+        """Commit batches of the same ticks in one transaction. A query whose sink fails stays where it is, and the
+        others go on; the error of the first query is raised."""
+        delivered, failure = list[_Delivered](), None
+        for i, batch in enumerate(batches):
+            try:
+                one = self._deliver(batch)
+            except Exception as error:
+                failure = error if i == 0 else failure
+                continue
+            if one is None:
+                query = batch.query
+                query.version = replace(query.version, progress=batch.progress, state=batch.done.state)
+            else:
+                delivered.append(one)
+        if delivered:
+            self._commit(delivered)
+        for one in delivered:
+            try:
+                self._delivery.publish(one.batch.query)
+            except Exception as error:  # its own next tick publishes before all else
+                failure = error if one.batch is batches[0] else failure
+        if failure is not None:
+            raise failure
+
+    def _commit(self, delivered: Sequence[_Delivered]) -> None:
+        crash_point("plan-staged")
+        upto = delivered[0].batch.due.upto
+        overtaken = {(stream.id, axis): (stream, axis) for one in delivered for stream, axis in one.overtaken}
+        with ExitStack() as held:
+            for stream in sorted({stream.id: stream for stream, _ in overtaken.values()}.values(), key=lambda s: s.id):
+                held.enter_context(stream.lock)
+            after = _promised(list(overtaken.values()), upto)
+
+            def along() -> None:
+                for stream, progress in after:
+                    self._journal.progress.save(stream.name, stream.progress, progress)
+                for one in delivered:
+                    self._let_go(one.batch.query, upto)
+
+            written = self._commits.tick([one.tick for one in delivered], along)
+            for stream, moved in after:
+                stream.install(CommittedState(moved, stream.unpublished))
+        for one, (parts, entry) in zip(delivered, written, strict=True):
+            self._install(one, parts, entry)
+
+    def _install(self, one: _Delivered, parts: tuple[PlanPart, ...], entry: int | None) -> None:
+        query, done, due = one.batch.query, one.batch.done, one.batch.due
+        kept = () if query.derived is not None else self._kept(query.version, parts)
+        query.version = PlanVersion(replace(one.batch.progress, seq=one.tick.seq), done.state, kept)
+        query.home, query.must_merge, query.committed = one.batch.home, False, due.upto
+        query.unmerged = 0 if STATE in done.drops else query.unmerged + bool(parts)
+        query.in_shared_file = any(part.path.startswith(f"{SHARED}/") for part in parts) or (
+            query.in_shared_file and STATE not in done.drops
+        )
+        query.merged_at = due.upto if STATE in done.drops or query.merged_at is None else query.merged_at
+        query.metrics.rows += done.count
+        query.metrics.last_delivery_s = time.time()
+        if entry is not None and one.tick.staged is not None:
+            query.unshown = (*query.unshown, (entry, one.tick.staged))
+
+    def _kept(self, version: PlanVersion, written: tuple[PlanPart, ...]) -> tuple[pa.Table, ...]:
+        """The latest merged view as changes, and all changes since."""
+        view = [part for part in written if part.kind == VIEW]
+        if view:
+            return tuple(self._commits.read(part) for part in view)
+        return (*version.changes, *(self._commits.read(part) for part in written if part.kind == CHANGES))
+
+    # -- delivery ------------------------------------------------------------------------------
+
+    def _deliver(self, batch: ProcessedBatch) -> _Delivered | None:
+        """Send what a batch gives, and say what to commit; None: nothing."""
+        query, due, done = batch.query, batch.due, batch.done
+        overtaken, shown = self._overtaken(query, due.upto), self._shown(query, due, done)
+        is_news = done.count or done.is_written or overtaken or batch.merging or shown is not None
+        if not is_news and not self._is_stale(query, due.upto):
+            return None
+        seq = query.progress.seq + 1
+        tick = PlanTick(
+            query.id,
+            due.upto,
+            seq,
+            done.parts,
+            done.drops,
+            keep=self._settings().integer("retained_changes"),
+            covered=batch.progress.covered,
+            deposited=None if query.derived is None else seq - 1,
+            blocks=done.blocks,
+            tidied=self._commits.tidied(query.id) if batch.merging and query.derived is None else Tidied(),
+            staged=self._send(query, done, shown, seq),
+        )
+        return _Delivered(batch, tick, tuple(overtaken))
+
+    def _send(self, query: ContinuousQuery, done: PlanBatch, shown: pa.Table | None, seq: int) -> str | None:
+        """Send what concerns somebody; otherwise nobody reads the changes."""
+        if shown is None and (not done.count or not query.subscribers):
+            return None
+        plan = query.plan
+        changes = done.changes() if query.subscribers else changes_schema(plan.schema).empty_table()
+        rows = (answers_table if plan.periodic else changes_table)(plan, stored(changes))
+        return self._delivery.send(query, rows, shown, seq)
+
+    def _shown(self, query: ContinuousQuery, due: DueTicks, done: PlanBatch) -> pa.Table | None:
+        """What the query's sink gets of a tick batch; None: nothing. A view is shown when it is another than before,
+        also by rows that expire."""
+        plan = query.plan
+        if query.sink is None:
+            return None
+        changes = done.changes()
+        if query.mode is not SinkMode.VIEW:
+            if not changes.num_rows:
+                return None
+            table = answers_table if plan.periodic else append_table if query.mode is SinkMode.APPEND else changes_table
+            return table(plan, changes)
+        before = live_view((*query.version.changes, changes.slice(0, 0)), due.before)
+        rows = before.after(changes, due.upto).at(due.upto)
+        if query.committed is not None and not changes.num_rows and before.at(due.before).num_rows == rows.num_rows:
+            return None
+        return ordered(plan, view_table(plan, rows), self._kernel)
+
+    # -- what a commit moves -------------------------------------------------------------------
+
+    def _overtaken(self, query: ContinuousQuery, ticked: int) -> list[StreamAxis]:
+        """The ended streams whose frontier the plan has overtaken: a tuple that came below its tick would be lost, so
+        it must be late."""
+        found = dict[tuple[str, str], StreamAxis]()
+        for window in query.plan.windows:
+            stream, axis = self._stream_of(window.stream), window.attribute.column
+            frontier = stream.progress.frontiers[axis].value
+            if stream.progress.input_ended and (frontier is None or frontier < ticked):
+                found[stream.name, axis] = stream, axis
+        return list(found.values())
+
+    def _is_stale(self, query: ContinuousQuery, ticked: int) -> bool:
+        """Whether the catalog lags behind: tuples have expired that its progress still needs."""
+        ranges = [window.lifetime.range or 0 for window in query.plan.windows]
+        known = query.committed
+        return known is None or ticked - known >= max(max(ranges) // 20, query.plan.step)
+
+    def _let_go(self, query: ContinuousQuery, ticked: int) -> None:
+        """In the transaction of a tick: say which tuples the query needs no more."""
+        for i, use in enumerate(query.uses):
+            needed = needed_from(query, i, ticked)
+            if needed > POINT_MIN:
+                self._stores.keep_from(use.reader, needed)
+
+
+def _promised(ended: Sequence[StreamAxis], upto: int) -> list[tuple[StreamState, StreamProgress]]:
+    """The progress of ended streams when no tuple below the tick comes any more on these axes."""
+    found = dict[int, tuple[StreamState, StreamProgress]]()
+    for stream, axis in ended:
+        progress = found.get(stream.id, (stream, stream.progress))[1]
+        found[stream.id] = stream, progress.promised(axis, upto)
+    return list(found.values())
