@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from windrow.engine.ask.catalog_views import completeness_of_plan, frontier_text, length_text
 from windrow.engine.kept.window_stores import WindowStores
+from windrow.engine.plans.homes import SPARK
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import StreamState
 from windrow.explain.names import ColumnNames
@@ -21,6 +22,9 @@ from windrow.types import point_text
 
 Note = tuple[str, str]
 
+NAMED = 5
+"""So many queries that share a join are named."""
+
 
 @dataclass(frozen=True)
 class RunningPlan:
@@ -33,8 +37,8 @@ class RunningPlan:
 
 
 def home_text(query: ContinuousQuery | None) -> str:
-    """Where the operators of a query run."""
-    return "driver"
+    """Where the operators of a query run. Every query begins in the driver."""
+    return "Spark" if query is not None and query.home == SPARK else "driver"
 
 
 def explain_continuous(running: RunningPlan) -> ExplainedPlan:
@@ -105,6 +109,10 @@ class _Boxes:
         stored = [name for _, name, is_stored in sources if is_stored]
         if stored:
             own.append(("reads", f"earlier rows of {' and '.join(stored)} from the window stores"))
+        others = () if self._running is None else self._running.query.shares_join_with
+        if others and len(stored) == len(sources):
+            more = f" and {len(others) - NAMED:,} more" if len(others) > NAMED else ""
+            own.append(("shared", f"it ran once with that of {', '.join(others[:NAMED])}{more}"))
         return own
 
     def _table(self, path: str, what: str) -> str:
@@ -187,6 +195,7 @@ def _measured(running: RunningPlan) -> list[str]:
     up_to = "has not ticked yet" if ticked is None else f"ticked up to {point_text(ticked, kind)}"
     lines = [f"Ticks: {up_to}; frontiers: {shown}{_held_back(running)}"]
     lines.append(f"Complete: {completeness_of_plan(query)}")
+    lines.append(f"Home: {home_text(query)}, since {query.home_reason}")
     lines.append(f"State: {_state(running)}")
     if running.analyze:
         meter, metrics = query.meter, query.metrics
