@@ -15,6 +15,7 @@ from engine.helpers import answers, state_of, values, wait_until
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.ingest import job as ingest
 from windrow.engine.intake.deposits import Depositor
+from windrow.engine.run.runner import StreamRunner
 from windrow.engine.ticks.delivery import Delivery
 from windrow.errors import BindError, CatalogError, ExecutionError, SourceError, StateError, WindrowError
 
@@ -55,6 +56,41 @@ def test_failed_stream_does_not_hold_up_others(wr: Any, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="'bad' has the declared column 't'"):
         wr.run_available(close=True)
     assert answers(wr, "of_s") == answers(wr, "of_z") == [(0, 10, 1)]
+
+
+def test_streams_that_are_joined_run_together(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are begun before either is waited for; if one fails, the other is read to its end."""
+    for name in "abc":
+        wr.sql(STREAM.replace("STREAM s", f"STREAM {name}"))
+        wr.feed(name, [(1, "a", 1), (2, "a", 2)])
+    wr.query("of_b", "SELECT COUNT(*) AS n FROM b [RANGE 10 SLIDE 10]")
+    wr.query("joined", "SELECT a.x, c.x AS y FROM a [RANGE 5], c [RANGE 5] WHERE a.x = c.x")
+    steps = list[tuple[str, str]]()
+    for step in ("begin_available", "await_available"):
+        original = getattr(StreamRunner, step)
+
+        def noted(self: Any, argument: Any, step: str = step, original: Any = original) -> Any:
+            steps.append((step.split("_")[0], self.stream.name))
+            return original(self, argument)
+
+        monkeypatch.setattr(StreamRunner, step, noted)
+    wr.run_available()
+    joined = [("begin", "a"), ("begin", "c"), ("await", "a"), ("await", "c")]
+    assert steps == [("begin", "b"), ("await", "b"), *joined]
+
+    original = StreamRunner.await_available
+
+    def broken(self: Any, run: Any) -> None:
+        original(self, run)
+        if self.stream.name == "a":
+            raise ExecutionError("the executors are gone")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(StreamRunner, "await_available", broken)
+        wr.feed("c", [(3, "a", 3)])
+        with pytest.raises(ExecutionError, match="the executors are gone"):
+            wr.run_available()
+    assert state_of(wr, "c").greatest("t") == 3
 
 
 def test_failed_tick_is_retried(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def test_changes_are_those_of_queries_that_share_nothing(open_state: Open) -> No
     together = run(wr, QUERIES, late="two")
     assert all(together.values())
     assert partners(wr, "one") == {"two", "all_", "swapped", "came"}
-    assert "it ran once with that of two, all_" in str(wr.queries["one"].explain())
+    assert "it ran once with that of " in str(wr.queries["one"].explain())
     assert partners(wr, "wider") == partners(wr, "internal") == partners(wr, "windows") == set()
     alone = open_state("alone", disabled_rules="share_joins")
     assert run(alone, QUERIES, late="two") == together

@@ -106,12 +106,16 @@ class StreamRunner:
         interval_us = self._settings().integer("trigger_interval")
         return writer.trigger(processingTime=f"{interval_us} microseconds").start()
 
-    def run_available(self, refuse_interrupted: Callable[[], None]) -> None:
-        """Process everything available now. Raises the error of a failed micro-batch, or `interrupted` if it was
-        stopped; nothing is lost."""
+    def begin_available(self, refuse_interrupted: Callable[[], None]) -> Any:
+        """Begin to process everything available now; `await_available` waits for the run that is returned."""
         with self._guard:
             refuse_interrupted()
-            handle = self._handle = self._start(True)
+            self._handle = self._start(True)
+            return self._handle
+
+    def await_available(self, handle: Any) -> None:
+        """Wait until a run has processed everything. Raises the error of a failed micro-batch, or `interrupted` if it
+        was stopped; nothing is lost."""
         try:
             _await_end(handle)
         except KeyboardInterrupt:

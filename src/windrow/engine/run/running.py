@@ -6,6 +6,7 @@ import atexit
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from windrow.dataplane.sources import open_source
@@ -82,34 +83,72 @@ class RunningStreams:
             self._opened.jvm.raise_if_lost()
             self._refuse_detached()
             done, failed = list[StreamState](), list[WindrowError]()
-            for stream in self._at_hand():
+            for streams in self._together():
                 refuse_interrupted()
-                try:
-                    self._run_one(stream, refuse_interrupted)
-                    done.append(stream)
-                except (SourceError, ExecutionError) as error:
-                    self._opened.jvm.raise_if_lost(error)
-                    refuse_interrupted()
-                    failed.append(error)
+                for stream, error in zip(streams, self._run_together(streams, refuse_interrupted), strict=True):
+                    if error is None:
+                        done.append(stream)
+                    else:
+                        self._opened.jvm.raise_if_lost(error)
+                        refuse_interrupted()
+                        failed.append(error)
             for stream in done if close else []:
                 self._time.end_input(stream.name)
             if failed:
                 raise failed[0]
 
-    def _run_one(self, stream: StreamState, refuse_interrupted: Callable[[], None]) -> None:
-        self._ticks.retry(stream)
-        with _noted(stream):
-            if not is_deposited(stream):
-                self._run_available(stream, refuse_interrupted)
-            self._ticks.drain(stream)
+    def _together(self) -> list[list[StreamState]]:
+        """The streams to run, in groups that continuous queries connect: a join needs the tuples of all its streams
+        at about the same time, or must keep those of one until the others come."""
+        groups = [[stream] for stream in self._at_hand()]
+        for query in self._opened.plans.all():
+            names = {name.lower() for name in query.plan.streams}
+            met = [group for group in groups if any(stream.name.lower() in names for stream in group)]
+            if len(met) > 1:
+                groups = [group for group in groups if group not in met]
+                groups.append([stream for group in met for stream in group])
+        return groups
 
-    def _run_available(self, stream: StreamState, refuse_interrupted: Callable[[], None]) -> None:
-        """Run the stream; run it again for the fed rows behind each punctuation."""
-        runner = self._runner(stream)
-        runner.run_available(refuse_interrupted)
-        while self._time.apply_fed(stream) and self._inputs.has_unread(stream):
-            refuse_interrupted()
-            runner.run_available(refuse_interrupted)
+    def _run_together(
+        self, streams: list[StreamState], refuse_interrupted: Callable[[], None]
+    ) -> list[WindrowError | None]:
+        """Run streams over their available data, at the same time. Return the error of each."""
+        begun = list[Any]()
+        try:
+            for stream in streams:
+                begun.append(self._attempted(stream, partial(self._begin, stream, refuse_interrupted)))
+            found = list[WindrowError | None]()
+            for stream, run in zip(streams, begun, strict=True):
+                if not isinstance(run, WindrowError):
+                    run = self._attempted(stream, partial(self._finish, stream, run, refuse_interrupted))
+                found.append(run)
+            return found
+        except BaseException:
+            for stream in streams[: len(begun)]:
+                if not is_deposited(stream):
+                    self._runner(stream).stop()
+            raise
+
+    def _attempted(self, stream: StreamState, step: Callable[[], Any]) -> Any:
+        """What a step of a stream returns, or its error."""
+        try:
+            with _noted(stream):
+                return step()
+        except (SourceError, ExecutionError) as error:
+            return error
+
+    def _begin(self, stream: StreamState, refuse_interrupted: Callable[[], None]) -> Any:
+        self._ticks.retry(stream)
+        return None if is_deposited(stream) else self._runner(stream).begin_available(refuse_interrupted)
+
+    def _finish(self, stream: StreamState, run: Any, refuse_interrupted: Callable[[], None]) -> None:
+        """Wait for a run; run again for the fed rows behind each punctuation."""
+        if run is not None:
+            runner = self._runner(stream)
+            runner.await_available(run)
+            while self._time.apply_fed(stream) and self._inputs.has_unread(stream):
+                runner.await_available(runner.begin_available(refuse_interrupted))
+        self._ticks.drain(stream)
 
     def start_runners(self) -> None:
         for stream in self._runnable():
