@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from sqlite3 import Row
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from windrow.catalog.store import Catalog
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore
 from windrow.dataplane.kernels.plan_stage import ANSWERS, CHANGES, STATE, VIEW
+from windrow.operators.changes import in_order
 from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.stages.ranges import WHOLE, Range
 from windrow.types import POINT_MAX, POINT_MIN
@@ -266,6 +268,8 @@ class PlanCommits:
             if len(run) > 1 or run[0].path.startswith(f"{SHARED}/"):
                 tables = [self.read(part) for part in run]
                 if all(table.schema.equals(tables[0].schema) for table in tables):
+                    commits = groupby(zip(run, tables, strict=True), key=lambda one: one[0].seq)
+                    tables = [in_order([table for _, table in some]) for _, some in commits]
                     parts.append(NewPart(run[-1].kind, pa.concat_tables(tables), seq=run[-1].seq))
                     replaced += [part.id for part in run]
         return Tidied(tuple(parts), tuple(replaced))
