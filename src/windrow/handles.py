@@ -220,8 +220,9 @@ class ContinuousHandle(Query):
 
     def answer(self) -> Result:
         """The latest answer of a query with SLIDE."""
-        table = self._engine.plan_reads.answer(self._running())
-        return Result(table, window=latest_end(table))
+        query = self._running()
+        table, last = self._engine.plan_reads.answer(query)
+        return Result(table, window=None if last is None else value_of(last, query.plan.point))
 
     def lookup(self, window: str | timedelta | int, at: datetime | str | int | None = None) -> Result:
         raise self._no_synopsis()

@@ -34,6 +34,18 @@ def test_view_names_its_tick(ab: windrow.Windrow) -> None:
     assert ab.queries["p"].answer().window == ab.queries["p"].view().window == 15
 
 
+def test_the_latest_answer_may_be_empty(ab: windrow.Windrow) -> None:
+    ab.deposit("a", [(1, "u", 1), (20, "w", 2)])
+    ab.deposit("b", [(3, "u", 10), (20, "z", 0)])
+    p = ab.queries["p"]
+    assert rows(p.answers())[-1][1] == 10 and p.answer().window == 10
+    ab.deposit("a", [(40, "w", 2)])
+    ab.deposit("b", [(40, "z", 0)])
+    assert rows(p.answer()) == rows(p.view()) == rows(ab.sql("SELECT * FROM p")) == []
+    assert p.answer().window == p.view().window == 30
+    assert rows(p.answers())[-1][1] == 10
+
+
 def test_order_by_orders_the_view(ab: windrow.Windrow) -> None:
     ab.deposit("a", [(1, "u", 1), (2, "u", 3), (3, "u", None), (4, "w", 2)])
     ab.deposit("b", [(3, "u", 10), (4, "z", 0)])

@@ -47,8 +47,8 @@ class PlanTables:
             )
         kind = query.plan.point
         if query.plan.periodic:
-            rows = self._reads.answer(query)
-            end = latest_end(rows)
+            rows, last = self._reads.answer(query)
+            end = None if last is None else value_of(last, kind)
             return PlanTable(rows, f"the latest answer of query {query.name}", end)
         rows, ticked = self._reads.view(query)
         if ticked is None:

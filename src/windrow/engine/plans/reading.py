@@ -56,9 +56,8 @@ class PlanReads:
         latest answer."""
         plan = query.plan
         if plan.periodic:
-            found = self.answer(query)
-            ends = found.column("window_end").cast(pa.int64())
-            return found.select(view_schema(plan).names), pc.max(ends).as_py() if len(ends) else None
+            found, last = self.answer(query)
+            return found.select(view_schema(plan).names), last
         ticked, changes = self._version(query)
         if ticked is None or not changes:
             return view_schema(plan).empty_table(), ticked
@@ -89,19 +88,29 @@ class PlanReads:
         self._refuse_continuous(query)
         return pa.concat_tables([answers_schema(query.plan).empty_table(), *self._parts(query, ANSWERS)])
 
-    def answer(self, query: ContinuousQuery) -> pa.Table:
-        """The latest answer of a query with SLIDE."""
+    def answer(self, query: ContinuousQuery) -> tuple[pa.Table, int | None]:
+        """The latest answer of a query with SLIDE, and the end of its window; None if there is none yet."""
         self._refuse_continuous(query)
 
         def read() -> list[pa.Table]:
             parts = self._commits.parts(query.id, ANSWERS)
             return self._read(query, [part for part in parts if part.seq == parts[-1].seq])
 
-        table = self._again(read)
-        if not table:
-            return answers_schema(query.plan).empty_table()
-        ends = table[0].column("window_end")
-        return table[0].filter(pc.equal(ends, pc.max(ends)))
+        tables, last = self._again(read), self._last_window(query)
+        if not tables or last is None:
+            return answers_schema(query.plan).empty_table(), last
+        ends = tables[0].column("window_end").cast(pa.int64())
+        return tables[0].filter(pc.equal(ends, last)), last
+
+    def _last_window(self, query: ContinuousQuery) -> int | None:
+        """The end of the latest window that was answered; None if none was. Its answer may be empty."""
+        ticked, covered = query.progress.ticked, query.progress.covered
+        if self._refresh is not None:
+            row = self._commits.row(query.id)
+            ticked, covered = (None, None) if row is None else (row["ticked"], row["covered"])
+        if ticked is None or covered is None:
+            return None
+        return min(ticked, covered - query.plan.step)
 
     def metrics(self, query: ContinuousQuery) -> dict[str, Any]:
         """Counters since opening, totals, and the size of the state."""
