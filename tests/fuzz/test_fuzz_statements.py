@@ -17,9 +17,9 @@ from fuzz.corpus import corpus
 from fuzz.statements import Tally, Target, fuzz, statement
 
 SEED = int(os.environ.get("WINDROW_FUZZ_SEED", "1"))
-COUNT = int(os.environ.get("WINDROW_FUZZ_COUNT", "10000"))
+COUNT = int(os.environ.get("WINDROW_FUZZ_COUNT", "3000"))
 FEW = 200
-COMPARED = 60
+COMPARED = 40
 
 
 def check(tally: Tally) -> None:
