@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support.short_lived_jvm import short_lived_jvm
 
 import windrow
 from crash import workload
@@ -23,8 +24,6 @@ from windrow.crash import CRASH_AT, CRASH_GROUP
 
 TESTS = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 300
-SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A child lives for seconds, so quick, rough compilation costs it least."""
 
 
 def make_root(
@@ -54,7 +53,7 @@ def child(root: Path, crash_at: str | None = None, group: bool = False) -> Itera
     environment = {k: v for k, v in os.environ.items() if k not in (CRASH_AT, CRASH_GROUP)}
     path = [str(TESTS.parent / "src"), str(TESTS), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-    environment["JDK_JAVA_OPTIONS"] = SHORT_LIVED_JVM
+    environment["JDK_JAVA_OPTIONS"] = short_lived_jvm()
     if crash_at is not None:
         environment |= {CRASH_AT: crash_at, CRASH_GROUP: "1" if group else "0"}
     (root / "ready").unlink(missing_ok=True)

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.short_lived_jvm import short_lived_jvm
 
 import windrow
 from crash import executors
-from crash.child import SHORT_LIVED_JVM, TESTS, TIMEOUT_S, rows_of
+from crash.child import TESTS, TIMEOUT_S, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
 
@@ -38,7 +39,7 @@ def test_killed_executors_change_no_answer(
     spark: Any, tmp_path: Path, expected: dict[str, list[tuple[Any, ...]]]
 ) -> None:
     path = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS)])
-    environment = {**os.environ, "PYTHONPATH": path, "JDK_JAVA_OPTIONS": SHORT_LIVED_JVM}
+    environment = {**os.environ, "PYTHONPATH": path, "JDK_JAVA_OPTIONS": short_lived_jvm()}
     command = [sys.executable, str(TESTS / "crash" / "executors.py"), str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -42,7 +42,9 @@ def is_comparable(query: CreateQuery) -> bool:
     tables = [table for table in select.find_all(exp.Table) if table.name.lower() in CREATE]
     if not tables or query.sink is not None:
         return False
-    return all(map(_is_small, tables)) and all(_is_exact(call) for call in select.find_all(*_SUMS)) and _is_stable(select)
+    return (
+        all(map(_is_small, tables)) and all(_is_exact(call) for call in select.find_all(*_SUMS)) and _is_stable(select)
+    )
 
 
 def _is_small(table: exp.Table) -> bool:
