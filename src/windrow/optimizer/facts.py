@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from windrow.types import SqlType
 
@@ -43,6 +43,9 @@ class StreamFacts:
             raise ValueError("a rate is not negative")
         object.__setattr__(self, "distinct", _frozen(self.distinct))
         object.__setattr__(self, "selectivity", _frozen(self.selectivity))
+
+    def saved(self) -> dict[str, Any]:
+        return {"rate": self.rate, "distinct": dict(self.distinct), "selectivity": dict(self.selectivity)}
 
     def rate_of(self, point: SqlType) -> float:
         """The rate; assumed where it is not measured: 1,000 tuples per second, or one per integer."""

@@ -10,6 +10,8 @@ from pathlib import Path
 from sqlite3 import Row
 from typing import Any, cast
 
+from sqlglot import exp
+
 from windrow.catalog.definitions import StreamDef
 from windrow.cql import parse_one
 from windrow.cql.bounds.guards import check_bounds
@@ -18,6 +20,7 @@ from windrow.cql.statements import CreateDerivedStream, CreateQuery, Emit
 from windrow.dataplane.sinks import Sink, StagingSink, check_given, open_sink
 from windrow.dataplane.sinks.outputs import remove_output
 from windrow.dataplane.sinks.ownership import Claim
+from windrow.engine.kept.measured_facts import measured_facts
 from windrow.engine.kept.window_stores import StoreUse, WindowStores
 from windrow.engine.plans.commits import SHARED, STATE, PlanCommits
 from windrow.engine.plans.derived import query_of, stream_of
@@ -44,6 +47,7 @@ from windrow.logs import log_event
 from windrow.operators.scan import needs_history, reach
 from windrow.operators.stages.ranges import WHOLE
 from windrow.operators.state import PlanState
+from windrow.optimizer.facts import NOTHING_MEASURED, Facts
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.plan.binder import TypesOf
@@ -120,7 +124,14 @@ class PlanManager:
         self, statement: CreateQuery, text: str, settings: Settings, types_of: TypesOf | None = None
     ) -> OptimizedPlan:
         """The checked and optimized plan of a continuous query."""
-        return self._bind(statement, text, types_of or self._manager.record(), PlanChoices.of(settings))
+        choices = PlanChoices.of(settings, self._facts(statement))
+        return self._bind(statement, text, types_of or self._manager.record(), choices)
+
+    def _facts(self, statement: CreateQuery) -> Facts:
+        """What is measured of the streams of a query. Only the order of three and more inputs depends on it."""
+        named = [table.name.lower() for table in statement.select.find_all(exp.Table)]
+        streams = {name: self._manager.streams[name] for name in named if name in self._manager.streams}
+        return measured_facts(streams.values(), self._stores) if len(named) > 2 else NOTHING_MEASURED
 
     def _bind(self, statement: CreateQuery, text: str, types_of: TypesOf, choices: PlanChoices) -> OptimizedPlan:
         for field, what in _LATER:
@@ -173,7 +184,7 @@ class PlanManager:
     ) -> ContinuousQuery:
         check_bounds(statement.select, text, settings.integer("max_value_bytes"))
         check_slack(settings)
-        record, choices = self._manager.record(), PlanChoices.of(settings)
+        record, choices = self._manager.record(), PlanChoices.of(settings, self._facts(statement))
         optimized = self._bind(statement, text, record, choices)
         plan = optimized.plan
         definition = None if derived is None else self._definition(derived, plan)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
 
+from windrow.optimizer.facts import NOTHING_MEASURED, Facts, StreamFacts
 from windrow.optimizer.pipeline import OptimizedPlan, optimize
 from windrow.plan.algebra.nodes import Streaming, ToStream
 from windrow.plan.binder import TypesOf
@@ -20,31 +21,34 @@ from windrow.settings import Settings
 class PlanChoices:
     """What a query depends on besides its text: the rules that were switched off, and whether a row that expires is
     withdrawn by a '-' (setting `explicit_expiry`). `begins_after`: the last tick that was due when it was created on
-    streams that had run before; it reports only what comes after."""
+    streams that had run before; it reports only what comes after. `facts`: what was measured of the streams then."""
 
     rules_off: tuple[str, ...] = ()
     explicit_expiry: bool = False
     begins_after: int | None = None
+    facts: Facts = field(default_factory=dict)
 
     @classmethod
-    def of(cls, settings: Settings) -> PlanChoices:
-        return cls(tuple(sorted(settings.rules_off)), settings.text("explicit_expiry") == "on")
+    def of(cls, settings: Settings, facts: Facts = NOTHING_MEASURED) -> PlanChoices:
+        return cls(tuple(sorted(settings.rules_off)), settings.text("explicit_expiry") == "on", facts=facts)
 
     def saved(self) -> dict[str, Any]:
         return {
             "rules_off": list(self.rules_off),
             "explicit_expiry": self.explicit_expiry,
             "begins_after": self.begins_after,
+            "facts": {stream: known.saved() for stream, known in self.facts.items()},
         }
 
     @classmethod
     def restored(cls, saved: Mapping[str, Any]) -> PlanChoices:
-        return cls(tuple(saved["rules_off"]), saved["explicit_expiry"], saved["begins_after"])
+        facts = {stream: StreamFacts(**known) for stream, known in saved["facts"].items()}
+        return cls(tuple(saved["rules_off"]), saved["explicit_expiry"], saved["begins_after"], facts)
 
 
 def planned(select: exp.Expr, text: str, source_of: SourceOf, types_of: TypesOf, choices: PlanChoices) -> OptimizedPlan:
     """The optimized plan of a continuous query; raises BindError at the place of a mistake."""
-    found = optimize(bind_continuous(select, text, source_of, types_of), off=choices.rules_off)
+    found = optimize(bind_continuous(select, text, source_of, types_of), choices.facts, choices.rules_off)
     plan = found.plan
     if plan.periodic and not isinstance(plan.root, ToStream):
         # Every tick delivers the whole answer of its window.
