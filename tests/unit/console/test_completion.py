@@ -83,7 +83,7 @@ def at(marked: str) -> tuple[str, ...]:
         ("\\wa|", ["watch"]),
         ("\\watch b|", ["busiest"]),
         ("\\watch SELECT 1 FROM pa|", ["packets"]),
-        ("\\d p|", ["packets", "preaggregate"]),
+        ("\\d p|", ["packets", "preaggregate", "plan_home"]),
         ("\\h CR|", ["CREATE STREAM", "CREATE QUERY"]),
         ("\\format |", ["table", "vertical", "markdown", "csv", "jsonl"]),
         ("\\timing |", ["on", "off"]),
