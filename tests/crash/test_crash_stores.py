@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.matrix import is_full
 
 import windrow
 from crash import child as children
@@ -47,7 +48,10 @@ def kept(root: Path, spark: Any) -> tuple[list[tuple[int, str]], Any]:
     return rows, children.outcome(root, spark)
 
 
-@pytest.mark.parametrize(("mode", "queried"), [("driver", True), ("spark", True), ("spark", False)])
+MODES = [("driver", True), ("spark", False), *([("spark", True)] if is_full() else [])]
+
+
+@pytest.mark.parametrize(("mode", "queried"), MODES)
 def test_killed_at_every_point_of_window_stores(spark: Any, tmp_path: Path, mode: str, queried: bool) -> None:
     reference = new_root(tmp_path / "reference", mode, queried)
     children.run_uninterrupted(reference, spark)
