@@ -192,14 +192,11 @@ def lines(found: dict[str, Measured]) -> list[Line]:
         out.append(Line("   end to end", huge["end_to_end_s"], "s"))
         out.append(Line("   the driver's Python process, at most", huge["python_peak_mb"], "MB", 2048))
     if "distinct" in found:
+        state = found["distinct"]
         out.append(
-            Line(
-                "e: the window's bytes over the state of DISTINCT",
-                found["distinct"]["window_over_state"],
-                "",
-                at_least=50,
-            )
+            Line("e: the window's bytes over DISTINCT's state in memory", state["window_over_state"], "", at_least=50)
         )
+        out.append(Line("   over its state on disk", state["window_over_disk"], "", at_least=50))
     if "many" in found:
         many = found["many"]
         for load in ("large", "small"):

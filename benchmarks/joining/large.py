@@ -36,24 +36,28 @@ def in_spark(base: Path, load: Load, ticks: int) -> dict[str, Any]:
 
 
 def distinct(base: Path, load: Load) -> dict[str, Any]:
-    """The state of DISTINCT over a full window, against the bytes of the window's tuples."""
+    """The most state of DISTINCT over a full window, in memory and on disk, against the bytes of the window's tuples."""
     run = Run(base, load, "a")
     query = run.query("SELECT DISTINCT k FROM a {w}")
     run.wr.start()
-    ticks = load.span + load.span // 5
-    run.fill(range(ticks), max(1, load.span // 10))
-    run.steps(range(ticks, ticks + 2))
-    window = load.table(0, range(ticks + 1 - load.span, ticks + 1)).select(["ts", "k"])
+    first = load.span + load.span // 5
+    run.fill(range(first), max(1, load.span // 10))
+    commits, number = run.wr._engine.opened.plan_commits, run.wr._engine.plans.query(query.name).id
+    in_memory = on_disk = 0
+    for tick in range(first, first + 12):
+        run.step(tick)
+        in_memory = max(in_memory, query.metrics()["state_bytes"])
+        on_disk = max(on_disk, sum(part.length for part in commits.parts(number, "state")))
+    window = load.table(0, range(tick - load.span, tick)).select(["ts", "k"])
     found = set(query.view().arrow().column("k").to_pylist())
     assert found == set(window.column("k").to_pylist())
-    engine, number = run.wr._engine, run.wr._engine.plans.query(query.name).id
-    parts = engine.opened.plan_commits.parts(number, "state")
-    state, stored = query.metrics()["state_bytes"], engine.opened.stores.nbytes
+    stored = run.wr._engine.opened.stores.nbytes
     run.close()
     return {
         "window_bytes": window.nbytes,
-        "state_bytes": state,
-        "state_on_disk_bytes": sum(part.length for part in parts),
+        "state_bytes": in_memory,
+        "state_on_disk_bytes": on_disk,
         "waiting_tuples_bytes": stored,
-        "window_over_state": window.nbytes / max(state, sum(part.length for part in parts)),
+        "window_over_state": window.nbytes / in_memory,
+        "window_over_disk": window.nbytes / on_disk,
     }

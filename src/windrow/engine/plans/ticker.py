@@ -193,8 +193,8 @@ class PlanTicker:
             written, entry = self._commits.tick(tick, staged, lambda: self._along(query, after, due.upto))
             for stream, moved in after:
                 stream.install(CommittedState(moved, stream.unpublished))
-        kept = () if query.derived is not None else self._kept(version, written)
-        query.version = PlanVersion(replace(progress, seq=seq), done.state, kept)
+        kept = ((), ()) if query.derived is not None else self._kept(version, written, done.drops, due.upto)
+        query.version = PlanVersion(replace(progress, seq=seq), done.state, *kept)
         query.home, query.must_merge, query.committed = home, False, due.upto
         query.unmerged = 0 if STATE in done.drops else query.unmerged + bool(written)
         query.merged_at = due.upto if STATE in done.drops or query.merged_at is None else query.merged_at
@@ -213,12 +213,15 @@ class PlanTicker:
         rows = (answers_table if plan.periodic else changes_table)(plan, stored(changes))
         return self._delivery.send(query, rows, shown, seq)
 
-    def _kept(self, version: PlanVersion, written: Sequence[PlanPart]) -> tuple[pa.Table, ...]:
-        """The latest merged view, as changes, and all changes since."""
-        view = [part for part in written if part.kind == VIEW]
-        if view:
-            return tuple(self._commits.read(part) for part in view)
-        return (*version.changes, *(self._commits.read(part) for part in written if part.kind == CHANGES))
+    def _kept(
+        self, version: PlanVersion, written: Sequence[PlanPart], drops: Sequence[str], ticked: int
+    ) -> tuple[tuple[pa.Table, ...], tuple[int, ...]]:
+        """The merged view, as changes, and all changes since; and when the parts of the merged view end."""
+        held = [] if VIEW in drops else list(zip(version.changes, version.ends, strict=False))
+        new = [(self._commits.read(part), part.ends) for part in written if part.kind == VIEW]
+        parts = [*((table, end) for table, end in held if end >= ticked), *new]
+        more = [*version.unmerged, *(self._commits.read(part) for part in written if part.kind == CHANGES)]
+        return (*(table for table, _ in parts), *(() if new else more)), tuple(end for _, end in parts)
 
     def _shown(self, query: ContinuousQuery, due: DueTicks, done: PlanBatch) -> pa.Table | None:
         """What the query's sink gets of a tick batch; None: nothing. A view is shown when it is another than before,
