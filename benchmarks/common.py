@@ -1,4 +1,4 @@
-"""Shared by the benchmarks: packets on disk, a child process per measurement, memory of a process tree."""
+"""Shared by the benchmarks: packets on disk, a child process per measurement, memory, empty micro-batches."""
 
 from __future__ import annotations
 
@@ -94,6 +94,22 @@ class PeakMemory:
         self._stop.set()
         self._thread.join()
         return self.peak_mb
+
+
+def empty_batches(spark: Any, base: Path, count: int = 12) -> list[float]:
+    """The seconds of triggers whose foreachBatch does nothing, without the first two."""
+    source = base / "in"
+    source.mkdir(parents=True)
+    frame = spark.readStream.schema("a INT").parquet(str(source))
+    query = frame.writeStream.foreachBatch(lambda df, i: None).option("checkpointLocation", str(base / "cp")).start()
+    times = []
+    for i in range(count):
+        pq.write_table(pa.table({"a": pa.array([i], pa.int32())}), source / f"{i}.parquet")
+        begin = time.perf_counter()
+        query.processAllAvailable()
+        times.append(time.perf_counter() - begin)
+    query.stop()
+    return times[2:]
 
 
 def child(script: str, *args: str) -> dict[str, Any]:

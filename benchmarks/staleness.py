@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from common import SOURCES, PeakMemory, scratch, source_names, windows
+from common import SOURCES, PeakMemory, empty_batches, scratch, source_names, windows
 
 RATE = 20_000
 FILES_PER_S = 4
@@ -63,22 +63,6 @@ class Arrivals:
             self.at_us[end] = now
 
 
-def empty_batches(spark: Any, base: Path, count: int = 12) -> float:
-    """The median seconds of a trigger whose foreachBatch does nothing."""
-    source = base / "empty"
-    source.mkdir()
-    frame = spark.readStream.schema("a INT").parquet(str(source))
-    query = frame.writeStream.foreachBatch(lambda df, i: None).option("checkpointLocation", str(base / "cp")).start()
-    times = []
-    for i in range(count):
-        pq.write_table(pa.table({"a": pa.array([i], pa.int32())}), source / f"{i}.parquet")
-        begin = time.perf_counter()
-        query.processAllAvailable()
-        times.append(time.perf_counter() - begin)
-    query.stop()
-    return float(np.median(times[2:]))
-
-
 def staleness(log: Path, arrived: Arrivals, skip_us: int) -> np.ndarray:
     """Seconds from when a pane could close to its last answer, for the ends answered after the warm-up."""
     told = np.loadtxt(log, dtype=np.int64, ndmin=2)
@@ -116,7 +100,7 @@ def measure(base: Path, args: argparse.Namespace) -> None:
             f" [RANGE {size} SECONDS SLIDE {slide} SECONDS] GROUP BY src",
             sink=arrived,
         )
-    empty_s = empty_batches(wr.spark, base)
+    empty_s = float(np.median(empty_batches(wr.spark, base / "empty")))
     memory = PeakMemory()
     writer = multiprocessing.get_context("spawn").Process(
         target=write_live, args=(str(base / "data"), float(args.seconds), str(base / "log"))

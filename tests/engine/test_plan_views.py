@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import windrow
+import windrow.engine.plans.query as plan_query
 from engine.conftest import Open
 from engine.plan_streams import JOIN, A, B, play, rows
 from windrow.errors import CatalogError, ReadOnlyError, UnsupportedError
@@ -134,3 +135,35 @@ def test_read_only_of_a_closed_state(open_state: Open, tmp_path: Path) -> None:
     with windrow.open(tmp_path / "state", read_only=True) as reader:
         view = reader.queries["j"].view()
         assert rows(view) == expected and view.window <= window
+
+
+@pytest.mark.parametrize("home", ["driver", pytest.param("spark", marks=pytest.mark.slow)])
+def test_large_view_by_expiration(home: str, open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merge writes only what has come since the last one; parts go whole when they have expired."""
+    monkeypatch.setattr(plan_query, "REWRITTEN_ROWS", 0)
+    wr = open_state(plan_home=home, retained_changes="0")
+    wr.sql(f"{A}; {B}")
+    changes: list[tuple[Any, ...]] = []
+    wr.query("j", JOIN).subscribe(lambda batch: changes.extend(rows(batch.table)))
+    query, commits = wr._engine.plans.query("j"), wr._engine.opened.plan_commits
+    most = 0
+    for i in range(12 if home == "driver" else 6):
+        wr.deposit("a", [(2 * i, "u", i), (2 * i + 1, "v", i)])
+        wr.deposit("b", [(2 * i, "u", -i), (2 * i + 1, "v", -i)])
+        tick = query.progress.ticked
+        alive = [change[3:] for change in changes if change[1] < tick <= change[2]]
+        assert sorted(rows(wr.queries["j"].view())) == sorted(alive)
+        ends = [part.hi for part in commits.parts(query.id, "view")]
+        assert all(end >= tick for end in ends[:-1])  # the last merge may have found nothing
+        assert list(query.version.ends) == ends
+        most = max(most, len(ends))
+    assert most > 2
+    expected = sorted(alive)
+    wr.close()
+    wr = open_state(plan_home=home)
+    assert sorted(rows(wr.queries["j"].view())) == expected != []
+    for t in (1000, 2000, 3000):
+        wr.deposit("a", [(t, None, 0)])
+        wr.deposit("b", [(t, None, 0)])
+    assert not wr.queries["j"].view().arrow().num_rows
+    assert sum(part.rows for part in wr._engine.opened.plan_commits.parts(query.id, "view", "changes")) == 0

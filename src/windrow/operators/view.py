@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.operators.changes import AT, BORN, END, HEAD, OP
-from windrow.operators.tables.rows import hashed, longs, numbered, taken
+from windrow.operators.tables.rows import hashed, longs, numbered, run_lasts, taken
 from windrow.operators.ticks import NEVER, Points
-from windrow.synopses.cells.arrays import place_in_run
+from windrow.synopses.cells.arrays import place_in_run, run_starts
+from windrow.types import POINT_MIN
 
 MOST_WITHDRAWN = 8
 """Withdrawn rows are matched once they are more than this part of all rows, or when somebody reads."""
@@ -47,7 +48,9 @@ class LiveView:
     def after(self, changes: pa.Table, ticked: int | None = None) -> LiveView:
         """The view after these changes; `ticked` is the last tick of their batch."""
         is_new = pc.equal(changes.column(OP), "+")
-        came, went = changes.filter(is_new), changes.filter(pc.invert(is_new))
+        came, went = changes, changes.slice(0, 0)
+        if not pc.all(is_new).as_py():
+            came, went = changes.filter(is_new), changes.filter(pc.invert(is_new))
         found = replace(
             self,
             added=(*self.added, came) if came.num_rows else self.added,
@@ -74,7 +77,7 @@ class LiveView:
 
     def compacted(self) -> pa.Table:
         """The view as one table, as `from_table` takes it."""
-        return pa.concat_tables([self.schema.empty_table(), *self.settled().added]).combine_chunks()
+        return next(iter(self.settled().added), self.schema.empty_table())
 
     @property
     def nbytes(self) -> int:
@@ -124,6 +127,26 @@ def beginning(changes: pa.Table, ticked: int) -> pa.Table:
 def merged_view(changes: Sequence[pa.Table], ticked: int) -> pa.Table:
     """The rows of the view, and those that are yet to expire, as changes."""
     return live_view(changes, ticked).compacted()
+
+
+def by_expiration(view: pa.Table, width: int) -> list[tuple[int, pa.Table]]:
+    """The rows of a merged view by the interval of this width in which they end, each with the last end in it. There is
+    at least one table."""
+    ends = _ends(view)
+    interval = np.where(ends == NEVER, NEVER, ends // width)
+    order = np.argsort(interval, kind="stable")
+    rows, ends = taken(view, order), ends[order]
+    starts = run_starts(interval[order])
+    if not starts.size:
+        return [(last_end(view), view)]
+    stops = run_lasts(starts, ends.size) + 1
+    pieces = zip(starts.tolist(), stops.tolist(), strict=True)
+    return [(int(ends[lo:hi].max()), rows.slice(lo, hi - lo)) for lo, hi in pieces]
+
+
+def last_end(view: pa.Table) -> int:
+    """When the last row of a view ends."""
+    return int(_ends(view).max()) if view.num_rows else POINT_MIN
 
 
 def live_view(changes: Sequence[pa.Table], ticked: int) -> LiveView:

@@ -93,6 +93,16 @@ def test_container_of_different_schemas(store: BlockStore, compress: bool) -> No
     assert files(store) == [ref.path]
 
 
+def test_a_file_for_each_table(store: BlockStore) -> None:
+    tables = [TABLE, OTHER, TABLE.slice(0, 0)]
+    refs = store.writer.write_each("views", tables)
+    assert [store.read_part(ref.path, 0, ref.bytes) for ref in refs] == tables
+    assert files(store) == sorted(ref.path for ref in refs)
+    with pytest.raises(AttributeError):
+        store.writer.write_each("views", [TABLE, None])
+    assert files(store) == sorted(ref.path for ref in refs)
+
+
 def test_empty_container(store: BlockStore, catalog: Catalog) -> None:
     ref, parts = store.write_many("answers", [])
     assert (ref.rows, ref.bytes, parts) == (0, 0, [])

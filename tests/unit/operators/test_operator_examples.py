@@ -22,7 +22,9 @@ from windrow.errors import UnsupportedError
 from windrow.operators.advance import advance
 from windrow.operators.state import PlanState
 from windrow.operators.ticks import DueTicks
+from windrow.operators.view import by_expiration, merged_view
 from windrow.plan.algebra.nodes import Distinct, Lifetime, OutputWindow, Streaming, ToStream
+from windrow.types import POINT_MIN
 
 V = {"v": STRING}
 
@@ -253,3 +255,13 @@ def test_a_gap_between_batches_is_refused():
     state = advance(plan, PlanState(), {}, DueTicks(0, 2, 1), KERNEL).state
     with pytest.raises(ValueError, match="ticked at 2"):
         advance(plan, state, {}, DueTicks(3, 4, 1), KERNEL)
+
+
+def test_view_by_expiration():
+    b = Builder()
+    plan = plan_of(b.window(10, V))
+    made = run(plan, [[(1, ("a",)), (4, ("b",)), (5, ("c",)), (13, ("d",))]], [0, 6, 14])
+    view = merged_view(made.changes, 14)
+    parts = by_expiration(view, 4)
+    assert [(end, table.column(4).to_pylist()) for end, table in parts] == [(15, ["b", "c"]), (23, ["d"])]
+    assert by_expiration(view.slice(0, 0), 4) == [(POINT_MIN, view.slice(0, 0))]

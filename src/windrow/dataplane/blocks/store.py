@@ -124,7 +124,29 @@ class BlockWriter:
         ref = self._write(owner, sum(table.num_rows for table in tables), fill)
         return ref, parts
 
-    def _write(self, owner: str, rows: int, fill: Callable[[BinaryIO], None]) -> BlockRef:
+    def write_each(self, owner: str, tables: Sequence[pa.Table]) -> list[BlockRef]:
+        """Write each table as a file of its own, of one part for `read_part`, so that each can be dropped alone. The
+        directory is synced once."""
+        options, refs = pa.ipc.IpcWriteOptions(), list[BlockRef]()
+        try:
+            for table in tables:
+
+                def fill(file: BinaryIO, table: pa.Table = table) -> None:
+                    with pa.ipc.new_stream(file, table.schema, options=options) as writer:
+                        writer.write_table(table)
+
+                refs.append(self._write(owner, table.num_rows, fill, named=False))
+            if refs:
+                with _disk_trouble(self.root / owner):
+                    sync(self.root / owner)
+        except BaseException:
+            for ref in refs:
+                _remove(self.root / ref.path)
+            raise
+        return refs
+
+    def _write(self, owner: str, rows: int, fill: Callable[[BinaryIO], None], named: bool = True) -> BlockRef:
+        """Write a file; unless `named`, the caller syncs its directory."""
         _check_owner(owner)
         directory = self.root / owner
         name = f"blk-{uuid.uuid4().hex}.arrow"
@@ -138,7 +160,8 @@ class BlockWriter:
                     os.fsync(file.fileno())
                     size = file.tell()
                 os.rename(temporary, final)
-                sync(directory)
+                if named:
+                    sync(directory)
         except BaseException:
             _remove(temporary)
             _remove(final)

@@ -32,13 +32,13 @@ from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.scan import StreamRows, needs_history, read_window
 from windrow.operators.stages.cutting import Stage, StagedPlan, buckets_in
 from windrow.operators.stages.ranges import Range, is_within, restored_range
-from windrow.operators.state import PlanState, compacted, restore
+from windrow.operators.state import PlanState, compacted, is_strict, restore
 from windrow.operators.tables.edges import TICK, Edge
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.tables.metering import PlanMeter
 from windrow.operators.tables.rows import taken
 from windrow.operators.ticks import DueTicks, OccupiedTicks
-from windrow.operators.view import beginning, merged_view
+from windrow.operators.view import beginning, by_expiration, last_end, merged_view
 from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.types import POINT_MAX
 
@@ -63,6 +63,11 @@ class StagedTask:
     columns: tuple[tuple[KeptColumn, ...], ...]
     explicit_expiry: bool
     max_value_bytes: int
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether rows of the answer are withdrawn by a '-'."""
+        return self.explicit_expiry or is_strict(self.plan.root)
 
 
 @dataclass(frozen=True)
@@ -96,8 +101,9 @@ class StageBatch:
     `token` names the state after it, `before` that before it; `known` has the commit of the state of earlier tokens
     since state was last merged. `state` are the parts of the state before, `shown` those of the view; it is merged with
     the changes if `merging`, and so is the state. `begins`: the plan begins on tuples of the past; `is_silent`: it only
-    builds its state. `has_view`: a view is kept; `is_derived`: the changes become tuples of a stream. `occupied`: the
-    ticks that a periodic plan answers.
+    builds its state. `has_view`: a view is kept; `view_width`: by intervals of expiration of this width, each in a file
+    of its own, and `shown` are the changes since it was merged; `is_derived`: the changes become tuples of a stream.
+    `occupied`: the ticks that a periodic plan answers.
     """
 
     token: str
@@ -112,6 +118,7 @@ class StageBatch:
     begins: bool
     is_silent: bool = False
     has_view: bool = True
+    view_width: int | None = None
     is_derived: bool = False
     occupied: OccupiedTicks | None = None
 
@@ -164,6 +171,7 @@ class _Place:
     changes: int = 0
     meter: PlanMeter = field(default_factory=PlanMeter)
     kept: list[tuple[dict[str, Any], pa.Table]] = field(default_factory=list)
+    views: list[tuple[int, pa.Table]] = field(default_factory=list)
 
     @property
     def buckets(self) -> Range:
@@ -309,7 +317,11 @@ class _Place:
             before = [self._shown(stage, part) for part in batch.shown]
             view = merged_view([*(one for one in before if one.num_rows), changes], batch.due.upto)
             if view.num_rows or self.place == 0:  # an empty view replaces earlier ones, too
-                self.kept.append(({"kind": VIEW}, view))
+                if batch.view_width is not None:
+                    self.views = by_expiration(view, batch.view_width)
+                else:
+                    hi = None if self.task.is_withdrawn else last_end(view)
+                    self.kept.append(({"kind": VIEW, "hi": hi}, view))
 
     def _shown(self, stage: Stage, part: StoredPart) -> pa.Table:
         """Those rows of a part of the view that are of this range."""
@@ -322,19 +334,26 @@ class _Place:
         return taken(rows, is_within(buckets_in(values, names, part.buckets), self.buckets))
 
     def _written(self, state: PlanState) -> dict[str, Any]:
-        """Write everything into one file. Return the report of it."""
+        """Write everything into one file, but each part of a large view into its own. Return the report of it."""
         counts = {path: (one.rows, one.nbytes, one.seconds) for path, one in self.meter.counts.items()}
         report: dict[str, Any] = {"changes": self.changes, "sizes": state.sizes, "counts": counts}
         report |= {"read_s": self.meter.read_s, "advance_s": self.meter.advance_s}
-        if not self.kept:
-            return report
-        tables = [table for _, table in self.kept]
-        ref, places = _WORKER.writer(self.task.root).write_many(f"plans/{self.task.number}", tables)
-        parts = [
-            {**told, "rows": table.num_rows, "offset": offset, "length": length, "buckets": list(self.buckets)}
-            for (told, table), (offset, length) in zip(self.kept, places, strict=True)
-        ]
-        return {**report, "ref": asdict(ref), "parts": parts}
+        writer, owner, blocks = _WORKER.writer(self.task.root), f"plans/{self.task.number}", []
+        if self.kept:
+            ref, places = writer.write_many(owner, [table for _, table in self.kept])
+            parts = [
+                self._part(told, table.num_rows, *place) for (told, table), place in zip(self.kept, places, strict=True)
+            ]
+            blocks.append({"ref": asdict(ref), "parts": parts})
+        refs = writer.write_each(owner, [table for _, table in self.views])
+        for ref, (end, _) in zip(refs, self.views, strict=True):
+            blocks.append(
+                {"ref": asdict(ref), "parts": [self._part({"kind": VIEW, "hi": end}, ref.rows, 0, ref.bytes)]}
+            )
+        return {**report, "blocks": blocks}
+
+    def _part(self, told: dict[str, Any], rows: int, offset: int, length: int) -> dict[str, Any]:
+        return {**told, "rows": rows, "offset": offset, "length": length, "buckets": list(self.buckets)}
 
 
 class _Worker:

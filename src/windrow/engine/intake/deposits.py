@@ -129,8 +129,6 @@ class Depositor:
                 self._measure(stream, deposit.admitted, deposit.cell_count + stored, kept, ran)
                 apply_s = time.monotonic() - started
                 stream.metrics.apply_s += apply_s
-            if stream.readers:
-                self._tidy_stores(stream)
             if logs_events():
                 _log_batch(stream, batch_id, deposit, mode, job_s, apply_s)
             return True
@@ -381,8 +379,10 @@ class Depositor:
                         _reason(error),
                     )
 
-    def _tidy_stores(self, stream: StreamState) -> None:
-        """Merge files of window stores; as `_tidy`."""
+    def tidy_stores(self, stream: StreamState) -> None:
+        """Merge files of window stores; as `_tidy`, but after the ticks were submitted, which need not wait for it."""
+        if not stream.readers:
+            return
         try:
             stream.metrics.compactions += self._stores.tidy(stream)
         except Exception as error:

@@ -57,6 +57,11 @@ class PlanPart:
     id: int = 0
     """Its number in the catalog, if it was read there."""
 
+    @property
+    def ends(self) -> int:
+        """When the last row of a part of the view ends."""
+        return POINT_MAX if self.hi is None else self.hi
+
 
 @dataclass(frozen=True)
 class WrittenBlock:
@@ -93,9 +98,9 @@ class PlanTick:
     """A tick batch of a plan up to `ticked`, its `seq`-th commit.
 
     `parts` are written, `blocks` have been written by tasks. `drops` are the kinds whose earlier parts the new ones
-    replace. State parts in a calendar whose rows have all left by `ticked` are dropped. Of the changes, the newest
-    `keep` rows stay, and all that are newer than the latest view. `deposited`: the changes up to this commit are tuples
-    of a derived stream, and are dropped. `staged` is the entry of the sink's stage.
+    replace. Parts of state in a calendar, and of the view, whose rows have all left by `ticked` are dropped. Of the
+    changes, the newest `keep` rows stay, and all that are newer than the latest view. `deposited`: the changes up to
+    this commit are tuples of a derived stream, and are dropped. `staged` is the entry of the sink's stage.
     """
 
     plan: int
@@ -221,6 +226,14 @@ class PlanCommits:
         crash_point("plan-committed")
         return found
 
+    def write_views(self, plan: int, seq: int, views: Sequence[tuple[int, pa.Table]]) -> tuple[WrittenBlock, ...]:
+        """Write parts of a view, each with the end of its last row, as blocks that are dropped one by one."""
+        refs = self._blocks.writer.write_each(f"plans/{plan}", [table for _, table in views])
+        return tuple(
+            WrittenBlock(ref, (PlanPart(VIEW, seq, ref.path, 0, ref.bytes, ref.rows, hi=end),))
+            for ref, (end, _) in zip(refs, views, strict=True)
+        )
+
     def _write(self, ticks: Sequence[PlanTick]) -> list[_PlanFile]:
         """Write the parts of the plans: small ones of several plans into one file, since a file costs a sync."""
         small = [tick for tick in ticks if tick.is_small and tick.written]
@@ -289,10 +302,11 @@ class PlanCommits:
                 yield run
 
     def _drop_replaced(self, commit: PlanTick) -> None:
-        """Drop the parts that this commit replaces, and calendar parts that are wholly expired."""
+        """Drop the parts that this commit replaces, and parts of state and view that are wholly expired."""
         kinds = ", ".join("?" * len(commit.drops))
         self._drop_where(f"plan = ? AND kind IN ({kinds})", (commit.plan, *commit.drops))
-        self._drop_where("plan = ? AND kind = ? AND layout <> 'KEYED' AND hi < ?", (commit.plan, STATE, commit.ticked))
+        expired = "plan = ? AND kind IN (?, ?) AND coalesce(layout, '') <> 'KEYED' AND hi < ?"
+        self._drop_where(expired, (commit.plan, STATE, VIEW, commit.ticked))
         for number in commit.tidied.replaced:
             self._drop_where("id = ?", (number,))
 

@@ -123,8 +123,8 @@ class PlanCommitter:
 
     def _install(self, one: _Delivered, parts: tuple[PlanPart, ...], entry: int | None) -> None:
         query, done, due = one.batch.query, one.batch.done, one.batch.due
-        kept = () if query.derived is not None else self._kept(query.version, parts)
-        query.version = PlanVersion(replace(one.batch.progress, seq=one.tick.seq), done.state, kept)
+        kept = ((), ()) if query.derived is not None else self._kept(query.version, parts, done.drops, due.upto)
+        query.version = PlanVersion(replace(one.batch.progress, seq=one.tick.seq), done.state, *kept)
         query.home, query.must_merge, query.committed = one.batch.home, False, due.upto
         query.unmerged = 0 if STATE in done.drops else query.unmerged + bool(parts)
         query.in_shared_file = any(part.path.startswith(f"{SHARED}/") for part in parts) or (
@@ -136,12 +136,15 @@ class PlanCommitter:
         if entry is not None and one.tick.staged is not None:
             query.unshown = (*query.unshown, (entry, one.tick.staged))
 
-    def _kept(self, version: PlanVersion, written: tuple[PlanPart, ...]) -> tuple[pa.Table, ...]:
-        """The latest merged view as changes, and all changes since."""
-        view = [part for part in written if part.kind == VIEW]
-        if view:
-            return tuple(self._commits.read(part) for part in view)
-        return (*version.changes, *(self._commits.read(part) for part in written if part.kind == CHANGES))
+    def _kept(
+        self, version: PlanVersion, written: Sequence[PlanPart], drops: Sequence[str], ticked: int
+    ) -> tuple[tuple[pa.Table, ...], tuple[int, ...]]:
+        """The merged view, as changes, and all changes since; and when the parts of the merged view end."""
+        held = [] if VIEW in drops else list(zip(version.changes, version.ends, strict=False))
+        new = [(self._commits.read(part), part.ends) for part in written if part.kind == VIEW]
+        parts = [*((table, end) for table, end in held if end >= ticked), *new]
+        more = [*version.unmerged, *(self._commits.read(part) for part in written if part.kind == CHANGES)]
+        return (*(table for table, _ in parts), *(() if new else more)), tuple(end for _, end in parts)
 
     # -- delivery ------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from windrow.operators.stages.ranges import WHOLE, Range, restored_range
 from windrow.operators.state import PlanState, compacted
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
-from windrow.operators.view import beginning, merged_view
+from windrow.operators.view import beginning, by_expiration, last_end, merged_view
 from windrow.plan.algebra.nodes import ToStream
 from windrow.settings import Settings
 from windrow.types import POINT_MAX, POINT_MIN
@@ -199,11 +199,17 @@ class DriverHome:
         runs = occupied_ticks(query, self._stores, due)
         done = self._advance(query, cast(PlanState, state), due, runs, given)
         parts, drops = self._parts(query, done, due.upto, merging)
+        width = query.view_width if merging and has_view(query) else None
+        blocks: tuple[WrittenBlock, ...] = ()
+        if width is not None:
+            news = by_expiration(merged_view((*query.version.unmerged, done.changes), due.upto), width)
+            blocks = self._commits.write_views(query.id, query.progress.seq + 1, news)
         return PlanBatch(
             done.changes.num_rows,
             lambda: done.changes,
             done.state,
             parts=tuple(parts),
+            blocks=blocks,
             drops=tuple(drops),
             covered=None if runs is None else runs.stop,
         )
@@ -252,8 +258,9 @@ class DriverHome:
                 found.append(NewPart(ANSWERS, answers_table(query.plan, done.changes), lo=ticked, hi=ticked))
             else:
                 found.append(NewPart(CHANGES, done.changes))
-        if merging and has_view(query):
-            found.append(NewPart(VIEW, merged_view((*query.version.changes, done.changes), ticked)))
+        if merging and has_view(query) and query.view_width is None:
+            view = merged_view((*query.version.changes, done.changes), ticked)
+            found.append(NewPart(VIEW, view, hi=None if query.is_withdrawn else last_end(view)))
             drops.append(VIEW)
         return found, drops
 

@@ -19,11 +19,18 @@ from windrow.engine.plans.due import TickGrid
 from windrow.engine.plans.planning import PlanChoices
 from windrow.operators.scan import needs_history
 from windrow.operators.stages.cutting import staged
+from windrow.operators.state import is_strict
 from windrow.operators.tables.metering import PlanMeter
 from windrow.optimizer.common_join import SharableJoin, sharable_join
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.algebra.nodes import ContinuousPlan, StreamWindow
 from windrow.types import SqlType
+
+REWRITTEN_ROWS = 200_000
+"""A view of at most so many rows is written anew as a whole when it is merged."""
+
+MOST_VIEW_PARTS = 1_000
+"""A view of as many parts is, too."""
 
 Subscriber = Callable[[Any], None]
 BOOLEAN = SqlType("BOOLEAN")
@@ -63,12 +70,19 @@ class HomeState(Protocol):
 class PlanVersion:
     """What readers see, replaced as a whole: a progress, and the state and the changes that belong to it.
 
-    `changes` are the latest merged view, as changes, and all changes since; they map files.
+    `changes` are the latest merged view, as changes, and all changes since; they map files. The first of them are the
+    parts of the merged view; `ends` says when the last row of each of these ends.
     """
 
     progress: PlanProgress
     state: HomeState
     changes: tuple[pa.Table, ...] = ()
+    ends: tuple[int, ...] = ()
+
+    @property
+    def unmerged(self) -> tuple[pa.Table, ...]:
+        """The changes since the view was merged."""
+        return self.changes[len(self.ends) :]
 
 
 @dataclass
@@ -125,6 +139,26 @@ class ContinuousQuery:
     @property
     def error(self) -> str | None:
         return self.progress.error
+
+    @property
+    def view_width(self) -> int | None:
+        """The width of the intervals of expiration by which a large view is kept in parts, so that a merge writes only
+        what has come since the last one. None: the view is small, or rows are withdrawn from it, and it is written
+        anew."""
+        if self._expires_by is None or len(self.version.changes) >= MOST_VIEW_PARTS:
+            return None
+        rows = sum(part.num_rows for part in self.version.changes)
+        return self._expires_by if rows > REWRITTEN_ROWS else None
+
+    @cached_property
+    def is_withdrawn(self) -> bool:
+        """Whether rows of its answer are withdrawn by a '-'."""
+        return self.choices.explicit_expiry or is_strict(self.plan.root)
+
+    @cached_property
+    def _expires_by(self) -> int | None:
+        ranges = [window.lifetime.range for window in self.plan.windows if window.lifetime.range is not None]
+        return None if self.is_withdrawn else max(min(ranges, default=0) // 20, self.plan.step)
 
     @cached_property
     def grid(self) -> TickGrid:

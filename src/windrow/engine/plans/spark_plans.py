@@ -147,6 +147,9 @@ class SparkPlans:
         if merging or not ranges:
             ranges = self._ranges(query, task, due)
         shown = self._commits.view_parts(query.id) if merging and has_view(query) else []
+        width = query.view_width
+        if width is not None:
+            shown = [part for part in shown if part.kind == CHANGES]
         return StageBatch(
             token=uuid.uuid4().hex,
             before=before.token if ranges == before.ranges else None,
@@ -160,6 +163,7 @@ class SparkPlans:
             begins=begins_now(query, due),
             is_silent=is_silent(query, due),
             has_view=has_view(query),
+            view_width=width,
             is_derived=query.derived is not None,
             occupied=occupied_ticks(query, self._stores, due),
         )
@@ -197,13 +201,14 @@ class SparkPlans:
 
     def _done(self, query: ContinuousQuery, batch: StageBatch, reports: list[dict[str, Any]]) -> PlanBatch:
         seq = query.progress.seq + 1
-        blocks = tuple(_block(one, seq) for one in reports if "ref" in one)
+        blocks = tuple(_block(told, seq) for one in reports for told in one["blocks"])
         parts = [part for block in blocks for part in block.parts]
         # Without parts of state, the state is that of the commit before, whether or not this becomes one.
         known = (batch.token, seq if any(part.kind == STATE for part in parts) else seq - 1)
         earlier = () if batch.merging else batch.known[-KNOWN:]
         state = StageState(batch.ranges, batch.token, (*earlier, known), _sizes(reports), batch.due.upto)
-        drops = () if not batch.merging else (STATE, VIEW) if batch.has_view else (STATE,)
+        is_rewritten = batch.has_view and batch.view_width is None
+        drops = () if not batch.merging else (STATE, VIEW) if is_rewritten else (STATE,)
         self._meter(query, batch, reports)
 
         def changes() -> pa.Table:

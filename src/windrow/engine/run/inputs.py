@@ -31,8 +31,9 @@ class Inputs:
     def __init__(self, opened: OpenState, ticks: StreamTicks):
         self._opened = opened
         self._ticks = ticks
-        depositor = Depositor(opened.journal, opened.blocks, opened.clock, opened.homes, opened.jvm, opened.stores)
-        self._files = WholeFiles(depositor, opened.journal.bad_files)
+        clock, homes, stores = opened.clock, opened.homes, opened.stores
+        self._depositor = Depositor(opened.journal, opened.blocks, clock, homes, opened.jvm, stores)
+        self._files = WholeFiles(self._depositor, opened.journal.bad_files)
         self._spools: dict[int, Spool] = {}
         self._feeding = threading.RLock()
 
@@ -100,6 +101,7 @@ class Inputs:
             self._files.deposit(stream, df, batch_id, self._opened.settings, True, table.nbytes)
         give_back_memory(stream)
         stream.heard_us = self._opened.clock.now_us()
+        self._depositor.tidy_stores(stream)
 
     def process(self, stream: StreamState, df: Any, batch_id: int, columnar: bool, size: int | None = None) -> None:
         """Take in one micro-batch, and submit its ticks."""
@@ -110,6 +112,7 @@ class Inputs:
         give_back_memory(stream)
         stream.heard_us = self._opened.clock.now_us()
         self._ticks.submit(stream)
+        self._depositor.tidy_stores(stream)
 
     # -- the end -------------------------------------------------------------------------------
 
