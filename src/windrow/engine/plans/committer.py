@@ -12,7 +12,7 @@ import pyarrow as pa
 from windrow.crash import crash_point
 from windrow.dataplane.sinks import SinkMode
 from windrow.engine.kept.window_stores import WindowStores
-from windrow.engine.plans.commits import CHANGES, SHARED, STATE, VIEW, PlanCommits, PlanPart, PlanTick, Tidied
+from windrow.engine.plans.commits import CHANGES, STATE, VIEW, PlanCommits, PlanPart, PlanTick, Tidied
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.homes import PlanBatch, needed_from
 from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion
@@ -127,9 +127,6 @@ class PlanCommitter:
         query.version = PlanVersion(replace(one.batch.progress, seq=one.tick.seq), done.state, *kept)
         query.home, query.must_merge, query.committed = one.batch.home, False, due.upto
         query.unmerged = 0 if STATE in done.drops else query.unmerged + bool(parts)
-        query.in_shared_file = any(part.path.startswith(f"{SHARED}/") for part in parts) or (
-            query.in_shared_file and STATE not in done.drops
-        )
         query.merged_at = due.upto if STATE in done.drops or query.merged_at is None else query.merged_at
         query.metrics.rows += done.count
         query.metrics.last_delivery_s = time.time()

@@ -22,7 +22,7 @@ from windrow.dataplane.sinks.outputs import remove_output
 from windrow.dataplane.sinks.ownership import Claim
 from windrow.engine.kept.measured_facts import measured_facts
 from windrow.engine.kept.window_stores import StoreUse, WindowStores
-from windrow.engine.plans.commits import SHARED, STATE, VIEW, PlanCommits
+from windrow.engine.plans.commits import STATE, VIEW, PlanCommits
 from windrow.engine.plans.derived import query_of, stream_of
 from windrow.engine.plans.due import TickGrid, due_upto, input_progress
 from windrow.engine.plans.homes import SPARK, restored
@@ -339,7 +339,6 @@ class PlanManager:
         query.version = PlanVersion(progress, state, tuple(self._commits.read(part) for part in kept), ends)
         query.committed = query.merged_at = progress.ticked
         query.unmerged = len({part.seq for part in kept if part.kind != VIEW})
-        query.in_shared_file = any(part.path.startswith(f"{SHARED}/") for part in (*parts, *kept))
         query.unshown = tuple(self._commits.unpublished(query.id))
         query.sink = self._open_sink(query, begun=row["changes"] > 0)
         return query

@@ -113,8 +113,6 @@ class ContinuousQuery:
     """The tick at which state and view were merged last."""
     unmerged: int = 0
     """How many commits have written parts since."""
-    in_shared_file: bool = False
-    """Whether one of these parts is in a file with parts of other queries."""
     committed: int | None = None
     """The last tick that a commit saved; `progress.ticked` may be ahead of it by ticks without a change."""
     home: str = "driver"

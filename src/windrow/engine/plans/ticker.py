@@ -189,14 +189,13 @@ class PlanTicker:
         )
 
     def _is_merging(self, query: ContinuousQuery, ticked: int) -> bool:
-        """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed. A
-        single part stays, unless it holds a file of several queries."""
+        """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed."""
         if query.must_merge:
             return True
         before = ticked if query.merged_at is None else query.merged_at
         ranges = [window.lifetime.range for window in query.plan.windows if window.lifetime.range is not None]
         is_late = bool(ranges) and ticked - before >= max(min(ranges) // 20, query.plan.step)
-        return (is_late and query.unmerged > (not query.in_shared_file)) or query.unmerged >= MERGED_PARTS
+        return query.unmerged >= (1 if is_late else MERGED_PARTS)
 
 
 def _may_join(query: ContinuousQuery, streams: set[str], other: ContinuousQuery) -> bool:
