@@ -160,7 +160,7 @@ def test_large_view_by_expiration(home: str, open_state: Open, monkeypatch: pyte
     assert most > 2
     expected = sorted(alive)
     wr.close()
-    wr = open_state(plan_home=home)
+    wr = open_state(plan_home=home, retained_changes="0")
     assert sorted(rows(wr.queries["j"].view())) == expected != []
     for t in (1000, 2000, 3000):
         wr.deposit("a", [(t, None, 0)])
