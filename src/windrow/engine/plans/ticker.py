@@ -220,8 +220,9 @@ class PlanTicker:
         held = [] if VIEW in drops else list(zip(version.changes, version.ends, strict=False))
         new = [(self._commits.read(part), part.ends) for part in written if part.kind == VIEW]
         parts = [*((table, end) for table, end in held if end >= ticked), *new]
-        more = [*version.unmerged, *(self._commits.read(part) for part in written if part.kind == CHANGES)]
-        return (*(table for table, _ in parts), *(() if new else more)), tuple(end for _, end in parts)
+        more = () if new else version.unmerged
+        more += () if new else tuple(self._commits.read(part) for part in written if part.kind == CHANGES)
+        return (*(table for table, _ in parts), *more), tuple(end for _, end in parts)
 
     def _shown(self, query: ContinuousQuery, due: DueTicks, done: PlanBatch) -> pa.Table | None:
         """What the query's sink gets of a tick batch; None: nothing. A view is shown when it is another than before,
