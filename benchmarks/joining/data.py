@@ -77,14 +77,14 @@ def expected_pairs(load: Load, ticks: range, seen_by: int | None = None) -> list
     one: a continuous query reports no others."""
     con = _duckdb(a=load.table(0, ticks), b=load.table(1, ticks))
     span = load.span * SECOND_US
-    seen = "" if seen_by is None else f"AND first <= least(a.t, b.t) + {span} AND first <= {seen_by}"
+    seen = "" if seen_by is None else f"AND first <= least(a.ts, b.ts) + {span} AND first <= {seen_by}"
     return _integers(
         con.sql(
             f"""
             SELECT {_SUMS} FROM (
-              SELECT a.k, a.v AS x, b.v AS y, (greatest(a.t, b.t) // {SECOND_US} + 1) * {SECOND_US} AS first
-              FROM (SELECT epoch_us(ts) AS t, k, v FROM a) AS a JOIN (SELECT epoch_us(ts) AS t, k, v FROM b) AS b USING (k)
-              WHERE a.t < b.t + {span} AND b.t < a.t + {span} {seen}
+              SELECT a.k, a.v AS x, b.v AS y, (greatest(a.ts, b.ts) // {SECOND_US} + 1) * {SECOND_US} AS first
+              FROM a JOIN b USING (k)
+              WHERE a.ts < b.ts + {span} AND b.ts < a.ts + {span} {seen}
             )"""
         )
     )
@@ -104,7 +104,7 @@ def groups_at(changes: pa.Table, ticks: Sequence[int]) -> list[set[tuple[int, in
     for tick in ticks:
         found = con.sql(
             "SELECT g, n, total FROM changes GROUP BY ALL"
-            f" HAVING sum(CASE WHEN epoch_us(ts) >= {point(tick)} THEN 0 WHEN op = '+' THEN 1 ELSE -1 END) > 0"
+            f" HAVING sum(CASE WHEN ts >= {point(tick)} THEN 0 WHEN op = '+' THEN 1 ELSE -1 END) > 0"
         ).fetchall()
         out.append({(int(g), int(n), int(total)) for g, n, total in found})
     return out
@@ -115,11 +115,15 @@ def point(tick: int) -> int:
 
 
 def _duckdb(**tables: pa.Table) -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect(config={"TimeZone": "UTC"})
+    """A connection with these tables; their times are numbers, for which DuckDB needs no time zones."""
+    con = duckdb.connect()
     for name, table in tables.items():
+        times = [i for i, field in enumerate(table.schema) if pa.types.is_timestamp(field.type)]
+        for i in times:
+            table = table.set_column(i, table.schema.field(i).name, table.column(i).cast(pa.int64()))
         con.register(name, table)
     return con
 
 
 def _integers(found: Any) -> list[int]:
-    return [int(value or 0) for value in found.fetchone()]
+    return [int(value or 0) for value in found.fetchall()[0]]

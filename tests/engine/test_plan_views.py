@@ -166,4 +166,4 @@ def test_large_view_by_expiration(home: str, open_state: Open, monkeypatch: pyte
         wr.deposit("a", [(t, None, 0)])
         wr.deposit("b", [(t, None, 0)])
     assert not wr.queries["j"].view().arrow().num_rows
-    assert sum(part.rows for part in wr._engine.opened.plan_commits.parts(query.id, "view", "changes")) == 0
+    assert sum(part.rows for part in wr._engine.opened.plan_commits.parts(query.id, "view")) == 0

@@ -29,6 +29,9 @@ POINT = "__t"
 
 _OFFSETS, _KEPT_IF = b"windrow.offsets", b"windrow.keep_if"
 
+MOST_ASKED = 64
+"""The most questions for columns whose answers a mapped file remembers."""
+
 Offsets = npt.NDArray[np.int64]
 
 
@@ -130,6 +133,7 @@ class MappedStoreFile:
         self.kept_if: tuple[str, ...] | None = None if tests is None else tuple(tests)
         """The ids of the conditions of which one is true for each row (none: no condition); None: unknown."""
         self._table = table.replace_schema_metadata(None)
+        self._asked: dict[tuple[tuple[KeptColumn, ...], range | None], pa.Table] = {}
 
     @property
     def nbytes(self) -> int:
@@ -137,7 +141,15 @@ class MappedStoreFile:
 
     def columns(self, wanted: Sequence[KeptColumn], buckets: range | None = None) -> pa.Table:
         """The points and the wanted columns of the rows in these buckets (None: in all), without a copy. A column that
-        the file does not have is NULL."""
+        the file does not have is NULL. Every tick asks for the same ones, so the answer is remembered."""
+        asked = (tuple(wanted), buckets)
+        if asked not in self._asked:
+            if len(self._asked) >= MOST_ASKED:
+                self._asked.clear()
+            self._asked[asked] = self._columns(wanted, buckets)
+        return self._asked[asked]
+
+    def _columns(self, wanted: Sequence[KeptColumn], buckets: range | None) -> pa.Table:
         table, have = self._table, set(self._table.column_names)
         if buckets is not None:
             if buckets.step != 1:
