@@ -269,8 +269,8 @@ def test_demo_screen() -> None:
     assert "On both links, waiting for the first tick of both streams" in first
     assert [line for line in small if "On both links, 4,321 changes, 1.5 s old: src 10.0.2.0, pairs 1,234; src" in line]
     assert "- src 10.0.2.2, pairs 1,231" not in "\n".join(small)
-    for wanted in ("src 10.0.2.1, pairs 1,233; src 10.0.2.2", "- src 10.0.2.2, pairs 1,231", "+ src 10.0.2.2, pairs 1,232"):
-        assert wanted in "\n".join(large)
+    assert [line for line in large if "pairs 1,233; src 10.0.2.2" in line]
+    assert [line.strip("│ ") for line in large if "1,231" in line] == ["- src 10.0.2.2, pairs 1,231"]
 
 
 def test_demo_lines() -> None:
@@ -560,8 +560,6 @@ def test_demo(tmp_path: Path) -> None:
     for query in QUERIES:
         assert re.search(rf"\| {query.name} +\| {query.window}", program.out), program.out
     assert re.search(r"packets since the stream started, shown for \d+ s; [\d,]+ answers", program.out)
-        program.out
-    )
     assert re.search(r"both_links: [1-9][\d,]* changes; the view at \S+ \S+ has \d+ row", program.out), program.out
     assert "docs/tutorial.md" in program.out
     assert not NOISE.search(program.out + program.err), program.err
