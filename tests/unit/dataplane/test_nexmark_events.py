@@ -14,8 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from windrow.catalog.definitions import StreamDef, define_stream
 from windrow.cql import parse_one
-from windrow.dataplane.sources import nexmark
-from windrow.dataplane.sources.nexmark_events import (
+from windrow.dataplane.nexmark.events import (
     AUCTION,
     BID,
     KINDS,
@@ -25,9 +24,12 @@ from windrow.dataplane.sources.nexmark_events import (
     EventSequence,
     columns_of,
 )
+from windrow.dataplane.nexmark.reader import NexmarkOptions, NexmarkReader
+from windrow.dataplane.sources import nexmark
 from windrow.errors import SourceError
 
 S = 1_000_000
+NUMBER = "__pos0"
 SEQUENCE = EventSequence(seed=7, rate=100, first_us=1_767_225_600 * S)
 
 
@@ -140,12 +142,12 @@ class Watch:
         return self.now_s
 
 
-def reader(events: int | None, watch: Watch, per_batch: int = 1_000_000) -> nexmark.NexmarkReader:
-    options = nexmark.NexmarkOptions(BID, SEQUENCE, events, per_batch)
-    return nexmark.NexmarkReader(options, 2, ["price", nexmark.NUMBER], watch)
+def reader(events: int | None, watch: Watch, per_batch: int = 1_000_000) -> NexmarkReader:
+    options = NexmarkOptions(BID, SEQUENCE, events, per_batch)
+    return NexmarkReader(options, 2, ["price", NUMBER], watch)
 
 
-def upto(source: nexmark.NexmarkReader, first: int) -> int:
+def upto(source: NexmarkReader, first: int) -> int:
     return source.latestOffset({"event": first}, source.getDefaultReadLimit())["event"]
 
 
@@ -185,7 +187,7 @@ def test_tasks_make_all_events_once() -> None:
     parts = source.partitions({"event": 7}, {"event": 200_123})
     assert len(parts) == 2
     made = pa.Table.from_batches([batch for part in parts for batch in source.read(part)])
-    assert made.column(nexmark.NUMBER).to_pylist() == BID.numbers(7, 200_123).tolist()
+    assert made.column(NUMBER).to_pylist() == BID.numbers(7, 200_123).tolist()
     assert made.column("price").equals(table(BID, 7, 200_123).column("price"))
     assert source.partitions({"event": 7}, {"event": 7}) == []
 
@@ -200,10 +202,10 @@ def stream(options: str, name: str = "bid", columns: str = "price BIGINT, date_t
 
 def test_options() -> None:
     plain = nexmark.options_of(stream(""))
-    assert plain == nexmark.NexmarkOptions(BID, EventSequence(1, 1_000, 1_767_225_600 * S), None, 1_000_000)
+    assert plain == NexmarkOptions(BID, EventSequence(1, 1_000, 1_767_225_600 * S), None, 1_000_000)
     given = "KIND 'Auction', rate '20', events '99', seed '3', first_event_time '1970-01-01 01:00:01+01:00'"
     made = nexmark.options_of(stream(f"{given}, maxeventspertrigger '10'", name="offers"))
-    assert made == nexmark.NexmarkOptions(AUCTION, EventSequence(3, 20, S), 99, 10)
+    assert made == NexmarkOptions(AUCTION, EventSequence(3, 20, S), 99, 10)
 
 
 @pytest.mark.parametrize(

@@ -1,38 +1,28 @@
-"""The NEXMark source: the persons, the auctions or the bids of one sequence of events, as Spark's streaming source.
+"""The source `nexmark`: its options, and how it is opened.
 
-Spark's offset is the number of an event in the whole sequence, and its log keeps the range of each micro-batch, so a
-stream that starts again goes on with the next event, and a repeated micro-batch has the same rows. Streams of other
-kinds with the same options come from the same sequence: their ids match.
+A stream has the persons, the auctions or the bids of one sequence of events. Streams of other kinds with the same
+options come from the same sequence: their ids match.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.names import quote_name
 from windrow.dataplane.ingest.arrival import POSITION
-from windrow.dataplane.sources.nexmark_events import KINDS, EventKind, Events, EventSequence, columns_of
+from windrow.dataplane.nexmark.events import KINDS, EventKind, EventSequence
+from windrow.dataplane.nexmark.reader import FORMAT, NexmarkOptions, NexmarkSource
 from windrow.dataplane.sources.rate import check_number
 from windrow.errors import SourceError
 from windrow.settings import Settings
 from windrow.types import SqlType, moment_of, point_of
 
-FORMAT = "windrow_nexmark"
-NUMBER = f"{POSITION}0"
 _MOST_EVENTS = 1_000_000_000_000
-_CHUNK = 50_000
-"""Events per Arrow batch, and the fewest that a task makes."""
 _NUMBERS = {
     "rate": (1000, 1_000_000_000),
     "seed": (1, _MOST_EVENTS),
@@ -45,16 +35,7 @@ _REMEDY = (
     "Options: kind (person, auction or bid), rate (events per second), events (how many in all; without it the stream"
     " is endless), seed, first_event_time, maxEventsPerTrigger."
 )
-
-
-@dataclass(frozen=True)
-class NexmarkOptions:
-    """The options of a stream. `events` is how many the sequence has; None: it comes at `rate`, without an end."""
-
-    kind: EventKind
-    sequence: EventSequence
-    events: int | None
-    per_batch: int
+_registered: WeakSet[SparkSession] = WeakSet()
 
 
 def options_of(stream: StreamDef) -> NexmarkOptions:
@@ -107,97 +88,9 @@ def check(stream: StreamDef) -> None:
 
 
 def open_nexmark(spark: SparkSession, stream: StreamDef, settings: Settings, spool_dir: Path) -> DataFrame:
-    options = options_of(stream)
-    spark.dataSource.register(NexmarkSource)
-    sequence = options.sequence
-    reader = spark.readStream.format(FORMAT).options(
-        kind=options.kind.name,
-        seed=sequence.seed,
-        rate=sequence.rate,
-        first_us=sequence.first_us,
-        per_batch=options.per_batch,
-        tasks=spark.sparkContext.defaultParallelism,
-    )
-    if options.events is not None:
-        reader = reader.option("events", options.events)
+    if spark not in _registered:  # Spark warns of a second registration
+        spark.dataSource.register(NexmarkSource)
+        _registered.add(spark)
     columns = [f"{quote_name(name)} {kind.name}" for name, kind in stream.columns]
-    return reader.schema(", ".join([*columns, f"{NUMBER} BIGINT"])).load()
-
-
-class NexmarkSource(DataSource):
-    """What Spark opens, in a Python process of its own. The columns are those of the stream, and NUMBER."""
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        def number(name: str) -> int:
-            return int(self.options[name])
-
-        sequence = EventSequence(number("seed"), number("rate"), number("first_us"))
-        events = number("events") if "events" in self.options else None
-        options = NexmarkOptions(KINDS[self.options["kind"]], sequence, events, number("per_batch"))
-        return NexmarkReader(options, number("tasks"), schema.fieldNames())
-
-
-@dataclass(frozen=True)
-class EventRange(InputPartition):
-    """The events that a task makes: from `first` to below `upto`."""
-
-    first: int
-    upto: int
-
-
-class NexmarkReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Says how far the sequence has come, and makes its events."""
-
-    def __init__(
-        self, options: NexmarkOptions, tasks: int, columns: Sequence[str], clock: Callable[[], float] = time.monotonic
-    ):
-        self._options = options
-        self._tasks = tasks
-        self._columns = columns
-        self._clock = clock
-        self._began: tuple[float, int] | None = None
-        """When the first question came, and the event that it was about: events come at the rate from there on."""
-        self._is_available_now = False
-
-    def initialOffset(self) -> dict[str, int]:
-        return {"event": 0}
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._options.per_batch)
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._is_available_now = True
-
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        upto = max(start["event"], self._there(start["event"]))
-        return {"event": min(upto, start["event"] + limit.max_rows) if isinstance(limit, ReadMaxRows) else upto}
-
-    def _there(self, first: int) -> int:
-        """The number of events that there are now. An endless sequence has none that wait."""
-        if self._options.events is not None:
-            return self._options.events
-        if self._is_available_now:
-            return first
-        began_s, began = self._began = self._began or (self._clock(), first)
-        return began + int((self._clock() - began_s) * self._options.sequence.rate)
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[EventRange]:
-        first, upto = start["event"], end["event"]
-        size = max(_CHUNK, -(-(upto - first) // self._tasks))
-        return [EventRange(at, min(at + size, upto)) for at in range(first, upto, size)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, EventRange)
-        for first in range(partition.first, partition.upto, _CHUNK):
-            yield self._batch(first, min(first + _CHUNK, partition.upto))
-
-    def _batch(self, first: int, upto: int) -> pa.RecordBatch:
-        kind = self._options.kind
-        events = Events(self._options.sequence, kind.numbers(first, upto))
-        named = [name.lower() for name in self._columns if name != NUMBER]
-        made: list[Any] = [*columns_of(events, kind, named), pa.array(events.numbers)]
-        return pa.RecordBatch.from_arrays(made, names=list(self._columns))
+    reader = spark.readStream.format(FORMAT).schema(", ".join([*columns, f"{POSITION}0 BIGINT"]))
+    return reader.options(**options_of(stream).as_texts(), tasks=spark.sparkContext.defaultParallelism).load()

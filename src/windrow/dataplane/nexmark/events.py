@@ -168,11 +168,11 @@ class EventKind:
 
 
 def columns_of(events: Events, kind: EventKind, names: Sequence[str]) -> list[pa.Array]:
-    """The named fields of events."""
-    return [_column(*kind.fields[name], events) for name in names]
+    """The named fields of events, upper and lower case alike. A name that is no field's stands for their numbers."""
+    return [_column(events, *kind.fields.get(name.lower(), _NUMBER)) for name in names]
 
 
-def _column(sql_type: str, make: Callable[[Events], pa.Array | Ints], events: Events) -> pa.Array:
+def _column(events: Events, sql_type: str, make: Callable[[Events], pa.Array | Ints]) -> pa.Array:
     values = make(events)
     if sql_type == "TIMESTAMP":
         return pa.array(values, pa.int64()).cast(pa.timestamp("us", "UTC"))
@@ -216,6 +216,7 @@ def _filler(mean: int) -> Field:
     return ("STRING", lambda e: e.letters("extra", mean * 4 // 5, mean * 6 // 5))
 
 
+_NUMBER: Field = ("BIGINT", lambda e: e.numbers)
 _TIME: Field = ("TIMESTAMP", lambda e: e.times_us)
 
 PERSON = EventKind(
