@@ -17,7 +17,7 @@ WITH_JAVA := JAVA_HOME="$$(cat $(VENV)/java_home)"
 .PHONY: help setup java run test test-fast test-matrix fuzz check bench clean stale
 
 help:
-	@echo "make run          set up, then the demo: simulated traffic, standing queries, live answers"
+	@echo "make run          set up, then the demo: simulated traffic, standing queries, a join, live answers"
 	@echo "make test         set up, then every test"
 	@echo "make test-fast    the tests that are not slow"
 	@echo "make test-matrix  every .test file under every pair of settings, and properties on new random examples (long)"

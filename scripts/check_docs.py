@@ -27,7 +27,7 @@ from urllib.parse import unquote
 
 BESIDE_DOCS = (
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md"),
-    *("src/windrow/README.md", "tests/README.md", "tests/cql/README.md"),
+    *("src/windrow/README.md", "tests/README.md", "tests/cql/README.md", "examples/nexmark/README.md"),
 )
 CODE = Path(__file__).resolve().parent.parent / "src"
 WIDTH = "100"

@@ -24,9 +24,9 @@ from typer.testing import CliRunner
 import windrow
 from windrow.cli import app
 from windrow.console.benchmarks import about, benchmarks, chosen, run_benchmark
-from windrow.console.demo import QUERIES
+from windrow.console.demo import JOIN, QUERIES
 from windrow.console.interrupts import Interrupted, Interrupts
-from windrow.console.live import Flow, Standing, demo_lines, demo_screen
+from windrow.console.live import Flow, Joined, Standing, demo_lines, demo_screen
 from windrow.console.tables import markdown, print_answers, print_table
 from windrow.errors import CatalogError
 
@@ -245,27 +245,44 @@ def standing(answered: bool) -> list[Standing]:
     ]
 
 
+def joined(ticked: bool) -> Joined:
+    if not ticked:
+        return Joined(JOIN.name, JOIN.title, JOIN.window, 0, None, (), ())
+    rows = [{"src": f"10.0.2.{i}", "pairs": 1_234 - i} for i in range(3)]
+    latest = [("-", {**rows[2], "pairs": 1_231}), ("+", rows[2])]
+    tick = datetime.fromtimestamp(1_000_001, timezone.utc)
+    return Joined(JOIN.name, JOIN.title, JOIN.window, 4_321, tick, rows, latest)
+
+
 def test_demo_screen() -> None:
     flow = Flow(rows=1_060_000, rows_per_s=20_013, answers=214, dead_letters=0, frontier=None)
-    small = drawn(lambda c: c.print(demo_screen(flow, standing(True), 42, 60, 1_000_002.5, 24)), 80)
+    small = drawn(lambda c: c.print(demo_screen(flow, standing(True), joined(True), 42, 60, 1_000_002.5, 24)), 80)
     assert len(small) <= 24
     assert max(map(len, small)) == 80
     assert len([line for line in small if "2.5 s" in line]) == len(QUERIES) == 6
     assert len([line for line in small if "1.5 s ago" in line]) == 6
     assert len([line for line in small if "61,019" in line and "1,651" in line]) == 12
-    large = drawn(lambda c: c.print(demo_screen(flow, standing(True), 42, 60, 1_000_002.5, 60)), 100)
+    large = drawn(lambda c: c.print(demo_screen(flow, standing(True), joined(True), 42, 60, 1_000_002.5, 60)), 100)
     assert len([line for line in large if "61,019" in line]) == 18
-    first = "\n".join(drawn(lambda c: c.print(demo_screen(flow, standing(False), 1, 60, 2.5, 24)), 80))
+    first = "\n".join(drawn(lambda c: c.print(demo_screen(flow, standing(False), joined(False), 1, 60, 2.5, 24)), 80))
     assert first.count("waiting for the first window") == 6
+    assert "On both links, waiting for the first tick of both streams" in first
+    assert [line for line in small if "On both links, 4,321 changes, 1.5 s old: src 10.0.2.0, pairs 1,234; src" in line]
+    assert "- src 10.0.2.2, pairs 1,231" not in "\n".join(small)
+    assert [line for line in large if "pairs 1,233" in line]
+    assert [line.strip("│ ") for line in large if "1,231" in line] == ["- src 10.0.2.2, pairs 1,231"]
 
 
 def test_demo_lines() -> None:
     flow = Flow(rows=1_060_000, rows_per_s=20_013, answers=214, dead_letters=0, frontier=None)
-    lines = demo_lines(flow, standing(True), 42, 1_000_002.5)
+    lines = demo_lines(flow, standing(True), joined(True), 42, 1_000_002.5)
     assert lines[0] == "  42 s  20,013 rows/s  1,060,000 rows in  214 answers out"
     assert "traffic [13:46:30 .. 13:46:40): src 10.0.3.250, bytes 61,019" in lines[1]
     assert lines[1].endswith("(2.5 s old)")
-    assert demo_lines(flow, standing(False), 1, 2.5)[6].endswith("totals: waiting for the first window to close")
+    assert lines[7].startswith("        both_links, 4,321 changes, 1.5 s old: src 10.0.2.0, pairs 1,234; src")
+    waiting = demo_lines(flow, standing(False), joined(False), 1, 2.5)
+    assert waiting[6].endswith("totals: waiting for the first window to close")
+    assert waiting[7].endswith("both_links, waiting for the first tick of both streams")
 
 
 # -- benchmarks --------------------------------------------------------------------------------------
@@ -535,13 +552,15 @@ def test_packets_example(tmp_path: Path, spark: Any) -> None:
 
 @pytest.mark.slow
 def test_demo(tmp_path: Path) -> None:
-    program = Program(tmp_path, "demo", "--seconds", "300", "--rate", "2000")
+    program = Program(tmp_path, "demo", "--seconds", "300", "--rate", "20000")
+    program.wait_for(r"both_links, [1-9][\d,]* changes, [\d.]+ s old: src 10\.\S+, pairs \d")
     program.wait_for(r"totals \[\d\d:\d\d:\d\d .. \d\d:\d\d:\d\d\): packets [\d,]+, bytes")
     program.ctrl_c()
     assert program.ended(30) == 0, program.err
     for query in QUERIES:
         assert re.search(rf"\| {query.name} +\| {query.window}", program.out), program.out
     assert re.search(r"packets since the stream started, shown for \d+ s; [\d,]+ answers", program.out)
+    assert re.search(r"both_links: [1-9][\d,]* changes; the view at \S+ \S+ has \d+ row", program.out), program.out
     assert "docs/tutorial.md" in program.out
     assert not NOISE.search(program.out + program.err), program.err
 

@@ -1,4 +1,4 @@
-"""The pages run: every Python and SQL block of README.md and docs/*.md is executed, what is shown is compared.
+"""The pages run: every Python and SQL block of README.md, of NEXMark's and of docs/*.md is executed, what is shown is compared.
 
 A page is executed from top to bottom in a folder of its own that holds `examples/`, with one set of Python
 names per page, on the Spark session of the whole run. The conventions, as comments that no reader sees:
@@ -37,7 +37,7 @@ from windrow.cql import functions
 from windrow.errors import WindrowError
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "examples/nexmark/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WRITE = os.environ.get("WINDROW_WRITE_DOCS") == "1"
 
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^\n]+?) -->\n)?^```(?P<language>\w+)\n(?P<body>.*?)^```$", re.M | re.S)

@@ -281,7 +281,7 @@ def demo(
     seconds: Annotated[float, typer.Option(min=1, help="How long to run.")] = 60,
     rate: Annotated[int, typer.Option(min=1, max=10_000_000, help="Packets per second.")] = 20_000,
 ) -> None:
-    """Simulated network traffic, six standing queries, and their answers live."""
+    """Simulated network traffic, six standing queries and a join, and their answers live."""
     with _commanding() as interrupts, opened(Target(None, None, {}), interrupts) as wr:
         run_demo(wr, seconds, rate, interrupts)
 

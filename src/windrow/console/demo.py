@@ -1,4 +1,4 @@
-"""The demo: simulated traffic, six standing queries and their live answers."""
+"""The demo: simulated traffic, six standing queries and their live answers, and a join of two streams."""
 
 from __future__ import annotations
 
@@ -14,21 +14,29 @@ from rich.console import Console
 from rich.live import Live
 
 from windrow.console.interrupts import Interrupts
-from windrow.console.live import Flow, Progress, Standing, demo_lines, demo_screen
+from windrow.console.live import Flow, Joined, Progress, Standing, demo_lines, demo_screen
 from windrow.console.running import FlowMeter
-from windrow.console.tables import output, print_table, say
+from windrow.console.tables import output, print_table, print_view, say
 
 if TYPE_CHECKING:
     from windrow.api import Windrow
+    from windrow.handles import Query
 
 REFRESH_S = 0.5
 LINE_S = 5.0
 ROWS_SHOWN = 3
 
-STREAM = """
+BACKBONE_SHARE = 10
+"""The second link, `backbone`, has so many times fewer packets than the first."""
+
+STREAMS = """
 CREATE STREAM packets
   (ts TIMESTAMP, proto STRING, src STRING, dst STRING, header_size INT, length INT, flags INT, ttl INT)
 FROM packets OPTIONS (rate '{rate}')
+TIMESTAMP BY ts PUNCTUATE ORDERED;
+
+CREATE STREAM backbone (ts TIMESTAMP, src STRING, length INT)
+FROM packets OPTIONS (rate '{backbone_rate}', link '2')
 TIMESTAMP BY ts PUNCTUATE ORDERED
 """
 
@@ -50,6 +58,16 @@ class DemoQuery:
     @property
     def window(self) -> str:
         return f"last {self.range_s} s, every {self.slide_s} s"
+
+
+@dataclass(frozen=True)
+class DemoJoin:
+    """The demo's continuous query, over two streams."""
+
+    name: str
+    title: str
+    window: str
+    text: str
 
 
 QUERIES = (
@@ -103,6 +121,15 @@ QUERIES = (
 )
 
 
+JOIN = DemoJoin(
+    "both_links",
+    "On both links",
+    "tiny packets of one source on both links in the last 5 s, kept up to date; the latest changes:",
+    "SELECT p.src, COUNT(*) AS pairs FROM packets [RANGE 5 SECONDS] AS p JOIN backbone [RANGE 5 SECONDS] AS b "
+    "ON p.src = b.src WHERE p.length = 1 AND b.length = 1 GROUP BY p.src ORDER BY pairs DESC LIMIT 3",
+)
+
+
 class Watcher:
     """Subscribes to one query and keeps what the screen shows of it."""
 
@@ -143,13 +170,40 @@ class Watcher:
         }
 
 
+class JoinWatcher:
+    """Subscribes to the changes of the join, and reads its view for the screen."""
+
+    def __init__(self, join: DemoJoin):
+        self._join = join
+        self._query: Query | None = None
+        self._changes = 0
+        self._latest: list[tuple[str, dict[str, Any]]] = []
+
+    def watch(self, query: Query) -> None:
+        self._query = query
+        query.subscribe(self.take)
+
+    def take(self, batch: Any) -> None:
+        """Receive the changes of a tick batch; called on the thread of its ticks."""
+        last = batch.table.slice(max(0, batch.table.num_rows - ROWS_SHOWN)).drop_columns(["ts", "exp"]).to_pylist()
+        self._latest = [*self._latest, *((row.pop("op"), row) for row in last)][-ROWS_SHOWN:]
+        self._changes += batch.table.num_rows
+
+    @property
+    def joined(self) -> Joined:
+        assert self._query is not None
+        view = self._query.view()
+        join, rows = self._join, view.arrow().to_pylist()
+        return Joined(join.name, join.title, join.window, self._changes, view.window, rows, self._latest)
+
+
 def run_demo(wr: Windrow, seconds: float, rate: int, interrupts: Interrupts) -> None:
     """Show the demo for `seconds` or until Ctrl-C, then print a summary."""
     out = output()
-    watchers = [Watcher(query) for query in QUERIES]
-    with Progress("registering six standing queries…") as progress:
-        interrupts.background(lambda: _register(wr, rate, watchers), stop=lambda: None)
-        progress.update("starting the stream…")
+    watchers, join = [Watcher(query) for query in QUERIES], JoinWatcher(JOIN)
+    with Progress("registering six standing queries and a join…") as progress:
+        interrupts.background(lambda: _register(wr, rate, watchers, join), stop=lambda: None)
+        progress.update("starting the streams…")
         interrupts.background(wr.start, stop=lambda: None)
         progress.update("waiting for the first packets…")
         meter = FlowMeter(wr)
@@ -157,8 +211,8 @@ def run_demo(wr: Windrow, seconds: float, rate: int, interrupts: Interrupts) -> 
             pass
     started_s = time.monotonic()
 
-    def frame() -> tuple[Flow, list[Standing], float]:
-        return meter.read(), [w.standing for w in watchers], time.monotonic() - started_s
+    def frame() -> tuple[Flow, list[Standing], Joined, float]:
+        return meter.read(), [w.standing for w in watchers], join.joined, time.monotonic() - started_s
 
     show = _on_terminal if out.is_terminal else _as_lines
     show(out, frame, seconds, interrupts)
@@ -173,22 +227,24 @@ def run_demo(wr: Windrow, seconds: float, rate: int, interrupts: Interrupts) -> 
         "bold",
     )
     print_table(out, pa.Table.from_pylist([w.summary() for w in watchers]))
+    print_view(out, wr.queries[JOIN.name])
     say(out, "Your own data: docs/tutorial.md goes from JSON files to answers; then `windrow run app.cql`.", "dim")
 
 
-def _register(wr: Windrow, rate: int, watchers: list[Watcher]) -> None:
-    wr.sql(STREAM.format(rate=rate))
+def _register(wr: Windrow, rate: int, watchers: list[Watcher], join: JoinWatcher) -> None:
+    wr.sql(STREAMS.format(rate=rate, backbone_rate=max(1, rate // BACKBONE_SHARE)))
     for query, watcher in zip(QUERIES, watchers, strict=True):
         wr.query(query.name, query.text).subscribe(watcher.take)
+    join.watch(wr.query(JOIN.name, JOIN.text))
 
 
-Frame = Callable[[], tuple[Flow, list[Standing], float]]
+Frame = Callable[[], tuple[Flow, list[Standing], Joined, float]]
 
 
 def _on_terminal(out: Console, frame: Frame, seconds: float, interrupts: Interrupts) -> None:
     def screen() -> Any:
-        flow, standing, elapsed_s = frame()
-        return demo_screen(flow, standing, min(elapsed_s, seconds), seconds, time.time(), out.height)
+        flow, standing, joined, elapsed_s = frame()
+        return demo_screen(flow, standing, joined, min(elapsed_s, seconds), seconds, time.time(), out.height)
 
     with Live(screen(), console=out, auto_refresh=False, vertical_overflow="crop") as live:
         until_s = time.monotonic() + seconds
@@ -199,5 +255,5 @@ def _on_terminal(out: Console, frame: Frame, seconds: float, interrupts: Interru
 def _as_lines(out: Console, frame: Frame, seconds: float, interrupts: Interrupts) -> None:
     until_s = time.monotonic() + seconds
     while (left_s := until_s - time.monotonic()) > 0 and not interrupts.wait(min(LINE_S, left_s)):
-        flow, standing, elapsed_s = frame()
-        say(out, "\n".join(demo_lines(flow, standing, elapsed_s, time.time())))
+        flow, standing, joined, elapsed_s = frame()
+        say(out, "\n".join(demo_lines(flow, standing, joined, elapsed_s, time.time())))

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from windrow.console.tables import messages, say
 
-FRAME_LINES = 5
+FRAME_LINES = 6
 TIGHT_ROWS, ROOMY_ROWS = 2, 3
 LINE_S = 5.0
 """The least time between two lines of progress, where the output is no terminal."""
@@ -102,8 +102,35 @@ class Standing:
         return None if self.window_end is None else max(0.0, now_s - self.window_end.timestamp())
 
 
+@dataclass(frozen=True)
+class Joined:
+    """The join of two streams as the demo shows it: its view as of a tick, how many changes led to it, and the last of
+    them: '+' or '-', then the values."""
+
+    name: str
+    title: str
+    window: str
+    changes: int
+    tick: datetime | None
+    rows: Sequence[dict[str, Any]]
+    latest: Sequence[tuple[str, dict[str, Any]]]
+
+    def line(self, now_s: float) -> str:
+        if self.tick is None:
+            return "waiting for the first tick of both streams"
+        view = "; ".join(_values(row) for row in self.rows) or "none"
+        age_s = max(0.0, now_s - self.tick.timestamp())
+        return f"{self.changes:,} changes, {age_s:.1f} s old: {view}"
+
+
 def demo_screen(
-    flow: Flow, queries: Sequence[Standing], elapsed_s: float, total_s: float, now_s: float, height: int
+    flow: Flow,
+    queries: Sequence[Standing],
+    joined: Joined,
+    elapsed_s: float,
+    total_s: float,
+    now_s: float,
+    height: int,
 ) -> Panel:
     """The whole screen of the demo; it fits 24 lines of 80 characters."""
     head = Text.assemble(
@@ -112,7 +139,7 @@ def demo_screen(
         (f"{flow.answers:,} answers out", "bold cyan"),
         f"   {elapsed_s:.0f} of {total_s:.0f} s",
     )
-    is_roomy = height >= FRAME_LINES + len(queries) * (ROOMY_ROWS + 2)
+    is_roomy = height >= FRAME_LINES + (len(queries) + 1) * (ROOMY_ROWS + 2)
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", expand=True, padding=(0, 1), show_edge=False)
     table.add_column("standing query", no_wrap=True)
     table.add_column("its latest answer", ratio=1)
@@ -122,13 +149,24 @@ def demo_screen(
         answer = _answer(query, ROOMY_ROWS if is_roomy else TIGHT_ROWS)
         table.add_row(_about(query), answer, f"{query.answers:,}", _staleness(query, now_s), end_section=is_roomy)
     return Panel(
-        Group(head, table),
+        Group(head, table, _joined_part(joined, now_s, is_roomy)),
         title="windrow demo",
         title_align="left",
         subtitle="one Spark job per micro-batch serves all queries · Ctrl-C stops",
         border_style="blue",
         padding=0,
     )
+
+
+def _joined_part(joined: Joined, now_s: float, is_roomy: bool) -> Text:
+    """The join in one line; where there is room, its latest changes below."""
+    part = Text(no_wrap=True, overflow="ellipsis")
+    part.append(f" {joined.title}, ", "bold").append(joined.line(now_s))
+    if is_roomy:
+        part.append(f"\n {joined.window}", "dim")
+        for op, row in joined.latest[-ROOMY_ROWS:]:
+            part.append(f"\n   {op} {_values(row)}", "green" if op == "+" else "red")
+    return part
 
 
 def _about(query: Standing) -> Text:
@@ -161,7 +199,7 @@ def _staleness(query: Standing, now_s: float) -> Text:
     return Text.assemble((f"{behind_s:.1f} s", colour), (f"\n{now_s - query.delivered_s:.1f} s ago", "dim"))
 
 
-def demo_lines(flow: Flow, queries: Sequence[Standing], elapsed_s: float, now_s: float) -> list[str]:
+def demo_lines(flow: Flow, queries: Sequence[Standing], joined: Joined, elapsed_s: float, now_s: float) -> list[str]:
     """The content of `demo_screen` as plain lines, for an output that is no terminal."""
     rates = f"{flow.rows_per_s:,.0f} rows/s  {flow.rows:,} rows in  {flow.answers:,} answers out"
     lines = [f"{elapsed_s:4.0f} s  {rates}"]
@@ -170,10 +208,14 @@ def demo_lines(flow: Flow, queries: Sequence[Standing], elapsed_s: float, now_s:
         if query.window_start is None or query.window_end is None or behind_s is None:
             lines.append(f"        {query.name}: waiting for the first window to close")
             continue
-        answer = "; ".join(", ".join(f"{n} {number_text(v)}" for n, v in row.items()) for row in query.rows) or "none"
+        answer = "; ".join(_values(row) for row in query.rows) or "none"
         span = f"[{query.window_start:%H:%M:%S} .. {query.window_end:%H:%M:%S})"
         lines.append(f"        {query.name} {span}: {answer}  ({behind_s:.1f} s old)")
-    return lines
+    return [*lines, f"        {joined.name}, {joined.line(now_s)}"]
+
+
+def _values(row: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {number_text(value)}" for name, value in row.items())
 
 
 def number_text(value: object) -> str:

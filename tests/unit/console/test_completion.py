@@ -69,7 +69,7 @@ def at(marked: str) -> tuple[str, ...]:
         ("CREATE STREAM s (a INT, b STR|", ["STRING"]),
         ("CREATE STREAM s (a INT |", ["NULLABLE MISSING"]),
         ("CREATE STREAM s (a INT NULLABLE |", ["MISSING"]),
-        ("CREATE STREAM s (ts TIMESTAMP) FROM |", ["files", "memory", "rate", "packets"]),
+        ("CREATE STREAM s (ts TIMESTAMP) FROM |", ["files", "memory", "rate", "packets", "nexmark"]),
         ("CREATE STREAM s (ts TIMESTAMP, x INT) FROM memory TIMESTAMP BY |", ["ts", "x"]),
         ("CREATE STREAM s (ts TIMESTAMP) FROM memory TIMESTAMP |", ["BY"]),
         ("CREATE STREAM s (ts TIMESTAMP) FROM memory PUNCTUATE W|", ["WITH SLACK"]),

@@ -21,7 +21,8 @@ UNITS = tuple(f"{unit}S" for unit in UNITS_US)
 FORMATS = ("json", "csv", "parquet")
 OPTION_NAMES = (
     *("path", "format", "header", "missing_columns", "on_bad_file", "maxFilesPerTrigger"),
-    *("rate", "hosts", "burst", "rowsPerSecond"),
+    *("rate", "hosts", "burst", "link", "rowsPerSecond"),
+    *("kind", "events", "seed", "first_event_time", "maxEventsPerTrigger"),
 )
 STARTS = ("CREATE", "SELECT", "WITH", "EXPLAIN", "SHOW", "DESCRIBE", "DROP", "SET")
 SHOWN = ("STREAMS", "QUERIES", "SHARING", "LATENESS", "SETTINGS", "TABLES")

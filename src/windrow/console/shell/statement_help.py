@@ -55,8 +55,8 @@ CREATE STREAM [IF NOT EXISTS] name [(column type [NULLABLE MISSING], …)]
 CREATE STREAM readings (ts TIMESTAMP, sensor STRING, celsius DOUBLE)
   FROM files OPTIONS (path 'readings', format 'json')
   TIMESTAMP BY ts PUNCTUATE WITH SLACK 10 SECONDS;""",
-        "Clauses come in any order. Sources: files, memory, rate, packets. A stream from files finds its columns if "
-        "they are left out. A length is 10 SECONDS, or a plain number for an integer column.",
+        "Clauses come in any order. Sources: files, memory, rate, packets, nexmark. A stream from files finds its "
+        "columns if they are left out. A length is 10 SECONDS, or a plain number for an integer column.",
     ),
     StatementHelp(
         "CREATE QUERY",

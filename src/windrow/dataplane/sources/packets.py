@@ -1,8 +1,8 @@
 """Simulated IP packet headers (Golab et al., 2005, section 5.1), made by Spark expressions at any rate.
 
-Every field is a hash of the packet's number, so a replay gives the same packets. Addresses take one of a thousand
-values each, the data size is 1 to 100, and with `burst` f the rate of a second deviates from the steady rate by up to
-that factor.
+Every field is a hash of the packet's number, so a replay gives the same packets; each `link` has packets of its own.
+Addresses take one of a thousand values each, the data size is 1 to 100, and with `burst` f the rate of a second
+deviates from the steady rate by up to that factor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PROTOCOLS = "array('tcp', 'tcp', 'tcp', 'tcp', 'tcp', 'tcp', 'udp', 'udp', 'udp
 
 
 def _draw(salt: int, bound: str) -> str:
-    return f"CAST(pmod(xxhash64(value, {salt}), {bound}) AS INT)"
+    return f"CAST(pmod(xxhash64(value, {salt}{{link}}), {bound}) AS INT)"
 
 
 def _address(salt: int) -> str:
@@ -40,7 +40,7 @@ _FIELDS = {
     "ttl": ("INT", f"{_draw(7, '255')} + 1"),
     "checksum": ("INT", _draw(8, "65536")),
 }
-_OPTIONS = {"rate": 1000, "hosts": 1000, "burst": 1}
+_OPTIONS = {"rate": 1000, "hosts": 1000, "burst": 1, "link": 1}
 _MOST = 1_000_000_000
 
 
@@ -50,7 +50,7 @@ def _options(stream: StreamDef) -> dict[str, int]:
         if name.lower() not in _OPTIONS:
             raise SourceError(
                 f"packets has no option '{name}'",
-                remedy="Options: rate (packets per second), hosts (addresses), burst (1: steady); whole numbers.",
+                remedy="Options: rate (packets per second), hosts (addresses), burst (1: steady), link; whole numbers.",
             )
         check_number(name, value, _MOST)
         found[name.lower()] = int(value)
@@ -72,8 +72,13 @@ def open_packets(spark: SparkSession, stream: StreamDef, settings: Settings, spo
         # Each second has a factor from 1 to burst; factor / burst of its numbers become packets.
         share = f"(pmod(xxhash64(unix_seconds(timestamp)), {options['burst']}) + 1)"
         rows = rows.where(f"pmod(xxhash64(value, 9), {options['burst']}) < {share}")
-    fields = [
-        f"{_FIELDS[name.lower()][1].replace('{hosts}', str(options['hosts']))} AS {quote_name(name)}"
-        for name, _ in stream.columns
-    ]
-    return rows.selectExpr(*fields)
+    link = "" if options["link"] == 1 else f", {options['link']}"
+    values = {"{hosts}": str(options["hosts"]), "{link}": link}
+    return rows.selectExpr(*(f"{_field(name, values)} AS {quote_name(name)}" for name, _ in stream.columns))
+
+
+def _field(name: str, values: dict[str, str]) -> str:
+    text = _FIELDS[name.lower()][1]
+    for mark, value in values.items():
+        text = text.replace(mark, value)
+    return text

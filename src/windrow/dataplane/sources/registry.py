@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from windrow.catalog.definitions import MISSING_COLUMNS, StreamDef
-from windrow.dataplane.sources import files, packets, rate, spool
+from windrow.dataplane.sources import files, nexmark, packets, rate, spool
 from windrow.errors import SourceError, UnsupportedError
 from windrow.settings import Settings
 
@@ -31,6 +31,7 @@ SOURCES: Mapping[str, Source] = {
     "memory": Source(spool.check, spool.open_spool, lambda stream: True),
     "rate": Source(rate.check, rate.open_rate, lambda stream: False),
     "packets": Source(packets.check, packets.open_packets, lambda stream: False),
+    "nexmark": Source(nexmark.check, nexmark.open_nexmark, lambda stream: False),
 }
 DATAFRAME = "dataframe"
 _LATER = ("kafka", "socket")
