@@ -74,6 +74,8 @@ class PlanTicker:
                 self._follow(query)
                 done += due.count
             self._follow(query, ended=query.error is None and self._has_ended(query))
+            for name in query.plan.streams if done else ():
+                self._stores.tidy_silent(self._stream_of(name))
             return done
 
     def recover(self, queries: Sequence[ContinuousQuery]) -> None:
@@ -136,7 +138,7 @@ class PlanTicker:
     def _batch(self, query: ContinuousQuery, due: DueTicks) -> None:
         started = time.monotonic()
         home, why = self._homes.choose(query, due)
-        merging = home != query.home or query.must_merge or self._is_merging(query, due.upto)
+        merging = home != query.home or query.must_merge or self._is_merging(query, due)
         try:
             done = self._homes[home].advance(query, due, merging)
         except (StateError, SessionError):
@@ -238,11 +240,14 @@ class PlanTicker:
             return None
         return ordered(plan, view_table(plan, rows), self._kernel)
 
-    def _is_merging(self, query: ContinuousQuery, ticked: int) -> bool:
-        """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed."""
-        before = ticked if query.merged_at is None else query.merged_at
+    def _is_merging(self, query: ContinuousQuery, due: DueTicks) -> bool:
+        """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed; then
+        also the only part, if nothing comes that would make others, since what it holds expires."""
+        before = due.upto if query.merged_at is None else query.merged_at
         ranges = [window.lifetime.range for window in query.plan.windows if window.lifetime.range is not None]
-        is_late = bool(ranges) and ticked - before >= max(min(ranges) // 20, query.plan.step)
+        is_late = bool(ranges) and due.upto - before >= max(min(ranges) // 20, query.plan.step)
+        if is_late and query.unmerged == 1:
+            return not new_rows(query, self._stores, due)
         return (is_late and query.unmerged > 1) or query.unmerged >= MERGED_PARTS
 
     def _overtaken(self, query: ContinuousQuery, ticked: int) -> list[tuple[StreamState, str]]:
