@@ -32,9 +32,9 @@ STATEMENTS = (
 
 KILLS = (
     *(("spark", point) for point in sorted(PLANS)),
-    *(("driver", point) for point in ("plan-blocks-written", "plan-committed")),
+    ("driver", "plan-blocks-written"),
 )
-"""All points in the Spark home, where tasks have written the blocks; in the driver those at which it writes itself.
+"""All points in the Spark home, where tasks have written the blocks; in the driver that at which it writes itself.
 The other points are the same code in both."""
 
 

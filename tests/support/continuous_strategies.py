@@ -109,8 +109,8 @@ class Teller:
     rng: Random
     attribute: Attribute
 
-    def events(self, stream: str, rows: list[Timed], slack: int) -> list[Event]:
-        """A tuple that comes later is earlier by no more than the slack."""
+    def events(self, stream: str, rows: list[Timed], slack: int, silence: int) -> list[Event]:
+        """A tuple that comes later is earlier by no more than the slack. After the last one there is silence."""
         waiting = [(point + self.rng.randint(0, slack), self.rng.random(), point, row) for point, row in rows]
         order = [(point, row) for _, _, point, row in sorted(waiting, key=lambda one: one[:2])]
         cuts = sorted(self.rng.choices(range(len(order) + 1), k=self.rng.choice([0, 1, 1, 2, 3])))
@@ -124,10 +124,12 @@ class Teller:
             made.append(Event("feed", stream, tuple(batch)))
             seen = [point for point, _ in order[:hi]]
             greatest = max(seen, default=None)
-            if greatest is not None and self.rng.random() < 0.3:
-                least = min((point for point, _ in order[hi:]), default=greatest + 30)
+            if order[hi:] and greatest is not None and self.rng.random() < 0.3:
+                least = min(point for point, _ in order[hi:])
                 made.append(Event("punctuate", stream, upto=self.attribute.value(least)))
                 greatest = max(greatest, least + slack)
+        if rows and silence:
+            made.append(Event("punctuate", stream, upto=self.attribute.value(rows[-1][0] + silence)))
         return [*made, Event("close", stream)]
 
 
@@ -259,7 +261,7 @@ class Grammar:
         if kind == "stream":
             if self.slide is not None:
                 return f"SELECT {', '.join(self.columns(aliases))} {text}"
-            kinds = ["ISTREAM"] if "UNBOUNDED" in text else ["ISTREAM", "DSTREAM"]  # there rows must be able to leave
+            kinds = ["ISTREAM"] if "UNBOUNDED" in text else ["ISTREAM", "DSTREAM", "RSTREAM"]  # rows must leave
             return f"SELECT {self._one(*kinds)}({', '.join(self.columns(aliases))}) {text}"
         if kind == "top":
             return f"SELECT {', '.join(self.columns(aliases))} {text} ORDER BY c0 DESC LIMIT {self._one(1, 3)}"
@@ -314,7 +316,7 @@ def standing_scenarios(draw: st.DrawFn, queries: int = 6, in_spark: int = 2) -> 
     in Spark, too."""
     attribute = draw(st.sampled_from([QUARTERS, QUARTERS, INTEGERS]))
     names = NAMES[: draw(st.sampled_from([2, 2, 3, 1]))]
-    creates, streams = [], list[tuple[str, list[Timed], int]]()
+    creates, streams = [], list[tuple[str, list[Timed], int, int]]()
     for name in names:
         slack = draw(st.sampled_from([0, 0, 4]))
         policy = f"WITH SLACK {_length(attribute, slack)}" if slack else "ORDERED"
@@ -322,7 +324,7 @@ def standing_scenarios(draw: st.DrawFn, queries: int = 6, in_spark: int = 2) -> 
         creates.append(
             f"CREATE STREAM {name} (ts {attribute.type}, {COLUMNS}) FROM memory TIMESTAMP BY ts{tick} PUNCTUATE {policy}"
         )
-        streams.append((name, draw(timed_rows(attribute)), slack))
+        streams.append((name, draw(timed_rows(attribute)), slack, draw(st.sampled_from([0, 0, 30]))))
     made, periodic = [], set()
     for number in range(queries):
         slide = draw(st.sampled_from([None, None, None, 8]))
@@ -337,7 +339,7 @@ def standing_scenarios(draw: st.DrawFn, queries: int = 6, in_spark: int = 2) -> 
 
 
 def telling(
-    rng: Random, attribute: Attribute, streams: list[tuple[str, list[Timed], int]], home: str, queries: int
+    rng: Random, attribute: Attribute, streams: list[tuple[str, list[Timed], int, int]], home: str, queries: int
 ) -> Telling:
     """Tell all streams, interleaved at random."""
     told = [Teller(rng, attribute).events(*stream) for stream in streams]
