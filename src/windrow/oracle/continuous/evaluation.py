@@ -14,7 +14,14 @@ from windrow.oracle.admission import Row, types_of
 from windrow.oracle.bounded import bounded
 from windrow.oracle.continuous.due import DueRange
 from windrow.oracle.continuous.plan import StandingPlan, WindowMeaning, axis_of
-from windrow.oracle.continuous.reading import FromItem, Scope, all_sources, selects_of, sources_of
+from windrow.oracle.continuous.reading import (
+    FromItem,
+    Scope,
+    all_sources,
+    selects_of,
+    sources_of,
+    windows_on_streams,
+)
 from windrow.oracle.continuous.text import AT, ORDINAL, RANK, TICK, TICKS, TRACE, Writer
 from windrow.oracle.revisions import without
 from windrow.oracle.values import sort_key
@@ -130,8 +137,8 @@ class Evaluation:
     def slide_ends(self) -> set[int]:
         """The ticks at which a window over a stream holds a tuple; a window that never lets go holds at one tick."""
         found: set[int] = set()
-        for source in stream_sources(self.plan.query):
-            meaning = self._meaning(source)
+        for source, windows in windows_on_streams(self.plan.query):
+            meaning = self.plan.effective(windows)
             for _, point, _ in self._pointed(source):
                 first = self.plan.first_above(point + meaning.offset)
                 last = first if meaning.range is None else point + meaning.offset + meaning.range
@@ -140,10 +147,11 @@ class Evaluation:
 
     def endless_from(self) -> int | None:
         """The first tick at which a window that never lets go holds a tuple; None if there is none."""
+        endless = [(one, self.plan.effective(windows)) for one, windows in windows_on_streams(self.plan.query)]
         found = [
-            self.plan.first_above(point + self._meaning(source).offset)
-            for source in stream_sources(self.plan.query)
-            if self._meaning(source).range is None
+            self.plan.first_above(point + meaning.offset)
+            for source, meaning in endless
+            if meaning.range is None
             for _, point, _ in self._pointed(source)
         ]
         return min(found, default=None)
