@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,3 +133,35 @@ def test_run_all_prints_the_changes(script: Callable[[str], Path], tmp_path: Pat
     assert "| +   | 2026-01-01 00:00:05 | 2026-01-01 00:00:31 | ann      |     10 | home |" in done.stdout
     lines = cli("run", path, "--until-available", "--format", "jsonl").stdout.splitlines()
     assert len(lines) == 4 and {json.loads(line)["op"] for line in lines} == {"+"}
+
+
+@pytest.mark.slow
+def test_ctrl_c_with_several_streams(script: Callable[[str], Path], tmp_path: Path, spark: Any) -> None:
+    """`windrow run` goes on with what comes until Ctrl-C; then all streams stop in order, and a later run continues."""
+    shown = tmp_path / "shown.jsonl"
+    path = script(f"CREATE QUERY bought AS {JOIN};\nCREATE QUERY kept AS {JOIN} INTO jsonl OPTIONS (path '{shown}');")
+
+    def wait_for(lines: int) -> None:
+        until_s = time.monotonic() + 60
+        while not shown.exists() or len(shown.read_text().splitlines()) < lines:
+            assert time.monotonic() < until_s, "nothing more is shown"
+            time.sleep(0.05)
+
+    def use() -> None:
+        wait_for(2)
+        for name, row in (("orders", "ann,1"), ("clicks", "ann,end")):
+            (tmp_path / f"{name}.csv").write_text(f"2026-01-01T00:00:50Z,{row}\n", encoding="utf-8")
+            os.rename(tmp_path / f"{name}.csv", tmp_path / name / "2.csv")
+        wait_for(4)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    user = threading.Thread(target=use, daemon=True)
+    user.start()
+    done = cli("run", path, "--state", tmp_path / "state")
+    user.join(60)
+    assert done.exit_code == 0, done.stderr
+    assert "running; Ctrl-C stops" in done.stderr
+    assert "bought: 2 changes" in done.stdout and "the view at 2026-01-01 00:00:48 has" in done.stdout
+    ended = cli("run", path, "--until-available", "--state", tmp_path / "state")
+    assert ended.exit_code == 0, ended.stderr
+    assert {json.loads(line)["page"] for line in shown.read_text().splitlines()} == {"home", "shop", "end"}

@@ -47,6 +47,13 @@ def make_root(
     return root
 
 
+def change_settings(root: Path, **settings: Any) -> None:
+    """Let the next children of a workload run with other settings, too."""
+    setup = workload.setup_of(root)
+    setup["settings"] |= settings
+    (root / "setup.json").write_text(json.dumps(setup))
+
+
 @contextmanager
 def child(root: Path, crash_at: str | None = None, group: bool = False) -> Iterator[subprocess.Popen[bytes]]:
     """A child in its own session; none of its processes is left when the block ends."""

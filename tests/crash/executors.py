@@ -1,7 +1,8 @@
-"""A small cluster whose executors are killed during jobs, in both homes of synopses. Run with a directory.
+"""A small cluster whose executors are killed during jobs, in both homes of synopses and in ticks of a continuous query,
+there also the Python worker of a task. Run with a directory.
 
 Spark's `local-cluster` runs the master and two workers in the driver's JVM, and each executor in its own. The number of
-killed executors goes to `kills.json`; the answers stay in the states.
+killed processes goes to `kills.json`; the answers stay in the states.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import pyarrow as pa
 
 import windrow
 from windrow.dataplane.ingest import job as ingest
+from windrow.dataplane.plan_stages import PlanStages
 from windrow.dataplane.spark_home import SparkHome
 
 MASTER = "local-cluster[2,1,1024]"
@@ -31,6 +33,8 @@ STATEMENTS = (
     "CREATE STREAM s (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED",
     "CREATE QUERY sums AS SELECT k, SUM(x) AS total, COUNT(*) AS n FROM s [RANGE 20 SLIDE 10] GROUP BY k",
     "CREATE QUERY most AS SELECT k, MAX(x) AS most FROM s [RANGE 30 SLIDE 10] WHERE x > 3 GROUP BY k",
+    "CREATE QUERY pairs AS SELECT a.x, COUNT(*) AS n FROM s [RANGE 2] AS a JOIN s [RANGE 1] AS b ON a.k = b.k"
+    " WHERE a.x < 9 GROUP BY a.x",
 )
 BATCHES, HOMES, ROWS = 4, ("driver", "spark"), 20_000
 WAIT_S = 120.0
@@ -68,10 +72,10 @@ class Killer:
         running = self._spark.sparkContext._jsc.sc().taskScheduler().runningTasksByExecutors()
         return re.findall(r"(\d+) -> [1-9]", running.toString())
 
-    def during(self, owner: Any, name: str) -> threading.Thread:
-        """Let the next call of a function kill an executor that has a task."""
+    def during(self, owner: Any, name: str, a_worker: bool = False) -> threading.Thread:
+        """Let the next call of a function kill an executor that has a task, or only the task's Python worker."""
         before = getattr(owner, name)
-        thread = threading.Thread(target=self._kill)
+        thread = threading.Thread(target=self._kill, args=(a_worker,))
 
         def call(*args: Any) -> Any:
             setattr(owner, name, before)
@@ -81,21 +85,32 @@ class Killer:
         setattr(owner, name, call)
         return thread
 
-    def _kill(self) -> None:
+    def _kill(self, a_worker: bool) -> None:
         until_s = time.monotonic() + WAIT_S
         while time.monotonic() < until_s:
             known = self.executors()
             for name in self.busy():
-                if name in known:
-                    os.kill(known[name], signal.SIGKILL)
+                found = [known[name]] if name in known else []
+                found = [pid for one in found for pid in python_workers(one)] if a_worker else found
+                if found:
+                    os.kill(found[0], signal.SIGKILL)
                     self.kills += 1
                     return
+
+
+def python_workers(executor: int) -> list[int]:
+    """The Python processes that compute for an executor: its daemon forks them."""
+    with suppress(psutil.Error):
+        daemons = [one for one in psutil.Process(executor).children() if "pyspark.daemon" in one.cmdline()]
+        return [worker.pid for one in daemons for worker in one.children()]
+    return []
 
 
 def main(root: Path) -> None:
     kills = {}
     for home in HOMES:
-        with windrow.open(root / home, master=MASTER, settings={**SETTINGS, "synopsis_home": home}) as wr:
+        settings = {**SETTINGS, "synopsis_home": home, "plan_home": home}
+        with windrow.open(root / home, master=MASTER, settings=settings) as wr:
             for statement in STATEMENTS:
                 wr.sql(statement)
             killer = Killer(wr)
@@ -106,10 +121,15 @@ def main(root: Path) -> None:
             if home == "spark":
                 assert "home: Spark" in wr.queries["sums"].explain()
                 answered = killer.during(SparkHome, "answer")
+                ticked = killer.during(PlanStages, "run")
             take(wr, 2)
             if home == "spark":
                 answered.join()
+                ticked.join()
+                worker = killer.during(PlanStages, "run", a_worker=True)
             take(wr, 3)
+            if home == "spark":
+                worker.join()
             wr.end_input("s")
             kills[home] = killer.kills
     (root / "kills.json").write_text(json.dumps(kills))

@@ -1,4 +1,5 @@
-"""Continuous queries killed at every point of their commits: sinks and derived streams hold everything exactly once."""
+"""Continuous queries killed at every point of their commits, in both homes: sinks and derived streams hold everything
+exactly once."""
 
 from __future__ import annotations
 
@@ -27,6 +28,14 @@ STATEMENTS = (
     " ORDER BY k INTO jsonl OPTIONS (path '{root}/view.jsonl', mode 'view')",
     "CREATE QUERY IF NOT EXISTS windows AS SELECT k, COUNT(*) AS n FROM d [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY k",
 )
+
+
+KILLS = (
+    *(("spark", point) for point in sorted(PLANS)),
+    ("driver", "plan-blocks-written"),
+)
+"""All points in the Spark home, where tasks have written the blocks; in the driver that at which it writes itself.
+The other points are the same code in both."""
 
 
 def batches() -> list[pa.Table]:
@@ -72,7 +81,8 @@ def test_killed_at_every_point_of_plans(spark: Any, tmp_path: Path) -> None:
     reference = new_root(tmp_path / "reference")
     children.run_uninterrupted(reference, spark)
     root = new_root(tmp_path / "root")
-    for number, point in enumerate(sorted(PLANS)):
+    for number, (home, point) in enumerate(KILLS):
+        children.change_settings(root, plan_home=home)
         children.run_to_crash(root, f"{point}:{2 + number}", group=number % 2 == 0)
     children.run_to_end(root)
     expected = outcome(reference, spark)

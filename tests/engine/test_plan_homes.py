@@ -163,20 +163,6 @@ def test_a_tick_is_one_job(open_state: Open, spark: Any) -> None:
     assert jobs(spark) - before <= 1 + 3  # and one per deposit
 
 
-def test_silence_empties_the_state(open_state: Open) -> None:
-    wr = open_state(plan_home="spark")
-    create(wr, {"grouped": QUERIES["grouped"], "once": QUERIES["once"]})
-    for i in range(3):
-        feed(wr, i)
-    for name in ("r", "s", "u"):
-        wr.deposit(name, [(10_000, None, None, None)])
-        wr.deposit(name, [(20_000, None, None, None)])
-    for name in ("grouped", "once"):
-        query = wr._engine.plans.query(name)
-        assert query.version.state.nbytes == 0
-        assert not wr.queries[name].view().arrow().num_rows
-
-
 def test_failing_expression_suspends_the_query(open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     wr = open_state(plan_home="spark")
     create(wr, {"once": QUERIES["once"]})

@@ -7,7 +7,9 @@ small integers: sums are exact in any order.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -23,28 +25,42 @@ COLUMNS = "k STRING, g SMALLINT, x INT, d DOUBLE, f BOOLEAN"
 
 @dataclass(frozen=True)
 class Event:
-    """A micro-batch of a stream, its end, or a restart of the engine."""
+    """A micro-batch of a stream ('feed'), a punctuation of it, its end ('close'), or a restart of the engine."""
 
     kind: str
     stream: str = ""
     rows: tuple[Row, ...] = ()
+    upto: Any = None
 
 
 @dataclass(frozen=True)
-class StandingScenario:
-    """Streams, queries, and what happens, in order. `periodic` are the queries with SLIDE."""
+class Telling:
+    """One way in which the same tuples come: in which micro-batches and order, on how many partitions, with a restart
+    and punctuations at some points; and how the engine runs. `queries`: how many of the queries it has."""
 
-    streams: tuple[str, ...]
-    queries: tuple[tuple[str, str], ...]
-    periodic: frozenset[str]
     events: tuple[Event, ...]
     partitions: int
     home: str
     rules_off: bool
+    queries: int
 
     def __str__(self) -> str:
-        shown = [*self.streams, *(text for _, text in self.queries)]
-        return "\n".join([*shown, *(f"{one.kind} {one.stream} {list(one.rows)}" for one in self.events)])
+        shown = (f"{one.kind} {one.stream} {one.upto or ''} {list(one.rows)}" for one in self.events)
+        return "\n".join([f"-- {self.home}, {self.partitions} partitions, rules off: {self.rules_off}", *shown])
+
+
+@dataclass(frozen=True)
+class StandingScenario:
+    """Streams and queries, and two tellings of the streams: the answers are the same. `periodic` are the queries with
+    SLIDE."""
+
+    streams: tuple[str, ...]
+    queries: tuple[tuple[str, str], ...]
+    periodic: frozenset[str]
+    tellings: tuple[Telling, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([*self.streams, *(text for _, text in self.queries), *map(str, self.tellings)])
 
 
 def _length(attribute: Attribute, points: int) -> str:
@@ -68,21 +84,53 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+Timed = tuple[int, Row]
+"""A tuple and its point."""
+
+
 @st.composite
-def feeds(draw: st.DrawFn, attribute: Attribute, stream: str, slack: int) -> list[Event]:
-    """The micro-batches of a stream: time goes on by small steps, with ties, silence, disorder and late tuples."""
-    point, made = draw(st.sampled_from([0, 3, -20])), []
-    for number in range(draw(st.integers(2, 3))):
-        rows: list[Row] = []
-        for _ in range(draw(st.sampled_from([7, 4, 10, 0] if number else [7, 10]))):
-            point += draw(st.sampled_from([1, 0, 0, 0, 1, 1, 2, 3, 1, 0, 2, 7, 40]))
-            back = draw(st.sampled_from([0, 0, 0, 1, slack, slack + 1]))
-            values = {name: draw(strategy) for name, strategy in VALUES.items()}
-            rows.append({"ts": attribute.value(point - back), **values})
-        if rows and draw(st.booleans()):
-            rows.append(dict(rows[0]))
-        made.append(Event("feed", stream, tuple(draw(st.permutations(rows)))))
+def timed_rows(draw: st.DrawFn, attribute: Attribute) -> list[Timed]:
+    """The tuples of a stream: time goes on by small steps, with ties, equal tuples and silence."""
+    point, made = draw(st.sampled_from([0, 3, -20])), list[Timed]()
+    for _ in range(draw(st.sampled_from([16, 9, 24, 2, 0]))):
+        point += draw(st.sampled_from([1, 0, 0, 0, 1, 1, 2, 3, 1, 0, 2, 7, 40]))
+        if made and draw(st.integers(0, 9)) == 0:
+            made.append((point, {**made[-1][1], "ts": attribute.value(point)}))
+            continue
+        values = {name: draw(strategy) for name, strategy in VALUES.items()}
+        made.append((point, {"ts": attribute.value(point), **values}))
     return made
+
+
+@dataclass(frozen=True)
+class Teller:
+    """Tells a stream: cuts its tuples into micro-batches, in an order in which none is late, and adds some that are."""
+
+    rng: Random
+    attribute: Attribute
+
+    def events(self, stream: str, rows: list[Timed], slack: int, silence: int) -> list[Event]:
+        """A tuple that comes later is earlier by no more than the slack. After the last one there is silence."""
+        waiting = [(point + self.rng.randint(0, slack), self.rng.random(), point, row) for point, row in rows]
+        order = [(point, row) for _, _, point, row in sorted(waiting, key=lambda one: one[:2])]
+        cuts = sorted(self.rng.choices(range(len(order) + 1), k=self.rng.choice([0, 1, 1, 2, 3])))
+        made, greatest = list[Event](), None
+        for lo, hi in zip([0, *cuts], [*cuts, len(order)], strict=True):
+            batch = [row for _, row in order[lo:hi]]
+            if greatest is not None and self.rng.random() < 0.3:
+                below = greatest - slack - 1 - self.rng.choice([0, 0, 5])
+                late = {**self.rng.choice(order)[1], "ts": self.attribute.value(below)}
+                batch.insert(self.rng.randint(0, len(batch)), late)
+            made.append(Event("feed", stream, tuple(batch)))
+            seen = [point for point, _ in order[:hi]]
+            greatest = max(seen, default=None)
+            if order[hi:] and greatest is not None and self.rng.random() < 0.3:
+                least = min(point for point, _ in order[hi:])
+                made.append(Event("punctuate", stream, upto=self.attribute.value(least)))
+                greatest = max(greatest, least + slack)
+        if rows and silence:
+            made.append(Event("punctuate", stream, upto=self.attribute.value(rows[-1][0] + silence)))
+        return [*made, Event("close", stream)]
 
 
 @dataclass(frozen=True)
@@ -132,11 +180,16 @@ class Grammar:
         if kind == "internal":
             inner = f"SELECT k, g, x FROM {self.stream()} {self.window(internal=True)}"
         else:
-            inner = f"SELECT ISTREAM(k, g, x) FROM {self.stream()} {self._ranged()}"
+            inner = f"SELECT {self._one('ISTREAM', 'ISTREAM', 'DSTREAM')}(k, g, x) FROM {self._streamed()}"
         return f"({inner}) {self._ranged()} AS {alias}"
 
     def _plain(self) -> str:
         return f"SELECT k, g, x FROM {self.stream()} {self.window()}"
+
+    def _streamed(self) -> str:
+        """What ISTREAM and DSTREAM are of: a window, or its distinct values."""
+        source = f"{self.stream()} {self._ranged()}"
+        return self._one(source, f"(SELECT DISTINCT k, g, x FROM {source}) AS i")
 
     def _ranged(self) -> str:
         length = _length(self.attribute, self._one(12, 8, 4, 3))
@@ -194,22 +247,22 @@ class Grammar:
 
     def query(self) -> str:
         kind = self._one(
-            "plain", "plain", "distinct", "group", "group", "total", "union", "istream", "top", "over", "internal"
+            "plain", "plain", "distinct", "group", "group", "total", "union", "stream", "top", "over", "internal"
         )
         if kind == "internal" and self.slide is None:
             return self._append_only()
         if kind == "union":
-            return f"{self._united()} UNION ALL {self._united()}"
+            return f"{self._united()} UNION {self._one('ALL ', 'ALL ', '')}{self._united()}"
         text, aliases = self.joined()
         if kind == "plain":
             return f"SELECT {', '.join(self.columns(aliases))} {text}"
         if kind == "distinct":
             return f"SELECT DISTINCT {', '.join(self.columns(aliases))} {text}"
-        if kind == "istream":
-            distinct = self._one("", "DISTINCT ")
-            if distinct or self.slide is not None:
-                return f"SELECT {distinct}{', '.join(self.columns(aliases))} {text}"
-            return f"SELECT ISTREAM({', '.join(self.columns(aliases))}) {text}"
+        if kind == "stream":
+            if self.slide is not None:
+                return f"SELECT {', '.join(self.columns(aliases))} {text}"
+            kinds = ["ISTREAM"] if "UNBOUNDED" in text else ["ISTREAM", "DSTREAM", "RSTREAM"]  # rows must leave
+            return f"SELECT {self._one(*kinds)}({', '.join(self.columns(aliases))}) {text}"
         if kind == "top":
             return f"SELECT {', '.join(self.columns(aliases))} {text} ORDER BY c0 DESC LIMIT {self._one(1, 3)}"
         if kind == "total":
@@ -231,12 +284,39 @@ class Grammar:
         return f"SELECT a.k AS c0, {aliases[-1]}.x AS c1 {text}"
 
 
+@dataclass(frozen=True)
+class StandingTexts:
+    """Streams of integers with their tuples, and queries over them. `seed` is for what else is drawn at random."""
+
+    streams: tuple[str, ...]
+    rows: Mapping[str, list[Timed]]
+    queries: tuple[str, ...]
+    seed: int
+
+    def __str__(self) -> str:
+        return "\n".join([*self.streams, *(f"{name}: {rows}" for name, rows in self.rows.items())])
+
+
 @st.composite
-def standing_scenarios(draw: st.DrawFn) -> StandingScenario:
-    """At least two queries over one to three streams, which end in any order, all of them at the end."""
+def standing_texts(draw: st.DrawFn, queries: int = 6) -> StandingTexts:
+    names = NAMES[: draw(st.sampled_from([2, 2, 3, 1]))]
+    ticks = [draw(st.sampled_from(["", " TICK 1", " TICK 2"])) for _ in names]
+    streams = tuple(
+        f"{name} (ts BIGINT, {COLUMNS}) FROM memory TIMESTAMP BY ts{tick}"
+        for name, tick in zip(names, ticks, strict=True)
+    )
+    rows = {name: draw(timed_rows(INTEGERS)) for name in names}
+    texts = tuple(Grammar(draw, INTEGERS, names, None).query() for _ in range(queries))
+    return StandingTexts(streams, rows, texts, draw(st.integers(0, 1 << 30)))
+
+
+@st.composite
+def standing_scenarios(draw: st.DrawFn, queries: int = 6, in_spark: int = 2) -> StandingScenario:
+    """So many queries over one to three streams, which end in any order, all of them at the end. The first of them run
+    in Spark, too."""
     attribute = draw(st.sampled_from([QUARTERS, QUARTERS, INTEGERS]))
     names = NAMES[: draw(st.sampled_from([2, 2, 3, 1]))]
-    creates, events = [], []
+    creates, streams = [], list[tuple[str, list[Timed], int, int]]()
     for name in names:
         slack = draw(st.sampled_from([0, 0, 4]))
         policy = f"WITH SLACK {_length(attribute, slack)}" if slack else "ORDERED"
@@ -244,23 +324,28 @@ def standing_scenarios(draw: st.DrawFn) -> StandingScenario:
         creates.append(
             f"CREATE STREAM {name} (ts {attribute.type}, {COLUMNS}) FROM memory TIMESTAMP BY ts{tick} PUNCTUATE {policy}"
         )
-        events.append([*draw(feeds(attribute, name, slack)), Event("close", name)])
-    queries, periodic = [], set()
-    for number in range(draw(st.integers(2, 4))):
+        streams.append((name, draw(timed_rows(attribute)), slack, draw(st.sampled_from([0, 0, 30]))))
+    made, periodic = [], set()
+    for number in range(queries):
         slide = draw(st.sampled_from([None, None, None, 8]))
         text = Grammar(draw, attribute, names, slide).query()
-        queries.append((f"q{number}", f"CREATE QUERY q{number} AS {text}"))
+        made.append((f"q{number}", f"CREATE QUERY q{number} AS {text}"))
         periodic |= set() if slide is None else {f"q{number}"}
-    order = draw(st.permutations([i for i, some in enumerate(events) for _ in some]))
-    waiting = [iter(some) for some in events]
+    rng = draw(st.randoms(use_true_random=True))
+    tellings = [
+        telling(rng, attribute, streams, home, asked) for home, asked in (("driver", queries), ("spark", in_spark))
+    ]
+    return StandingScenario(tuple(creates), tuple(made), frozenset(periodic), tuple(tellings))
+
+
+def telling(
+    rng: Random, attribute: Attribute, streams: list[tuple[str, list[Timed], int, int]], home: str, queries: int
+) -> Telling:
+    """Tell all streams, interleaved at random."""
+    told = [Teller(rng, attribute).events(*stream) for stream in streams]
+    order = [i for i, some in enumerate(told) for _ in some]
+    rng.shuffle(order)
+    waiting = [iter(some) for some in told]
     played = [next(waiting[i]) for i in order]
-    played.insert(draw(st.integers(0, len(played))), Event("restart"))
-    return StandingScenario(
-        tuple(creates),
-        tuple(queries),
-        frozenset(periodic),
-        tuple(played),
-        draw(st.sampled_from([1, 2, 7])),
-        draw(st.sampled_from(["driver", "spark"])),
-        draw(st.booleans()),
-    )
+    played.insert(rng.randint(0, len(played)), Event("restart"))
+    return Telling(tuple(played), rng.choice([1, 2, 7]), home, rng.random() < 0.4, queries)

@@ -30,7 +30,7 @@ from windrow.operators.projection import project
 from windrow.operators.scan import StreamRows, scan, stored_schema, window_of
 from windrow.operators.selection import select
 from windrow.operators.stages.cutting import Stage, windows_below
-from windrow.operators.state import OUTPUT, ROOT, PlanState, empty_tables, is_internal
+from windrow.operators.state import OUTPUT, ROOT, PlanState, empty_tables, has_internal, is_internal
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.tables.metering import PlanMeter
@@ -82,7 +82,7 @@ def advance(
     """
     if state.ticked is not None and state.ticked != due.before:
         raise ValueError(f"the plan has ticked at {state.ticked}, and the due ticks begin after {due.before}")
-    batch = TickBatch(due, kernel, is_internal(plan.root))
+    batch = TickBatch(due, kernel, has_internal(plan))
     run = _Run(plan, state, inputs, batch, meter or PlanMeter(), given or {})
     edge = run.edge(plan.root, ROOT)
     if explicit_expiry:
@@ -114,7 +114,7 @@ def emit(
     meter: PlanMeter,
 ) -> Emission:
     """Process all due ticks in a stage that is not the last; the arguments are those of `advance`."""
-    batch = TickBatch(due, kernel, is_internal(plan.root))
+    batch = TickBatch(due, kernel, has_internal(plan))
     run = _Run(plan, state, inputs, batch, meter, given, windows=stage.first)
     edge = run.edge(stage.node, stage.path)
     return Emission(edge, run.state_after, tuple(run.parts))

@@ -133,6 +133,12 @@ def is_internal(node: Node) -> bool:
     return not isinstance(node, ToStream) and any(is_internal(one) for one in node.inputs)
 
 
+def has_internal(plan: ContinuousPlan) -> bool:
+    """Whether any window of the plan is INTERNAL, so that rows leave the output later than the state."""
+    windows = (one for one in walk(plan.root) if isinstance(one, StreamWindow | OutputWindow))
+    return any(one.lifetime.internal for one in windows)
+
+
 def is_strict(node: Node) -> bool:
     """Whether a node's output is strict: what it adds and withdraws at ticks, rather than lifetimes."""
     if isinstance(node, GroupBy):

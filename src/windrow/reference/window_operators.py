@@ -31,7 +31,6 @@ from windrow.plan.algebra.nodes import (
     StreamWindow,
     TopRows,
     ToStream,
-    walk,
 )
 from windrow.reference.window_join import Tuple, eager_join
 from windrow.types import POINT_MAX
@@ -137,7 +136,10 @@ class WindowOperators:
 
 
 def _is_internal(node: Node) -> bool:
-    return any(isinstance(one, StreamWindow | OutputWindow) and one.lifetime.internal for one in walk(node))
+    """Whether rows that the node sees come from an INTERNAL window. A window on a sub-query makes them anew."""
+    if isinstance(node, StreamWindow | OutputWindow):
+        return node.lifetime.internal
+    return any(_is_internal(one) for one in node.inputs)
 
 
 def _windowed(point: int, values: Values, node: StreamWindow | OutputWindow) -> Tuple:
@@ -275,8 +277,8 @@ def _holistic(call: AggregateCall, members: Sequence[Values]) -> Any:
 
 
 def value_of(tree: exp.Expr, row: Mapping[str, Any]) -> Any:
-    """An expression over a row, with SQL's NULL: columns, literals, comparisons, + − *, AND, OR, NOT, IS NULL,
-    casts to DOUBLE.
+    """An expression over a row, with SQL's NULL: columns, literals, comparisons, + − * %, AND, OR, NOT, IN, IS NULL,
+    COALESCE, casts of numbers.
     """
     if isinstance(tree, exp.Column):
         return row[tree.name]
@@ -286,14 +288,20 @@ def value_of(tree: exp.Expr, row: Mapping[str, Any]) -> Any:
         return bool(tree.this)
     if isinstance(tree, exp.Paren):
         return value_of(tree.this, row)
-    if isinstance(tree, exp.Cast) and tree.to.this == exp.DataType.Type.DOUBLE:
+    if isinstance(tree, exp.Cast):
         inner = value_of(tree.this, row)
-        return None if inner is None else float(inner)
+        return None if inner is None else float(inner) if tree.to.this == exp.DataType.Type.DOUBLE else int(inner)
+    if isinstance(tree, exp.Coalesce):
+        found = (value_of(one, row) for one in (tree.this, *tree.expressions))
+        return next((value for value in found if value is not None), None)
     if isinstance(tree, exp.Is):
         return value_of(tree.this, row) is None
     if isinstance(tree, exp.Not):
         inner = value_of(tree.this, row)
         return None if inner is None else not inner
+    if isinstance(tree, exp.In):
+        inner = value_of(tree.this, row)
+        return None if inner is None else inner in [value_of(one, row) for one in tree.expressions]
     one, other = value_of(tree.this, row), value_of(tree.expression, row)
     if isinstance(tree, exp.And | exp.Or):
         decisive = isinstance(tree, exp.Or)
@@ -308,6 +316,8 @@ def _binary(tree: exp.Expr, one: Any, other: Any) -> Any:
         return one - other
     if isinstance(tree, exp.Mul):
         return one * other
+    if isinstance(tree, exp.Mod):
+        return None if not other else int(math.fmod(one, other))
     left, right = _rank(one, True), _rank(other, True)
     if isinstance(tree, exp.EQ):
         return left == right

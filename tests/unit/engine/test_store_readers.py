@@ -312,6 +312,28 @@ def test_nothing_outlives_its_need_by_a_twentieth(bench: Bench, span: int | None
     assert bench.on_disk() == 0
 
 
+def test_silent_stream_is_cut_by_ticks(bench: Bench) -> None:
+    """One wide file, and no micro-batch after it: ticks alone move on."""
+    use = bench.need("a", X, span=400)
+    bench.deposit(*range(401))
+    for ticked in range(400, 820, 10):
+        bench.keep_from("a", ticked - 400)
+        assert bench.stores.tidy_silent(bench.stream) <= 1
+        assert all(file.lo >= ticked - 400 - 20 for file in bench.stores.files(use))
+        assert bench.points(use, ticked - 400) == list(range(ticked - 400, 401))
+    assert bench.on_disk() == 0
+
+
+def test_running_stream_is_not_cut_by_ticks(bench: Bench) -> None:
+    bench.need("a", X, span=400)
+    bench.deposit(*range(401))
+    bench.deposit(500)
+    bench.keep_from("a", 100)
+    assert bench.stores.tidy_silent(bench.stream) == 0 and bench.on_disk() == 2
+    bench.keep_from("a", 130)
+    assert bench.stores.tidy_silent(bench.stream) == 1
+
+
 # -- merging ----------------------------------------------------------------------------------------
 
 

@@ -71,21 +71,28 @@ tuples = st.lists(st.tuples(st.integers(0, 15), st.tuples(keys, numbers, texts))
 
 
 @st.composite
-def lifetimes(draw: Any, internal: bool = False) -> dict[str, Any]:
+def lifetimes(draw: Any, internal: bool | None) -> dict[str, Any]:
+    internal = draw(st.booleans()) if internal is None else internal
     range_ = draw(st.one_of(st.integers(1, 9), st.integers(3, 6), st.none()))
     return {"range_": range_, "offset": draw(st.sampled_from([0, 0, 0, 2])), "internal": internal}
 
 
 @st.composite
-def relations(draw: Any, b: Builder, depth: int, internal: bool = False) -> Node:
-    """A node that gives lifetimes, with the columns k, x and s."""
+def relations(draw: Any, b: Builder, depth: int, internal: bool | None = False) -> Node:
+    """A node that gives lifetimes, with the columns k, x and s. `internal` None: some windows are INTERNAL."""
     kinds = ["window", "window"]
     if depth:
         kinds += ["filter", "project", "union", "join", "join"]
-        kinds += [] if internal else ["distinct", "distinct", "stream"]
+        kinds += ["distinct", "distinct", "stream", "appended"] if internal is False else []
     kind = draw(st.sampled_from(kinds))
     if kind == "window":
         return b.window(columns=COLUMNS, **draw(lifetimes(internal)))
+    if kind == "stream":
+        one = draw(relations(b, depth - 1, draw(st.sampled_from([False, False, True, None]))))
+        kind_of = draw(st.sampled_from([Streaming.ISTREAM, Streaming.DSTREAM]))
+        return OutputWindow(ToStream(one, kind_of), Lifetime(draw(st.integers(1, 6)), draw(st.sampled_from([0, 1]))))
+    if kind == "appended":
+        return OutputWindow(draw(relations(b, depth - 1, True)), Lifetime(draw(st.integers(1, 6))))
     one = draw(relations(b, depth - 1, internal))
     if kind == "filter":
         return b.filter(one, draw(st.sampled_from(["$.k > 0", "$.x < 2.0 OR $.s IS NULL", "NOT $.s = 'a'"])))
@@ -95,9 +102,6 @@ def relations(draw: Any, b: Builder, depth: int, internal: bool = False) -> Node
         return b.union(one, draw(relations(b, depth - 1, internal)))
     if kind == "distinct":
         return Distinct(one)
-    if kind == "stream":
-        kind_of = draw(st.sampled_from([Streaming.ISTREAM, Streaming.DSTREAM]))
-        return OutputWindow(ToStream(one, kind_of), Lifetime(draw(st.integers(1, 6)), draw(st.sampled_from([0, 1]))))
     others = [draw(relations(b, depth - 1, internal)) for _ in range(draw(st.sampled_from([1, 1, 2])))]
     on = draw(st.sampled_from([["k"], ["x"], ["k", "s"], []]))
     condition = draw(st.sampled_from([None, "$0.k <= $1.k", "$0.x < $1.x OR $0.s = $1.s"]))
@@ -109,9 +113,10 @@ def relations(draw: Any, b: Builder, depth: int, internal: bool = False) -> Node
 
 @st.composite
 def roots(draw: Any, b: Builder) -> Node:
-    internal = draw(st.sampled_from([False, False, False, True]))
+    internal = draw(st.sampled_from([False, False, False, True, None]))
     node: Node = draw(relations(b, draw(st.sampled_from([1, 2, 3])), internal))
-    kind = draw(st.sampled_from(["plain", "group", "group", "group", "top", "stream"]))
+    grouped = [] if internal is None else ["group"] * 3
+    kind = draw(st.sampled_from(["plain", *grouped, "top", "stream"]))
     if kind == "group":
         calls = draw(st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=4, unique=True))
         node = b.group_by(node, draw(st.sampled_from([[], ["k"], ["x"], ["k", "s"]])), *calls)

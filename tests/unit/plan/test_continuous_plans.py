@@ -173,6 +173,13 @@ def test_using_has_one_column() -> None:
     assert bind("SELECT k FROM s [NOW] JOIN u [NOW] USING (k)").schema[0].type.name == "INT"
 
 
+def test_using_puts_keys_first() -> None:
+    plan = bind("SELECT s.* FROM s [NOW] JOIN u [NOW] USING (k)")
+    assert [column.name for column in plan.schema] == ["k", "ts", "a", "name", "ok", "price"]
+    plan = bind("SELECT u.* FROM s [NOW] JOIN u [NOW] USING (k)")
+    assert [column.name for column in plan.schema] == ["k", "ts", "c"]
+
+
 def test_using_twice() -> None:
     plan = plan_of("SELECT k FROM s [NOW] JOIN u [NOW] USING (k) JOIN s [NOW] AS x USING (k)")
     assert plan[1:3] == ["  Join [c0=c2]", "    Join [c0=c1]"]

@@ -329,7 +329,7 @@ class _Place:
         if stage.single or part.buckets == self.buckets:
             return rows
         by = self.task.staged.shown_by
-        names = None if by is None else tuple(str(at) for at in by)
+        names = None if by is None else tuple(map(str, range(len(by))))
         values = rows if by is None else pa.table([rows.column(len(HEAD) + at) for at in by], names)
         return taken(rows, is_within(buckets_in(values, names, part.buckets), self.buckets))
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, WrittenBlock
 from windrow.engine.plans.due import occupied
-from windrow.engine.plans.query import ContinuousQuery, HomeState
+from windrow.engine.plans.query import ContinuousQuery, HomeState, counts_windows
 from windrow.engine.plans.shared_joins import Given, SharedJoins
 from windrow.engine.plans.tables import answers_table, ordered
 from windrow.errors import StateError, first_line
@@ -144,9 +144,9 @@ def new_rows(query: ContinuousQuery, stores: WindowStores, due: DueTicks) -> int
 
 def lifetimes(query: ContinuousQuery, stores: WindowStores, due: DueTicks) -> list[tuple[Points, Points]]:
     """When the new tuples of each window are born, and when they leave it."""
-    found = []
+    found, counts_all = [], counts_windows(query.plan)
     for window, use in zip(query.plan.windows, query.uses, strict=True):
-        lifetime = window.lifetime
+        lifetime, use = window.lifetime, replace(use, predicate=None) if counts_all else use
         lo, hi = due.before - lifetime.offset, due.upto - lifetime.offset
         births = stores.rows(use, (), lo, hi).column("__t").to_numpy() + lifetime.offset
         found.append((births, births_end(births, lifetime)))

@@ -34,6 +34,7 @@ from windrow.engine.plans.query import (
     PlanProgress,
     PlanVersion,
     bucketed_by,
+    counts_windows,
     kept_columns,
 )
 from windrow.engine.plans.spark_plans import restored_state
@@ -269,8 +270,11 @@ class PlanManager:
         for i, (window, history) in enumerate(zip(plan.windows, needs_history(plan), strict=True)):
             columns, predicate = kept_columns(window)
             stream, axis = self._manager.stream(window.stream), window.attribute.column
-            span, keys = reach(window, history), bucketed_by(plan, i)
-            uses.append(self._stores.need(stream, f"{number}/{i}", axis, columns, predicate, keys, span))
+            span, keys, kept_if = reach(window, history), bucketed_by(plan, i), predicate
+            if predicate is not None and counts_windows(plan):
+                columns, kept_if = (*columns, predicate), None
+            use = self._stores.need(stream, f"{number}/{i}", axis, columns, kept_if, keys, span)
+            uses.append(replace(use, predicate=predicate))
         return uses
 
     def drop(self, query: ContinuousQuery) -> None:
@@ -351,7 +355,8 @@ class PlanManager:
         query = statement if isinstance(statement, CreateQuery) else query_of(statement)
         optimized = self._bind(query, text, types_of, choices)
         found = [self._stores.use(f"{row['id']}/{i}") for i in range(len(optimized.plan.windows))]
-        uses = [use for use in found if use is not None]
+        windows = zip(optimized.plan.windows, found, strict=True)
+        uses = [replace(use, predicate=kept_columns(window)[1]) for window, use in windows if use is not None]
         if len(uses) < len(found):
             raise StateError(
                 f"a window store of query '{row['name']}' is missing in the catalog",

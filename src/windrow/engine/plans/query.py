@@ -23,7 +23,7 @@ from windrow.operators.state import is_strict
 from windrow.operators.tables.metering import PlanMeter
 from windrow.optimizer.common_join import SharableJoin, sharable_join
 from windrow.optimizer.pipeline import OptimizedPlan
-from windrow.plan.algebra.nodes import ContinuousPlan, StreamWindow
+from windrow.plan.algebra.nodes import ContinuousPlan, GroupBy, StreamWindow, walk
 from windrow.types import SqlType
 
 REWRITTEN_ROWS = 200_000
@@ -182,6 +182,12 @@ def kept_columns(window: StreamWindow) -> tuple[tuple[KeptColumn, ...], KeptColu
     """What a window store keeps for a window: its columns in order, and its predicate."""
     columns = tuple(KeptColumn(one.sql, one.column.type) for one in window.columns)
     return columns, None if window.predicate is None else KeptColumn(window.predicate, BOOLEAN)
+
+
+def counts_windows(plan: ContinuousPlan) -> bool:
+    """Whether an answer has rows although no tuple qualifies: an aggregate without GROUP BY has. Then a tuple that does
+    not qualify is kept, too: a window that holds it is answered."""
+    return plan.periodic and any(isinstance(one, GroupBy) and not one.keys for one in walk(plan.root))
 
 
 def bucketed_by(plan: ContinuousPlan, i: int) -> tuple[KeptColumn, ...]:

@@ -17,7 +17,7 @@ from windrow.engine.kept.window_stores import StoreUse, WindowStores
 from windrow.engine.plans.query import ContinuousQuery, kept_columns
 from windrow.operators.advance import joined
 from windrow.operators.scan import StreamRows, reach, read_window
-from windrow.operators.state import ROOT, is_internal
+from windrow.operators.state import ROOT, has_internal
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel, types_of
 from windrow.operators.ticks import EXP, TS, UNTIL, DueTicks
@@ -79,7 +79,7 @@ class SharedJoins:
         started = time.perf_counter()
         common = self._common(members)
         rows = {i: self._rows(common, members, i, due) for i in range(len(common.windows))}
-        edge = joined(common.join, rows, due, self._kernel, is_internal(members[0].query.plan.root))
+        edge = joined(common.join, rows, due, self._kernel, has_internal(members[0].query.plan))
         routed = self._routed(common.routes, edge)
         seconds, found = (time.perf_counter() - started) / len(members), dict[int, Given]()
         for member, one in zip(members, routed, strict=True):
@@ -139,4 +139,4 @@ def _reads(member: _Member, due: DueTicks) -> tuple[object, ...]:
         below = reach(member.query.plan.windows[i])
         lo = POINT_MIN if below is None else due.before - below
         stores.append((use.store, lo if use.since is None else max(lo, use.since)))
-    return (*member.join.signature, *stores, is_internal(member.query.plan.root))
+    return (*member.join.signature, *stores, has_internal(member.query.plan))

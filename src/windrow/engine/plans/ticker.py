@@ -72,6 +72,8 @@ class PlanTicker:
                 self._follow(query)
                 done += due.count
             self._follow(query, ended=query.error is None and self._has_ended(query))
+            for name in query.plan.streams if done else ():
+                self._stores.tidy_silent(self._stream_of(name))
             return done
 
     def recover(self, queries: Sequence[ContinuousQuery]) -> None:

@@ -14,8 +14,15 @@ from windrow.oracle.admission import Row, types_of
 from windrow.oracle.bounded import bounded
 from windrow.oracle.continuous.due import DueRange
 from windrow.oracle.continuous.plan import StandingPlan, WindowMeaning, axis_of
-from windrow.oracle.continuous.reading import FromItem, Scope, all_sources, selects_of, sources_of
-from windrow.oracle.continuous.text import AT, RANK, TICK, TICKS, TRACE, Writer
+from windrow.oracle.continuous.reading import (
+    FromItem,
+    Scope,
+    all_sources,
+    selects_of,
+    sources_of,
+    windows_on_streams,
+)
+from windrow.oracle.continuous.text import AT, ORDINAL, RANK, TICK, TICKS, TRACE, Writer
 from windrow.oracle.revisions import without
 from windrow.oracle.values import sort_key
 from windrow.types import POINT_MAX, point_of
@@ -48,16 +55,18 @@ class Evaluation:
     most: int
     _grid: list[int] = field(default_factory=list, init=False)
     _views: int = field(default=0, init=False)
+    _known: dict[str, list[tuple[str, str]]] = field(default_factory=dict, init=False)
 
     def relations(self, ticks: Iterable[int], due: DueRange | None) -> dict[int, list[Answer]]:
         """R(b) at the ticks, ordered if the query has ORDER BY. What earlier ticks decide is decided at due ticks."""
         wanted = sorted(set(ticks))
         if not wanted:
             return {}
-        grid = sorted({*wanted, *(due.among(self.candidates()) if due else ())})
-        grid = [tick for tick in grid if tick <= wanted[-1]]
-        numbers = pa.table({TICK: pa.array(range(len(grid)), pa.int64()), AT: pa.array(grid, pa.int64())})
-        self._view(TICKS, numbers)
+        every = {*wanted, *(due.among(self.candidates()) if due else ())}
+        grid = sorted({*(tick for tick in every if tick <= wanted[-1]), *self._instants(due, wanted[-1])})
+        ordinals = {tick: ordinal for ordinal, tick in enumerate(sorted(every))}
+        columns = {TICK: range(len(grid)), AT: grid, ORDINAL: [ordinals.get(at) for at in grid]}
+        self._view(TICKS, pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()}))
         self._grid, self._views = grid, 0
         rows = self._rows(len(grid))
         return {tick: rows[number] for number, tick in enumerate(grid) if tick in set(wanted)}
@@ -82,6 +91,14 @@ class Evaluation:
         for number, *row in zip(found.column(TICK).to_pylist(), *done, strict=True):
             rows[number].append(tuple(row))
         return rows if block.ranked else [sorted(unsorted, key=sort_key) for unsorted in rows]
+
+    def _instants(self, due: DueRange | None, last: int) -> set[int]:
+        """Below an INTERNAL window a result stays, also if its parts leave before the next tick: each instant at which
+        something comes or goes counts."""
+        if due is None or not any(one.window.internal for one in all_sources(self.plan.query) if one.window):
+            return set()
+        points = self._points(self.plan.query, {})
+        return {point + 1 for point in points if due.first - self.plan.step <= point < min(due.last, last)}
 
     def candidates(self) -> set[int]:
         """All ticks at which the relation may change."""
@@ -120,8 +137,8 @@ class Evaluation:
     def slide_ends(self) -> set[int]:
         """The ticks at which a window over a stream holds a tuple; a window that never lets go holds at one tick."""
         found: set[int] = set()
-        for source in stream_sources(self.plan.query):
-            meaning = self._meaning(source)
+        for source, windows in windows_on_streams(self.plan.query):
+            meaning = self.plan.effective(windows)
             for _, point, _ in self._pointed(source):
                 first = self.plan.first_above(point + meaning.offset)
                 last = first if meaning.range is None else point + meaning.offset + meaning.range
@@ -130,10 +147,11 @@ class Evaluation:
 
     def endless_from(self) -> int | None:
         """The first tick at which a window that never lets go holds a tuple; None if there is none."""
+        endless = [(one, self.plan.effective(windows)) for one, windows in windows_on_streams(self.plan.query)]
         found = [
-            self.plan.first_above(point + self._meaning(source).offset)
-            for source in stream_sources(self.plan.query)
-            if self._meaning(source).range is None
+            self.plan.first_above(point + meaning.offset)
+            for source, meaning in endless
+            if meaning.range is None
             for _, point, _ in self._pointed(source)
         ]
         return min(found, default=None)
@@ -167,7 +185,10 @@ class Evaluation:
         return f"windrow_oracle_w{self._views}", tuple(types)
 
     def _columns(self, statement: str) -> list[tuple[str, str]]:
-        return [(one.name, one.dataType.typeName()) for one in self.spark.sql(statement).schema.fields]
+        if statement not in self._known:  # it is asked for again, and Spark is slow
+            fields = self.spark.sql(statement).schema.fields
+            self._known[statement] = [(one.name, one.dataType.typeName()) for one in fields]
+        return self._known[statement]
 
     def _view(self, name: str, table: pa.Table) -> None:
         self.spark.createDataFrame(table).createOrReplaceTempView(name)

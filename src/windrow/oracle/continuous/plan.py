@@ -6,8 +6,8 @@ streams; with SLIDE at the SLIDE, and is then answered window by window.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -15,7 +15,7 @@ from windrow.cql.statements import CreateStream, Late
 from windrow.cql.window_clause import Unit, WindowClause, WindowKind
 from windrow.errors import UnsupportedError
 from windrow.oracle.admission import attributes_of, column_named, types_of
-from windrow.oracle.continuous.reading import all_sources, streaming_of
+from windrow.oracle.continuous.reading import all_sources, streaming_of, windows_on_streams
 from windrow.types import SqlType, moment_of, point_of
 
 FindStream = Callable[[str], CreateStream]
@@ -67,9 +67,14 @@ class StandingPlan:
         since = None if clause.since is None else written_point(clause.since, self.attribute)
         return WindowMeaning(None, offset, since, clause.internal)
 
+    def effective(self, windows: Sequence[WindowClause]) -> WindowMeaning:
+        """The meaning of windows around each other, innermost first: the last one's, born by the offsets of all."""
+        meanings = [self.meaning(one) for one in windows]
+        return replace(meanings[-1], offset=sum(one.offset for one in meanings))
+
     def window_start(self, end: int) -> int | None:
         """The earliest start of its windows that end at `end`; None: a window has no start."""
-        meanings = [self.meaning(one.window) for one in all_sources(self.query) if one.window and one.stream]
+        meanings = [self.effective(windows) for _, windows in windows_on_streams(self.query)]
         reaches = [None if one.range is None else one.range + one.offset for one in meanings]
         return None if None in reaches else end - max(reach for reach in reaches if reach is not None)
 

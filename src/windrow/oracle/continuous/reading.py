@@ -136,6 +136,36 @@ def all_sources(query: exp.Expr, outer: Scope | None = None) -> Iterator[FromIte
                 yield from all_sources(source.query, source.inner_scope)
 
 
+def windows_on_streams(
+    query: exp.Expr, outer: Scope | None = None
+) -> Iterator[tuple[FromItem, tuple[WindowClause, ...]]]:
+    """Every stream that the query reads, with the windows that its tuples are in. A window on a plain selection of a
+    stream counts instead of the stream's own, since a result is born with its tuple. They come innermost first; the
+    last one counts, and offsets add up."""
+    for select, scope in selects_of(query, outer or {}):
+        sources = sources_of(select, scope)
+        for source in sources:
+            if source.stream is not None and source.window is not None:
+                yield source, (source.window,)
+            elif source.query is not None:
+                below = list(windows_on_streams(source.query, source.inner_scope))
+                if source.window is not None and _is_selection(source.query, source.inner_scope):
+                    below = [(stream, (*windows, source.window)) for stream, windows in below]
+                yield from below
+
+
+def _is_selection(query: exp.Expr, outer: Scope) -> bool:
+    """Whether the results of a query are tuples of one stream."""
+    query = unwrapped(query)
+    if not isinstance(query, exp.Select) or streaming_of(query) or is_aggregated(query):
+        return False
+    if query.args.get("distinct") or query.args.get("limit"):
+        return False
+    sources = sources_of(query, scope_of(query, outer))
+    inner = sources[0].query
+    return len(sources) == 1 and (inner is None or _is_selection(inner, sources[0].inner_scope))
+
+
 def is_aggregated(select: exp.Select) -> bool:
     if select.args.get("group") is not None:
         return True

@@ -35,8 +35,9 @@ from windrow.oracle.continuous.reading import (
 from windrow.types import POINT_MAX
 
 TICKS = "windrow_oracle_ticks"
-TICK, AT = "__b", "__at"
-"""The columns of the table of ticks: a tick's number, from 0, and its point."""
+TICK, AT, ORDINAL = "__b", "__at", "__k"
+"""The columns of the table of ticks: a tick's number, from 0, its point, and its number among the ticks of the plan, or
+NULL for an instant between them, at which results of INTERNAL windows may appear."""
 BORN, UNTIL, PARTS = "__ts", "__until", "__id"
 TRACE = (TICK, BORN, UNTIL, PARTS)
 """What a traced result carries, and a tuple in a window: a tick at which it is there, its birth, its end, its parts."""
@@ -249,16 +250,19 @@ class Writer:
             first = f"ROW_NUMBER() OVER (PARTITION BY `{PARTS}` ORDER BY `{TICK}`) AS `__first`"
             return Block(f"SELECT {names} FROM (SELECT *, {first} FROM ({block.text})) WHERE `__first` = 1", TRACE)
         block = self._unranked(self.block(query, outer, traced=False))
-        names = _listed(self._names(block))
-        now, before = f"SELECT {names}, `{TICK}`", f"SELECT {names}, `{TICK}` + 1"
-        now, before = f"{now} FROM ({block.text})", f"{before} FROM ({block.text})"
         if kind == "rstream":
             raise UnsupportedError("the oracle evaluates no window on RSTREAM")
+        names = _listed(self._names(block))
+        at_ticks = (
+            f"FROM ({block.text}) AS y JOIN {TICKS} AS m ON y.`{TICK}` = m.`{TICK}` WHERE m.`{ORDINAL}` IS NOT NULL"
+        )
+        now, before = (f"SELECT {names}, m.`{ORDINAL}`{later} {at_ticks}" for later in ("", " + 1"))
         changed = f"{before} EXCEPT ALL {now}" if kind == "dstream" else f"{now} EXCEPT ALL {before}"
-        number = f"CAST(ROW_NUMBER() OVER (ORDER BY x.`{TICK}`) AS STRING)"
+        number = f"CAST(ROW_NUMBER() OVER (ORDER BY x.`{ORDINAL}`) AS STRING)"
         text = (
-            f"SELECT x.*, n.`{AT}` - 1 AS `{BORN}`, {POINT_MAX} AS `{UNTIL}`, {number} AS `{PARTS}`"
-            f" FROM ({changed}) AS x({names}, `{TICK}`) JOIN {TICKS} AS n ON x.`{TICK}` = n.`{TICK}`"
+            f"SELECT {', '.join(f'x.`{name}`' for name in self._names(block))}, n.`{TICK}`, n.`{AT}` - 1 AS `{BORN}`,"
+            f" {POINT_MAX} AS `{UNTIL}`, {number} AS `{PARTS}`"
+            f" FROM ({changed}) AS x({names}, `{ORDINAL}`) JOIN {TICKS} AS n ON x.`{ORDINAL}` = n.`{ORDINAL}`"
         )
         return Block(text, TRACE)
 

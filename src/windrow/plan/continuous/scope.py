@@ -49,7 +49,7 @@ class Scope:
         self.inputs: list[Input] = []
         self._fields: list[dict[str, Item]] = []
         self._hidden: set[tuple[int, str]] = set()
-        self._shared: list[tuple[int, str]] = []
+        self._shared: dict[int, list[tuple[int, str]]] = {}
 
     def add(self, given: Input, place: Place | None) -> None:
         alias = given.alias.lower()
@@ -98,8 +98,7 @@ class Scope:
             raise self._ambiguous(name, name.name, found)
         left = found[0]
         self._hidden.add((last, name.name.lower()))
-        if (left, name.name.lower()) not in self._shared:
-            self._shared.append((left, name.name.lower()))
+        self._shared.setdefault(last, []).append((left, name.name.lower()))
         item, other = self._fields[left][name.name.lower()], self._fields[last][name.name.lower()]
         return resolved(left, item.name, name), resolved(last, other.name, name)
 
@@ -112,20 +111,24 @@ class Scope:
         return tree.copy().transform(found)
 
     def star(self, node: exp.Expr) -> Iterator[tuple[str, exp.Column]]:
-        """The names and columns of `*` or `alias.*`."""
+        """The names and columns of `*` or `alias.*`, in Spark's order: each USING brings its columns to the front."""
+        shown, hidden = self._in_order()
         if isinstance(node, exp.Column):
-            index = self._qualified(node)
-            for item in self.inputs[index].items:
-                yield item.name, resolved(index, item.name, node)
-            return
-        for index, name in self._shared:
+            wanted = self._qualified(node)
+            shown = [(index, name) for index, name in (*hidden, *shown) if index == wanted]
+        for index, name in shown:
             item = self._fields[index][name]
             yield item.name, resolved(index, item.name, node)
-        for index, one in enumerate(self.inputs):
-            for item in one.items:
-                key = (index, item.name.lower())
-                if key not in self._hidden and key not in self._shared:
-                    yield item.name, resolved(index, item.name, node)
+
+    def _in_order(self) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+        """The columns that `*` shows, and those that USING hides: only their alias shows them."""
+        shown, hidden = list[tuple[int, str]](), list[tuple[int, str]]()
+        for index, fields in enumerate(self._fields):
+            keys = list(dict.fromkeys(self._shared.get(index, ())))
+            own = [(index, name) for name in fields if (index, name) not in self._hidden]
+            shown = [*keys, *(one for one in shown if one not in keys), *own]
+            hidden = [*((index, name) for _, name in keys), *hidden]
+        return shown, hidden
 
     def _candidates(self, name: str, before: int | None = None) -> list[int]:
         """The inputs with a column of this name that is not hidden, of those before an input."""

@@ -1,0 +1,83 @@
+"""When streams fall silent and time passes, nothing is left of continuous queries: neither on disk nor in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import windrow
+from engine.conftest import Open
+
+pytestmark = pytest.mark.slow
+
+STREAMS = [
+    f"CREATE STREAM {name} (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"
+    for name in ("a", "b")
+]
+QUERIES = {
+    "joined": "SELECT a.k, a.x, b.x AS y FROM a [RANGE 40] JOIN b [RANGE 20] ON a.k = b.k",
+    "grouped": "SELECT a.k, COUNT(*) AS n, MEDIAN(b.x) AS m FROM a [RANGE 40] JOIN b [RANGE 20] ON a.k = b.k GROUP BY a.k",
+    "first": "SELECT k, x FROM a [RANGE 30 OFFSET 5] ORDER BY x DESC LIMIT 3",
+    "came": "SELECT DISTINCT k FROM (SELECT ISTREAM(k, x) FROM a [RANGE 9]) [RANGE 12 OFFSET 3] AS i",
+}
+SPAN, END = 40, 160
+"""The longest window, and the last tuple."""
+
+
+def on_disk(wr: windrow.Windrow, folder: str) -> int:
+    return sum(file.stat().st_size for file in (wr._engine.opened.state_dir / folder).rglob("*") if file.is_file())
+
+
+def in_memory(wr: windrow.Windrow) -> dict[str, int]:
+    """The rows that views hold, and the bytes of operators, by query."""
+    found = {}
+    for name in QUERIES:
+        version = wr._engine.plans.query(name).version
+        found[name] = version.state.nbytes + sum(part.num_rows for part in version.changes)
+    return found
+
+
+def kept_rows(wr: windrow.Windrow) -> dict[str, int]:
+    """The rows in the files of plans, by what they are."""
+    rows = wr._engine.catalog.rows("SELECT kind, sum(rows) AS n FROM plan_parts GROUP BY kind")
+    return {row["kind"]: row["n"] for row in rows}
+
+
+def files(wr: windrow.Windrow) -> list[Any]:
+    """The files of window stores."""
+    uses = [use for name in QUERIES for use in wr._engine.plans.query(name).uses]
+    return [file for use in uses for file in wr._engine.opened.stores.files(use)]
+
+
+def tuples(wr: windrow.Windrow) -> int:
+    return sum(file.rows for file in files(wr))
+
+
+def pass_time(wr: windrow.Windrow, upto: int) -> None:
+    for name in ("a", "b"):
+        wr.punctuate(name, upto)
+
+
+def test_silence_leaves_nothing(open_state: Open) -> None:
+    """One micro-batch is four windows long, so its file is expired in part when the streams fall silent."""
+    for home in ("driver", "spark"):
+        wr = open_state(home, plan_home=home, retained_changes=0)
+        for text in [*STREAMS, *(f"CREATE QUERY {name} AS {text}" for name, text in QUERIES.items())]:
+            wr.sql(text)
+        for name in ("a", "b"):
+            wr.deposit(name, [(t, "pqrs"[t % 4], t % 7) for t in range(END + 1)])
+        assert all(in_memory(wr).values()) and all(kept_rows(wr).values())
+        full = tuples(wr)
+        pass_time(wr, END + 10)
+        least = END + 10 - SPAN - SPAN // 20
+        assert all(file.lo >= least for file in files(wr)) and 0 < tuples(wr) < full / 2
+        pass_time(wr, 10_000)
+        assert not any(in_memory(wr).values()), (home, in_memory(wr))
+        assert not any(kept_rows(wr).values()), (home, kept_rows(wr))
+        assert tuples(wr) == on_disk(wr, "stores") == 0
+        assert on_disk(wr, "plans") < 2_000 * len(QUERIES)  # the files of views without a row
+        wr.close()
+        wr = open_state(home, plan_home=home)
+        assert not any(in_memory(wr).values())
+        wr.close()

@@ -1,0 +1,101 @@
+"""Random texts of continuous queries, without Spark: the optimized plan, in any batches, with restarts, and in stages as
+Spark tasks run it, gives at every tick what the plan as bound gives by definition."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from support.bound_plans import stream, types_of
+from support.continuous import counted, replayed, rows_of, run
+from support.continuous_strategies import StandingTexts, Timed, standing_texts
+from support.matrix import is_full
+from support.staged import run_staged
+
+from windrow.cql import parse_expression, parse_one
+from windrow.cql.statements import CreateQuery
+from windrow.operators.changes import stored
+from windrow.optimizer.pipeline import optimize
+from windrow.plan.algebra.nodes import ContinuousPlan
+from windrow.plan.continuous import bind_continuous
+from windrow.reference.window_operators import History, WindowOperators, value_of
+
+EXAMPLES = 500 if is_full() else 12
+"""Of six plans each."""
+
+
+def bound(select: str, texts: StandingTexts) -> ContinuousPlan:
+    streams = {one.name: one for one in map(stream, texts.streams)}
+    text = f"CREATE QUERY q AS {select}"
+    statement = parse_one(text)
+    assert isinstance(statement, CreateQuery)
+    return bind_continuous(statement.select, text, lambda name, place: streams[name.lower()], types_of)
+
+
+def history_of(plan: ContinuousPlan, rows: Mapping[str, list[Timed]]) -> History:
+    """What Spark computes of the tuples on arrival, for each window."""
+    found = []
+    for window in plan.windows:
+        columns = [parse_expression(one.sql) for one in window.columns]
+        kept = None if window.predicate is None else parse_expression(window.predicate)
+        mine = [(t, row) for t, row in rows[window.stream.lower()] if kept is None or value_of(kept, row) is True]
+        found.append([(t, tuple(value_of(one, row) for one in columns)) for t, row in mine])
+    return found
+
+
+def batch_ends(plan: ContinuousPlan, rows: Mapping[str, list[Timed]], rng: Random) -> list[int]:
+    """Where batches end: first the tick at which the plan begins, last one above all tuples."""
+    step, points = plan.step, [t for name in plan.streams for t, _ in rows[name.lower()]]
+    if not points:
+        return []
+    begin, end = min(points) // step * step, (max(points) // step + rng.choice([1, 1, 10, 30])) * step
+    every = range(begin, end + 1, step)
+    return sorted({begin, end, *rng.sample(every, min(len(every), rng.choice([0, 1, 3, 6, 30])))})
+
+
+def texts_of(table: pa.Table) -> list[str]:
+    return [repr(row) for row in rows_of(table)]
+
+
+def check(select: str, texts: StandingTexts, rng: Random) -> None:
+    plan = bound(select, texts)
+    ends = batch_ends(plan, texts.rows, rng)
+    if not ends:
+        return
+    optimized = optimize(plan).plan if rng.random() < 0.7 else plan
+    history = history_of(optimized, texts.rows)
+    made = run(optimized, history, ends, restart=lambda tick: rng.choice([None, None, "parts", "compacted"]))
+    by_definition = WindowOperators(plan, history_of(plan, texts.rows), ends[0] + plan.step)
+    for tick in range(ends[0] + plan.step, ends[-1] + 1, plan.step):
+        found, expected = replayed(made.all_changes, tick), counted(by_definition.answer(tick))
+        assert found == expected, f"at tick {tick}, batches {ends}: {found - expected} instead of {expected - found}"
+    if rng.random() < 0.4:
+        how: dict[str, Any] = {name: lambda batch: rng.random() < 0.3 for name in ("merging", "lose")}
+        with tempfile.TemporaryDirectory() as directory:
+            tables, _ = run_staged(
+                Path(directory), optimized, history, ends, lambda batch: rng.choice([2, 2, 3]), **how
+            )
+        staged = [text for table in tables for text in texts_of(table)]
+        assert staged == texts_of(stored(made.all_changes)), f"in stages, batches {ends}"
+
+
+@pytest.mark.matrix
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    phases=[Phase.generate, *([Phase.shrink] if is_full() else [])],
+    suppress_health_check=list(HealthCheck),
+)
+@given(standing_texts())
+def test_random_texts(texts: StandingTexts) -> None:
+    for number, select in enumerate(texts.queries):
+        try:
+            check(select, texts, Random(texts.seed + number))
+        except AssertionError as error:
+            raise AssertionError(f"{texts}\n{select}\n{error}") from error
