@@ -102,9 +102,9 @@ class StagedRun:
         if batch.merging:
             self.state, self.shown, self.known = [], [], []
         changes = [stored_changes(changes_schema(self.plan.schema).empty_table())]
-        for report in reports:
-            for told in report.get("parts", ()):
-                place = (report["ref"]["path"], told["offset"], told["length"], self.seq, tuple(told["buckets"]))
+        for block in (block for report in reports for block in report["blocks"]):
+            for told in block["parts"]:
+                place = (block["ref"]["path"], told["offset"], told["length"], self.seq, tuple(told["buckets"]))
                 rest = (told.get(name, 0) for name in ("operator", "layout", "lo", "hi"))
                 part = StoredPart(*place, *rest)
                 if told["kind"] == "state":
