@@ -26,7 +26,7 @@ from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.plan.continuous import bind_continuous
 from windrow.reference.window_operators import History, WindowOperators, value_of
 
-EXAMPLES = 500 if is_full() else 12
+EXAMPLES = 500 if is_full() else 8
 """Of six plans each."""
 
 
