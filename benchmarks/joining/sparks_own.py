@@ -52,7 +52,6 @@ class SparkRun:
         self.load = load
         self.sums = np.zeros(len(SUMS), np.int64)
         self._folders = [Folder(base / name) for name in "ab"]
-        self._shown: list[int] = []
         for folder, name in zip(self._folders, "ab", strict=True):
             stream = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(folder.path))
             stream.withWatermark("ts", "0 seconds").createOrReplaceTempView(name)
@@ -63,20 +62,22 @@ class SparkRun:
     def _sum(self, df: Any, batch_id: int) -> None:
         self.sums += np.array([value or 0 for value in df.selectExpr(*SUMS).first()], np.int64)
 
-    def take(self, ticks: range) -> float:
-        """Show the files of ticks, one a side per tick, all at once. Return the seconds until all are processed."""
-        for tick in ticks:
+    def take(self, ticks: range, per_file: int = 1) -> float:
+        """Show the files of ticks all at once, a file a side per micro-batch. Return the seconds until all are
+        processed."""
+        firsts = range(ticks.start, ticks.stop, per_file)
+        for first in firsts:
             for i, folder in enumerate(self._folders):
-                folder.hide(tick, self.load.rows(i, tick))
+                folder.hide(first, self.load.table(i, range(first, min(first + per_file, ticks.stop))))
         begin = time.perf_counter()
-        for tick in ticks:
+        for first in firsts:
             for folder in self._folders:
-                folder.show(tick)
+                folder.show(first)
         self.query.processAllAvailable()
         seconds = time.perf_counter() - begin
-        for tick in ticks:
+        for first in firsts:
             for folder in self._folders:
-                folder.remove(tick)
+                folder.remove(first)
         return seconds
 
     def check(self, ticks: int) -> None:
@@ -88,7 +89,8 @@ def throughput(base: Path, load: Load, ticks: int, store: str) -> dict[str, Any]
     """As `two_windows.throughput`."""
     run = SparkRun(base, session(store), load)
     warm = load.span + 8
-    run.take(range(warm))
+    run.take(range(warm - 4), load.span)
+    run.take(range(warm - 4, warm))
     seconds = run.take(range(warm, warm + ticks))
     timed = [run.take(range(tick, tick + 1)) for tick in range(warm + ticks, warm + ticks + 8)]
     run.query.stop()
@@ -103,7 +105,7 @@ def throughput(base: Path, load: Load, ticks: int, store: str) -> dict[str, Any]
 def latency(base: Path, load: Load, ticks: int, store: str) -> dict[str, Any]:
     """The seconds from when the files of a tick are visible to its results, with full windows."""
     run = SparkRun(base, session(store), load)
-    run.take(range(load.span))
+    run.take(range(load.span), max(1, load.span // 4))
     warm = load.span + ticks // 2
     timed = [run.take(range(tick, tick + 1)) for tick in range(load.span, warm + ticks)]
     run.query.stop()
