@@ -1,8 +1,7 @@
 """Options for a JVM that lives for seconds, as those of children that are killed.
 
 Such a JVM spends most of its life loading Spark's classes. The first call writes them to an archive (class data
-sharing), from which later JVMs map them: a child then answers in about half the time. An archive of other jars is
-ignored by the JVM.
+sharing), from which later JVMs map them. A JVM ignores an archive of other jars.
 """
 
 from __future__ import annotations

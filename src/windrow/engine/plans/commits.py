@@ -65,7 +65,7 @@ class PlanPart:
 
 @dataclass(frozen=True)
 class WrittenBlock:
-    """A block that a task has written, and its parts."""
+    """A block that is written already, and its parts."""
 
     ref: BlockRef
     parts: tuple[PlanPart, ...]
@@ -97,7 +97,7 @@ class Tidied:
 class PlanTick:
     """A tick batch of a plan up to `ticked`, its `seq`-th commit.
 
-    `parts` are written, `blocks` have been written by tasks. `drops` are the kinds whose earlier parts the new ones
+    `parts` are written, `blocks` are written already. `drops` are the kinds whose earlier parts the new ones
     replace. Parts of state in a calendar, and of the view, whose rows have all left by `ticked` are dropped. Of the
     changes, the newest `keep` rows stay, and all that are newer than the latest view. `deposited`: the changes up to
     this commit are tuples of a derived stream, and are dropped. `staged` is the entry of the sink's stage.

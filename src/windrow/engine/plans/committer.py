@@ -75,15 +75,15 @@ class PlanCommitter:
         self._settings = settings
         self._kernel = Kernel(settings().integer("max_value_bytes"))
 
-    def commit(self, batches: Sequence[ProcessedBatch]) -> None:
+    def commit(self, batches: Sequence[ProcessedBatch], first: ContinuousQuery) -> None:
         """Commit batches of the same ticks in one transaction. A query whose sink fails stays where it is, and the
-        others go on; the error of the first query is raised."""
+        others go on. The error of the query `first` is raised; the others meet theirs again in their own ticks."""
         delivered, failure = list[_Delivered](), None
-        for i, batch in enumerate(batches):
+        for batch in batches:
             try:
                 one = self._deliver(batch)
             except Exception as error:
-                failure = error if i == 0 else failure
+                failure = error if batch.query is first else failure
                 continue
             if one is None:
                 query = batch.query
@@ -96,7 +96,7 @@ class PlanCommitter:
             try:
                 self._delivery.publish(one.batch.query)
             except Exception as error:  # its own next tick publishes before all else
-                failure = error if one.batch is batches[0] else failure
+                failure = error if one.batch.query is first else failure
         if failure is not None:
             raise failure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,8 @@ from windrow.operators.view import beginning, by_expiration, last_end, merged_vi
 from windrow.plan.algebra.nodes import ToStream
 from windrow.settings import Settings
 from windrow.types import POINT_MAX, POINT_MIN
+
+log = logging.getLogger("windrow")
 
 DRIVER, SPARK = "driver", "spark"
 BACK = 4
@@ -189,7 +192,8 @@ class DriverHome:
             return self._shared.given(queries, due)
         except StateError:
             raise
-        except Exception:
+        except Exception as error:
+            log.warning("a join that queries share failed, so each of them joins alone: %s", first_line(error))
             return {}
 
     def _one(self, query: ContinuousQuery, due: DueTicks, merging: bool, given: Given | None) -> PlanBatch:

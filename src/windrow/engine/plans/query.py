@@ -143,10 +143,10 @@ class ContinuousQuery:
         """The width of the intervals of expiration by which a large view is kept in parts, so that a merge writes only
         what has come since the last one. None: the view is small, or rows are withdrawn from it, and it is written
         anew."""
-        if self._expires_by is None or len(self.version.changes) >= MOST_VIEW_PARTS:
+        if self.is_withdrawn or len(self.version.changes) >= MOST_VIEW_PARTS:
             return None
         rows = sum(part.num_rows for part in self.version.changes)
-        return self._expires_by if rows > REWRITTEN_ROWS else None
+        return (self.twentieth or self.plan.step) if rows > REWRITTEN_ROWS else None
 
     @cached_property
     def is_withdrawn(self) -> bool:
@@ -154,9 +154,10 @@ class ContinuousQuery:
         return self.choices.explicit_expiry or is_strict(self.plan.root)
 
     @cached_property
-    def _expires_by(self) -> int | None:
+    def twentieth(self) -> int | None:
+        """The twentieth of its shortest window, at least a tick; None: nothing expires."""
         ranges = [window.lifetime.range for window in self.plan.windows if window.lifetime.range is not None]
-        return None if self.is_withdrawn else max(min(ranges, default=0) // 20, self.plan.step)
+        return max(min(ranges) // 20, self.plan.step) if ranges else None
 
     @cached_property
     def grid(self) -> TickGrid:

@@ -63,6 +63,7 @@ class SharedJoins:
         """The outputs of shared joins, by number of the query. All the queries are due for these ticks."""
         groups = dict[tuple[object, ...], list[_Member]]()
         for query in queries:
+            query.shares_join_with = ()
             member = _member(query)
             if member is not None:
                 groups.setdefault(_reads(member, due), []).append(member)
@@ -70,9 +71,6 @@ class SharedJoins:
         for members in groups.values():
             if len(members) > 1:
                 found |= self._shared(members, due)
-        names = {query.id: query.name for query in queries}
-        for query in queries:
-            query.shares_join_with = tuple(names[i] for i in found if i != query.id) if query.id in found else ()
         return found
 
     def _shared(self, members: Sequence[_Member], due: DueTicks) -> dict[int, Given]:
@@ -86,6 +84,7 @@ class SharedJoins:
             path = "".join((ROOT, *(f".{i}" for i in member.join.path)))
             member.query.meter.add(path, one.rows.num_rows, one.rows.get_total_buffer_size(), seconds)
             found[member.query.id] = Given(path, one, frozenset(member.windows))
+            member.query.shares_join_with = tuple(other.query.name for other in members if other is not member)
         return found
 
     def _common(self, members: Sequence[_Member]) -> CommonJoin:

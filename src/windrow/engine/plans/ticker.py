@@ -163,7 +163,7 @@ class PlanTicker:
             else:
                 done.append(ProcessedBatch(query, due, batch, home, merging))
         advanced = time.monotonic()
-        self._committer.commit(done)
+        self._committer.commit(done, queries[0])
         ended = time.monotonic()
         for one in done:
             one.query.home_reason = chosen[one.query.id][1]
@@ -195,8 +195,7 @@ class PlanTicker:
         if query.must_merge:
             return True
         before = ticked if query.merged_at is None else query.merged_at
-        ranges = [window.lifetime.range for window in query.plan.windows if window.lifetime.range is not None]
-        is_late = bool(ranges) and ticked - before >= max(min(ranges) // 20, query.plan.step)
+        is_late = query.twentieth is not None and ticked - before >= query.twentieth
         return query.unmerged >= (1 if is_late else MERGED_PARTS)
 
 
