@@ -32,6 +32,18 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["JAVA_HOME"] = recorded.read_text(encoding="utf-8").strip()
 
 
+INDEPENDENT = ("tests/unit/", "tests/test_cql_files.py")
+"""Where the tests of one file may run in different processes. Those of other files share fixtures that take seconds."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several processes (`pytest -n`), the tests of a file run in one of them."""
+    for item in items:
+        file = item.path.relative_to(ROOT).as_posix()
+        if not file.startswith(INDEPENDENT):
+            item.add_marker(pytest.mark.xdist_group(file))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The Spark session of the whole run, configured as Windrow's own."""
