@@ -7,13 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import Broadcast
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql import SparkSession
 
 from windrow.dataplane.kernels.plan_stage import REPORT, ROWS, StageBatch, StagedTask, read_reports, run_stages
-
-_ROWS = from_arrow_schema(ROWS)
-"""Not a text, which Spark would parse for every job."""
+from windrow.dataplane.levels import LevelJobs, LevelKernel
 
 
 class PlanStages:
@@ -21,6 +18,7 @@ class PlanStages:
 
     def __init__(self, spark: SparkSession):
         self._spark = spark
+        self._jobs = LevelJobs(spark.sparkContext)
         self._told: dict[int, tuple[StagedTask, Broadcast[StagedTask]]] = {}
 
     @property
@@ -31,12 +29,8 @@ class PlanStages:
         """The reports of all tasks of a batch of ticks. Files that they have written are not named in the catalog
         yet."""
         held, places = self._broadcast(task), len(batch.ranges)
-        rows: DataFrame = self._spark.range(0, places, 1, places)
-        for level in range(task.staged.levels):
-            if level:
-                rows = rows.repartitionById(places, rows["place"])
-            rows = rows.mapInArrow(_kernel(held, batch, level), _ROWS)
-        found = rows.toArrow()
+        kernels = [_kernel(held, batch, level) for level in range(task.staged.levels)]
+        found = self._jobs.run(kernels, places, ROWS)
         return read_reports([p for p, at in zip(*_columns(found), strict=True) if at == REPORT])
 
     def _broadcast(self, task: StagedTask) -> Broadcast[StagedTask]:
@@ -59,7 +53,7 @@ def _columns(rows: pa.Table) -> tuple[list[bytes], list[str]]:
     return rows.column("payload").to_pylist(), rows.column("input").to_pylist()
 
 
-def _kernel(held: Broadcast[StagedTask], batch: StageBatch, level: int) -> Any:
+def _kernel(held: Broadcast[StagedTask], batch: StageBatch, level: int) -> LevelKernel:
     def kernel(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return run_stages(held.value, batch, level, rows)
 

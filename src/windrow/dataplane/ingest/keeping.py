@@ -13,6 +13,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.names import quote_name
 from windrow.cql.statements import Policy
+from windrow.dataplane.blocks import BlockWriter
 from windrow.dataplane.ingest.admission import Admission, advances_sql, on_time_sql, point_columns
 from windrow.dataplane.ingest.arrival import POSITION
 from windrow.dataplane.ingest.deposit import OVERSIZED
@@ -24,9 +25,11 @@ _TAGGED = ("__reason", "__record", "__dead_t")
 Batches = Iterator[pa.RecordBatch]
 
 
-def keep_gathered(request: KeepRequest, table: pa.Table, values: Mapping[str, str]) -> list[KeptFile]:
+def keep_gathered(
+    request: KeepRequest, table: pa.Table, values: Mapping[str, str], writer: BlockWriter
+) -> list[KeptFile]:
     """Write the files of a judged table of gathered rows; `values` are the names of its columns by expression."""
-    keeper = Keeper(request, {one: values[one.sql] for one in request.columns})
+    keeper = Keeper(request, {one: values[one.sql] for one in request.columns}, writer)
     keeper.add(table)
     return keeper.written()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -67,12 +68,12 @@ def kept_name(column: KeptColumn) -> str:
 
 class Keeper:
     """Collects the rows of one task, or of the driver, and writes a file per store. `names`: by column, its name in the
-    rows."""
+    rows. A `writer` that is used again does not sync directories again."""
 
-    def __init__(self, request: KeepRequest, names: Mapping[KeptColumn, str]):
+    def __init__(self, request: KeepRequest, names: Mapping[KeptColumn, str], writer: BlockWriter):
         self._request = request
         self._names = names
-        self._writer = BlockWriter(Path(request.root))
+        self._writer = writer
         self._held: dict[int, list[pa.Table]] = {spec.id: [] for spec in request.stores}
         self._bytes = 0
         self._written: list[KeptFile] = []
@@ -175,7 +176,13 @@ def keep_and_sum(
 
 
 def _keeper(request: KeepRequest) -> Keeper:
-    return Keeper(request, {one: kept_name(one) for one in request.columns})
+    return Keeper(request, {one: kept_name(one) for one in request.columns}, _writer(request.root))
+
+
+@cache
+def _writer(root: str) -> BlockWriter:
+    """One writer for the life of a worker process."""
+    return BlockWriter(Path(root))
 
 
 def _report(keeper: Keeper, partition: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
