@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from support.continuous import batches_of, stored
 from windrow.dataplane.blocks import BlockWriter
 from windrow.dataplane.blocks.store import read_block_part
 from windrow.dataplane.kernels import plan_stage
-from windrow.dataplane.kernels.plan_stage import (
+from windrow.dataplane.kernels.plan_stage import run_stages
+from windrow.dataplane.kernels.stage_messages import (
+    ROWS,
+    SharedJoinTask,
     StageBatch,
     StagedTask,
+    StageJob,
     StoredPart,
     StoredWindow,
     read_reports,
-    run_stages,
 )
 from windrow.dataplane.stores import KeptColumn, StoredRows, write_rows
 from windrow.dataplane.stores.specs import WindowStoreSpec
@@ -84,16 +88,7 @@ class StagedRun:
         return self._done(batch, self._job(batch))
 
     def _job(self, batch: StageBatch) -> list[dict[str, Any]]:
-        rows = [pa.record_batch({"id": [place]}) for place in range(len(batch.ranges))]
-        for level in range(self.task.staged.levels):
-            found = list[pa.RecordBatch]()
-            places = range(len(batch.ranges)) if level else range(1)
-            for place in places:
-                mine = [one for one in rows if not level or one.column(0)[0].as_py() == place]
-                random.Random(place).shuffle(mine)
-                found += run_stages(self.task, batch, level, mine)
-            rows = found
-        return read_reports([one.column(3)[0].as_py() for one in rows if one.column(2)[0].as_py() == ""])
+        return run_job([self.task], [], StageJob((batch,)))[0]
 
     def _done(self, batch: StageBatch, reports: list[dict[str, Any]]) -> pa.Table:
         failed = [one for one in reports if "error" in one or "missing" in one]
@@ -126,6 +121,21 @@ class StagedRun:
             stored_changes(changes_schema(self.plan.schema).empty_table()),
             *(self.read(part) for part in self.shown),
         ]
+
+
+def run_job(
+    tasks: Sequence[StagedTask], joins: Sequence[SharedJoinTask], job: StageJob
+) -> list[list[dict[str, Any]]]:
+    """What the tasks of a job report, by plan; rows reach their places in any order."""
+    rows = [pa.record_batch({"id": [place]}) for place in range(job.places)]
+    for level in range(max(task.staged.levels for task in tasks)):
+        found = list[pa.RecordBatch]()
+        for place in range(job.places) if level else range(1):
+            mine = [one.filter(pc.equal(one.column(0), place)) for one in rows] if level else rows
+            random.Random(place).shuffle(mine)
+            found += run_stages(tasks, joins, job, level, mine)
+        rows = found
+    return read_reports(pa.Table.from_batches(rows, ROWS), len(tasks))
 
 
 def plan_stage_point() -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from sqlite3 import Row
@@ -12,7 +13,7 @@ import pyarrow as pa
 from windrow.catalog.store import Catalog
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore
-from windrow.dataplane.kernels.plan_stage import ANSWERS, CHANGES, STATE, VIEW
+from windrow.dataplane.kernels.stage_messages import ANSWERS, CHANGES, SHARED, SMALL_ROWS, STATE, VIEW
 from windrow.operators.changes import in_order
 from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.stages.ranges import WHOLE, Range
@@ -31,11 +32,8 @@ __all__ = [
     "WrittenBlock",
 ]
 
-SHARED = "plans/shared"
-"""The owner of files with parts of several plans."""
-
-SMALL_ROWS, SMALL_BYTES = 1_000, 1 << 20
-"""Parts up to this size are written together, and merged when they are old."""
+SMALL_BYTES = 1 << 20
+"""Parts of at most so many bytes, and SMALL_ROWS, are merged when they are old."""
 
 
 @dataclass(frozen=True)
@@ -212,10 +210,11 @@ class PlanCommits:
         found = []
         with self._catalog.transaction() as tx:
             numbers = [self._blocks.add(file.ref, refs=sum(map(len, file.parts.values()))) for file in files]
+            by_path = self._add_written(block for tick in ticks for block in tick.blocks)
             for tick in ticks:
                 self._drop_replaced(tick)
                 for block in tick.blocks:
-                    self._insert(tick.plan, self._blocks.add(block.ref, refs=len(block.parts)), block.parts)
+                    self._insert(tick.plan, by_path[block.ref.path], block.parts)
                 for number, file in zip(numbers, files, strict=True):
                     self._insert(tick.plan, number, file.of(tick.plan))
                 tx.execute(
@@ -229,6 +228,15 @@ class PlanCommits:
             along()
         crash_point("plan-committed")
         return found
+
+    def _add_written(self, blocks: Iterable[WrittenBlock]) -> dict[str, int]:
+        """Name blocks that tasks have written, and return their numbers by path. One may have parts of several
+        plans."""
+        refs, counts = dict[str, BlockRef](), Counter[str]()
+        for block in blocks:
+            refs[block.ref.path] = block.ref
+            counts[block.ref.path] += len(block.parts)
+        return {path: self._blocks.add(ref, refs=counts[path]) for path, ref in refs.items()}
 
     def write_views(self, plan: int, seq: int, views: Sequence[tuple[int, pa.Table]]) -> tuple[WrittenBlock, ...]:
         """Write parts of a view, each with the end of its last row, as blocks that are dropped one by one."""

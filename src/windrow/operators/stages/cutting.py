@@ -10,7 +10,7 @@ tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -94,6 +94,13 @@ class StagedPlan:
         return tuple(stage for stage in self.stages if stage.level == level)
 
 
+def stage_of(cut: StagedPlan, path: str) -> Stage:
+    """The stage that processes the node at a path."""
+    exchanges = {stage.path: stage for stage in cut.stages if stage.sends_by is not None}
+    owner = _owner(path, exchanges)
+    return exchanges[owner] if owner else cut.stages[-1]
+
+
 def buckets_in(rows: pa.Table, names: Names | None, within: tuple[int, int] = (0, BUCKETS)) -> Points:
     """The bucket of each row by these columns. None: they may be anywhere, and are spread `within` a range."""
     if names is None:
@@ -122,7 +129,7 @@ def staged(plan: ContinuousPlan) -> StagedPlan:
     return StagedPlan(stages, tuple(cutter.windows), tables, cutter.cuts, shown)
 
 
-def _owner(path: str, exchanges: Mapping[str, Names]) -> str:
+def _owner(path: str, exchanges: Collection[str]) -> str:
     """The innermost exchange at or above a path; '' if there is none."""
     above = [one for one in exchanges if path == one or path.startswith(one + ".")]
     return max(above, key=len, default="")
