@@ -17,6 +17,8 @@ from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.queue import RowQueue
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.scan import window_of
+from windrow.operators.strict.distinct import LIVE
+from windrow.operators.strict.group_by import ROWS, read_columns
 from windrow.operators.tables.memo import by_identity
 from windrow.operators.ticks import EXP
 from windrow.operators.top_rows import SHOWN
@@ -27,6 +29,7 @@ from windrow.plan.algebra.nodes import (
     Join,
     Node,
     OutputWindow,
+    PlanColumn,
     StreamWindow,
     TopRows,
     ToStream,
@@ -99,10 +102,15 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
             found[f"{path}.{i}/old"] = live(one) if is_strict(one) else Calendar(EXP, interval(one))
     if isinstance(node, Distinct):
         found[path] = Keyed(tuple(column.sql for column in node.schema))
+        if is_strict(node):
+            found[path + LIVE] = live(node.input)
     elif isinstance(node, GroupBy):
         calls = calls_of(node)
         found[path] = Keyed(tuple(calls.key_names))
-        found[path + CELLS] = Calendar(CELL_LEAVE, interval(node), partial(merged, calls))
+        if reads_live_rows(node):
+            found[path + ROWS] = live(node.input, read_columns(node))
+        else:
+            found[path + CELLS] = Calendar(CELL_LEAVE, interval(node), partial(merged, calls))
     elif isinstance(node, OutputWindow):
         found[path] = RowQueue()
     elif isinstance(node, ToStream | TopRows):
@@ -111,12 +119,18 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
             found[path + SHOWN] = Keyed(tuple(column.sql for column in node.schema))
 
 
-def live(node: Node) -> StateTable:
-    """The empty state of a node's live rows (`layouts/live.py`): a table by value if each that goes is withdrawn, else
-    a calendar."""
+def live(node: Node, columns: tuple[PlanColumn, ...] | None = None) -> StateTable:
+    """The empty state of a node's live rows (`layouts/live.py`), or of some columns: a table by value if each row that
+    goes is withdrawn, else a calendar."""
+    columns = node.schema if columns is None else columns
     if is_strict(node) and not has_ends(node):
-        return live_table(node.schema)
-    return live_calendar(node.schema, interval(node))
+        return live_table(columns)
+    return live_calendar(columns, interval(node))
+
+
+def reads_live_rows(node: GroupBy) -> bool:
+    """Whether a group-by keeps the rows that are alive, rather than cells: what is withdrawn cannot be subtracted."""
+    return is_strict(node.input) and not calls_of(node).is_running
 
 
 def interval(node: Node) -> int:
