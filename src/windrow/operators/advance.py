@@ -37,6 +37,7 @@ from windrow.operators.state import (
     has_ends,
     has_internal,
     is_internal,
+    keeps_live_rows,
     reads_live_rows,
 )
 from windrow.operators.strict.distinct import LIVE, counting_distinct
@@ -59,7 +60,6 @@ from windrow.plan.algebra.nodes import (
     Node,
     OutputWindow,
     Project,
-    Streaming,
     StreamWindow,
     TopRows,
     ToStream,
@@ -204,8 +204,7 @@ class _Run:
             assert isinstance(queue, RowQueue) and not edge.is_strict  # only what is MONOTONIC can be windowed
             return output_window(node, edge, path, queue, batch)
         if isinstance(node, ToStream):
-            is_kept = node.kind is Streaming.RSTREAM or not edge.is_strict or has_ends(node.input)
-            return to_stream(node, edge, path, self.table(path) if is_kept else None, batch)
+            return to_stream(node, edge, path, self.table(path) if keeps_live_rows(node) else None, batch)
         assert isinstance(node, TopRows)
         return top_rows(node, edge, path, self.table(path), self.keyed(path + SHOWN), batch)
 

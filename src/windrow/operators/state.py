@@ -30,6 +30,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     OutputWindow,
     PlanColumn,
+    Streaming,
     StreamWindow,
     TopRows,
     ToStream,
@@ -102,7 +103,7 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
             found[f"{path}.{i}/old"] = live(one) if is_strict(one) else Calendar(EXP, interval(one))
     if isinstance(node, Distinct):
         found[path] = Keyed(tuple(column.sql for column in node.schema))
-        if is_strict(node):
+        if is_strict(node) and has_ends(node.input):
             found[path + LIVE] = live(node.input)
     elif isinstance(node, GroupBy):
         calls = calls_of(node)
@@ -113,10 +114,11 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
             found[path + CELLS] = Calendar(CELL_LEAVE, interval(node), partial(merged, calls))
     elif isinstance(node, OutputWindow):
         found[path] = RowQueue()
-    elif isinstance(node, ToStream | TopRows):
+    elif isinstance(node, TopRows):
         found[path] = live(node.input)
-        if isinstance(node, TopRows):
-            found[path + SHOWN] = Keyed(tuple(column.sql for column in node.schema))
+        found[path + SHOWN] = Keyed(tuple(column.sql for column in node.schema))
+    elif isinstance(node, ToStream) and keeps_live_rows(node):
+        found[path] = live(node.input)
 
 
 def live(node: Node, columns: tuple[PlanColumn, ...] | None = None) -> StateTable:
@@ -126,6 +128,11 @@ def live(node: Node, columns: tuple[PlanColumn, ...] | None = None) -> StateTabl
     if is_strict(node) and not has_ends(node):
         return live_table(columns)
     return live_calendar(columns, interval(node))
+
+
+def keeps_live_rows(node: ToStream) -> bool:
+    """Whether a stream must know which rows are alive: all of them, or which leave without being withdrawn."""
+    return node.kind is Streaming.RSTREAM or not is_strict(node.input) or has_ends(node.input)
 
 
 def reads_live_rows(node: GroupBy) -> bool:

@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from windrow.operators.group_by import CELLS
 from windrow.operators.scan import window_of
-from windrow.operators.state import OUTPUT, ROOT, is_strict, reads_live_rows
+from windrow.operators.state import OUTPUT, ROOT, has_ends, is_strict, reads_live_rows
 from windrow.operators.strict.distinct import LIVE
 from windrow.operators.strict.group_by import ROWS
 from windrow.operators.tables.memo import by_identity
@@ -199,7 +199,7 @@ class _Cutter:
         else:
             found = self._by_value(node, path, hint)
         self.keep(path, path, found, node.schema)
-        if isinstance(node, Distinct) and is_strict(node):
+        if isinstance(node, Distinct) and is_strict(node) and has_ends(node.input):
             self.keep(path + LIVE, path, found, node.schema)
         return found
 
