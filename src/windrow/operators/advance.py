@@ -30,7 +30,7 @@ from windrow.operators.projection import project
 from windrow.operators.scan import StreamRows, scan, stored_schema, window_of
 from windrow.operators.selection import select
 from windrow.operators.stages.cutting import Stage, windows_below
-from windrow.operators.state import OUTPUT, ROOT, PlanState, empty_tables, has_internal, is_internal
+from windrow.operators.state import OUTPUT, ROOT, PlanState, empty_tables, has_ends, has_internal, is_internal
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.tables.metering import PlanMeter
@@ -48,6 +48,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     OutputWindow,
     Project,
+    Streaming,
     StreamWindow,
     TopRows,
     ToStream,
@@ -85,10 +86,8 @@ def advance(
     batch = TickBatch(due, kernel, has_internal(plan))
     run = _Run(plan, state, inputs, batch, meter or PlanMeter(), given or {})
     edge = run.edge(plan.root, ROOT)
-    if explicit_expiry:
-        calendar = run.table(OUTPUT)
-        assert isinstance(calendar, Calendar)
-        reported = report_expiry(edge, OUTPUT, calendar, due)
+    if explicit_expiry and has_ends(plan.root):
+        reported = report_expiry(edge, OUTPUT, run.table(OUTPUT), due)
     else:
         reported = report(edge, due)
     return run.result(reported)
@@ -197,7 +196,8 @@ class _Run:
             assert isinstance(queue, RowQueue)
             return output_window(node, edge, path, queue, batch)
         if isinstance(node, ToStream):
-            return to_stream(node, edge, path, self.table(path), batch)
+            is_kept = node.kind is Streaming.RSTREAM or not edge.is_strict or has_ends(node.input)
+            return to_stream(node, edge, path, self.table(path) if is_kept else None, batch)
         assert isinstance(node, TopRows)
         return top_rows(node, edge, path, self.table(path), self.keyed(path + SHOWN), batch)
 
