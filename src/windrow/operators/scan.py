@@ -37,7 +37,7 @@ POINT, ARRIVED = "__t", "__arrived"
 class StreamRows:
     """Stored tuples of a window: POINT, for a count-based window ARRIVED, and the window's columns.
 
-    `old` are those born below `before` that may still be alive (exp > before); None if the plan does not ask for them
+    `old` are those born below `before` that were alive then (exp ≥ before); None if the plan does not ask for them
     (`needs_history`). `new` are those born in [before, upto).
     """
 
@@ -55,13 +55,12 @@ def split(window: Window, rows: pa.Table, due: DueTicks) -> StreamRows:
     """Stored tuples as old and new ones; others are left out."""
     births = added(longs(rows.column(POINT)), window.lifetime.offset)
     ends = births_end(births, window.lifetime)
-    old, new = (births < due.before) & (ends > due.before), (births >= due.before) & (births < due.upto)
+    old, new = (births < due.before) & (ends >= due.before), (births >= due.before) & (births < due.upto)
     return StreamRows(taken(rows, new), taken(rows, old))
 
 
 def read_window(window: Window, read: Callable[[int, int], pa.Table], history: bool, due: DueTicks) -> StreamRows:
-    """Old and new tuples, read apart: `read` gives the stored tuples with lo ≤ point < hi. Of the old ones some may
-    have expired at `before` itself."""
+    """Old and new tuples, read apart: `read` gives the stored tuples with lo ≤ point < hi."""
     first, below = due.before - window.lifetime.offset, reach(window, history)
     names = stored_schema(window).names
     new = read(first, due.upto - window.lifetime.offset).rename_columns(names)

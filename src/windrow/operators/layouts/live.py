@@ -44,7 +44,8 @@ Selecting = Callable[[pa.Table], pa.Table]
 
 @dataclass(frozen=True)
 class Lives:
-    """Rows with INTERVAL; those that were alive before have ENTER = before. The state after the batch, and its parts."""
+    """Rows with INTERVAL; those that were alive before have ENTER = before. Also the state after the batch, and
+    its parts."""
 
     rows: pa.Table
     tables: dict[str, StateTable]
@@ -94,6 +95,20 @@ def intervals(
     kept = changes if edge.is_strict or keep_forever else taken(changes, longs(changes.column(EXP)) < NEVER)
     table, parts = _changed(state, path, _delta(kept, edge, due), due)
     return Lives(_paired(before, changes, edge.names, due), {path: table}, tuple(parts))
+
+
+def with_new(before: pa.Table, edge: Edge, due: DueTicks) -> pa.Table:
+    """Rows that were alive, as in `live_schema`, and the new ones of an edge as intervals."""
+    changes = as_strict(edge, due).rows
+    return _paired(before, netted(changes, edge.names) if edge.is_strict else changes, edge.names, due)
+
+
+def leaving(state: StateTable, due: DueTicks, schema: Sequence[PlanColumn]) -> pa.Table:
+    """The rows in the state that reach their EXP at a due tick; some may be withdrawn before."""
+    if isinstance(state, Keyed):
+        return state.take(state.where(LEAVE, due.upto + 1), live_schema(schema))
+    assert isinstance(state, Calendar)
+    return state.between(due.before, due.upto, live_schema(schema))
 
 
 def is_touched(rows: pa.Table, due: DueTicks) -> Mask:
