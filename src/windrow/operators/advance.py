@@ -25,12 +25,17 @@ from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.queue import RowQueue
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.merge_union import merge_union
+from windrow.operators.negation.outer_join import outer_join
+from windrow.operators.negation.rows_window import COUNTED, rows_window
+from windrow.operators.negation.semi_join import semi_join
+from windrow.operators.negation.set_operation import LEAVING, set_operation
+from windrow.operators.negation.sides import Side
 from windrow.operators.output_window import output_window
 from windrow.operators.projection import project
 from windrow.operators.scan import StreamRows, scan, stored_schema, window_of
 from windrow.operators.selection import select
 from windrow.operators.stages.cutting import Stage, windows_below
-from windrow.operators.state import OUTPUT, ROOT, PlanState, empty_tables, has_internal, is_internal
+from windrow.operators.state import OUTPUT, ROOT, PlanState, empty_tables, has_ends, has_internal, is_internal
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.tables.metering import PlanMeter
@@ -46,11 +51,17 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    OuterJoin,
     OutputWindow,
     Project,
+    RowsWindow,
+    SemiJoin,
+    SetOperation,
+    Streaming,
     StreamWindow,
     TopRows,
     ToStream,
+    Window,
 )
 from windrow.types import SqlType
 
@@ -85,10 +96,8 @@ def advance(
     batch = TickBatch(due, kernel, has_internal(plan))
     run = _Run(plan, state, inputs, batch, meter or PlanMeter(), given or {})
     edge = run.edge(plan.root, ROOT)
-    if explicit_expiry:
-        calendar = run.table(OUTPUT)
-        assert isinstance(calendar, Calendar)
-        reported = report_expiry(edge, OUTPUT, calendar, due)
+    if explicit_expiry and has_ends(plan.root):
+        reported = report_expiry(edge, OUTPUT, run.table(OUTPUT), due)
     else:
         reported = report(edge, due)
     return run.result(reported)
@@ -170,12 +179,24 @@ class _Run:
     def _edge(self, node: Node, path: str) -> Edge:
         if isinstance(node, StreamWindow):
             return scan(node, self._stored(node).new, self.batch.has_until)
+        if isinstance(node, RowsWindow):
+            tables = self.keyed(path), self.keyed(path + COUNTED)
+            return self._kept(rows_window(node, self._stored(node).new, path, *tables, self.batch))
         if isinstance(node, Join):
             return self._join(node, path)
+        if isinstance(node, SemiJoin | OuterJoin):
+            return self._kept(self._negated(node, *(self._side(node, i, path) for i in (0, 1))))
         edges = [self.edge(one, f"{path}.{i}") for i, one in enumerate(node.inputs)]
         if isinstance(node, MergeUnion | Distinct | GroupBy | OutputWindow) and any(e.is_strict for e in edges):
             raise _strict(node)
-        step = self._step(node, edges, path)
+        return self._kept(self._step(node, edges, path))
+
+    def _negated(self, node: SemiJoin | OuterJoin, left: Side, right: Side) -> Outcome:
+        if isinstance(node, SemiJoin):
+            return semi_join(node, left, right, self.batch)
+        return outer_join(node, left, right, self.batch)
+
+    def _kept(self, step: Outcome) -> Edge:
         self._keep(step.tables, step.parts)
         return step.edge
 
@@ -187,6 +208,8 @@ class _Run:
             return Outcome(project(node, edge, batch.kernel))
         if isinstance(node, MergeUnion):
             return Outcome(merge_union(node, edges))
+        if isinstance(node, SetOperation):
+            return set_operation(node, edges, path, self.keyed(path), self.calendar(path + LEAVING), batch)
         if isinstance(node, Distinct):
             return distinct(node, edge, path, self.keyed(path), batch)
         if isinstance(node, GroupBy):
@@ -197,11 +220,12 @@ class _Run:
             assert isinstance(queue, RowQueue)
             return output_window(node, edge, path, queue, batch)
         if isinstance(node, ToStream):
-            return to_stream(node, edge, path, self.table(path), batch)
+            is_kept = node.kind is Streaming.RSTREAM or not edge.is_strict or has_ends(node.input)
+            return to_stream(node, edge, path, self.table(path) if is_kept else None, batch)
         assert isinstance(node, TopRows)
         return top_rows(node, edge, path, self.table(path), self.keyed(path + SHOWN), batch)
 
-    def _stored(self, window: StreamWindow) -> StreamRows:
+    def _stored(self, window: Window) -> StreamRows:
         """The tuples of the next window: windows are met from left to right, as in `plan.windows`."""
         at, self.windows = self.windows, self.windows + 1
         found = self.inputs.get(at)
@@ -223,6 +247,16 @@ class _Run:
             else:
                 old.append(Kept(one.schema, self._remember(f"{path}.{i}/old", edge)))
         return join(node, new, old, self.batch)
+
+    def _side(self, node: SemiJoin | OuterJoin, i: int, path: str) -> Side:
+        """An input of a semi-join or an outer join: its new rows, and where the earlier ones are."""
+        first, one, keys = self.windows, node.inputs[i], tuple(key[i] for key in node.keys)
+        edge = self.edge(one, f"{path}.{i}")
+        window, table = window_of(one), f"{path}.{i}/old"
+        if window is None:
+            return Side(one, edge, keys, table, self.table(table), None)
+        rows = self.inputs[first].old if first in self.inputs else None
+        return Side(one, edge, keys, table, None, stored_schema(window).empty_table() if rows is None else rows)
 
     def _remember(self, path: str, edge: Edge) -> Calendar:
         """Keep the new rows of a join's input for later batches; returns the calendar of the old ones."""

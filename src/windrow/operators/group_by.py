@@ -25,7 +25,7 @@ from windrow.operators.grouping.slots import CellRanges, Slots, columns_at, reco
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed, gone_rows
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
-from windrow.operators.tables.edges import COUNT, TICK, Edge, forever
+from windrow.operators.tables.edges import COUNT, TICK, Edge, forever, made_at, strict_schema
 from windrow.operators.tables.rows import longs, normal, numbered, run_lasts, same, taken
 from windrow.operators.ticks import EXP, TS, DueTicks, Points
 from windrow.plan.algebra.nodes import GroupBy
@@ -75,8 +75,7 @@ def _only_added(node: GroupBy, changes: pa.Table, batch: TickBatch) -> Edge:
 
 
 def _nothing(node: GroupBy, batch: TickBatch, is_internal: bool) -> Edge:
-    head = [(TICK, pa.int64()), (COUNT, pa.int64())]
-    empty = pa.schema([*head, *((column.sql, column.type.arrow) for column in node.schema)]).empty_table()
+    empty = strict_schema(node.schema).empty_table()
     return _only_added(node, empty, batch) if is_internal else Edge(empty, node.schema, is_strict=True)
 
 
@@ -216,13 +215,12 @@ def _changes(slots: Slots, shown: pa.Table, present: Mask, held: _Held, node: Gr
         is_same[pair] = same([c.take(now) for c in both.columns], [c.take(before) for c in both.columns], pair.size)
     out, into = np.flatnonzero(was & ~is_same), np.flatnonzero(present & ~is_same)
     at = np.concatenate([out, into])
-    columns = {TICK: slots.tick[at], COUNT: np.repeat((-1, 1), (out.size, into.size))}
     keys = taken(held.keys, slots.group[at])
-    columns |= {key.sql: keys.column(key.sql) for key in node.keys}
+    columns = {key.sql: keys.column(key.sql) for key in node.keys}
     if both is not None:
         values = taken(both, np.concatenate([previous[out], into + old.size]))
         columns |= {name: values.column(name) for name in names}
-    return pa.table(columns)
+    return made_at(pa.table(columns), slots.tick[at], np.repeat((-1, 1), (out.size, into.size)))
 
 
 def _after(

@@ -159,12 +159,12 @@ def _distinct(columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def _met(edge: Edge, wanted: Sequence[tuple[exp.Expr, pa.Array]], batch: TickBatch) -> Edge:
-    """The rows whose keys may be among those wanted, and that live beyond the last tick."""
+    """The rows whose keys may be among those wanted, and that are there at the last tick."""
     rows = edge.rows
     for key, values in wanted:
         (column,) = batch.kernel.evaluate([key], types_of(edge.schema), rows)
         rows = taken(rows, maybe_among(column, values))
-    return Edge(taken(rows, longs(rows.column(EXP)) > batch.due.before), edge.schema)
+    return Edge(taken(rows, longs(rows.column(EXP)) >= batch.due.before), edge.schema)
 
 
 def _window(node: Node) -> StreamWindow:

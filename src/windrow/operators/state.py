@@ -12,10 +12,12 @@ from windrow.operators.grouping.calls import calls_of
 from windrow.operators.grouping.cells import merged
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed
-from windrow.operators.layouts.live import LEAVE, folded
+from windrow.operators.layouts.live import live_calendar, live_table
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.queue import RowQueue
 from windrow.operators.layouts.steps import StateTable
+from windrow.operators.negation.rows_window import COUNTED, partition_keys, ring_keys
+from windrow.operators.negation.set_operation import LEAVING, empty_leaving
 from windrow.operators.scan import window_of
 from windrow.operators.tables.memo import by_identity
 from windrow.operators.ticks import EXP
@@ -91,7 +93,7 @@ def compacted(state: PlanState) -> list[StatePart]:
 @by_identity
 def empty_tables(plan: ContinuousPlan) -> dict[str, StateTable]:
     """The empty tables of every operator that keeps something, by path."""
-    found: dict[str, StateTable] = {OUTPUT: _live(plan.root)}
+    found: dict[str, StateTable] = {OUTPUT: live(plan.root)}
     _collect(plan.root, ROOT, found)
     return found
 
@@ -100,28 +102,35 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
     for i, one in enumerate(node.inputs):
         _collect(one, f"{path}.{i}", found)
         if isinstance(node, Join) and window_of(one) is None:
-            found[f"{path}.{i}/old"] = Calendar(EXP, interval(one))
+            found[f"{path}.{i}/old"] = live(one) if is_strict(one) else Calendar(EXP, interval(one))
+        elif isinstance(node, SemiJoin | OuterJoin) and window_of(one) is None:
+            found[f"{path}.{i}/old"] = live(one)
     if isinstance(node, Distinct):
         found[path] = Keyed(tuple(column.sql for column in node.schema))
     elif isinstance(node, GroupBy):
         calls = calls_of(node)
         found[path] = Keyed(tuple(calls.key_names))
         found[path + CELLS] = Calendar(CELL_LEAVE, interval(node), partial(merged, calls))
+    elif isinstance(node, SetOperation):
+        found[path] = Keyed(tuple(column.sql for column in node.schema))
+        found[path + LEAVING] = empty_leaving(node, interval(node))
+    elif isinstance(node, RowsWindow):
+        found[path] = Keyed(ring_keys(node))
+        found[path + COUNTED] = Keyed(partition_keys(node))
     elif isinstance(node, OutputWindow):
         found[path] = RowQueue()
     elif isinstance(node, ToStream | TopRows):
-        found[path] = _by_value(node.input) if is_strict(node.input) else _live(node.input)
+        found[path] = live(node.input)
         if isinstance(node, TopRows):
-            found[path + SHOWN] = _by_value(node)
+            found[path + SHOWN] = Keyed(tuple(column.sql for column in node.schema))
 
 
-def _live(node: Node) -> Calendar:
-    names = [LEAVE, *(column.sql for column in node.schema)]
-    return Calendar(LEAVE, interval(node), partial(folded, names))
-
-
-def _by_value(node: Node) -> Keyed:
-    return Keyed(tuple(column.sql for column in node.schema))
+def live(node: Node) -> StateTable:
+    """The empty state of a node's live rows (`layouts/live.py`): a table by value if each that goes is withdrawn, else
+    a calendar."""
+    if is_strict(node) and not has_ends(node):
+        return live_table(node.schema)
+    return live_calendar(node.schema, interval(node))
 
 
 def interval(node: Node) -> int:
@@ -152,3 +161,16 @@ def is_strict(node: Node) -> bool:
     if isinstance(node, StreamWindow | ToStream):
         return False
     return any(is_strict(one) for one in node.inputs)
+
+
+def has_ends(node: Node) -> bool:
+    """Whether a row of a node's output may have a predicted end; those of some operators are withdrawn, or stay."""
+    if isinstance(node, StreamWindow | OutputWindow):
+        return node.lifetime.range is not None
+    if isinstance(node, GroupBy | TopRows | ToStream | RowsWindow | SetOperation):
+        return False
+    if isinstance(node, SemiJoin):
+        return has_ends(node.left)
+    if isinstance(node, Distinct) and is_strict(node.input):
+        return False
+    return any(has_ends(one) for one in node.inputs)

@@ -3,7 +3,7 @@
     ISTREAM: R(b) − R(previous b)        DSTREAM: R(previous b) − R(b)        RSTREAM: R(b), at every tick b
 
 as multisets of values, so a renewal is in neither of the first two. A row reported at b has ts = b − 1 and never
-expires. The state is the calendar of live rows.
+expires. The state is the rows that are alive.
 """
 
 from __future__ import annotations
@@ -11,39 +11,37 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.layouts.live import ENTER, LEAVE, Lives, lives
+from windrow.operators.layouts.live import ENTER, LEAVE, Lives, intervals
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
-from windrow.operators.tables.edges import COUNT, TICK, Edge, forever, netted, repeated
+from windrow.operators.tables.edges import COUNT, TICK, Edge, forever, made_at, netted, repeated
 from windrow.operators.tables.rows import appended, longs, taken
 from windrow.operators.ticks import DueTicks
 from windrow.plan.algebra.nodes import Streaming, ToStream
 
 
-def to_stream(node: ToStream, edge: Edge, path: str, state: StateTable, batch: TickBatch) -> Outcome:
-    """The rows reported at all due ticks."""
+def to_stream(node: ToStream, edge: Edge, path: str, state: StateTable | None, batch: TickBatch) -> Outcome:
+    """The rows reported at all due ticks. `state` None: of a strict input whose rows have no predicted end, ISTREAM and
+    DSTREAM are what comes and goes."""
     due = batch.due
-    if node.kind is not Streaming.RSTREAM and edge.is_strict:
+    if state is None:
         return Outcome(_reported(node, netted(edge.rows, edge.names), batch))
-    found = lives(edge, path, state, due, keep_forever=node.kind is Streaming.RSTREAM)
+    found = intervals(edge, path, state, due, keep_forever=node.kind is Streaming.RSTREAM)
     if node.kind is Streaming.RSTREAM:
         rows = _at_every_tick(found, edge, due)
     else:
-        rows = netted(came_and_went(found, edge.names, due), edge.names)
+        rows = came_and_went(found, edge.names, due)
     return Outcome(_reported(node, rows, batch), found.tables, found.parts)
 
 
 def came_and_went(found: Lives, names: list[str], due: DueTicks) -> pa.Table:
-    """Intervals as strict changes."""
+    """Intervals as changes of values alone, without a predicted end: a value that one row loses and another one gains
+    is in none."""
     enter, leave = longs(found.rows.column(ENTER)), longs(found.rows.column(LEAVE))
     counts = longs(found.rows.column(COUNT))
-    came, went = enter > due.before, leave <= due.upto
-    values = found.rows.select(names)
-    return pa.concat_tables(
-        [
-            appended(taken(values, came), **{TICK: enter[came], COUNT: counts[came]}),
-            appended(taken(values, went), **{TICK: leave[went], COUNT: -counts[went]}),
-        ]
-    )
+    came, went = np.flatnonzero(enter > due.before), np.flatnonzero(leave <= due.upto)
+    values = taken(found.rows.select(names), np.concatenate([came, went]))
+    ticks = np.concatenate([enter[came], leave[went]])
+    return netted(made_at(values, ticks, np.concatenate([counts[came], -counts[went]])), names)
 
 
 def _reported(node: ToStream, changes: pa.Table, batch: TickBatch) -> Edge:

@@ -196,9 +196,9 @@ def test_explicit_expiry():
     done = run(plan, [[(1, ("a",)), (3, ("a",))]], [0, 3, 10], explicit_expiry=True)
     assert rows_of(done.all_changes) == [
         ("+", 2, 1, 4, "a"),
-        ("-", 5, 4, None, "a"),
+        ("-", 5, 4, 4, "a"),
         ("+", 5, 4, 6, "a"),
-        ("-", 7, 6, None, "a"),
+        ("-", 7, 6, 6, "a"),
     ]
     assert [sum(replayed(done.all_changes, t).values()) for t in range(1, 9)] == [0, 1, 1, 1, 1, 1, 0, 0]
 

@@ -19,6 +19,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.operators.group_by import CELLS
+from windrow.operators.negation.rows_window import COUNTED
+from windrow.operators.negation.set_operation import LEAVING
 from windrow.operators.scan import window_of
 from windrow.operators.state import OUTPUT, ROOT, is_strict
 from windrow.operators.tables.memo import by_identity
@@ -195,6 +197,7 @@ class _Cutter:
             self.keep(path + SHOWN, path, found, node.schema)
         elif isinstance(node, RowsWindow):
             found = self._rows_window(node, hint)
+            self.keep(path + COUNTED, path, found, node.partition)
         elif isinstance(node, OutputWindow):
             found = self.spread(node.input, f"{path}.0", hint)
         else:
@@ -250,8 +253,10 @@ class _Cutter:
         for i, one in enumerate(node.inputs):
             inner = tuple(one.schema[names.index(name)].sql for name in chosen)
             self.exactly(one, f"{path}.{i}", inner)
-            self.owners[f"{path}.{i}/old"], self.cuts[f"{path}.{i}/old"] = path, inner
-        return tuple(frozenset([name]) for name in chosen)
+        found = tuple(frozenset([name]) for name in chosen)
+        for table in (path, path + LEAVING):
+            self.keep(table, path, found, node.schema)
+        return found
 
     def _join(self, node: Join | SemiJoin | OuterJoin, path: str, hint: Names | None) -> Spread:
         usable = [k for k in range(len(node.keys)) if _is_usable(node, k)]
