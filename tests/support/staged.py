@@ -26,10 +26,12 @@ from windrow.dataplane.kernels.stage_messages import (
     StoredWindow,
     read_reports,
 )
-from windrow.dataplane.stores import KeptColumn, StoredRows, write_rows
+from windrow.dataplane.stores import ARRIVAL, KeptColumn, StoredRows, write_rows
 from windrow.dataplane.stores.specs import WindowStoreSpec
+from windrow.engine.plans.query import kept_columns
 from windrow.operators.changes import changes_schema, in_order
 from windrow.operators.changes import stored as stored_changes
+from windrow.operators.scan import ARRIVED
 from windrow.operators.stages.cutting import staged
 from windrow.operators.stages.ranges import ranges_of
 from windrow.operators.ticks import DueTicks
@@ -45,7 +47,7 @@ class StagedRun:
 
     def __init__(self, root: Path, plan: ContinuousPlan, history: History, explicit_expiry: bool = False):
         self.root, self.plan = root, plan
-        columns = tuple(tuple(KeptColumn(one.sql, one.column.type) for one in w.columns) for w in plan.windows)
+        columns = tuple(kept_columns(window)[0] for window in plan.windows)
         self.task = StagedTask(str(root), NUMBER, plan, staged(plan), columns, explicit_expiry, 1 << 20)
         self.windows = [self._window(i, rows) for i, rows in enumerate(stored(plan, history))]
         self.state: list[StoredPart] = []
@@ -58,6 +60,7 @@ class StagedRun:
     def _window(self, i: int, rows: pa.Table) -> StoredWindow:
         """The rows of a window in two files."""
         kept = {one.column.sql: KeptColumn(one.sql, one.column.type) for one in self.plan.windows[i].columns}
+        kept |= {ARRIVED: ARRIVAL} if ARRIVED in rows.column_names else {}
         keys = tuple(kept[name] for name in self.task.staged.window_keys[i] or ())
         spec = WindowStoreSpec(i, "s", "t", keys, tuple(dict.fromkeys(kept.values())))
         writer, files = BlockWriter(self.root), list[StoredRows]()
@@ -123,9 +126,7 @@ class StagedRun:
         ]
 
 
-def run_job(
-    tasks: Sequence[StagedTask], joins: Sequence[SharedJoinTask], job: StageJob
-) -> list[list[dict[str, Any]]]:
+def run_job(tasks: Sequence[StagedTask], joins: Sequence[SharedJoinTask], job: StageJob) -> list[list[dict[str, Any]]]:
     """What the tasks of a job report, by plan; rows reach their places in any order."""
     rows = [pa.record_batch({"id": [place]}) for place in range(job.places)]
     for level in range(max(task.staged.levels for task in tasks)):

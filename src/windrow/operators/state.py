@@ -16,6 +16,8 @@ from windrow.operators.layouts.live import live_calendar, live_table
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.queue import RowQueue
 from windrow.operators.layouts.steps import StateTable
+from windrow.operators.negation.rows_window import COUNTED, partition_keys, ring_keys
+from windrow.operators.negation.set_operation import LEAVING, empty_leaving
 from windrow.operators.scan import window_of
 from windrow.operators.strict.distinct import LIVE
 from windrow.operators.strict.group_by import ROWS, read_columns
@@ -28,8 +30,12 @@ from windrow.plan.algebra.nodes import (
     GroupBy,
     Join,
     Node,
+    OuterJoin,
     OutputWindow,
     PlanColumn,
+    RowsWindow,
+    SemiJoin,
+    SetOperation,
     Streaming,
     StreamWindow,
     TopRows,
@@ -101,6 +107,8 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
         _collect(one, f"{path}.{i}", found)
         if isinstance(node, Join) and window_of(one) is None:
             found[f"{path}.{i}/old"] = live(one) if is_strict(one) else Calendar(EXP, interval(one))
+        elif isinstance(node, SemiJoin | OuterJoin) and window_of(one) is None:
+            found[f"{path}.{i}/old"] = live(one)
     if isinstance(node, Distinct):
         found[path] = Keyed(tuple(column.sql for column in node.schema))
         if is_strict(node) and has_ends(node.input):
@@ -112,6 +120,12 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
             found[path + ROWS] = live(node.input, read_columns(node))
         else:
             found[path + CELLS] = Calendar(CELL_LEAVE, interval(node), partial(merged, calls))
+    elif isinstance(node, SetOperation):
+        found[path] = Keyed(tuple(column.sql for column in node.schema))
+        found[path + LEAVING] = empty_leaving(node, interval(node))
+    elif isinstance(node, RowsWindow):
+        found[path] = Keyed(ring_keys(node))
+        found[path + COUNTED] = Keyed(partition_keys(node))
     elif isinstance(node, OutputWindow):
         found[path] = RowQueue()
     elif isinstance(node, TopRows):
@@ -163,7 +177,7 @@ def is_strict(node: Node) -> bool:
     """Whether a node's output is strict: what it adds and withdraws at ticks, rather than lifetimes."""
     if isinstance(node, GroupBy):
         return not is_internal(node)
-    if isinstance(node, TopRows):
+    if isinstance(node, TopRows | RowsWindow | SemiJoin | OuterJoin | SetOperation):
         return True
     if isinstance(node, StreamWindow | ToStream):
         return False
@@ -174,8 +188,10 @@ def has_ends(node: Node) -> bool:
     """Whether a row of a node's output may have a predicted end; those of some operators are withdrawn, or stay."""
     if isinstance(node, StreamWindow | OutputWindow):
         return node.lifetime.range is not None
-    if isinstance(node, GroupBy | TopRows | ToStream):
+    if isinstance(node, GroupBy | TopRows | ToStream | RowsWindow | SetOperation):
         return False
+    if isinstance(node, SemiJoin):
+        return has_ends(node.left)
     if isinstance(node, Distinct) and is_strict(node.input):
         return False
     return any(has_ends(one) for one in node.inputs)

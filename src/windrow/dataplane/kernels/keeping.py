@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from windrow.cql.bounds.guards import bounded_sql
 from windrow.dataplane.blocks import BlockWriter
-from windrow.dataplane.stores import POINT, KeptColumn, KeptFile, WindowStoreSpec, write_rows
+from windrow.dataplane.stores import ARRIVAL, POINT, KeptColumn, KeptFile, WindowStoreSpec, write_rows
 from windrow.dataplane.stores.files import kept_of
 from windrow.windows.lateness import bucket_of
 
@@ -39,13 +39,20 @@ _DEAD = ("__reason", "__record", "__dead_t")
 @dataclass(frozen=True)
 class KeepRequest:
     """What is kept of a micro-batch, and where. `points`: by axis, the column of its points. `tops`: by axis, the
-    greatest point before this micro-batch. `max_value_bytes`: the bound on the values that its expressions make."""
+    greatest point before this micro-batch. `max_value_bytes`: the bound on the values that its expressions make.
+    `rows_before`: how many tuples have been admitted before this micro-batch."""
 
     root: str
     stores: tuple[WindowStoreSpec, ...]
     points: Mapping[str, str]
     tops: Mapping[str, int | None]
     max_value_bytes: int
+    rows_before: int = 0
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether tuples are kept with their number in the order of arrival."""
+        return ARRIVAL in self.columns
 
     @property
     def columns(self) -> tuple[KeptColumn, ...]:

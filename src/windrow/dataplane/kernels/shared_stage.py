@@ -17,7 +17,7 @@ from windrow.operators.scan import StreamRows, read_window
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.routing import routed
 from windrow.operators.ticks import DueTicks
-from windrow.plan.algebra.nodes import Join, StreamWindow
+from windrow.plan.algebra.nodes import Join, Window
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Share:
 
 def window_rows(
     mapped: MappedFiles,
-    window: StreamWindow,
+    window: Window,
     stored: StoredWindow,
     columns: tuple[KeptColumn, ...],
     history: bool,

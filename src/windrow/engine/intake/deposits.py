@@ -204,7 +204,7 @@ class Depositor:
             gather = batch.gathered(groupings)
             estimate = ingest.estimated_bytes(gather)
             estimate = size if estimate is None else estimate
-        ordered = any(g.needs_order for g in groupings)
+        ordered = any(g.needs_order for g in groupings) or (batch.keeping is not None and batch.keeping.needs_order)
         limit = settings.integer("gather_bytes")
         partials = len(partial_columns(groupings))
         storing = self._homes.storing(stream, groupings)
