@@ -168,7 +168,9 @@ class Grammar:
 
     def source(self, alias: str) -> str:
         """A stream, or a sub-query with the columns k, g and x."""
-        kind = self._one("stream", "stream", "stream", "stream", "filter", "distinct", "union", "internal", "istream")
+        kind = self._one(
+            "stream", "stream", "stream", "stream", "filter", "distinct", "union", "internal", "istream", "group", "top"
+        )
         if kind == "stream":
             return f"{self.stream()} {self.window()} AS {alias}"
         if kind == "filter":
@@ -177,6 +179,8 @@ class Grammar:
             return f"(SELECT DISTINCT k, g, x FROM {self.stream()} {self.window()}) AS {alias}"
         if kind == "union":
             return f"({self._plain()} UNION ALL {self._plain()}) AS {alias}"
+        if kind in ("group", "top"):
+            return f"({self._withdrawn(kind)}) AS {alias}"
         if kind == "internal":
             inner = f"SELECT k, g, x FROM {self.stream()} {self.window(internal=True)}"
         else:
@@ -185,6 +189,18 @@ class Grammar:
 
     def _plain(self) -> str:
         return f"SELECT k, g, x FROM {self.stream()} {self.window()}"
+
+    def _withdrawn(self, kind: str) -> str:
+        """A query that withdraws rows: GROUP BY, an aggregate, or LIMIT."""
+        source = f"{self.stream()} {self.window()}"
+        if kind == "top":
+            return f"SELECT k, g, x FROM {source} ORDER BY x DESC LIMIT {self._one(1, 2, 4)}"
+        total = self._one("COUNT(*)", "SUM(x)", "MAX(x)", "QUANTILE(x, 0.5)", "COUNT(DISTINCT x)")
+        key, others = self._one(("k", "MAX(g)"), ("k", "COUNT(x)"), ("g", "MIN(k)"), ("", "MIN(k)"))
+        if not key:
+            return f"SELECT MIN(k) AS k, MAX(g) AS g, {total} AS x FROM {source}"
+        listed = f"k, {others} AS g" if key == "k" else f"{others} AS k, g"
+        return f"SELECT {listed}, {total} AS x FROM {source} GROUP BY {key}"
 
     def _streamed(self) -> str:
         """What ISTREAM and DSTREAM are of: a window, or its distinct values."""

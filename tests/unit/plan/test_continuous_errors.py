@@ -62,18 +62,20 @@ def test_unknown_stream() -> None:
         ("SELECT a FROM s [NOW] EXCEPT SELECT k FROM t [NOW]", "EXCEPT"),
         ("SELECT a FROM s [NOW] INTERSECT SELECT k FROM t [NOW]", "INTERSECT"),
         ("WITH RECURSIVE x AS (SELECT a FROM s [NOW]) SELECT * FROM x", "WITH RECURSIVE"),
-        ("SELECT a FROM (SELECT k, COUNT(*) AS n FROM t [NOW] GROUP BY k) AS x, s [NOW]", "a join over"),
-        ("SELECT COUNT(*) AS n FROM (SELECT a FROM s [NOW] LIMIT 3) AS x", "an aggregate over"),
-        ("SELECT DISTINCT n FROM (SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE]) AS x", "DISTINCT over"),
-        ("SELECT DISTINCT name, COUNT(*) AS n FROM s [RANGE 1 MINUTE] GROUP BY name", "DISTINCT over"),
-        ("SELECT a FROM s [NOW] UNION ALL SELECT COUNT(*) FROM s [RANGE 1 MINUTE]", "UNION over"),
-        ("SELECT DSTREAM(a) FROM s [NOW] UNION ALL SELECT a FROM s [NOW]", "UNION over"),
     ],
 )
 def test_later_version(select: str, says: str) -> None:
     error = refused(select, UnsupportedError)
     assert error.message.startswith(says) and "comes with a later version" in error.message
     assert error.place is not None and error.remedy
+
+
+@pytest.mark.parametrize("strict", ["SELECT k, COUNT(*) AS n FROM t [NOW] GROUP BY k", "SELECT k FROM t [NOW] LIMIT 3"])
+def test_internal_window_beside_a_query_that_withdraws_rows(strict: str) -> None:
+    error = refused(f"SELECT a FROM ({strict}) AS x, s [RANGE 1 MINUTE INTERNAL]", UnsupportedError)
+    assert "stay for ever and be withdrawn" in error.message and pointed_at(error) == "s"
+    union = f"(SELECT k FROM s [RANGE 1 MINUTE INTERNAL] UNION ALL SELECT k FROM ({strict}) AS z)"
+    assert "INTERNAL" in refused(f"SELECT x.k FROM {union} AS x, s [NOW]", UnsupportedError).message
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from sqlglot import exp
 
 from windrow.cql.final.sql import to_duckdb
 from windrow.cql.final.types import Final, common_type
-from windrow.errors import BindError, FunctionError, UnsupportedError
+from windrow.errors import BindError, FunctionError
 from windrow.plan.algebra.nodes import Computed, Distinct, MergeUnion, Node, PlanColumn, Project, TopRows
 from windrow.plan.continuous.context import BindContext, BoundQuery
 from windrow.plan.continuous.expressions import cast_to
 from windrow.plan.continuous.inputs import Item, Relation, StreamView, named_column, node_of
 from windrow.plan.continuous.ordering import Ordering, limit_of
-from windrow.plan.continuous.properties import has_internal, is_strict, per_window
+from windrow.plan.continuous.properties import has_internal, per_window
 from windrow.plan.nodes import Order
 from windrow.types import SqlType
 
@@ -27,8 +27,6 @@ def bind_union(query: exp.Union, context: BindContext) -> BoundQuery:
     if context.clock.periodic:
         relations = [one if isinstance(one, StreamView) else per_window(one) for one in relations]
     for relation, branch in zip(relations, branches, strict=True):
-        if not isinstance(relation, StreamView):
-            refuse_strict(relation, "UNION", branch, context)
         if len(_types(relation)) != len(_types(relations[0])):
             raise BindError(
                 f"the queries of a UNION have the same number of columns, not {len(_types(relations[0]))} and "
@@ -114,7 +112,6 @@ def _cast(relation: Relation, kinds: Sequence[SqlType], branch: exp.Expr, contex
 
 def distinct(node: Node, origin: exp.Expr, context: BindContext) -> Node:
     node = per_window(node) if context.clock.periodic else node
-    refuse_strict(node, "DISTINCT", origin, context)
     if has_internal(node):
         raise BindError(
             "DISTINCT over an INTERNAL window would repeat values, as its rows never leave the answer",
@@ -133,13 +130,3 @@ def distinct(node: Node, origin: exp.Expr, context: BindContext) -> Node:
 
 def limited(node: Node, order: tuple[Order, ...], limit: int | None) -> Node:
     return node if limit is None else TopRows(node, order, limit)
-
-
-def refuse_strict(node: Node, above: str, origin: exp.Expr, context: BindContext) -> None:
-    """Refuse an input that withdraws rows below an operator that cannot take them yet."""
-    if is_strict(node):
-        raise UnsupportedError(
-            f"{above} over a query with an aggregate, GROUP BY, LIMIT, DSTREAM or RSTREAM comes with a later version",
-            place=context.place(origin),
-            remedy="Put a window on what it reports: FROM (SELECT ISTREAM(…) … GROUP BY …) [RANGE …] AS x.",
-        )

@@ -38,9 +38,7 @@ def is_monotonic(node: Node) -> bool:
 
 def is_strict(node: Node) -> bool:
     """Whether the output may withdraw a row before its `exp`."""
-    if isinstance(node, ToStream):
-        return node.kind is not Streaming.ISTREAM
-    if isinstance(node, OutputWindow):
+    if isinstance(node, (ToStream, OutputWindow)):
         return False
     return isinstance(node, (GroupBy, TopRows)) or any(map(is_strict, node.inputs))
 
@@ -48,7 +46,16 @@ def is_strict(node: Node) -> bool:
 def per_window(node: Node) -> Node:
     """The result of each tick as rows that live at that tick alone. In a plan with SLIDE every tick delivers its whole
     answer, so a result that would be withdrawn is simply made anew: nothing above it is strict."""
-    return OutputWindow(ToStream(node, Streaming.RSTREAM), Lifetime(1)) if is_strict(node) else node
+    return OutputWindow(ToStream(node, Streaming.RSTREAM), Lifetime(1)) if _is_of_its_tick(node) else node
+
+
+def _is_of_its_tick(node: Node) -> bool:
+    """Whether rows may be withdrawn, or are what went or is there at a tick."""
+    if isinstance(node, ToStream):
+        return node.kind is not Streaming.ISTREAM
+    if isinstance(node, OutputWindow):
+        return False
+    return isinstance(node, (GroupBy, TopRows)) or any(map(_is_of_its_tick, node.inputs))
 
 
 def windows_below(node: Node) -> Iterator[StreamWindow | OutputWindow]:

@@ -9,7 +9,7 @@ from sqlglot import exp
 from windrow.cql.dialect import RelationToStream
 from windrow.errors import BindError, UnsupportedError
 from windrow.plan.algebra.nodes import Computed, Node, Project, Streaming, ToStream, columns_in
-from windrow.plan.continuous.combining import distinct, limited, refuse_strict
+from windrow.plan.continuous.combining import distinct, limited
 from windrow.plan.continuous.context import BindContext, BoundQuery
 from windrow.plan.continuous.deciding import is_grouped
 from windrow.plan.continuous.expressions import Expressions
@@ -17,7 +17,14 @@ from windrow.plan.continuous.grouping import GroupBinder, SelectItem
 from windrow.plan.continuous.inputs import Item, PlanInput, Relation, StreamInput, StreamView, node_of
 from windrow.plan.continuous.joining import Joining
 from windrow.plan.continuous.ordering import Ordering, limit_of
-from windrow.plan.continuous.properties import as_external, is_monotonic, is_unbounded, windows_below
+from windrow.plan.continuous.properties import (
+    as_external,
+    has_internal,
+    is_monotonic,
+    is_strict,
+    is_unbounded,
+    windows_below,
+)
 from windrow.plan.continuous.scope import Scope
 from windrow.plan.continuous.shape import shown, sources_of
 from windrow.plan.continuous.sources import bind_source
@@ -71,12 +78,25 @@ class _SelectBinder:
             )
         for source, join in zip(sources, [None, *(self._select.args.get("joins") or [])], strict=True):
             given = bind_source(source, self._context)
-            if isinstance(given, PlanInput) and (len(sources) > 1 or self._is_grouped):
-                above = "a join" if len(sources) > 1 else "an aggregate"
-                refuse_strict(given.part, above, source, self._context)
             self._scope.add(given, self._context.place(source))
             if join is not None:
                 self._on(join)
+        self._refuse_internal_beside_strict(sources)
+
+    def _refuse_internal_beside_strict(self, sources: Sequence[exp.Expr]) -> None:
+        """A result over INTERNAL windows outlives the state of its parts: nothing could withdraw it (section 3.3.2)."""
+        strict = [isinstance(one, PlanInput) and is_strict(one.part) for one in self._scope.inputs]
+        internal = [
+            has_internal(one.part) if isinstance(one, PlanInput) else one.view.lifetime.internal
+            for one in self._scope.inputs
+        ]
+        if any(strict) and any(internal):
+            raise UnsupportedError(
+                "a join of an INTERNAL window with a query that withdraws rows (an aggregate, GROUP BY, LIMIT) has no "
+                "meaning: its results would stay for ever and be withdrawn",
+                place=self._context.place(sources[internal.index(True)]),
+                remedy="Leave INTERNAL out; or join what it reports: FROM (SELECT ISTREAM(…) …) [RANGE …] AS x.",
+            )
 
     def _on(self, join: exp.Expr) -> None:
         if join.args.get("on") is not None:
