@@ -19,6 +19,8 @@ from windrow.operators.layouts.steps import StateTable
 from windrow.operators.negation.rows_window import COUNTED, partition_keys, ring_keys
 from windrow.operators.negation.set_operation import LEAVING, empty_leaving
 from windrow.operators.scan import window_of
+from windrow.operators.strict.distinct import LIVE
+from windrow.operators.strict.group_by import ROWS, read_columns
 from windrow.operators.tables.memo import by_identity
 from windrow.operators.ticks import EXP
 from windrow.operators.top_rows import SHOWN
@@ -30,9 +32,11 @@ from windrow.plan.algebra.nodes import (
     Node,
     OuterJoin,
     OutputWindow,
+    PlanColumn,
     RowsWindow,
     SemiJoin,
     SetOperation,
+    Streaming,
     StreamWindow,
     TopRows,
     ToStream,
@@ -107,10 +111,15 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
             found[f"{path}.{i}/old"] = live(one)
     if isinstance(node, Distinct):
         found[path] = Keyed(tuple(column.sql for column in node.schema))
+        if is_strict(node) and has_ends(node.input):
+            found[path + LIVE] = live(node.input)
     elif isinstance(node, GroupBy):
         calls = calls_of(node)
         found[path] = Keyed(tuple(calls.key_names))
-        found[path + CELLS] = Calendar(CELL_LEAVE, interval(node), partial(merged, calls))
+        if reads_live_rows(node):
+            found[path + ROWS] = live(node.input, read_columns(node))
+        else:
+            found[path + CELLS] = Calendar(CELL_LEAVE, interval(node), partial(merged, calls))
     elif isinstance(node, SetOperation):
         found[path] = Keyed(tuple(column.sql for column in node.schema))
         found[path + LEAVING] = empty_leaving(node, interval(node))
@@ -119,18 +128,30 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
         found[path + COUNTED] = Keyed(partition_keys(node))
     elif isinstance(node, OutputWindow):
         found[path] = RowQueue()
-    elif isinstance(node, ToStream | TopRows):
+    elif isinstance(node, TopRows):
         found[path] = live(node.input)
-        if isinstance(node, TopRows):
-            found[path + SHOWN] = Keyed(tuple(column.sql for column in node.schema))
+        found[path + SHOWN] = Keyed(tuple(column.sql for column in node.schema))
+    elif isinstance(node, ToStream) and keeps_live_rows(node):
+        found[path] = live(node.input)
 
 
-def live(node: Node) -> StateTable:
-    """The empty state of a node's live rows (`layouts/live.py`): a table by value if each that goes is withdrawn, else
-    a calendar."""
+def live(node: Node, columns: tuple[PlanColumn, ...] | None = None) -> StateTable:
+    """The empty state of a node's live rows (`layouts/live.py`), or of some columns: a table by value if each row that
+    goes is withdrawn, else a calendar."""
+    columns = node.schema if columns is None else columns
     if is_strict(node) and not has_ends(node):
-        return live_table(node.schema)
-    return live_calendar(node.schema, interval(node))
+        return live_table(columns)
+    return live_calendar(columns, interval(node))
+
+
+def keeps_live_rows(node: ToStream) -> bool:
+    """Whether a stream must know which rows are alive: all of them, or which leave without being withdrawn."""
+    return node.kind is Streaming.RSTREAM or not is_strict(node.input) or has_ends(node.input)
+
+
+def reads_live_rows(node: GroupBy) -> bool:
+    """Whether a group-by keeps the rows that are alive, rather than cells: what is withdrawn cannot be subtracted."""
+    return is_strict(node.input) and not calls_of(node).is_running
 
 
 def interval(node: Node) -> int:

@@ -11,37 +11,23 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.layouts.live import ENTER, LEAVE, Lives, intervals
+from windrow.operators.layouts.live import ENTER, LEAVE, Lives, intervals, turnover
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
-from windrow.operators.tables.edges import COUNT, TICK, Edge, forever, made_at, netted, repeated
+from windrow.operators.tables.edges import COUNT, TICK, Edge, forever, repeated
 from windrow.operators.tables.rows import appended, longs, taken
 from windrow.operators.ticks import DueTicks
 from windrow.plan.algebra.nodes import Streaming, ToStream
 
 
 def to_stream(node: ToStream, edge: Edge, path: str, state: StateTable | None, batch: TickBatch) -> Outcome:
-    """The rows reported at all due ticks. `state` None: of a strict input whose rows have no predicted end, ISTREAM and
-    DSTREAM are what comes and goes."""
-    due = batch.due
-    if state is None:
-        return Outcome(_reported(node, netted(edge.rows, edge.names), batch))
-    found = intervals(edge, path, state, due, keep_forever=node.kind is Streaming.RSTREAM)
+    """The rows reported at all due ticks. `state` None: no row of a strict input has a predicted end, and ISTREAM and
+    DSTREAM need not know which are alive."""
     if node.kind is Streaming.RSTREAM:
-        rows = _at_every_tick(found, edge, due)
-    else:
-        rows = came_and_went(found, edge.names, due)
-    return Outcome(_reported(node, rows, batch), found.tables, found.parts)
-
-
-def came_and_went(found: Lives, names: list[str], due: DueTicks) -> pa.Table:
-    """Intervals as changes of values alone, without a predicted end: a value that one row loses and another one gains
-    is in none."""
-    enter, leave = longs(found.rows.column(ENTER)), longs(found.rows.column(LEAVE))
-    counts = longs(found.rows.column(COUNT))
-    came, went = np.flatnonzero(enter > due.before), np.flatnonzero(leave <= due.upto)
-    values = taken(found.rows.select(names), np.concatenate([came, went]))
-    ticks = np.concatenate([enter[came], leave[went]])
-    return netted(made_at(values, ticks, np.concatenate([counts[came], -counts[went]])), names)
+        assert state is not None
+        found = intervals(edge, path, state, batch.due)
+        return Outcome(_reported(node, _at_every_tick(found, edge, batch.due), batch), found.tables, found.parts)
+    flow = turnover(edge, path, state, batch.due, keep_forever=False)
+    return Outcome(_reported(node, flow.changes, batch), flow.tables, flow.parts)
 
 
 def _reported(node: ToStream, changes: pa.Table, batch: TickBatch) -> Edge:

@@ -26,7 +26,7 @@ from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed, gone_rows
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.steps import StateTable
-from windrow.operators.tables.edges import COUNT, TICK, Edge, as_strict, netted, running_sums
+from windrow.operators.tables.edges import COUNT, TICK, Edge, as_strict, made_at, netted, running_sums
 from windrow.operators.tables.rows import appended, hashed, longs, numbered, taken
 from windrow.operators.ticks import EXP, NEVER, TS, DueTicks, Points
 from windrow.plan.algebra.nodes import PlanColumn
@@ -44,10 +44,19 @@ Selecting = Callable[[pa.Table], pa.Table]
 
 @dataclass(frozen=True)
 class Lives:
-    """Rows with INTERVAL; those that were alive before have ENTER = before. Also the state after the batch, and
-    its parts."""
+    """Rows with INTERVAL; those that were alive before have ENTER = before. Then the state after the batch."""
 
     rows: pa.Table
+    tables: dict[str, StateTable]
+    parts: tuple[StatePart, ...]
+
+
+@dataclass(frozen=True)
+class Turnover:
+    """What comes and goes by value, whatever the EXP: strict changes without a predicted end, netted. Then the state
+    after the batch."""
+
+    changes: pa.Table
     tables: dict[str, StateTable]
     parts: tuple[StatePart, ...]
 
@@ -89,26 +98,40 @@ def intervals(
     """All rows that are alive at `before` or at some due tick, or `only` some of those that were alive before: all with
     the values of a row that is withdrawn must be among them. `keep_forever`: lifetimes that never end are needed again.
     """
-    changes = as_strict(edge, due).rows
-    changes = netted(changes, edge.names) if edge.is_strict else changes
+    changes = _netted(edge, due)
     before = _alive(state, due.before, live_schema(edge.schema), only)
-    kept = changes if edge.is_strict or keep_forever else taken(changes, longs(changes.column(EXP)) < NEVER)
-    table, parts = _changed(state, path, _delta(kept, edge, due), due)
+    table, parts = _changed(state, path, _delta(changes, edge, due, keep_forever), due)
     return Lives(_paired(before, changes, edge.names, due), {path: table}, tuple(parts))
 
 
 def with_new(before: pa.Table, edge: Edge, due: DueTicks) -> pa.Table:
     """Rows that were alive, as in `live_schema`, and the new ones of an edge as intervals."""
+    return _paired(before, _netted(edge, due), edge.names, due)
+
+
+def turnover(edge: Edge, path: str, state: StateTable | None, due: DueTicks, keep_forever: bool = True) -> Turnover:
+    """What comes and goes by value at the due ticks: the changes, and what leaves at its EXP. A row that was withdrawn
+    and its tombstone leave together and cancel, so nothing need be paired. `state` None: no row has a predicted end.
+    """
+    changes = _netted(edge, due)
+    rows, ticks, counts = changes.select(edge.names), longs(changes.column(TICK)), longs(changes.column(COUNT))
+    if state is None:
+        return Turnover(netted(made_at(rows, ticks, counts), edge.names), {}, ())
+    leave = due.first_above(longs(changes.column(EXP)))
+    soon = np.flatnonzero(leave <= due.upto)
+    old = leaving(state, due, edge.schema)
+    table, parts = _changed(state, path, _delta(changes, edge, due, keep_forever), due)
+    flow = made_at(
+        pa.concat_tables([rows, taken(rows, soon), old.select(edge.names)]),
+        np.concatenate([ticks, leave[soon], longs(old.column(LEAVE))]),
+        np.concatenate([counts, -counts[soon], -longs(old.column(COUNT))]),
+    )
+    return Turnover(netted(flow, edge.names), {path: table}, tuple(parts))
+
+
+def _netted(edge: Edge, due: DueTicks) -> pa.Table:
     changes = as_strict(edge, due).rows
-    return _paired(before, netted(changes, edge.names) if edge.is_strict else changes, edge.names, due)
-
-
-def leaving(state: StateTable, due: DueTicks, schema: Sequence[PlanColumn]) -> pa.Table:
-    """The rows in the state that reach their EXP at a due tick; some may be withdrawn before."""
-    if isinstance(state, Keyed):
-        return state.take(state.where(LEAVE, due.upto + 1), live_schema(schema))
-    assert isinstance(state, Calendar)
-    return state.between(due.before, due.upto, live_schema(schema))
+    return netted(changes, edge.names) if edge.is_strict else changes
 
 
 def is_touched(rows: pa.Table, due: DueTicks) -> Mask:
@@ -120,6 +143,15 @@ def is_withdrawn(rows: pa.Table, due: DueTicks) -> Mask:
     """Which intervals end at a due tick, before their EXP."""
     leave = longs(rows.column(LEAVE))
     return np.asarray((leave <= due.upto) & (leave < due.first_above(longs(rows.column(EXP)))))
+
+
+def leaving(state: StateTable, due: DueTicks, schema: Sequence[PlanColumn]) -> pa.Table:
+    """The rows, and perhaps tombstones, that leave at a due tick by their EXP."""
+    if isinstance(state, Calendar):
+        return state.between(due.before, due.upto, live_schema(schema))
+    assert isinstance(state, Keyed)
+    rows = state.take(state.where(LEAVE, due.upto + 1), live_schema(schema))
+    return taken(rows, longs(rows.column(LEAVE)) > due.before)
 
 
 # -- the two layouts -------------------------------------------------------------------------------
@@ -152,12 +184,13 @@ def _near(rows: pa.Table, others: pa.Table, names: Sequence[str]) -> Mask:
     return np.isin(mine, theirs)
 
 
-def _delta(changes: pa.Table, edge: Edge, due: DueTicks) -> pa.Table:
-    """What the batch changes of the rows that are alive at its last tick."""
+def _delta(changes: pa.Table, edge: Edge, due: DueTicks, keep_forever: bool) -> pa.Table:
+    """What the batch changes of the rows that are alive at its last tick. Lifetimes that never end are kept if the
+    operator needs them again; others may be withdrawn."""
     leave = due.first_above(longs(changes.column(EXP)))
     rows = appended(changes.select([EXP, COUNT, *edge.names]), **{LEAVE: leave})
-    rows = taken(rows, leave > due.upto).select(live_schema(edge.schema).names)
-    return folded([EXP, *edge.names], rows)
+    stays = (leave > due.upto) & (keep_forever or edge.is_strict or leave < NEVER)
+    return folded([EXP, *edge.names], taken(rows, stays).select(live_schema(edge.schema).names))
 
 
 def _changed(state: StateTable, path: str, delta: pa.Table, due: DueTicks) -> tuple[StateTable, list[StatePart]]:
