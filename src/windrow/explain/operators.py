@@ -208,8 +208,16 @@ _WHAT = {
     TopRows: LIVE_ROWS,
     ToStream: LIVE_ROWS,
     RowsWindow: "the last rows",
+    SetOperation: "values",
 }
-_PARTS = {"cells": "partial aggregates", "shown": "rows shown", "live": LIVE_ROWS, "rows": LIVE_ROWS}
+_PARTS = {
+    "cells": "partial aggregates",
+    "shown": "rows shown",
+    "live": LIVE_ROWS,
+    "rows": LIVE_ROWS,
+    "leaving": "counts that will leave",
+    "counted": "tuples counted by partition",
+}
 
 
 def kept_rows(node: Node, part: str) -> str:

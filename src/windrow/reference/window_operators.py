@@ -70,25 +70,15 @@ class WindowOperators:
             return list(self._groups(node, tick).values())
         if isinstance(node, TopRows):
             return _top(node, self.relation(node.input, tick))
-        if isinstance(node, Join | MergeUnion | Distinct) and _is_strict(node):
-            return self._of_relations(node, tick)
         if isinstance(node, SemiJoin | OuterJoin | SetOperation | RowsWindow):
             return self._withdrawn(node, tick)
+        if isinstance(node, Join | MergeUnion | Distinct) and _is_strict(node):
+            return self._of_relations(node, tick)
         if isinstance(node, Filter):
             return [row for row in self.relation(node.input, tick) if value_of(node.predicate, row) is True]
         if isinstance(node, Project):
             return [_projected(node, row) for row in self.relation(node.input, tick)]
         return [row.values for row in self.rows(node, tick) if row.ts < tick <= row.until]
-
-    def _of_relations(self, node: Join | MergeUnion | Distinct, tick: int) -> list[Values]:
-        """The relational operator over what its inputs show at the tick: some of it may be withdrawn at any time."""
-        inputs = [self.relation(one, tick) for one in node.inputs]
-        if isinstance(node, Join):
-            joined = ({name: v for part in parts for name, v in part.items()} for parts in product(*inputs))
-            return [values for values in joined if _matches(node, values)]
-        if isinstance(node, MergeUnion):
-            return [_renamed(node, values) for rows in inputs for values in rows]
-        return list({_key(values.values()): values for values in inputs[0]}.values())
 
     def _withdrawn(self, node: SemiJoin | OuterJoin | SetOperation | RowsWindow, tick: int) -> list[Values]:
         """What operators show whose rows may be withdrawn at any time."""
@@ -108,6 +98,16 @@ class WindowOperators:
         none = [dict.fromkeys(column.sql for column in one.schema) for one in node.inputs]
         padding = none[0] if node.keeps_right else None, none[1] if node.keeps_left else None
         return outer_join(left, right, lambda a, b: _are_matches(node, a, b), padding)
+
+    def _of_relations(self, node: Join | MergeUnion | Distinct, tick: int) -> list[Values]:
+        """The relational operator over what its inputs show at the tick: some of it may be withdrawn at any time."""
+        inputs = [self.relation(one, tick) for one in node.inputs]
+        if isinstance(node, Join):
+            joined = ({name: v for part in parts for name, v in part.items()} for parts in product(*inputs))
+            return [values for values in joined if _matches(node, values)]
+        if isinstance(node, MergeUnion):
+            return [_renamed(node, values) for rows in inputs for values in rows]
+        return list({_key(values.values()): values for values in inputs[0]}.values())
 
     def rows(self, node: Node, tick: int) -> list[Tuple]:
         """All lifetimes of a node that were born below a tick, also those that have ended."""
@@ -190,7 +190,9 @@ def _is_strict(node: Node) -> bool:
         return False
     if isinstance(node, GroupBy):
         return not _is_internal(node)
-    return isinstance(node, TopRows) or any(_is_strict(one) for one in node.inputs)
+    if isinstance(node, TopRows | SemiJoin | OuterJoin | SetOperation | RowsWindow):
+        return True
+    return any(_is_strict(one) for one in node.inputs)
 
 
 def _renamed(node: MergeUnion, values: Values) -> Values:

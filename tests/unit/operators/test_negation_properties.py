@@ -17,7 +17,16 @@ from support.staged import run_staged
 
 from windrow.operators.changes import stored
 from windrow.operators.negation.coverage import Intervals, gaps, united
-from windrow.plan.algebra.nodes import ContinuousPlan, Lifetime, Node, OutputWindow, SetKind, Streaming, ToStream
+from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    Distinct,
+    Lifetime,
+    Node,
+    OutputWindow,
+    SetKind,
+    Streaming,
+    ToStream,
+)
 from windrow.reference.window_operators import WindowOperators
 
 LAST = 24
@@ -34,7 +43,7 @@ tuples = st.lists(st.tuples(st.integers(0, 15), st.tuples(keys, numbers, texts))
 @st.composite
 def relations(draw: Any, b: Builder, depth: int) -> Node:
     """A node with the columns k, x and s."""
-    kinds = ["window", "window", "rows", "rows", "semi", "semi", "semi", "outer", "outer", "set", "set", "other"]
+    kinds = ["window", "rows", "semi", "semi", "outer", "outer", "set", "set", "other", "other"]
     kind = draw(st.sampled_from(kinds if depth else ["window", "window", "rows"]))
     if kind == "window":
         range_ = draw(st.one_of(st.integers(1, 9), st.integers(3, 6), st.none()))
@@ -43,12 +52,7 @@ def relations(draw: Any, b: Builder, depth: int) -> Node:
         return b.rows_window(draw(st.integers(1, 4)), COLUMNS, draw(st.sampled_from([(), (), ("k",), ("x", "s")])))
     one = draw(relations(b, depth - 1))
     if kind == "other":
-        if draw(st.booleans()):
-            return b.filter(one, draw(st.sampled_from(["$.k > 0", "$.x < 2.0 OR $.s IS NULL", "NOT $.s = 'a'"])))
-        if draw(st.booleans()):
-            stream = ToStream(one, draw(st.sampled_from([Streaming.ISTREAM, Streaming.DSTREAM])))
-            return OutputWindow(stream, Lifetime(draw(st.integers(1, 6))))
-        return b.project(one, k=("$.k + 1", INT), x=("$.x", DOUBLE), s=("$.s", STRING))
+        return draw(others(b, depth, one))
     other = draw(relations(b, depth - 1))
     if kind == "set":
         return b.set_operation(one, other, draw(st.sampled_from(SetKind)), draw(st.booleans()))
@@ -61,6 +65,32 @@ def relations(draw: Any, b: Builder, depth: int) -> Node:
     joined = b.outer_join(one, other, on, condition, keeps_left=keeps[0], keeps_right=keeps[1])
     left, right = one.schema, other.schema
     return b.project(joined, k=(left[0].sql, INT), x=(right[1].sql, DOUBLE), s=(right[2].sql, STRING))
+
+
+@st.composite
+def others(draw: Any, b: Builder, depth: int, one: Node) -> Node:
+    """An operator that is not negation, over a node."""
+    kind = draw(st.sampled_from(["filter", "project", "stream", "join", "union", "distinct", "group", "top"]))
+    if kind == "filter":
+        return b.filter(one, draw(st.sampled_from(["$.k > 0", "$.x < 2.0 OR $.s IS NULL", "NOT $.s = 'a'"])))
+    if kind == "project":
+        return b.project(one, k=("$.k + 1", INT), x=("$.x", DOUBLE), s=("$.s", STRING))
+    if kind == "stream":
+        stream = ToStream(one, draw(st.sampled_from([Streaming.ISTREAM, Streaming.DSTREAM])))
+        return OutputWindow(stream, Lifetime(draw(st.integers(1, 6))))
+    if kind == "distinct":
+        return Distinct(one)
+    if kind == "group":
+        grouped = b.group_by(one, ["s"], ("MAX", "k"), ("COUNT", None))
+        s, k, n = grouped.schema
+        return b.project(grouped, k=(k.sql, INT), x=(f"CAST({n.sql} AS DOUBLE)", DOUBLE), s=(s.sql, STRING))
+    if kind == "top":
+        return b.top(one, "$.k", draw(st.integers(1, 3)), draw(st.booleans()))
+    other = draw(relations(b, depth - 1))
+    if kind == "union":
+        return b.union(one, other)
+    joined = b.join(one, other, on=draw(st.sampled_from([["k"], ["k", "s"]])))
+    return b.project(joined, k=("$.k", INT), x=(other.schema[1].sql, DOUBLE), s=("$.s", STRING))
 
 
 @st.composite

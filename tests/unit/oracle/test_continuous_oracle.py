@@ -108,8 +108,7 @@ def test_query_added_later() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT k FROM a [ROWS 5]",
-        "SELECT a.k FROM a [RANGE 5] LEFT JOIN b [RANGE 5] ON a.k = b.k",
+        "SELECT k FROM a [ROWS 5 SLIDE 2 ROWS]",
         "SELECT a.k FROM a [RANGE 6 SLIDE 2] JOIN b [RANGE 6 SLIDE 3] ON a.k = b.k",
     ],
 )
@@ -136,6 +135,29 @@ def _held(rows: Rows, b: int, length: int | None, offset: int = 0) -> Rows:
 
 def _counts(rows: Rows) -> Counter[Any]:
     return Counter(k for _, k, _ in rows)
+
+
+def _keys(rows: Rows) -> list[str | None]:
+    return [k for _, k, _ in rows]
+
+
+def _last(rows: Rows, b: int, count: int, by_key: bool = False) -> Rows:
+    """The last so many tuples below b, which are in order."""
+    below = [row for row in rows if row[0] < b]
+    parts = [[row for row in below if row[1] == key] for key in set(_keys(below))] if by_key else [below]
+    return [row for part in parts for row in part[-count:]]
+
+
+def _not_in(x: str | None, values: list[str | None]) -> bool:
+    return not values or (x is not None and x not in values and None not in values)
+
+
+def _outer(a: Rows, b: Rows, keeps_a: bool, keeps_b: bool) -> list[tuple[Any, ...]]:
+    """Pairs of equal keys with a.x <= b.x, and what has none."""
+    pairs = [(one, two) for one in a for two in b if one[1] is not None and one[1] == two[1] and one[2] <= two[2]]
+    alone_a = [(one[2], None) for one in a if keeps_a and not any(one is x for x, _ in pairs)]
+    alone_b = [(None, two[2]) for two in b if keeps_b and not any(two is y for _, y in pairs)]
+    return [*((one[2], two[2]) for one, two in pairs), *alone_a, *alone_b]
 
 
 def _joined(a: Rows, b: Rows) -> list[tuple[Any, ...]]:
@@ -175,6 +197,83 @@ CASES: dict[str, tuple[str, Any]] = {
     "sub-query": (
         "WITH w AS (SELECT DISTINCT k FROM b [RANGE 9]) SELECT w.k, x FROM w JOIN a [RANGE 6] USING (k)",
         lambda a, b, t: [r[1:] for r in _held(a, t, 6) if r[1] is not None and r[1] in _counts(_held(b, t, 9))],
+    ),
+    "not exists": (
+        "SELECT k, x FROM a [RANGE 6] WHERE NOT EXISTS (SELECT 1 FROM b [RANGE 3] WHERE b.k = a.k AND b.x > a.x)",
+        lambda a, b, t: [
+            r[1:] for r in _held(a, t, 6) if not any(s[1] == r[1] and r[1] and s[2] > r[2] for s in _held(b, t, 3))
+        ],
+    ),
+    "not in": (
+        "SELECT k FROM a [RANGE 6] WHERE k NOT IN (SELECT k FROM b [RANGE 2])",
+        lambda a, b, t: [(r[1],) for r in _held(a, t, 6) if _not_in(r[1], _keys(_held(b, t, 2)))],
+    ),
+    "in of groups, or of a union": (
+        "SELECT x FROM a [RANGE 6] WHERE k IN (SELECT k FROM b [RANGE 9] GROUP BY k HAVING COUNT(*) > 1) "
+        "AND k IN (SELECT k FROM b [RANGE 3] UNION ALL SELECT k FROM a [RANGE 2])",
+        lambda a, b, t: [
+            (r[2],)
+            for r in _held(a, t, 6)
+            if r[1] is not None and _counts(_held(b, t, 9))[r[1]] > 1 and r[1] in _keys(_held(b, t, 3) + _held(a, t, 2))
+        ],
+    ),
+    "total where exists": (
+        "SELECT COUNT(*) AS n FROM a [RANGE 6] WHERE EXISTS (SELECT 1 FROM b [RANGE 3] AS z WHERE z.k = a.k)",
+        lambda a, b, t: [(sum(r[1] is not None and r[1] in _keys(_held(b, t, 3)) for r in _held(a, t, 6)),)],
+    ),
+    "left": (
+        "SELECT a.x, b.x AS y FROM a [RANGE 6] LEFT JOIN b [RANGE 3] ON a.k = b.k AND a.x <= b.x",
+        lambda a, b, t: _outer(_held(a, t, 6), _held(b, t, 3), True, False),
+    ),
+    "right": (
+        "SELECT a.x, b.x AS y FROM a [RANGE 6] RIGHT JOIN b [RANGE 3] ON a.k = b.k AND a.x <= b.x",
+        lambda a, b, t: _outer(_held(a, t, 6), _held(b, t, 3), False, True),
+    ),
+    "full": (
+        "SELECT a.x, b.x AS y FROM a [RANGE 6] FULL JOIN b [RANGE 3] ON a.k = b.k AND a.x <= b.x",
+        lambda a, b, t: _outer(_held(a, t, 6), _held(b, t, 3), True, True),
+    ),
+    "total of a full join": (
+        "SELECT COUNT(*) AS n, COUNT(a.x) AS m FROM a [RANGE 6] FULL JOIN b [RANGE 3] ON a.k = b.k AND a.x <= b.x",
+        lambda a, b, t: [
+            (len(pairs), sum(x is not None for x, _ in pairs))
+            for pairs in [_outer(_held(a, t, 6), _held(b, t, 3), True, True)]
+        ],
+    ),
+    "full using": (
+        "SELECT * FROM (SELECT DISTINCT k FROM a [RANGE 6]) FULL JOIN (SELECT DISTINCT k FROM b [RANGE 3]) USING (k)",
+        lambda a, b, t: [
+            (k,)
+            for one, two in [(set(_keys(_held(a, t, 6))), set(_keys(_held(b, t, 3))))]
+            for k in [*(one | two), *([None] if None in one & two else [])]
+        ],
+    ),
+    "semi and anti": (
+        "SELECT a.x FROM a [RANGE 6] LEFT SEMI JOIN b [RANGE 9] ON a.k = b.k LEFT ANTI JOIN b [RANGE 2] AS c ON a.k = c.k",
+        lambda a, b, t: [
+            (r[2],)
+            for r in _held(a, t, 6)
+            if r[1] is not None and r[1] in _keys(_held(b, t, 9)) and r[1] not in _keys(_held(b, t, 2))
+        ],
+    ),
+    "except all": (
+        "SELECT k FROM a [RANGE 6] EXCEPT ALL SELECT k FROM b [RANGE 3]",
+        lambda a, b, t: [(k,) for k in (_counts(_held(a, t, 6)) - _counts(_held(b, t, 3))).elements()],
+    ),
+    "except and intersect": (
+        "SELECT k FROM a [RANGE 9] EXCEPT SELECT k FROM b [RANGE 3] INTERSECT SELECT k FROM a [RANGE 2]",
+        lambda a, b, t: [
+            (k,) for k in set(_keys(_held(a, t, 9))) - (set(_keys(_held(b, t, 3))) & set(_keys(_held(a, t, 2))))
+        ],
+    ),
+    "rows": ("SELECT k, x FROM a [ROWS 3]", lambda a, b, t: [r[1:] for r in _last(a, t, 3)]),
+    "rows of keys, with a selection": (
+        "SELECT k, x FROM a [ROWS 2 PARTITION BY k] WHERE x > 1",
+        lambda a, b, t: [r[1:] for r in _last(a, t, 2, True) if r[2] > 1],
+    ),
+    "rows in exists": (
+        "SELECT x FROM a [RANGE 6] WHERE EXISTS (SELECT 1 FROM b [ROWS 2] WHERE b.k = a.k)",
+        lambda a, b, t: [(r[2],) for r in _held(a, t, 6) if r[1] is not None and r[1] in _keys(_last(b, t, 2))],
     ),
     "internal": (
         "SELECT a.k, a.x, b.x AS y FROM a [RANGE 3 INTERNAL] JOIN b [RANGE 4 INTERNAL] ON a.k = b.k",

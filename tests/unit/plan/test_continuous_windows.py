@@ -100,6 +100,7 @@ def test_slide_is_the_step() -> None:
             "[RANGE 1 MINUTE SLIDE 1 MINUTE]",
         ),
         ("SELECT 1", "reads a stream", "1"),
+        ("SELECT 1 JOIN s [NOW]", "reads a stream", "1 JOIN s"),
         ("SELECT * FROM answers('q')", "reads a stream, not a function", "answers('q'"),
     ],
 )

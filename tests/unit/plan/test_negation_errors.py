@@ -6,6 +6,7 @@ import pytest
 from support.bound_plans import STREAMS, bind, pointed_at, refused, stream, types_of
 
 from windrow.cql import parse_one
+from windrow.cql.bounds.guards import check_bounds
 from windrow.cql.statements import CreateQuery
 from windrow.errors import BindError, FunctionError, UnsupportedError
 from windrow.plan.continuous import bind_continuous
@@ -38,7 +39,7 @@ T = "SELECT 1 FROM t [NOW]"
         ("SELECT a FROM s [NOW] WHERE (a, k) IN (SELECT k FROM t [NOW])", "2 values with", "a, k", "as many"),
         ("SELECT a FROM s [NOW] WHERE name IN (SELECT k FROM t [NOW])", "STRING and BIGINT cannot", "name IN", "Cast"),
         ("SELECT a FROM s [NOW] WHERE SUM(a) IN (SELECT k FROM t [NOW])", "an aggregate cannot", "SUM", "HAVING"),
-        ("SELECT a FROM s [NOW] WHERE a IN (SELECT ISTREAM(k) FROM t [NOW])", "needs a window", "k) FROM t", "[RANGE"),
+        ("SELECT a FROM s [NOW] WHERE a IN (SELECT ISTREAM(k) FROM t [NOW])", "needs a window", "ISTREAM", "[RANGE"),
         ("SELECT a FROM s [NOW] WHERE (a, k) = (1, 2)", "a list of values outside of IN", "", ""),
     ],
 )
@@ -160,3 +161,14 @@ def test_sub_queries_count_as_streams() -> None:
     assert "more than 64 streams" in refused(f"SELECT a FROM s [NOW] WHERE {many}", UnsupportedError).message
     few = " AND ".join(f"EXISTS (SELECT 1 FROM t [NOW] AS t{i} WHERE t{i}.k = s.k)" for i in range(12))
     assert bind(f"SELECT a FROM s [NOW] WHERE {few}").streams == ("s", "t")
+
+
+def test_bounds_reach_into_sub_queries() -> None:
+    text = (
+        "CREATE QUERY q AS SELECT a FROM s [NOW] WHERE EXISTS (SELECT 1 FROM t [NOW] WHERE REPEAT('x', 999) = s.name)"
+    )
+    statement = parse_one(text)
+    assert isinstance(statement, CreateQuery)
+    with pytest.raises(BindError, match="at most 100 are allowed"):
+        check_bounds(statement.select, text, 100)
+    check_bounds(statement.select, text, 1000)

@@ -104,6 +104,11 @@ def intervals(
     return Lives(_paired(before, changes, edge.names, due), {path: table}, tuple(parts))
 
 
+def with_new(before: pa.Table, edge: Edge, due: DueTicks) -> pa.Table:
+    """Rows that were alive, as in `live_schema`, and the new ones of an edge as intervals."""
+    return _paired(before, _netted(edge, due), edge.names, due)
+
+
 def turnover(edge: Edge, path: str, state: StateTable | None, due: DueTicks, keep_forever: bool = True) -> Turnover:
     """What comes and goes by value at the due ticks: the changes, and what leaves at its EXP. A row that was withdrawn
     and its tombstone leave together and cancel, so nothing need be paired. `state` None: no row has a predicted end.
@@ -122,11 +127,6 @@ def turnover(edge: Edge, path: str, state: StateTable | None, due: DueTicks, kee
         np.concatenate([counts, -counts[soon], -longs(old.column(COUNT))]),
     )
     return Turnover(netted(flow, edge.names), {path: table}, tuple(parts))
-
-
-def with_new(before: pa.Table, edge: Edge, due: DueTicks) -> pa.Table:
-    """Rows that were alive, as in `live_schema`, and the new ones of an edge as intervals."""
-    return _paired(before, _netted(edge, due), edge.names, due)
 
 
 def _netted(edge: Edge, due: DueTicks) -> pa.Table:

@@ -159,7 +159,7 @@ def changes_of(
 ) -> pa.Table:
     """Strict changes: '+' where an interval begins at a due tick, '-' where one ends at a due tick before its exp. The
     owners are `rows`, of which it takes the columns `names`; the other arrays are by interval."""
-    came = np.flatnonzero(shown.start > due.before)
+    came = np.flatnonzero((shown.start > due.before) & (shown.start <= due.upto))
     went = np.flatnonzero((shown.end <= due.upto) & (shown.end < due.first_above(ends)))
     at = np.concatenate([came, went])
     ticks = np.concatenate([shown.start[came], shown.end[went]])

@@ -104,7 +104,7 @@ class _SelectBinder:
 
     def _from(self) -> None:
         sources = sources_of(self._select)
-        if not sources:
+        if self._select.args.get("from_") is None:
             raise BindError(
                 "a standing query reads a stream",
                 place=self._context.place(self._select),
