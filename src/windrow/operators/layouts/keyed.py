@@ -152,6 +152,11 @@ class Keyed:
         found = [taken(level.rows, level.live) for level in self.levels]
         return pa.concat_tables(found) if found else schema.empty_table()
 
+    def flagged(self, name: str, schema: pa.Schema) -> pa.Table:
+        """All rows and those that were replaced, without a copy; the column `name` says which stand."""
+        found = [level.rows.append_column(name, pa.array(level.live)) for level in self.levels]
+        return pa.concat_tables(found) if found else schema.append(pa.field(name, pa.bool_())).empty_table()
+
     def settled(self, ticked: int) -> Keyed:
         return self
 

@@ -27,13 +27,16 @@ from windrow.operators.layouts.keyed import Keyed, gone_rows
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.tables.edges import COUNT, TICK, Edge, as_strict, made_at, netted, running_sums
-from windrow.operators.tables.rows import appended, hashed, longs, numbered, taken
+from windrow.operators.tables.rows import appended, flat, hashed, longs, numbered, taken
 from windrow.operators.ticks import EXP, NEVER, TS, DueTicks, Points
 from windrow.plan.algebra.nodes import PlanColumn
 from windrow.synopses.cells.arrays import Mask
 
 ENTER, LEAVE = "__enter", "__leave"
 """The first tick of a row, and the first at which it is gone."""
+
+_STANDS = "__stands"
+"""Whether a row of a table is none that another one replaced."""
 
 INTERVAL = (ENTER, LEAVE, TS, EXP, COUNT)
 """The columns of intervals before the values."""
@@ -160,9 +163,10 @@ def leaving(state: StateTable, due: DueTicks, schema: Sequence[PlanColumn]) -> p
 def _alive(state: StateTable, before: int, schema: pa.Schema, only: Selecting | None) -> pa.Table:
     """The rows that were alive at a tick; of equal ones there may be several."""
     if isinstance(state, Keyed):
-        rows = state.rows(schema).select(schema.names)
-        rows = taken(rows, longs(rows.column(LEAVE)) > before)
-        return rows if only is None else only(rows)
+        rows = state.flagged(_STANDS, schema)
+        rows = rows if only is None else only(rows)
+        stands = np.asarray(flat(rows.column(_STANDS))) & (longs(rows.column(LEAVE)) > before)
+        return taken(rows, stands).select(schema.names)
     assert isinstance(state, Calendar)
     rows = state.rows(before, schema).select(schema.names)
     rows = rows if only is None else only(rows)
