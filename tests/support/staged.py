@@ -123,9 +123,7 @@ class StagedRun:
         ]
 
 
-def run_job(
-    tasks: Sequence[StagedTask], joins: Sequence[SharedJoinTask], job: StageJob
-) -> list[list[dict[str, Any]]]:
+def run_job(tasks: Sequence[StagedTask], joins: Sequence[SharedJoinTask], job: StageJob) -> list[list[dict[str, Any]]]:
     """What the tasks of a job report, by plan; rows reach their places in any order."""
     rows = [pa.record_batch({"id": [place]}) for place in range(job.places)]
     for level in range(max(task.staged.levels for task in tasks)):
