@@ -28,8 +28,8 @@ from windrow.dataplane.kernels.stage_messages import (
     MOST_PAYLOAD_BYTES,
     REPORT,
     SHARED,
-    SMALL_ROWS,
     STATE,
+    TOGETHER_ROWS,
     VIEW,
     Sent,
     SharedJoinTask,
@@ -170,7 +170,7 @@ class _PlanPlace:
     def is_small(self) -> bool:
         """Whether what it writes may be in one file with what others write."""
         rows: int = sum(table.num_rows for _, table in self.kept if id(table) not in self.common.written)
-        return rows <= SMALL_ROWS and not self.views
+        return rows <= TOGETHER_ROWS and not self.views
 
     def advance(self) -> None:
         try:

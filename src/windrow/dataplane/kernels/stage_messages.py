@@ -28,8 +28,9 @@ STATE, CHANGES, VIEW, ANSWERS = "state", "changes", "view", "answers"
 SHARED = "plans/shared"
 """The owner of files with parts of several plans."""
 
-SMALL_ROWS = 1_000
-"""What a plan writes at once is written with that of other plans up to this size."""
+TOGETHER_ROWS = 50_000
+"""What a plan writes at once is written with that of other plans up to this size: a file costs two syncs, and stays as
+long as any of its parts."""
 
 REPORT = ""
 ROWS = pa.schema(

@@ -13,7 +13,7 @@ import pyarrow as pa
 from windrow.catalog.store import Catalog
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore
-from windrow.dataplane.kernels.stage_messages import ANSWERS, CHANGES, SHARED, SMALL_ROWS, STATE, VIEW
+from windrow.dataplane.kernels.stage_messages import ANSWERS, CHANGES, SHARED, STATE, TOGETHER_ROWS, VIEW
 from windrow.operators.changes import in_order
 from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.stages.ranges import WHOLE, Range
@@ -32,8 +32,8 @@ __all__ = [
     "WrittenBlock",
 ]
 
-SMALL_BYTES = 1 << 20
-"""Parts of at most so many bytes, and SMALL_ROWS, are merged when they are old."""
+SMALL_ROWS, SMALL_BYTES = 1_000, 1 << 20
+"""Parts up to this size are merged when they are old."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class PlanCommits:
         )
 
     def _write(self, ticks: Sequence[PlanTick]) -> list[_PlanFile]:
-        """Write the parts of the plans: small ones of several plans into one file, since a file costs a sync. A table
+        """Write the parts of the plans: all but large ones into one file, since a file costs a sync. A table
         that several plans have is written once, and each of them has a part there."""
         fresh, repeated, seen = dict[int, list[NewPart]](), list[tuple[PlanTick, NewPart]](), set[int]()
         for tick in ticks:
@@ -258,7 +258,7 @@ class PlanCommits:
         writing = [(tick, fresh[tick.plan]) for tick in ticks if tick.plan in fresh]
         small, large = list[tuple[PlanTick, list[NewPart]]](), list[tuple[PlanTick, list[NewPart]]]()
         for one in writing:
-            (small if sum(part.table.num_rows for part in one[1]) <= SMALL_ROWS else large).append(one)
+            (small if sum(part.table.num_rows for part in one[1]) <= TOGETHER_ROWS else large).append(one)
         places = dict[int, tuple[_PlanFile, int, int]]()
         files = [self._file(some, places) for some in (*([one] for one in large), small) if some]
         for tick, part in repeated:
