@@ -52,7 +52,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("parser", "printer", "final", "bounds"),
     ),
     "optimizer": (
-        ("synopsis_kinds", "facts", "join_order", "common_join"),
+        ("synopsis_kinds", "facts", "join_order", "common_join", "common_subplan"),
         ("sharing", "estimates"),
         ("rules",),
         ("pipeline",),

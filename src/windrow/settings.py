@@ -21,11 +21,11 @@ Value = str | int | bool
 SHARING_RULES = ("SS1", "SS2", "SS3", "SS4", "CS1", "CS2", "CS3", "CS4", "CS5", "CS6", "CS7", "CS8")
 """The sharing rules that `disabled_rules` may name."""
 
-SHARE_JOINS = "share_joins"
+SHARE_JOINS, SHARE_SUBPLANS = "share_joins", "share_subplans"
 
 PLAN_RULES = (
     *("push_selections", "compute_on_arrival", "merge_joins"),
-    *("push_distinct", "order_joins", "push_projections", SHARE_JOINS),
+    *("push_distinct", "order_joins", "push_projections", SHARE_JOINS, SHARE_SUBPLANS),
 )
 """The rules for continuous plans that `disabled_rules` may name."""
 

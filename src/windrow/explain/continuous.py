@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from windrow.engine.ask.catalog_views import completeness_of_plan, frontier_text, length_text
@@ -84,7 +84,7 @@ class _Boxes:
         operator, text, how = described(one.node, self._names, self._plan.point)
         inputs = tuple(self.box(below, f"{path}.{i}") for i, below in enumerate(one.inputs))
         home = "Spark" if isinstance(one.node, Window) else self._home
-        notes = [("why", one.why), ("how", how), *self._keeps(one, path), *self._ran(one, path)]
+        notes = [("why", one.why), ("how", how), *self._keeps(one, path), *self._shared(path), *self._ran(one, path)]
         notes.append(("home", home))
         return PlanBox(operator, text, tuple(notes), inputs, one.state, one.output, self._rate(path))
 
@@ -112,9 +112,15 @@ class _Boxes:
             own.append(("reads", f"earlier rows of {' and '.join(stored)} from the window stores"))
         others = () if self._running is None else self._running.query.shares_join_with
         if others and len(stored) == len(sources):
-            more = f" and {len(others) - NAMED:,} more" if len(others) > NAMED else ""
-            own.append(("shared", f"it ran once with that of {', '.join(others[:NAMED])}{more}"))
+            own.append(("shared", f"it ran once with that of {_some(others)}"))
         return own
+
+    def _shared(self, path: str) -> list[Note]:
+        """With which queries it has all from here downwards in common."""
+        others = None if self._running is None else self._running.query.shares_subplans.get(path)
+        if not others:
+            return []
+        return [("shared", f"from here downwards it ran once for {_some(others)}, too; its state is kept once")]
 
     def _table(self, path: str, what: str, is_withdrawn: bool) -> str:
         table = self._tables.get(path)
@@ -247,3 +253,9 @@ def _step(step: RuleStep) -> str:
     if step.is_off:
         return "off (SET disabled_rules)"
     return step.reason or "nothing to do"
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"

@@ -9,7 +9,7 @@ depend on how the ticks were batched.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -84,6 +84,8 @@ class Advance:
     changes: pa.Table
     state: PlanState
     parts: tuple[StatePart, ...]
+    edges: Mapping[str, Edge] = field(default_factory=dict)
+    """By path, the outputs that were asked for."""
 
 
 def advance(
@@ -95,17 +97,18 @@ def advance(
     explicit_expiry: bool = False,
     meter: PlanMeter | None = None,
     given: Mapping[str, Edge] | None = None,
+    asked: Collection[str] = (),
 ) -> Advance:
     """Process all due ticks. `inputs[i]` are the tuples of `plan.windows[i]`; a window without tuples may be missing.
 
     `explicit_expiry` adds a '-' at the tick at which a row expires. `meter` counts what the operators do. `given`: by
-    path, the output of nodes that were processed before, by `emit`. Raises ValueError if the due ticks do not follow
-    those of the state.
+    path, the output of nodes that were processed before, by `emit`. `asked`: the paths whose outputs are wanted, too.
+    Raises ValueError if the due ticks do not follow those of the state.
     """
     if state.ticked is not None and state.ticked != due.before:
         raise ValueError(f"the plan has ticked at {state.ticked}, and the due ticks begin after {due.before}")
     batch = TickBatch(due, kernel, has_internal(plan))
-    run = _Run(plan, state, inputs, batch, meter or PlanMeter(), given or {})
+    run = _Run(plan, state, inputs, batch, meter or PlanMeter(), given or {}, asked)
     edge = run.edge(plan.root, ROOT)
     if explicit_expiry and has_ends(plan.root):
         reported = report_expiry(edge, OUTPUT, run.table(OUTPUT), due)
@@ -121,6 +124,7 @@ class Emission:
     edge: Edge
     state: PlanState
     parts: tuple[StatePart, ...]
+    edges: Mapping[str, Edge] = field(default_factory=dict)
 
 
 def emit(
@@ -132,12 +136,13 @@ def emit(
     due: DueTicks,
     kernel: Kernel,
     meter: PlanMeter,
+    asked: Collection[str] = (),
 ) -> Emission:
     """Process all due ticks in a stage that is not the last; the arguments are those of `advance`."""
     batch = TickBatch(due, kernel, has_internal(plan))
-    run = _Run(plan, state, inputs, batch, meter, given, windows=stage.first)
+    run = _Run(plan, state, inputs, batch, meter, given, asked, windows=stage.first)
     edge = run.edge(stage.node, stage.path)
-    return Emission(edge, run.state_after, tuple(run.parts))
+    return Emission(edge, run.state_after, tuple(run.parts), run.edges)
 
 
 def joined(join: Join, inputs: Mapping[int, StreamRows], due: DueTicks, kernel: Kernel, has_until: bool) -> Edge:
@@ -157,6 +162,8 @@ class _Run:
     batch: TickBatch
     meter: PlanMeter
     given: Mapping[str, Edge]
+    asked: Collection[str] = ()
+    edges: dict[str, Edge] = field(default_factory=dict)
     after: dict[str, StateTable] = field(default_factory=dict)
     parts: list[StatePart] = field(default_factory=list)
     windows: int = 0
@@ -185,6 +192,8 @@ class _Run:
         # Table.nbytes would be exact for slices, and costs a hundred times as much.
         nbytes = edge.rows.get_total_buffer_size()
         self.meter.add(path, edge.rows.num_rows, nbytes, time.perf_counter() - started)
+        if path in self.asked:
+            self.edges[path] = edge
         return edge
 
     def _edge(self, node: Node, path: str) -> Edge:
@@ -294,7 +303,7 @@ class _Run:
 
     def result(self, reported: Reported) -> Advance:
         self._keep(reported.tables, reported.parts)
-        return Advance(reported.changes, self.state_after, tuple(self.parts))
+        return Advance(reported.changes, self.state_after, tuple(self.parts), self.edges)
 
     @property
     def state_after(self) -> PlanState:

@@ -32,7 +32,7 @@ from windrow.plan.algebra.nodes import (
     walk,
 )
 from windrow.plan.nodes import Order
-from windrow.settings import PLAN_RULES, SHARE_JOINS, Settings
+from windrow.settings import PLAN_RULES, SHARE_JOINS, SHARE_SUBPLANS, Settings
 from windrow.types import SqlType
 
 
@@ -401,7 +401,7 @@ def test_trace() -> None:
 
 
 def test_rules_are_those_of_the_setting() -> None:
-    assert (*(rule.name for rule in RULES), SHARE_JOINS) == PLAN_RULES
+    assert (*(rule.name for rule in RULES), SHARE_JOINS, SHARE_SUBPLANS) == PLAN_RULES
     off = Settings().with_text("disabled_rules", "MERGE_JOINS, cs8,push_distinct")
     assert off.text("disabled_rules") == "CS8, merge_joins, push_distinct"
     assert off.rules_off == {"CS8", "merge_joins", "push_distinct"}

@@ -28,8 +28,8 @@ from windrow.dataplane.kernels.stage_messages import (
     MOST_PAYLOAD_BYTES,
     REPORT,
     SHARED,
-    SMALL_ROWS,
     STATE,
+    TOGETHER_ROWS,
     VIEW,
     Sent,
     SharedJoinTask,
@@ -41,13 +41,14 @@ from windrow.dataplane.kernels.stage_messages import (
 )
 from windrow.dataplane.kernels.stage_worker import StageWorker
 from windrow.errors import StateError, first_line
-from windrow.operators.advance import advance, emit
+from windrow.operators.advance import Advance, Emission, advance, emit
 from windrow.operators.changes import AT, HEAD, stored
 from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.scan import StreamRows, needs_history
+from windrow.operators.sharing.subplans import CompactedOnce, SharedSubPlans, TakenSubPlan
 from windrow.operators.stages.cutting import Stage, buckets_in
 from windrow.operators.stages.ranges import Range, is_within, restored_range
-from windrow.operators.state import PlanState, compacted, restore
+from windrow.operators.state import PlanState, restore
 from windrow.operators.tables.edges import TICK, Edge
 from windrow.operators.tables.metering import PlanMeter
 from windrow.operators.tables.rows import taken
@@ -100,23 +101,40 @@ def _at_place(
     """What a place sends: the reports of earlier levels, and what the plans give at this level."""
     for plan, one in received.items():
         yield from ((place, source, plan, REPORT, payload) for source, payload in one.reports)
-    given = given_joins(_WORKER, joins, job.joins, level, place)
+    given, common = given_joins(_WORKER, joins, job.joins, level, place), _Common.of(job)
     small = list[_PlanPlace]()
     for plan, (task, batch) in enumerate(zip(tasks, job.batches, strict=True)):
         if level >= task.staged.levels or place >= len(batch.ranges):
             continue
-        mine = _PlanPlace(task, batch, level, place, plan, received.get(plan, Received()), given.edges.get(plan))
+        came = received.get(plan, Received())
+        mine = _PlanPlace(task, batch, level, place, plan, came, common, given.edges.get(plan))
         mine.alone = given.failures.get(plan)
         mine.advance()
         if mine.is_small:
             small.append(mine)
         else:
-            _write([mine], f"plans/{task.number}")
+            _write([mine], f"plans/{task.number}", common)
             yield from mine.sent()
     if small:
-        _write(small, SHARED if len(small) > 1 else f"plans/{small[0].task.number}")
+        _write(small, SHARED if len(small) > 1 else f"plans/{small[0].task.number}", common)
     for mine in small:
         yield from mine.sent()
+
+
+@dataclass
+class _Common:
+    """What the plans of a job share in a place: the sub-plans that they have in common, and tables of state, each of
+    which is compacted once and written once (with the table itself, so that its identity is not given to another)."""
+
+    subplans: SharedSubPlans
+    compacted: CompactedOnce = field(default_factory=CompactedOnce)
+    written: dict[int, tuple[pa.Table, BlockRef, int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, job: StageJob) -> _Common:
+        first = job.batches[0]
+        plans = ([one for _, one in batch.subplans] for batch in job.batches)
+        return cls(SharedSubPlans.of(plans, first.due.before, first.merging))
 
 
 @dataclass
@@ -129,9 +147,12 @@ class _PlanPlace:
     place: int
     plan: int
     given: Received
+    common: _Common
     join: GivenJoin | None
     alone: str | None = None
     """Why its join could not be processed with those of others."""
+    took: TakenSubPlan | None = None
+    """The sub-plan that it took from another plan."""
     changes: int = 0
     meter: PlanMeter = field(default_factory=PlanMeter)
     kept: list[tuple[dict[str, Any], pa.Table]] = field(default_factory=list)
@@ -148,8 +169,8 @@ class _PlanPlace:
     @property
     def is_small(self) -> bool:
         """Whether what it writes may be in one file with what others write."""
-        rows: int = sum(table.num_rows for _, table in self.kept)
-        return rows <= SMALL_ROWS and not self.views
+        rows: int = sum(table.num_rows for _, table in self.kept if id(table) not in self.common.written)
+        return rows <= TOGETHER_ROWS and not self.views
 
     def advance(self) -> None:
         try:
@@ -182,38 +203,49 @@ class _PlanPlace:
     def _advance(self) -> PlanState:
         task, batch, kernel = self.task, self.batch, _WORKER.kernel(self.task.max_value_bytes)
         state, parts = self._state(), list[StatePart]()
-        shared = self._shared()
         for stage in task.staged.at(self.level):
             if stage.single and self.place:
                 continue
             started = time.perf_counter()
             state = replace(state, ticked=batch.due.before)
-            rows = {i: self._rows(stage, i) for i in stage.windows if self.join is None or i not in self.join.windows}
+            subplans = [p for level, p in batch.subplans if level == self.level and p.windows <= set(stage.windows)]
+            taken, asked = self.common.subplans.find(subplans, state), self.common.subplans.wanted(subplans)
+            shared, read_before = self._shared(taken)
+            rows = {i: self._rows(stage, i) for i in stage.windows if i not in read_before}
             edges = {path: self._edge(path) for path in stage.inputs} | shared
-            read = time.perf_counter()
+            read, paths = time.perf_counter(), [one.path for one in asked]
+            done: Emission | Advance
             if stage.sends_by is not None:
-                done = emit(task.plan, stage, state, rows, edges, batch.due, kernel, self.meter)
+                done = emit(task.plan, stage, state, rows, edges, batch.due, kernel, self.meter, paths)
                 self.exchanged += self._sent(stage, done.edge)
-                state, made = done.state, done.parts
             else:
-                last = advance(task.plan, state, rows, batch.due, kernel, task.explicit_expiry, self.meter, edges)
-                self._show(stage, last.changes)
-                state, made = last.state, last.parts
+                explicit = task.explicit_expiry
+                done = advance(task.plan, state, rows, batch.due, kernel, explicit, self.meter, edges, paths)
+                self._show(stage, done.changes)
+            after, made = (done.state, done.parts) if taken is None else taken.added_to(done.state, done.parts)
+            self.common.subplans.add(self.plan, asked, state, after, made, done.edges)
+            state, self.took = after, taken or self.took
             parts += made
             self.meter.add_batch(0, read - started, time.perf_counter() - read)
         state = replace(state, ticked=batch.due.upto)
-        for part in compacted(state) if batch.merging else parts:
+        for part in self.common.compacted.parts(state) if batch.merging else parts:
             told = {"operator": part.path, "layout": part.layout.name, "lo": part.lo, "hi": min(part.hi, POINT_MAX)}
             self.kept.append(({"kind": STATE, **told}, part.rows))
         return state
 
-    def _shared(self) -> dict[str, Edge]:
-        """The output of the join that was processed with those of other plans, by path."""
-        if self.join is None:
-            return {}
-        rows = self.join.edge.rows
-        self.meter.add(self.join.path, rows.num_rows, rows.get_total_buffer_size(), self.join.seconds)
-        return {self.join.path: self.join.edge}
+    def _shared(self, taken: TakenSubPlan | None) -> tuple[dict[str, Edge], frozenset[int]]:
+        """What was processed with other plans, by path, and the windows below: its join, and a sub-plan."""
+        edges, windows = dict[str, Edge](), frozenset[int]()
+        if self.join is not None:
+            edges, windows = {self.join.path: self.join.edge}, self.join.windows
+            self._count(self.join.path, self.join.edge, self.join.seconds)
+        if taken is not None:
+            edges[taken.subplan.path], windows = taken.result.edge, windows | taken.subplan.windows
+            self._count(taken.subplan.path, taken.result.edge, 0.0)
+        return edges, windows
+
+    def _count(self, path: str, edge: Edge, seconds: float) -> None:
+        self.meter.add(path, edge.rows.num_rows, edge.rows.get_total_buffer_size(), seconds)
 
     def _rows(self, stage: Stage, i: int) -> StreamRows:
         """The tuples of a window: in its range of buckets, or a share of the new ones where they may be anywhere."""
@@ -316,11 +348,14 @@ class _PlanPlace:
 
     # -- what it writes ------------------------------------------------------------------------
 
-    def placed(self, ref: BlockRef, places: Sequence[tuple[int, int]]) -> None:
+    def placed(self) -> None:
         """Note where its parts were written."""
-        whats = zip(self.kept, places, strict=True)
-        parts = [self._part(told, table.num_rows, *place) for (told, table), place in whats]
-        self.blocks.append({"ref": asdict(ref), "parts": parts})
+        by_file = dict[str, dict[str, Any]]()
+        for told, table in self.kept:
+            _, ref, offset, length = self.common.written[id(table)]
+            block = by_file.setdefault(ref.path, {"ref": asdict(ref), "parts": []})
+            block["parts"].append(self._part(told, table.num_rows, offset, length))
+        self.blocks += by_file.values()
 
     def write_views(self) -> None:
         """Write each part of a large view into a file of its own."""
@@ -337,20 +372,23 @@ class _PlanPlace:
         counts = {path: (one.rows, one.nbytes, one.seconds) for path, one in self.meter.counts.items()}
         times = {"read_s": self.meter.read_s, "advance_s": self.meter.advance_s}
         report = {"changes": self.changes, "sizes": self.state.sizes, "counts": counts, "blocks": self.blocks, **times}
+        if self.took is not None:
+            report["took"] = (self.took.subplan.path, self.took.result.by, self.took.result.path)
         return report if self.alone is None else {**report, "alone": self.alone}
 
 
-def _write(plans: Sequence[_PlanPlace], owner: str) -> None:
+def _write(plans: Sequence[_PlanPlace], owner: str, common: _Common) -> None:
     """Write what these plans keep into one file, but each part of a large view into its own. If that fails, it fails
     for all of them."""
-    writing = [one for one in plans if one.kept and not one.failed]
+    writing = [one for one in plans if not one.failed]
     try:
-        if writing:
-            tables = [table for one in writing for _, table in one.kept]
-            ref, places = _WORKER.writer(writing[0].task.root).write_many(owner, tables)
-            rest = iter(places)
-            for one in writing:
-                one.placed(ref, [next(rest) for _ in one.kept])
+        fresh = {id(table): table for one in writing for _, table in one.kept if id(table) not in common.written}
+        if fresh:
+            ref, places = _WORKER.writer(writing[0].task.root).write_many(owner, list(fresh.values()))
+            for (number, table), place in zip(fresh.items(), places, strict=True):
+                common.written[number] = (table, ref, *place)
+        for one in writing:
+            one.placed()
     except Exception as error:
         for one in writing:
             one.fail(error)

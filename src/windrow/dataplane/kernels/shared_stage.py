@@ -14,8 +14,8 @@ from windrow.dataplane.stores import KeptColumn, MappedFiles, Selected, read_row
 from windrow.errors import first_line
 from windrow.operators.advance import joined
 from windrow.operators.scan import StreamRows, read_window
+from windrow.operators.sharing.routing import routed
 from windrow.operators.tables.edges import Edge
-from windrow.operators.tables.routing import routed
 from windrow.operators.ticks import DueTicks
 from windrow.plan.algebra.nodes import Join, Window
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.dataplane.stores import KeptColumn, StoredRows
+from windrow.operators.sharing.subplans import SubPlan
 from windrow.operators.stages.cutting import StagedPlan
 from windrow.operators.stages.ranges import Range
 from windrow.operators.state import is_strict
@@ -27,8 +28,9 @@ STATE, CHANGES, VIEW, ANSWERS = "state", "changes", "view", "answers"
 SHARED = "plans/shared"
 """The owner of files with parts of several plans."""
 
-SMALL_ROWS = 1_000
-"""What a plan writes at once is written with that of other plans up to this size."""
+TOGETHER_ROWS = 50_000
+"""What a plan writes at once is written with that of other plans up to this size: a file costs two syncs, and stays as
+long as any of its parts."""
 
 REPORT = ""
 ROWS = pa.schema(
@@ -102,7 +104,7 @@ class StageBatch:
     the changes if `merging`, and so is the state. `begins`: the plan begins on tuples of the past; `is_silent`: it only
     builds its state. `has_view`: a view is kept; `view_width`: by intervals of expiration of this width, each in a file
     of its own, and `shown` are the changes since it was merged; `is_derived`: the changes become tuples of a stream.
-    `occupied`: the ticks that a periodic plan answers.
+    `occupied`: the ticks that a periodic plan answers. `subplans`: those that it may share, with their levels.
     """
 
     token: str
@@ -120,6 +122,7 @@ class StageBatch:
     view_width: int | None = None
     is_derived: bool = False
     occupied: OccupiedTicks | None = None
+    subplans: tuple[tuple[int, SubPlan], ...] = ()
 
 
 @dataclass(frozen=True)

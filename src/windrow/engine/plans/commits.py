@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from sqlite3 import Row
@@ -13,7 +13,7 @@ import pyarrow as pa
 from windrow.catalog.store import Catalog
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore
-from windrow.dataplane.kernels.stage_messages import ANSWERS, CHANGES, SHARED, SMALL_ROWS, STATE, VIEW
+from windrow.dataplane.kernels.stage_messages import ANSWERS, CHANGES, SHARED, STATE, TOGETHER_ROWS, VIEW
 from windrow.operators.changes import in_order
 from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.stages.ranges import WHOLE, Range
@@ -32,8 +32,8 @@ __all__ = [
     "WrittenBlock",
 ]
 
-SMALL_BYTES = 1 << 20
-"""Parts of at most so many bytes, and SMALL_ROWS, are merged when they are old."""
+SMALL_ROWS, SMALL_BYTES = 1_000, 1 << 20
+"""Parts up to this size are merged when they are old."""
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,6 @@ class PlanTick:
         return (*self.tidied.parts, *self.parts)
 
     @property
-    def is_small(self) -> bool:
-        rows: int = sum(part.table.num_rows for part in self.written)
-        return rows <= SMALL_ROWS
-
-    @property
     def changes(self) -> int:
         mine: int = sum(part.table.num_rows for part in self.parts if part.kind in (CHANGES, ANSWERS))
         return mine + sum(p.rows for block in self.blocks for p in block.parts if p.kind in (CHANGES, ANSWERS))
@@ -134,7 +129,14 @@ class _PlanFile:
     """A file that the driver wrote, and its parts by the numbers of their plans."""
 
     ref: BlockRef
-    parts: Mapping[int, list[PlanPart]]
+    parts: dict[int, list[PlanPart]]
+
+    def add(self, tick: PlanTick, part: NewPart, offset: int, length: int) -> None:
+        """Note a part of a plan that is at this place of the file."""
+        rows, state = part.table.num_rows, (part.operator, part.layout, part.lo, part.hi)
+        seq = tick.seq if part.seq is None else part.seq
+        placed = PlanPart(part.kind, seq, self.ref.path, offset, length, rows, *state)
+        self.parts.setdefault(tick.plan, []).append(placed)
 
     def of(self, plan: int) -> Sequence[PlanPart]:
         return self.parts.get(plan, ())
@@ -247,23 +249,39 @@ class PlanCommits:
         )
 
     def _write(self, ticks: Sequence[PlanTick]) -> list[_PlanFile]:
-        """Write the parts of the plans: small ones of several plans into one file, since a file costs a sync."""
-        small = [tick for tick in ticks if tick.is_small and tick.written]
-        files = [[tick] for tick in ticks if tick.written and not tick.is_small]
-        files += [small] if small else []
-        return [self._file(together) for together in files]
+        """Write the parts of the plans: all but large ones into one file, since a file costs a sync. A table
+        that several plans have is written once, and each of them has a part there."""
+        fresh, repeated, seen = dict[int, list[NewPart]](), list[tuple[PlanTick, NewPart]](), set[int]()
+        for tick in ticks:
+            for part in tick.written:
+                if id(part.table) in seen:
+                    repeated.append((tick, part))
+                else:
+                    seen.add(id(part.table))
+                    fresh.setdefault(tick.plan, []).append(part)
+        writing = [(tick, fresh[tick.plan]) for tick in ticks if tick.plan in fresh]
+        small, large = list[tuple[PlanTick, list[NewPart]]](), list[tuple[PlanTick, list[NewPart]]]()
+        for one in writing:
+            (small if sum(part.table.num_rows for part in one[1]) <= TOGETHER_ROWS else large).append(one)
+        places = dict[int, tuple[_PlanFile, int, int]]()
+        files = [self._file(some, places) for some in (*([one] for one in large), small) if some]
+        for tick, part in repeated:
+            file, offset, length = places[id(part.table)]
+            file.add(tick, part, offset, length)
+        return files
 
-    def _file(self, ticks: Sequence[PlanTick]) -> _PlanFile:
-        parts = [(tick, part) for tick in ticks for part in tick.written]
-        owner = f"plans/{ticks[0].plan}" if len(ticks) == 1 else SHARED
-        ref, places = self._blocks.write_many(owner, [part.table for _, part in parts])
-        made = dict[int, list[PlanPart]]()
-        for (tick, part), (offset, length) in zip(parts, places, strict=True):
-            rows, state = part.table.num_rows, (part.operator, part.layout, part.lo, part.hi)
-            seq = tick.seq if part.seq is None else part.seq
-            placed = PlanPart(part.kind, seq, ref.path, offset, length, rows, *state)
-            made.setdefault(tick.plan, []).append(placed)
-        return _PlanFile(ref, made)
+    def _file(
+        self, ticks: Sequence[tuple[PlanTick, list[NewPart]]], places: dict[int, tuple[_PlanFile, int, int]]
+    ) -> _PlanFile:
+        """Write parts of plans into one file, and note the places of their tables."""
+        parts = [(tick, part) for tick, mine in ticks for part in mine]
+        owner = f"plans/{ticks[0][0].plan}" if len(ticks) == 1 else SHARED
+        ref, written = self._blocks.write_many(owner, [part.table for _, part in parts])
+        file = _PlanFile(ref, {})
+        for (tick, part), (offset, length) in zip(parts, written, strict=True):
+            file.add(tick, part, offset, length)
+            places[id(part.table)] = (file, offset, length)
+        return file
 
     def _insert(self, plan: int, block: int, parts: Sequence[PlanPart]) -> None:
         for part in parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, cast
 
 import pyarrow as pa
@@ -14,16 +14,18 @@ from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, WrittenBlock
 from windrow.engine.plans.due import occupied
 from windrow.engine.plans.query import ContinuousQuery, HomeState, counts_windows
-from windrow.engine.plans.shared_joins import Given, JoinsInDriver
+from windrow.engine.plans.sharing.joins import Given, JoinsInDriver
+from windrow.engine.plans.sharing.subplans import note_sharers, subplans_of, taken_from
 from windrow.engine.plans.tables import answers_table, ordered
 from windrow.errors import StateError, WindrowError, first_line
 from windrow.operators.advance import Advance, advance
 from windrow.operators.changes import AT, HEAD, stored
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.scan import StreamRows, births_end, reach, read_window
+from windrow.operators.sharing.subplans import CompactedOnce, SharedSubPlans, SubPlan
 from windrow.operators.stages.cutting import staged
 from windrow.operators.stages.ranges import WHOLE, Range, restored_range
-from windrow.operators.state import PlanState, compacted
+from windrow.operators.state import PlanState
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
 from windrow.operators.view import beginning, by_expiration, last_end, merged_view
@@ -171,6 +173,17 @@ def occupied_ticks(query: ContinuousQuery, stores: WindowStores, due: DueTicks) 
     return occupied(due, lifetimes(query, stores, due), query.progress.covered)
 
 
+@dataclass
+class _DriverBatch:
+    """A batch of ticks of several queries: the sub-plans that they share, and who took which."""
+
+    due: DueTicks
+    merging: bool
+    shared: SharedSubPlans
+    taken: dict[int, tuple[str, int, str]] = field(default_factory=dict)
+    compacted: CompactedOnce = field(default_factory=CompactedOnce)
+
+
 class DriverHome:
     """Advances plans in this process, over mapped files."""
 
@@ -182,14 +195,17 @@ class DriverHome:
 
     def advance(self, queries: Sequence[ContinuousQuery], due: DueTicks, merging: bool) -> list[PlanOutcome]:
         given = self._given(queries, due)
+        subplans = {query.id: subplans_of(query, due) for query in queries}
+        batch = _DriverBatch(due, merging, SharedSubPlans.of(subplans.values(), due.before, merging))
         found = list[PlanOutcome]()
         for query in queries:
             try:
-                found.append(self._one(query, due, merging, given.get(query.id)))
+                found.append(self._one(query, batch, given.get(query.id), subplans[query.id]))
             except StateError as error:
                 found.append(PlanDelay(error))
             except Exception as error:
                 found.append(PlanFailure(first_line(error)))
+        note_sharers(queries, batch.taken)
         return found
 
     def _given(self, queries: Sequence[ContinuousQuery], due: DueTicks) -> dict[int, Given]:
@@ -200,13 +216,15 @@ class DriverHome:
             log.warning("a join that queries share failed, so each of them joins alone: %s", first_line(error))
             return {}
 
-    def _one(self, query: ContinuousQuery, due: DueTicks, merging: bool, given: Given | None) -> PlanBatch:
-        state = query.version.state
+    def _one(
+        self, query: ContinuousQuery, batch: _DriverBatch, given: Given | None, subplans: Sequence[SubPlan]
+    ) -> PlanBatch:
+        state, due, merging = query.version.state, batch.due, batch.merging
         if query.home != DRIVER:
             state = restored(query, self._commits, due.before)
         runs = occupied_ticks(query, self._stores, due)
-        done = self._advance(query, cast(PlanState, state), due, runs, given)
-        parts, drops = self._parts(query, done, due.upto, merging)
+        done = self._advance(query, cast(PlanState, state), batch, runs, given, subplans)
+        parts, drops = self._parts(query, done, batch)
         width = query.view_width if merging and has_view(query) else None
         blocks: tuple[WrittenBlock, ...] = ()
         if width is not None:
@@ -226,16 +244,27 @@ class DriverHome:
         self,
         query: ContinuousQuery,
         state: PlanState,
-        due: DueTicks,
+        batch: _DriverBatch,
         runs: OccupiedTicks | None,
         given: Given | None,
+        subplans: Sequence[SubPlan],
     ) -> Advance:
-        started = time.perf_counter()
+        started, due = time.perf_counter(), batch.due
         edges, read_before = ({}, frozenset()) if given is None else ({given.path: given.edge}, given.windows)
+        taken = batch.shared.find(subplans, state)
+        if taken is not None:
+            edges, read_before = {**edges, taken.subplan.path: taken.result.edge}, read_before | taken.subplan.windows
         rows = {i: self._rows(query, i, due) for i in range(len(query.uses)) if i not in read_before}
-        read = time.perf_counter()
-        explicit = query.choices.explicit_expiry
-        done = advance(query.plan, state, rows, due, self._kernel, explicit, query.meter, edges)
+        read, asked = time.perf_counter(), batch.shared.wanted(subplans)
+        explicit, paths = query.choices.explicit_expiry, [one.path for one in asked]
+        done = advance(query.plan, state, rows, due, self._kernel, explicit, query.meter, edges, paths)
+        if taken is not None:
+            after, parts = taken.added_to(done.state, done.parts)
+            done = replace(done, state=after, parts=parts)
+            batch.taken[query.id] = taken_from(taken)
+            count, size = taken.result.edge.rows.num_rows, taken.result.edge.rows.get_total_buffer_size()
+            query.meter.add(taken.subplan.path, count, size, 0.0)
+        batch.shared.add(query.id, asked, state, done.state, done.parts, done.edges)
         query.meter.add_batch(due.upto - due.before, read - started, time.perf_counter() - read)
         changes = stored(done.changes)
         if is_silent(query, due):
@@ -253,11 +282,10 @@ class DriverHome:
 
         return read_window(query.plan.windows[i], read, query.history[i], due)
 
-    def _parts(
-        self, query: ContinuousQuery, done: Advance, ticked: int, merging: bool
-    ) -> tuple[list[NewPart], list[str]]:
+    def _parts(self, query: ContinuousQuery, done: Advance, batch: _DriverBatch) -> tuple[list[NewPart], list[str]]:
         """What a commit writes, and the kinds of parts that it replaces."""
-        state = compacted(done.state) if merging else done.parts
+        ticked, merging = batch.due.upto, batch.merging
+        state = batch.compacted.parts(done.state) if merging else done.parts
         found = [_state_part(part) for part in state]
         drops = [STATE] if merging else []
         if done.changes.num_rows:

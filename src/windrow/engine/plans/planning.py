@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from windrow.optimizer.common_subplan import numbered_in_order
 from windrow.optimizer.facts import NOTHING_MEASURED, Facts, StreamFacts
 from windrow.optimizer.pipeline import OptimizedPlan, optimize
 from windrow.plan.algebra.nodes import Streaming, ToStream
@@ -52,5 +53,5 @@ def planned(select: exp.Expr, text: str, source_of: SourceOf, types_of: TypesOf,
     plan = found.plan
     if plan.periodic and not isinstance(plan.root, ToStream):
         # Every tick delivers the whole answer of its window.
-        return replace(found, plan=replace(plan, root=ToStream(plan.root, Streaming.RSTREAM)))
-    return found
+        plan = replace(plan, root=ToStream(plan.root, Streaming.RSTREAM))
+    return replace(found, plan=numbered_in_order(plan))

@@ -22,6 +22,7 @@ from windrow.operators.stages.cutting import staged
 from windrow.operators.state import is_strict
 from windrow.operators.tables.metering import PlanMeter
 from windrow.optimizer.common_join import SharableJoin, sharable_join
+from windrow.optimizer.common_subplan import SharableSubPlan, sharable_subplans
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.algebra.nodes import ContinuousPlan, GroupBy, RowsWindow, Window, walk
 from windrow.types import SqlType
@@ -123,6 +124,8 @@ class ContinuousQuery:
     is_dropped: bool = False
     shares_join_with: tuple[str, ...] = ()
     """The queries that its join was processed for, too, at its last tick."""
+    shares_subplans: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By path, the sub-plans that were processed for other queries, too, at its last tick, and for which."""
     ticking: threading.RLock = field(default_factory=threading.RLock)
     """Held while it ticks, and while it is dropped."""
 
@@ -167,6 +170,11 @@ class ContinuousQuery:
     def sharable_join(self) -> SharableJoin | None:
         """The join that it may share with other queries."""
         return sharable_join(self.plan.root)
+
+    @cached_property
+    def sharable_subplans(self) -> tuple[SharableSubPlan, ...]:
+        """The sub-plans with state that it may share, the largest first."""
+        return sharable_subplans(self.plan)
 
     @cached_property
     def history(self) -> tuple[bool, ...]:

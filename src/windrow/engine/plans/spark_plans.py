@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -42,10 +42,12 @@ from windrow.engine.plans.homes import (
     occupied_ticks,
 )
 from windrow.engine.plans.query import ContinuousQuery, HomeState, kept_columns
-from windrow.engine.plans.shared_joins import JoinGroup, JoinMember, SharedJoins
+from windrow.engine.plans.sharing.joins import JoinGroup, JoinMember, SharedJoins
+from windrow.engine.plans.sharing.subplans import note_sharers, subplans_of
 from windrow.engine.plans.tables import ordered
 from windrow.errors import SessionError, StateError, WindrowError, first_line
 from windrow.operators.changes import AT, HEAD, changes_schema, in_order, stored
+from windrow.operators.sharing.subplans import SubPlan
 from windrow.operators.stages.cutting import stage_of, staged
 from windrow.operators.stages.ranges import WHOLE, Range, ranges_of
 from windrow.operators.tables.kernel import Kernel
@@ -188,7 +190,17 @@ class SparkPlans:
             if alone is not None:
                 one.query.shares_join_with = ()
                 log.warning("query '%s' joins alone, since the join that it shares failed: %s", one.query.name, alone)
+        self._note_sharers(queries, reports)
         return list(zip(plans, reports, strict=True))
+
+    def _note_sharers(self, queries: Sequence[ContinuousQuery], reports: list[list[dict[str, Any]]]) -> None:
+        taken = dict[int, tuple[str, int, str]]()
+        for query, mine in zip(queries, reports, strict=True):
+            for told in mine:
+                if "took" in told:
+                    path, by, its_path = told["took"]
+                    taken[query.id] = (path, queries[by].id, its_path)
+        note_sharers(queries, taken)
 
     # -- joins that queries have in common -----------------------------------------------------
 
@@ -292,6 +304,7 @@ class SparkPlans:
             view_width=width,
             is_derived=query.derived is not None,
             occupied=occupied_ticks(query, self._stores, due),
+            subplans=tuple(_in_stages(query, task, ranges, due)),
         )
 
     def _ranges(self, query: ContinuousQuery, task: StagedTask, due: DueTicks) -> tuple[Range, ...]:
@@ -362,6 +375,18 @@ class _StoreFiles:
             needed = tuple(one for one in self._listed[use.store] if one.hi >= lo and one.lo < hi)
             self._needed[use.store, lo, hi] = needed
         return StoredWindow(needed, lo if use.since is None else max(lo, use.since), use.predicate)
+
+
+def _in_stages(
+    query: ContinuousQuery, task: StagedTask, ranges: tuple[Range, ...], due: DueTicks
+) -> Iterator[tuple[int, SubPlan]]:
+    """The sub-plans that a query may share, with their levels: each is within one stage, so that its rows are in the
+    same places as those of others that read the same stores."""
+    for one in subplans_of(query, due):
+        stage = stage_of(task.staged, one.path)
+        if one.windows <= set(stage.windows):
+            stores = tuple(query.uses[i].store for i in sorted(one.windows))
+            yield stage.level, replace(one, key=(one.key, stage.level, stage.single, ranges, stores))
 
 
 def _points(query: ContinuousQuery, i: int, due: DueTicks) -> tuple[int, int]:

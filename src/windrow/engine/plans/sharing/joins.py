@@ -16,10 +16,10 @@ from windrow.engine.kept.window_stores import StoreUse, WindowStores
 from windrow.engine.plans.query import ContinuousQuery, kept_columns
 from windrow.operators.advance import joined
 from windrow.operators.scan import StreamRows, reach, read_window
+from windrow.operators.sharing.routing import routed
 from windrow.operators.state import ROOT, has_internal
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
-from windrow.operators.tables.routing import routed
 from windrow.operators.ticks import DueTicks
 from windrow.optimizer.common_join import CommonJoin, SharableJoin, common_join
 from windrow.settings import SHARE_JOINS

@@ -1,0 +1,1 @@
+"""What plans that are due together share: results of joins, and of sub-plans with their state."""

@@ -1,0 +1,168 @@
+"""Finds sub-plans that different queries have in common.
+
+Two sub-plans are the same if they have the same nodes over the same windows, whatever their columns are called. So that
+this is easy to see, the columns of every plan are numbered in the order in which they are met: a sub-plan that begins
+with the first window of its plan has the same ids in every plan, and its state the same columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from windrow.plan.accumulators import AggregateCall
+from windrow.plan.algebra.nodes import (
+    Aggregated,
+    Computed,
+    ContinuousPlan,
+    Distinct,
+    Filter,
+    GroupBy,
+    Join,
+    MergeUnion,
+    Node,
+    OuterJoin,
+    OutputWindow,
+    PlanColumn,
+    Project,
+    RowsWindow,
+    SemiJoin,
+    SetOperation,
+    StreamWindow,
+    TopRows,
+    ToStream,
+    Window,
+    walk,
+)
+from windrow.plan.algebra.rewriting import parsed, substituted, text_of, with_texts
+from windrow.plan.nodes import Order
+
+_STATEFUL = Distinct | GroupBy | OutputWindow | ToStream | TopRows | SemiJoin | OuterJoin | SetOperation
+
+
+@dataclass(frozen=True)
+class SharableSubPlan:
+    """A sub-plan that keeps state, at `depth` inputs below the root of its plan, each the first one. `key` is equal for
+    those that are the same; `windows` is how many windows it reads."""
+
+    depth: int
+    key: str
+    windows: int
+
+
+def sharable_subplans(plan: ContinuousPlan) -> tuple[SharableSubPlan, ...]:
+    """The sub-plans that begin with the plan's first window and keep state, the largest first."""
+    found, node, depth = list[SharableSubPlan](), plan.root, 0
+    while True:
+        if _keeps(node):
+            key = hashlib.sha256(repr(_unnamed(node)).encode()).hexdigest()
+            found.append(SharableSubPlan(depth, key, sum(isinstance(one, Window) for one in walk(node))))
+        if not node.inputs:
+            return tuple(found)
+        node, depth = node.inputs[0], depth + 1
+
+
+def _keeps(node: Node) -> bool:
+    """Whether it is worth sharing: an operator that keeps state, a union of such, or a join that `common_join` does not
+    share, since it reads more than windows."""
+    if isinstance(node, Join):
+        return any(not isinstance(one, StreamWindow) for one in node.inputs)
+    if isinstance(node, MergeUnion):
+        return any(isinstance(one, _STATEFUL | Join) for one in walk(node))
+    return isinstance(node, _STATEFUL)
+
+
+def _unnamed(node: Node) -> Node:
+    """The sub-plan without what users call its columns."""
+    return _Columns().changed(node)
+
+
+# -- numbering -------------------------------------------------------------------------------------
+
+
+def numbered_in_order(plan: ContinuousPlan) -> ContinuousPlan:
+    """The plan with its columns numbered in the order in which they are met, inputs first, from left to right."""
+    ids = dict[int, int]()
+    for node in walk(plan.root):
+        for column in node.schema:
+            ids.setdefault(column.id, len(ids))
+    if all(old == new for old, new in ids.items()):
+        return plan
+    columns = _Numbered(ids)
+    return replace(plan, root=columns.changed(plan.root), order=columns.orders(plan.order))
+
+
+class _Columns:
+    """Changes the columns of a plan. A subclass says what becomes of a column and of an expression."""
+
+    def column(self, one: PlanColumn) -> PlanColumn:
+        """Without its name."""
+        return replace(one, name="")
+
+    def tree(self, one: exp.Expr) -> exp.Expr:
+        return one
+
+    def call(self, one: AggregateCall) -> AggregateCall:
+        return one
+
+    def orders(self, orders: tuple[Order, ...]) -> tuple[Order, ...]:
+        return tuple(replace(one, expression=self.tree(one.expression)) for one in orders)
+
+    def changed(self, node: Node) -> Node:
+        """The sub-plan with its columns changed."""
+        inputs = tuple(map(self.changed, node.inputs))
+        if isinstance(node, StreamWindow | RowsWindow):
+            return self._window(node)
+        if isinstance(node, Join | SemiJoin | OuterJoin):
+            return self._joined(node, inputs)
+        if isinstance(node, MergeUnion | SetOperation):
+            return replace(node, inputs=inputs, columns=tuple(map(self.column, node.columns)))
+        return self._over(node, inputs[0])
+
+    def _window(self, node: Window) -> Node:
+        columns = tuple(replace(one, column=self.column(one.column)) for one in node.columns)
+        if isinstance(node, RowsWindow):
+            return replace(node, columns=columns, partition=tuple(map(self.column, node.partition)))
+        return replace(node, columns=columns)
+
+    def _joined(self, node: Join | SemiJoin | OuterJoin, inputs: tuple[Node, ...]) -> Node:
+        condition = None if node.condition is None else self.tree(node.condition)
+        if isinstance(node, Join):
+            return Join(inputs, tuple(tuple(map(self.tree, key)) for key in node.keys), condition)
+        keys = tuple((self.tree(one), self.tree(other)) for one, other in node.keys)
+        return replace(node, left=inputs[0], right=inputs[1], keys=keys, condition=condition)
+
+    def _over(
+        self, node: Filter | Project | GroupBy | Distinct | OutputWindow | ToStream | TopRows, below: Node
+    ) -> Node:
+        if isinstance(node, Filter):
+            return Filter(below, self.tree(node.predicate))
+        if isinstance(node, Project):
+            made = ((self.column(one.column), self.tree(one.expression)) for one in node.columns)
+            return Project(below, tuple(Computed(*one) for one in made))
+        if isinstance(node, GroupBy):
+            aggregates = tuple(Aggregated(self.column(one.column), self.call(one.call)) for one in node.aggregates)
+            return GroupBy(below, tuple(map(self.column, node.keys)), aggregates)
+        if isinstance(node, TopRows):
+            return replace(node, input=below, order=self.orders(node.order))
+        return replace(node, input=below)
+
+
+class _Numbered(_Columns):
+    """Gives columns other ids."""
+
+    def __init__(self, ids: Mapping[int, int]):
+        self._ids = ids
+        self._names = {f"c{old}": exp.column(f"c{new}") for old, new in ids.items()}
+
+    def column(self, one: PlanColumn) -> PlanColumn:
+        return replace(one, id=self._ids[one.id])
+
+    def tree(self, one: exp.Expr) -> exp.Expr:
+        return substituted(one, self._names)
+
+    def call(self, one: AggregateCall) -> AggregateCall:
+        return with_texts(one, lambda text, _: text_of(self.tree(parsed(text))))
