@@ -8,6 +8,10 @@ added, so the output is strict. The state is the live input and the rows shown.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
@@ -22,6 +26,9 @@ from windrow.plan.algebra.nodes import TopRows
 
 SHOWN = "/shown"
 """The path of the rows shown, after the operator's own."""
+
+MOST_PAIRS = 1 << 22
+"""The most (row, tick) pairs that are in memory at once, unless a single tick has more."""
 
 
 def top_rows(node: TopRows, edge: Edge, path: str, state: StateTable, shown: Keyed, batch: TickBatch) -> Outcome:
@@ -68,28 +75,63 @@ def _first(node: TopRows, found: Lives, ticks: Points, batch: TickBatch) -> pa.T
     if not ticks.size or not node.limit:
         empty = rows.slice(0, 0).select([COUNT, *names])
         return appended(empty, **{TICK: np.zeros(0, np.int64)}).select([TICK, COUNT, *names])
-    columns = {name: naive(rows.column(name)) for name in (ENTER, LEAVE, COUNT, *names)}
-    live = pa.table(columns | {"r": np.arange(rows.num_rows)})
-    sql = _sql(node, batch)
-    done = batch.kernel.query(sql, live=live, ticks=pa.table({"b": ticks}))
-    top = taken(rows.select(names), longs(done.column("r")))
-    return appended(top, **{TICK: longs(done.column("b")), COUNT: longs(done.column("n"))}).select(
-        [TICK, COUNT, *names]
-    )
+    order = _order(node, rows, batch)
+    spans = _Spans(*(longs(rows.column(name))[order] for name in (ENTER, LEAVE, COUNT)), node.limit)
+    parts = [part for some in _runs(ticks, rows.num_rows) for part in spans.first(some)]
+    at, tick, counts = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    top = taken(rows.select(names), order[at])
+    return appended(top, **{TICK: tick, COUNT: counts}).select([TICK, COUNT, *names])
 
 
-def _sql(node: TopRows, batch: TickBatch) -> str:
-    """A row counts as often as COUNT says; `before` is how many rows stand before it."""
+def _order(node: TopRows, rows: pa.Table, batch: TickBatch) -> Points:
+    """The rows in the given order, ties by all columns."""
     types = types_of(node.schema)
-    order = [
+    by = [
         f"{batch.kernel.final(one.expression, types).sql} {'DESC' if one.descending else 'ASC'} "
         f"NULLS {'FIRST' if one.nulls_first else 'LAST'}"
         for one in node.order
     ]
-    by = ", ".join([*order, *(f'"{column.sql}" ASC NULLS FIRST' for column in node.schema), "r"])
-    before = f"sum({COUNT}) OVER (PARTITION BY b ORDER BY {by} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-    inner = (
-        f"SELECT b, r, {COUNT} AS n, CAST({before} AS BIGINT) - {COUNT} AS before "
-        f"FROM ticks JOIN live ON {ENTER} <= b AND b < {LEAVE}"
-    )
-    return f"SELECT b, r, least(n, {node.limit} - before) AS n FROM ({inner}) WHERE before < {node.limit}"
+    by += [f'"{column.sql}" ASC NULLS FIRST' for column in node.schema]
+    columns = {column.sql: naive(rows.column(column.sql)) for column in node.schema}
+    live = pa.table(columns | {"r": np.arange(rows.num_rows)})
+    return longs(batch.kernel.query(f"SELECT r FROM live ORDER BY {', '.join(by)}, r", live=live).column("r"))
+
+
+def _runs(ticks: Points, rows: int) -> list[Points]:
+    """The ticks in runs. The shorter a run, the fewer rows come and go in it; but each costs a look at all rows."""
+    return np.array_split(ticks, -(-ticks.size // max(1, math.isqrt(rows))))
+
+
+@dataclass(frozen=True)
+class _Spans:
+    """The ticks at which rows are there, and how often, in the order of the rows; of these the first `limit` count."""
+
+    enter: Points
+    leave: Points
+    count: Points
+    limit: int
+
+    def first(self, ticks: Points) -> Iterator[tuple[Points, Points, Points]]:
+        """The first rows at each of these ticks: which, the tick, and how many of each.
+
+        Of the rows that are there at all the ticks, only the first can be among the first at any. So few rows are
+        compared at every tick: those, and the ones that come or go."""
+        there = (self.enter <= ticks[-1]) & (self.leave > ticks[0])
+        always = np.flatnonzero(there & (self.enter <= ticks[0]) & (self.leave > ticks[-1]))
+        there[always[self._before(self.count[always]) >= self.limit]] = False
+        at = np.flatnonzero(there)
+        if ticks.size > 1 and at.size * ticks.size > MOST_PAIRS:
+            half = ticks.size // 2
+            yield from self.first(ticks[:half])
+            yield from self.first(ticks[half:])
+            return
+        alive = (self.enter[at, None] <= ticks) & (ticks < self.leave[at, None])
+        counts = np.where(alive, self.count[at, None], 0)
+        left = np.minimum(counts, self.limit - self._before(counts))
+        row, tick = np.nonzero(left > 0)
+        yield at[row], ticks[tick], left[row, tick]
+
+    @staticmethod
+    def _before(counts: Points) -> Points:
+        """How many rows stand before each."""
+        return np.asarray(np.cumsum(counts, axis=0) - counts, np.int64)
