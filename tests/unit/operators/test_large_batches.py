@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from support.continuous import BIGINT, INT, Builder, plan_of, replayed, run
 
-from windrow.plan.algebra.nodes import Distinct
+from windrow.errors import ExecutionError
+from windrow.plan.algebra.nodes import Distinct, Streaming, ToStream
 
 GROUPS = 10_000
 GAP = 10**15
@@ -63,3 +65,13 @@ def test_limit_counts_equal_rows():
     expected = {1: [5, 5, 7], 2: [5, 5, 5], 3: [4, 4, 5], 10: [4, 4, 5], 11: [4, 4, 5], 12: [4, 4], 13: []}
     for tick, first in expected.items():
         assert replayed(made.all_changes, tick) == Counter((x,) for x in first), tick
+
+
+def test_rstream_over_a_leap_of_time_is_refused():
+    make = Builder()
+    count = make.group_by(make.window(5, {"k": INT}), [], ("COUNT", None))
+    with pytest.raises(ExecutionError, match="time has leapt"):
+        run(plan_of(ToStream(count, Streaming.RSTREAM)), [[(0, (1,)), (GAP, (1,))]], [0, GAP])
+    rows = make.project(make.window(5, {"k": INT}), k=("$.k", INT))
+    made = run(plan_of(ToStream(rows, Streaming.RSTREAM)), [[(0, (1,)), (GAP, (1,))]], [0, GAP + 1])
+    assert made.all_changes.num_rows == 6

@@ -1,9 +1,10 @@
 """When a plan is due: pure functions from the frontiers of its streams to ticks; of a periodic plan, which of its
-windows hold a tuple, since only these are answered."""
+windows hold a tuple, since only these are answered. And from when on the answers of a plan are complete."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from windrow.engine.progress import StreamProgress
 from windrow.operators.scan import reach
 from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
-from windrow.plan.algebra.nodes import StreamWindow
+from windrow.plan.algebra.nodes import ContinuousPlan, Node, OutputWindow, Streaming, StreamWindow, ToStream
 from windrow.types import POINT_MAX
 
 LONG_GAP = 1_000
@@ -84,6 +85,26 @@ def begins_at(inputs: Sequence[InputProgress], grid: TickGrid) -> int | None:
     """The tick after which a new plan begins: the last one at or below its first tuple; None if there is no tuple."""
     least = [one.least for one in inputs if one.least is not None]
     return grid.floor(min(least)) if least else None
+
+
+def complete_from(plan: ContinuousPlan, since: Sequence[int | None]) -> int | None:
+    """The first point at which the answer of a plan is complete, if its windows see tuples from these points on (None:
+    all; at least one sees a part). None: never."""
+    first = _complete_from(plan.root, dict(zip(map(id, plan.windows), since, strict=True)), plan.step)
+    return None if first == math.inf else int(first)
+
+
+def _complete_from(node: Node, since: Mapping[int, int | None], step: int) -> float:
+    if isinstance(node, StreamWindow):
+        seen, length = since[id(node)], reach(node)
+        return -math.inf if seen is None else math.inf if length is None else seen + length
+    below = max(_complete_from(one, since, step) for one in node.inputs)
+    if isinstance(node, ToStream):  # two answers tell what came or went
+        return below if node.kind is Streaming.RSTREAM else below + step
+    if not isinstance(node, OutputWindow) or below == -math.inf:
+        return below
+    is_reported = isinstance(node.input, ToStream)  # at tick b, with ts = b - 1
+    return math.inf if node.lifetime.range is None else below + node.lifetime.offset + node.lifetime.range - is_reported
 
 
 def occupied(due: DueTicks, lifetimes: Sequence[tuple[Points, Points]], covered: int | None) -> OccupiedTicks:
