@@ -76,7 +76,8 @@ def _first(node: TopRows, found: Lives, ticks: Points, batch: TickBatch) -> pa.T
         empty = rows.slice(0, 0).select([COUNT, *names])
         return appended(empty, **{TICK: np.zeros(0, np.int64)}).select([TICK, COUNT, *names])
     order = _order(node, rows, batch)
-    spans = _Spans(*(longs(rows.column(name))[order] for name in (ENTER, LEAVE, COUNT)), node.limit)
+    enter, leave, count = (longs(rows.column(name))[order] for name in (ENTER, LEAVE, COUNT))
+    spans = _Spans(enter, leave, count, node.limit)
     parts = [part for some in _runs(ticks, rows.num_rows) for part in spans.first(some)]
     at, tick, counts = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     top = taken(rows.select(names), order[at])

@@ -15,6 +15,7 @@ from windrow.engine.plans.due import (
     without_gaps,
 )
 from windrow.operators.ticks import DueTicks
+from windrow.types import POINT_MAX
 
 GRID = TickGrid(5)
 
@@ -120,3 +121,9 @@ def test_complete_from_of_a_join() -> None:
     assert complete_from(plan, [150, 100]) == 160
     internal = "SELECT a.k FROM n [RANGE 10 INTERNAL] AS a JOIN n [RANGE 30 INTERNAL] AS b ON a.k = b.k"
     assert complete_from(bind(f"SELECT k FROM ({internal}) [RANGE 20] AS x"), [150, 100]) == 180
+
+
+def test_run_without_end_below_zero() -> None:
+    """Tuples of an UNBOUNDED window stay; the distance from a point below zero to their end exceeds an int64."""
+    due = DueTicks(-9, -3, 3)
+    assert without_gaps(due, occupied(due, [(np.array([-8]), np.array([POINT_MAX]))], None)) == due

@@ -125,16 +125,14 @@ def occupied(due: DueTicks, lifetimes: Sequence[tuple[Points, Points]], covered:
 
 def without_gaps(due: DueTicks, runs: OccupiedTicks) -> DueTicks | None:
     """The part of the due ticks up to the first long gap, and not beginning in one; None if it is all a gap."""
-    before, upto = due.before, due.upto
-    if not runs.starts.size or runs.starts[0] > upto:
+    before, upto, long = due.before, due.upto, LONG_GAP * due.step
+    starts, stops = runs.starts.tolist(), runs.stops.tolist()  # a run may have no end, and differences are large then
+    if not starts or starts[0] > upto:
         return None if due.count > LONG_GAP else due
-    if runs.starts[0] - before > LONG_GAP * due.step:
-        before = int(runs.starts[0]) - due.step
-    for start, stop in zip(runs.starts[1:], runs.stops[:-1], strict=True):
-        if start - stop > LONG_GAP * due.step:
-            upto = min(upto, int(stop))
+    if starts[0] - before > long:
+        before = starts[0] - due.step
+    for start, stop in zip([*starts[1:], upto], stops, strict=True):
+        if start - stop > long:
+            upto = min(upto, stop)
             break
-    else:
-        if upto - runs.stops[-1] > LONG_GAP * due.step:
-            upto = int(runs.stops[-1])
     return DueTicks(before, upto, due.step, due.origin) if upto > before else due
