@@ -227,7 +227,7 @@ def _plan_row(engine: Engine, query: ContinuousQuery) -> dict[str, Any] | None:
         "window": f"{'slides' if query.plan.periodic else 'continuous, ticks'} every {step}",
         "windows_answered": None,
         "answer_rows": row["changes"],
-        "overflows": 0,
+        "overflows": None,  # they are not counted
         "latest_window_end": None if ticked is None else point_text(ticked, kind),
         "completeness": completeness_of_plan(query),
         "state": "active" if query.error is None else f"suspended: {query.error}",
