@@ -307,6 +307,6 @@ class Queries(Mapping[str, Query]):
 
 def handle(engine: Engine, name: str) -> Query:
     """The handle on the query of this name. Raises CatalogError if there is none."""
-    if engine.plans.has(name):
+    if not engine.manager.has_query(name):
         return ContinuousHandle(engine, engine.plans.query(name).name)
     return Query(engine, engine.manager.query(name)[1].name)

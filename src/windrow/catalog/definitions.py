@@ -156,6 +156,7 @@ def define_stream(statement: CreateStream) -> StreamDef:
     if statement.sequence_by is not None:
         _column(columns, statement.sequence_by, "SEQUENCE BY")
     _check_late(statement, punctuated)
+    _check_tick(statement, columns, attribute, punctuated)
     return StreamDef(statement, columns, attribute, tuple(punctuated), _punctuation_column(statement, columns))
 
 
@@ -193,6 +194,22 @@ def _check_late(statement: CreateStream, punctuated: list[Punctuated]) -> None:
         _length(axis.column, axis.type, statement.late_for, "LATE REVISE FOR")
 
 
+def _check_tick(statement: CreateStream, columns: Columns, attribute: str | None, punctuated: list[Punctuated]) -> None:
+    """TICK must fit a column that windows may be on; other columns have the default."""
+    axes = {axis.column: axis.type for axis in punctuated}
+    if attribute is not None:
+        axes.setdefault(attribute, dict(columns)[attribute])
+    if statement.tick is None or any(_unit(kind) is statement.tick.unit for kind in axes.values()):
+        return
+    for column, kind in axes.items():
+        _length(column, kind, statement.tick, "TICK")
+    raise BindError("TICK needs a window attribute", remedy="Add TIMESTAMP BY column, or leave TICK out.")
+
+
+def _unit(kind: SqlType) -> Unit:
+    return Unit.TIME if kind.is_timestamp else Unit.VALUES
+
+
 def _punctuated(columns: Columns, attribute: str | None, clause: Punctuate) -> Punctuated:
     if clause.column is None and attribute is None:
         raise BindError("PUNCTUATE needs a window attribute", remedy="Add TIMESTAMP BY column.")
@@ -225,7 +242,7 @@ def _heartbeat(column: str, kind: SqlType, measure: Measure | None) -> int | Non
 
 
 def _length(column: str, kind: SqlType, measure: Measure, what: str) -> int:
-    if measure.unit is not (Unit.TIME if kind.is_timestamp else Unit.VALUES):
+    if measure.unit is not _unit(kind):
         unit = "a length of time" if kind.is_timestamp else "a plain number"
         raise BindError(
             f"{what} '{measure_text(measure)}' does not fit {column}: on {kind} it is {unit}",

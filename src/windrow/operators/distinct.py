@@ -22,7 +22,7 @@ from windrow.operators.layouts.keyed import Keyed, gone_rows
 from windrow.operators.layouts.steps import Outcome, TickBatch
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.rows import longs, normal, numbered, taken
-from windrow.operators.ticks import EXP, TS, UNTIL, DueTicks, Points
+from windrow.operators.ticks import EXP, TS, UNTIL, DueTicks, Points, TickNumbers
 from windrow.plan.algebra.nodes import Distinct
 
 YOUNGEST = "__young"
@@ -106,7 +106,7 @@ def _chains(ids: Points, ts: Points, exp: Points, shown: Points, youngest: Point
     counts = np.bincount(ids, minlength=shown.size)
     first = np.cumsum(counts) - counts
     best = _running_max(exp, ids, youngest)
-    packed = _Packed(ids, ts, due)
+    packed = _Packed(ids, ts, due, shown.size)
     found: list[tuple[Points, Points, Points]] = []
     shown, alive = shown.copy(), np.arange(shown.size)
     while alive.size:
@@ -145,15 +145,14 @@ def _running_max(exp: Points, ids: Points, youngest: Points) -> Points:
 class _Packed:
     """Tuples by (value, tick number), to count those of a value below a tick."""
 
-    def __init__(self, ids: Points, ts: Points, due: DueTicks):
-        self._due = due
-        self._width = due.count + 2
-        self._ids = ids * self._width + (due.first_above(ts) - due.before) // due.step
+    def __init__(self, ids: Points, ts: Points, due: DueTicks, values: int):
+        enter = due.first_above(ts)
+        self._numbers = TickNumbers.of(due, enter, values)
+        self._ids = ids * self._numbers.width + self._numbers.at(enter)
         self._starts = np.searchsorted(ids, np.arange(int(ids.max()) + 2 if ids.size else 1))
 
     def below(self, values: Points, ticks: Points) -> Points:
         """How many tuples of each value have a birth below the tick."""
-        numbers = np.clip((ticks - self._due.before) // self._due.step, 0, self._width - 1)
-        upto = np.searchsorted(self._ids, values * self._width + numbers, "right")
+        upto = np.searchsorted(self._ids, values * self._numbers.width + self._numbers.upto(ticks), "right")
         start = self._starts[np.minimum(values, self._starts.size - 1)]
         return np.asarray(np.maximum(upto - start, 0), np.int64)

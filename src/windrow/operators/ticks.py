@@ -48,6 +48,44 @@ class DueTicks:
         return np.where(points >= NEVER - self.step, NEVER, found)
 
 
+MOST_PACKED = 1 << 62
+"""A number that is packed with that of a tick stays below this."""
+
+
+@dataclass(frozen=True)
+class TickNumbers:
+    """Ticks as numbers below `width`, in their order, to be packed with the number of a group or value. They count the
+    ticks above `before`; where so many do not fit, after a long gap, they count the `levels`, the ticks that occur."""
+
+    due: DueTicks
+    levels: Points | None = None
+
+    @staticmethod
+    def of(due: DueTicks, ticks: Points, groups: int) -> TickNumbers:
+        """Numbers for these ticks, to be packed with numbers of up to so many groups."""
+        fits = (groups + 1) * (due.count + 2) < MOST_PACKED
+        return TickNumbers(due, None if fits else np.unique(ticks))
+
+    @property
+    def width(self) -> int:
+        return self.due.count + 2 if self.levels is None else self.levels.size + 1
+
+    def at(self, ticks: Points) -> Points:
+        """The number of each tick; of one that does not occur, that of the next one."""
+        if self.levels is not None:
+            return np.asarray(np.searchsorted(self.levels, ticks), np.int64)
+        bounded = np.clip(ticks, self.due.before, self.due.upto + self.due.step)
+        return np.asarray((bounded - self.due.before) // self.due.step, np.int64)
+
+    def upto(self, ticks: Points) -> Points:
+        """The number of each tick; of one that does not occur, that of the one before, or −1."""
+        return self.at(ticks) if self.levels is None else np.searchsorted(self.levels, ticks, "right") - 1
+
+    def ticks(self, numbers: Points) -> Points:
+        """The ticks with these numbers."""
+        return self.due.before + numbers * self.due.step if self.levels is None else self.levels[numbers]
+
+
 @dataclass(frozen=True)
 class OccupiedTicks:
     """Runs of ticks at which some window of a plan holds a tuple: starts[i] ≤ tick < stops[i], ascending, apart."""

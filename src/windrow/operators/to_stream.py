@@ -11,12 +11,16 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from windrow.errors import ExecutionError
 from windrow.operators.layouts.live import ENTER, LEAVE, Lives, intervals, turnover
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.tables.edges import COUNT, TICK, Edge, forever, repeated
 from windrow.operators.tables.rows import appended, longs, taken
 from windrow.operators.ticks import DueTicks
 from windrow.plan.algebra.nodes import Streaming, ToStream
+
+MOST_REPEATS = 10_000_000
+"""A row that is alive at more ticks of a batch is an error: one far tuple would fill memory and disk."""
 
 
 def to_stream(node: ToStream, edge: Edge, path: str, state: StateTable | None, batch: TickBatch) -> Outcome:
@@ -43,6 +47,11 @@ def _at_every_tick(found: Lives, edge: Edge, due: DueTicks) -> pa.Table:
     first = np.maximum((enter - due.before) // due.step, 1)
     last = np.minimum((np.minimum(leave, due.upto + due.step) - due.before) // due.step, due.count + 1)
     sizes = np.maximum(last - first, 0)
+    if sizes.size and sizes.max() > MOST_REPEATS:
+        raise ExecutionError(
+            f"a row would be reported at {sizes.max():,} ticks at once: time has leapt by {due.count:,} ticks, and the "
+            "answer of each tick is reported"
+        )
     row = np.repeat(np.arange(sizes.size), sizes)
     place = np.arange(row.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     ticks = due.before + (first[row] + place) * due.step

@@ -116,10 +116,10 @@ class _Binder:
         for item in self._select.expressions:
             self._resolve(self._item(item)[1])
         raise UnsupportedError(
-            "this version does not execute plain selections yet: a query has an aggregate, GROUP BY, or both",
+            "a one-time query over a stream has an aggregate, GROUP BY, or both: this version keeps no tuples for it",
             place=self._place(self._select.expressions[0]),
-            remedy="For example SELECT COUNT(*) AS n FROM …; or GROUP BY all that is selected: a row for each "
-            "different combination in the window.",
+            remedy="For example SELECT COUNT(*) AS n FROM …; or create a standing query, which may be a plain "
+            "selection: CREATE QUERY q AS SELECT … FROM s [RANGE …].",
         )
 
     def bind(self) -> Finalise:
@@ -208,7 +208,7 @@ class _Binder:
     def _item(self, node: exp.Expr) -> tuple[str, exp.Expr]:
         if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
             raise UnsupportedError(
-                "SELECT *: this version executes aggregates over windows only, no plain selections",
+                "SELECT * is for standing queries without an aggregate, and for one-time queries over answers",
                 place=self._place(node),
                 remedy="List the keys and the aggregates, for example SELECT k, COUNT(*) … GROUP BY k.",
             )

@@ -1,10 +1,21 @@
-"""When plans are due, and which windows of periodic plans hold a tuple."""
+"""When plans are due, which windows of periodic plans hold a tuple, and from when on answers are complete."""
 
 import numpy as np
 import pytest
+from support.bound_plans import bind
 
-from windrow.engine.plans.due import LONG_GAP, InputProgress, TickGrid, begins_at, due_upto, occupied, without_gaps
+from windrow.engine.plans.due import (
+    LONG_GAP,
+    InputProgress,
+    TickGrid,
+    begins_at,
+    complete_from,
+    due_upto,
+    occupied,
+    without_gaps,
+)
 from windrow.operators.ticks import DueTicks
+from windrow.types import POINT_MAX
 
 GRID = TickGrid(5)
 
@@ -85,3 +96,34 @@ def test_long_gap_is_skipped() -> None:
 def test_all_gap() -> None:
     due = DueTicks(0, 5 * (LONG_GAP + 1), 5)
     assert without_gaps(due, occupied(due, [], None)) is None
+
+
+@pytest.mark.parametrize(
+    ("select", "first"),
+    [
+        ("SELECT k FROM n [RANGE 10]", 110),
+        ("SELECT ISTREAM(k) FROM n [RANGE 10]", 111),
+        ("SELECT RSTREAM(k) FROM n [RANGE 10]", 110),
+        ("SELECT COUNT(*) AS c FROM (SELECT ISTREAM(k) FROM n [RANGE 10]) [RANGE 20] AS x", 130),
+        ("SELECT COUNT(*) AS c FROM (SELECT ISTREAM(k) FROM n [RANGE 10]) [RANGE 20 OFFSET 5] AS x", 135),
+        ("SELECT COUNT(*) AS c FROM (SELECT k FROM n [RANGE 10 INTERNAL]) [RANGE 20] AS x", 120),
+        ("SELECT COUNT(*) AS c FROM (SELECT ISTREAM(k) FROM n [RANGE 10]) [UNBOUNDED] AS x", None),
+        ("SELECT k FROM n [UNBOUNDED]", None),
+    ],
+)
+def test_complete_from(select: str, first: int | None) -> None:
+    assert complete_from(bind(select), [100]) == first
+
+
+def test_complete_from_of_a_join() -> None:
+    plan = bind("SELECT a.k FROM n [RANGE 10] AS a JOIN n [RANGE 30] AS b ON a.k = b.k")
+    assert complete_from(plan, [None, 100]) == 130
+    assert complete_from(plan, [150, 100]) == 160
+    internal = "SELECT a.k FROM n [RANGE 10 INTERNAL] AS a JOIN n [RANGE 30 INTERNAL] AS b ON a.k = b.k"
+    assert complete_from(bind(f"SELECT k FROM ({internal}) [RANGE 20] AS x"), [150, 100]) == 180
+
+
+def test_run_without_end_below_zero() -> None:
+    """Tuples of an UNBOUNDED window stay; the distance from a point below zero to their end exceeds an int64."""
+    due = DueTicks(-9, -3, 3)
+    assert without_gaps(due, occupied(due, [(np.array([-8]), np.array([POINT_MAX]))], None)) == due

@@ -11,11 +11,11 @@ from windrow.catalog.definitions import Punctuated
 from windrow.cql.intervals import format_interval
 from windrow.cql.statements import Policy
 from windrow.engine.ask.sharing_view import sharing_table
+from windrow.engine.plans.due import complete_from
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.plans.tables import changes_schema
 from windrow.engine.state import QueryState, StreamState
 from windrow.errors import CatalogError
-from windrow.operators.scan import reach
 from windrow.plan.nodes import Finalise
 from windrow.settings import SPECS, Settings
 from windrow.types import SqlType, point_text
@@ -172,14 +172,14 @@ def completeness(query: QueryState) -> str:
 
 def completeness_of_plan(query: ContinuousQuery) -> str:
     """From when the answers of a continuous query are complete, in words (Golab's dissertation, Definition 3.1)."""
-    partial = [(use.since, reach(w)) for use, w in zip(query.uses, query.plan.windows, strict=True)]
-    known = [(since, length) for since, length in partial if since is not None]
+    since, kind = [use.since for use in query.uses], query.plan.point
+    known = [point for point in since if point is not None]
     if not known:
         return "every answer is complete"
-    kind = query.plan.point
-    if any(length is None for _, length in known):
-        return f"it sees tuples from {point_text(max(since for since, _ in known), kind)} on"
-    return f"answers before {point_text(max(since + (length or 0) for since, length in known), kind)} are partial"
+    first = complete_from(query.plan, since)
+    if first is None:
+        return f"it sees tuples from {point_text(max(known), kind)} on"
+    return f"answers before {point_text(first, kind)} are partial"
 
 
 def completeness_from(plan: Finalise, since: int | None) -> str:
@@ -227,7 +227,7 @@ def _plan_row(engine: Engine, query: ContinuousQuery) -> dict[str, Any] | None:
         "window": f"{'slides' if query.plan.periodic else 'continuous, ticks'} every {step}",
         "windows_answered": None,
         "answer_rows": row["changes"],
-        "overflows": 0,
+        "overflows": None,  # they are not counted
         "latest_window_end": None if ticked is None else point_text(ticked, kind),
         "completeness": completeness_of_plan(query),
         "state": "active" if query.error is None else f"suspended: {query.error}",

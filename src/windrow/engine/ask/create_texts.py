@@ -17,7 +17,7 @@ NOTE = "note: "
 def show_create(manager: QueryManager, plans: PlanManager, what: str, name: str) -> str:
     """The statement that creates a stream or a query as it is, for `create stream` or `create query`."""
     if what == "create query":
-        return to_script(plans.query(name).statement if plans.has(name) else manager.query(name)[1].statement)
+        return to_script(manager.query(name)[1].statement if manager.has_query(name) else plans.query(name).statement)
     stream = manager.stream(name)
     plan, definition = plans.behind(stream), stream.definition
     if plan is not None and plan.derived is not None:

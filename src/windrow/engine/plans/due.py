@@ -1,9 +1,10 @@
 """When a plan is due: pure functions from the frontiers of its streams to ticks; of a periodic plan, which of its
-windows hold a tuple, since only these are answered."""
+windows hold a tuple, since only these are answered. And from when on the answers of a plan are complete."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from windrow.engine.progress import StreamProgress
 from windrow.operators.scan import reach
 from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
-from windrow.plan.algebra.nodes import Window
+from windrow.plan.algebra.nodes import ContinuousPlan, Node, OutputWindow, Streaming, StreamWindow, ToStream, Window
 from windrow.types import POINT_MAX
 
 LONG_GAP = 1_000
@@ -86,6 +87,26 @@ def begins_at(inputs: Sequence[InputProgress], grid: TickGrid) -> int | None:
     return grid.floor(min(least)) if least else None
 
 
+def complete_from(plan: ContinuousPlan, since: Sequence[int | None]) -> int | None:
+    """The first point at which the answer of a plan is complete, if its windows see tuples from these points on (None:
+    all; at least one sees a part). None: never."""
+    first = _complete_from(plan.root, dict(zip(map(id, plan.windows), since, strict=True)), plan.step)
+    return None if first == math.inf else int(first)
+
+
+def _complete_from(node: Node, since: Mapping[int, int | None], step: int) -> float:
+    if isinstance(node, StreamWindow):
+        seen, length = since[id(node)], reach(node)
+        return -math.inf if seen is None else math.inf if length is None else seen + length
+    below = max(_complete_from(one, since, step) for one in node.inputs)
+    if isinstance(node, ToStream):  # two answers tell what came or went
+        return below if node.kind is Streaming.RSTREAM else below + step
+    if not isinstance(node, OutputWindow) or below == -math.inf:
+        return below
+    is_reported = isinstance(node.input, ToStream)  # at tick b, with ts = b - 1
+    return math.inf if node.lifetime.range is None else below + node.lifetime.offset + node.lifetime.range - is_reported
+
+
 def occupied(due: DueTicks, lifetimes: Sequence[tuple[Points, Points]], covered: int | None) -> OccupiedTicks:
     """The runs of due ticks. `lifetimes` are the births and ends of new tuples, by window. Earlier tuples are in
     windows at all ticks below `covered` (None: there are none)."""
@@ -104,16 +125,14 @@ def occupied(due: DueTicks, lifetimes: Sequence[tuple[Points, Points]], covered:
 
 def without_gaps(due: DueTicks, runs: OccupiedTicks) -> DueTicks | None:
     """The part of the due ticks up to the first long gap, and not beginning in one; None if it is all a gap."""
-    before, upto = due.before, due.upto
-    if not runs.starts.size or runs.starts[0] > upto:
+    before, upto, long = due.before, due.upto, LONG_GAP * due.step
+    starts, stops = runs.starts.tolist(), runs.stops.tolist()  # a run may have no end, and differences are large then
+    if not starts or starts[0] > upto:
         return None if due.count > LONG_GAP else due
-    if runs.starts[0] - before > LONG_GAP * due.step:
-        before = int(runs.starts[0]) - due.step
-    for start, stop in zip(runs.starts[1:], runs.stops[:-1], strict=True):
-        if start - stop > LONG_GAP * due.step:
-            upto = min(upto, int(stop))
+    if starts[0] - before > long:
+        before = starts[0] - due.step
+    for start, stop in zip([*starts[1:], upto], stops, strict=True):
+        if start - stop > long:
+            upto = min(upto, stop)
             break
-    else:
-        if upto - runs.stops[-1] > LONG_GAP * due.step:
-            upto = int(runs.stops[-1])
     return DueTicks(before, upto, due.step, due.origin) if upto > before else due

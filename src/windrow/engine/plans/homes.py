@@ -161,6 +161,7 @@ def lifetimes(query: ContinuousQuery, stores: WindowStores, due: DueTicks) -> li
     for window, use in zip(query.plan.windows, query.uses, strict=True):
         lifetime, use = window.lifetime, replace(use, predicate=None) if counts_all else use
         lo, hi = due.before - lifetime.offset, due.upto - lifetime.offset
+        lo = lo if lifetime.since is None else min(max(lo, lifetime.since), hi)
         births = stores.rows(use, (), lo, hi).column("__t").to_numpy() + lifetime.offset
         found.append((births, births_end(births, lifetime)))
     return found

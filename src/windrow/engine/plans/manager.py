@@ -105,8 +105,14 @@ class PlanManager:
 
     def query(self, name: str, place: Place | None = None) -> ContinuousQuery:
         found = self._queries.get(name.lower())
-        if found is None or found.derived is not None:
+        if found is None:
             raise self._manager.unknown_query(name, self.names(), place)
+        if found.derived is not None:
+            raise CatalogError(
+                f"there is no query '{name}': {found.name} is a derived stream",
+                place=place,
+                remedy=f"DROP STREAM {found.name} drops it; a query over a window of it shows its tuples.",
+            )
         return found
 
     def readers(self, stream: StreamState) -> list[ContinuousQuery]:

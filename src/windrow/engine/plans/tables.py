@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from windrow.operators.changes import HEAD
 from windrow.operators.tables.kernel import Kernel, naive, types_of
 from windrow.operators.tables.rows import longs, taken
-from windrow.plan.algebra.nodes import ContinuousPlan, Window
+from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.types import SqlType
 
 LIFETIME = ("op", "ts", "exp")
@@ -63,8 +63,7 @@ def answers_schema(plan: ContinuousPlan) -> pa.Schema:
 def answers_table(plan: ContinuousPlan, changes: pa.Table) -> pa.Table:
     """The answers to the windows that end at the ticks of these stored changes, all of them '+' rows of one tick."""
     ends = changes.column("tick")
-    longest = _longest(plan)
-    starts = pa.nulls(len(ends), pa.int64()) if longest is None else pc.subtract(ends, longest)
+    starts = _starts(plan, ends)
     columns = [*(_as_point(one, plan.point) for one in (starts, ends)), pa.array(np.zeros(len(ends), bool))]
     return pa.table([*columns, *changes.columns[len(HEAD) :]], schema=answers_schema(plan))
 
@@ -92,15 +91,15 @@ def ordered(plan: ContinuousPlan, table: pa.Table, kernel: Kernel, first: str | 
     return taken(table, longs(done.column("__row")))
 
 
-def _longest(plan: ContinuousPlan) -> int | None:
-    """How far before its end the earliest window of the plan starts; None: it has no start."""
-    reaches = [_reach(window) for window in plan.windows]
-    return None if any(reach is None for reach in reaches) else max(reach or 0 for reach in reaches)
-
-
-def _reach(window: Window) -> int | None:
-    lifetime = window.lifetime
-    return None if lifetime.range is None else lifetime.range + lifetime.offset
+def _starts(plan: ContinuousPlan, ends: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """Where the earliest window of the plan starts, for each end; NULL: it has no start."""
+    windows = [window.lifetime for window in plan.windows]
+    if any(one.range is None and one.since is None for one in windows):
+        return pa.nulls(len(ends), pa.int64())
+    starts = [pc.subtract(ends, one.range + one.offset) for one in windows if one.range is not None]
+    starts += [pa.scalar(one.since, pa.int64()) for one in windows if one.range is None]
+    first = pc.min_element_wise(*starts)
+    return first if isinstance(first, pa.ChunkedArray | pa.Array) else pa.repeat(first, len(ends))
 
 
 def _selected(plan: ContinuousPlan) -> list[tuple[str, pa.DataType]]:

@@ -148,7 +148,7 @@ class Statements:
         """Drop a query. Due windows are answered first if possible; a failing sink does not prevent the drop."""
         self._ticks.refuse_inside("drop a query")
         with self._changing():
-            if self._opened.plans.has(name):
+            if not self._opened.manager.has_query(name):
                 self._opened.plans.drop(self._opened.plans.query(name))
                 return
             stream, query = self._opened.manager.query(name)

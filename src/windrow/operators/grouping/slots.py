@@ -15,7 +15,7 @@ import pyarrow as pa
 from windrow.operators.grouping.calls import ENTER, GROUP, LEAVE, GroupCalls
 from windrow.operators.grouping.cells import states_of
 from windrow.operators.tables.rows import longs, normal, numbered
-from windrow.operators.ticks import DueTicks, Points
+from windrow.operators.ticks import DueTicks, Points, TickNumbers
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.holistic import ROWS
 from windrow.synopses.cells.arrays import run_starts
@@ -42,10 +42,11 @@ class Slots:
     @staticmethod
     def of(groups: Sequence[Points], ticks: Sequence[Points], size: int, due: DueTicks) -> Slots:
         """The slots of these pairs, each once."""
-        width = due.count + 1
-        packed = np.unique(np.concatenate(groups) * width + (np.concatenate(ticks) - due.before) // due.step)
-        group, number = np.divmod(packed, width)
-        return Slots(group, due.before + number * due.step, size, due)
+        every = np.concatenate(ticks)
+        numbers = TickNumbers.of(due, every, size)
+        packed = np.unique(np.concatenate(groups) * numbers.width + numbers.at(every))
+        group, number = np.divmod(packed, numbers.width)
+        return Slots(group, numbers.ticks(number), size, due)
 
     @property
     def starts(self) -> Points:
@@ -54,12 +55,9 @@ class Slots:
 
     def at(self, groups: Points, ticks: Points) -> Points:
         """The first slot of a group at or above a tick, or where it would stand."""
-        width = self.due.count + 1
-        packed = self.group * width + (self.tick - self.due.before) // self.due.step
-        numbers = np.clip(
-            (np.minimum(ticks, self.due.upto + self.due.step) - self.due.before) // self.due.step, 0, width
-        )
-        return np.asarray(np.searchsorted(packed, groups * width + numbers), np.int64)
+        numbers = TickNumbers.of(self.due, self.tick, self.size)
+        packed = self.group * numbers.width + numbers.at(self.tick)
+        return np.asarray(np.searchsorted(packed, groups * numbers.width + numbers.at(ticks)), np.int64)
 
 
 def running_totals(slots: Slots, base: States, came: States, came_at: Points, went: States, went_at: Points) -> States:

@@ -139,7 +139,7 @@ class Evaluation:
         found: set[int] = set()
         for source, windows in windows_on_streams(self.plan.query):
             meaning = self.plan.effective(windows)
-            for _, point, _ in self._pointed(source):
+            for point in self._held(source, meaning):
                 first = self.plan.first_above(point + meaning.offset)
                 last = first if meaning.range is None else point + meaning.offset + meaning.range
                 found.update(range(first, last + 1, self.plan.step))
@@ -152,9 +152,13 @@ class Evaluation:
             self.plan.first_above(point + meaning.offset)
             for source, meaning in endless
             if meaning.range is None
-            for _, point, _ in self._pointed(source)
+            for point in self._held(source, meaning)
         ]
         return min(found, default=None)
+
+    def _held(self, source: FromItem, meaning: WindowMeaning) -> list[int]:
+        """The points of the tuples that the window of a source may hold."""
+        return [point for _, point, _ in self._pointed(source) if meaning.since is None or point >= meaning.since]
 
     def _meaning(self, source: FromItem) -> WindowMeaning:
         assert source.window is not None

@@ -81,8 +81,9 @@ class StandingPlan:
     def window_start(self, end: int) -> int | None:
         """The earliest start of its windows that end at `end`; None: a window has no start."""
         meanings = [self.effective(windows) for _, windows in windows_on_streams(self.query)]
-        reaches = [None if one.range is None else one.range + one.offset for one in meanings]
-        return None if None in reaches else end - max(reach for reach in reaches if reach is not None)
+        starts = [one.since if one.range is None else end - one.range - one.offset for one in meanings]
+        found = [start for start in starts if start is not None]
+        return min(found) if len(found) == len(starts) else None
 
 
 def plan_of(query: exp.Expr, find: FindStream, created: int = 0) -> StandingPlan:

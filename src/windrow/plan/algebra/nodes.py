@@ -38,12 +38,13 @@ class Lifetime:
     """The window over a stream or a sub-query: a tuple with point t lives [t + offset, t + offset + range).
 
     `range` None: it never expires. `internal`: it expires from the state, but results made of it stay in the output
-    (Golab's dissertation, section 3.3.2).
+    (Golab's dissertation, section 3.3.2). `since`: the window holds no tuple below this point; a predicate drops them.
     """
 
     range: int | None
     offset: int = 0
     internal: bool = False
+    since: int | None = None
 
     def __post_init__(self) -> None:
         if (self.range is not None and self.range <= 0) or self.offset < 0:

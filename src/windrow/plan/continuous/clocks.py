@@ -30,7 +30,9 @@ class PlanClock:
     periodic: bool = False
 
     def lifetime(self, bound: BoundLifetime) -> Lifetime:
-        return Lifetime(self.step if bound.is_now else bound.range, bound.offset, bound.internal)
+        """[NOW] is one tick long; with SLIDE, it is the last instant before each end."""
+        now = 1 if self.periodic else self.step
+        return Lifetime(now if bound.is_now else bound.range, bound.offset, bound.internal, bound.since)
 
     def of_output(self, clause: WindowClause) -> Lifetime:
         """The window on a sub-query; without a SLIDE it goes by the clock of the sub-query."""
