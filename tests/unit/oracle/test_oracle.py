@@ -374,7 +374,6 @@ def test_column_names(oracle: Oracle) -> None:
 @given(
     st.sampled_from(
         [
-            "[ROWS 10]",
             "[RANGE 10 SLIDE 10 WATTR x]",
             "[RANGE 10 SLIDE 10 PARTITION BY x]",
             "[RANGE 10 SLIDE 2 ROWS SATTR rank(x)]",

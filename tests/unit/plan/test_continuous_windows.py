@@ -23,7 +23,7 @@ SLIDE = "[RANGE 1 MINUTE SLIDE 10 SECONDS]"
         ("NOW", Lifetime(SECOND)),
         ("RANGE 1 MINUTE INTERNAL", Lifetime(MINUTE, internal=True)),
         ("RANGE 1 MINUTE SLIDE 10 SECONDS", Lifetime(MINUTE)),
-        ("NOW SLIDE 10 SECONDS", Lifetime(10 * SECOND)),
+        ("NOW SLIDE 10 SECONDS", Lifetime(1)),
         ("RANGE 1 MINUTE WATTR TS", Lifetime(MINUTE)),
     ],
 )

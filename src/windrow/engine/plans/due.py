@@ -12,7 +12,7 @@ import numpy as np
 from windrow.engine.progress import StreamProgress
 from windrow.operators.scan import reach
 from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
-from windrow.plan.algebra.nodes import ContinuousPlan, Node, OutputWindow, Streaming, StreamWindow, ToStream, Window
+from windrow.plan.algebra.nodes import ContinuousPlan, Node, OutputWindow, Streaming, ToStream, Window
 from windrow.types import POINT_MAX
 
 LONG_GAP = 1_000
@@ -95,7 +95,7 @@ def complete_from(plan: ContinuousPlan, since: Sequence[int | None]) -> int | No
 
 
 def _complete_from(node: Node, since: Mapping[int, int | None], step: int) -> float:
-    if isinstance(node, StreamWindow):
+    if isinstance(node, Window):
         seen, length = since[id(node)], reach(node)
         return -math.inf if seen is None else math.inf if length is None else seen + length
     below = max(_complete_from(one, since, step) for one in node.inputs)
