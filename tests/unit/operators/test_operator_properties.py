@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.continuous import (
@@ -28,13 +27,10 @@ from support.continuous import (
     viewed,
 )
 
-from windrow.operators import state as plan_state
 from windrow.operators.advance import advance
 from windrow.operators.changes import changes_schema
 from windrow.operators.distinct import distinct_schema
-from windrow.operators.layouts.keyed import Keyed
-from windrow.operators.layouts.live import live_calendar, live_table
-from windrow.operators.state import PlanState, is_strict, live
+from windrow.operators.state import PlanState, is_strict
 from windrow.operators.view import LiveView
 from windrow.plan.algebra.nodes import (
     ContinuousPlan,
@@ -216,28 +212,6 @@ def test_views_are_the_answers(case, drawn, explicit):
         assert viewed(LiveView.from_table(view.compacted()), tick) == viewed(view, tick)
 
     run(plan, history, ticks, each=check, explicit_expiry=explicit)
-
-
-def other_layout(node: Node, columns: Any = None) -> Any:
-    """The layout of live rows that `live` does not choose."""
-    columns = node.schema if columns is None else columns
-    if isinstance(live(node, columns), Keyed):
-        return live_calendar(columns, 3)
-    return live_table(columns)
-
-
-@several
-@given(cases(), cuts, st.data())
-def test_layouts_do_not_matter(case, drawn, data):
-    plan, history = case
-    ticks = ticks_of(plan, drawn)
-    how = {tick: data.draw(st.sampled_from([None, "parts", "compacted"])) for tick in ticks}
-    chosen = run(plan, history, ticks)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan_state, "live", other_layout)
-        swapped = ContinuousPlan(plan.root, plan.point, plan.step)  # tables are remembered by plan
-        other = run(swapped, history, ticks, restart=how.get)
-    assert [repr(row) for row in rows_of(other.all_changes)] == [repr(row) for row in rows_of(chosen.all_changes)]
 
 
 @several
