@@ -22,9 +22,14 @@ from windrow.plan.algebra.nodes import (
     Lifetime,
     MergeUnion,
     Node,
+    OuterJoin,
     OutputWindow,
     PlanColumn,
     Project,
+    RowsWindow,
+    SemiJoin,
+    SetKind,
+    SetOperation,
     StreamColumn,
     Streaming,
     StreamWindow,
@@ -65,6 +70,18 @@ class Maker:
         own = tuple(StreamColumn(self.column(name), name) for name in columns)
         return StreamWindow(stream, Attribute("t", BIGINT), Lifetime(length, offset, internal), own, predicate)
 
+    def rows_window(
+        self, stream: str = "s", size: int = 3, by: tuple[str, ...] = (), columns: tuple[str, ...] = COLUMNS
+    ) -> RowsWindow:
+        own = tuple(StreamColumn(self.column(name), name) for name in columns)
+        partition = tuple(one.column for one in own if one.sql in by)
+        return RowsWindow(stream, Attribute("t", BIGINT), size, partition, own)
+
+    def set_operation(
+        self, left: Node, right: Node, kind: SetKind = SetKind.EXCEPT, is_all: bool = False
+    ) -> SetOperation:
+        return SetOperation((left, right), tuple(self.column(c.name, c.type) for c in left.schema), kind, is_all)
+
     def project(self, node: Node, **columns: str) -> Project:
         """Column by name: an expression over the names of the input's columns."""
         return Project(node, tuple(Computed(self.column(name), over(node, sql)) for name, sql in columns.items()))
@@ -103,6 +120,17 @@ def join(*inputs: Node, on: tuple[str, ...] = ("k",), condition: exp.Expr | None
     return Join(inputs, tuple(tuple(over(one, key) for one in inputs) for key in on), condition)
 
 
+def semi(left: Node, right: Node, condition: exp.Expr | None = None, is_anti: bool = False) -> SemiJoin:
+    """A semi-join on `k`."""
+    return SemiJoin(left, right, ((over(left, "k"), over(right, "k")),), condition, is_anti)
+
+
+def outer(left: Node, right: Node, condition: exp.Expr | None = None, keeps: str = "left") -> OuterJoin:
+    """An outer join on `k`; `keeps` is left, right or full."""
+    keys = ((over(left, "k"), over(right, "k")),)
+    return OuterJoin(left, right, keys, condition, keeps != "right", keeps != "left")
+
+
 def keep(node: Node, sql: str) -> Filter:
     return Filter(node, over(node, sql))
 
@@ -130,6 +158,10 @@ MOST_WINDOWS = 3
 """Beyond these, plans do not branch."""
 
 _STRICT = ("grouped", "limit")
+_NEGATED = ("semi", "semi", "outer", "outer", "set", "rows")
+_WITHDRAWING = (*_STRICT, *_NEGATED)
+"""Not over INTERNAL windows."""
+
 _INTERNAL_TOPS = ("internal", "internal")
 
 
@@ -208,9 +240,11 @@ def _nodes(draw: st.DrawFn, maker: Maker, depth: int) -> Node:
         st.sampled_from(
             ["window"]
             if depth == 0 or maker.windows >= MOST_WINDOWS
-            else ["join", "join", "join", "filter", "project", "union", "window", *([] if maker.internal else _STRICT)]
+            else [*["join"] * 4, "filter", "filter", "project", "union", "window", *_WITHDRAWING * (not maker.internal)]
         )
     )
+    if kind in _NEGATED:
+        return draw(_negations(maker, depth, kind))
     if kind in _STRICT:
         return draw(_strict(maker, draw(_nodes(maker, depth - 1)), kind))
     if kind == "join":
@@ -229,6 +263,32 @@ def _nodes(draw: st.DrawFn, maker: Maker, depth: int) -> Node:
     if kind == "union":
         return maker.union(*(draw(_windows(maker)) for _ in range(2)))
     return draw(_windows(maker))
+
+
+@st.composite
+def _negations(draw: st.DrawFn, maker: Maker, depth: int, kind: str) -> Node:
+    if kind == "set":
+        inputs = draw(_windows(maker)), draw(_windows(maker))
+        return maker.set_operation(*inputs, draw(st.sampled_from(SetKind)), draw(st.booleans()))
+    if kind == "rows":
+        maker.windows += 1
+        by = draw(st.sampled_from([(), ("k",)]))
+        return maker.rows_window(draw(st.sampled_from(NAMES)), draw(st.integers(1, 3)), by)
+    left, right = (draw(_nodes(maker, depth - 1)) for _ in range(2))
+    keys = tuple(
+        (tree(draw(_terms(left).filter(_is_read))), tree(draw(_terms(right).filter(_is_read))))
+        for _ in range(draw(st.sampled_from([0, 1, 1])))
+    )
+    condition = draw(_conditions(Join((left, right)))) if draw(st.booleans()) else None
+    if kind == "semi":
+        safe = tuple(draw(st.booleans()) for _ in keys)
+        return SemiJoin(left, right, keys, condition, draw(st.booleans()), safe)
+    keeps = draw(st.sampled_from([(True, False), (False, True), (True, True)]))
+    return OuterJoin(left, right, keys, condition, *keeps)
+
+
+def _is_read(term: str) -> bool:
+    return term != "1"
 
 
 @st.composite

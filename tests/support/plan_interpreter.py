@@ -23,13 +23,18 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    OuterJoin,
     OutputWindow,
     Project,
+    RowsWindow,
+    SemiJoin,
+    SetOperation,
     Streaming,
     StreamWindow,
     TopRows,
     ToStream,
 )
+from windrow.reference.negation import last_rows, outer_join, semi_join, set_operation
 
 Row = dict[str, Any]
 Streams = dict[str, list[tuple[int, Row]]]
@@ -75,6 +80,10 @@ def rows_at(node: Node, streams: Streams, tick: int, step: int = 1) -> list[Row]
         return _top(node, rows_at(node.input, streams, tick, step))
     if isinstance(node, ToStream):
         return _streamed(node, streams, tick, step)
+    if isinstance(node, RowsWindow):
+        return _last(node, streams, tick)
+    if isinstance(node, SemiJoin | OuterJoin | SetOperation):
+        return _negated(node, *(rows_at(one, streams, tick, step) for one in node.inputs))
     if isinstance(node, Join) and not _has_lifetimes(node):
         sides = [[Living(0, 1, 1, row) for row in rows_at(one, streams, tick, step)] for one in node.inputs]
         return [one.row for one in _joined(node, sides)]
@@ -83,7 +92,7 @@ def rows_at(node: Node, streams: Streams, tick: int, step: int = 1) -> list[Row]
 
 def _has_lifetimes(node: Node) -> bool:
     """Whether the lifetimes of its rows are defined by those of its inputs alone."""
-    if isinstance(node, Distinct | GroupBy | TopRows):
+    if isinstance(node, Distinct | GroupBy | TopRows | SemiJoin | OuterJoin | SetOperation | RowsWindow):
         return False
     return isinstance(node, StreamWindow | OutputWindow | ToStream) or all(map(_has_lifetimes, node.inputs))
 
@@ -129,6 +138,37 @@ def _windowed(node: StreamWindow, streams: Streams) -> list[Living]:
             row = {one.column.sql: value(_tree(one.sql), tuple_) for one in node.columns}
             kept.append(_in_window(point, node.lifetime, row))
     return kept
+
+
+def _last(node: RowsWindow, streams: Streams, tick: int) -> list[Row]:
+    tuples = [
+        (point, {one.column.sql: value(_tree(one.sql), tuple_) for one in node.columns})
+        for point, tuple_ in streams.get(node.stream, [])
+    ]
+    return last_rows(tuples, node.size, lambda row: tuple(row[column.sql] for column in node.partition), tick)
+
+
+def _negated(node: SemiJoin | OuterJoin | SetOperation, left: list[Row], right: list[Row]) -> list[Row]:
+    if isinstance(node, SetOperation):
+        names = [column.sql for column in node.columns]
+        mine, theirs = (Counter(tuple(row.values()) for row in rows) for rows in (left, right))
+        found = set_operation(mine, theirs, node.kind.value, node.is_all)
+        return [dict(zip(names, row, strict=True)) for row in found.elements()]
+    safe = node.null_safe if isinstance(node, SemiJoin) else ()
+
+    def matches(one: Row, other: Row) -> bool:
+        for k, (mine, theirs) in enumerate(node.keys):
+            a, b = value(mine, one), value(theirs, other)
+            if a != b or (a is None and not (safe and safe[k])):
+                return False
+        return node.condition is None or value(node.condition, one | other) is True
+
+    if isinstance(node, SemiJoin):
+        return semi_join(left, right, matches, node.is_anti)
+    none = [dict.fromkeys(column.sql for column in one.schema) for one in node.inputs]
+    return outer_join(
+        left, right, matches, (none[0] if node.keeps_right else None, none[1] if node.keeps_left else None)
+    )
 
 
 def _joined(node: Join, sides: list[list[Living]]) -> list[Living]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.plan_builder import BIGINT, INT, Maker, at, join, keep, over, plan, tree
+from sqlglot import exp
+from support.plan_builder import BIGINT, INT, Maker, at, join, keep, outer, over, plan, semi, tree
 
 from windrow.optimizer.facts import NOTHING_MEASURED, Facts, StreamFacts
 from windrow.optimizer.pipeline import RULES, optimize
@@ -24,11 +25,14 @@ from windrow.plan.algebra.nodes import (
     Node,
     OutputWindow,
     Project,
+    SemiJoin,
+    SetKind,
     StreamColumn,
     Streaming,
     StreamWindow,
     TopRows,
     ToStream,
+    Window,
     walk,
 )
 from windrow.plan.nodes import Order
@@ -111,6 +115,71 @@ def test_selection_through_distinct_stream_and_output_window() -> None:
     m = Maker()
     node = OutputWindow(ToStream(Distinct(m.window()), Streaming.ISTREAM), Lifetime(3))
     assert predicates(after(push_selections, keep(node, "x = 1"))) == ["x = 1"]
+
+
+@pytest.mark.parametrize("is_anti", [False, True])
+def test_selection_below_negation(is_anti: bool) -> None:
+    """Above: into the left input. In the condition: right rows alone go right; left rows alone left, if not anti."""
+    m = Maker()
+    left, right = m.window("s"), m.window("r")
+    condition = tree(f"{over(left, 'y').sql()} = 1 AND {over(right, 'x').sql()} > 2")
+    found = after(push_selections, keep(semi(left, right, condition, is_anti), "x = 5"))
+    assert isinstance(found, SemiJoin)
+    assert predicates(found) == (["x = 5", "x > 2"] if is_anti else ["x = 5 AND y = 1", "x > 2"])
+    assert found.condition == (over(left, "y = 1") if is_anti else None)
+
+
+@pytest.mark.parametrize(
+    "keeps, tested, remains",
+    [("left", ["x = 5", "y < 3"], "right"), ("right", ["y > 1", "x < 9"], "left"), ("full", [None, None], "both")],
+)
+def test_selection_into_the_kept_side(keeps: str, tested: list[str | None], remains: str) -> None:
+    m = Maker()
+    left, right = m.window("s"), m.window("r")
+    on = tree(f"{over(left, 'y').sql()} > 1 AND {over(right, 'y').sql()} < 3")
+    node = outer(left, right, on, keeps)
+    above = {"left": f"{over(left, 'x').sql()} = 5", "right": f"{over(right, 'x').sql()} < 9"}
+    found = after(push_selections, Filter(node, tree(" AND ".join(above.values()))))
+    assert isinstance(found, Filter) and predicates(found) == tested
+    assert found.predicate == tree(" AND ".join(above.values()) if remains == "both" else above[remains])
+
+
+def test_selection_into_both_inputs_of_a_set_operation() -> None:
+    m = Maker()
+    node = m.set_operation(m.window("s"), m.window("r"), SetKind.EXCEPT, True)
+    assert predicates(after(push_selections, keep(node, "x = 1"))) == ["x = 1", "x = 1"]
+
+
+def test_selection_stays_above_count_based_window() -> None:
+    node = keep(Maker().rows_window(), "x = 1")
+    assert after(push_selections, node) == node
+
+
+def test_projection_keeps_what_negation_and_partitions_read() -> None:
+    m = Maker()
+    node = m.project(semi(m.rows_window("s", by=("x",)), m.window("r")), y="y")
+    found = after(push_projections, node)
+    windows = [one for one in walk(found) if isinstance(one, Window)]
+    assert [[column.sql for column in one.columns] for one in windows] == [["k", "x", "y"], ["k"]]
+
+
+def test_keys_of_negation_are_computed_on_arrival() -> None:
+    m = Maker()
+    left, right = m.window("s"), m.window("r")
+    node = SemiJoin(left, right, ((over(left, "x + 1"), over(right, "y * 2")),))
+    found = after(compute_on_arrival, node)
+    assert isinstance(found, Project) and isinstance(found.input, SemiJoin)
+    assert all(isinstance(key, exp.Column) for key in found.input.keys[0])
+
+
+def test_padded_columns_are_not_computed_on_arrival() -> None:
+    m = Maker()
+    joined = outer(m.window("s"), m.window("r"))
+    c = [column.sql for column in joined.schema]
+    made = tuple(Computed(m.column(name), tree(sql)) for name, sql in (("a", f"{c[1]} + 1"), ("b", f"{c[4]} + 1")))
+    found = after(compute_on_arrival, Project(joined, made))
+    assert isinstance(found, Project)
+    assert [one.is_renamed for one in found.columns] == [True, False]
 
 
 def test_selection_stays_above_limit() -> None:

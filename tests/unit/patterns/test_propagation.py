@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.plan_builder import Maker, join, keep, plan
+from support.plan_builder import Maker, join, keep, outer, plan, semi
 
 from windrow.patterns import UpdatePattern, annotate, why, window_refusal
 from windrow.plan.algebra.nodes import Distinct, Lifetime, Node, OutputWindow, Streaming, TopRows, ToStream
@@ -138,6 +138,22 @@ def test_relation_to_stream(kind: Streaming) -> None:
 def test_strict_input_makes_join_strict() -> None:
     m = Maker()
     assert patterns(join(m.group(m.window(), ("k",), n="COUNT"), m.window("r"))) == (STR, STR)
+
+
+@pytest.mark.parametrize("is_anti, told", [(True, "a matching row comes"), (False, "its last match goes")])
+def test_negation(is_anti: bool, told: str) -> None:
+    m = Maker()
+    node = semi(m.window("s"), m.window("r"), is_anti=is_anti)
+    assert patterns(node) == (STR, STR) and told in why(node)
+
+
+def test_other_rows_that_are_withdrawn() -> None:
+    m = Maker()
+    assert patterns(outer(m.window("s"), m.window("r"))) == (STR, STR)
+    assert patterns(m.set_operation(m.window("s"), m.window("r"))) == (STR, STR)
+    assert patterns(m.rows_window()) == (STR, STR)
+    assert patterns(join(m.rows_window(), m.window("r"))) == (STR, STR)
+    assert patterns(m.union(m.rows_window(), m.window("r"))) == (STR, STR)
 
 
 def test_window_over_output() -> None:
