@@ -114,6 +114,10 @@ class PlanManager:
         name = stream.name.lower()
         return [query for query in self.all() if any(one.lower() == name for one in query.plan.streams)]
 
+    def readers_of_table(self, name: str) -> list[str]:
+        """The names of the continuous queries and derived streams that read a table."""
+        return []
+
     def of_reader(self, reader: str) -> ContinuousQuery | None:
         """The query that a reader of a window store belongs to."""
         number = int(reader.partition("/")[0])
