@@ -20,9 +20,13 @@ from windrow.plan.algebra.nodes import (
     Lifetime,
     MergeUnion,
     Node,
+    OuterJoin,
     OutputWindow,
     PlanColumn,
     Project,
+    RowsWindow,
+    SemiJoin,
+    SetOperation,
     StreamWindow,
     TopRows,
     ToStream,
@@ -108,9 +112,9 @@ def check(plan: ContinuousPlan) -> None:
             assert finalize(node.predicate, known).type.name in ("BOOLEAN", "VOID")
         elif isinstance(node, Project):
             assert all(finalize(one.expression, known).type == one.column.type for one in node.columns)
-        elif isinstance(node, Join):
+        elif isinstance(node, (Join, SemiJoin, OuterJoin)):
             if node.condition is not None:
-                assert finalize(node.condition, known).type.name == "BOOLEAN"
+                assert finalize(node.condition, known).type.name in ("BOOLEAN", "VOID")
             for key in node.keys:
                 sides = [{column.sql: column.type for column in one.schema} for one in node.inputs]
                 assert len({finalize(one, side).type for one, side in zip(key, sides, strict=True)}) == 1
@@ -147,9 +151,18 @@ def _details(node: Node) -> str:
         return ", ".join(f"{_column(one.column)}={_sql(one.expression)}" for one in node.columns)
     if isinstance(node, MergeUnion):
         return ", ".join(map(_column, node.columns))
-    if isinstance(node, Join):
-        keys = ", ".join("=".join(map(_sql, key)) for key in node.keys)
-        return f"[{keys}]" + (f" if {_sql(node.condition)}" if node.condition is not None else "")
+    if isinstance(node, RowsWindow):
+        columns = ", ".join(f"{one.column.sql}={one.sql}" for one in node.columns)
+        by = f" by {', '.join(one.sql for one in node.partition)}" if node.partition else ""
+        return f"{node.stream} last {node.size}{by}: {columns}"
+    if isinstance(node, SetOperation):
+        return f"{node.kind.name}{' ALL' if node.is_all else ''} {', '.join(map(_column, node.columns))}"
+    if isinstance(node, (Join, SemiJoin, OuterJoin)):
+        safe = getattr(node, "null_safe", ()) or (False,) * len(node.keys)
+        keys = ", ".join(
+            ("<=>" if null else "=").join(map(_sql, key)) for key, null in zip(node.keys, safe, strict=True)
+        )
+        return f"{_join_kind(node)}[{keys}]" + (f" if {_sql(node.condition)}" if node.condition is not None else "")
     if isinstance(node, GroupBy):
         calls = (f"{one.column.sql}={one.call.function}({_arguments(one.call.parts)})" for one in node.aggregates)
         return f"[{', '.join(key.sql for key in node.keys)}] {', '.join(calls)}".rstrip()
@@ -160,6 +173,14 @@ def _details(node: Node) -> str:
     if isinstance(node, TopRows):
         order = ", ".join(f"{_sql(one.expression)}{' DESC' if one.descending else ''}" for one in node.order)
         return f"[{order}] {node.limit}"
+    return ""
+
+
+def _join_kind(node: Join | SemiJoin | OuterJoin) -> str:
+    if isinstance(node, SemiJoin):
+        return "anti " if node.is_anti else "semi "
+    if isinstance(node, OuterJoin):
+        return "full " if node.keeps_left and node.keeps_right else "left " if node.keeps_left else "right "
     return ""
 
 

@@ -546,6 +546,12 @@ def _check_star(node: exp.Expr, place: Place | None) -> None:
     _inside(exp.Select, exp.Count, exp.Column, RelationToStream)(node, place)
 
 
+def _check_tuple(node: exp.Expr, place: Place | None) -> None:
+    """Refuse (a, b) anywhere but before IN (SELECT …)."""
+    if not (isinstance(node.parent, exp.In) and node.parent.args.get("query") and node.arg_key == "this"):
+        raise _refused_node(node, place)
+
+
 def _inside(*parents: type[exp.Expr]) -> Callable[[exp.Expr, Place | None], None]:
     """A check that allows a node only directly under one of `parents`, or as the root of the tree."""
 
@@ -599,19 +605,23 @@ OVER_SEVERAL = Syntax(
     {
         **_SUPPORTED_ARGS,
         exp.Select: _SUPPORTED_ARGS[exp.Select] | _words("joins distinct with_"),
-        exp.Union: _words("this expression distinct order limit with_"),
+        **dict.fromkeys(_QUERIES[1:], _words("this expression distinct order limit with_")),
         exp.With: _words("expressions"),
         exp.CTE: _words("this alias"),
         exp.Subquery: _words("this alias"),
         WindowedQuery: _words("this alias window"),
-        exp.Join: _words("this on using kind"),
+        exp.Join: _words("this on using side kind"),
+        exp.Exists: _words("this"),
+        exp.In: _words("this expressions query"),
+        exp.Tuple: _words("expressions"),
         RelationToStream: _words("this expressions"),
     },
     {
         **{kind: check for kind, check in _SPECIAL.items() if kind is not exp.Select},
         exp.Table: _inside(exp.From, exp.Join),
         StreamTable: _inside(exp.From, exp.Join),
-        exp.Subquery: _inside(exp.From, exp.Join, exp.Union, exp.Subquery),
+        exp.Subquery: _inside(exp.From, exp.Join, *_QUERIES[1:], exp.Subquery, exp.In, exp.Exists),
+        exp.Tuple: _check_tuple,
         WindowedQuery: _inside(exp.From, exp.Join),
         RelationToStream: _inside(exp.Select, exp.Alias),
         exp.Order: _inside(*_QUERIES),
@@ -619,7 +629,7 @@ OVER_SEVERAL = Syntax(
     },
     ROW_FUNCTIONS,
 )
-"""What a continuous query may use: several streams, sub-queries, WITH and UNION."""
+"""What a continuous query may use: several streams, sub-queries, WITH, UNION, EXCEPT and INTERSECT."""
 
 OVER_TABLES = Syntax(
     {

@@ -17,7 +17,7 @@ from windrow.operators.scan import needs_history, reach
 from windrow.operators.state import OUTPUT, ROOT, empty_tables
 from windrow.optimizer.pipeline import OptimizedPlan, RuleStep
 from windrow.patterns import Annotated, UpdatePattern, annotate
-from windrow.plan.algebra.nodes import ContinuousPlan, Join, StreamWindow
+from windrow.plan.algebra.nodes import ContinuousPlan, Join, OuterJoin, SemiJoin, Window
 from windrow.types import point_text
 
 Note = tuple[str, str]
@@ -83,7 +83,7 @@ class _Boxes:
     def box(self, one: Annotated, path: str) -> PlanBox:
         operator, text, how = described(one.node, self._names, self._plan.point)
         inputs = tuple(self.box(below, f"{path}.{i}") for i, below in enumerate(one.inputs))
-        home = "Spark" if isinstance(one.node, StreamWindow) else self._home
+        home = "Spark" if isinstance(one.node, Window) else self._home
         notes = [("why", one.why), ("how", how), *self._keeps(one, path), *self._ran(one, path)]
         notes.append(("home", home))
         return PlanBox(operator, text, tuple(notes), inputs, one.state, one.output, self._rate(path))
@@ -91,14 +91,13 @@ class _Boxes:
     # -- state -----------------------------------------------------------------------------------
 
     def _keeps(self, one: Annotated, path: str) -> list[Note]:
-        if isinstance(one.node, StreamWindow):
-            return [("keeps", self._store(one))]
-        if isinstance(one.node, Join):
+        store = [("keeps", self._store(one))] if isinstance(one.node, Window) else []
+        if isinstance(one.node, Join | SemiJoin | OuterJoin):
             return self._joined(one.node, path)
         mine = [p for p in self._tables if p == path or (p.startswith(f"{path}/") and not p.endswith("/old"))]
-        return [("keeps", self._table(p, kept_rows(one.node, p[len(path) + 1 :]))) for p in mine]
+        return [*store, *(("keeps", self._table(p, kept_rows(one.node, p[len(path) + 1 :]))) for p in mine)]
 
-    def _joined(self, node: Join, path: str) -> list[Note]:
+    def _joined(self, node: Join | SemiJoin | OuterJoin, path: str) -> list[Note]:
         """Where a join has the earlier rows of its inputs."""
         sources = [(i, self._names.source(one), reads_store(node, i)) for i, one in enumerate(node.inputs)]
         own = [

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from windrow.cql.dialect import CQL
-from windrow.plan.algebra.nodes import Computed, Join, Node, PlanColumn, StreamWindow, walk
+from windrow.plan.algebra.nodes import Computed, Join, Node, OuterJoin, PlanColumn, SemiJoin, Window, walk
 
 _QUOTED = re.compile(r"`(\w+)`")
 
@@ -21,7 +21,7 @@ class ColumnNames:
     """
 
     def __init__(self, root: Node):
-        windows = [node for node in walk(root) if isinstance(node, StreamWindow)]
+        windows = [node for node in walk(root) if isinstance(node, Window)]
         counted = Counter(window.stream.lower() for window in windows)
         seen = Counter[str]()
         self._streams: dict[int, str] = {}
@@ -31,23 +31,23 @@ class ColumnNames:
             self._streams[id(window)] = window.stream + (f"#{seen[name]}" if counted[name] > 1 else "")
         self._names = {column.sql: plain_sql(column.name) for node in walk(root) for column in node.schema}
         for node in walk(root):
-            if isinstance(node, Join):
+            if isinstance(node, Join | SemiJoin | OuterJoin):
                 self._qualify(node)
 
-    def _qualify(self, join: Join) -> None:
+    def _qualify(self, join: Join | SemiJoin | OuterJoin) -> None:
         found = Counter(name for one in join.inputs for name in {column.name.lower() for column in one.schema})
         for one in join.inputs:
             for column in one.schema:
                 if found[column.name.lower()] > 1 and self._names[column.sql] == plain_sql(column.name):
                     self._names[column.sql] = f"{self.source(one)}.{plain_sql(column.name)}"
 
-    def stream(self, window: StreamWindow) -> str:
+    def stream(self, window: Window) -> str:
         """The stream of a window, numbered if the plan has several windows over it."""
         return self._streams[id(window)]
 
     def source(self, node: Node) -> str:
         """The streams that a node reads: `a`, or `(a, b)`."""
-        streams = [self.stream(one) for one in walk(node) if isinstance(one, StreamWindow)]
+        streams = [self.stream(one) for one in walk(node) if isinstance(one, Window)]
         return streams[0] if len(streams) == 1 else f"({', '.join(streams)})"
 
     def column(self, column: PlanColumn) -> str:

@@ -19,8 +19,12 @@ from windrow.plan.algebra.nodes import (
     Lifetime,
     MergeUnion,
     Node,
+    OuterJoin,
     OutputWindow,
     Project,
+    RowsWindow,
+    SemiJoin,
+    SetOperation,
     StreamWindow,
     TopRows,
     ToStream,
@@ -67,6 +71,13 @@ def _stream_window(node: StreamWindow, names: ColumnNames, kind: SqlType) -> Des
     return "Window", f"{names.stream(node)} {window_text(node.lifetime, kind)}{where}", how
 
 
+def _rows_window(node: RowsWindow, names: ColumnNames, kind: SqlType) -> Described:
+    by = f" PARTITION BY {names.columns(node.partition)}" if node.partition else ""
+    columns = ", ".join(plain_sql(one.sql) for one in node.columns) or "no column"
+    how = f"the last by {node.attribute} and order of arrival; Spark stores {columns} on arrival"
+    return "Window", f"{names.stream(node)} [ROWS {node.size}{by}]", how
+
+
 def _filter(node: Filter, names: ColumnNames, kind: SqlType) -> Described:
     return "Filter", names.expression(node.predicate), "a whole batch in DuckDB; keeps nothing"
 
@@ -82,10 +93,8 @@ def _merge_union(node: MergeUnion, names: ColumnNames, kind: SqlType) -> Describ
 
 
 def _join(node: Join, names: ColumnNames, kind: SqlType) -> Described:
-    keys = [" = ".join(map(names.expression, key)) for key in node.keys]
-    condition = [] if node.condition is None else [names.expression(node.condition)]
-    text = " AND ".join([*keys, *condition])
-    how = "hash join on equal keys" if keys else "no equal key: every pair is tested"
+    text = _condition(node, names)
+    how = "hash join on equal keys" if node.keys else "no equal key: every pair is tested"
     if len(node.inputs) > 2:
         how = f"{len(node.inputs)}-way {how}"
     sources = [names.source(one) for one in node.inputs]
@@ -94,6 +103,37 @@ def _join(node: Join, names: ColumnNames, kind: SqlType) -> Described:
         for i, one in enumerate(sources)
     )
     return "Join", f"on {text}" if text else "of all pairs", f"{how}; {probes}"
+
+
+def _condition(node: Join | SemiJoin | OuterJoin, names: ColumnNames) -> str:
+    signs = [" <=> " if safe else " = " for safe in node.null_safe] if isinstance(node, SemiJoin) else []
+    signs = signs or [" = "] * len(node.keys)
+    keys = [sign.join(map(names.expression, key)) for key, sign in zip(node.keys, signs, strict=True)]
+    return " AND ".join([*keys, *([] if node.condition is None else [names.expression(node.condition)])])
+
+
+def _semi_join(node: SemiJoin, names: ColumnNames, kind: SqlType) -> Described:
+    left, right = (names.source(one) for one in node.inputs)
+    how = f"rows of {left} are shown while {'no' if node.is_anti else 'some'} row of {right} matches"
+    text = _condition(node, names)
+    return "AntiJoin" if node.is_anti else "SemiJoin", f"on {text}" if text else "of all pairs", how
+
+
+def _outer_join(node: OuterJoin, names: ColumnNames, kind: SqlType) -> Described:
+    side = "Full" if node.keeps_left and node.keeps_right else "Left" if node.keeps_left else "Right"
+    kept = [
+        names.source(one)
+        for one, is_kept in zip(node.inputs, (node.keeps_left, node.keeps_right), strict=True)
+        if is_kept
+    ]
+    text = _condition(node, names)
+    how = f"pairs that match; rows of {' and of '.join(kept)} with NULLs while they have no match"
+    return f"{side}OuterJoin", f"on {text}" if text else "of all pairs", how
+
+
+def _set_operation(node: SetOperation, names: ColumnNames, kind: SqlType) -> Described:
+    how = "how often each value is in either input, at the ticks at which that changes"
+    return node.kind.name.capitalize() + ("All" if node.is_all else ""), names.columns(node.columns), how
 
 
 def _distinct(node: Distinct, names: ColumnNames, kind: SqlType) -> Described:
@@ -132,10 +172,14 @@ def _top_rows(node: TopRows, names: ColumnNames, kind: SqlType) -> Described:
 
 _DESCRIBED: dict[type[Node], Callable[[Any, ColumnNames, SqlType], Described]] = {
     StreamWindow: _stream_window,
+    RowsWindow: _rows_window,
     Filter: _filter,
     Project: _project,
     MergeUnion: _merge_union,
     Join: _join,
+    SemiJoin: _semi_join,
+    OuterJoin: _outer_join,
+    SetOperation: _set_operation,
     Distinct: _distinct,
     GroupBy: _group_by,
     OutputWindow: _output_window,
@@ -149,6 +193,7 @@ _WHAT = {
     OutputWindow: "results to be born",
     TopRows: "live rows",
     ToStream: "live rows",
+    RowsWindow: "the last rows",
 }
 _PARTS = {"cells": "partial aggregates", "shown": "rows shown"}
 
@@ -158,6 +203,6 @@ def kept_rows(node: Node, part: str) -> str:
     return _PARTS.get(part, part) if part else _WHAT.get(type(node), "rows")
 
 
-def reads_store(node: Join, i: int) -> bool:
+def reads_store(node: Join | SemiJoin | OuterJoin, i: int) -> bool:
     """Whether a join reads the earlier rows of an input from the window's store, and keeps none itself."""
     return window_of(node.inputs[i]) is not None

@@ -14,7 +14,18 @@ import pyarrow as pa
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.rows import longs, taken
 from windrow.operators.ticks import EXP, NEVER, TS, UNTIL, DueTicks, Points
-from windrow.plan.algebra.nodes import ContinuousPlan, Filter, Join, Lifetime, Node, Project, StreamWindow
+from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    Filter,
+    Join,
+    Lifetime,
+    Node,
+    OuterJoin,
+    Project,
+    SemiJoin,
+    StreamWindow,
+    Window,
+)
 from windrow.types import POINT_MIN
 
 POINT = "__t"
@@ -33,12 +44,12 @@ class StreamRows:
     old: pa.Table | None = None
 
 
-def stored_schema(window: StreamWindow) -> pa.Schema:
+def stored_schema(window: Window) -> pa.Schema:
     """The columns of a window's stored tuples."""
     return pa.schema([(POINT, pa.int64()), *((column.sql, column.type.arrow) for column in window.schema)])
 
 
-def split(window: StreamWindow, rows: pa.Table, due: DueTicks) -> StreamRows:
+def split(window: Window, rows: pa.Table, due: DueTicks) -> StreamRows:
     """Stored tuples as old and new ones; others are left out."""
     births = added(longs(rows.column(POINT)), window.lifetime.offset)
     ends = births_end(births, window.lifetime)
@@ -46,7 +57,7 @@ def split(window: StreamWindow, rows: pa.Table, due: DueTicks) -> StreamRows:
     return StreamRows(taken(rows, new), taken(rows, old))
 
 
-def read_window(window: StreamWindow, read: Callable[[int, int], pa.Table], history: bool, due: DueTicks) -> StreamRows:
+def read_window(window: Window, read: Callable[[int, int], pa.Table], history: bool, due: DueTicks) -> StreamRows:
     """Old and new tuples, read apart: `read` gives the stored tuples with lo ≤ point < hi. Of the old ones some may
     have expired at `before` itself."""
     first, below = due.before - window.lifetime.offset, reach(window, history)
@@ -93,8 +104,9 @@ def added(points: Points, length: int) -> Points:
 def needs_history(plan: ContinuousPlan) -> tuple[bool, ...]:
     """For each window of the plan, whether the plan reads tuples again after the tick that they entered at.
 
-    Only a join does, of the windows that it reads through selections and projections alone; of other inputs it keeps
-    the rows itself. Every other operator keeps what it needs of a tuple in its state.
+    Only joins do, inner, semi- and outer ones, of the windows that they read through selections and projections alone;
+    of other inputs, count-based windows among them, they keep the rows themselves. Every other operator keeps what it
+    needs of a tuple in its state.
     """
     asked: list[bool] = []
     _ask(plan.root, False, asked)
@@ -102,15 +114,15 @@ def needs_history(plan: ContinuousPlan) -> tuple[bool, ...]:
 
 
 def _ask(node: Node, below_join: bool, asked: list[bool]) -> None:
-    if isinstance(node, StreamWindow):
-        asked.append(below_join)
+    if isinstance(node, Window):
+        asked.append(below_join and isinstance(node, StreamWindow))
         return
     stays = isinstance(node, Filter | Project) and below_join
     for one in node.inputs:
-        _ask(one, stays or isinstance(node, Join), asked)
+        _ask(one, stays or isinstance(node, Join | SemiJoin | OuterJoin), asked)
 
 
-def reach(window: StreamWindow, history: bool = True) -> int | None:
+def reach(window: Window, history: bool = True) -> int | None:
     """How far below the ticked point the window's tuples are needed: those with point ≥ ticked − reach. None: all.
 
     Without history, only tuples that are not born yet are needed: those within OFFSET.
@@ -121,7 +133,7 @@ def reach(window: StreamWindow, history: bool = True) -> int | None:
 
 
 def window_of(node: Node) -> StreamWindow | None:
-    """The window below selections and projections; None if there is another operator."""
+    """The window below selections and projections; None if there is another operator, or a count-based window."""
     while isinstance(node, Filter | Project):
         node = node.input
     return node if isinstance(node, StreamWindow) else None

@@ -26,7 +26,11 @@ from windrow.plan.algebra.nodes import (
     GroupBy,
     Join,
     Node,
+    OuterJoin,
     OutputWindow,
+    RowsWindow,
+    SemiJoin,
+    SetOperation,
     StreamWindow,
     TopRows,
     ToStream,
@@ -143,7 +147,7 @@ def is_strict(node: Node) -> bool:
     """Whether a node's output is strict: what it adds and withdraws at ticks, rather than lifetimes."""
     if isinstance(node, GroupBy):
         return not is_internal(node)
-    if isinstance(node, TopRows):
+    if isinstance(node, TopRows | RowsWindow | SemiJoin | OuterJoin | SetOperation):
         return True
     if isinstance(node, StreamWindow | ToStream):
         return False

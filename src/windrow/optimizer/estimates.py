@@ -23,8 +23,13 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    OuterJoin,
     OutputWindow,
     Project,
+    RowsWindow,
+    SemiJoin,
+    SetKind,
+    SetOperation,
     StreamWindow,
     TopRows,
     columns_in,
@@ -65,11 +70,19 @@ class Estimator:
     def of(self, node: Node) -> EdgeEstimate:
         if isinstance(node, StreamWindow):
             return self._stream_window(node)
+        if isinstance(node, RowsWindow):
+            return self._rows_window(node)
         inputs = [self.of(one) for one in node.inputs]
         if isinstance(node, Join):
             return self._join(node, inputs)
         if isinstance(node, MergeUnion):
             return _merge_union(node, inputs)
+        if isinstance(node, SemiJoin):
+            return inputs[0].scaled(SELECTIVITY_OTHER)
+        if isinstance(node, OuterJoin):
+            return self._outer_join(node, inputs)
+        if isinstance(node, SetOperation):
+            return _set_operation(node, inputs)
         (one,) = inputs
         if isinstance(node, Filter):
             return one.scaled(selectivity_of(node.predicate))
@@ -99,6 +112,24 @@ class Estimator:
             return estimate
         measured = known.selectivity.get(node.predicate)
         return estimate.scaled(selectivity_of(parsed(node.predicate)) if measured is None else measured)
+
+    def _rows_window(self, node: RowsWindow) -> EdgeEstimate:
+        known = self.facts.get(node.stream, StreamFacts())
+        distinct = {one.column.sql: known.distinct[one.sql] for one in node.columns if one.sql in known.distinct}
+        partitions = 1.0
+        for column in node.partition:
+            partitions *= distinct.get(column.sql, ROWS_PER_VALUE)
+        live = node.size * partitions
+        return EdgeEstimate(
+            known.rate_of(node.attribute.type), live, {name: min(v, live) for name, v in distinct.items()}
+        )
+
+    def _outer_join(self, node: OuterJoin, inputs: Sequence[EdgeEstimate]) -> EdgeEstimate:
+        """At least as many rows as the sides that it keeps."""
+        found = self._join(Join(node.inputs, node.keys, node.condition), inputs)
+        kept = [one for one, is_kept in zip(inputs, (node.keeps_left, node.keeps_right), strict=True) if is_kept]
+        rate, live = (max([getattr(found, name), *(getattr(one, name) for one in kept)]) for name in ("rate", "live"))
+        return EdgeEstimate(rate, live, found.distinct)
 
     def _join(self, node: Join, inputs: Sequence[EdgeEstimate]) -> EdgeEstimate:
         parts = _join_inputs(node, inputs)
@@ -162,3 +193,17 @@ def _merge_union(node: MergeUnion, inputs: Sequence[EdgeEstimate]) -> EdgeEstima
         if len(known) == len(own):
             distinct[column.sql] = max(known)
     return EdgeEstimate(sum(one.rate for one in inputs), sum(one.live for one in inputs), distinct)
+
+
+def _set_operation(node: SetOperation, inputs: Sequence[EdgeEstimate]) -> EdgeEstimate:
+    """No more rows than the left input has, nor INTERSECT than either has."""
+    left, right = inputs
+    names = [column.sql for column in node.inputs[0].schema]
+    factor = SELECTIVITY_OTHER
+    if node.kind is SetKind.INTERSECT and left.live > 0:
+        factor = min(factor, right.live / left.live)
+    found = left.scaled(factor)
+    renamed = dict(zip(names, (column.sql for column in node.columns), strict=True))
+    return EdgeEstimate(
+        found.rate, found.live, {renamed[name]: v for name, v in found.distinct.items() if name in renamed}
+    )

@@ -26,8 +26,12 @@ from windrow.plan.algebra.nodes import (
     Lifetime,
     MergeUnion,
     Node,
+    OuterJoin,
     OutputWindow,
     Project,
+    RowsWindow,
+    SemiJoin,
+    SetOperation,
     StreamWindow,
     TopRows,
     ToStream,
@@ -186,6 +190,16 @@ def _weak(patterns: list[UpdatePattern]) -> UpdatePattern:
     return WK if most is WKS else most
 
 
+def _strict(reason: str) -> Callable[[Node, Edges], EdgePatterns]:
+    """Rule 4 of section 3.5.1, and what is like negation."""
+    return lambda node, inputs: EdgePatterns(STR, STR, reason)
+
+
+def _semi_join(node: SemiJoin, inputs: Edges) -> EdgePatterns:
+    what = "a matching row comes" if node.is_anti else "its last match goes"
+    return EdgePatterns(STR, STR, f"a row is withdrawn before its exp when {what}, which nobody can predict")
+
+
 def _distinct(node: Distinct, inputs: Edges) -> EdgePatterns:
     state = _weak([inputs[0].state])
     if state is MONOTONIC:
@@ -215,10 +229,14 @@ def _to_stream(node: ToStream, inputs: Edges) -> EdgePatterns:
 PROPAGATION: dict[type[Node], Callable[[Any, Edges], EdgePatterns]] = {
     StreamWindow: _stream_window,
     OutputWindow: _output_window,
+    RowsWindow: _strict("a tuple leaves a count-based window when later ones come, which nobody can predict"),
     Filter: _kept("selection"),
     Project: _kept("projection"),
     MergeUnion: _merge_union,
     Join: _join,
+    SemiJoin: _semi_join,
+    OuterJoin: _strict("a row of a kept side is withdrawn when its first match comes, which nobody can predict"),
+    SetOperation: _strict("how often a value is there changes with both inputs, which nobody can predict"),
     Distinct: _distinct,
     GroupBy: _group_by,
     TopRows: _top_rows,

@@ -34,6 +34,7 @@ class BoundLifetime:
     """The window of a continuous plan: how long a tuple lives, and at what the plan ticks.
 
     `range` None: for ever. `is_now`: for one step of the plan, `range` says nothing. Tuples below `since` do not count.
+    `rows`: it is the last so many tuples by the attribute, of each value of `partition`, and `range` says nothing.
     """
 
     attribute: Attribute
@@ -44,6 +45,8 @@ class BoundLifetime:
     origin: int = 0
     since: int | None = None
     is_now: bool = False
+    rows: int | None = None
+    partition: tuple[str, ...] = ()
 
 
 def bind_window(clause: WindowClause | None, stream: StreamDef) -> BoundWindow:
@@ -174,9 +177,11 @@ class _Binding:
         """The lifetime on this attribute; by default on that of the stream, or the one that WATTR names."""
         clause = self._clause
         self._refuse_later_windows()
-        self._refuse_partition()
         self._refuse(clause.rattr or clause.sattr, "RATTR and SATTR", "SLIDE n ROWS")
         self._refuse(clause.origin is not None and clause.slide is None, "ORIGIN", "SLIDE")
+        if clause.kind is WindowKind.ROWS:
+            return self._last_rows()
+        self._refuse_partition()
         if clause.kind is WindowKind.SINCE and clause.slide is None:
             raise self._error("SINCE needs a SLIDE", "For example [SINCE '2026-01-01' SLIDE 1 HOUR].")
         if attribute is not None:
@@ -196,16 +201,41 @@ class _Binding:
     def _refuse_later_windows(self) -> None:
         clause, what = self._clause, None
         by_rows = clause.slide is not None and clause.slide.unit is Unit.ROWS
-        if clause.kind is WindowKind.ROWS and clause.slide is None:
-            what = "[ROWS n] without SLIDE"
-        elif clause.kind is WindowKind.ROWS or by_rows:
-            what = "a window of rows, or that slides by rows, in anything but an aggregate over one stream"
+        if clause.kind is WindowKind.ROWS and self._given is None:
+            what = "[ROWS n] on a sub-query"
+        elif by_rows:
+            what = "a window that slides by rows in anything but an aggregate over one stream"
         if what is not None:
             raise UnsupportedError(
                 f"{what} comes with a later version",
                 place=clause.place,
                 remedy=_example(self._given, self._one_time),
             )
+
+    def _last_rows(self) -> BoundLifetime:
+        """Bind `[ROWS n]` or `[ROWS n PARTITION BY …]`: the last n tuples by (window attribute, arrival)."""
+        clause = self._clause
+        assert clause.range is not None
+        for present, what in ((clause.offset is not None, "OFFSET"), (clause.internal, "INTERNAL")):
+            if present:
+                raise self._error(
+                    f"{what} does not go with [ROWS n] in a continuous query, nor in a join", "Leave it out."
+                )
+        if clause.wattr is not None and clause.wattr.lower() in ROW_NUM_NAMES:
+            raise self._error(
+                "[ROWS n] in a continuous query is the last n tuples by a window attribute",
+                "Leave WATTR out, or name a column that a PUNCTUATE covers.",
+            )
+        attribute = self._attribute(clause.wattr)
+        self._check_sequence("windows of ROWS")
+        return BoundLifetime(
+            attribute,
+            None,
+            slide=None if clause.slide is None else self._points(clause.slide, "SLIDE", attribute),
+            origin=0 if clause.origin is None else self._point_of_literal(clause.origin, "ORIGIN", attribute),
+            rows=self._within(clause.range.amount, "ROWS"),
+            partition=tuple(dict.fromkeys(self._column(name) for name in clause.pattr)),
+        )
 
     # -- rows ----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import numpy as np
 from windrow.engine.progress import StreamProgress
 from windrow.operators.scan import reach
 from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
-from windrow.plan.algebra.nodes import StreamWindow
+from windrow.plan.algebra.nodes import Window
 from windrow.types import POINT_MAX
 
 LONG_GAP = 1_000
@@ -31,7 +31,7 @@ class InputProgress:
     lasts: int | None = None
 
 
-def input_progress(window: StreamWindow, progress: StreamProgress) -> InputProgress:
+def input_progress(window: Window, progress: StreamProgress) -> InputProgress:
     """How far the stream of a window has come."""
     axis = window.attribute.column
     frontier = progress.frontiers[axis]

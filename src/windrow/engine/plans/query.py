@@ -23,7 +23,7 @@ from windrow.operators.state import is_strict
 from windrow.operators.tables.metering import PlanMeter
 from windrow.optimizer.common_join import SharableJoin, sharable_join
 from windrow.optimizer.pipeline import OptimizedPlan
-from windrow.plan.algebra.nodes import ContinuousPlan, GroupBy, StreamWindow, walk
+from windrow.plan.algebra.nodes import ContinuousPlan, GroupBy, Window, walk
 from windrow.types import SqlType
 
 REWRITTEN_ROWS = 200_000
@@ -179,7 +179,7 @@ class ContinuousQuery:
         return tuple(kept_columns(window)[0] for window in self.plan.windows)
 
 
-def kept_columns(window: StreamWindow) -> tuple[tuple[KeptColumn, ...], KeptColumn | None]:
+def kept_columns(window: Window) -> tuple[tuple[KeptColumn, ...], KeptColumn | None]:
     """What a window store keeps for a window: its columns in order, and its predicate."""
     columns = tuple(KeptColumn(one.sql, one.column.type) for one in window.columns)
     return columns, None if window.predicate is None else KeptColumn(window.predicate, BOOLEAN)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from windrow.operators.changes import HEAD
 from windrow.operators.tables.kernel import Kernel, naive, types_of
 from windrow.operators.tables.rows import longs, taken
-from windrow.plan.algebra.nodes import ContinuousPlan, StreamWindow
+from windrow.plan.algebra.nodes import ContinuousPlan, Window
 from windrow.types import SqlType
 
 LIFETIME = ("op", "ts", "exp")
@@ -98,7 +98,7 @@ def _longest(plan: ContinuousPlan) -> int | None:
     return None if any(reach is None for reach in reaches) else max(reach or 0 for reach in reaches)
 
 
-def _reach(window: StreamWindow) -> int | None:
+def _reach(window: Window) -> int | None:
     lifetime = window.lifetime
     return None if lifetime.range is None else lifetime.range + lifetime.offset
 

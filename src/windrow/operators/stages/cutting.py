@@ -1,11 +1,12 @@
 """Cuts a plan into stages: which rows must be in one place, and where they have to be exchanged.
 
-An operator that compares rows needs those that it compares in one place: a join its inputs by the join keys, a group-by
-by (some of) its keys, DISTINCT, ISTREAM and DSTREAM by (some of) their columns; LIMIT, an ungrouped aggregate and a
-join without keys need all rows in one place. Rows are placed by the hash of columns, into the buckets that all stores
-and stages have. A window is read from a store that is bucketed so already; where the rows of another operator are not
-in their places, an exchange between two stages takes them there. A stage is what a task can do without rows of other
-tasks.
+An operator that compares rows needs those that it compares in one place: an inner, semi- or outer join its inputs by
+the join keys, a group-by by (some of) its keys, DISTINCT, set operations, ISTREAM and DSTREAM by (some of) their
+columns, a count-based window by (some of) the columns that partition it; LIMIT, an ungrouped aggregate, a join without
+keys and a count-based window without partitions need all rows in one place. Rows are placed by the hash of columns,
+into the buckets that all stores and stages have. A window is read from a store that is bucketed so already; where the
+rows of another operator are not in their places, an exchange between two stages takes them there. A stage is what a
+task can do without rows of other tasks.
 """
 
 from __future__ import annotations
@@ -31,13 +32,18 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    OuterJoin,
     OutputWindow,
     PlanColumn,
     Project,
+    RowsWindow,
+    SemiJoin,
+    SetOperation,
     Streaming,
     StreamWindow,
     TopRows,
     ToStream,
+    Window,
     walk,
 )
 from windrow.synopses.cells.buckets import BUCKETS, buckets_of
@@ -177,14 +183,18 @@ class _Cutter:
             return self._project(node, path, hint)
         if isinstance(node, MergeUnion):
             return self._union(node, path, hint)
-        if isinstance(node, Join):
+        if isinstance(node, Join | SemiJoin | OuterJoin):
             return self._join(node, path, hint)
+        if isinstance(node, SetOperation):
+            return self._set_operation(node, path, hint)
         if isinstance(node, GroupBy):
             return self._group_by(node, path, hint)
         if isinstance(node, TopRows):
             self.exactly(node.input, f"{path}.0", ())
             found: Spread = ()
             self.keep(path + SHOWN, path, found, node.schema)
+        elif isinstance(node, RowsWindow):
+            found = self._rows_window(node, hint)
         elif isinstance(node, OutputWindow):
             found = self.spread(node.input, f"{path}.0", hint)
         else:
@@ -197,6 +207,13 @@ class _Cutter:
         if isinstance(node, ToStream) and node.kind is Streaming.RSTREAM and not is_strict(node.input):
             return self.spread(node.input, f"{path}.0", hint)
         return self.together(node.input, f"{path}.0", node.schema, hint or _hashable(node.schema))
+
+    def _rows_window(self, node: RowsWindow, hint: Names | None) -> Spread:
+        """A window's store is bucketed by columns that partition it."""
+        keys = _hashable(node.partition)
+        wished = tuple(name for name in keys if hint and name in hint)
+        self.windows.append(wished or keys)
+        return tuple(frozenset([name]) for name in wished or keys)
 
     def _project(self, node: Project, path: str, hint: Names | None) -> Spread:
         below = {one.column.sql: one.expression.name for one in node.columns if one.is_renamed}
@@ -225,7 +242,18 @@ class _Cutter:
         common = [frozenset.intersection(*(one[k] for one in places if one is not None)) for k in range(len(first))]
         return tuple(frozenset(names[at] for at in key) for key in common) if all(common) else None
 
-    def _join(self, node: Join, path: str, hint: Names | None) -> Spread:
+    def _set_operation(self, node: SetOperation, path: str, hint: Names | None) -> Spread:
+        """Equal rows of both inputs together."""
+        names, keys = [column.sql for column in node.columns], _hashable(node.columns)
+        wished = tuple(name for name in keys if hint and name in hint)
+        chosen = wished or keys
+        for i, one in enumerate(node.inputs):
+            inner = tuple(one.schema[names.index(name)].sql for name in chosen)
+            self.exactly(one, f"{path}.{i}", inner)
+            self.owners[f"{path}.{i}/old"], self.cuts[f"{path}.{i}/old"] = path, inner
+        return tuple(frozenset([name]) for name in chosen)
+
+    def _join(self, node: Join | SemiJoin | OuterJoin, path: str, hint: Names | None) -> Spread:
         usable = [k for k in range(len(node.keys)) if _is_usable(node, k)]
         wished = [k for k in usable if hint and any(key.name in hint for key in node.keys[k])]
         chosen = wished or usable
@@ -234,7 +262,12 @@ class _Cutter:
             self.exactly(one, f"{path}.{i}", names)
             if window_of(one) is None:
                 self.owners[f"{path}.{i}/old"], self.cuts[f"{path}.{i}/old"] = path, names
-        return tuple(frozenset(key.name for key in node.keys[k]) for k in chosen)
+        if isinstance(node, Join):
+            return tuple(frozenset(key.name for key in node.keys[k]) for k in chosen)
+        if isinstance(node, OuterJoin) and node.keeps_left and node.keeps_right and chosen:
+            return None  # a row without a match is where its own key is, and the other is NULL
+        side = 1 if isinstance(node, OuterJoin) and node.keeps_right else 0
+        return tuple(frozenset([node.keys[k][side].name]) for k in chosen)
 
     def _group_by(self, node: GroupBy, path: str, hint: Names | None) -> Spread:
         keys = _hashable(node.keys)
@@ -259,7 +292,7 @@ def _places(node: Node, found: Spread) -> list[frozenset[int]] | None:
     return [frozenset(at for at, column in enumerate(node.schema) if column.sql in key) for key in found]
 
 
-def _is_usable(node: Join, k: int) -> bool:
+def _is_usable(node: Join | SemiJoin | OuterJoin, k: int) -> bool:
     """Whether rows can be placed by the k-th key: it is a column of every input, and of a window if the join reads the
     window's store, which cannot be exchanged."""
     for one, key in zip(node.inputs, node.keys[k], strict=True):
@@ -294,7 +327,7 @@ def _hashable(columns: tuple[PlanColumn, ...]) -> Names:
 def _stages(plan: ContinuousPlan, cutter: _Cutter) -> tuple[Stage, ...]:
     """A stage per exchange, and the last one."""
     nodes = dict(_paths(plan.root, ROOT))
-    windows = [path for path, node in nodes.items() if isinstance(node, StreamWindow)]
+    windows = [path for path, node in nodes.items() if isinstance(node, Window)]
     made: dict[str, Stage] = {}
     for path in [*sorted(cutter.exchanges, key=len, reverse=True), ""]:
         at = path or ROOT
@@ -323,4 +356,4 @@ def _paths(node: Node, path: str) -> list[tuple[str, Node]]:
 
 def windows_below(node: Node) -> int:
     """The number of windows below a node."""
-    return sum(isinstance(one, StreamWindow) for one in walk(node))
+    return sum(isinstance(one, Window) for one in walk(node))

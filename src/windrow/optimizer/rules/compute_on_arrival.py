@@ -8,6 +8,7 @@ arrival.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlglot import exp
 
@@ -20,11 +21,13 @@ from windrow.plan.algebra.nodes import (
     GroupBy,
     Join,
     Node,
+    OuterJoin,
     OutputWindow,
     PlanColumn,
     Project,
+    SemiJoin,
     StreamColumn,
-    StreamWindow,
+    Window,
     columns_in,
 )
 from windrow.plan.algebra.rewriting import (
@@ -68,7 +71,7 @@ class _Writer:
     def change(self, node: Node) -> Node:
         if isinstance(node, Project):
             return self._project(node)
-        if isinstance(node, Join):
+        if isinstance(node, Join | SemiJoin | OuterJoin):
             return self._join(node)
         return self._group_by(node) if isinstance(node, GroupBy) else node
 
@@ -79,13 +82,14 @@ class _Writer:
         )
         return node if columns == node.columns else Project(inputs.nodes[0], columns)
 
-    def _join(self, node: Join) -> Node:
+    def _join(self, node: Join | SemiJoin | OuterJoin) -> Node:
         inputs = _Inputs(list(node.inputs))
         keys = tuple(tuple(self._moved(one, inputs) for one in key) for key in node.keys)
         condition = None if node.condition is None else self._moved(node.condition, inputs)
         if (keys, condition) == (node.keys, node.condition):
             return node
-        return projected(Join(tuple(inputs.nodes), keys, condition), node.schema)
+        changed: Any = with_inputs(node, inputs.nodes)
+        return projected(replace(changed, keys=keys, condition=condition), node.schema)
 
     def _group_by(self, node: GroupBy) -> Node:
         inputs = _Inputs([node.input])
@@ -125,22 +129,22 @@ class _Writer:
 
     def _sunk(self, node: Node, expression: exp.Expr, kind: SqlType) -> tuple[Node, PlanColumn] | None:
         """The node with one more column, the value of an expression over its columns; None if no window gives it."""
-        if isinstance(node, StreamWindow):
+        if isinstance(node, Window):
             return self._in_window(node, expression, kind)
         if isinstance(node, Filter | OutputWindow):
             found = self._sunk(node.input, expression, kind)
             return None if found is None else (with_inputs(node, [found[0]]), found[1])
         if isinstance(node, Project):
             return self._through(node, expression, kind)
-        if isinstance(node, Join):
+        if isinstance(node, Join | SemiJoin | OuterJoin):
             for i, one in enumerate(node.inputs):
-                if columns_in(expression) <= names_of(one):
+                if columns_in(expression) <= names_of(one) and not _is_padded(node, i):
                     found = self._sunk(one, expression, kind)
                     if found is not None:
                         return with_inputs(node, [*node.inputs[:i], found[0], *node.inputs[i + 1 :]]), found[1]
         return None
 
-    def _in_window(self, node: StreamWindow, expression: exp.Expr, kind: SqlType) -> tuple[Node, PlanColumn]:
+    def _in_window(self, node: Window, expression: exp.Expr, kind: SqlType) -> tuple[Node, PlanColumn]:
         sql = text_of(substituted(expression, {one.column.sql: parsed(one.sql) for one in node.columns}))
         self.computed.append(sql)
         for one in node.columns:
@@ -162,3 +166,8 @@ class _Writer:
         has = any(one.column == column for one in node.columns)
         columns: tuple[Computed, ...] = node.columns if has else (*node.columns, passed(column))
         return Project(inner, columns), column
+
+
+def _is_padded(node: Join | SemiJoin | OuterJoin, side: int) -> bool:
+    """Whether an outer join puts NULL in place of the side's columns; an expression over these need not be NULL."""
+    return isinstance(node, OuterJoin) and (node.keeps_right if side == 0 else node.keeps_left)

@@ -21,9 +21,12 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    OuterJoin,
     OutputWindow,
     Project,
+    SemiJoin,
     StreamWindow,
+    Window,
     walk,
 )
 from windrow.plan.algebra.rewriting import (
@@ -47,7 +50,7 @@ def push_projections(plan: ContinuousPlan, facts: Facts) -> tuple[ContinuousPlan
 
 
 def _stored(root: Node) -> int:
-    return sum(len(node.columns) for node in walk(root) if isinstance(node, StreamWindow))
+    return sum(len(node.columns) for node in walk(root) if isinstance(node, Window))
 
 
 def _exact(node: Node) -> Node:
@@ -57,13 +60,14 @@ def _exact(node: Node) -> Node:
 
 def _narrowed(node: Node, needed: Collection[str]) -> Node:
     """The node with at least the needed columns, in their order, and perhaps without others."""
-    if isinstance(node, StreamWindow):
-        return replace(node, columns=tuple(one for one in node.columns if one.column.sql in needed))
+    if isinstance(node, Window):
+        kept = {*needed, *reads(node)}
+        return replace(node, columns=tuple(one for one in node.columns if one.column.sql in kept))
     if isinstance(node, Project):
         return _project(node, needed)
     if isinstance(node, Filter | OutputWindow):
         return with_inputs(node, [_narrowed(node.input, {*needed, *reads(node)})])
-    if isinstance(node, Join):
+    if isinstance(node, Join | SemiJoin | OuterJoin):
         wanted = {*needed, *reads(node)}
         return with_inputs(node, [_join_input(one, wanted) for one in node.inputs])
     if isinstance(node, MergeUnion):

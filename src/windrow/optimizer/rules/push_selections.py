@@ -2,10 +2,16 @@
 
 At every tick a selection commutes with projection, merge-union, the inputs of an inner join, DISTINCT, windows over
 sub-queries and relation-to-stream operators (which compare rows by value, and σ(R − S) = σ(R) − σ(S)). It passes a
-group-by if it reads group keys only; without keys there is always one row, so nothing passes. It never passes LIMIT.
+group-by if it reads group keys only; without keys there is always one row, so nothing passes. It never passes LIMIT
+or a count-based window, in which every tuple counts.
 
-DISTINCT and group-by take −0.0 and 0.0 for one value and show either. A condition on a FLOAT or DOUBLE passes them only
-if it is built of comparisons, which do not tell the two apart.
+Below a semi-join it goes to the left input, whose rows these are; so does what a semi-join's own condition says of left
+rows alone, but not that of an anti-join: a row that fails it is kept. What the condition says of right rows alone goes
+to the right input. Of an outer join that keeps one side, a selection on that side's columns goes into it, and what the
+ON condition says of the other side alone goes into the other. Through a FULL OUTER JOIN nothing passes.
+
+DISTINCT, group-by and set operations take −0.0 and 0.0 for one value and show either. A condition on a FLOAT or DOUBLE
+passes them only if it is built of comparisons, which do not tell the two apart.
 """
 
 from __future__ import annotations
@@ -24,10 +30,14 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    OuterJoin,
     OutputWindow,
     Project,
+    SemiJoin,
+    SetOperation,
     StreamWindow,
     ToStream,
+    Window,
     columns_in,
     walk,
 )
@@ -55,8 +65,8 @@ def push_selections(plan: ContinuousPlan, facts: Facts) -> tuple[ContinuousPlan,
 
 
 def _reason(before: Node, after: Node) -> str:
-    def tested(root: Node) -> dict[int, StreamWindow]:
-        return dict(enumerate(node for node in walk(root) if isinstance(node, StreamWindow)))
+    def tested(root: Node) -> dict[int, Window]:
+        return dict(enumerate(node for node in walk(root) if isinstance(node, Window)))
 
     old, new = tested(before), tested(after)
     gained = [window.stream for i, window in new.items() if window.predicate != old[i].predicate]
@@ -76,11 +86,15 @@ def pushed(node: Node, conditions: Conditions) -> Node:
         return with_inputs(node, [pushed(node.input, [substituted(one, values) for one in conditions])])
     if isinstance(node, Join):
         return _in_join(node, conditions)
+    if isinstance(node, SemiJoin):
+        return _in_semi_join(node, conditions)
+    if isinstance(node, OuterJoin):
+        return _in_outer_join(node, conditions)
     if isinstance(node, MergeUnion):
         return with_inputs(node, [pushed(one, _renamed(node, one, conditions)) for one in node.inputs])
     if isinstance(node, OutputWindow | ToStream):
         return with_inputs(node, [pushed(node.input, conditions)])
-    if isinstance(node, Distinct | GroupBy):
+    if isinstance(node, Distinct | GroupBy | SetOperation):
         return _below_groups(node, conditions)
     return _above(with_inputs(node, [pushed(one, ()) for one in node.inputs]), conditions)
 
@@ -110,14 +124,38 @@ def _in_join(node: Join, conditions: Conditions) -> Join:
     return Join(inputs, node.keys, conjunction(spanning))
 
 
-def _renamed(node: MergeUnion, side: Node, conditions: Conditions) -> list[exp.Expr]:
+def _in_semi_join(node: SemiJoin, conditions: Conditions) -> SemiJoin:
+    left, right, spanning = list(conditions), list[exp.Expr](), list[exp.Expr]()
+    for one in conjuncts(node.condition):
+        if columns_in(one) <= names_of(node.right):
+            right.append(one)
+        else:
+            (left if not node.is_anti and columns_in(one) <= names_of(node.left) else spanning).append(one)
+    return replace(node, left=pushed(node.left, left), right=pushed(node.right, right), condition=conjunction(spanning))
+
+
+def _in_outer_join(node: OuterJoin, conditions: Conditions) -> Node:
+    if node.keeps_left and node.keeps_right:
+        return _above(with_inputs(node, [pushed(one, ()) for one in node.inputs]), conditions)
+    kept, other = (node.left, node.right) if node.keeps_left else (node.right, node.left)
+    into = [one for one in conditions if columns_in(one) <= names_of(kept)]
+    tested = [one for one in conjuncts(node.condition) if columns_in(one) <= names_of(other)]
+    spanning = conjunction(one for one in conjuncts(node.condition) if one not in tested)
+    changed = pushed(kept, into), pushed(other, tested)
+    left, right = changed if node.keeps_left else changed[::-1]
+    return _above(
+        replace(node, left=left, right=right, condition=spanning), [one for one in conditions if one not in into]
+    )
+
+
+def _renamed(node: MergeUnion | SetOperation, side: Node, conditions: Conditions) -> list[exp.Expr]:
     """The conditions over the columns of one input."""
     names = {mine.sql: reference(theirs) for mine, theirs in zip(node.columns, side.schema, strict=True)}
     return [substituted(one, names) for one in conditions]
 
 
-def _below_groups(node: Distinct | GroupBy, conditions: Conditions) -> Node:
-    names = names_of(node) if isinstance(node, Distinct) else frozenset(key.sql for key in node.keys)
+def _below_groups(node: Distinct | GroupBy | SetOperation, conditions: Conditions) -> Node:
+    names = frozenset(key.sql for key in node.keys) if isinstance(node, GroupBy) else names_of(node)
     types = types_of([node])
     below: list[exp.Expr] = []
     above: list[exp.Expr] = []
@@ -126,7 +164,11 @@ def _below_groups(node: Distinct | GroupBy, conditions: Conditions) -> Node:
         is_of_groups = bool(read) and read <= names
         exact = not any(types[name].is_float for name in read) or _only_compares(one)
         (below if is_of_groups and exact else above).append(one)
-    return _above(with_inputs(node, [pushed(node.input, below)]), above)
+    if isinstance(node, SetOperation):
+        inputs = [pushed(one, _renamed(node, one, below)) for one in node.inputs]
+    else:
+        inputs = [pushed(node.input, below)]
+    return _above(with_inputs(node, inputs), above)
 
 
 def _only_compares(condition: exp.Expr) -> bool:

@@ -1,6 +1,7 @@
 """The nodes of a continuous plan, over sets of lifetimes.
 
-Every row of an edge has a lifetime [ts, exp): it is in the answer of tick b if ts < b ≤ exp. An expression is a sqlglot
+Every row of an edge has a lifetime [ts, exp): it is in the answer of tick b if ts < b ≤ exp, unless it is withdrawn
+before (negation, outer joins, set operations, count-based windows, group-by, LIMIT). An expression is a sqlglot
 tree in which the column `c7` is the plan column with id 7. Ids are unique within a plan; a rule that moves an
 expression need not rename anything.
 """
@@ -94,6 +95,46 @@ class StreamWindow:
 
 
 @dataclass(frozen=True)
+class RowsWindow:
+    """A count-based window over a stream: the last `size` tuples below the tick by (point, arrival number), of each
+    combination of values of `partition` if that is not empty.
+
+    Every tuple counts, so there is no predicate: a selection stands above the window. When a tuple leaves depends on
+    those that come later.
+    """
+
+    stream: str
+    attribute: Attribute
+    size: int
+    partition: tuple[PlanColumn, ...]
+    columns: tuple[StreamColumn, ...]
+
+    def __post_init__(self) -> None:
+        if self.size <= 0:
+            raise ValueError("a count-based window has at least one row")
+        if any(column not in self.schema for column in self.partition):
+            raise ValueError("a count-based window is partitioned by its own columns")
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return tuple(one.column for one in self.columns)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def predicate(self) -> None:
+        """A count-based window keeps every tuple."""
+        return None
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """Nothing is known of the end of a tuple when it comes."""
+        return Lifetime(None)
+
+
+@dataclass(frozen=True)
 class Filter:
     """Selection: the rows for which the predicate is true."""
 
@@ -166,6 +207,105 @@ class Join:
     @property
     def schema(self) -> tuple[PlanColumn, ...]:
         return tuple(column for one in self.inputs for column in one.schema)
+
+
+Key = tuple[exp.Expr, exp.Expr]
+"""Expressions over the left and over the right input, of one type."""
+
+
+@dataclass(frozen=True)
+class SemiJoin:
+    """The rows of `left` at the ticks at which a matching row of `right` is alive; `is_anti`: at which none is.
+
+    Rows match if their keys are equal and the condition, over the columns of both, is true. A NULL key equals nothing,
+    except that NULL equals NULL where `null_safe` says so, which is empty or has an entry for every key. A row keeps
+    the exp that it has in `left`, and is withdrawn before it when its matches change.
+    """
+
+    left: Node
+    right: Node
+    keys: tuple[Key, ...] = ()
+    condition: exp.Expr | None = None
+    is_anti: bool = False
+    null_safe: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(len(key) != 2 for key in self.keys):
+            raise ValueError("a key has an expression for either input")
+        if self.null_safe and len(self.null_safe) != len(self.keys):
+            raise ValueError("null_safe has an entry for every key, or none")
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return self.left.schema
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True)
+class OuterJoin:
+    """The results of the inner join, and the rows of a kept side at the ticks at which they have no match, with NULL in
+    the columns of the other side. Keys and condition are as in a semi-join; a NULL key equals nothing.
+
+    LEFT keeps the left side, RIGHT the right one, FULL both.
+    """
+
+    left: Node
+    right: Node
+    keys: tuple[Key, ...] = ()
+    condition: exp.Expr | None = None
+    keeps_left: bool = True
+    keeps_right: bool = False
+
+    def __post_init__(self) -> None:
+        if any(len(key) != 2 for key in self.keys):
+            raise ValueError("a key has an expression for either input")
+        if not (self.keeps_left or self.keeps_right):
+            raise ValueError("an outer join keeps a side; one that keeps none is a Join")
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return (*self.left.schema, *self.right.schema)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+class SetKind(Enum):
+    """Set operations beside UNION."""
+
+    EXCEPT = "except"
+    INTERSECT = "intersect"
+
+
+@dataclass(frozen=True)
+class SetOperation:
+    """EXCEPT and INTERSECT of two inputs: column i of both becomes column i of `columns`. The types are equal.
+
+    With l and r rows of a value at a tick (NULL equals NULL), the value is there
+
+        EXCEPT ALL: max(0, l − r) times         EXCEPT: once, if l > 0 and r = 0
+        INTERSECT ALL: min(l, r) times          INTERSECT: once, if l > 0 and r > 0
+    """
+
+    inputs: tuple[Node, ...]
+    columns: tuple[PlanColumn, ...]
+    kind: SetKind
+    is_all: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != 2:
+            raise ValueError("a set operation has two inputs")
+        types = [tuple(column.type for column in one.schema) for one in self.inputs]
+        if any(one != tuple(column.type for column in self.columns) for one in types):
+            raise ValueError("the inputs of a set operation have the same types")
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return self.columns
 
 
 @dataclass(frozen=True)
@@ -274,7 +414,25 @@ class TopRows:
         return (self.input,)
 
 
-Node = StreamWindow | Filter | Project | MergeUnion | Join | Distinct | GroupBy | OutputWindow | ToStream | TopRows
+Window = StreamWindow | RowsWindow
+"""A window over a stream, which is read from a window store."""
+
+Node = (
+    StreamWindow
+    | RowsWindow
+    | Filter
+    | Project
+    | MergeUnion
+    | Join
+    | SemiJoin
+    | OuterJoin
+    | SetOperation
+    | Distinct
+    | GroupBy
+    | OutputWindow
+    | ToStream
+    | TopRows
+)
 
 
 @dataclass(frozen=True)
@@ -301,9 +459,9 @@ class ContinuousPlan:
         return self.root.schema
 
     @property
-    def windows(self) -> tuple[StreamWindow, ...]:
+    def windows(self) -> tuple[Window, ...]:
         """Its windows over streams, from left to right."""
-        return tuple(node for node in walk(self.root) if isinstance(node, StreamWindow))
+        return tuple(node for node in walk(self.root) if isinstance(node, Window))
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -19,10 +19,14 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    OuterJoin,
     PlanColumn,
     Project,
-    StreamWindow,
+    RowsWindow,
+    SemiJoin,
+    SetOperation,
     TopRows,
+    Window,
     columns_in,
     walk,
 )
@@ -33,10 +37,13 @@ def with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
     """The node over other inputs; the node itself if they are the same objects."""
     if len(inputs) == len(node.inputs) and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
         return node
-    if isinstance(node, StreamWindow):
+    if isinstance(node, Window):
         raise ValueError("a window over a stream has no inputs")
-    if isinstance(node, Join | MergeUnion):
+    if isinstance(node, Join | MergeUnion | SetOperation):
         return replace(node, inputs=tuple(inputs))
+    if isinstance(node, SemiJoin | OuterJoin):
+        left, right = inputs
+        return replace(node, left=left, right=right)
     (only,) = inputs
     return replace(node, input=only)
 
@@ -162,12 +169,15 @@ def with_texts(call: AggregateCall, change: Callable[[str, SqlType], str]) -> Ag
 
 
 def reads(node: Node) -> frozenset[str]:
-    """The columns of its inputs that a node itself reads, beside those that it hands on."""
+    """The columns of its inputs that a node itself reads, beside those that it hands on. A count-based window reads its
+    own columns: those that it is partitioned by."""
     if isinstance(node, Filter):
         return columns_in(node.predicate)
     if isinstance(node, Project):
         return frozenset(name for one in node.columns for name in columns_in(one.expression))
-    if isinstance(node, Join):
+    if isinstance(node, RowsWindow):
+        return frozenset(column.sql for column in node.partition)
+    if isinstance(node, Join | SemiJoin | OuterJoin):
         found = [name for key in node.keys for one in key for name in columns_in(one)]
         return frozenset([*found, *(columns_in(node.condition) if node.condition is not None else ())])
     if isinstance(node, GroupBy):

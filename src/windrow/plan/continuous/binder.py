@@ -12,10 +12,10 @@ from windrow.errors import BindError
 from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.plan.binder import RESERVED_OUTPUTS, TypesOf
 from windrow.plan.continuous.clocks import SourceOf, clock_of
-from windrow.plan.continuous.combining import bind_union
-from windrow.plan.continuous.context import BindContext, BoundQuery
-from windrow.plan.continuous.inputs import Columns, node_of
-from windrow.plan.continuous.selects import bind_select
+from windrow.plan.continuous.combining import bind_set_operation
+from windrow.plan.continuous.context import BindContext, BoundQuery, InnerQuery
+from windrow.plan.continuous.inputs import Columns, names_of, node_of
+from windrow.plan.continuous.selects import bind_inner_select, bind_select
 from windrow.plan.continuous.shape import around, shaped
 
 
@@ -27,7 +27,7 @@ def bind_continuous(select: exp.Expr, text: str, source_of: SourceOf, types_of: 
     """
     query = shaped(select, text)
     clock = clock_of(query, text, source_of)
-    context = BindContext(text, source_of, types_of, clock, Columns(), _bind)
+    context = BindContext(text, source_of, types_of, clock, Columns(), _bind, _bind_inner)
     bound = _bind(query, context)
     root = node_of(bound.relation, context.columns)
     taken = next((column for column in root.schema if column.name.lower() in RESERVED_OUTPUTS), None)
@@ -43,7 +43,15 @@ def bind_continuous(select: exp.Expr, text: str, source_of: SourceOf, types_of: 
 
 def _bind(query: exp.Expr, context: BindContext) -> BoundQuery:
     """Bind a query without WITH."""
-    if isinstance(query, exp.Union):
-        return bind_union(query, context)
+    if isinstance(query, exp.SetOperation):
+        return bind_set_operation(query, context)
     assert isinstance(query, exp.Select)
     return bind_select(query, context)
+
+
+def _bind_inner(query: exp.Expr, context: BindContext, index: int, is_compared: bool) -> InnerQuery:
+    """Bind the sub-query of EXISTS, or of IN, which is compared."""
+    if isinstance(query, exp.Select):
+        return bind_inner_select(query, context, index, is_compared)
+    bound = _bind(query, context.barred("inside UNION, EXCEPT or INTERSECT")).relation
+    return InnerQuery(bound, tuple(names_of(bound)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -11,6 +11,7 @@ from windrow.errors import Place
 from windrow.plan.binder import TypesOf
 from windrow.plan.continuous.clocks import PlanClock, SourceOf
 from windrow.plan.continuous.inputs import Columns, Relation
+from windrow.plan.continuous.scope import Around
 from windrow.plan.continuous.shape import around
 from windrow.plan.nodes import Order
 
@@ -24,8 +25,19 @@ class BoundQuery:
 
 
 @dataclass(frozen=True)
+class InnerQuery:
+    """The sub-query of EXISTS or IN: its rows, the names of the columns that IN compares, and the conditions that
+    compare its rows with the query around: its own columns are resolved, those of the query around are not."""
+
+    relation: Relation
+    names: tuple[str, ...] = ()
+    conditions: tuple[exp.Expr, ...] = ()
+
+
+@dataclass(frozen=True)
 class BindContext:
-    """The query's text, what its names and types mean, its clock, and its columns. `bind` binds a sub-query."""
+    """The query's text, what its names and types mean, its clock, and its columns. `bind` binds a sub-query,
+    `bind_inner` that of a condition (as input number i, compared by IN or not), whose names `around` has."""
 
     text: str
     source_of: SourceOf
@@ -33,6 +45,12 @@ class BindContext:
     clock: PlanClock
     columns: Columns
     bind: Callable[[exp.Expr, BindContext], BoundQuery]
+    bind_inner: Callable[[exp.Expr, BindContext, int, bool], InnerQuery]
+    around: Around | None = None
+
+    def barred(self, why: str) -> BindContext:
+        """The context of a part in which the names of the query around cannot be used."""
+        return self if self.around is None else replace(self, around=replace(self.around, bar=why))
 
     def place(self, node: exp.Expr) -> Place | None:
         return around(node, self.text)

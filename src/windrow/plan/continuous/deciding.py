@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from windrow.cql.dialect import RelationToStream, window_of
 from windrow.cql.window_clause import WindowKind
+from windrow.plan.continuous.shape import conditional_queries
 
 
 def is_periodic_chain(select: exp.Expr) -> bool:
@@ -16,7 +17,7 @@ def is_periodic_chain(select: exp.Expr) -> bool:
     source = select.args.get("from_") if isinstance(select, exp.Select) else None
     if source is None or not isinstance(source.this, exp.Table) or source.this.args.get("joins"):
         return False
-    if any(select.args.get(name) for name in ("joins", "with_", "distinct")):
+    if any(select.args.get(name) for name in ("joins", "with_", "distinct")) or any(conditional_queries(select)):
         return False
     window = window_of(source.this)
     if window is None or window.internal or (window.slide is None and window.kind is not WindowKind.NOW):

@@ -28,13 +28,15 @@ _TO_PUSH = (
 
 
 class Expressions:
-    """Lowers the expressions of one SELECT."""
+    """Lowers the expressions of one SELECT. `extended` are the inputs that an outer join may fill with NULL so far:
+    Spark computes their columns on arrival, but no expressions, which of NULL may be something else than NULL."""
 
     def __init__(self, scope: Scope, columns: Columns, types_of: TypesOf, text: str):
         self.scope = scope
         self.columns = columns
         self.types_of = types_of
         self.text = text
+        self.extended: set[int] = set()
 
     def place(self, node: exp.Expr | None) -> Place | None:
         return None if node is None else around(node, self.text)
@@ -86,7 +88,7 @@ class Expressions:
         if isinstance(tree, exp.Column):
             return self._column(tree)
         stream = self.stream_of(tree)
-        if stream is not None and is_value(tree):
+        if stream is not None and is_value(tree) and (is_null_of_null(tree) or not inputs_in(tree) & self.extended):
             return self.pushed(tree, stream)
         lowered = tree.copy()
         for name, value in list(lowered.args.items()):
@@ -131,7 +133,8 @@ class Expressions:
         try:
             to_duckdb(lowered, self.columns.types(columns_in(lowered)), self.text)
         except FunctionError as error:
-            message = error.message if grouped else error.message.replace(_ABOVE, "over more than one stream")
+            above = "over more than one stream" + (", or over a side of an outer join" if self.extended else "")
+            message = error.message if grouped else error.message.replace(_ABOVE, above)
             remedy = error.remedy if grouped else _TO_PUSH
             raise FunctionError(message, place=error.place or self.place(origin), remedy=remedy) from None
 
@@ -141,7 +144,8 @@ class Expressions:
         try:
             self.computable(lowered, origin)
         except FunctionError:
-            stream = next((one for one in self.scope.inputs if isinstance(one, StreamInput)), None)
+            kept = (self.scope.inputs[i] for i in self.scope.visible if i not in self.extended)
+            stream = next((one for one in kept if isinstance(one, StreamInput)), None)
             if inputs_in(tree) or stream is None:
                 raise
             lowered = self.pushed(tree, stream)
@@ -171,6 +175,27 @@ def is_value(tree: exp.Expr) -> bool:
     if isinstance(tree, (exp.Interval, exp.IntervalSpan, exp.Distinct, exp.Star, exp.Tuple)) or has_aggregate(tree):
         return False
     return not (isinstance(tree, exp.If) and isinstance(tree.parent, exp.Case))
+
+
+_NULL_OF_NULL = (
+    *(exp.Column, exp.Identifier, exp.Literal, exp.Paren, exp.Cast, exp.TryCast, exp.DataType, exp.DataTypeParam),
+    *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.Neg, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE),
+    *(exp.Upper, exp.Lower, exp.Length, exp.Trim, exp.Substring, exp.Abs, exp.Round, exp.Ceil, exp.Floor, exp.Like),
+)
+_NULL_OF_NULL_FUNCTIONS = frozenset(
+    "DATE_FORMAT DATE_TRUNC DAY HOUR INITCAP LEFT MD5 MINUTE MONTH REGEXP_EXTRACT REPLACE REVERSE RIGHT SECOND SHA2 "
+    "SPLIT_PART TO_DATE TRIM TRUNC UNIX_TIMESTAMP YEAR".split()
+)
+
+
+def is_null_of_null(tree: exp.Expr) -> bool:
+    """Whether an expression over columns is known to be NULL if one of them is: then it does not matter whether it is
+    computed below or above an outer join."""
+    return all(
+        isinstance(node, _NULL_OF_NULL)
+        or (isinstance(node, exp.Anonymous) and node.name.upper() in _NULL_OF_NULL_FUNCTIONS)
+        for node in tree.walk()
+    )
 
 
 def _unqualified(tree: exp.Expr) -> exp.Expr:

@@ -20,6 +20,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     PlanColumn,
     Project,
+    RowsWindow,
     StreamColumn,
     StreamWindow,
 )
@@ -59,15 +60,24 @@ class Item:
 
 
 @dataclass(frozen=True)
+class RowCount:
+    """The size of a count-based window, and the columns of the stream that it is partitioned by."""
+
+    size: int
+    partition: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class StreamView:
     """Selection and projection over a window of one stream. The trees of items and predicates are Spark SQL over the
-    stream's columns, quoted."""
+    stream's columns, quoted. `rows`: the window is count-based, and `lifetime` says nothing."""
 
     stream: StreamDef
     attribute: Attribute
     lifetime: Lifetime
     items: tuple[Item, ...]
     predicates: tuple[str, ...] = ()
+    rows: RowCount | None = None
 
 
 Relation = StreamView | Node
@@ -127,8 +137,22 @@ class StreamInput:
         return self._made[sql].column
 
     def node(self, used: Collection[str]) -> Node:
+        if self.view.rows is not None:
+            return self._rows_window(self.view.rows, used)
         made = tuple(one for one in self._made.values() if one.column.sql in used)
         return stream_window(self.view, made, self.predicates)
+
+    def _rows_window(self, rows: RowCount, used: Collection[str]) -> Node:
+        """A count-based window counts every tuple, so its predicates are columns that Spark computes, and stand in a
+        selection above it."""
+        stream = self.view.stream
+        partition = [self.column(shown(quoted(name)), stream.type_of(name), name) for name in rows.partition]
+        texts = dict.fromkeys((*self.view.predicates, *self.predicates))
+        passed = [self.column(text, SqlType("BOOLEAN"), text.lower()) for text in texts]
+        wanted = {*used, *(column.sql for column in (*partition, *passed))}
+        made = tuple(one for one in self._made.values() if one.column.sql in wanted)
+        window = RowsWindow(stream.name, self.view.attribute, rows.size, tuple(dict.fromkeys(partition)), made)
+        return Filter(window, both([named_column(column) for column in passed])) if passed else window
 
 
 @dataclass
@@ -163,6 +187,11 @@ def stream_window(view: StreamView, columns: tuple[StreamColumn, ...], more: Seq
     texts = list(dict.fromkeys((*view.predicates, *more)))
     predicate = texts[0] if len(texts) == 1 else " AND ".join(f"({text})" for text in texts)
     return StreamWindow(view.stream.name, view.attribute, view.lifetime, columns, predicate or None)
+
+
+def names_of(relation: Relation) -> list[str]:
+    """The names of a relation's columns."""
+    return [one.name for one in (relation.items if isinstance(relation, StreamView) else relation.schema)]
 
 
 def node_of(relation: Relation, columns: Columns) -> Node:

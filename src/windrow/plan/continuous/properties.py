@@ -9,22 +9,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from windrow.errors import UnsupportedError
+from windrow.errors import Place, UnsupportedError
 from windrow.plan.algebra.nodes import (
-    Distinct,
-    Filter,
     GroupBy,
-    Join,
     Lifetime,
-    MergeUnion,
     Node,
+    OuterJoin,
     OutputWindow,
-    Project,
+    RowsWindow,
+    SemiJoin,
+    SetOperation,
     Streaming,
     StreamWindow,
     TopRows,
     ToStream,
 )
+from windrow.plan.algebra.rewriting import with_inputs
+
+_WITHDRAW: dict[type[Node], str] = {
+    GroupBy: "a new value of an aggregate replaces the old one",
+    TopRows: "LIMIT withdraws rows that others push out",
+    SemiJoin: "a row goes when its matches change",
+    OuterJoin: "a row without a match goes when one comes",
+    SetOperation: "a value goes when both sides change",
+    RowsWindow: "later tuples push earlier ones out of a window of ROWS",
+}
+"""The operators that withdraw rows before their `exp`, and why."""
 
 
 def is_monotonic(node: Node) -> bool:
@@ -33,7 +43,7 @@ def is_monotonic(node: Node) -> bool:
         return node.lifetime.internal or node.lifetime.range is None
     if isinstance(node, ToStream):
         return True
-    return not isinstance(node, (GroupBy, TopRows)) and all(map(is_monotonic, node.inputs))
+    return type(node) not in _WITHDRAW and all(map(is_monotonic, node.inputs))
 
 
 def is_strict(node: Node) -> bool:
@@ -42,7 +52,7 @@ def is_strict(node: Node) -> bool:
         return node.kind is not Streaming.ISTREAM
     if isinstance(node, OutputWindow):
         return False
-    return isinstance(node, (GroupBy, TopRows)) or any(map(is_strict, node.inputs))
+    return type(node) in _WITHDRAW or any(map(is_strict, node.inputs))
 
 
 def per_window(node: Node) -> Node:
@@ -64,21 +74,31 @@ def has_internal(node: Node) -> bool:
     return any(window.lifetime.internal for window in windows_below(node))
 
 
+def refuse_internal(node: Node, place: Place | None) -> None:
+    """Refuse INTERNAL windows beside or below what withdraws rows."""
+    if has_internal(node) and is_strict(node):
+        raise UnsupportedError(
+            f"of an INTERNAL window no row leaves the answer, and here {why_strict(node)}",
+            place=place,
+            remedy="Leave INTERNAL out; SELECT ISTREAM(…) is a stream of what comes.",
+        )
+
+
 def is_unbounded(node: Node) -> bool:
-    """Whether rows stay in the output for ever, so that repeating it at every tick has no end."""
-    return any(window.lifetime.range is None or window.lifetime.internal for window in windows_below(node))
+    """Whether rows stay in the output for ever, so that repeating it at every tick has no end. What semi-joins and set
+    operations show is part of their left side."""
+    if isinstance(node, (SemiJoin, SetOperation)):
+        return is_unbounded(node.inputs[0])
+    if isinstance(node, (StreamWindow, OutputWindow)):
+        return node.lifetime.range is None or node.lifetime.internal
+    return not isinstance(node, ToStream) and any(map(is_unbounded, node.inputs))
 
 
 def as_external(node: Node) -> Node:
     """The same plan over external windows: what an aggregate over INTERNAL windows keeps as state (section 3.3.2)."""
     if isinstance(node, (StreamWindow, OutputWindow)):
         return replace(node, lifetime=replace(node.lifetime, internal=False))
-    if isinstance(node, ToStream):
-        return node
-    if isinstance(node, (Join, MergeUnion)):
-        return replace(node, inputs=tuple(map(as_external, node.inputs)))
-    assert isinstance(node, (Filter, Project, Distinct, GroupBy, TopRows))
-    return replace(node, input=as_external(node.input))
+    return node if isinstance(node, ToStream) else with_inputs(node, [as_external(one) for one in node.inputs])
 
 
 def refuse_unless_monotonic(node: Node, name: str) -> None:
@@ -90,12 +110,19 @@ def refuse_unless_monotonic(node: Node, name: str) -> None:
         )
 
 
+def why_strict(node: Node) -> str:
+    """Why rows are withdrawn before their `exp`, in words."""
+    if isinstance(node, ToStream):
+        return f"{node.kind.name} repeats rows"
+    if type(node) in _WITHDRAW:
+        return _WITHDRAW[type(node)]
+    return next(why_strict(one) for one in node.inputs if is_strict(one))
+
+
 def why_not_monotonic(node: Node) -> str:
     """Why rows leave the output, in words."""
-    if isinstance(node, GroupBy):
-        return "a new value of an aggregate replaces the old one"
-    if isinstance(node, TopRows):
-        return "LIMIT withdraws rows that others push out"
+    if type(node) in _WITHDRAW:
+        return _WITHDRAW[type(node)]
     if isinstance(node, (StreamWindow, OutputWindow)):
         return "its rows leave the answer when they leave their windows"
     return next(why_not_monotonic(one) for one in node.inputs if not is_monotonic(one))

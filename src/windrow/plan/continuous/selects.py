@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
 from windrow.cql.dialect import RelationToStream
 from windrow.errors import BindError, UnsupportedError
 from windrow.plan.algebra.nodes import Computed, Node, Project, Streaming, ToStream, columns_in
-from windrow.plan.continuous.combining import distinct, limited, refuse_strict
-from windrow.plan.continuous.context import BindContext, BoundQuery
+from windrow.plan.continuous.combining import distinct, limited
+from windrow.plan.continuous.context import BindContext, BoundQuery, InnerQuery
 from windrow.plan.continuous.deciding import is_grouped
-from windrow.plan.continuous.expressions import Expressions
+from windrow.plan.continuous.expressions import Expressions, conjuncts
 from windrow.plan.continuous.grouping import GroupBinder, SelectItem
-from windrow.plan.continuous.inputs import Item, PlanInput, Relation, StreamInput, StreamView, node_of
+from windrow.plan.continuous.inputs import Item, Relation, StreamInput, StreamView, names_of, node_of
 from windrow.plan.continuous.joining import Joining
 from windrow.plan.continuous.ordering import Ordering, limit_of
-from windrow.plan.continuous.properties import as_external, is_monotonic, is_unbounded, windows_below
+from windrow.plan.continuous.properties import (
+    as_external,
+    is_monotonic,
+    is_unbounded,
+    refuse_internal,
+    windows_below,
+)
 from windrow.plan.continuous.scope import Scope
-from windrow.plan.continuous.shape import shown, sources_of
+from windrow.plan.continuous.shape import join_kind, shown, sources_of
 from windrow.plan.continuous.sources import bind_source
+from windrow.plan.continuous.subqueries.conditions import Membership, conditions_of
+from windrow.plan.continuous.subqueries.correlation import Lifting, outer_columns, refuse_correlated
+from windrow.plan.continuous.subqueries.members import Members
 
 
 def bind_select(select: exp.Select, context: BindContext) -> BoundQuery:
@@ -28,11 +38,16 @@ def bind_select(select: exp.Select, context: BindContext) -> BoundQuery:
     return _SelectBinder(select, context).bind()
 
 
+def bind_inner_select(select: exp.Select, context: BindContext, index: int, is_compared: bool) -> InnerQuery:
+    """Bind the SELECT of EXISTS, or of IN, which is compared, as input `index` of the query around."""
+    return _SelectBinder(select, context).bind_inner(index, is_compared)
+
+
 class _SelectBinder:
     def __init__(self, select: exp.Select, context: BindContext):
         self._select = select
         self._context = context
-        self._scope = Scope(context.text)
+        self._scope = Scope(context.text, context.around)
         self._expressions = Expressions(self._scope, context.columns, context.types_of, context.text)
         self._joining = Joining(self._expressions)
         self._written, self._kind = self._list()
@@ -40,9 +55,10 @@ class _SelectBinder:
 
     def bind(self) -> BoundQuery:
         self._from()
-        where = self._select.args.get("where")
-        if where is not None:
-            self._joining.add(where.this, "WHERE")
+        self._where()
+        return self._output()
+
+    def _output(self) -> BoundQuery:
         items = self._items()
         relation = self._grouped(items) if self._is_grouped else self._plain(items)
         is_distinct = self._select.args.get("distinct") is not None
@@ -59,7 +75,31 @@ class _SelectBinder:
         node = limited(node, terms, limit)
         return BoundQuery(node if self._kind is None else self._stream(node, self._kind), terms)
 
-    # -- FROM ----------------------------------------------------------------------------------
+    def bind_inner(self, index: int, is_compared: bool) -> InnerQuery:
+        """DISTINCT and ORDER BY change nothing here."""
+        self._from()
+        correlated = self._where()
+        if correlated:
+            refuse_correlated(self._select, correlated, self._is_grouped, self._scope)
+        if self._is_grouped or self._select.args.get("limit") is not None or self._kind is not None:
+            relation = self._output().relation
+            return InnerQuery(relation, tuple(names_of(relation)))
+        lifting = Lifting(self._scope, index)
+        conditions = tuple(lifting.lifted(tree) for tree in correlated)
+        values = self._items() if is_compared else self._ignored()
+        named = [SelectItem(f"__v{i}", item.tree, item.written) for i, item in enumerate(values)]
+        relation = self._plain([*named, *lifting.items])
+        return InnerQuery(relation, tuple(item.name for item in named), conditions)
+
+    def _ignored(self) -> list[SelectItem]:
+        """No items: what EXISTS selects does not matter, but its names are checked."""
+        for node in self._written:
+            tree = node.unalias()
+            if not tree.is_star and not outer_columns(tree, self._scope):
+                self._expressions.resolve(tree)
+        return []
+
+    # -- FROM and WHERE ------------------------------------------------------------------------
 
     def _from(self) -> None:
         sources = sources_of(self._select)
@@ -70,20 +110,42 @@ class _SelectBinder:
                 remedy="Add FROM stream [RANGE …].",
             )
         for source, join in zip(sources, [None, *(self._select.args.get("joins") or [])], strict=True):
-            given = bind_source(source, self._context)
-            if isinstance(given, PlanInput) and (len(sources) > 1 or self._is_grouped):
-                above = "a join" if len(sources) > 1 else "an aggregate"
-                refuse_strict(given.part, above, source, self._context)
-            self._scope.add(given, self._context.place(source))
+            self._scope.add(bind_source(source, self._context), self._context.place(source))
             if join is not None:
                 self._on(join)
 
     def _on(self, join: exp.Expr) -> None:
+        kind = join_kind(join)
+        assert kind is not None
+        self._joining.join(kind)
         if join.args.get("on") is not None:
             self._joining.add(join.args["on"], "ON")
         for name in join.args.get("using") or ():
-            left, right = self._scope.share(name)
-            self._joining.add_resolved(exp.EQ(this=left, expression=right), "USING")
+            left, right = self._scope.share(name, kind)
+            self._joining.add_on(exp.EQ(this=left, expression=right), "USING")
+        self._joining.joined()
+
+    def _where(self) -> list[exp.Expr]:
+        """Add the conditions of WHERE. Returns those that compare with the query around this one."""
+        where, correlated = self._select.args.get("where"), list[exp.Expr]()
+        members = Members(self._expressions, self._joining, self._context)
+        for one in conditions_of(where.this, self._context.text) if where is not None else ():
+            if isinstance(one, Membership):
+                members.add(one)
+                continue
+            for tree in conjuncts(one.tree):
+                if outer_columns(tree, self._scope):
+                    self._expressions.no_aggregate(tree, "WHERE", "Aggregate in a sub-query in FROM.")
+                    correlated.append(tree)
+                else:
+                    self._joining.add(tree, "WHERE")
+        return correlated
+
+    def _joined(self, used: Collection[str]) -> Node:
+        """The inputs joined, with the columns that are used."""
+        node = self._joining.node(used)
+        refuse_internal(node, self._context.place(self._select))
+        return node
 
     # -- the select list -----------------------------------------------------------------------------
 
@@ -160,7 +222,7 @@ class _SelectBinder:
             return view
         values = [self._expressions.value(tree, item.written) for tree, item in zip(trees, items, strict=True)]
         used = {name for tree, _ in values for name in columns_in(tree)}
-        return self._project(self._joining.node(used), items, [tree for tree, _ in values])
+        return self._project(self._joined(used), items, [tree for tree, _ in values])
 
     def _view(self, items: Sequence[SelectItem], trees: Sequence[exp.Expr]) -> StreamView | None:
         """The SELECT as a view of its stream, if it reads only one."""
@@ -174,10 +236,7 @@ class _SelectBinder:
             if kind.name == "VOID":
                 return None
             made.append(Item(item.name, spark, kind))
-        view = given.view
-        return StreamView(
-            view.stream, view.attribute, view.lifetime, tuple(made), (*view.predicates, *given.predicates)
-        )
+        return replace(given.view, items=tuple(made), predicates=(*given.view.predicates, *given.predicates))
 
     def _project(self, node: Node, items: Sequence[SelectItem], lowered: Sequence[exp.Expr]) -> Node:
         """The select list over a node; the node itself if it has just these columns."""
@@ -207,7 +266,7 @@ class _SelectBinder:
         for tree, item in zip(lowered, items, strict=True):
             self._expressions.computable(tree, item.written, grouped=True)
         having = grouping.having(self._select.args.get("having"))
-        base = self._joining.node(grouping.used)
+        base = self._joined(grouping.used)
         internal = {window.lifetime.internal for window in windows_below(base)}
         if internal == {True, False}:
             raise UnsupportedError(

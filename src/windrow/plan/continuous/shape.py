@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from enum import Enum
 
 from sqlglot import exp
 
@@ -17,6 +18,26 @@ MOST_SOURCES = 64
 _JOIN_ONE = "Join with a stream: FROM s [RANGE 1 MINUTE] JOIN t [RANGE 1 MINUTE] ON s.k = t.k."
 
 
+class JoinKind(Enum):
+    """How an input joins those before it."""
+
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
+    SEMI = "semi"
+    ANTI = "anti"
+
+    @property
+    def extends_left(self) -> bool:
+        """Whether rows come in which the inputs before it are NULL."""
+        return self in (JoinKind.RIGHT, JoinKind.FULL)
+
+    @property
+    def extends_right(self) -> bool:
+        return self in (JoinKind.LEFT, JoinKind.FULL)
+
+
 def shaped(query: exp.Expr, text: str) -> exp.Expr:
     """A copy of the query without WITH and parentheses; raises UnsupportedError for what this version lacks."""
     _refuse_later(query, text)
@@ -26,6 +47,12 @@ def shaped(query: exp.Expr, text: str) -> exp.Expr:
 
 def _refuse_later(query: exp.Expr, text: str) -> None:
     for node in query.walk():
+        if is_conditional(node) and not _is_in_where(node):
+            raise UnsupportedError(
+                f"{'EXISTS' if isinstance(node, exp.Exists) else 'IN'} with a sub-query stands in WHERE",
+                place=around(node, text),
+                remedy="Move it to the WHERE of the query, or of a sub-query in FROM.",
+            )
         what, remedy = _later(node)
         if what is not None:
             raise UnsupportedError(f"{what} comes with a later version", place=around(node, text), remedy=remedy)
@@ -34,17 +61,9 @@ def _refuse_later(query: exp.Expr, text: str) -> None:
 def _later(node: exp.Expr) -> tuple[str | None, str]:
     """What the node is, if this version lacks it, and a remedy."""
     if isinstance(node, exp.Join):
-        side, kind, method = (str(node.args.get(key) or "") for key in ("side", "kind", "method"))
-        if side or kind not in ("", "INNER", "CROSS") or method:
-            words = " ".join(word for word in (method, side, kind) if word)
-            named = f"{words} JOIN" + (" (an outer join)" if side and kind in ("", "OUTER") else "")
-            return named, "This version has inner joins: JOIN … ON, JOIN … USING, and comma joins."
-    elif isinstance(node, (exp.Except, exp.Intersect)):
-        return type(node).__name__.upper(), "This version has UNION ALL and UNION."
-    elif isinstance(node, exp.Exists):
-        return "EXISTS (a sub-query)", _JOIN_ONE
-    elif isinstance(node, exp.In) and node.args.get("query"):
-        return "IN (a sub-query)", _JOIN_ONE
+        if join_kind(node) is None:
+            words = " ".join(str(node.args[key]) for key in ("method", "side", "kind") if node.args.get(key))
+            return f"{words} JOIN", f"This version has {', '.join(_JOINS)}, with ON or USING, and comma joins."
     elif isinstance(node, exp.Subquery) and not isinstance(
         node.parent, (exp.From, exp.Join, exp.SetOperation, exp.In, exp.Exists, exp.Subquery)
     ):
@@ -54,6 +73,21 @@ def _later(node: exp.Expr) -> tuple[str | None, str]:
     elif isinstance(node, (exp.Table, exp.Subquery)) and node.args.get("joins"):
         return "a join in parentheses", "Write the joins one after the other."
     return None, ""
+
+
+_JOINS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "CROSS JOIN")
+
+
+def join_kind(join: exp.Expr) -> JoinKind | None:
+    """How a JOIN joins; None if this version lacks it."""
+    side, kind, method = (str(join.args.get(key) or "") for key in ("side", "kind", "method"))
+    if method:
+        return None
+    if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
+        return JoinKind[kind]
+    if side in ("LEFT", "RIGHT", "FULL") and kind in ("", "OUTER"):
+        return JoinKind[side]
+    return JoinKind.INNER if not side and kind in ("", "INNER", "CROSS") else None
 
 
 def around(node: exp.Expr, text: str) -> Place | None:
@@ -98,6 +132,8 @@ class _Inlining:
         elif isinstance(query, exp.Select):
             for item in _sources(query):
                 self._replace(item, names)
+            for holder, key in conditional_queries(query):
+                holder.set(key, self.inlined(holder.args[key], names))
         return query
 
     def _replace(self, holder: exp.Expr, names: Mapping[str, exp.Expr]) -> None:
@@ -121,6 +157,25 @@ class _Inlining:
                 place=around(item, self._text),
                 remedy="Make a stream of a part that is used often: CREATE STREAM name AS SELECT …",
             )
+
+
+def conditional_queries(select: exp.Expr) -> Iterator[tuple[exp.Expr, str]]:
+    """The EXISTS and IN of a SELECT's own WHERE, each with the argument that is its sub-query."""
+    where = select.args.get("where")
+    for node in where.walk(prune=is_conditional) if where is not None else ():
+        if is_conditional(node):
+            yield node, "this" if isinstance(node, exp.Exists) else "query"
+
+
+def is_conditional(node: exp.Expr) -> bool:
+    """Whether the node is EXISTS or IN with a sub-query."""
+    return isinstance(node, exp.Exists) or (isinstance(node, exp.In) and bool(node.args.get("query")))
+
+
+def _is_in_where(node: exp.Expr) -> bool:
+    """Whether the node is in the WHERE of a SELECT, which is not that of an aggregate's FILTER."""
+    clause = node.find_ancestor(exp.Where, exp.Join, exp.Select)
+    return isinstance(clause, exp.Where) and isinstance(clause.parent, exp.Select)
 
 
 def _own(with_: exp.Expr, before: exp.Expr) -> list[str]:

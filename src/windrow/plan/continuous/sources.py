@@ -19,10 +19,10 @@ from windrow.plan.continuous.inputs import (
     Item,
     PlanInput,
     Relation,
+    RowCount,
     StreamInput,
     StreamView,
     quoted,
-    stream_window,
 )
 from windrow.plan.continuous.properties import is_monotonic, per_window, why_not_monotonic
 from windrow.plan.continuous.shape import shown
@@ -37,18 +37,31 @@ def bind_source(source: exp.Expr, context: BindContext) -> Input:
         since: tuple[str, ...] = ()
         if bound.since is not None:
             since = (f"{shown(quoted(bound.attribute.column))} >= {_literal(bound.since, bound.attribute.type)}",)
-        view = StreamView(stream, bound.attribute, context.clock.lifetime(bound), items, since)
+        rows = None if bound.rows is None else RowCount(bound.rows, bound.partition)
+        view = StreamView(stream, bound.attribute, context.clock.lifetime(bound), items, since, rows)
         return StreamInput(source.alias or source.name, view, context.columns)
-    if not isinstance(source, exp.Subquery) or not isinstance(source.this, (exp.Select, exp.Union)):
+    if not isinstance(source, exp.Subquery) or not isinstance(source.this, (exp.Select, exp.SetOperation)):
         raise UnsupportedError(
             "FROM takes streams and sub-queries",
             place=context.place(source),
             remedy="For example FROM s [RANGE 10 MINUTES], or FROM (SELECT … FROM s [RANGE 10 MINUTES]) AS x.",
         )
-    relation = _windowed(source, context.bind(source.this, context).relation, context)
+    inner = context.bind(source.this, context.barred("inside a sub-query in FROM")).relation
+    return input_of_query(_windowed(source, inner, context), source.alias, source, context)
+
+
+def input_of_query(relation: Relation, alias: str, source: exp.Expr, context: BindContext) -> Input:
+    """The output of a sub-query as an input; a stream without a window is refused."""
     if isinstance(relation, StreamView):
-        return StreamInput(source.alias, relation, context.columns)
-    return PlanInput(source.alias, per_window(relation) if context.clock.periodic else relation)
+        return StreamInput(alias, relation, context.columns)
+    if _is_stream(relation):
+        raise BindError(
+            "the output of this sub-query is a stream: it needs a window",
+            place=context.place(source),
+            remedy="Write a window behind it, for example (SELECT ISTREAM(…) …) [RANGE 10 MINUTES] AS x, or "
+            "[UNBOUNDED] for all of it.",
+        )
+    return PlanInput(alias, per_window(relation) if context.clock.periodic else relation)
 
 
 def _literal(point: int, kind: SqlType) -> str:
@@ -59,16 +72,9 @@ def _windowed(source: exp.Subquery, relation: Relation, context: BindContext) ->
     """The relation with the window that stands on the sub-query."""
     clause = window_of(source)
     if clause is None:
-        if not isinstance(relation, StreamView) and _is_stream(relation):
-            raise BindError(
-                "the output of this sub-query is a stream: it needs a window",
-                place=context.place(source),
-                remedy="Write a window behind it, for example (SELECT ISTREAM(…) …) [RANGE 10 MINUTES] AS x, or "
-                "[UNBOUNDED] for all of it.",
-            )
         return relation
     lifetime = context.clock.of_output(clause)
-    node = stream_window(relation, ()) if isinstance(relation, StreamView) else relation
+    node = StreamInput("", relation, context.columns).node(()) if isinstance(relation, StreamView) else relation
     if not is_monotonic(node):
         why = why_not_monotonic(node)
         raise BindError(

@@ -1,0 +1,1 @@
+"""EXISTS and IN with sub-queries, in WHERE."""
