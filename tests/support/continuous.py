@@ -180,17 +180,17 @@ def run(
 def replayed(changes: pa.Table, tick: int) -> Counter[Any]:
     """R(tick) by the definition of changes: what came up to the tick and was not withdrawn, with ts < tick ≤ exp.
 
-    A withdrawal takes the equal row that expires first.
+    A withdrawal takes a row with equal values and exp; there must be one.
     """
     there: dict[Any, list[tuple[int, int]]] = {}
     for op, at, ts, exp, *values in rows_of(changes):
         if at > tick:
             continue
-        rows = there.setdefault(plain(values), [])
+        rows, end = there.setdefault(plain(values), []), 1 << 62 if exp is None else exp
         if op == "+":
-            rows.append((1 << 62 if exp is None else exp, ts))
+            rows.append((end, ts))
         else:
-            rows.remove(min(rows))
+            rows.remove(next(row for row in rows if row[0] == end))
     return Counter({v: n for v, rows in there.items() if (n := sum(ts < tick <= exp for exp, ts in rows))})
 
 

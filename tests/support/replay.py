@@ -1,7 +1,7 @@
 """Replays the changes of a continuous query: which rows stand at each tick, and whether the oracle's do too.
 
-A '+' row stands at tick b if ts < b ≤ exp (or exp is none) and nothing withdrew it. A '-' row withdraws one equal row
-from the tick on that reports it, the first above its ts. Rows are Python values (an engine's) or cells (a file's).
+A '+' row stands at tick b if ts < b ≤ exp (or exp is none) and nothing withdrew it. A '-' row withdraws one row with
+equal values and exp from the tick on that reports it, the first above its ts. Rows are Python values (an engine's) or cells (a file's).
 """
 
 from __future__ import annotations
@@ -59,21 +59,20 @@ def replay(
     first_above: Callable[[int], int],
     same_row: Callable[[Row, Row], bool] = equal_rows,
 ) -> dict[int, list[Row]]:
-    """The rows that stand at each tick.
-
-    Of several equal rows a '-' withdraws the one that would stand longest.
-    """
+    """The rows that stand at each tick."""
     standing = [_Standing(one, one.end) for one in changes if one.op == "+"]
     for minus in sorted((one for one in changes if one.op != "+"), key=lambda one: one.ts):
         tick = first_above(minus.ts)
         live = [
             one
             for one in standing
-            if first_above(one.change.ts) < tick <= one.until and same_row(one.change.row, minus.row)
+            if one.change.exp == minus.exp
+            and first_above(one.change.ts) < tick <= one.until
+            and same_row(one.change.row, minus.row)
         ]
         if minus.op != "-" or not live:
             raise ReplayMismatch(f"{minus} withdraws no row that stands at its tick {tick}")
-        max(live, key=lambda one: one.until).until = tick - 1
+        live[0].until = tick - 1
     return {b: [one.change.row for one in standing if one.change.ts < b <= one.until] for b in sorted(set(ticks))}
 
 

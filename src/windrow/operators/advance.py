@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from windrow.errors import UnsupportedError
 from windrow.operators.changes import Reported, report, report_expiry
 from windrow.operators.distinct import distinct
 from windrow.operators.group_by import CELLS, group_by
@@ -30,7 +29,19 @@ from windrow.operators.projection import project
 from windrow.operators.scan import StreamRows, scan, stored_schema, window_of
 from windrow.operators.selection import select
 from windrow.operators.stages.cutting import Stage, windows_below
-from windrow.operators.state import OUTPUT, ROOT, PlanState, empty_tables, has_internal, is_internal
+from windrow.operators.state import (
+    OUTPUT,
+    ROOT,
+    PlanState,
+    empty_tables,
+    has_ends,
+    has_internal,
+    is_internal,
+    reads_live_rows,
+)
+from windrow.operators.strict.distinct import LIVE, counting_distinct
+from windrow.operators.strict.group_by import ROWS, group_live_rows
+from windrow.operators.strict.join import Alive, strict_join
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.tables.metering import PlanMeter
@@ -48,6 +59,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     OutputWindow,
     Project,
+    Streaming,
     StreamWindow,
     TopRows,
     ToStream,
@@ -85,10 +97,8 @@ def advance(
     batch = TickBatch(due, kernel, has_internal(plan))
     run = _Run(plan, state, inputs, batch, meter or PlanMeter(), given or {})
     edge = run.edge(plan.root, ROOT)
-    if explicit_expiry:
-        calendar = run.table(OUTPUT)
-        assert isinstance(calendar, Calendar)
-        reported = report_expiry(edge, OUTPUT, calendar, due)
+    if explicit_expiry and has_ends(plan.root):
+        reported = report_expiry(edge, OUTPUT, run.table(OUTPUT), due)
     else:
         reported = report(edge, due)
     return run.result(reported)
@@ -173,8 +183,6 @@ class _Run:
         if isinstance(node, Join):
             return self._join(node, path)
         edges = [self.edge(one, f"{path}.{i}") for i, one in enumerate(node.inputs)]
-        if isinstance(node, MergeUnion | Distinct | GroupBy | OutputWindow) and any(e.is_strict for e in edges):
-            raise _strict(node)
         step = self._step(node, edges, path)
         self._keep(step.tables, step.parts)
         return step.edge
@@ -186,20 +194,32 @@ class _Run:
         if isinstance(node, Project):
             return Outcome(project(node, edge, batch.kernel))
         if isinstance(node, MergeUnion):
-            return Outcome(merge_union(node, edges))
+            return Outcome(merge_union(node, edges, batch.due))
         if isinstance(node, Distinct):
-            return distinct(node, edge, path, self.keyed(path), batch)
+            return self._distinct(node, edge, path)
         if isinstance(node, GroupBy):
-            groups, calendar = self.keyed(path), self.calendar(path + CELLS)
-            return group_by(node, edge, path, groups, calendar, batch, is_internal(node))
+            return self._group_by(node, edge, path)
         if isinstance(node, OutputWindow):
             queue = self.table(path)
-            assert isinstance(queue, RowQueue)
+            assert isinstance(queue, RowQueue) and not edge.is_strict  # only what is MONOTONIC can be windowed
             return output_window(node, edge, path, queue, batch)
         if isinstance(node, ToStream):
-            return to_stream(node, edge, path, self.table(path), batch)
+            is_kept = node.kind is Streaming.RSTREAM or not edge.is_strict or has_ends(node.input)
+            return to_stream(node, edge, path, self.table(path) if is_kept else None, batch)
         assert isinstance(node, TopRows)
         return top_rows(node, edge, path, self.table(path), self.keyed(path + SHOWN), batch)
+
+    def _distinct(self, node: Distinct, edge: Edge, path: str) -> Outcome:
+        if not edge.is_strict:
+            return distinct(node, edge, path, self.keyed(path), self.batch)
+        live = self.table(path + LIVE) if has_ends(node.input) else None
+        return counting_distinct(node, edge, path, self.keyed(path), live, self.batch)
+
+    def _group_by(self, node: GroupBy, edge: Edge, path: str) -> Outcome:
+        groups, internal = self.keyed(path), is_internal(node)
+        if reads_live_rows(node):
+            return group_live_rows(node, edge, path, groups, self.table(path + ROWS), self.batch, internal)
+        return group_by(node, edge, path, groups, self.calendar(path + CELLS), self.batch, internal)
 
     def _stored(self, window: StreamWindow) -> StreamRows:
         """The tuples of the next window: windows are met from left to right, as in `plan.windows`."""
@@ -209,20 +229,24 @@ class _Run:
 
     def _join(self, node: Join, path: str) -> Edge:
         new: list[Edge] = []
-        old: list[Stored | Kept] = []
+        old: list[Stored | Kept | Alive] = []
         for i, one in enumerate(node.inputs):
-            first = self.windows
+            first, table = self.windows, f"{path}.{i}/old"
             edge = self.edge(one, f"{path}.{i}")
-            if edge.is_strict:
-                raise _strict(node)
             new.append(edge)
             window = window_of(one)
             if window is not None:
                 rows = self.inputs[first].old if first in self.inputs else None
                 old.append(Stored(one, stored_schema(window).empty_table() if rows is None else rows))
+            elif edge.is_strict:
+                old.append(Alive(table, self.table(table)))
             else:
-                old.append(Kept(one.schema, self._remember(f"{path}.{i}/old", edge)))
-        return join(node, new, old, self.batch)
+                old.append(Kept(one.schema, self._remember(table, edge)))
+        if not any(edge.is_strict for edge in new):
+            return join(node, new, [one for one in old if not isinstance(one, Alive)], self.batch)
+        step = strict_join(node, new, old, self.batch)
+        self._keep(step.tables, step.parts)
+        return step.edge
 
     def _remember(self, path: str, edge: Edge) -> Calendar:
         """Keep the new rows of a join's input for later batches; returns the calendar of the old ones."""
@@ -243,11 +267,3 @@ class _Run:
     def state_after(self) -> PlanState:
         tables = {**self.state.tables, **self.after}
         return PlanState({path: table for path, table in tables.items() if table.count}, self.batch.due.upto)
-
-
-def _strict(node: Node) -> UnsupportedError:
-    name = {Join: "a join", Distinct: "DISTINCT", GroupBy: "GROUP BY", MergeUnion: "UNION ALL"}
-    return UnsupportedError(
-        f"{name.get(type(node), 'a window')} over a result whose rows are withdrawn comes with a later version",
-        remedy="Put the GROUP BY or LIMIT outside, or make it a stream of its own with ISTREAM.",
-    )

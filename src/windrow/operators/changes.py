@@ -1,7 +1,7 @@
 """The output of a plan: what changes at each tick.
 
     '+' with [ts, exp): the row appears at the first tick above ts and is gone, without a word, at the first above exp
-    '-': the row is withdrawn at the tick
+    '-' with exp: a row with these values and this exp is withdrawn at the tick
 
 Rows whose lifetime falls between two ticks are not reported. What a strict root adds and withdraws at one tick cancels.
 """
@@ -15,13 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windrow.operators.layouts.calendar import Calendar
-from windrow.operators.layouts.live import LEAVE, lives
+from windrow.operators.layouts.live import LEAVE, intervals, is_withdrawn
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.steps import StateTable
-from windrow.operators.tables.edges import COUNT, TICK, Edge, netted, repeated, shown_end
-from windrow.operators.tables.rows import flat, longs, order_of, taken
-from windrow.operators.ticks import NEVER, TS, DueTicks, Points
+from windrow.operators.tables.edges import COUNT, TICK, Edge, as_strict, netted, repeated
+from windrow.operators.tables.rows import appended, flat, longs, order_of, taken
+from windrow.operators.ticks import EXP, NEVER, TS, DueTicks, Points
 from windrow.plan.algebra.nodes import PlanColumn
 
 HEAD = ("op", "tick", "ts", "exp")
@@ -48,34 +47,24 @@ def changes_schema(schema: Sequence[PlanColumn]) -> pa.Schema:
 
 def report(edge: Edge, due: DueTicks) -> Reported:
     """The changes of all due ticks, by tick, what goes before what comes."""
-    if edge.is_strict:
-        rows = netted(edge.rows, edge.names)
-        counts = longs(rows.column(COUNT))
-        rows = repeated(rows.append_column("__comes", pa.array(counts > 0)), np.abs(counts))
-        ticks, comes = longs(rows.column(TICK)), np.asarray(flat(rows.column("__comes")))
-        return Reported(_sorted(edge, rows, comes, ticks, ticks - 1, np.full(ticks.size, NEVER)))
-    enter, leave = edge.ticks(due)
-    seen = enter < leave
-    rows = taken(edge.rows, seen)
-    ts, ends = longs(rows.column(TS)), longs(rows.column(shown_end(rows)))
-    return Reported(_sorted(edge, rows, np.ones(ts.size, bool), enter[seen], ts, ends))
+    changes = as_strict(edge, due).rows
+    rows = netted(changes, edge.names) if edge.is_strict else changes
+    counts = longs(rows.column(COUNT))
+    rows = repeated(rows.append_column("__comes", pa.array(counts > 0)), np.abs(counts))
+    return Reported(_sorted(edge, rows, np.asarray(flat(rows.column("__comes"))), longs(rows.column(TICK))))
 
 
-def report_expiry(edge: Edge, path: str, state: Calendar, due: DueTicks) -> Reported:
+def report_expiry(edge: Edge, path: str, state: StateTable, due: DueTicks) -> Reported:
     """The changes with a '-' at the tick at which a row expires."""
     plain = report(edge, due)
-    if edge.is_strict:
-        return plain
-    found = lives(edge, path, state, due, keep_forever=False)
+    found = intervals(edge, path, state, due, keep_forever=False)
     leave = longs(found.rows.column(LEAVE))
-    gone = taken(found.rows, leave <= due.upto)
+    gone = taken(found.rows, (leave <= due.upto) & ~is_withdrawn(found.rows, due))
     gone = repeated(gone, longs(gone.column(COUNT)))
     ticks = longs(gone.column(LEAVE))
-    expired = _sorted(edge, gone, np.zeros(ticks.size, bool), ticks, ticks - 1, np.full(ticks.size, NEVER))
-    both = pa.concat_tables([expired, plain.changes])
-    # Both are sorted, and what goes stands first.
-    order = np.lexsort((np.repeat((0, 1), (expired.num_rows, plain.changes.num_rows)), longs(both.column(AT))))
-    return Reported(taken(both, order), found.tables, found.parts)
+    gone = appended(gone.drop_columns([TS]), **{TS: ticks - 1})
+    expired = _sorted(edge, gone, np.zeros(ticks.size, bool), ticks)
+    return Reported(in_order([expired, plain.changes]), found.tables, found.parts)
 
 
 def stored(changes: pa.Table) -> pa.Table:
@@ -97,8 +86,9 @@ def in_order(parts: Sequence[pa.Table]) -> pa.Table:
     return taken(rows, _order(rows.columns[len(HEAD) :], comes, ticks, ts, ends))
 
 
-def _sorted(edge: Edge, rows: pa.Table, comes: np.ndarray, ticks: Points, ts: Points, ends: Points) -> pa.Table:
-    """Rows as changes, in an order that their values alone determine."""
+def _sorted(edge: Edge, rows: pa.Table, comes: np.ndarray, ticks: Points) -> pa.Table:
+    """Rows with TS and EXP as changes, in an order that their values alone determine."""
+    ts, ends = longs(rows.column(TS)), longs(rows.column(EXP))
     order = _order([rows.column(name) for name in edge.names], comes, ticks, ts, ends)
     rows, comes, ticks, ts, ends = taken(rows, order), comes[order], ticks[order], ts[order], ends[order]
     exp = pa.array(ends, mask=ends == NEVER)

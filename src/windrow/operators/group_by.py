@@ -8,26 +8,30 @@ shown; and a calendar of cells, the merged rows of a group that go at one tick. 
 cells also tell when (and with which value) rows came, and a touched group is merged from them anew. All due ticks and
 all aggregates are done in one pass.
 
+Over strict input, what is withdrawn is taken away, too, and its cell goes into the calendar with the opposite sign;
+aggregates that cannot be subtracted are computed from the rows that are alive (`strict/group_by.py`).
+
 A changed group gives its old row with COUNT −1 and its new row with COUNT 1 at the tick; values are compared as shown.
 Over INTERNAL windows rows are only ever added (section 3.3.2).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.operators.grouping.calls import ENTER, GROUP, LEAVE, PRESENCE, GroupCalls, calls_of
-from windrow.operators.grouping.cells import cells_of, merged, states_of, touched
+from windrow.operators.grouping.cells import cells_of, merged, negated, states_of, touched
 from windrow.operators.grouping.slots import CellRanges, Slots, columns_at, recomputed_totals, running_totals
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed, gone_rows
-from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
-from windrow.operators.tables.edges import COUNT, TICK, Edge, forever
+from windrow.operators.layouts.steps import Outcome, TickBatch
+from windrow.operators.tables.edges import COUNT, TICK, Edge, forever, made_at, repeated, strict_schema
 from windrow.operators.tables.rows import longs, normal, numbered, run_lasts, same, taken
-from windrow.operators.ticks import EXP, TS, DueTicks, Points
+from windrow.operators.ticks import EXP, NEVER, TS, DueTicks, Points
 from windrow.plan.algebra.nodes import GroupBy
 from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.cells import to_columns
@@ -40,33 +44,65 @@ CELLS = "/cells"
 def group_by(
     node: GroupBy, edge: Edge, path: str, groups: Keyed, calendar: Calendar, batch: TickBatch, is_internal: bool
 ) -> Outcome:
-    """The groups that change at the due ticks."""
+    """The groups that change at the due ticks. Over strict input the aggregates must be subtractable."""
     calls, due = calls_of(node), batch.due
     new = _new_cells(calls, edge, groups, batch)
     going = calendar.between(due.before, due.upto, calls.cell_schema)
-    held = _held_groups(calls, groups, new, going, due)
-    slots = _slots(new, going, held, due)
+
+    def every(numbers: Points) -> pa.Table:
+        kept = touched(calendar.rows(due.before, calls.cell_schema), numbers)
+        return pa.concat_tables([kept, new.cells.select(calls.cell_schema.names)])
+
+    going = _not_withdrawn(calls, going) if edge.is_strict else going
+    done = grouped(calls, path, groups, CellFlow(new, going, every), batch, is_internal)
+    leave = longs(new.cells.column(LEAVE))
+    # Totals need only cells that leave.
+    stays = merged(calls, taken(new.cells, (leave > due.upto) & ((leave < NEVER) | (not calls.is_running))))
+    tables = {**done.tables, path + CELLS: calendar.appended(stays).settled(due.upto)}
+    return Outcome(done.edge, tables, (*done.parts, *calendar.cut(path + CELLS, stays)))
+
+
+@dataclass(frozen=True)
+class CellFlow:
+    """The cells that come in a batch, those that were there and go, and all cells of groups, by their numbers.
+
+    `in_order`: all cells come in an order that depends on their values alone.
+    """
+
+    new: NewCells
+    going: pa.Table
+    every: Callable[[Points], pa.Table]
+    in_order: bool = False
+
+
+def grouped(
+    calls: GroupCalls, path: str, groups: Keyed, flow: CellFlow, batch: TickBatch, is_internal: bool
+) -> Outcome:
+    """The groups that change as cells come and go."""
+    node, due = calls.node, batch.due
+    held = _held_groups(calls, groups, flow.new, flow.going, due)
+    slots = _slots(flow.new, flow.going, held, due)
     if not slots.group.size:
-        return Outcome(_nothing(node, batch, is_internal), {path + CELLS: calendar.settled(due.upto)})
+        return Outcome(_nothing(node, batch, is_internal))
     ranges = None
-    totals = _totals(calls, slots, held, new, going)
+    totals = _totals(calls, slots, held, flow.new, flow.going)
     if not calls.is_running:
-        kept = touched(calendar.rows(due.before, calls.cell_schema), held.numbers)
-        every = pa.concat_tables([kept, new.cells.select(calls.cell_schema.names)])
-        ranges = CellRanges.of(slots, every, held.index(longs(every.column(GROUP))))
+        every = flow.every(held.numbers)
+        ranges = CellRanges.of(slots, every, held.index(longs(every.column(GROUP))), flow.in_order)
         totals |= recomputed_totals(calls.recomputed, ranges, slots.group.size)
     shown = pa.table(columns_at(calls, totals, ranges, slots.group.size), [a.column.sql for a in node.aggregates])
     present = totals[PRESENCE][0] > 0 if node.keys else np.ones(slots.group.size, bool)
     changes = _changes(slots, shown, present, held, node)
     rows, gone, replaced = _after(calls, slots, totals, shown, present, held)
-    stays = merged(calls, taken(new.cells, longs(new.cells.column(LEAVE)) > due.upto))
     out = _only_added(node, changes, batch) if is_internal else Edge(changes, node.schema, is_strict=True)
-    parts = groups.cut(path, gone_rows(rows, gone), due.before, due.upto) + calendar.cut(path + CELLS, stays)
-    tables: dict[str, StateTable] = {
-        path: groups.put(rows, replaced),
-        path + CELLS: calendar.appended(stays).settled(due.upto),
-    }
-    return Outcome(out, tables, tuple(parts))
+    parts = groups.cut(path, gone_rows(rows, gone), due.before, due.upto)
+    return Outcome(out, {path: groups.put(rows, replaced)}, tuple(parts))
+
+
+def _not_withdrawn(calls: GroupCalls, going: pa.Table) -> pa.Table:
+    """Cells without those whose rows were all withdrawn before; their group may be gone."""
+    cells = merged(calls, going)
+    return taken(cells, states_of([PRESENCE], cells)[PRESENCE][0] > 0)
 
 
 def _only_added(node: GroupBy, changes: pa.Table, batch: TickBatch) -> Edge:
@@ -75,13 +111,12 @@ def _only_added(node: GroupBy, changes: pa.Table, batch: TickBatch) -> Edge:
 
 
 def _nothing(node: GroupBy, batch: TickBatch, is_internal: bool) -> Edge:
-    head = [(TICK, pa.int64()), (COUNT, pa.int64())]
-    empty = pa.schema([*head, *((column.sql, column.type.arrow) for column in node.schema)]).empty_table()
+    empty = strict_schema(node.schema).empty_table()
     return _only_added(node, empty, batch) if is_internal else Edge(empty, node.schema, is_strict=True)
 
 
 @dataclass(frozen=True)
-class _NewCells:
+class NewCells:
     """The cells of the new rows, and the groups that they are of: number, keys, and row in the state (−1: fresh)."""
 
     cells: pa.Table
@@ -90,12 +125,43 @@ class _NewCells:
     at: Points
 
 
-def _new_cells(calls: GroupCalls, edge: Edge, groups: Keyed, batch: TickBatch) -> _NewCells:
+def _new_cells(calls: GroupCalls, edge: Edge, groups: Keyed, batch: TickBatch) -> NewCells:
+    """The cells of rows that come. Strict changes are signed: what is withdrawn is taken away at its tick, and its
+    tombstone, at the tick of its end, from what is taken away there."""
     due = batch.due
-    enter = due.first_above(longs(edge.rows.column(TS)))
-    leave = due.first_above(longs(edge.rows.column(EXP)))
-    seen = enter < leave
-    rows, enter, leave = taken(edge.rows, seen), enter[seen], leave[seen]
+    if not edge.is_strict:
+        enter, leave = (due.first_above(longs(edge.rows.column(name))) for name in (TS, EXP))
+        seen = enter < leave
+        rows, enter, leave = taken(edge.rows, seen), enter[seen], leave[seen]
+        named = numbered_groups(calls, rows, groups)
+        return named.of(cells_of(calls, rows, named.of_rows, enter, leave, batch.kernel))
+    counts = longs(edge.rows.column(COUNT))
+    rows = repeated(edge.rows, np.abs(counts))
+    goes = longs(rows.column(COUNT)) < 0
+    enter, leave = longs(rows.column(TICK)), due.first_above(longs(rows.column(EXP)))
+    named = numbered_groups(calls, rows, groups)
+    signed = []
+    for mine in (~goes, goes):
+        some = cells_of(calls, taken(rows, mine), named.of_rows[mine], enter[mine], leave[mine], batch.kernel)
+        signed.append(some if mine is not goes else negated(calls, some))
+    return named.of(pa.concat_tables(signed))
+
+
+@dataclass(frozen=True)
+class NumberedGroups:
+    """The groups of rows: number, keys and row in the state of each, and the number of each row's."""
+
+    numbers: Points
+    keys: pa.Table
+    at: Points
+    of_rows: Points
+
+    def of(self, cells: pa.Table) -> NewCells:
+        return NewCells(cells, self.numbers, self.keys, self.at)
+
+
+def numbered_groups(calls: GroupCalls, rows: pa.Table, groups: Keyed) -> NumberedGroups:
+    """Those of the state keep their numbers, fresh ones get the next."""
     keys = [normal(rows.column(name)) for name in calls.key_names]
     ids, firsts = numbered(keys, rows.num_rows)
     if not keys:  # the one group of an ungrouped query, which is there without rows, too
@@ -106,8 +172,7 @@ def _new_cells(calls: GroupCalls, edge: Edge, groups: Keyed, batch: TickBatch) -
     held = at >= 0
     numbers[held] = longs(groups.take(at[held], calls.group_schema).column(GROUP))
     numbers[~held] = _next(groups) + np.arange(int((~held).sum()))
-    cells = cells_of(calls, rows, numbers[ids], enter, leave, batch.kernel)
-    return _NewCells(cells, numbers, pa.table(unique, calls.key_names) if unique else _no_keys(1), at)
+    return NumberedGroups(numbers, pa.table(unique, calls.key_names) if unique else _no_keys(1), at, numbers[ids])
 
 
 def _no_keys(rows: int) -> pa.Table:
@@ -145,7 +210,7 @@ class _Held:
         return out
 
 
-def _held_groups(calls: GroupCalls, groups: Keyed, new: _NewCells, going: pa.Table, due: DueTicks) -> _Held:
+def _held_groups(calls: GroupCalls, groups: Keyed, new: NewCells, going: pa.Table, due: DueTicks) -> _Held:
     numbers = np.unique(np.concatenate([new.numbers, longs(going.column(GROUP))]))
     at = np.full(numbers.size, -1, np.int64)
     mine = np.searchsorted(numbers, new.numbers)
@@ -165,7 +230,7 @@ def _held_groups(calls: GroupCalls, groups: Keyed, new: _NewCells, going: pa.Tab
     return _Held(numbers, at, rows, taken(both, place))
 
 
-def _slots(new: _NewCells, going: pa.Table, held: _Held, due: DueTicks) -> Slots:
+def _slots(new: NewCells, going: pa.Table, held: _Held, due: DueTicks) -> Slots:
     """The groups and ticks at which rows come or go; and the first tick of an ungrouped aggregate."""
     pairs = [
         (new.cells.column(GROUP), new.cells.column(ENTER)),
@@ -181,7 +246,7 @@ def _slots(new: _NewCells, going: pa.Table, held: _Held, due: DueTicks) -> Slots
     return Slots.of(of, ticks, held.numbers.size, due)
 
 
-def _totals(calls: GroupCalls, slots: Slots, held: _Held, new: _NewCells, going: pa.Table) -> States:
+def _totals(calls: GroupCalls, slots: Slots, held: _Held, new: NewCells, going: pa.Table) -> States:
     leave = longs(new.cells.column(LEAVE))
     soon = taken(new.cells, leave <= slots.due.upto)
     names = going.column_names
@@ -216,13 +281,12 @@ def _changes(slots: Slots, shown: pa.Table, present: Mask, held: _Held, node: Gr
         is_same[pair] = same([c.take(now) for c in both.columns], [c.take(before) for c in both.columns], pair.size)
     out, into = np.flatnonzero(was & ~is_same), np.flatnonzero(present & ~is_same)
     at = np.concatenate([out, into])
-    columns = {TICK: slots.tick[at], COUNT: np.repeat((-1, 1), (out.size, into.size))}
     keys = taken(held.keys, slots.group[at])
-    columns |= {key.sql: keys.column(key.sql) for key in node.keys}
+    columns = {key.sql: keys.column(key.sql) for key in node.keys}
     if both is not None:
         values = taken(both, np.concatenate([previous[out], into + old.size]))
         columns |= {name: values.column(name) for name in names}
-    return pa.table(columns)
+    return made_at(pa.table(columns), slots.tick[at], np.repeat((-1, 1), (out.size, into.size)))
 
 
 def _after(

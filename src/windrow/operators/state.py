@@ -12,11 +12,13 @@ from windrow.operators.grouping.calls import calls_of
 from windrow.operators.grouping.cells import merged
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed
-from windrow.operators.layouts.live import LEAVE, folded
+from windrow.operators.layouts.live import live_calendar, live_table
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.queue import RowQueue
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.scan import window_of
+from windrow.operators.strict.distinct import LIVE
+from windrow.operators.strict.group_by import ROWS, read_columns
 from windrow.operators.tables.memo import by_identity
 from windrow.operators.ticks import EXP
 from windrow.operators.top_rows import SHOWN
@@ -28,6 +30,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     OuterJoin,
     OutputWindow,
+    PlanColumn,
     RowsWindow,
     SemiJoin,
     SetOperation,
@@ -91,7 +94,7 @@ def compacted(state: PlanState) -> list[StatePart]:
 @by_identity
 def empty_tables(plan: ContinuousPlan) -> dict[str, StateTable]:
     """The empty tables of every operator that keeps something, by path."""
-    found: dict[str, StateTable] = {OUTPUT: _live(plan.root)}
+    found: dict[str, StateTable] = {OUTPUT: live(plan.root)}
     _collect(plan.root, ROOT, found)
     return found
 
@@ -100,28 +103,38 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
     for i, one in enumerate(node.inputs):
         _collect(one, f"{path}.{i}", found)
         if isinstance(node, Join) and window_of(one) is None:
-            found[f"{path}.{i}/old"] = Calendar(EXP, interval(one))
+            found[f"{path}.{i}/old"] = live(one) if is_strict(one) else Calendar(EXP, interval(one))
     if isinstance(node, Distinct):
         found[path] = Keyed(tuple(column.sql for column in node.schema))
+        if is_strict(node):
+            found[path + LIVE] = live(node.input)
     elif isinstance(node, GroupBy):
         calls = calls_of(node)
         found[path] = Keyed(tuple(calls.key_names))
-        found[path + CELLS] = Calendar(CELL_LEAVE, interval(node), partial(merged, calls))
+        if reads_live_rows(node):
+            found[path + ROWS] = live(node.input, read_columns(node))
+        else:
+            found[path + CELLS] = Calendar(CELL_LEAVE, interval(node), partial(merged, calls))
     elif isinstance(node, OutputWindow):
         found[path] = RowQueue()
     elif isinstance(node, ToStream | TopRows):
-        found[path] = _by_value(node.input) if is_strict(node.input) else _live(node.input)
+        found[path] = live(node.input)
         if isinstance(node, TopRows):
-            found[path + SHOWN] = _by_value(node)
+            found[path + SHOWN] = Keyed(tuple(column.sql for column in node.schema))
 
 
-def _live(node: Node) -> Calendar:
-    names = [LEAVE, *(column.sql for column in node.schema)]
-    return Calendar(LEAVE, interval(node), partial(folded, names))
+def live(node: Node, columns: tuple[PlanColumn, ...] | None = None) -> StateTable:
+    """The empty state of a node's live rows (`layouts/live.py`), or of some columns: a table by value if each row that
+    goes is withdrawn, else a calendar."""
+    columns = node.schema if columns is None else columns
+    if is_strict(node) and not has_ends(node):
+        return live_table(columns)
+    return live_calendar(columns, interval(node))
 
 
-def _by_value(node: Node) -> Keyed:
-    return Keyed(tuple(column.sql for column in node.schema))
+def reads_live_rows(node: GroupBy) -> bool:
+    """Whether a group-by keeps the rows that are alive, rather than cells: what is withdrawn cannot be subtracted."""
+    return is_strict(node.input) and not calls_of(node).is_running
 
 
 def interval(node: Node) -> int:
@@ -152,3 +165,14 @@ def is_strict(node: Node) -> bool:
     if isinstance(node, StreamWindow | ToStream):
         return False
     return any(is_strict(one) for one in node.inputs)
+
+
+def has_ends(node: Node) -> bool:
+    """Whether a row of a node's output may have a predicted end; those of some operators are withdrawn, or stay."""
+    if isinstance(node, StreamWindow | OutputWindow):
+        return node.lifetime.range is not None
+    if isinstance(node, GroupBy | TopRows | ToStream | RowsWindow | SetOperation):
+        return False
+    if isinstance(node, Distinct) and is_strict(node.input):
+        return False
+    return any(has_ends(one) for one in node.inputs)

@@ -3,7 +3,7 @@
     ISTREAM: R(b) − R(previous b)        DSTREAM: R(previous b) − R(b)        RSTREAM: R(b), at every tick b
 
 as multisets of values, so a renewal is in neither of the first two. A row reported at b has ts = b − 1 and never
-expires. The state is the calendar of live rows.
+expires. The state is the rows that are alive.
 """
 
 from __future__ import annotations
@@ -11,39 +11,23 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.layouts.live import ENTER, LEAVE, Lives, lives
+from windrow.operators.layouts.live import ENTER, LEAVE, Lives, intervals, turnover
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
-from windrow.operators.tables.edges import COUNT, TICK, Edge, forever, netted, repeated
+from windrow.operators.tables.edges import COUNT, TICK, Edge, forever, repeated
 from windrow.operators.tables.rows import appended, longs, taken
 from windrow.operators.ticks import DueTicks
 from windrow.plan.algebra.nodes import Streaming, ToStream
 
 
-def to_stream(node: ToStream, edge: Edge, path: str, state: StateTable, batch: TickBatch) -> Outcome:
-    """The rows reported at all due ticks."""
-    due = batch.due
-    if node.kind is not Streaming.RSTREAM and edge.is_strict:
-        return Outcome(_reported(node, netted(edge.rows, edge.names), batch))
-    found = lives(edge, path, state, due, keep_forever=node.kind is Streaming.RSTREAM)
+def to_stream(node: ToStream, edge: Edge, path: str, state: StateTable | None, batch: TickBatch) -> Outcome:
+    """The rows reported at all due ticks. `state` None: no row of a strict input has a predicted end, and ISTREAM and
+    DSTREAM need not know which are alive."""
     if node.kind is Streaming.RSTREAM:
-        rows = _at_every_tick(found, edge, due)
-    else:
-        rows = netted(came_and_went(found, edge.names, due), edge.names)
-    return Outcome(_reported(node, rows, batch), found.tables, found.parts)
-
-
-def came_and_went(found: Lives, names: list[str], due: DueTicks) -> pa.Table:
-    """Intervals as strict changes."""
-    enter, leave = longs(found.rows.column(ENTER)), longs(found.rows.column(LEAVE))
-    counts = longs(found.rows.column(COUNT))
-    came, went = enter > due.before, leave <= due.upto
-    values = found.rows.select(names)
-    return pa.concat_tables(
-        [
-            appended(taken(values, came), **{TICK: enter[came], COUNT: counts[came]}),
-            appended(taken(values, went), **{TICK: leave[went], COUNT: -counts[went]}),
-        ]
-    )
+        assert state is not None
+        found = intervals(edge, path, state, batch.due)
+        return Outcome(_reported(node, _at_every_tick(found, edge, batch.due), batch), found.tables, found.parts)
+    flow = turnover(edge, path, state, batch.due, keep_forever=False)
+    return Outcome(_reported(node, flow.changes, batch), flow.tables, flow.parts)
 
 
 def _reported(node: ToStream, changes: pa.Table, batch: TickBatch) -> Edge:

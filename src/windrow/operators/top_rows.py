@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.layouts.keyed import Keyed, gone_rows
-from windrow.operators.layouts.live import ENTER, LEAVE, Lives, lives
+from windrow.operators.layouts.live import ENTER, LEAVE, Lives, folded, intervals
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
-from windrow.operators.tables.edges import COUNT, TICK, Edge, netted
+from windrow.operators.tables.edges import COUNT, TICK, Edge, made_at, netted
 from windrow.operators.tables.kernel import naive, types_of
 from windrow.operators.tables.rows import appended, longs, taken
 from windrow.operators.ticks import DueTicks, Points
@@ -27,7 +27,7 @@ SHOWN = "/shown"
 def top_rows(node: TopRows, edge: Edge, path: str, state: StateTable, shown: Keyed, batch: TickBatch) -> Outcome:
     """What enters and leaves the first rows at all due ticks."""
     due, names = batch.due, edge.names
-    found = lives(edge, path, state, due, keep_forever=True)
+    found = intervals(edge, path, state, due)
     ticks = _changed(found, due)
     top = _first(node, found, ticks, batch)
     # Each evaluation replaces the one before it; the first one those that the state shows.
@@ -35,13 +35,13 @@ def top_rows(node: TopRows, edge: Edge, path: str, state: StateTable, shown: Key
     number = np.searchsorted(ticks, longs(top.column(TICK)))
     replaced = taken(top, number < ticks.size - 1)
     later = ticks[np.searchsorted(ticks, longs(replaced.column(TICK))) + 1]
-    outgoing = [_negative(replaced, later, names)]
+    made = [_at(top, longs(top.column(TICK)), 1, names), _at(replaced, later, -1, names)]
     if ticks.size:
-        outgoing.append(_negative(before, np.full(before.num_rows, ticks[0]), names))
-    changes = netted(pa.concat_tables([top.select([TICK, COUNT, *names]), *outgoing]), names)
+        made.append(_at(before, np.full(before.num_rows, ticks[0]), -1, names))
+    changes = netted(pa.concat_tables(made), names)
     tables, parts = dict(found.tables), list(found.parts)
     if ticks.size:
-        now = netted(taken(top, number == ticks.size - 1), names).select([COUNT, *names])
+        now = folded(names, taken(top, number == ticks.size - 1)).select([COUNT, *names])
         at = shown.find([before.column(name) for name in names], before.num_rows)
         again = shown.find([now.column(name) for name in names], now.num_rows)
         gone = taken(before.select([COUNT, *names]), ~np.isin(at, again))
@@ -56,9 +56,8 @@ def _changed(found: Lives, due: DueTicks) -> Points:
     return np.unique(np.concatenate([enter[enter > due.before], leave[leave <= due.upto]]))
 
 
-def _negative(rows: pa.Table, ticks: Points, names: list[str]) -> pa.Table:
-    counts = pa.array(-longs(rows.column(COUNT)))
-    return appended(rows.select(names), **{TICK: ticks, COUNT: counts}).select([TICK, COUNT, *names])
+def _at(rows: pa.Table, ticks: Points, sign: int, names: list[str]) -> pa.Table:
+    return made_at(rows.select(names), ticks, sign * longs(rows.column(COUNT)))
 
 
 def _first(node: TopRows, found: Lives, ticks: Points, batch: TickBatch) -> pa.Table:

@@ -27,7 +27,7 @@ MOST_WITHDRAWN = 8
 class LiveView:
     """An immutable view: what was added, and what was withdrawn and is not matched yet.
 
-    A withdrawn row is matched by its values; of equal rows, the one that expires first goes.
+    A withdrawn row is matched by its values and its exp.
     """
 
     schema: pa.Schema
@@ -105,13 +105,13 @@ def _ends(rows: pa.Table) -> Points:
 
 def _matched(added: pa.Table, withdrawn: pa.Table) -> np.ndarray:
     """The rows that are withdrawn."""
-    ours, theirs = added.columns[len(HEAD) :], withdrawn.columns[len(HEAD) :]
+    ours, theirs = (table.columns[END : END + 1] + table.columns[len(HEAD) :] for table in (added, withdrawn))
     near = np.flatnonzero(np.isin(hashed(ours, added.num_rows), hashed(theirs, withdrawn.num_rows)))
     at = pa.array(near)
     both = [pa.concat_arrays([*c.take(at).chunks, *d.chunks]) for c, d in zip(ours, theirs, strict=True)]
     ids, firsts = numbered(both, near.size + withdrawn.num_rows)
     mine, gone = ids[: near.size], np.bincount(ids[near.size :], minlength=firsts.size)
-    order = np.lexsort((longs(added.column(AT))[near], _ends(added)[near], mine))
+    order = np.lexsort((longs(added.column(AT))[near], mine))
     hit = place_in_run(mine[order]) < gone[mine[order]]
     out = np.zeros(added.num_rows, bool)
     out[near[order[hit]]] = True

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import localcontext
+from itertools import product
 from typing import Any
 
 from sqlglot import exp
@@ -63,11 +64,23 @@ class WindowOperators:
             return list(self._groups(node, tick).values())
         if isinstance(node, TopRows):
             return _top(node, self.relation(node.input, tick))
+        if isinstance(node, Join | MergeUnion | Distinct) and _is_strict(node):
+            return self._of_relations(node, tick)
         if isinstance(node, Filter):
             return [row for row in self.relation(node.input, tick) if value_of(node.predicate, row) is True]
         if isinstance(node, Project):
             return [_projected(node, row) for row in self.relation(node.input, tick)]
         return [row.values for row in self.rows(node, tick) if row.ts < tick <= row.until]
+
+    def _of_relations(self, node: Join | MergeUnion | Distinct, tick: int) -> list[Values]:
+        """The relational operator over what its inputs show at the tick: some of it may be withdrawn at any time."""
+        inputs = [self.relation(one, tick) for one in node.inputs]
+        if isinstance(node, Join):
+            joined = ({name: v for part in parts for name, v in part.items()} for parts in product(*inputs))
+            return [values for values in joined if _matches(node, values)]
+        if isinstance(node, MergeUnion):
+            return [_renamed(node, values) for rows in inputs for values in rows]
+        return list({_key(values.values()): values for values in inputs[0]}.values())
 
     def rows(self, node: Node, tick: int) -> list[Tuple]:
         """All lifetimes of a node that were born below a tick, also those that have ended."""
@@ -84,11 +97,8 @@ class WindowOperators:
         if isinstance(node, Project):
             return [row._replace(values=_projected(node, row.values)) for row in self.rows(node.input, tick)]
         if isinstance(node, MergeUnion):
-            names = [column.sql for column in node.columns]
             return [
-                row._replace(values=dict(zip(names, row.values.values(), strict=True)))
-                for one in node.inputs
-                for row in self.rows(one, tick)
+                row._replace(values=_renamed(node, row.values)) for one in node.inputs for row in self.rows(one, tick)
             ]
         if isinstance(node, Join):
             return eager_join([self.rows(one, tick) for one in node.inputs], lambda values: _matches(node, values))
@@ -125,9 +135,12 @@ class WindowOperators:
 
     def _groups(self, node: GroupBy, tick: int) -> dict[Hashable, Values]:
         groups: dict[Hashable, list[Values]] = {} if node.keys else {(): []}
-        for row in self.rows(node.input, tick):
-            if tick <= row.exp:
-                groups.setdefault(_key(row.values[key.sql] for key in node.keys), []).append(row.values)
+        if _is_strict(node.input):
+            alive = self.relation(node.input, tick)
+        else:
+            alive = [row.values for row in self.rows(node.input, tick) if tick <= row.exp]
+        for values in alive:
+            groups.setdefault(_key(values[key.sql] for key in node.keys), []).append(values)
         out = {}
         for group, members in groups.items():
             keys = {key.sql: members[0][key.sql] for key in node.keys}
@@ -140,6 +153,19 @@ def _is_internal(node: Node) -> bool:
     if isinstance(node, StreamWindow | OutputWindow):
         return node.lifetime.internal
     return any(_is_internal(one) for one in node.inputs)
+
+
+def _is_strict(node: Node) -> bool:
+    """Whether rows of the output may be withdrawn at any time, so that it has no lifetimes."""
+    if isinstance(node, StreamWindow | OutputWindow | ToStream):
+        return False
+    if isinstance(node, GroupBy):
+        return not _is_internal(node)
+    return isinstance(node, TopRows) or any(_is_strict(one) for one in node.inputs)
+
+
+def _renamed(node: MergeUnion, values: Values) -> Values:
+    return dict(zip((column.sql for column in node.columns), values.values(), strict=True))
 
 
 def _windowed(point: int, values: Values, node: StreamWindow | OutputWindow) -> Tuple:

@@ -64,6 +64,16 @@ AGGREGATES = [
     ("TOP_K", "s", 2),
 ]
 
+GROUPED: list[tuple[list[str], list[tuple[Any, ...]], tuple[str, str, str]]] = [
+    (["k"], [("MAX", "x"), ("MIN", "s")], ("$.k", "$.MAX_x", "$.MIN_s")),
+    (["k", "s"], [("COUNT", None)], ("$.k", "CAST($.COUNT_None AS DOUBLE)", "$.s")),
+    (["s"], [("SUM", "k"), ("COUNT", "x")], ("CAST($.COUNT_x AS INT)", "CAST($.SUM_k AS DOUBLE)", "$.s")),
+    (["s"], [("SUM", "x"), ("COUNT(DISTINCT)", "k")], ("CAST($.COUNT(DISTINCT)_k AS INT)", "$.SUM_x", "$.s")),
+    ([], [("SUM", "k"), ("AVG", "x"), ("MAX", "s")], ("CAST($.SUM_k AS INT)", "$.AVG_x", "$.MAX_s")),
+    (["k"], [("MEDIAN", "x"), ("QUANTILE", "s", Decimal("0.5"))], ("$.k", "$.MEDIAN_x", "$.QUANTILE_s")),
+]
+"""Sub-queries with GROUP BY: keys, aggregates, and the columns k, x and s of them."""
+
 keys = st.one_of(st.none(), st.integers(0, 2))
 numbers = st.one_of(st.none(), st.sampled_from([-0.0, 0.0, 1.5, 2.0, float("nan")]))
 texts = st.one_of(st.none(), st.sampled_from(["", "a", "b"]))
@@ -79,11 +89,13 @@ def lifetimes(draw: Any, internal: bool | None) -> dict[str, Any]:
 
 @st.composite
 def relations(draw: Any, b: Builder, depth: int, internal: bool | None = False) -> Node:
-    """A node that gives lifetimes, with the columns k, x and s. `internal` None: some windows are INTERNAL."""
+    """A node with the columns k, x and s. `internal` None: some windows are INTERNAL; only over others may something
+    be withdrawn."""
     kinds = ["window", "window"]
     if depth:
         kinds += ["filter", "project", "union", "join", "join"]
-        kinds += ["distinct", "distinct", "stream", "appended"] if internal is False else []
+        strict = ["group", "group", "top"]
+        kinds += ["distinct", "distinct", "stream", "appended", *strict] if internal is False else []
     kind = draw(st.sampled_from(kinds))
     if kind == "window":
         return b.window(columns=COLUMNS, **draw(lifetimes(internal)))
@@ -94,6 +106,12 @@ def relations(draw: Any, b: Builder, depth: int, internal: bool | None = False) 
     if kind == "appended":
         return OutputWindow(draw(relations(b, depth - 1, True)), Lifetime(draw(st.integers(1, 6))))
     one = draw(relations(b, depth - 1, internal))
+    if kind == "group":
+        keys, calls, columns = draw(st.sampled_from(GROUPED))
+        made = b.group_by(one, keys, *calls)
+        return b.project(made, k=(columns[0], INT), x=(columns[1], DOUBLE), s=(columns[2], STRING))
+    if kind == "top":
+        return b.top(one, f"$.{draw(st.sampled_from(sorted(COLUMNS)))}", draw(st.integers(1, 3)), draw(st.booleans()))
     if kind == "filter":
         return b.filter(one, draw(st.sampled_from(["$.k > 0", "$.x < 2.0 OR $.s IS NULL", "NOT $.s = 'a'"])))
     if kind == "project":

@@ -24,13 +24,43 @@ def cells_of(
     calls: GroupCalls, rows: pa.Table, group: Points, enter: Points, leave: Points, kernel: Kernel
 ) -> pa.Table:
     """New rows as cells with ENTER; rows that differ in nothing that matters are one."""
-    trees = calls.trees
-    found = kernel.evaluate(list(trees.values()), types_of(calls.node.input.schema), rows)
-    known = {text: flat(column) for text, column in zip(trees, found, strict=True)}
+    known = _evaluated(calls, rows, kernel)
     values = [normal(known[value.sql]) for value in calls.values]
     keys: list[pa.Array] = [pa.array(leave), pa.array(group), pa.array(enter), *values]
-    ids, firsts = numbered(keys, rows.num_rows)
+    return _cells(calls, known, keys, numbered(keys, rows.num_rows), _canonical(calls, known))
+
+
+def cells_apart(
+    calls: GroupCalls, rows: pa.Table, group: Points, enter: Points, leave: Points, kernel: Kernel
+) -> pa.Table:
+    """Rows as cells, in an order by value. Where sums are inexact every row is a cell of its own: so a total does not
+    depend on which rows came together, which those that are alive no longer tell."""
+    if not any(a.kind in _INEXACT for a in calls.accumulators):
+        return cells_of(calls, rows, group, enter, leave, kernel)
+    known = _evaluated(calls, rows, kernel)
     order = _canonical(calls, known)
+    assert order is not None
+    known = {text: column.take(pa.array(order)) for text, column in known.items()}
+    values = [normal(known[value.sql]) for value in calls.values]
+    keys = [*(pa.array(numbers[order]) for numbers in (leave, group, enter)), *values]
+    return _cells(calls, known, keys, (np.arange(rows.num_rows), np.arange(rows.num_rows)), None)
+
+
+def _evaluated(calls: GroupCalls, rows: pa.Table, kernel: Kernel) -> dict[str, pa.Array]:
+    """The arguments, conditions and values of the aggregates, by their text."""
+    trees = calls.trees
+    found = kernel.evaluate(list(trees.values()), types_of(calls.node.input.schema), rows)
+    return {text: flat(column) for text, column in zip(trees, found, strict=True)}
+
+
+def _cells(
+    calls: GroupCalls,
+    known: Mapping[str, pa.Array],
+    keys: Sequence[pa.Array],
+    numbering: tuple[Points, Points],
+    order: Points | None,
+) -> pa.Table:
+    ids, firsts = numbering
     columns = dict(
         zip([LEAVE, GROUP, ENTER, *calls.value_names], (key.take(pa.array(firsts)) for key in keys), strict=True)
     )
@@ -68,6 +98,14 @@ def states_of(accumulators: Sequence[Accumulator], table: pa.Table) -> States:
         assert state is not None
         out[a] = state
     return out
+
+
+def negated(calls: GroupCalls, cells: pa.Table) -> pa.Table:
+    """Cells of rows that are withdrawn; only sums of integers can be negated."""
+    for a, state in states_of(calls.accumulators, cells).items():
+        for name, column in to_columns(a, tuple(-part for part in state)).items():
+            cells = cells.set_column(cells.column_names.index(name), name, column)
+    return cells
 
 
 def merged(calls: GroupCalls, cells: pa.Table) -> pa.Table:

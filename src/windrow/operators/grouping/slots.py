@@ -90,11 +90,11 @@ class CellRanges:
     hi: Points
 
     @staticmethod
-    def of(slots: Slots, cells: pa.Table, index: Points) -> CellRanges:
-        """`index` has the group's index of each cell."""
+    def of(slots: Slots, cells: pa.Table, index: Points, in_order: bool = False) -> CellRanges:
+        """`index` has the group's index of each cell. `in_order`: the order of the cells is to be kept."""
         enter, leave = longs(cells.column(ENTER)), longs(cells.column(LEAVE))
         lo, hi = slots.at(index, enter), slots.at(index, leave)
-        order = np.lexsort((longs(cells.column(GROUP)), leave, enter))
+        order = np.arange(enter.size) if in_order else np.lexsort((longs(cells.column(GROUP)), leave, enter))
         order = order[lo[order] < hi[order]]
         return CellRanges(cells.take(pa.array(order)), lo[order], hi[order])
 

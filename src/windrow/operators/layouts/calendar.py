@@ -27,7 +27,7 @@ class Calendar:
     """An immutable calendar; `by` is the column with the point of expiry.
 
     Blocks of an interval are merged two by two like the digits of a binary counter, so there are few. `fold` may shrink
-    a merged block: it gives fewer rows that mean the same.
+    a merged block: it gives fewer rows that mean the same, or none.
     """
 
     by: str
@@ -44,7 +44,7 @@ class Calendar:
         intervals = dict(self.intervals)
         for interval, some in self._cut(rows):
             intervals[interval] = self._merged(intervals.get(interval, ()), some)
-        return replace(self, intervals=intervals)
+        return replace(self, intervals={interval: blocks for interval, blocks in intervals.items() if blocks})
 
     def _cut(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         """The rows by interval."""
@@ -65,7 +65,7 @@ class Calendar:
             block = pa.concat_tables([blocks[-1], block]).combine_chunks()
             block = block if self.fold is None else self.fold(block)
             blocks = blocks[:-1]
-        return (*blocks, block)
+        return (*blocks, block) if block.num_rows else blocks
 
     def settled(self, ticked: int) -> Calendar:
         """Without the intervals in which everything has expired."""
@@ -112,7 +112,8 @@ class Calendar:
         out = []
         for blocks in self.intervals.values():
             every = pa.concat_tables(blocks)
-            out += self.cut(path, taken(every, longs(every.column(self.by)) > ticked).combine_chunks())
+            needed = taken(every, longs(every.column(self.by)) > ticked).combine_chunks()
+            out += self.cut(path, needed if self.fold is None else self.fold(needed))
         return out
 
     @property

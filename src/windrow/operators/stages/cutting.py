@@ -20,7 +20,9 @@ from sqlglot import exp
 
 from windrow.operators.group_by import CELLS
 from windrow.operators.scan import window_of
-from windrow.operators.state import OUTPUT, ROOT, is_strict
+from windrow.operators.state import OUTPUT, ROOT, is_strict, reads_live_rows
+from windrow.operators.strict.distinct import LIVE
+from windrow.operators.strict.group_by import ROWS
 from windrow.operators.tables.memo import by_identity
 from windrow.operators.ticks import Points
 from windrow.operators.top_rows import SHOWN
@@ -200,6 +202,8 @@ class _Cutter:
         else:
             found = self._by_value(node, path, hint)
         self.keep(path, path, found, node.schema)
+        if isinstance(node, Distinct) and is_strict(node):
+            self.keep(path + LIVE, path, found, node.schema)
         return found
 
     def _by_value(self, node: Distinct | ToStream, path: str, hint: Names | None) -> Spread:
@@ -281,7 +285,10 @@ class _Cutter:
         own = {key.sql for key in node.keys}
         found = tuple(key & own for key in found)
         self.keep(path, path, found, node.keys)
-        self.owners[path + CELLS], self.cuts[path + CELLS] = path, ()  # a cell goes where its group is
+        if reads_live_rows(node):
+            self.keep(path + ROWS, path, found, node.keys)
+        else:
+            self.owners[path + CELLS], self.cuts[path + CELLS] = path, ()  # a cell goes where its group is
         return found
 
 

@@ -1,0 +1,1 @@
+"""Operators over strict input, whose rows may be withdrawn before their end."""
