@@ -101,7 +101,7 @@ class ReadOnlyState:
         self.tables = TableManager(TableCommits(self.catalog, self.blocks), expressions, lambda: self.spark)
         self.plan_commits = PlanCommits(self.catalog, self.blocks)
         self.stores = WindowStores(self.catalog, self.blocks)
-        self.plans = PlanManager(self.manager, self.plan_commits, self.stores)
+        self.plans = PlanManager(self.manager, self.plan_commits, self.stores, self.tables)
         self._read()
 
     @property

@@ -26,7 +26,9 @@ from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.merge_union import merge_union
 from windrow.operators.output_window import output_window
 from windrow.operators.projection import project
-from windrow.operators.scan import StreamRows, scan, stored_schema, window_of
+from windrow.operators.relations.nrr_join import FromChanges, FromTable, TableSide, nrr_join
+from windrow.operators.relations.table_scan import TableRows, scan_table
+from windrow.operators.scan import StreamRows, scan, stored_schema, table_of, window_of
 from windrow.operators.selection import select
 from windrow.operators.stages.cutting import Stage, windows_below
 from windrow.operators.state import (
@@ -57,10 +59,12 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    NrrJoin,
     OutputWindow,
     Project,
     Streaming,
     StreamWindow,
+    TableScan,
     TopRows,
     ToStream,
 )
@@ -85,17 +89,18 @@ def advance(
     explicit_expiry: bool = False,
     meter: PlanMeter | None = None,
     given: Mapping[str, Edge] | None = None,
+    relations: Mapping[str, TableRows] | None = None,
 ) -> Advance:
     """Process all due ticks. `inputs[i]` are the tuples of `plan.windows[i]`; a window without tuples may be missing.
 
     `explicit_expiry` adds a '-' at the tick at which a row expires. `meter` counts what the operators do. `given`: by
-    path, the output of nodes that were processed before, by `emit`. Raises ValueError if the due ticks do not follow
-    those of the state.
+    path, the output of nodes that were processed before, by `emit`. `relations`: by path, what is read of tables.
+    Raises ValueError if the due ticks do not follow those of the state.
     """
     if state.ticked is not None and state.ticked != due.before:
         raise ValueError(f"the plan has ticked at {state.ticked}, and the due ticks begin after {due.before}")
     batch = TickBatch(due, kernel, has_internal(plan))
-    run = _Run(plan, state, inputs, batch, meter or PlanMeter(), given or {})
+    run = _Run(plan, state, inputs, batch, meter or PlanMeter(), given or {}, relations or {})
     edge = run.edge(plan.root, ROOT)
     if explicit_expiry and has_ends(plan.root):
         reported = report_expiry(edge, OUTPUT, run.table(OUTPUT), due)
@@ -122,10 +127,11 @@ def emit(
     due: DueTicks,
     kernel: Kernel,
     meter: PlanMeter,
+    relations: Mapping[str, TableRows] | None = None,
 ) -> Emission:
     """Process all due ticks in a stage that is not the last; the arguments are those of `advance`."""
     batch = TickBatch(due, kernel, has_internal(plan))
-    run = _Run(plan, state, inputs, batch, meter, given, windows=stage.first)
+    run = _Run(plan, state, inputs, batch, meter, given, relations or {}, windows=stage.first)
     edge = run.edge(stage.node, stage.path)
     return Emission(edge, run.state_after, tuple(run.parts))
 
@@ -147,6 +153,7 @@ class _Run:
     batch: TickBatch
     meter: PlanMeter
     given: Mapping[str, Edge]
+    relations: Mapping[str, TableRows] = field(default_factory=dict)
     after: dict[str, StateTable] = field(default_factory=dict)
     parts: list[StatePart] = field(default_factory=list)
     windows: int = 0
@@ -180,8 +187,12 @@ class _Run:
     def _edge(self, node: Node, path: str) -> Edge:
         if isinstance(node, StreamWindow):
             return scan(node, self._stored(node).new, self.batch.has_until)
+        if isinstance(node, TableScan):
+            return scan_table(node, self.relations.get(path), self.batch.due)
         if isinstance(node, Join):
             return self._join(node, path)
+        if isinstance(node, NrrJoin):
+            return self._nrr_join(node, path)
         edges = [self.edge(one, f"{path}.{i}") for i, one in enumerate(node.inputs)]
         step = self._step(node, edges, path)
         self._keep(step.tables, step.parts)
@@ -248,6 +259,19 @@ class _Run:
         self._keep(step.tables, step.parts)
         return step.edge
 
+    def _nrr_join(self, node: NrrJoin, path: str) -> Edge:
+        edge, scan = self.edge(node.input, f"{path}.0"), table_of(node.table)
+        table: TableSide
+        if scan is None:
+            old = f"{path}.1/old"
+            table = FromChanges(self.edge(node.table, f"{path}.1"), old, self.table(old))
+        else:
+            below = f"{path}.1" + ".0" * _depth(node.table)
+            table = FromTable(node.table, self.relations.get(below))
+        step = nrr_join(node, edge, table, self.batch)
+        self._keep(step.tables, step.parts)
+        return step.edge
+
     def _remember(self, path: str, edge: Edge) -> Calendar:
         """Keep the new rows of a join's input for later batches; returns the calendar of the old ones."""
         calendar, upto = self.calendar(path), self.batch.due.upto
@@ -267,3 +291,8 @@ class _Run:
     def state_after(self) -> PlanState:
         tables = {**self.state.tables, **self.after}
         return PlanState({path: table for path, table in tables.items() if table.count}, self.batch.due.upto)
+
+
+def _depth(node: Node) -> int:
+    """How many selections and projections are above a table."""
+    return 1 + _depth(node.input) if isinstance(node, Filter | Project) else 0

@@ -17,8 +17,8 @@ CREATE TABLE relation_parts (
 );
 CREATE INDEX relation_parts_by_relation ON relation_parts (relation, seq, id);
 
--- The tables that a plan reads. `seq` is the last change that is in effect at its last committed tick, `tick` the tick
--- from which on it is.
+-- The tables that a plan reads. `seq` is the last change that is in effect at its last committed tick (-1: it has not
+-- ticked), `tick` the tick from which on it is.
 CREATE TABLE plan_relations (
   plan INTEGER NOT NULL REFERENCES plans (id) ON DELETE CASCADE,
   relation INTEGER NOT NULL REFERENCES relations (id) ON DELETE RESTRICT,

@@ -24,13 +24,15 @@ import pyarrow as pa
 from windrow.dataplane.blocks import BlockWriter
 from windrow.dataplane.blocks.store import read_block_part
 from windrow.dataplane.kernels.answering import packed
+from windrow.dataplane.kernels.plan_tables import StoredRelation, TaskTables
 from windrow.dataplane.stores import KeptColumn, MappedFiles, Selected, StoredRows, read_rows
 from windrow.errors import StateError, first_line
 from windrow.operators.advance import advance, emit
 from windrow.operators.changes import AT, HEAD, stored
 from windrow.operators.layouts.parts import Layout, StatePart
+from windrow.operators.relations.table_scan import TableRows
 from windrow.operators.scan import StreamRows, needs_history, read_window
-from windrow.operators.stages.cutting import Stage, StagedPlan, buckets_in
+from windrow.operators.stages.cutting import Stage, StagedPlan, buckets_in, node_at
 from windrow.operators.stages.ranges import Range, is_within, restored_range
 from windrow.operators.state import PlanState, compacted, is_strict, restore
 from windrow.operators.tables.edges import TICK, Edge
@@ -39,7 +41,7 @@ from windrow.operators.tables.metering import PlanMeter
 from windrow.operators.tables.rows import taken
 from windrow.operators.ticks import DueTicks, OccupiedTicks
 from windrow.operators.view import beginning, by_expiration, last_end, merged_view
-from windrow.plan.algebra.nodes import ContinuousPlan
+from windrow.plan.algebra.nodes import ContinuousPlan, TableScan
 from windrow.types import POINT_MAX
 
 STATE, CHANGES, VIEW, ANSWERS = "state", "changes", "view", "answers"
@@ -103,7 +105,7 @@ class StageBatch:
     the changes if `merging`, and so is the state. `begins`: the plan begins on tuples of the past; `is_silent`: it only
     builds its state. `has_view`: a view is kept; `view_width`: by intervals of expiration of this width, each in a file
     of its own, and `shown` are the changes since it was merged; `is_derived`: the changes become tuples of a stream.
-    `occupied`: the ticks that a periodic plan answers.
+    `occupied`: the ticks that a periodic plan answers. `relations`: the tables that the plan reads.
     """
 
     token: str
@@ -121,6 +123,7 @@ class StageBatch:
     view_width: int | None = None
     is_derived: bool = False
     occupied: OccupiedTicks | None = None
+    relations: tuple[StoredRelation, ...] = ()
 
 
 @dataclass
@@ -209,13 +212,15 @@ class _Place:
             state = replace(state, ticked=batch.due.before)
             rows = {i: self._rows(stage, i) for i in stage.windows}
             edges = {path: self._edge(path) for path in stage.inputs}
+            tables = self._tables(stage)
             read = time.perf_counter()
             if stage.sends_by is not None:
-                done = emit(task.plan, stage, state, rows, edges, batch.due, kernel, self.meter)
+                done = emit(task.plan, stage, state, rows, edges, batch.due, kernel, self.meter, tables)
                 sent += self._sent(stage, done.edge)
                 state, made = done.state, done.parts
             else:
-                last = advance(task.plan, state, rows, batch.due, kernel, task.explicit_expiry, self.meter, edges)
+                explicit = task.explicit_expiry
+                last = advance(task.plan, state, rows, batch.due, kernel, explicit, self.meter, edges, tables)
                 self._show(stage, last.changes)
                 state, made = last.state, last.parts
             parts += made
@@ -242,6 +247,23 @@ class _Place:
             return rows
 
         return read_window(task.plan.windows[i], read, needs_history(task.plan)[i], batch.due)
+
+    def _tables(self, stage: Stage) -> dict[str, TableRows]:
+        """What the stage reads of tables."""
+        found = dict[str, TableRows]()
+        for one in self.batch.relations:
+            path = one.path + "."
+            if not path.startswith(stage.path + ".") or any(path.startswith(below + ".") for below in stage.inputs):
+                continue
+            names, root = self.task.staged.scans[one.path], self.task.root
+            if names is None:
+                found[one.path] = _WORKER.tables.whole(root, one)
+                continue
+            scan = node_at(self.task.plan.root, one.path)
+            assert isinstance(scan, TableScan)
+            buckets = None if stage.single else self.buckets
+            found[one.path] = _WORKER.tables.shared(root, one, scan, names, buckets)
+        return found
 
     def _edge(self, path: str) -> Edge:
         """The rows of an exchange, whatever the order in which they came."""
@@ -364,6 +386,7 @@ class _Worker:
         self._kernels: dict[int, Kernel] = {}
         self._writers: dict[str, BlockWriter] = {}
         self._mapped: dict[tuple[str, int], MappedFiles] = {}
+        self.tables = TaskTables()
 
     def kernel(self, max_value_bytes: int) -> Kernel:
         return self._kernels.setdefault(max_value_bytes, Kernel(max_value_bytes))

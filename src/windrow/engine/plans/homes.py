@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, cast
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from windrow.engine.plans.due import occupied
 from windrow.engine.plans.query import ContinuousQuery, HomeState, counts_windows
 from windrow.engine.plans.shared_joins import Given, SharedJoins
 from windrow.engine.plans.tables import answers_table, ordered
+from windrow.engine.tables.uses import Effects
 from windrow.errors import StateError, first_line
 from windrow.operators.advance import Advance, advance
 from windrow.operators.changes import AT, HEAD, stored
@@ -51,6 +52,8 @@ class PlanBatch:
     blocks: tuple[WrittenBlock, ...] = ()
     drops: tuple[str, ...] = ()
     covered: int | None = None
+    effects: Effects = field(default_factory=dict)
+    """By table, the last change that is in effect after it."""
 
     @property
     def is_written(self) -> bool:
@@ -216,6 +219,7 @@ class DriverHome:
             blocks=blocks,
             drops=tuple(drops),
             covered=None if runs is None else runs.stop,
+            effects=query.effects_now,
         )
 
     def _advance(
@@ -229,9 +233,10 @@ class DriverHome:
         started = time.perf_counter()
         edges, read_before = ({}, frozenset()) if given is None else ({given.path: given.edge}, given.windows)
         rows = {i: self._rows(query, i, due) for i in range(len(query.uses)) if i not in read_before}
+        relations = {use.path: use.rows(query.progress.effects) for use in query.tables}
         read = time.perf_counter()
         explicit = query.choices.explicit_expiry
-        done = advance(query.plan, state, rows, due, self._kernel, explicit, query.meter, edges)
+        done = advance(query.plan, state, rows, due, self._kernel, explicit, query.meter, edges, relations)
         query.meter.add_batch(due.upto - due.before, read - started, time.perf_counter() - read)
         changes = stored(done.changes)
         if is_silent(query, due):

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from windrow.dataplane.blocks import BlockRef
 from windrow.dataplane.kernels.plan_stage import StageBatch, StagedTask, StoredPart, StoredWindow
+from windrow.dataplane.kernels.plan_tables import StoredRelation
 from windrow.dataplane.plan_stages import PlanStages
 from windrow.engine.kept.window_stores import ATTEMPTS, WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, PlanCommits, PlanPart, WrittenBlock
@@ -27,6 +28,7 @@ from windrow.engine.plans.homes import (
 )
 from windrow.engine.plans.query import ContinuousQuery, HomeState
 from windrow.engine.plans.tables import ordered
+from windrow.engine.tables.uses import TableUse
 from windrow.errors import SessionError, StateError, WindrowError, first_line
 from windrow.operators.changes import AT, HEAD, changes_schema, in_order, stored
 from windrow.operators.stages.cutting import staged
@@ -101,7 +103,8 @@ class SparkPlans:
         before = query.version.state if query.home == SPARK else StageState(())
         assert isinstance(before, StageState)
         if query.home == SPARK and not merging and self._is_idle(query, before, due):
-            return PlanBatch(0, lambda: _no_changes(query), before.skipped_to(due.upto))
+            idle = before.skipped_to(due.upto)
+            return PlanBatch(0, lambda: _no_changes(query), idle, effects=query.progress.effects)
         task = self._task(query)
         for attempt in range(ATTEMPTS):
             batch = self._batch(query, task, before, due, merging)
@@ -166,6 +169,7 @@ class SparkPlans:
             view_width=width,
             is_derived=query.derived is not None,
             occupied=occupied_ticks(query, self._stores, due),
+            relations=tuple(_relation(use, query) for use in query.tables),
         )
 
     def _window(self, query: ContinuousQuery, i: int, due: DueTicks) -> StoredWindow:
@@ -190,6 +194,8 @@ class SparkPlans:
     def _is_idle(self, query: ContinuousQuery, before: StageState, due: DueTicks) -> bool:
         """Whether nothing comes and there is nothing to go."""
         if before.rows or query.progress.ticked is None or before.token is None:
+            return False
+        if query.effects_now != query.progress.effects:
             return False
         for i, window in enumerate(query.plan.windows):
             lo, hi = due.before - window.lifetime.offset, due.upto - window.lifetime.offset
@@ -218,7 +224,8 @@ class SparkPlans:
 
         covered = None if batch.occupied is None else batch.occupied.stop
         count = sum(one["changes"] for one in reports)
-        return PlanBatch(count, changes, state, blocks=blocks, drops=drops, covered=covered)
+        effects = {one.table: one.seq for one in batch.relations}
+        return PlanBatch(count, changes, state, blocks=blocks, drops=drops, covered=covered, effects=effects)
 
     def _meter(self, query: ContinuousQuery, batch: StageBatch, reports: list[dict[str, Any]]) -> None:
         """Count what the operators did in all tasks."""
@@ -261,6 +268,13 @@ def _block(report: dict[str, Any], seq: int) -> WrittenBlock:
             PlanPart(told["kind"], seq, ref.path, told["offset"], told["length"], told["rows"], *state, buckets)
         )
     return WrittenBlock(ref, tuple(parts))
+
+
+def _relation(use: TableUse, query: ContinuousQuery) -> StoredRelation:
+    table = use.table
+    changes = tuple((one.seq, one.path) for one in table.changes)
+    since = query.progress.effects.get(table.id)
+    return StoredRelation(use.path, table.id, table.definition.key, table.version.seq, table.base.path, changes, since)
 
 
 def _stored(part: PlanPart) -> StoredPart:

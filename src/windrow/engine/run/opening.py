@@ -71,7 +71,7 @@ class OpenState:
             self.tables = self._tables()
             self.tables.recover()
             self.plan_commits = PlanCommits(self.catalog, self.blocks)
-            self.plans = PlanManager(self.manager, self.plan_commits, self.stores)
+            self.plans = PlanManager(self.manager, self.plan_commits, self.stores, self.tables)
             self.plan_homes = self._plan_homes()
             with self.jvm.watched():
                 self.plans.recover()

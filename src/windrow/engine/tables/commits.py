@@ -14,7 +14,7 @@ from windrow.catalog.store import Catalog
 from windrow.cql.printer import to_text
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockStore
-from windrow.engine.tables.stored import StoredTable, TableVersion
+from windrow.engine.tables.stored import LoggedChange, StoredTable, TableBase, TableVersion
 
 BASE, GONE_KEYS, CHANGE = "base", "gone", "change"
 
@@ -83,9 +83,10 @@ class TableCommits:
             along()
         crash_point("table-committed")
         if folded is not None:
-            table.base_rows = folded.version.rows.count
-            table.changes = tuple(one for one in table.changes if one[0] > folded.version.seq)
-        table.changes = (*table.changes, (after.seq, self._blocks.read(ref.path)))
+            version = folded.version
+            table.base = TableBase(version.seq, written[0][1].path, version.rows.count)
+            table.changes = tuple(one for one in table.changes if one.seq > version.seq)
+        table.changes = (*table.changes, LoggedChange(after.seq, ref.path, self._blocks.read(ref.path)))
         table.version = after
 
     def _insert(self, table: StoredTable, kind: str, seq: int, block: int) -> None:
@@ -102,13 +103,13 @@ class TableCommits:
         """The table as of a change that all plans have seen, if there are many changes up to it."""
         seen = self._catalog.value(
             "SELECT min(r.seq) FROM plan_relations r JOIN plans p ON p.id = r.plan WHERE r.relation = ?"
-            " AND p.error IS NULL",
+            " AND r.seq >= 0 AND p.error IS NULL",
             (table.id,),
         )
         upto = table.version.seq if seen is None else min(int(seen), table.version.seq)
-        passed = [change for seq, change in table.changes if seq <= upto]
+        passed = [change.rows for change in table.changes if change.seq <= upto]
         rows = sum(change.num_rows for change in passed)
-        if len(passed) < MOST_CHANGES and (len(passed) < FEW_CHANGES or SHARE * rows < table.base_rows):
+        if len(passed) < MOST_CHANGES and (len(passed) < FEW_CHANGES or SHARE * rows < table.base.count):
             return None
         version = table.version if upto == table.version.seq else self.restored(table.id, table.definition, upto)[0]
         definition = table.definition
@@ -126,10 +127,9 @@ class TableCommits:
 
     def restored(
         self, number: int, definition: TableDef, upto: int | None = None
-    ) -> tuple[TableVersion, tuple[tuple[int, pa.Table], ...], int]:
-        """A table from its blocks, as of a change or the last one: its rows, the changes since its base, and how many
-        rows the base has."""
-        version, changes, base = TableVersion.first(definition), list[tuple[int, pa.Table]](), 0
+    ) -> tuple[TableVersion, TableBase, tuple[LoggedChange, ...]]:
+        """A table from its blocks, as of a change or the last one: its rows, its base, and the changes since."""
+        version, changes, base = TableVersion.first(definition), list[LoggedChange](), TableBase()
         for row in self._catalog.rows(
             "SELECT p.kind, p.seq, b.path FROM relation_parts p JOIN blocks b ON b.id = p.block"
             " WHERE p.relation = ? ORDER BY p.seq, p.id",
@@ -140,28 +140,27 @@ class TableCommits:
             rows = self._blocks.read(row["path"])
             if row["kind"] == CHANGE:
                 version = version.after(rows, definition)
-                changes.append((row["seq"], rows))
+                changes.append(LoggedChange(row["seq"], row["path"], rows))
                 continue
             none = np.zeros(0, np.int64)
             if row["kind"] == BASE:
-                version, base = TableVersion(row["seq"], version.rows.put(rows, none), version.gone), rows.num_rows
+                version = TableVersion(row["seq"], version.rows.put(rows, none), version.gone)
+                base = TableBase(row["seq"], row["path"], rows.num_rows)
             else:
                 version = TableVersion(row["seq"], version.rows, version.gone.put(rows, none))
-        return version, tuple(changes), base
+        return version, base, tuple(changes)
 
     # -- plans ---------------------------------------------------------------------------------
 
-    def read_by(self, plan: int, table: int, seq: int) -> None:
-        """In a transaction: a new plan reads the table, as of a change."""
-        self._catalog.execute("INSERT INTO plan_relations VALUES (?, ?, ?, NULL)", (plan, table, seq))
+    def read_by(self, plan: int, table: int) -> None:
+        """In a transaction: a new plan reads the table, of which nothing is in effect yet."""
+        self._catalog.execute("INSERT INTO plan_relations VALUES (?, ?, -1, NULL)", (plan, table))
 
-    def took_effect(self, plan: int, table: int, seq: int, tick: int) -> None:
-        """In a transaction: the changes up to this one are in effect for a plan from a tick on."""
-        self._catalog.execute(
-            "UPDATE plan_relations SET seq = ?, tick = ? WHERE plan = ? AND relation = ?", (seq, tick, plan, table)
-        )
+    def unread_by(self, plan: int) -> None:
+        """In a transaction: a plan goes."""
+        self._catalog.execute("DELETE FROM plan_relations WHERE plan = ?", (plan,))
 
-    def in_effect(self, plan: int) -> dict[int, tuple[int, int | None]]:
-        """By table, the last change that a plan has seen, and the tick from which on."""
-        rows = self._catalog.rows("SELECT relation, seq, tick FROM plan_relations WHERE plan = ?", (plan,))
-        return {row["relation"]: (row["seq"], row["tick"]) for row in rows}
+    def in_effect(self, plan: int) -> dict[int, int]:
+        """By table, the last change that is in effect for a plan; none if it has not ticked."""
+        rows = self._catalog.rows("SELECT relation, seq FROM plan_relations WHERE plan = ? AND seq >= 0", (plan,))
+        return {row["relation"]: row["seq"] for row in rows}

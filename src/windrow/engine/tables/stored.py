@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from windrow.catalog.relations import TableDef
 from windrow.operators.layouts.keyed import Keyed
+from windrow.operators.relations.table_scan import after_change, netted_change
 from windrow.operators.tables.edges import COUNT
-from windrow.operators.tables.rows import appended, longs, numbered, taken
+from windrow.operators.tables.rows import appended, longs, taken
 
 
 @dataclass(frozen=True)
@@ -29,27 +30,42 @@ class TableVersion:
 
     def after(self, change: pa.Table, definition: TableDef) -> TableVersion:
         """With a change: the rows that it removes (COUNT −1) and those that it adds (COUNT 1)."""
-        adds = longs(change.column(COUNT)) > 0
-        old, new = taken(change, ~adds), taken(change, adds).drop_columns([COUNT])
-        rows = self.rows.put(new, self.rows.find(keys_in(old, definition), old.num_rows))
-        gone = self.gone
+        rows, gone = after_change(self.rows, change), self.gone
+        old = taken(change, longs(change.column(COUNT)) < 0)
         if not definition.is_retroactive and old.num_rows:
             lost = taken(old, rows.find(keys_in(old, definition), old.num_rows) < 0)
             gone = gone.put(lost.select(list(definition.key)), np.zeros(0, np.int64))
         return replace(self, seq=self.seq + 1, rows=rows, gone=gone)
 
 
+@dataclass(frozen=True)
+class LoggedChange:
+    """A change: its sequence number, its block, and what it removed and added."""
+
+    seq: int
+    path: str
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
+class TableBase:
+    """All rows as of a change, in a block; at first there are none."""
+
+    seq: int = 0
+    path: str | None = None
+    count: int = 0
+
+
 @dataclass
 class StoredTable:
-    """A table. `version` is replaced as a whole after a commit; readers take it without a lock. `changes` has, by
-    sequence number, the changes since the base."""
+    """A table. `version` is replaced as a whole after a commit; readers take it without a lock. `changes` are
+    those since the base."""
 
     id: int
     definition: TableDef
     version: TableVersion
-    changes: tuple[tuple[int, pa.Table], ...] = ()
-    base_rows: int = 0
-    """The rows of the base."""
+    base: TableBase = TableBase()
+    changes: tuple[LoggedChange, ...] = ()
     changing: threading.RLock = field(default_factory=threading.RLock)
     """Held while a statement changes it, or it is dropped."""
     is_dropped: bool = False
@@ -67,8 +83,8 @@ class StoredTable:
     def since(self, seq: int) -> pa.Table:
         """What the changes after the `seq`-th did, without what they undid."""
         schema = change_schema(self.definition)
-        found = [table for number, table in self.changes if number > seq]
-        return netted(pa.concat_tables(found), self.definition) if found else schema.empty_table()
+        found = [one.rows for one in self.changes if one.seq > seq]
+        return netted_change(pa.concat_tables(found)) if found else schema.empty_table()
 
 
 def change_schema(definition: TableDef) -> pa.Schema:
@@ -81,18 +97,7 @@ def changed(definition: TableDef, removed: pa.Table, added: pa.Table) -> pa.Tabl
     counts = np.concatenate([np.full(removed.num_rows, -1), np.ones(added.num_rows, np.int64)])
     names = definition.schema.names
     rows = pa.concat_tables([removed.select(names), added.select(names)])
-    return netted(appended(rows, **{COUNT: counts}).select([COUNT, *names]), definition)
-
-
-def netted(change: pa.Table, definition: TableDef) -> pa.Table:
-    """Changes, one after another, as one: rows that come and go again cancel."""
-    names = definition.schema.names
-    ids, firsts = numbered([change.column(name) for name in names], change.num_rows)
-    counts = np.zeros(firsts.size, np.int64)
-    np.add.at(counts, ids, longs(change.column(COUNT)))
-    kept = np.flatnonzero(counts)
-    rows = taken(change.select(names), firsts[kept])
-    return appended(rows, **{COUNT: counts[kept]}).select([COUNT, *names]).combine_chunks()
+    return netted_change(appended(rows, **{COUNT: counts}).select([COUNT, *names]))
 
 
 def keys_in(rows: pa.Table, definition: TableDef) -> list[pa.ChunkedArray]:
