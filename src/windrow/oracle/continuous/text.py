@@ -52,6 +52,13 @@ at which it is in the window, with TRACE."""
 
 Meaning = Callable[[FromItem], WindowMeaning]
 
+FROM, TO = "__from", "__to"
+"""Of the rows of a table that is NON RETROACTIVE: a tuple sees them if FROM ≤ its birth < TO."""
+
+Rows = Callable[[FromItem], tuple[str, tuple[str, ...], bool]]
+"""A function from a table to a view, the table's columns, and whether it is NON RETROACTIVE. The view has each row once
+for each tick at which it is there, with TICK; or with FROM and TO."""
+
 
 @dataclass(frozen=True)
 class Block:
@@ -72,6 +79,7 @@ class Writer:
     table: Table
     meaning: Meaning
     columns: Columns
+    rows: Rows
     finishers: list[Callable[..., object] | None] = field(default_factory=list)
 
     def root(self, query: exp.Expr) -> Block:
@@ -117,7 +125,18 @@ class Writer:
             _joined(join, table) for join, table in zip(select.args.get("joins") or [], tables[1:], strict=True)
         )
         where = [select.args["where"].this.sql(dialect="spark")] if select.args.get("where") else []
-        same_tick = [f"`{TICK}0` = `{TICK}{i}`" for i in range(1, len(sources))]
+        seen = {i for i, one in enumerate(sources) if one.table is not None and self.rows(one)[2]}
+        if 0 in seen:
+            raise UnsupportedError("the oracle reads a stream before a table that is NON RETROACTIVE")
+        same_tick = [f"`{TICK}0` = `{TICK}{i}`" for i in range(1, len(sources)) if i not in seen]
+        born = [f"`{BORN}{i}`" for i, one in enumerate(sources) if one.stream is not None]
+        latest = born[0] if len(born) == 1 else f"GREATEST({', '.join(born)})"
+        same_tick += [f"`{FROM}{i}` <= {latest} AND {latest} < `{TO}{i}`" for i in sorted(seen)]
+        if seen and any(one.query is not None for one in sources):
+            raise UnsupportedError("the oracle joins a table that is NON RETROACTIVE with streams")
+        if traced and any(one.table is not None for one in sources):
+            raise UnsupportedError("the oracle joins no tables with INTERNAL windows")
+        carried = [[f"{FROM}{i}", f"{TO}{i}"] if i in seen else names for i, names in enumerate(carried)]
         condition = " AND ".join([*(f"({text})" for text in where), *same_tick])
         if is_aggregated(select):
             return self._aggregated(select, from_text, condition, traced)
@@ -214,6 +233,10 @@ class Writer:
         """A source as a statement; the columns that it carries end in its number."""
         if source.stream is not None:
             return self._stream(source, number)
+        if source.table is not None:
+            view, columns, is_seen = self.rows(source)
+            names = ", ".join(f"`{name}` AS `{name}{number}`" for name in ((FROM, TO) if is_seen else (TICK,)))
+            return f"SELECT {_listed(columns)}, {names} FROM {view}"
         assert source.query is not None
         if source.window is not None:
             block = self._seen(self.appeared(source.query, source.inner_scope), self.meaning(source))
