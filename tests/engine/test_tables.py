@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import windrow
-from engine.conftest import Open
+from engine.conftest import STREAM, Open
 from windrow.errors import CatalogError, ReadOnlyError, SourceError, TableError, UnsupportedError
 
 HOSTS = "CREATE TABLE hosts (ip STRING PRIMARY KEY, site STRING, n INT, at TIMESTAMP)"
@@ -140,3 +141,60 @@ def test_restart_and_read_only(open_state: Open, spark: Any) -> None:
     reader.close()
     wr.close()
     assert [row["ip"] for row in open_state().table("hosts").rows()] == [f"h{i}" for i in range(7) if i != 1]
+
+
+JOINED = {
+    "now": "SELECT s.k, x, name FROM s [RANGE 10] JOIN names ON s.k = names.k",
+    "then": "SELECT s.k, x, name FROM s [RANGE 10] JOIN later ON s.k = later.k",
+    "silent": "SELECT s.k, x, name FROM s [RANGE 10] JOIN names ON s.k = names.k WHERE x > 100",
+}
+
+
+def with_plans(wr: windrow.Windrow) -> None:
+    wr.sql("CREATE TABLE names (k STRING PRIMARY KEY, name STRING)")
+    wr.sql("CREATE TABLE later (k STRING PRIMARY KEY, name STRING) NON RETROACTIVE")
+    for name in ("names", "later"):
+        wr.sql(f"INSERT INTO {name} VALUES ('a', 'Anna'), ('b', 'Bert')")
+    for name, select in JOINED.items():
+        wr.query(name, select)
+
+
+def change_tables(wr: windrow.Windrow, name: str) -> None:
+    for table in ("names", "later"):
+        wr.table(table).upsert([{"k": "a", "name": name}])
+
+
+def changes_of(wr: windrow.Windrow) -> dict[str, list[tuple[Any, ...]]]:
+    return {name: values(wr.queries[name].changes()) for name in JOINED}
+
+
+@pytest.mark.parametrize("home", ["driver", "spark"])
+def test_a_copy_of_the_state_joins_the_same_version(open_state: Open, tmp_path: Path, home: str) -> None:
+    """A copy is what a crash leaves. Queries without a change commit no ticks; a statement commits them with itself."""
+    wr = open_state("state", plan_home=home)
+    wr.sql(STREAM)
+    with_plans(wr)
+    wr.deposit("s", [(1, "a", 1), (2, "b", 2), (5, "c", 5)])
+    wr.deposit("s", [(6, "c", 6)])
+    change_tables(wr, "Ann")
+    shutil.copytree(wr.state_dir, tmp_path / "copy", ignore=shutil.ignore_patterns("lock*"))
+    other = open_state("copy", plan_home=home)
+    for one in (wr, other):
+        one.deposit("s", [(8, "a", 8), (9, "a", 200)])
+        change_tables(one, "An")
+        one.deposit("s", [(12, "b", 12)])
+        one.end_input("s")
+    assert changes_of(wr) == changes_of(other)
+    (first,) = [row for row in changes_of(wr)["now"] if row[0] == "-" and row[-1] == "Anna"]
+    assert first[1] == 6, "at tick 7, the first that was not committed"
+    assert {row[1]: row[-1] for row in changes_of(wr)["then"]} == {1: "Anna", 2: "Bert", 8: "Ann", 9: "An", 12: "Bert"}
+
+
+def test_a_table_cannot_go_while_it_is_read(wr: windrow.Windrow) -> None:
+    with_plans(wr)
+    with pytest.raises(CatalogError, match="read by: now, silent"):
+        wr.sql("DROP TABLE names")
+    wr.sql("DROP QUERY now")
+    wr.sql("DROP QUERY silent")
+    wr.sql("DROP TABLE names")
+    assert [row["queries"] for row in wr.sql("SHOW TABLES").rows()] == [1]
