@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from unit.engine.test_tables import Tables
+
 from windrow.crash import CRASH_AT
 
 STATEMENTS = (
