@@ -13,6 +13,10 @@ STALE := $(if $(HAVE),$(if $(filter $(HAVE),$(WANT)),,stale),stale)
 
 WITH_JAVA := JAVA_HOME="$$(cat $(VENV)/java_home)"
 
+# Tests wait for Spark more than they compute. Each process has a Spark session of its own, about 2 GB.
+WORKERS ?= 3
+PARALLEL := -n $(WORKERS) --dist loadgroup
+
 .DEFAULT_GOAL := help
 .PHONY: help setup java run test test-fast test-matrix fuzz check bench clean stale
 
@@ -41,10 +45,10 @@ run: setup
 	$(WITH_JAVA) $(BIN)/windrow demo
 
 test: setup
-	$(WITH_JAVA) $(BIN)/python -m pytest
+	$(WITH_JAVA) $(BIN)/python -m pytest $(PARALLEL)
 
 test-fast: setup
-	$(WITH_JAVA) $(BIN)/python -m pytest -m "not slow"
+	$(WITH_JAVA) $(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
 test-matrix: setup
 	$(WITH_JAVA) WINDROW_MATRIX=full $(BIN)/python -m pytest -m matrix --timeout=14400

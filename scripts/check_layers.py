@@ -69,7 +69,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("having",),
     ),
     "dataplane": (
-        ("frames", "jobs", "jvm", "memory", "stopping", "blocks", "nexmark"),
+        ("frames", "jobs", "jvm", "levels", "memory", "stopping", "blocks", "nexmark"),
         ("session",),
         ("streaming_frames", "answers", "stores"),
         ("kernels",),

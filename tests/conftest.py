@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from support.matrix import SIZES, matrix_size
+from support.short_lived_jvm import ROUGH
 
 # Properties draw the same examples each time, so one commit has one result. `make test-matrix` draws new ones.
 settings.register_profile("repeatable", derandomize=True)
@@ -32,13 +33,27 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["JAVA_HOME"] = recorded.read_text(encoding="utf-8").strip()
 
 
+INDEPENDENT = ("tests/unit/", "tests/test_cql_files.py")
+"""Where the tests of one file may run in different processes. Those of other files share fixtures that take seconds."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several processes (`pytest -n`), the tests of a file run in one of them."""
+    for item in items:
+        file = item.path.relative_to(ROOT).as_posix()
+        if not file.startswith(INDEPENDENT):
+            item.add_marker(pytest.mark.xdist_group(file))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """The Spark session of the whole run, configured as Windrow's own."""
+    """The Spark session of the whole run, configured as Windrow's own; its JVM compiles roughly, since tests are short."""
     from windrow.dataplane.session import close_session, open_session
     from windrow.settings import Settings
 
-    session = open_session(None, "local[2]", Settings())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", ROUGH)
+        session = open_session(None, "local[2]", Settings())
     session.conf.set("spark.sql.shuffle.partitions", 2)
     yield session
     close_session(session)

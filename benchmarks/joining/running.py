@@ -117,8 +117,9 @@ class Run:
             some = range(first, min(first + per_file, ticks.stop))
             self.hide(some)
             self.show(first)
-            self.wait(some.stop - 1)
-            self._tidy()
+            if some.stop > 1:  # the very first tick is closed by the tuples of the second
+                self.wait(some.stop - 1)
+                self._tidy()
 
     def backlog(self, ticks: range) -> float:
         """Show the files of many ticks at once. Return the seconds until the last is committed."""

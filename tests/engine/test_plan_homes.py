@@ -168,7 +168,7 @@ def test_failing_expression_suspends_the_query(open_state: Open, monkeypatch: py
     create(wr, {"once": QUERIES["once"]})
     stages = wr._engine.opened.plan_homes["spark"]._stages
     run = stages.run
-    monkeypatch.setattr(stages, "run", lambda task, batch: [{"level": 0, "place": 0, "error": "it is wrong"}])
+    monkeypatch.setattr(stages, "run", lambda *job: [[{"level": 0, "place": 0, "error": "it is wrong"}]])
     feed(wr, 0)
     assert wr._engine.plans.query("once").error == "it is wrong"
     monkeypatch.setattr(stages, "run", run)

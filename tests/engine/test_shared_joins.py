@@ -8,7 +8,7 @@ import pytest
 
 import windrow
 from engine.conftest import Open
-from engine.helpers import blocks_of
+from engine.helpers import blocks_of, jobs
 
 STREAMS = [
     f"CREATE STREAM {name} (t BIGINT, k STRING, g INT, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"
@@ -62,8 +62,12 @@ def partners(wr: windrow.Windrow, name: str) -> set[str]:
     return set(wr._engine.plans.query(name).shares_join_with)
 
 
-def test_changes_are_those_of_queries_that_share_nothing(open_state: Open) -> None:
-    wr = open_state()
+HOMES = ["driver", pytest.param("spark", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("home", HOMES)
+def test_changes_are_those_of_queries_that_share_nothing(open_state: Open, home: str) -> None:
+    wr = open_state(plan_home=home)
     together = run(wr, QUERIES, late="two")
     assert all(together.values())
     assert partners(wr, "one") == {"two", "all_", "swapped", "came"}
@@ -73,6 +77,58 @@ def test_changes_are_those_of_queries_that_share_nothing(open_state: Open) -> No
     alone = open_state("alone", disabled_rules="share_joins")
     assert run(alone, QUERIES, late="two") == together
     assert partners(alone, "one") == set()
+
+
+@pytest.mark.slow
+def test_a_tick_of_many_queries_is_one_job_and_one_file_per_task(open_state: Open, spark: Any) -> None:
+    wr = open_state(plan_home="spark")
+    many = {f"q{i}": f"SELECT r.k, s.x {JOIN} AND r.g = {i % 3} AND s.x <> {i}" for i in range(12)}
+    run(wr, many)
+    assert len(partners(wr, "q3")) == 11
+    before, files = jobs(spark), blocks_of(wr, "plans")
+    feed(wr, 4)
+    assert jobs(spark) - before <= 2 + 2  # a job per deposit, and one for the ticks that it makes due
+    assert blocks_of(wr, "plans") <= files + 2 * 2
+    for number in range(5, 9):
+        feed(wr, number)
+    assert blocks_of(wr, "plans") <= 2 * 2 + 1
+
+
+@pytest.mark.slow
+def test_a_query_that_fails_in_a_shared_job_fails_alone(open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    wr = open_state(plan_home="spark")
+    for text in STREAMS:
+        wr.sql(text)
+    for name in ("one", "two", "swapped"):
+        wr.sql(f"CREATE QUERY {name} AS {QUERIES[name]}")
+    stages = wr._engine.opened.plan_homes["spark"]._stages
+    run_job, tried = stages.run, list[int]()
+
+    def run(tasks: Any, joins: Any, job: Any) -> Any:
+        """The first plan fails, and the second misses a file at its first try."""
+        found, second = run_job(tasks, joins, job), wr._engine.plans.query("two").id
+        for task, reports in zip(tasks, found, strict=True):
+            if task.number < second:
+                reports[0] = {"level": 0, "place": 0, "error": "it is wrong"}
+            elif task.number == second and not tried:
+                reports[0] = {"level": 0, "place": 0, "missing": "a file is gone"}
+        tried.append(len(tasks))
+        return found
+
+    monkeypatch.setattr(stages, "run", run)
+    for number in range(3):
+        feed(wr, number)
+    assert wr._engine.plans.query("one").error == "it is wrong"
+    assert tried[:2] == [3, 1] and set(tried[2:]) == {2}
+    names = ("two", "swapped")
+    alone = open_state("alone")
+    for text in STREAMS:
+        alone.sql(text)
+    for name in names:
+        alone.sql(f"CREATE QUERY {name} AS {QUERIES[name]}")
+    for number in range(3):
+        feed(alone, number)
+    assert all(bag(wr, name) == bag(alone, name) and bag(wr, name) for name in names)
 
 
 def test_many_queries_make_one_file_and_files_do_not_stay(open_state: Open) -> None:

@@ -10,7 +10,7 @@ import pytest
 import windrow
 from engine.conftest import Open
 from engine.helpers import answers, blocks_of, jobs, state_of
-from windrow.dataplane.stores import POINT, KeptColumn
+from windrow.dataplane.stores import ARRIVAL, POINT, KeptColumn
 from windrow.engine.kept.window_stores import StoreUse
 from windrow.errors import CatalogError, ExecutionError
 from windrow.types import POINT_MAX, POINT_MIN, SqlType
@@ -102,6 +102,27 @@ def test_rows_are_the_admitted_rows(open_state: Open, mode: str, queried: bool, 
     assert progress(wr) == progress(plain)
     if queried:
         assert answers(wr, "q") == answers(plain, "q")
+    assert state_of(wr).metrics.preaggregated_by[mode] == len(batches)
+
+
+@pytest.mark.parametrize("queried", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_order_of_arrival(open_state: Open, mode: str, queried: bool) -> None:
+    """Stored tuples have the numbers of admitted tuples, also in a micro-batch of several partitions."""
+    wr = open_state("kept", preaggregate=mode)
+    wr.sql(SLACK)
+    if queried:
+        wr.sql(QUERY)
+    batches = made_batches()
+    put(wr, batches[0])
+    use = need(wr, "r", ARRIVAL, X, keys=[K])
+    for batch in batches[1:]:
+        put(wr, batch, partitions=3)
+    expected = admitted(batches)
+    seen = len(admitted(batches[:1]))
+    numbered = [(t, number, x) for number, (t, _, x) in enumerate(expected, 1) if number > seen]
+    since = use.since or 0
+    assert rows(wr, use, ARRIVAL, X) == sorted([row for row in numbered if row[0] >= since], key=str)
     assert state_of(wr).metrics.preaggregated_by[mode] == len(batches)
 
 

@@ -13,7 +13,7 @@ from windrow.cql.select_text import parse_expression
 from windrow.operators.advance import advance
 from windrow.operators.changes import changes_schema
 from windrow.operators.layouts.parts import StatePart
-from windrow.operators.scan import StreamRows, needs_history, split, stored_schema
+from windrow.operators.scan import ARRIVED, StreamRows, needs_history, split, stored_schema
 from windrow.operators.state import PlanState, compacted, restore
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks
@@ -30,8 +30,13 @@ from windrow.plan.algebra.nodes import (
     Lifetime,
     MergeUnion,
     Node,
+    OuterJoin,
     PlanColumn,
     Project,
+    RowsWindow,
+    SemiJoin,
+    SetKind,
+    SetOperation,
     StreamColumn,
     StreamWindow,
     TopRows,
@@ -82,6 +87,28 @@ class Builder:
             tree = parse_expression(condition)
         return Join(nodes, keys, tree)
 
+    def rows_window(self, size: int, columns: dict[str, SqlType], by: Sequence[str] = ()) -> RowsWindow:
+        made = tuple(StreamColumn(self.column(name, kind), name) for name, kind in columns.items())
+        partition = tuple(one.column for one in made if one.column.name in by)
+        return RowsWindow("s", Attribute("t", BIGINT), size, partition, made)
+
+    def semi_join(
+        self, left: Node, right: Node, on: Sequence[str], condition: str | None = None, **more: Any
+    ) -> SemiJoin:
+        """As `join`."""
+        made = self.join(left, right, on=on, condition=condition)
+        return SemiJoin(left, right, made.keys, made.condition, **more)
+
+    def outer_join(
+        self, left: Node, right: Node, on: Sequence[str], condition: str | None = None, **more: Any
+    ) -> OuterJoin:
+        """As `join`."""
+        made = self.join(left, right, on=on, condition=condition)
+        return OuterJoin(left, right, made.keys, made.condition, **more)
+
+    def set_operation(self, left: Node, right: Node, kind: SetKind, is_all: bool) -> SetOperation:
+        return SetOperation((left, right), tuple(self.column(c.name, c.type) for c in left.schema), kind, is_all)
+
     def group_by(self, node: Node, keys: Sequence[str], *calls: tuple[Any, ...]) -> GroupBy:
         """A call is (function, column or None, parameters…)."""
         made = []
@@ -117,11 +144,13 @@ def batches_of(ticks: Iterable[int], step: int) -> Iterator[DueTicks]:
 
 
 def stored(plan: ContinuousPlan, history: History) -> list[pa.Table]:
-    """The history as stored tables."""
+    """The history, in the order of arrival, as stored tables."""
     out = []
     for window, rows in zip(plan.windows, history, strict=True):
         schema = stored_schema(window)
-        columns = list(zip(*((t, *values) for t, values in rows), strict=True)) or [[] for _ in schema]
+        numbers = [[number] if ARRIVED in schema.names else [] for number in range(len(rows))]
+        told = [(t, *number, *values) for number, (t, values) in zip(numbers, rows, strict=True)]
+        columns = list(zip(*told, strict=True)) or [[] for _ in schema]
         out.append(
             pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
         )

@@ -145,11 +145,15 @@ class Grammar:
     def _one(self, *options: Any) -> Any:
         return self.draw(st.sampled_from(options))
 
-    def window(self, internal: bool = False) -> str:
+    def window(self, internal: bool = False, counts: bool = True) -> str:
+        """A window; a count-based one only if it `counts`."""
         length = _length(self.attribute, self.draw(st.sampled_from([12, 8, 30, 4, 3, 1])))
-        kind = "range" if internal else self._one("range", "range", "range", "range", "unbounded", "now", "offset")
+        others = ["unbounded", "now", "offset", *(["rows"] if counts else [])]
+        kind = "range" if internal else self._one("range", "range", "range", "range", *others)
         if self.slide is not None:
             return f"[RANGE {length} SLIDE {_length(self.attribute, self.slide)}{' INTERNAL' if internal else ''}]"
+        if kind == "rows":
+            return f"[ROWS {self._one(1, 2, 3, 7)}{self._one('', ' PARTITION BY k', ' PARTITION BY k, g')}]"
         if kind == "unbounded":
             return "[UNBOUNDED]"
         if kind == "now":
@@ -168,7 +172,9 @@ class Grammar:
 
     def source(self, alias: str) -> str:
         """A stream, or a sub-query with the columns k, g and x."""
-        kind = self._one("stream", "stream", "stream", "stream", "filter", "distinct", "union", "internal", "istream")
+        kind = self._one(
+            "stream", "stream", "stream", "stream", "filter", "distinct", "union", "internal", "istream", "group", "top"
+        )
         if kind == "stream":
             return f"{self.stream()} {self.window()} AS {alias}"
         if kind == "filter":
@@ -177,6 +183,8 @@ class Grammar:
             return f"(SELECT DISTINCT k, g, x FROM {self.stream()} {self.window()}) AS {alias}"
         if kind == "union":
             return f"({self._plain()} UNION ALL {self._plain()}) AS {alias}"
+        if kind in ("group", "top"):
+            return f"({self._withdrawn(kind)}) AS {alias}"
         if kind == "internal":
             inner = f"SELECT k, g, x FROM {self.stream()} {self.window(internal=True)}"
         else:
@@ -185,6 +193,18 @@ class Grammar:
 
     def _plain(self) -> str:
         return f"SELECT k, g, x FROM {self.stream()} {self.window()}"
+
+    def _withdrawn(self, kind: str) -> str:
+        """A query that withdraws rows: GROUP BY, an aggregate, or LIMIT."""
+        source = f"{self.stream()} {self.window()}"
+        if kind == "top":
+            return f"SELECT k, g, x FROM {source} ORDER BY x DESC LIMIT {self._one(1, 2, 4)}"
+        total = self._one("COUNT(*)", "SUM(x)", "MAX(x)", "QUANTILE(x, 0.5)", "COUNT(DISTINCT x)")
+        key, others = self._one(("k", "MAX(g)"), ("k", "COUNT(x)"), ("g", "MIN(k)"), ("", "MIN(k)"))
+        if not key:
+            return f"SELECT MIN(k) AS k, MAX(g) AS g, {total} AS x FROM {source}"
+        listed = f"k, {others} AS g" if key == "k" else f"{others} AS k, g"
+        return f"SELECT {listed}, {total} AS x FROM {source} GROUP BY {key}"
 
     def _streamed(self) -> str:
         """What ISTREAM and DSTREAM are of: a window, or its distinct values."""
@@ -196,15 +216,22 @@ class Grammar:
         return f"[RANGE {length}{'' if self.slide is None else f' SLIDE {_length(self.attribute, self.slide)}'}]"
 
     def joined(self) -> tuple[str, list[str]]:
-        """FROM and WHERE, and the aliases in it."""
+        """FROM and WHERE, and the aliases that other clauses can use."""
         count = self._one(1, 1, 2, 2, 2, 3)
-        aliases = ["a", "b", "c"][:count]
+        aliases = ["a"]
         text, where = f"FROM {self.source('a')}", []
-        for last, alias in zip(aliases, aliases[1:], strict=False):
-            kind = self._one("on", "on", "on", "both", "less", "using", "comma", "cross")
+        for alias in ["b", "c"][: count - 1]:
+            last = aliases[-1]
+            kind = self._one("on", "on", "on", "both", "less", "using", "comma", "cross", "outer", "outer", "semi")
             source = self.source(alias)
+            if kind == "semi":
+                text += f" LEFT {self._one('SEMI', 'ANTI')} JOIN {source} ON {self._matching(last, alias)}"
+                continue
+            aliases.append(alias)
             if kind == "using" and count == 2:
-                text += f" JOIN {source} USING (k)"
+                text += f" {self._one('', '', 'LEFT ', 'RIGHT ', 'FULL OUTER ')}JOIN {source} USING (k)"
+            elif kind == "outer":
+                text += f" {self._one('LEFT', 'RIGHT', 'FULL')} JOIN {source} ON {self._matching(last, alias)}"
             elif kind == "comma":
                 text += f" CROSS JOIN {source}"
                 where.append(f"{last}.k = {alias}.k")
@@ -216,7 +243,28 @@ class Grammar:
                 text += f" JOIN {source} ON {last}.k = {alias}.k{more}"
         if self._one(True, False, False):
             where.append(self.predicate(self._one(*aliases)))
+        if self._one(True, False, False):
+            where.append(self.membership(self._one(*aliases)))
         return f"{text} WHERE {' AND '.join(where)}" if where else text, aliases
+
+    def _matching(self, one: str, other: str) -> str:
+        """What the rows of a side have to meet to match."""
+        more = self._one("", "", f" AND {one}.g = {other}.g", f" AND {one}.x < {other}.x", f" AND {other}.x >= 0")
+        return f"{one}.k = {other}.k{more}{self._one('', '', f' AND {one}.x >= 0')}"
+
+    def membership(self, alias: str) -> str:
+        """EXISTS or IN with a sub-query, correlated with an input or not."""
+        kind = self._one("exists", "exists", "in", "in", "group", "or")
+        no, source = self._one("", "NOT ", "NOT "), self.source("z")
+        if kind == "exists":
+            where = self._one(f" WHERE {self._matching(alias, 'z')}", f" WHERE {self._matching(alias, 'z')}", "")
+            return f"{no}EXISTS (SELECT {self._one('1', '*', 'z.x')} FROM {source}{where})"
+        if kind == "in":
+            where = self._one("", f" WHERE z.k = {alias}.k", f" WHERE z.x <= {alias}.x")
+            return f"{alias}.{self._one('k {0}IN (SELECT z.k', 'g {0}IN (SELECT z.g').format(no)} FROM {source}{where})"
+        if kind == "group":
+            return f"{alias}.k {no}IN (SELECT z.k FROM {source} GROUP BY z.k HAVING COUNT(*) > 1)"
+        return f"NOT ({self.predicate(alias)} OR {no}EXISTS (SELECT 1 FROM {source} WHERE z.g = {alias}.g))"
 
     def columns(self, aliases: list[str]) -> list[str]:
         last = aliases[-1]
@@ -247,12 +295,16 @@ class Grammar:
 
     def query(self) -> str:
         kind = self._one(
-            "plain", "plain", "distinct", "group", "group", "total", "union", "stream", "top", "over", "internal"
+            *("plain", "plain", "distinct", "group", "group", "total", "union", "stream", "top", "over", "internal"),
+            "sets",
         )
         if kind == "internal" and self.slide is None:
             return self._append_only()
         if kind == "union":
             return f"{self._united()} UNION {self._one('ALL ', 'ALL ', '')}{self._united()}"
+        if kind == "sets":
+            words = f"{self._one('EXCEPT', 'EXCEPT', 'INTERSECT', 'MINUS')}{self._one(' ALL', ' ALL', '')}"
+            return f"{self._united()} {words} {self._united()}"
         text, aliases = self.joined()
         if kind == "plain":
             return f"SELECT {', '.join(self.columns(aliases))} {text}"
@@ -276,7 +328,8 @@ class Grammar:
 
     def _append_only(self) -> str:
         """A join of INTERNAL windows, or of one with one that is not."""
-        sources = [f"{self.stream()} {self.window(internal=self._one(True, True, i > 0))}" for i in range(2)]
+        windows = [self.window(self._one(True, True, i > 0), counts=False) for i in range(2)]
+        sources = [f"{self.stream()} {window}" for window in windows]
         return f"SELECT a.k AS c0, a.x + b.x AS c1 FROM {sources[0]} AS a JOIN {sources[1]} AS b ON a.k = b.k"
 
     def _united(self) -> str:

@@ -129,6 +129,7 @@ _TOPS = (
 MOST_WINDOWS = 3
 """Beyond these, plans do not branch."""
 
+_STRICT = ("grouped", "limit")
 _INTERNAL_TOPS = ("internal", "internal")
 
 
@@ -148,7 +149,8 @@ def _stream_contents(seed: int) -> dict[str, list[tuple[int, dict[str, Any]]]]:
 
 @st.composite
 def plans(draw: st.DrawFn) -> ContinuousPlan:
-    """A plan of up to four windows: joins, selections, projections, unions, then DISTINCT, group-by or LIMIT."""
+    """A plan of up to four windows: joins, selections, projections, unions, group-by and LIMIT, then DISTINCT, group-by
+    or LIMIT."""
     top = draw(st.sampled_from([*_TOPS, *_INTERNAL_TOPS]))
     maker = Maker(internal=top in _INTERNAL_TOPS)
     node = draw(_nodes(maker, 3))
@@ -206,9 +208,11 @@ def _nodes(draw: st.DrawFn, maker: Maker, depth: int) -> Node:
         st.sampled_from(
             ["window"]
             if depth == 0 or maker.windows >= MOST_WINDOWS
-            else ["join", "join", "join", "filter", "project", "union", "window"]
+            else ["join", "join", "join", "filter", "project", "union", "window", *([] if maker.internal else _STRICT)]
         )
     )
+    if kind in _STRICT:
+        return draw(_strict(maker, draw(_nodes(maker, depth - 1)), kind))
     if kind == "join":
         inputs = tuple(draw(_nodes(maker, depth - 1)) for _ in range(draw(st.integers(2, 2 if depth < 3 else 3))))
         keys = tuple(
@@ -225,6 +229,19 @@ def _nodes(draw: st.DrawFn, maker: Maker, depth: int) -> Node:
     if kind == "union":
         return maker.union(*(draw(_windows(maker)) for _ in range(2)))
     return draw(_windows(maker))
+
+
+@st.composite
+def _strict(draw: st.DrawFn, maker: Maker, node: Node, kind: str) -> Node:
+    """A node whose rows are withdrawn."""
+    of = [column for column in node.schema if column.type == INT] or list(node.schema)
+    if kind == "limit":
+        return TopRows(node, (Order(exp.column(draw(st.sampled_from(of)).sql), True, False),), draw(st.integers(1, 3)))
+    key, arg = draw(st.sampled_from(of)), draw(st.sampled_from(of))
+    call = decompose(draw(st.sampled_from(["MAX", "MIN"])), arg.sql, arg.type, None)
+    count = decompose("COUNT", None, None, None)
+    made = (Aggregated(maker.column("m", call.result), call), Aggregated(maker.column("n", BIGINT), count))
+    return GroupBy(node, (key,), made)
 
 
 @st.composite

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from support.continuous import batches_of, stored
 from windrow.dataplane.blocks import BlockWriter
 from windrow.dataplane.blocks.store import read_block_part
 from windrow.dataplane.kernels import plan_stage
-from windrow.dataplane.kernels.plan_stage import (
+from windrow.dataplane.kernels.plan_stage import run_stages
+from windrow.dataplane.kernels.stage_messages import (
+    ROWS,
+    SharedJoinTask,
     StageBatch,
     StagedTask,
+    StageJob,
     StoredPart,
     StoredWindow,
     read_reports,
-    run_stages,
 )
-from windrow.dataplane.stores import KeptColumn, StoredRows, write_rows
+from windrow.dataplane.stores import ARRIVAL, KeptColumn, StoredRows, write_rows
 from windrow.dataplane.stores.specs import WindowStoreSpec
+from windrow.engine.plans.query import kept_columns
 from windrow.operators.changes import changes_schema, in_order
 from windrow.operators.changes import stored as stored_changes
+from windrow.operators.scan import ARRIVED
 from windrow.operators.stages.cutting import staged
 from windrow.operators.stages.ranges import ranges_of
 from windrow.operators.ticks import DueTicks
@@ -41,7 +47,7 @@ class StagedRun:
 
     def __init__(self, root: Path, plan: ContinuousPlan, history: History, explicit_expiry: bool = False):
         self.root, self.plan = root, plan
-        columns = tuple(tuple(KeptColumn(one.sql, one.column.type) for one in w.columns) for w in plan.windows)
+        columns = tuple(kept_columns(window)[0] for window in plan.windows)
         self.task = StagedTask(str(root), NUMBER, plan, staged(plan), columns, explicit_expiry, 1 << 20)
         self.windows = [self._window(i, rows) for i, rows in enumerate(stored(plan, history))]
         self.state: list[StoredPart] = []
@@ -54,6 +60,7 @@ class StagedRun:
     def _window(self, i: int, rows: pa.Table) -> StoredWindow:
         """The rows of a window in two files."""
         kept = {one.column.sql: KeptColumn(one.sql, one.column.type) for one in self.plan.windows[i].columns}
+        kept |= {ARRIVED: ARRIVAL} if ARRIVED in rows.column_names else {}
         keys = tuple(kept[name] for name in self.task.staged.window_keys[i] or ())
         spec = WindowStoreSpec(i, "s", "t", keys, tuple(dict.fromkeys(kept.values())))
         writer, files = BlockWriter(self.root), list[StoredRows]()
@@ -84,16 +91,7 @@ class StagedRun:
         return self._done(batch, self._job(batch))
 
     def _job(self, batch: StageBatch) -> list[dict[str, Any]]:
-        rows = [pa.record_batch({"id": [place]}) for place in range(len(batch.ranges))]
-        for level in range(self.task.staged.levels):
-            found = list[pa.RecordBatch]()
-            places = range(len(batch.ranges)) if level else range(1)
-            for place in places:
-                mine = [one for one in rows if not level or one.column(0)[0].as_py() == place]
-                random.Random(place).shuffle(mine)
-                found += run_stages(self.task, batch, level, mine)
-            rows = found
-        return read_reports([one.column(3)[0].as_py() for one in rows if one.column(2)[0].as_py() == ""])
+        return run_job([self.task], [], StageJob((batch,)))[0]
 
     def _done(self, batch: StageBatch, reports: list[dict[str, Any]]) -> pa.Table:
         failed = [one for one in reports if "error" in one or "missing" in one]
@@ -126,6 +124,19 @@ class StagedRun:
             stored_changes(changes_schema(self.plan.schema).empty_table()),
             *(self.read(part) for part in self.shown),
         ]
+
+
+def run_job(tasks: Sequence[StagedTask], joins: Sequence[SharedJoinTask], job: StageJob) -> list[list[dict[str, Any]]]:
+    """What the tasks of a job report, by plan; rows reach their places in any order."""
+    rows = [pa.record_batch({"id": [place]}) for place in range(job.places)]
+    for level in range(max(task.staged.levels for task in tasks)):
+        found = list[pa.RecordBatch]()
+        for place in range(job.places) if level else range(1):
+            mine = [one.filter(pc.equal(one.column(0), place)) for one in rows] if level else rows
+            random.Random(place).shuffle(mine)
+            found += run_stages(tasks, joins, job, level, mine)
+        rows = found
+    return read_reports(pa.Table.from_batches(rows, ROWS), len(tasks))
 
 
 def plan_stage_point() -> str:

@@ -1,66 +1,73 @@
-"""The jobs of continuous plans in the Spark home: a batch of ticks is one job, and exchanges are Spark's shuffle."""
+"""The jobs of continuous plans in the Spark home: a batch of ticks of all plans that are due is one job, and exchanges
+are Spark's shuffle."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import pickle
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark import Broadcast
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql import SparkSession
 
-from windrow.dataplane.kernels.plan_stage import REPORT, ROWS, StageBatch, StagedTask, read_reports, run_stages
-
-_ROWS = from_arrow_schema(ROWS)
-"""Not a text, which Spark would parse for every job."""
+from windrow.dataplane.kernels.plan_stage import run_stages
+from windrow.dataplane.kernels.stage_messages import ROWS, SharedJoinTask, StagedTask, StageJob, read_reports
+from windrow.dataplane.levels import LevelJobs, LevelKernel
 
 
 class PlanStages:
-    """Runs the jobs. A plan is broadcast once; what a batch reads goes with its job."""
+    """Runs the jobs. A plan is broadcast once, and so is a join that plans share; what a batch reads goes with its
+    job."""
 
     def __init__(self, spark: SparkSession):
         self._spark = spark
-        self._told: dict[int, tuple[StagedTask, Broadcast[StagedTask]]] = {}
+        self._jobs = LevelJobs(spark.sparkContext)
+        self._told: dict[Hashable, tuple[object, Broadcast[Any]]] = {}
 
     @property
     def cores(self) -> int:
         return int(self._spark.sparkContext.defaultParallelism)
 
-    def run(self, task: StagedTask, batch: StageBatch) -> list[dict[str, Any]]:
-        """The reports of all tasks of a batch of ticks. Files that they have written are not named in the catalog
-        yet."""
-        held, places = self._broadcast(task), len(batch.ranges)
-        rows: DataFrame = self._spark.range(0, places, 1, places)
-        for level in range(task.staged.levels):
-            if level:
-                rows = rows.repartitionById(places, rows["place"])
-            rows = rows.mapInArrow(_kernel(held, batch, level), _ROWS)
-        found = rows.toArrow()
-        return read_reports([p for p, at in zip(*_columns(found), strict=True) if at == REPORT])
+    def run(
+        self, tasks: Sequence[StagedTask], joins: Sequence[SharedJoinTask], job: StageJob
+    ) -> list[list[dict[str, Any]]]:
+        """The reports of all tasks of a batch of ticks, by plan. The levels of all plans are aligned. Files that tasks
+        have written are not named in the catalog yet."""
+        held = [self._broadcast(task.number, task) for task in tasks]
+        shared = [self._broadcast(("join", task.number), task) for task in joins]
+        payload, levels = pickle.dumps(job, pickle.HIGHEST_PROTOCOL), max(task.staged.levels for task in tasks)
+        kernels = [_kernel(held, shared, payload, level) for level in range(levels)]
+        return read_reports(self._jobs.run(kernels, job.places, ROWS), len(tasks))
 
-    def _broadcast(self, task: StagedTask) -> Broadcast[StagedTask]:
-        known = self._told.get(task.number)
-        if known is not None and known[0] is task:
+    def _broadcast(self, key: Hashable, what: object) -> Broadcast[Any]:
+        known = self._told.get(key)
+        if known is not None and known[0] is what:
             return known[1]
-        self.forget(task.number)
-        held = self._spark.sparkContext.broadcast(task)
-        self._told[task.number] = (task, held)
+        self._forget(key)
+        held = self._spark.sparkContext.broadcast(what)
+        self._told[key] = (what, held)
         return held
 
     def forget(self, number: int) -> None:
         """Destroy the broadcast of a plan."""
-        known = self._told.pop(number, None)
+        self._forget(number)
+
+    def forget_join(self, number: int) -> None:
+        """Destroy the broadcast of a shared join."""
+        self._forget(("join", number))
+
+    def _forget(self, key: Hashable) -> None:
+        known = self._told.pop(key, None)
         if known is not None:
             known[1].destroy()
 
 
-def _columns(rows: pa.Table) -> tuple[list[bytes], list[str]]:
-    return rows.column("payload").to_pylist(), rows.column("input").to_pylist()
-
-
-def _kernel(held: Broadcast[StagedTask], batch: StageBatch, level: int) -> Any:
+def _kernel(
+    held: Sequence[Broadcast[StagedTask]], shared: Sequence[Broadcast[SharedJoinTask]], payload: bytes, level: int
+) -> LevelKernel:
     def kernel(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return run_stages(held.value, batch, level, rows)
+        job: StageJob = pickle.loads(payload)
+        return run_stages([one.value for one in held], [one.value for one in shared], job, level, rows)
 
     return kernel

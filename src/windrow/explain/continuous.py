@@ -11,10 +11,10 @@ from windrow.engine.plans.homes import SPARK
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import StreamState
 from windrow.explain.names import ColumnNames
-from windrow.explain.operators import LAYOUTS, described, kept_rows, order_text, reads_store
+from windrow.explain.operators import LIVE_ROWS, described, kept_rows, layout_text, order_text, reads_store
 from windrow.explain.tree import ExplainedPlan, PlanBox, bytes_text, count_text, seconds_text
 from windrow.operators.scan import needs_history, reach
-from windrow.operators.state import OUTPUT, ROOT, empty_tables
+from windrow.operators.state import OUTPUT, ROOT, empty_tables, has_ends, is_strict
 from windrow.optimizer.pipeline import OptimizedPlan, RuleStep
 from windrow.patterns import Annotated, UpdatePattern, annotate
 from windrow.plan.algebra.nodes import ContinuousPlan, Join, OuterJoin, SemiJoin, Window
@@ -95,13 +95,15 @@ class _Boxes:
         if isinstance(one.node, Join | SemiJoin | OuterJoin):
             return self._joined(one.node, path)
         mine = [p for p in self._tables if p == path or (p.startswith(f"{path}/") and not p.endswith("/old"))]
-        return [*store, *(("keeps", self._table(p, kept_rows(one.node, p[len(path) + 1 :]))) for p in mine)]
+        strict = any(is_strict(below) for below in one.node.inputs)
+        kept = [(p, kept_rows(one.node, p[len(path) + 1 :])) for p in mine]
+        return [*store, *(("keeps", self._table(p, what, strict and what == LIVE_ROWS)) for p, what in kept)]
 
     def _joined(self, node: Join | SemiJoin | OuterJoin, path: str) -> list[Note]:
         """Where a join has the earlier rows of its inputs."""
         sources = [(i, self._names.source(one), reads_store(node, i)) for i, one in enumerate(node.inputs)]
         own = [
-            ("keeps", self._table(f"{path}.{i}/old", f"rows of {name}"))
+            ("keeps", self._table(f"{path}.{i}/old", f"rows of {name}", is_strict(node.inputs[i])))
             for i, name, is_stored in sources
             if not is_stored
         ]
@@ -114,9 +116,9 @@ class _Boxes:
             own.append(("shared", f"it ran once with that of {', '.join(others[:NAMED])}{more}"))
         return own
 
-    def _table(self, path: str, what: str) -> str:
+    def _table(self, path: str, what: str, is_withdrawn: bool) -> str:
         table = self._tables.get(path)
-        layout = "" if table is None else f": {LAYOUTS[table.layout]}"
+        layout = "" if table is None else f": {layout_text(table.layout, is_withdrawn)}"
         if not self._has_ticked:
             return f"{what}{layout}"
         rows, nbytes = self._sizes.get(path, (0, 0))
@@ -167,6 +169,8 @@ def _output(plan: ContinuousPlan, pattern: UpdatePattern, explicit: bool) -> str
         return "the whole answer of every window"
     if explicit and pattern is not UpdatePattern.MONOTONIC:
         return f"{pattern}; explicit_expiry is on, so a row that expires is also withdrawn by '-'"
+    if pattern is UpdatePattern.STR and has_ends(plan.root):
+        return f"{pattern}, so a row may be withdrawn by '-' before its exp"
     return f"{pattern}, {_OUTPUTS[pattern]}"
 
 

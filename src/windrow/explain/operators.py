@@ -10,6 +10,7 @@ from windrow.explain.names import ColumnNames, plain_sql
 from windrow.operators.grouping.calls import SUBTRACTABLE, exact
 from windrow.operators.layouts.parts import Layout
 from windrow.operators.scan import window_of
+from windrow.operators.state import is_strict
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.algebra.nodes import (
     Distinct,
@@ -34,11 +35,21 @@ from windrow.plan.algebra.nodes import (
 from windrow.plan.nodes import Order
 from windrow.types import SqlType
 
-LAYOUTS = {
+LIVE_ROWS = "live rows"
+"""What an operator keeps of its input where rows may be withdrawn, or must be known."""
+
+_LAYOUTS = {
     Layout.FIFO: "FIFO, in order of birth",
     Layout.CALENDAR: "calendar by expiration",
     Layout.KEYED: "newest per key",
 }
+
+
+def layout_text(layout: Layout, is_withdrawn: bool) -> str:
+    """How rows are kept. `is_withdrawn`: they are those of an input that withdraws some."""
+    if not is_withdrawn:
+        return _LAYOUTS[layout]
+    return "by value and end, counted" if layout is Layout.KEYED else f"{_LAYOUTS[layout]}, with tombstones"
 
 
 def window_text(lifetime: Lifetime, kind: SqlType) -> str:
@@ -151,7 +162,10 @@ def _set_operation(node: SetOperation, names: ColumnNames, kind: SqlType) -> Des
 
 
 def _distinct(node: Distinct, names: ColumnNames, kind: SqlType) -> Described:
-    return "Distinct", names.columns(node.schema), "δ*: of each value the row shown and the latest expiry"
+    how = (
+        "counts the rows of each value" if is_strict(node) else "δ*: of each value the row shown and the latest expiry"
+    )
+    return "Distinct", names.columns(node.schema), how
 
 
 def _group_by(node: GroupBy, names: ColumnNames, kind: SqlType) -> Described:
@@ -207,11 +221,11 @@ _WHAT = {
     GroupBy: "groups",
     Distinct: "values",
     OutputWindow: "results to be born",
-    TopRows: "live rows",
-    ToStream: "live rows",
+    TopRows: LIVE_ROWS,
+    ToStream: LIVE_ROWS,
     RowsWindow: "the last rows",
 }
-_PARTS = {"cells": "partial aggregates", "shown": "rows shown"}
+_PARTS = {"cells": "partial aggregates", "shown": "rows shown", "live": LIVE_ROWS, "rows": LIVE_ROWS}
 
 
 def kept_rows(node: Node, part: str) -> str:

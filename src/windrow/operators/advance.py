@@ -24,6 +24,11 @@ from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.queue import RowQueue
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.merge_union import merge_union
+from windrow.operators.negation.outer_join import outer_join
+from windrow.operators.negation.rows_window import COUNTED, rows_window
+from windrow.operators.negation.semi_join import semi_join
+from windrow.operators.negation.set_operation import LEAVING, set_operation
+from windrow.operators.negation.sides import Side
 from windrow.operators.output_window import output_window
 from windrow.operators.projection import project
 from windrow.operators.relations.nrr_join import FromChanges, FromTable, TableSide, nrr_join
@@ -39,6 +44,7 @@ from windrow.operators.state import (
     has_ends,
     has_internal,
     is_internal,
+    keeps_live_rows,
     reads_live_rows,
 )
 from windrow.operators.strict.distinct import LIVE, counting_distinct
@@ -60,13 +66,17 @@ from windrow.plan.algebra.nodes import (
     MergeUnion,
     Node,
     NrrJoin,
+    OuterJoin,
     OutputWindow,
     Project,
-    Streaming,
+    RowsWindow,
+    SemiJoin,
+    SetOperation,
     StreamWindow,
     TableScan,
     TopRows,
     ToStream,
+    Window,
 )
 from windrow.types import SqlType
 
@@ -189,12 +199,24 @@ class _Run:
             return scan(node, self._stored(node).new, self.batch.has_until)
         if isinstance(node, TableScan):
             return scan_table(node, self.relations.get(path), self.batch.due)
+        if isinstance(node, RowsWindow):
+            tables = self.keyed(path), self.keyed(path + COUNTED)
+            return self._kept(rows_window(node, self._stored(node).new, path, *tables, self.batch))
         if isinstance(node, Join):
             return self._join(node, path)
+        if isinstance(node, SemiJoin | OuterJoin):
+            return self._kept(self._negated(node, *(self._side(node, i, path) for i in (0, 1))))
         if isinstance(node, NrrJoin):
             return self._nrr_join(node, path)
         edges = [self.edge(one, f"{path}.{i}") for i, one in enumerate(node.inputs)]
-        step = self._step(node, edges, path)
+        return self._kept(self._step(node, edges, path))
+
+    def _negated(self, node: SemiJoin | OuterJoin, left: Side, right: Side) -> Outcome:
+        if isinstance(node, SemiJoin):
+            return semi_join(node, left, right, self.batch)
+        return outer_join(node, left, right, self.batch)
+
+    def _kept(self, step: Outcome) -> Edge:
         self._keep(step.tables, step.parts)
         return step.edge
 
@@ -206,6 +228,8 @@ class _Run:
             return Outcome(project(node, edge, batch.kernel))
         if isinstance(node, MergeUnion):
             return Outcome(merge_union(node, edges, batch.due))
+        if isinstance(node, SetOperation):
+            return set_operation(node, edges, path, self.keyed(path), self.calendar(path + LEAVING), batch)
         if isinstance(node, Distinct):
             return self._distinct(node, edge, path)
         if isinstance(node, GroupBy):
@@ -215,8 +239,7 @@ class _Run:
             assert isinstance(queue, RowQueue) and not edge.is_strict  # only what is MONOTONIC can be windowed
             return output_window(node, edge, path, queue, batch)
         if isinstance(node, ToStream):
-            is_kept = node.kind is Streaming.RSTREAM or not edge.is_strict or has_ends(node.input)
-            return to_stream(node, edge, path, self.table(path) if is_kept else None, batch)
+            return to_stream(node, edge, path, self.table(path) if keeps_live_rows(node) else None, batch)
         assert isinstance(node, TopRows)
         return top_rows(node, edge, path, self.table(path), self.keyed(path + SHOWN), batch)
 
@@ -232,7 +255,7 @@ class _Run:
             return group_live_rows(node, edge, path, groups, self.table(path + ROWS), self.batch, internal)
         return group_by(node, edge, path, groups, self.calendar(path + CELLS), self.batch, internal)
 
-    def _stored(self, window: StreamWindow) -> StreamRows:
+    def _stored(self, window: Window) -> StreamRows:
         """The tuples of the next window: windows are met from left to right, as in `plan.windows`."""
         at, self.windows = self.windows, self.windows + 1
         found = self.inputs.get(at)
@@ -268,9 +291,17 @@ class _Run:
         else:
             below = f"{path}.1" + ".0" * _depth(node.table)
             table = FromTable(node.table, self.relations.get(below))
-        step = nrr_join(node, edge, table, self.batch)
-        self._keep(step.tables, step.parts)
-        return step.edge
+        return self._kept(nrr_join(node, edge, table, self.batch))
+
+    def _side(self, node: SemiJoin | OuterJoin, i: int, path: str) -> Side:
+        """An input of a semi-join or an outer join: its new rows, and where the earlier ones are."""
+        first, one, keys = self.windows, node.inputs[i], tuple(key[i] for key in node.keys)
+        edge = self.edge(one, f"{path}.{i}")
+        window, table = window_of(one), f"{path}.{i}/old"
+        if window is None:
+            return Side(one, edge, keys, table, self.table(table), None)
+        rows = self.inputs[first].old if first in self.inputs else None
+        return Side(one, edge, keys, table, None, stored_schema(window).empty_table() if rows is None else rows)
 
     def _remember(self, path: str, edge: Edge) -> Calendar:
         """Keep the new rows of a join's input for later batches; returns the calendar of the old ones."""

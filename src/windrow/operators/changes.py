@@ -111,15 +111,20 @@ def _order(values: Sequence[pa.ChunkedArray], comes: np.ndarray, ticks: Points, 
 
 
 def _packed_order(*columns: Points) -> Points:
-    """The rows by these columns, in any order where all are equal. Sorting one number is much faster than several."""
-    packed, width = np.zeros(columns[0].size, np.int64), 1
-    for column in columns if columns[0].size else ():
+    """The rows by these columns, in any order where all are equal. Sorting one number is much faster than several, and
+    sorting numbers than indices."""
+    rows = columns[0].size
+    packed, width = np.zeros(rows, np.int64), 1
+    for column in columns if rows else ():
         low, high = int(column.min()), int(column.max())
         width *= high - low + 1
         if width >= 1 << 62:
             return np.lexsort(columns[::-1])
         packed = packed * (high - low + 1) + (column - low)
-    return np.argsort(packed)
+    bits = rows.bit_length()
+    if width >= 1 << (62 - bits):
+        return np.argsort(packed)
+    return np.asarray(np.sort(packed << bits | np.arange(rows)) & ((1 << bits) - 1))
 
 
 def _is_start(comes: np.ndarray, ticks: Points, ts: Points, ends: Points) -> np.ndarray:

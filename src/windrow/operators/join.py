@@ -27,9 +27,10 @@ from windrow.operators.scan import scan
 from windrow.operators.selection import select
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel, naive, types_of
+from windrow.operators.tables.pairing import JoinSide, key_numbers, new_results
 from windrow.operators.tables.prefilter import maybe_among
 from windrow.operators.tables.rows import longs, normal, taken
-from windrow.operators.ticks import EXP, TS, UNTIL
+from windrow.operators.ticks import EXP, TS, UNTIL, Points
 from windrow.plan.algebra.nodes import Filter, Join, Node, PlanColumn, Project, StreamWindow, columns_in
 
 KEY = "__k"
@@ -85,10 +86,13 @@ def join(node: Join, new: Sequence[Edge], old: Sequence[Stored | Kept], batch: T
         wanted = [_distinct([own[j][k] for j in others]) for k in range(len(node.keys))]
         met = before.met(keys[i], wanted, batch) if others else Edge(edge.rows.slice(0, 0), edge.schema)
         sides.append(_Side.of(met, edge, keys[i], own[i], kernel))
-    found = kernel.query(_sql(node, new, kernel), **{f"s{i}": side.probed(node) for i, side in enumerate(sides)})
-    columns: dict[str, pa.ChunkedArray] = {TS: found.column(TS), EXP: found.column(EXP)}
-    if batch.has_until:
-        columns[UNTIL] = found.column(UNTIL)
+    ends = [EXP, *([UNTIL] if batch.has_until else [])]
+    if node.keys and node.condition is None:
+        found = _met_by_keys(sides, ends)
+    else:
+        tables = {f"s{i}": side.probed(node) for i, side in enumerate(sides)}
+        found = kernel.query(_sql(node, new, kernel), **tables)
+    columns = {name: found.column(name) for name in (TS, *ends)}
     for i, side in enumerate(sides):
         parts = side.rows.select(side.names).take(found.column(f"r{i}"))
         columns |= {name: parts.column(name) for name in side.names}
@@ -115,6 +119,11 @@ class _Side:
             old.rows.num_rows,
         )
 
+    def keyed(self, numbers: Points, ends: Sequence[str]) -> JoinSide:
+        """The rows with the numbers of their keys."""
+        found = {name: longs(self.rows.column(name)) for name in (TS, *ends)}
+        return JoinSide(numbers, found[TS], tuple(found[name] for name in ends), self.old)
+
     def probed(self, node: Join) -> pa.Table:
         """The table that the statement reads: lifetimes, keys, the columns of the condition, row numbers."""
         asked = columns_in(node.condition) if node.condition is not None else frozenset()
@@ -123,6 +132,14 @@ class _Side:
         columns |= {name: naive(self.rows.column(name)) for name in self.names if name in asked}
         columns |= {f"{KEY}{k}": naive(key) for k, key in enumerate(self.keys)}
         return pa.table(columns | {"r": number, "is_new": number >= self.old})
+
+
+def _met_by_keys(sides: Sequence[_Side], ends: Sequence[str]) -> pa.Table:
+    """What the statement gives, without it: where keys are all that is asked, they are matched in NumPy."""
+    numbers = key_numbers([side.keys for side in sides])
+    met = new_results([side.keyed(own, ends) for side, own in zip(sides, numbers, strict=True)])
+    lifetimes = dict(zip((TS, *ends), (met.births, *met.ends), strict=True))
+    return pa.table(lifetimes | {f"r{i}": rows for i, rows in enumerate(met.rows)})
 
 
 def _sql(node: Join, new: Sequence[Edge], kernel: Kernel) -> str:
@@ -159,12 +176,12 @@ def _distinct(columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def _met(edge: Edge, wanted: Sequence[tuple[exp.Expr, pa.Array]], batch: TickBatch) -> Edge:
-    """The rows whose keys may be among those wanted, and that live beyond the last tick."""
+    """The rows whose keys may be among those wanted. Some may have expired, and then meet no new row."""
     rows = edge.rows
     for key, values in wanted:
         (column,) = batch.kernel.evaluate([key], types_of(edge.schema), rows)
         rows = taken(rows, maybe_among(column, values))
-    return Edge(taken(rows, longs(rows.column(EXP)) > batch.due.before), edge.schema)
+    return Edge(rows, edge.schema)
 
 
 def _window(node: Node) -> StreamWindow:

@@ -22,6 +22,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     OuterJoin,
     Project,
+    RowsWindow,
     SemiJoin,
     StreamWindow,
     TableScan,
@@ -29,15 +30,15 @@ from windrow.plan.algebra.nodes import (
 )
 from windrow.types import POINT_MIN
 
-POINT = "__t"
-"""The column of stored rows with the tuple's point."""
+POINT, ARRIVED = "__t", "__arrived"
+"""Columns of stored rows: the tuple's point, and for a count-based window its number in the order of arrival."""
 
 
 @dataclass(frozen=True)
 class StreamRows:
-    """Stored tuples of a window: POINT, and the window's columns.
+    """Stored tuples of a window: POINT, for a count-based window ARRIVED, and the window's columns.
 
-    `old` are those born below `before` that may still be alive (exp > before); None if the plan does not ask for them
+    `old` are those born below `before` that were alive then (exp ≥ before); None if the plan does not ask for them
     (`needs_history`). `new` are those born in [before, upto).
     """
 
@@ -47,22 +48,22 @@ class StreamRows:
 
 def stored_schema(window: Window) -> pa.Schema:
     """The columns of a window's stored tuples."""
-    return pa.schema([(POINT, pa.int64()), *((column.sql, column.type.arrow) for column in window.schema)])
+    head = [POINT, *([ARRIVED] if isinstance(window, RowsWindow) else [])]
+    return pa.schema([*((name, pa.int64()) for name in head), *((c.sql, c.type.arrow) for c in window.schema)])
 
 
 def split(window: Window, rows: pa.Table, due: DueTicks) -> StreamRows:
     """Stored tuples as old and new ones; others are left out."""
     births = added(longs(rows.column(POINT)), window.lifetime.offset)
     ends = births_end(births, window.lifetime)
-    old, new = (births < due.before) & (ends > due.before), (births >= due.before) & (births < due.upto)
+    old, new = (births < due.before) & (ends >= due.before), (births >= due.before) & (births < due.upto)
     return StreamRows(taken(rows, new), taken(rows, old))
 
 
 def read_window(window: Window, read: Callable[[int, int], pa.Table], history: bool, due: DueTicks) -> StreamRows:
-    """Old and new tuples, read apart: `read` gives the stored tuples with lo ≤ point < hi. Of the old ones some may
-    have expired at `before` itself."""
+    """Old and new tuples, read apart: `read` gives the stored tuples with lo ≤ point < hi."""
     first, below = due.before - window.lifetime.offset, reach(window, history)
-    names = [POINT, *(column.sql for column in window.schema)]
+    names = stored_schema(window).names
     new = read(first, due.upto - window.lifetime.offset).rename_columns(names)
     if not history:
         return StreamRows(new)

@@ -16,6 +16,8 @@ from windrow.operators.layouts.live import live_calendar, live_table
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.queue import RowQueue
 from windrow.operators.layouts.steps import StateTable
+from windrow.operators.negation.rows_window import COUNTED, partition_keys, ring_keys
+from windrow.operators.negation.set_operation import LEAVING, empty_leaving
 from windrow.operators.scan import table_of, window_of
 from windrow.operators.strict.distinct import LIVE
 from windrow.operators.strict.group_by import ROWS, read_columns
@@ -35,6 +37,7 @@ from windrow.plan.algebra.nodes import (
     RowsWindow,
     SemiJoin,
     SetOperation,
+    Streaming,
     StreamWindow,
     TableScan,
     TopRows,
@@ -106,11 +109,13 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
         _collect(one, f"{path}.{i}", found)
         if isinstance(node, Join) and window_of(one) is None:
             found[f"{path}.{i}/old"] = live(one) if is_strict(one) else Calendar(EXP, interval(one))
+        elif isinstance(node, SemiJoin | OuterJoin) and window_of(one) is None:
+            found[f"{path}.{i}/old"] = live(one)
     if isinstance(node, NrrJoin) and table_of(node.table) is None:
         found[f"{path}.1/old"] = live(node.table)
     if isinstance(node, Distinct):
         found[path] = Keyed(tuple(column.sql for column in node.schema))
-        if is_strict(node):
+        if is_strict(node) and has_ends(node.input):
             found[path + LIVE] = live(node.input)
     elif isinstance(node, GroupBy):
         calls = calls_of(node)
@@ -119,12 +124,19 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
             found[path + ROWS] = live(node.input, read_columns(node))
         else:
             found[path + CELLS] = Calendar(CELL_LEAVE, interval(node), partial(merged, calls))
+    elif isinstance(node, SetOperation):
+        found[path] = Keyed(tuple(column.sql for column in node.schema))
+        found[path + LEAVING] = empty_leaving(node, interval(node))
+    elif isinstance(node, RowsWindow):
+        found[path] = Keyed(ring_keys(node))
+        found[path + COUNTED] = Keyed(partition_keys(node))
     elif isinstance(node, OutputWindow):
         found[path] = RowQueue()
-    elif isinstance(node, ToStream | TopRows):
+    elif isinstance(node, TopRows):
         found[path] = live(node.input)
-        if isinstance(node, TopRows):
-            found[path + SHOWN] = Keyed(tuple(column.sql for column in node.schema))
+        found[path + SHOWN] = Keyed(tuple(column.sql for column in node.schema))
+    elif isinstance(node, ToStream) and keeps_live_rows(node):
+        found[path] = live(node.input)
 
 
 def live(node: Node, columns: tuple[PlanColumn, ...] | None = None) -> StateTable:
@@ -134,6 +146,11 @@ def live(node: Node, columns: tuple[PlanColumn, ...] | None = None) -> StateTabl
     if is_strict(node) and not has_ends(node):
         return live_table(columns)
     return live_calendar(columns, interval(node))
+
+
+def keeps_live_rows(node: ToStream) -> bool:
+    """Whether a stream must know which rows are alive: all of them, or which leave without being withdrawn."""
+    return node.kind is Streaming.RSTREAM or not is_strict(node.input) or has_ends(node.input)
 
 
 def reads_live_rows(node: GroupBy) -> bool:
@@ -181,6 +198,8 @@ def has_ends(node: Node) -> bool:
         return node.lifetime.range is not None
     if isinstance(node, GroupBy | TopRows | ToStream | RowsWindow | SetOperation | TableScan):
         return False
+    if isinstance(node, SemiJoin):
+        return has_ends(node.left)
     if isinstance(node, NrrJoin):
         return has_ends(node.input)
     if isinstance(node, Distinct) and is_strict(node.input):

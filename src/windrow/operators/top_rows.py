@@ -2,8 +2,8 @@
 
     top_k(R)(b) = the first k rows of R(b) in the given order, ties by all columns
 
-Computed anew at the ticks at which the input changes. What leaves the first k rows is withdrawn, what enters them is
-added, so the output is strict. The state is the live input and the rows shown.
+They change only at ticks at which the input does. What leaves the first k rows is withdrawn, what enters them is added,
+so the output is strict. The state is the live input and the rows shown.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import pyarrow as pa
 from windrow.operators.layouts.keyed import Keyed, gone_rows
 from windrow.operators.layouts.live import ENTER, LEAVE, Lives, folded, intervals
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
-from windrow.operators.tables.edges import COUNT, TICK, Edge, made_at, netted
+from windrow.operators.tables.edges import COUNT, Edge, made_at, netted, strict_schema
 from windrow.operators.tables.kernel import naive, types_of
+from windrow.operators.tables.ranking import NOTHING, Ranked, differences, first_rows, joined
 from windrow.operators.tables.rows import appended, longs, taken
 from windrow.operators.ticks import DueTicks, Points
 from windrow.plan.algebra.nodes import TopRows
@@ -23,31 +24,31 @@ from windrow.plan.algebra.nodes import TopRows
 SHOWN = "/shown"
 """The path of the rows shown, after the operator's own."""
 
+LISTED = 1 << 20
+"""About so many rows are listed at a time: the first k of as many ticks."""
+
 
 def top_rows(node: TopRows, edge: Edge, path: str, state: StateTable, shown: Keyed, batch: TickBatch) -> Outcome:
     """What enters and leaves the first rows at all due ticks."""
     due, names = batch.due, edge.names
     found = intervals(edge, path, state, due)
     ticks = _changed(found, due)
-    top = _first(node, found, ticks, batch)
-    # Each evaluation replaces the one before it; the first one those that the state shows.
-    before = shown.rows(top.schema.remove(top.schema.get_field_index(TICK)))
-    number = np.searchsorted(ticks, longs(top.column(TICK)))
-    replaced = taken(top, number < ticks.size - 1)
-    later = ticks[np.searchsorted(ticks, longs(replaced.column(TICK))) + 1]
-    made = [_at(top, longs(top.column(TICK)), 1, names), _at(replaced, later, -1, names)]
-    if ticks.size:
-        made.append(_at(before, np.full(before.num_rows, ticks[0]), -1, names))
-    changes = netted(pa.concat_tables(made), names)
-    tables, parts = dict(found.tables), list(found.parts)
-    if ticks.size:
-        now = folded(names, taken(top, number == ticks.size - 1)).select([COUNT, *names])
-        at = shown.find([before.column(name) for name in names], before.num_rows)
-        again = shown.find([now.column(name) for name in names], now.num_rows)
-        gone = taken(before.select([COUNT, *names]), ~np.isin(at, again))
-        tables[path + SHOWN] = shown.put(now, at)
-        parts += shown.cut(path + SHOWN, gone_rows(now, gone), due.before, due.upto)
-    return Outcome(Edge(changes, node.schema, is_strict=True), tables, tuple(parts))
+    if not ticks.size:
+        nothing = strict_schema(node.schema).empty_table()
+        return Outcome(Edge(nothing, node.schema, is_strict=True), found.tables, found.parts)
+    rows = _ordered(node, found.rows, batch)
+    changes, last = _listed(node, rows, ticks)
+    came = made_at(taken(rows.select(names), changes.row), ticks[changes.tick], changes.count)
+    # What the state shows may have left meanwhile, so it is compared by value.
+    before = shown.rows(pa.schema([rows.schema.field(name) for name in (COUNT, *names)]))
+    went = made_at(before.select(names), np.full(before.num_rows, ticks[0]), -longs(before.column(COUNT)))
+    made = netted(pa.concat_tables([came, went]), names)
+    now = folded(names, appended(taken(rows.select(names), last.row), **{COUNT: last.count})).select([COUNT, *names])
+    at = shown.find([before.column(name) for name in names], before.num_rows)
+    again = shown.find([now.column(name) for name in names], now.num_rows)
+    left = taken(before.select([COUNT, *names]), ~np.isin(at, again))
+    parts = (*found.parts, *shown.cut(path + SHOWN, gone_rows(now, left), due.before, due.upto))
+    return Outcome(Edge(made, node.schema, is_strict=True), {**found.tables, path + SHOWN: shown.put(now, at)}, parts)
 
 
 def _changed(found: Lives, due: DueTicks) -> Points:
@@ -56,29 +57,24 @@ def _changed(found: Lives, due: DueTicks) -> Points:
     return np.unique(np.concatenate([enter[enter > due.before], leave[leave <= due.upto]]))
 
 
-def _at(rows: pa.Table, ticks: Points, sign: int, names: list[str]) -> pa.Table:
-    return made_at(rows.select(names), ticks, sign * longs(rows.column(COUNT)))
+def _listed(node: TopRows, rows: pa.Table, ticks: Points) -> tuple[Ranked, Ranked]:
+    """What changes from tick to tick in the first rows, and the first rows of the last tick. Rows stand in order."""
+    low = np.searchsorted(ticks, longs(rows.column(ENTER)))
+    high = np.searchsorted(ticks, longs(rows.column(LEAVE)))
+    counts, before, found = longs(rows.column(COUNT)), NOTHING, [NOTHING]
+    step = max(1, LISTED // max(1, node.limit))
+    for first in range(0, ticks.size if node.limit else 0, step):
+        size = min(step, ticks.size - first)
+        near = np.flatnonzero((low < first + size) & (high > first))
+        starts, stops = np.maximum(low[near] - first, 0), np.minimum(high[near] - first, size)
+        listed = first_rows(starts, stops, counts[near], size, node.limit).of(near)
+        found.append(differences(listed, before, size).moved(first))
+        before = listed.at(size - 1)
+    return joined(found), before
 
 
-def _first(node: TopRows, found: Lives, ticks: Points, batch: TickBatch) -> pa.Table:
-    """The first rows of every tick that is asked for: TICK, COUNT, values."""
-    names = [column.sql for column in node.schema]
-    rows = found.rows
-    if not ticks.size or not node.limit:
-        empty = rows.slice(0, 0).select([COUNT, *names])
-        return appended(empty, **{TICK: np.zeros(0, np.int64)}).select([TICK, COUNT, *names])
-    columns = {name: naive(rows.column(name)) for name in (ENTER, LEAVE, COUNT, *names)}
-    live = pa.table(columns | {"r": np.arange(rows.num_rows)})
-    sql = _sql(node, batch)
-    done = batch.kernel.query(sql, live=live, ticks=pa.table({"b": ticks}))
-    top = taken(rows.select(names), longs(done.column("r")))
-    return appended(top, **{TICK: longs(done.column("b")), COUNT: longs(done.column("n"))}).select(
-        [TICK, COUNT, *names]
-    )
-
-
-def _sql(node: TopRows, batch: TickBatch) -> str:
-    """A row counts as often as COUNT says; `before` is how many rows stand before it."""
+def _ordered(node: TopRows, rows: pa.Table, batch: TickBatch) -> pa.Table:
+    """The rows in the order of the query, ties by all columns."""
     types = types_of(node.schema)
     order = [
         f"{batch.kernel.final(one.expression, types).sql} {'DESC' if one.descending else 'ASC'} "
@@ -86,9 +82,6 @@ def _sql(node: TopRows, batch: TickBatch) -> str:
         for one in node.order
     ]
     by = ", ".join([*order, *(f'"{column.sql}" ASC NULLS FIRST' for column in node.schema), "r"])
-    before = f"sum({COUNT}) OVER (PARTITION BY b ORDER BY {by} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-    inner = (
-        f"SELECT b, r, {COUNT} AS n, CAST({before} AS BIGINT) - {COUNT} AS before "
-        f"FROM ticks JOIN live ON {ENTER} <= b AND b < {LEAVE}"
-    )
-    return f"SELECT b, r, least(n, {node.limit} - before) AS n FROM ({inner}) WHERE before < {node.limit}"
+    columns = {column.sql: naive(rows.column(column.sql)) for column in node.schema}
+    numbered = pa.table(columns | {"r": np.arange(rows.num_rows)})
+    return taken(rows, longs(batch.kernel.query(f"SELECT r FROM live ORDER BY {by}", live=numbered).column("r")))

@@ -26,13 +26,19 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    OuterJoin,
     OutputWindow,
     Project,
+    RowsWindow,
+    SemiJoin,
+    SetOperation,
     Streaming,
     StreamWindow,
     TopRows,
     ToStream,
+    Window,
 )
+from windrow.reference.negation import last_rows, outer_join, semi_join, set_operation
 from windrow.reference.window_join import Tuple, eager_join
 from windrow.types import POINT_MAX
 
@@ -66,6 +72,8 @@ class WindowOperators:
             return _top(node, self.relation(node.input, tick))
         if isinstance(node, Join | MergeUnion | Distinct) and _is_strict(node):
             return self._of_relations(node, tick)
+        if isinstance(node, SemiJoin | OuterJoin | SetOperation | RowsWindow):
+            return self._withdrawn(node, tick)
         if isinstance(node, Filter):
             return [row for row in self.relation(node.input, tick) if value_of(node.predicate, row) is True]
         if isinstance(node, Project):
@@ -81,6 +89,25 @@ class WindowOperators:
         if isinstance(node, MergeUnion):
             return [_renamed(node, values) for rows in inputs for values in rows]
         return list({_key(values.values()): values for values in inputs[0]}.values())
+
+    def _withdrawn(self, node: SemiJoin | OuterJoin | SetOperation | RowsWindow, tick: int) -> list[Values]:
+        """What operators show whose rows may be withdrawn at any time."""
+        if isinstance(node, RowsWindow):
+            keys = [column.sql for column in node.partition]
+            tuples = [(row.ts, row.values) for row in self._window(node)]
+            return last_rows(tuples, node.size, lambda values: _key(values[key] for key in keys), tick)
+        left, right = (self.relation(one, tick) for one in node.inputs)
+        if isinstance(node, SetOperation):
+            names = [column.sql for column in node.columns]
+            shown = {_key(row.values()): list(row.values()) for row in (*left, *right)}
+            mine, theirs = (Counter(_key(row.values()) for row in rows) for rows in (left, right))
+            found = set_operation(mine, theirs, node.kind.value, node.is_all)
+            return [dict(zip(names, shown[value], strict=True)) for value in found.elements()]
+        if isinstance(node, SemiJoin):
+            return semi_join(left, right, lambda a, b: _are_matches(node, a, b), node.is_anti)
+        none = [dict.fromkeys(column.sql for column in one.schema) for one in node.inputs]
+        padding = none[0] if node.keeps_right else None, none[1] if node.keeps_left else None
+        return outer_join(left, right, lambda a, b: _are_matches(node, a, b), padding)
 
     def rows(self, node: Node, tick: int) -> list[Tuple]:
         """All lifetimes of a node that were born below a tick, also those that have ended."""
@@ -108,7 +135,7 @@ class WindowOperators:
         before = self.rows(node, tick - self.plan.step) if tick > self.first else []
         return [*before, *self._reported(node, tick)] if tick >= self.first else []
 
-    def _window(self, node: StreamWindow) -> list[Tuple]:
+    def _window(self, node: Window) -> list[Tuple]:
         at = next(i for i, one in enumerate(self.plan.windows) if one is node)
         names = [column.sql for column in node.schema]
         return [_windowed(t, dict(zip(names, row, strict=True)), node) for t, row in self.history[at]]
@@ -119,6 +146,8 @@ class WindowOperators:
             alive = [row.values for row in self.rows(node.input, tick) if tick <= row.exp]
             found = {_key(values.values()): values for values in alive}
             return [Tuple(tick - 1, tick, tick, values) for values in found.values()]
+        if isinstance(node, SemiJoin | OuterJoin | SetOperation | RowsWindow):
+            return [Tuple(tick - 1, tick, tick, values) for values in self._withdrawn(node, tick)]
         if isinstance(node, GroupBy):
             before = self._groups(node, tick - self.plan.step) if tick > self.first else {}
             now = self._groups(node, tick)
@@ -168,7 +197,7 @@ def _renamed(node: MergeUnion, values: Values) -> Values:
     return dict(zip((column.sql for column in node.columns), values.values(), strict=True))
 
 
-def _windowed(point: int, values: Values, node: StreamWindow | OutputWindow) -> Tuple:
+def _windowed(point: int, values: Values, node: Window | OutputWindow) -> Tuple:
     ts = point + node.lifetime.offset
     end = NEVER if node.lifetime.range is None else ts + node.lifetime.range
     return Tuple(ts, end, NEVER if node.lifetime.internal else end, values)
@@ -184,6 +213,17 @@ def _matches(node: Join, values: Values) -> bool:
         if first is None or any(other is None or _key([other]) != _key([first]) for other in others):
             return False
     return node.condition is None or value_of(node.condition, values) is True
+
+
+def _are_matches(node: SemiJoin | OuterJoin, left: Values, right: Values) -> bool:
+    safe = node.null_safe if isinstance(node, SemiJoin) else ()
+    for k, (mine, theirs) in enumerate(node.keys):
+        one, other = value_of(mine, left), value_of(theirs, right)
+        if (one is None or other is None) and not (safe and safe[k] and one is other):
+            return False
+        if _key([one]) != _key([other]):
+            return False
+    return node.condition is None or value_of(node.condition, {**left, **right}) is True
 
 
 def _top(node: TopRows, rows: Sequence[Values]) -> list[Values]:

@@ -198,6 +198,11 @@ def test_order_of_syncs(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> N
         return [("sync", temporary), ("rename", ref.path), ("sync", "a/b")]
 
     assert log == new_directories + steps(first) + steps(second)
+    log.clear()
+    several = store.writer.write_each("a/b", [TABLE, OTHER, TABLE])
+    each = [steps(ref) for ref in several]
+    assert sorted(log[:3]) == sorted(synced for synced, _, _ in each)
+    assert log[3:] == [renamed for _, renamed, _ in each] + [("sync", "a/b")]
 
 
 # -- a full disk ----------------------------------------------------------------------------------------
@@ -213,7 +218,12 @@ def test_full_disk(store: BlockStore, catalog: Catalog, monkeypatch: pytest.Monk
     (kept,) = files(store)
     with monkeypatch.context() as patched:
         patched.setattr(os, where, full)
-        for write in (lambda: store.write("o", TABLE), lambda: store.write_many("o", [TABLE, OTHER])):
+        writes = (
+            lambda: store.write("o", TABLE),
+            lambda: store.write_many("o", [TABLE, OTHER]),
+            lambda: store.writer.write_each("o", [TABLE, OTHER]),
+        )
+        for write in writes:
             with pytest.raises(StateError, match="no space left") as caught:
                 write()
             assert "Free space on the file system of the state directory" in str(caught.value)

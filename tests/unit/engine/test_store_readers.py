@@ -14,7 +14,7 @@ from windrow.catalog.definitions import define_stream
 from windrow.catalog.store import Catalog
 from windrow.cql import parse_one
 from windrow.cql.statements import CreateStream
-from windrow.dataplane.blocks import BlockStore
+from windrow.dataplane.blocks import BlockStore, BlockWriter
 from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.kernels import Keeper
 from windrow.dataplane.stores import POINT, KeptColumn
@@ -62,7 +62,7 @@ class Bench:
                 LOW.sql: pa.array([t % 10 < 3 for t in points]),
             }
             rows = pa.table({"__t0": values["x"], "__reason": pa.nulls(len(points), pa.string()), **values})
-            keeper = Keeper(request, {one: one.sql for one in request.columns})
+            keeper = Keeper(request, {one: one.sql for one in request.columns}, BlockWriter(Path(request.root)))
             keeper.add(rows)
             files = keeper.written()
             with self.catalog.transaction():

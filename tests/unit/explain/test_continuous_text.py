@@ -113,6 +113,19 @@ def test_distinct_union_and_streams() -> None:
     assert "why   windows of different lengths are merged, so a later tuple may expire sooner" in found
 
 
+def test_operators_over_rows_that_are_withdrawn() -> None:
+    m = Maker()
+    groups = m.group(m.window("a"), ("k",), most="MAX x")
+    joined = join(m.window("b"), groups)
+    found = lines(m.group(Distinct(joined), ("k",), least="MIN x"))
+    assert "keeps  rows of a: by value and end, counted" in found
+    assert "how    counts the rows of each value" in found
+    assert "keeps  live rows: calendar by expiration, with tombstones" in found
+    assert "keeps  live rows: by value and end, counted" in found
+    assert "Output: STR, so a row may be withdrawn by '-' before its exp" in explained(joined).more
+    assert "Output: STR, so a row that ends is withdrawn by '-'" in explained(groups).more
+
+
 def test_output_says_what_a_reader_gets() -> None:
     window = Maker().window()
     assert "Output: WKS, so every row says in exp when it ends, and none is withdrawn" in explained(window).more

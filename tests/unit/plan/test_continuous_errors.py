@@ -63,6 +63,14 @@ def test_later_version(select: str, says: str) -> None:
     assert error.place is not None and error.remedy
 
 
+@pytest.mark.parametrize("strict", ["SELECT k, COUNT(*) AS n FROM t [NOW] GROUP BY k", "SELECT k FROM t [NOW] LIMIT 3"])
+def test_internal_window_beside_a_query_that_withdraws_rows(strict: str) -> None:
+    error = refused(f"SELECT a FROM ({strict}) AS x, s [RANGE 1 MINUTE INTERNAL]", UnsupportedError)
+    assert "stay for ever and be withdrawn" in error.message and pointed_at(error) == "s"
+    union = f"(SELECT k FROM s [RANGE 1 MINUTE INTERNAL] UNION ALL SELECT k FROM ({strict}) AS z)"
+    assert "INTERNAL" in refused(f"SELECT x.k FROM {union} AS x, s [NOW]", UnsupportedError).message
+
+
 @pytest.mark.parametrize(
     ("select", "says", "place"),
     [

@@ -25,7 +25,7 @@ T = "SELECT 1 FROM t [NOW]"
         (
             f"SELECT COUNT(*) FILTER (WHERE EXISTS ({T})) AS n FROM s [NOW], t [NOW]",
             "stands in WHERE",
-            "SELECT",
+            "1 FROM t",
             "Move",
         ),
         (f"SELECT k FROM s [NOW] GROUP BY k HAVING EXISTS ({T})", "stands in WHERE", "1 FROM t", "Move it"),
@@ -103,12 +103,11 @@ def test_names_and_types_in_a_sub_query(inner: str, says: str, place: str) -> No
         (
             "SELECT ISTREAM(a) FROM s [NOW] EXCEPT SELECT a FROM s [NOW]",
             "EXCEPT is of relations, and ISTREAM",
-            "ISTREAM",
+            "a) FROM s",
         ),
-        ("SELECT a FROM s [NOW] UNION ALL SELECT DSTREAM(a) FROM s [NOW]", "UNION is of relations", "a) FROM s"),
-        ("SELECT a FROM s [RANGE 1 MINUTE INTERNAL] LEFT JOIN t [NOW] USING (k)", "a row without a match goes", "a"),
+        ("SELECT a FROM s [RANGE 1 MINUTE INTERNAL] LEFT JOIN t [NOW] USING (k)", "a row without a match goes", "s"),
         ("SELECT a FROM s [NOW] EXCEPT SELECT a FROM s [RANGE 1 MINUTE INTERNAL]", "a value goes when", "a FROM"),
-        ("SELECT a FROM s [ROWS 3], t [RANGE 1 MINUTE INTERNAL]", "push earlier ones out", "a FROM"),
+        ("SELECT a FROM s [ROWS 3], t [RANGE 1 MINUTE INTERNAL]", "push earlier ones out", "t"),
     ],
 )
 def test_joins_and_set_operations(select: str, says: str, place: str) -> None:

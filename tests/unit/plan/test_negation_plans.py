@@ -132,6 +132,12 @@ def test_not_in() -> None:
     ]
 
 
+def test_not_in_of_a_stream_with_a_window() -> None:
+    inner = "SELECT k FROM (SELECT ISTREAM(k) FROM t [NOW]) [RANGE 1 MINUTE] AS x"
+    plan = plan_of(f"SELECT a FROM s [NOW] WHERE k NOT IN ({inner})")
+    assert sum("OutputWindow" in line for line in plan) == 3
+
+
 def test_in_of_several_values() -> None:
     assert plan_of("SELECT a FROM s [NOW] WHERE (k, name) IN (SELECT k, label FROM t [NOW])")[1] == (
         "  SemiJoin semi [c0=c1, c2=c3]"

@@ -15,7 +15,7 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -23,7 +23,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from windrow.catalog.store import Catalog
-from windrow.durable import sync
+from windrow.durable import sync, sync_all
 from windrow.errors import StateError
 
 _LOG = logging.getLogger(__name__)
@@ -32,6 +32,9 @@ _ALIGNMENT_BYTES = 64
 """Parts of a container start at multiples of this, so that their mapped buffers have Arrow's alignment."""
 
 _OURS = re.compile(r"^(blk-[0-9a-f]{32}\.arrow|\.blk-[0-9a-f]{32}\.arrow\.tmp)$")
+
+Fill = Callable[[BinaryIO], None]
+"""Writes the content of a file."""
 
 _COLUMNS = "id, path, owner, lo, hi, rows, bytes, refs"
 
@@ -125,48 +128,47 @@ class BlockWriter:
         return ref, parts
 
     def write_each(self, owner: str, tables: Sequence[pa.Table]) -> list[BlockRef]:
-        """Write each table as a file of its own, of one part for `read_part`, so that each can be dropped alone. The
-        directory is synced once."""
-        options, refs = pa.ipc.IpcWriteOptions(), list[BlockRef]()
-        try:
-            for table in tables:
+        """Write each table as a file of its own, of one part for `read_part`, so that each can be dropped alone. Files
+        are synced together, and the directory once."""
+        options = pa.ipc.IpcWriteOptions()
 
-                def fill(file: BinaryIO, table: pa.Table = table) -> None:
-                    with pa.ipc.new_stream(file, table.schema, options=options) as writer:
-                        writer.write_table(table)
+        def filling(table: pa.Table) -> Fill:
+            def fill(file: BinaryIO) -> None:
+                with pa.ipc.new_stream(file, table.schema, options=options) as writer:
+                    writer.write_table(table)
 
-                refs.append(self._write(owner, table.num_rows, fill, named=False))
-            if refs:
-                with _disk_trouble(self.root / owner):
-                    sync(self.root / owner)
-        except BaseException:
-            for ref in refs:
-                _remove(self.root / ref.path)
-            raise
-        return refs
+            return fill
 
-    def _write(self, owner: str, rows: int, fill: Callable[[BinaryIO], None], named: bool = True) -> BlockRef:
-        """Write a file; unless `named`, the caller syncs its directory."""
+        return self._write_all(owner, [(table.num_rows, filling(table)) for table in tables]) if tables else []
+
+    def _write(self, owner: str, rows: int, fill: Fill) -> BlockRef:
+        return self._write_all(owner, [(rows, fill)])[0]
+
+    def _write_all(self, owner: str, contents: Sequence[tuple[int, Fill]]) -> list[BlockRef]:
+        """Write files, each with its number of rows, and sync them and their names."""
         _check_owner(owner)
         directory = self.root / owner
-        name = f"blk-{uuid.uuid4().hex}.arrow"
-        final, temporary = directory / name, directory / f".{name}.tmp"
+        names = [f"blk-{uuid.uuid4().hex}.arrow" for _ in contents]
+        finals, temporaries = [directory / name for name in names], [directory / f".{name}.tmp" for name in names]
         try:
-            with _disk_trouble(final):
+            with _disk_trouble(finals[0]):
                 self._make(directory)
-                with open(temporary, "xb") as file:
-                    fill(file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                    size = file.tell()
-                os.rename(temporary, final)
-                if named:
-                    sync(directory)
+                with ExitStack() as opened:
+                    files = [opened.enter_context(open(one, "xb")) for one in temporaries]
+                    for file, (_, fill) in zip(files, contents, strict=True):
+                        fill(file)
+                        file.flush()
+                    sync_all([file.fileno() for file in files])
+                    sizes = [file.tell() for file in files]
+                for temporary, final in zip(temporaries, finals, strict=True):
+                    os.rename(temporary, final)
+                sync(directory)
         except BaseException:
-            _remove(temporary)
-            _remove(final)
+            for path in (*temporaries, *finals):
+                _remove(path)
             raise
-        return BlockRef(f"{owner}/{name}", owner, rows, size)
+        found = zip(names, contents, sizes, strict=True)
+        return [BlockRef(f"{owner}/{name}", owner, rows, size) for name, (rows, _), size in found]
 
     def _make(self, directory: Path) -> None:
         """Create the directory and sync it and all directories above it, up to the root, into their parents.

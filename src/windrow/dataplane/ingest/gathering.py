@@ -33,6 +33,7 @@ from windrow.dataplane.ingest.deposit import (
 )
 from windrow.dataplane.ingest.grouping import Grouping, progress_columns
 from windrow.dataplane.kernels import KeepRequest
+from windrow.dataplane.stores import ARRIVAL
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.nodes import RANK_COLUMN, ROW_NUM
 from windrow.synopses.cells.cells import fold_of, state_of_rows
@@ -73,7 +74,7 @@ def gathered_columns(groupings: Sequence[Grouping], keeping: KeepRequest | None 
         for sql in (grouping.qualifies, *(a.condition for a in plain)):
             if sql is not None:
                 conditions.setdefault(sql, f"__if{len(conditions)}")
-    for column in () if keeping is None else keeping.columns:
+    for column in () if keeping is None else (one for one in keeping.columns if one != ARRIVAL):
         values.setdefault(column.sql, f"__v{len(values)}")
     return GatheredColumns(values, conditions)
 
@@ -97,7 +98,7 @@ def gather_columns(
     columns = gathered_columns(groupings, keeping).select(*bounds[:1])
     columns += [f"{sql} AS {OVERSIZED}{i}" for i, sql in enumerate(oversized)]
     columns += [f"{sql} AS {name}" for name, sql in progress_columns(stream) if sql not in points]
-    if any(g.needs_order for g in groupings):
+    if any(g.needs_order for g in groupings) or (keeping is not None and keeping.needs_order):
         order = arrival.order_columns(df.columns, stream.statement.sequence_by)
         columns += [f"{sql} AS {arrival.ORDER}{i}" for i, sql in enumerate(order)]
     if not carry_records:

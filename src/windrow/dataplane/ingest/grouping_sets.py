@@ -35,7 +35,7 @@ from windrow.dataplane.ingest.deposit import (
     seen_by_key,
 )
 from windrow.dataplane.ingest.grouping import Grouping, partial_columns, progress_columns
-from windrow.dataplane.ingest.keeping import keep_aside, needed_columns
+from windrow.dataplane.ingest.keeping import in_order, keep_aside, needed_columns
 from windrow.dataplane.ingest.packing import copies, packing_of
 from windrow.dataplane.ingest.ranks import Ranking, nothing_known, rank_column, ranked
 from windrow.dataplane.kernels import REPORT, CellColumns, KeepRequest
@@ -70,6 +70,7 @@ def grouped(
     """
     rows = tagged(df, stream, admission, carry_records)
     if keeping is not None:
+        rows = in_order(df, rows, stream, keeping)
         rows = keep_aside(rows, stream, keeping, needed_columns(df.columns, stream, groupings, oversized))
     if oversized:
         rows = rows.selectExpr("*", *(f"{_alive(None, sql)} AS {OVERSIZED}{i}" for i, sql in enumerate(oversized)))

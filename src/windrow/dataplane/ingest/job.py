@@ -20,9 +20,9 @@ from windrow.dataplane.ingest.admission import PUNCTUATION, Admission, judged, t
 from windrow.dataplane.ingest.gathering import gather_columns
 from windrow.dataplane.ingest.grouping import Grouping, progress_columns
 from windrow.dataplane.ingest.grouping_sets import grouped, set_ids
-from windrow.dataplane.ingest.keeping import keep_only
+from windrow.dataplane.ingest.keeping import in_order, keep_only
 from windrow.dataplane.kernels import WROTE, KeepRequest, StoreRequest, store_cells
-from windrow.dataplane.stores import KeptColumn
+from windrow.dataplane.stores import ARRIVAL, KeptColumn
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class MicroBatch:
         """
         if self.keeping is not None and not groupings:
             rows = tagged(self.rows, self.stream, self.admission, self.carry_records)
+            rows = in_order(self.rows, rows, self.stream, self.keeping)
             sets = set_ids((), len(progress_columns(self.stream)))
             return keep_only(rows, self.stream, self.admission, self.keeping, sets, self.oversized)
         how = (self.admission, self.carry_records, counts, self.oversized, self.keeping)
@@ -67,7 +68,7 @@ class MicroBatch:
     def computed(self, columns: Sequence[KeptColumn]) -> DataFrame:
         """A job that only computes these columns of every row, to see whether Spark can."""
         assert self.keeping is not None
-        texts = [self.keeping.bounded(one.sql) for one in columns]
+        texts = [self.keeping.bounded(one.sql) for one in columns if one != ARRIVAL]
         return self.rows.selectExpr(f"max(xxhash64({', '.join(texts) or '1'})) AS computed")
 
     def dead_letters(self, cap: int) -> DataFrame:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -13,22 +14,38 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.names import quote_name
 from windrow.cql.statements import Policy
-from windrow.dataplane.ingest.admission import Admission, advances_sql, on_time_sql, point_columns
+from windrow.dataplane.blocks import BlockWriter
+from windrow.dataplane.ingest import arrival
+from windrow.dataplane.ingest.admission import Admission, advances_sql, bound_sql, on_time_sql, point_columns
 from windrow.dataplane.ingest.arrival import POSITION
 from windrow.dataplane.ingest.deposit import OVERSIZED
 from windrow.dataplane.ingest.grouping import Grouping, progress_columns
 from windrow.dataplane.kernels import REPORT, Keeper, KeepRequest, SummaryColumns, keep_and_pass, keep_and_sum
 from windrow.dataplane.stores import KeptFile
+from windrow.plan.nodes import ROW_COLUMN
 
 _TAGGED = ("__reason", "__record", "__dead_t")
 Batches = Iterator[pa.RecordBatch]
 
 
-def keep_gathered(request: KeepRequest, table: pa.Table, values: Mapping[str, str]) -> list[KeptFile]:
+def keep_gathered(
+    request: KeepRequest, table: pa.Table, values: Mapping[str, str], writer: BlockWriter
+) -> list[KeptFile]:
     """Write the files of a judged table of gathered rows; `values` are the names of its columns by expression."""
-    keeper = Keeper(request, {one: values[one.sql] for one in request.columns})
+    keeper = Keeper(request, {one: values.get(one.sql, one.sql) for one in request.columns}, writer)
+    if request.needs_order:
+        table = table.filter(pc.is_null(table.column("__reason")))
+        table = table.append_column(ROW_COLUMN, pa.array(arrival.numbers(table) + request.rows_before))
     keeper.add(table)
     return keeper.written()
+
+
+def in_order(df: DataFrame, rows: DataFrame, stream: StreamDef, request: KeepRequest) -> DataFrame:
+    """Tagged rows of a micro-batch, numbered in the order of arrival if a store keeps the numbers."""
+    if not request.needs_order:
+        return rows
+    order = arrival.order_columns(df.columns, stream.statement.sequence_by)
+    return arrival.numbered(arrival.placed(rows, order), bound_sql(request.rows_before))
 
 
 def keep_aside(rows: DataFrame, stream: StreamDef, request: KeepRequest, needed: Sequence[str]) -> DataFrame:

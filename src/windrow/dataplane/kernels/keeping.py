@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from windrow.cql.bounds.guards import bounded_sql
 from windrow.dataplane.blocks import BlockWriter
-from windrow.dataplane.stores import POINT, KeptColumn, KeptFile, WindowStoreSpec, write_rows
+from windrow.dataplane.stores import ARRIVAL, POINT, KeptColumn, KeptFile, WindowStoreSpec, write_rows
 from windrow.dataplane.stores.files import kept_of
 from windrow.windows.lateness import bucket_of
 
@@ -38,13 +39,20 @@ _DEAD = ("__reason", "__record", "__dead_t")
 @dataclass(frozen=True)
 class KeepRequest:
     """What is kept of a micro-batch, and where. `points`: by axis, the column of its points. `tops`: by axis, the
-    greatest point before this micro-batch. `max_value_bytes`: the bound on the values that its expressions make."""
+    greatest point before this micro-batch. `max_value_bytes`: the bound on the values that its expressions make.
+    `rows_before`: how many tuples have been admitted before this micro-batch."""
 
     root: str
     stores: tuple[WindowStoreSpec, ...]
     points: Mapping[str, str]
     tops: Mapping[str, int | None]
     max_value_bytes: int
+    rows_before: int = 0
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether tuples are kept with their number in the order of arrival."""
+        return ARRIVAL in self.columns
 
     @property
     def columns(self) -> tuple[KeptColumn, ...]:
@@ -67,12 +75,12 @@ def kept_name(column: KeptColumn) -> str:
 
 class Keeper:
     """Collects the rows of one task, or of the driver, and writes a file per store. `names`: by column, its name in the
-    rows."""
+    rows. A `writer` that is used again does not sync directories again."""
 
-    def __init__(self, request: KeepRequest, names: Mapping[KeptColumn, str]):
+    def __init__(self, request: KeepRequest, names: Mapping[KeptColumn, str], writer: BlockWriter):
         self._request = request
         self._names = names
-        self._writer = BlockWriter(Path(request.root))
+        self._writer = writer
         self._held: dict[int, list[pa.Table]] = {spec.id: [] for spec in request.stores}
         self._bytes = 0
         self._written: list[KeptFile] = []
@@ -175,7 +183,13 @@ def keep_and_sum(
 
 
 def _keeper(request: KeepRequest) -> Keeper:
-    return Keeper(request, {one: kept_name(one) for one in request.columns})
+    return Keeper(request, {one: kept_name(one) for one in request.columns}, _writer(request.root))
+
+
+@cache
+def _writer(root: str) -> BlockWriter:
+    """One writer for the life of a worker process."""
+    return BlockWriter(Path(root))
 
 
 def _report(keeper: Keeper, partition: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

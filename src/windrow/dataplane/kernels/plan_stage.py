@@ -1,12 +1,9 @@
-"""The kernel of continuous plans in the Spark home: a task advances the stages of one level, in some ranges of buckets.
+"""The kernel of continuous plans in the Spark home: a task advances the stages of one level, in some ranges of buckets,
+of all plans of a job.
 
-What tasks send to each other and to the driver are rows of ROWS: a place (the number of a range), the task's own place,
-and a payload. `input` is the path of the exchange that the rows of the payload (an Arrow stream) belong to; '' is a
-report: what a task has done and written, as JSON. Every task reports, so each place of the next level gets at least one
-row, and reports travel through to the driver.
-
-A worker process keeps what the next batch needs: mapped files, a DuckDB connection, and the state of its ranges, with
-the token of the batch after which it was so. State of another batch is caught up from durable parts, or read anew.
+Joins that plans have in common come first; then each plan is advanced, and what it gives is written. A plan that fails
+reports it, and the others go on. A worker process keeps what the next batch needs (`stage_worker.py`). State of another
+batch is caught up from durable parts, or read anew.
 """
 
 from __future__ import annotations
@@ -21,202 +18,185 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from windrow.dataplane.blocks import BlockWriter
+from windrow.dataplane.blocks import BlockRef
 from windrow.dataplane.blocks.store import read_block_part
 from windrow.dataplane.kernels.answering import packed
-from windrow.dataplane.kernels.plan_tables import StoredRelation, TaskTables
-from windrow.dataplane.stores import KeptColumn, MappedFiles, Selected, StoredRows, read_rows
+from windrow.dataplane.kernels.shared_stage import GivenJoin, Share, given_joins, window_rows
+from windrow.dataplane.kernels.stage_messages import (
+    ANSWERS,
+    CHANGES,
+    MOST_PAYLOAD_BYTES,
+    REPORT,
+    SHARED,
+    SMALL_ROWS,
+    STATE,
+    VIEW,
+    Sent,
+    SharedJoinTask,
+    StageBatch,
+    StagedTask,
+    StageJob,
+    StoredPart,
+    record_batches,
+)
+from windrow.dataplane.kernels.stage_worker import StageWorker
 from windrow.errors import StateError, first_line
 from windrow.operators.advance import advance, emit
 from windrow.operators.changes import AT, HEAD, stored
 from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.relations.table_scan import TableRows
-from windrow.operators.scan import StreamRows, needs_history, read_window
-from windrow.operators.stages.cutting import Stage, StagedPlan, buckets_in, node_at
+from windrow.operators.scan import StreamRows, needs_history
+from windrow.operators.stages.cutting import Stage, buckets_in, node_at
 from windrow.operators.stages.ranges import Range, is_within, restored_range
-from windrow.operators.state import PlanState, compacted, is_strict, restore
+from windrow.operators.state import PlanState, compacted, restore
 from windrow.operators.tables.edges import TICK, Edge
-from windrow.operators.tables.kernel import Kernel
 from windrow.operators.tables.metering import PlanMeter
 from windrow.operators.tables.rows import taken
-from windrow.operators.ticks import DueTicks, OccupiedTicks
 from windrow.operators.view import beginning, by_expiration, last_end, merged_view
-from windrow.plan.algebra.nodes import ContinuousPlan, TableScan
+from windrow.plan.algebra.nodes import TableScan
 from windrow.types import POINT_MAX
 
-STATE, CHANGES, VIEW, ANSWERS = "state", "changes", "view", "answers"
-"""Kinds of the parts that a plan writes."""
-
-ROWS = pa.schema([("place", pa.int32()), ("source", pa.int32()), ("input", pa.string()), ("payload", pa.binary())])
-REPORT = ""
-MOST_PAYLOAD_BYTES = 64 << 20
-MOST_STATE_BYTES = 1 << 30
-"""The most state that a worker process keeps between batches."""
-
-
-@dataclass(frozen=True)
-class StagedTask:
-    """What tasks know of a plan, for all batches. `columns`: by window, the columns of its store."""
-
-    root: str
-    number: int
-    plan: ContinuousPlan
-    staged: StagedPlan
-    columns: tuple[tuple[KeptColumn, ...], ...]
-    explicit_expiry: bool
-    max_value_bytes: int
-
-    @property
-    def is_withdrawn(self) -> bool:
-        """Whether rows of the answer are withdrawn by a '-'."""
-        return self.explicit_expiry or is_strict(self.plan.root)
-
-
-@dataclass(frozen=True)
-class StoredPart:
-    """A committed part of a plan: rows of a file, the commit, and the range of buckets that they are of."""
-
-    path: str
-    offset: int
-    length: int
-    seq: int
-    buckets: Range
-    operator: str = ""
-    layout: str = ""
-    lo: int = 0
-    hi: int = 0
-
-
-@dataclass(frozen=True)
-class StoredWindow:
-    """The files of a window's store that may have tuples for a batch; rows below `since` are not for the plan."""
-
-    files: tuple[StoredRows, ...]
-    since: int
-    predicate: KeptColumn | None
-
-
-@dataclass(frozen=True)
-class StageBatch:
-    """A batch of ticks.
-
-    `token` names the state after it, `before` that before it; `known` has the commit of the state of earlier tokens
-    since state was last merged. `state` are the parts of the state before, `shown` those of the view; it is merged with
-    the changes if `merging`, and so is the state. `begins`: the plan begins on tuples of the past; `is_silent`: it only
-    builds its state. `has_view`: a view is kept; `view_width`: by intervals of expiration of this width, each in a file
-    of its own, and `shown` are the changes since it was merged; `is_derived`: the changes become tuples of a stream.
-    `occupied`: the ticks that a periodic plan answers. `relations`: the tables that the plan reads.
-    """
-
-    token: str
-    before: str | None
-    known: tuple[tuple[str, int], ...]
-    due: DueTicks
-    ranges: tuple[Range, ...]
-    windows: tuple[StoredWindow, ...]
-    state: tuple[StoredPart, ...]
-    shown: tuple[StoredPart, ...]
-    merging: bool
-    begins: bool
-    is_silent: bool = False
-    has_view: bool = True
-    view_width: int | None = None
-    is_derived: bool = False
-    occupied: OccupiedTicks | None = None
-    relations: tuple[StoredRelation, ...] = ()
+_WORKER = StageWorker()
 
 
 @dataclass
 class Received:
-    """What the tasks of the level before sent to a place."""
+    """What the tasks of the level before sent to a place, for a plan."""
 
     reports: list[tuple[int, bytes]] = field(default_factory=list)
     tables: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
 
 
 def run_stages(
-    task: StagedTask, batch: StageBatch, level: int, rows: Iterable[pa.RecordBatch]
+    tasks: Sequence[StagedTask],
+    joins: Sequence[SharedJoinTask],
+    job: StageJob,
+    level: int,
+    rows: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Advance the stages of a level in the places that the rows are for; at level 0 these are numbers of places."""
-    received = dict[int, Received]()
+    received = dict[int, dict[int, Received]]()
     for one in rows:
         if level == 0:
-            received |= {place: Received() for place in one.column(0).to_pylist()}
+            received |= {place: {} for place in one.column(0).to_pylist()}
             continue
-        for place, source, path, payload in zip(*(column.to_pylist() for column in one.columns), strict=True):
-            into = received.setdefault(place, Received())
+        for place, source, plan, path, payload in zip(*(column.to_pylist() for column in one.columns), strict=True):
+            into = received.setdefault(place, {}).setdefault(plan, Received())
             if path == REPORT:
                 into.reports.append((source, payload))
             else:
                 into.tables.setdefault(path, []).append((source, payload))
     for place, given in received.items():
-        for source, payload in given.reports:
-            yield _row(place, source, REPORT, payload)
-        yield from _Place(task, batch, level, place, given).run()
-    _WORKER.forget(task, batch)
+        yield from record_batches(_at_place(tasks, joins, job, level, place, given))
+    _WORKER.release(zip(tasks, job.batches, strict=True))
 
 
-def _row(place: int, source: int, path: str, payload: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array([one], f.type) for one, f in zip((place, source, path, payload), ROWS, strict=True)], schema=ROWS
-    )
+def _at_place(
+    tasks: Sequence[StagedTask],
+    joins: Sequence[SharedJoinTask],
+    job: StageJob,
+    level: int,
+    place: int,
+    received: Mapping[int, Received],
+) -> Iterator[Sent]:
+    """What a place sends: the reports of earlier levels, and what the plans give at this level."""
+    for plan, one in received.items():
+        yield from ((place, source, plan, REPORT, payload) for source, payload in one.reports)
+    given = given_joins(_WORKER, joins, job.joins, level, place)
+    small = list[_PlanPlace]()
+    for plan, (task, batch) in enumerate(zip(tasks, job.batches, strict=True)):
+        if level >= task.staged.levels or place >= len(batch.ranges):
+            continue
+        mine = _PlanPlace(task, batch, level, place, plan, received.get(plan, Received()), given.edges.get(plan))
+        mine.alone = given.failures.get(plan)
+        mine.advance()
+        if mine.is_small:
+            small.append(mine)
+        else:
+            _write([mine], f"plans/{task.number}")
+            yield from mine.sent()
+    if small:
+        _write(small, SHARED if len(small) > 1 else f"plans/{small[0].task.number}")
+    for mine in small:
+        yield from mine.sent()
 
 
 @dataclass
-class _Place:
-    """A level's stages in one range."""
+class _PlanPlace:
+    """A level's stages of a plan in one range. `plan` is the number of the plan in the job."""
 
     task: StagedTask
     batch: StageBatch
     level: int
     place: int
+    plan: int
     given: Received
+    join: GivenJoin | None
+    alone: str | None = None
+    """Why its join could not be processed with those of others."""
     changes: int = 0
     meter: PlanMeter = field(default_factory=PlanMeter)
     kept: list[tuple[dict[str, Any], pa.Table]] = field(default_factory=list)
     views: list[tuple[int, pa.Table]] = field(default_factory=list)
+    exchanged: list[Sent] = field(default_factory=list)
+    state: PlanState = field(default_factory=PlanState)
+    failed: dict[str, str] = field(default_factory=dict)
+    blocks: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def buckets(self) -> Range:
         return self.batch.ranges[self.place]
 
-    def run(self) -> Iterator[pa.RecordBatch]:
-        report: dict[str, Any] = {"level": self.level, "place": self.place}
-        sent: list[pa.RecordBatch] = []
+    @property
+    def is_small(self) -> bool:
+        """Whether what it writes may be in one file with what others write."""
+        rows: int = sum(table.num_rows for _, table in self.kept)
+        return rows <= SMALL_ROWS and not self.views
+
+    def advance(self) -> None:
         try:
-            state = self._advance(sent)
-            report |= self._written(state)
-            _WORKER.keep(self._key, self.batch.token, state)
-        except StateError as error:
-            sent, report = [], {**report, "missing": str(error)}
+            self.state = self._advance()
         except Exception as error:
-            sent, report = [], {**report, "error": first_line(error)}
-        yield from sent
-        for path, payloads in self.given.tables.items():  # for later levels
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Keep an error for the report."""
+        self.failed = {"missing": str(error)} if isinstance(error, StateError) else {"error": first_line(error)}
+        self.kept, self.views = [], []
+
+    def sent(self) -> Iterator[Sent]:
+        """Its output, what later levels read of earlier ones, and its report."""
+        report: dict[str, Any] = {"level": self.level, "place": self.place, **self.failed}
+        if not self.failed:
+            _WORKER.keep(self._key, self.batch.token, self.state)
+            report |= self._report()
+            yield from self.exchanged
+        for path, payloads in self.given.tables.items():
             if not self._is_read(path):
-                yield from (_row(self.place, source, path, payload) for source, payload in payloads)
-        yield _row(self.place, self.place, REPORT, json.dumps(report).encode())
+                yield from ((self.place, source, self.plan, path, payload) for source, payload in payloads)
+        yield self.place, self.place, self.plan, REPORT, json.dumps(report).encode()
 
     def _is_read(self, path: str) -> bool:
         return any(path in stage.inputs for stage in self.task.staged.at(self.level))
 
     # -- advancing -----------------------------------------------------------------------------
 
-    def _advance(self, sent: list[pa.RecordBatch]) -> PlanState:
+    def _advance(self) -> PlanState:
         task, batch, kernel = self.task, self.batch, _WORKER.kernel(self.task.max_value_bytes)
         state, parts = self._state(), list[StatePart]()
+        shared = self._shared()
         for stage in task.staged.at(self.level):
             if stage.single and self.place:
                 continue
             started = time.perf_counter()
             state = replace(state, ticked=batch.due.before)
-            rows = {i: self._rows(stage, i) for i in stage.windows}
-            edges = {path: self._edge(path) for path in stage.inputs}
+            rows = {i: self._rows(stage, i) for i in stage.windows if self.join is None or i not in self.join.windows}
+            edges = {path: self._edge(path) for path in stage.inputs} | shared
             tables = self._tables(stage)
             read = time.perf_counter()
             if stage.sends_by is not None:
                 done = emit(task.plan, stage, state, rows, edges, batch.due, kernel, self.meter, tables)
-                sent += self._sent(stage, done.edge)
+                self.exchanged += self._sent(stage, done.edge)
                 state, made = done.state, done.parts
             else:
                 explicit = task.explicit_expiry
@@ -231,22 +211,22 @@ class _Place:
             self.kept.append(({"kind": STATE, **told}, part.rows))
         return state
 
+    def _shared(self) -> dict[str, Edge]:
+        """The output of the join that was processed with those of other plans, by path."""
+        if self.join is None:
+            return {}
+        rows = self.join.edge.rows
+        self.meter.add(self.join.path, rows.num_rows, rows.get_total_buffer_size(), self.join.seconds)
+        return {self.join.path: self.join.edge}
+
     def _rows(self, stage: Stage, i: int) -> StreamRows:
         """The tuples of a window: in its range of buckets, or a share of the new ones where they may be anywhere."""
-        task, batch, stored = self.task, self.batch, self.batch.windows[i]
-        is_shared = task.staged.window_keys[i] is None and not stage.single
-        buckets = None if is_shared or stage.single else range(*self.buckets)
-        mapped = _WORKER.mapped(task)
-
-        def read(lo: int, hi: int) -> pa.Table:
-            selected = Selected(max(lo, stored.since), hi, stored.predicate, buckets)
-            rows = read_rows(mapped, stored.files, task.columns[i], selected)
-            if is_shared:
-                bounds = [rows.num_rows * at // len(batch.ranges) for at in (self.place, self.place + 1)]
-                return rows.slice(bounds[0], bounds[1] - bounds[0])
-            return rows
-
-        return read_window(task.plan.windows[i], read, needs_history(task.plan)[i], batch.due)
+        task, batch = self.task, self.batch
+        is_anywhere = task.staged.window_keys[i] is None and not stage.single
+        share = Share(self.place, len(batch.ranges)) if is_anywhere else None
+        buckets = None if is_anywhere or stage.single else range(*self.buckets)
+        source = (task.plan.windows[i], batch.windows[i], task.columns[i])
+        return window_rows(_WORKER.mapped(task.root), *source, needs_history(task.plan)[i], batch.due, buckets, share)
 
     def _tables(self, stage: Stage) -> dict[str, TableRows]:
         """What the stage reads of tables."""
@@ -272,7 +252,7 @@ class _Place:
         stage = next(one for one in self.task.staged.stages if one.path == path and one.sends_by is not None)
         return Edge(rows, stage.node.schema, TICK in rows.column_names)
 
-    def _sent(self, stage: Stage, edge: Edge) -> list[pa.RecordBatch]:
+    def _sent(self, stage: Stage, edge: Edge) -> list[Sent]:
         """The output of a stage, to the places where its rows belong. Each place gets something from its own, so that
         it knows the columns."""
         assert stage.sends_by is not None
@@ -288,7 +268,7 @@ class _Place:
             for first in range(0, max(some.num_rows, 1), step):
                 payload = packed(some.slice(first, step))
                 assert payload is not None
-                found.append(_row(place, self.place, stage.path, payload))
+                found.append((place, self.place, self.plan, stage.path, payload))
         return found
 
     # -- state ---------------------------------------------------------------------------------
@@ -355,70 +335,49 @@ class _Place:
         values = rows if by is None else pa.table([rows.column(len(HEAD) + at) for at in by], names)
         return taken(rows, is_within(buckets_in(values, names, part.buckets), self.buckets))
 
-    def _written(self, state: PlanState) -> dict[str, Any]:
-        """Write everything into one file, but each part of a large view into its own. Return the report of it."""
-        counts = {path: (one.rows, one.nbytes, one.seconds) for path, one in self.meter.counts.items()}
-        report: dict[str, Any] = {"changes": self.changes, "sizes": state.sizes, "counts": counts}
-        report |= {"read_s": self.meter.read_s, "advance_s": self.meter.advance_s}
-        writer, owner, blocks = _WORKER.writer(self.task.root), f"plans/{self.task.number}", []
-        if self.kept:
-            ref, places = writer.write_many(owner, [table for _, table in self.kept])
-            parts = [
-                self._part(told, table.num_rows, *place) for (told, table), place in zip(self.kept, places, strict=True)
-            ]
-            blocks.append({"ref": asdict(ref), "parts": parts})
-        refs = writer.write_each(owner, [table for _, table in self.views])
+    # -- what it writes ------------------------------------------------------------------------
+
+    def placed(self, ref: BlockRef, places: Sequence[tuple[int, int]]) -> None:
+        """Note where its parts were written."""
+        whats = zip(self.kept, places, strict=True)
+        parts = [self._part(told, table.num_rows, *place) for (told, table), place in whats]
+        self.blocks.append({"ref": asdict(ref), "parts": parts})
+
+    def write_views(self) -> None:
+        """Write each part of a large view into a file of its own."""
+        owner = f"plans/{self.task.number}"
+        refs = _WORKER.writer(self.task.root).write_each(owner, [table for _, table in self.views])
         for ref, (end, _) in zip(refs, self.views, strict=True):
-            blocks.append(
-                {"ref": asdict(ref), "parts": [self._part({"kind": VIEW, "hi": end}, ref.rows, 0, ref.bytes)]}
-            )
-        return {**report, "blocks": blocks}
+            part = self._part({"kind": VIEW, "hi": end}, ref.rows, 0, ref.bytes)
+            self.blocks.append({"ref": asdict(ref), "parts": [part]})
 
     def _part(self, told: dict[str, Any], rows: int, offset: int, length: int) -> dict[str, Any]:
         return {**told, "rows": rows, "offset": offset, "length": length, "buckets": list(self.buckets)}
 
-
-class _Worker:
-    """What a worker process keeps between tasks, which it runs one after another."""
-
-    def __init__(self) -> None:
-        self.states: dict[tuple[str, int, int, Range], tuple[str, PlanState]] = {}
-        self._kernels: dict[int, Kernel] = {}
-        self._writers: dict[str, BlockWriter] = {}
-        self._mapped: dict[tuple[str, int], MappedFiles] = {}
-        self.tables = TaskTables()
-
-    def kernel(self, max_value_bytes: int) -> Kernel:
-        return self._kernels.setdefault(max_value_bytes, Kernel(max_value_bytes))
-
-    def writer(self, root: str) -> BlockWriter:
-        return self._writers.setdefault(root, BlockWriter(Path(root)))
-
-    def mapped(self, task: StagedTask) -> MappedFiles:
-        return self._mapped.setdefault((task.root, task.number), MappedFiles())
-
-    def keep(self, key: tuple[str, int, int, Range], token: str, state: PlanState) -> None:
-        """Keep a state as the newest; the oldest ones go if there is too much."""
-        self.states.pop(key, None)
-        self.states[key] = (token, state)
-        sizes: Mapping[tuple[str, int, int, Range], int] = {one: s.nbytes for one, (_, s) in self.states.items()}
-        total = sum(sizes.values())
-        for one in list(self.states)[:-1]:
-            if total <= MOST_STATE_BYTES:
-                break
-            total -= sizes[one]
-            del self.states[one]
-
-    def forget(self, task: StagedTask, batch: StageBatch) -> None:
-        """Release files that the plan has no use for any more."""
-        mapped = self.mapped(task)
-        mapped.forget(mapped.paths - {file.path for window in batch.windows for file in window.files})
+    def _report(self) -> dict[str, Any]:
+        counts = {path: (one.rows, one.nbytes, one.seconds) for path, one in self.meter.counts.items()}
+        times = {"read_s": self.meter.read_s, "advance_s": self.meter.advance_s}
+        report = {"changes": self.changes, "sizes": self.state.sizes, "counts": counts, "blocks": self.blocks, **times}
+        return report if self.alone is None else {**report, "alone": self.alone}
 
 
-_WORKER = _Worker()
-
-
-def read_reports(tables: Sequence[bytes]) -> list[dict[str, Any]]:
-    """The reports of all tasks, by level and place."""
-    found: list[dict[str, Any]] = [json.loads(one) for one in tables]
-    return sorted(found, key=lambda one: (one["level"], one["place"]))
+def _write(plans: Sequence[_PlanPlace], owner: str) -> None:
+    """Write what these plans keep into one file, but each part of a large view into its own. If that fails, it fails
+    for all of them."""
+    writing = [one for one in plans if one.kept and not one.failed]
+    try:
+        if writing:
+            tables = [table for one in writing for _, table in one.kept]
+            ref, places = _WORKER.writer(writing[0].task.root).write_many(owner, tables)
+            rest = iter(places)
+            for one in writing:
+                one.placed(ref, [next(rest) for _ in one.kept])
+    except Exception as error:
+        for one in writing:
+            one.fail(error)
+    for one in plans:
+        if one.views and not one.failed:
+            try:
+                one.write_views()
+            except Exception as error:
+                one.fail(error)

@@ -5,9 +5,10 @@ No pyspark here: Spark tasks write and read these files, and so does the driver.
 
 from windrow.dataplane.stores.files import POINT, KeptFile, MappedStoreFile, merged, write_rows
 from windrow.dataplane.stores.reading import MappedFiles, Selected, StoredRows, read_rows
-from windrow.dataplane.stores.specs import KeptColumn, WindowStoreSpec
+from windrow.dataplane.stores.specs import ARRIVAL, KeptColumn, WindowStoreSpec
 
 __all__ = [
+    "ARRIVAL",
     "POINT",
     "KeptColumn",
     "KeptFile",

@@ -133,7 +133,7 @@ class MappedStoreFile:
         self.kept_if: tuple[str, ...] | None = None if tests is None else tuple(tests)
         """The ids of the conditions of which one is true for each row (none: no condition); None: unknown."""
         self._table = table.replace_schema_metadata(None)
-        self._asked: dict[tuple[tuple[KeptColumn, ...], range | None], pa.Table] = {}
+        self._asked: dict[tuple[tuple[str, ...], range | None], pa.Table] = {}
 
     @property
     def nbytes(self) -> int:
@@ -142,7 +142,7 @@ class MappedStoreFile:
     def columns(self, wanted: Sequence[KeptColumn], buckets: range | None = None) -> pa.Table:
         """The points and the wanted columns of the rows in these buckets (None: in all), without a copy. A column that
         the file does not have is NULL. Every tick asks for the same ones, so the answer is remembered."""
-        asked = (tuple(wanted), buckets)
+        asked = (tuple(one.id for one in wanted), buckets)
         if asked not in self._asked:
             if len(self._asked) >= MOST_ASKED:
                 self._asked.clear()

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
+from windrow.plan.nodes import ROW_COLUMN
 from windrow.types import SqlType
 
 
@@ -27,6 +28,11 @@ class KeptColumn:
     @classmethod
     def restored(cls, saved: list[str]) -> KeptColumn:
         return cls(saved[0], SqlType(saved[1]))
+
+
+ARRIVAL = KeptColumn(ROW_COLUMN, SqlType("BIGINT"))
+"""A tuple's number in the order of arrival, which count-based windows need. No expression computes it: tuples are
+numbered when they are admitted (`ingest/arrival.py`)."""
 
 
 @dataclass(frozen=True)

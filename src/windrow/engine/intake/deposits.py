@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from windrow.clock import Clock
 from windrow.crash import crash_point
-from windrow.dataplane.blocks import BlockStore
+from windrow.dataplane.blocks import BlockStore, BlockWriter
 from windrow.dataplane.ingest import job as ingest
 from windrow.dataplane.ingest.admission import Admission, AxisBound, Reach
 from windrow.dataplane.ingest.bad_text import is_placed, with_bad_text
@@ -103,7 +103,7 @@ class Depositor:
             mode, groupings = ran.mode, ran.groupings
             job_s = time.monotonic() - started
             stream.metrics.job_s += job_s
-            table, kept = _kept(ran)
+            table, kept = _kept(ran, self._blocks.writer)
             with stream.lock:
                 started = time.monotonic()
                 groups = {g.synopsis: stream.synopses[g.synopsis].synopsis.batch_groups() for g in groupings}
@@ -204,7 +204,7 @@ class Depositor:
             gather = batch.gathered(groupings)
             estimate = ingest.estimated_bytes(gather)
             estimate = size if estimate is None else estimate
-        ordered = any(g.needs_order for g in groupings)
+        ordered = any(g.needs_order for g in groupings) or (batch.keeping is not None and batch.keeping.needs_order)
         limit = settings.integer("gather_bytes")
         partials = len(partial_columns(groupings))
         storing = self._homes.storing(stream, groupings)
@@ -451,13 +451,13 @@ class _Ran:
     keeping: KeepRequest | None
 
 
-def _kept(ran: _Ran) -> tuple[pa.Table, list[KeptFile]]:
+def _kept(ran: _Ran, writer: BlockWriter) -> tuple[pa.Table, list[KeptFile]]:
     """The files of window stores, written here or by the tasks that report them, and the table without reports."""
     table = ran.table
     if ran.keeping is None:
         return table, []
     if ran.mode == "driver":
-        files = keep_gathered(ran.keeping, table, gathered_columns(ran.groupings, ran.keeping).values)
+        files = keep_gathered(ran.keeping, table, gathered_columns(ran.groupings, ran.keeping).values, writer)
     else:
         table, files = reported(table)
     crash_point("store-files-written")

@@ -228,7 +228,8 @@ class WindowStores:
         if not specs:
             return None
         tops = {p.column: stream.frontiers[p.column].greatest for p in stream.definition.punctuated}
-        return KeepRequest(self._root, specs, point_columns(stream.definition), tops, max_value_bytes)
+        points = point_columns(stream.definition)
+        return KeepRequest(self._root, specs, points, tops, max_value_bytes, stream.numbered)
 
     def deposited(self, files: Iterable[KeptFile]) -> None:
         """See the files of a micro-batch, after its commit and before its frontiers are seen."""

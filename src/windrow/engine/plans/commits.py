@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from sqlite3 import Row
@@ -12,7 +13,7 @@ import pyarrow as pa
 from windrow.catalog.store import Catalog
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockRef, BlockStore
-from windrow.dataplane.kernels.plan_stage import ANSWERS, CHANGES, STATE, VIEW
+from windrow.dataplane.kernels.stage_messages import ANSWERS, CHANGES, SHARED, SMALL_ROWS, STATE, VIEW
 from windrow.operators.changes import in_order
 from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.stages.ranges import WHOLE, Range
@@ -31,11 +32,8 @@ __all__ = [
     "WrittenBlock",
 ]
 
-SHARED = "plans/shared"
-"""The owner of files with parts of several plans."""
-
-SMALL_ROWS, SMALL_BYTES = 1_000, 1 << 20
-"""Parts up to this size are written together, and merged when they are old."""
+SMALL_BYTES = 1 << 20
+"""Parts of at most so many bytes, and SMALL_ROWS, are merged when they are old."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +148,8 @@ class PlanCommits:
     def __init__(self, catalog: Catalog, blocks: BlockStore):
         self._catalog = catalog
         self._blocks = blocks
+        self._tidy_from: dict[tuple[int, str], int] = {}
+        """By plan and kind, the commit from which on parts may have to be merged."""
 
     # -- plans ---------------------------------------------------------------------------------
 
@@ -186,6 +186,8 @@ class PlanCommits:
             for table, column in (("plan_streams", "plan"), ("plans", "id")):
                 tx.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
             along()
+        for kind in (CHANGES, ANSWERS):
+            self._tidy_from.pop((number, kind), None)
 
     def rows(self) -> list[Row]:
         """The plans, in the order of creation."""
@@ -214,10 +216,11 @@ class PlanCommits:
         found = []
         with self._catalog.transaction() as tx:
             numbers = [self._blocks.add(file.ref, refs=sum(map(len, file.parts.values()))) for file in files]
+            by_path = self._add_written(block for tick in ticks for block in tick.blocks)
             for tick in ticks:
                 self._drop_replaced(tick)
                 for block in tick.blocks:
-                    self._insert(tick.plan, self._blocks.add(block.ref, refs=len(block.parts)), block.parts)
+                    self._insert(tick.plan, by_path[block.ref.path], block.parts)
                 for number, file in zip(numbers, files, strict=True):
                     self._insert(tick.plan, number, file.of(tick.plan))
                 tx.execute(
@@ -236,6 +239,15 @@ class PlanCommits:
             along()
         crash_point("plan-committed")
         return found
+
+    def _add_written(self, blocks: Iterable[WrittenBlock]) -> dict[str, int]:
+        """Name blocks that tasks have written, and return their numbers by path. One may have parts of several
+        plans."""
+        refs, counts = dict[str, BlockRef](), Counter[str]()
+        for block in blocks:
+            refs[block.ref.path] = block.ref
+            counts[block.ref.path] += len(block.parts)
+        return {path: self._blocks.add(ref, refs=counts[path]) for path, ref in refs.items()}
 
     def write_views(self, plan: int, seq: int, views: Sequence[tuple[int, pa.Table]]) -> tuple[WrittenBlock, ...]:
         """Write parts of a view, each with the end of its last row, as blocks that are dropped one by one."""
@@ -288,29 +300,32 @@ class PlanCommits:
         """The small parts of reported rows, merged where several follow one another, or where one is in a file of
         several plans, which must not stay for it. Thus neither files nor parts grow with the age of a query."""
         parts, replaced = list[NewPart](), list[int]()
-        for run in self._small_runs(plan):
-            if len(run) > 1 or run[0].path.startswith(f"{SHARED}/"):
+        for kind in (CHANGES, ANSWERS):
+            runs = list(self._small_runs(plan, kind))
+            several = [run for run in runs if len(run) > 1 or run[0].path.startswith(f"{SHARED}/")]
+            for run in several:
                 tables = [self.read(part) for part in run]
                 if all(table.schema.equals(tables[0].schema) for table in tables):
                     commits = groupby(zip(run, tables, strict=True), key=lambda one: one[0].seq)
                     tables = [in_order([table for _, table in some]) for _, some in commits]
                     parts.append(NewPart(run[-1].kind, pa.concat_tables(tables), seq=run[-1].seq))
                     replaced += [part.id for part in run]
+            if runs:  # not beyond what is merged now, since the commit may fail
+                self._tidy_from[plan, kind] = (several or runs[-1:])[0][0].seq
         return Tidied(tuple(parts), tuple(replaced))
 
-    def _small_runs(self, plan: int) -> Iterator[list[PlanPart]]:
-        """Runs of small parts of changes and of answers."""
-        for kind in (CHANGES, ANSWERS):
-            run = list[PlanPart]()
-            for part in self.parts(plan, kind):
-                is_small = part.rows <= SMALL_ROWS and part.length <= SMALL_BYTES
-                if run and (not is_small or sum(one.rows for one in run) > SMALL_ROWS):
-                    yield run
-                    run = []
-                if is_small:
-                    run.append(part)
-            if run:
+    def _small_runs(self, plan: int, kind: str) -> Iterator[list[PlanPart]]:
+        """Runs of small parts that were not looked at before."""
+        run = list[PlanPart]()
+        for part in self.parts(plan, kind, since=self._tidy_from.get((plan, kind), 0)):
+            is_small = part.rows <= SMALL_ROWS and part.length <= SMALL_BYTES
+            if run and (not is_small or sum(one.rows for one in run) > SMALL_ROWS):
                 yield run
+                run = []
+            if is_small:
+                run.append(part)
+        if run:
+            yield run
 
     def _drop_replaced(self, commit: PlanTick) -> None:
         """Drop the parts that this commit replaces, and parts of state and view that are wholly expired."""
@@ -362,13 +377,13 @@ class PlanCommits:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def parts(self, plan: int, *kinds: str) -> list[PlanPart]:
-        """The parts of these kinds, in the order in which they were written."""
+    def parts(self, plan: int, *kinds: str, since: int = 0) -> list[PlanPart]:
+        """The parts of these kinds, of commits from `since` on, in the order in which they were written."""
         marks = ", ".join("?" * len(kinds))
         rows = self._catalog.rows(
             "SELECT p.*, b.path FROM plan_parts p JOIN blocks b ON b.id = p.block"
-            f" WHERE p.plan = ? AND p.kind IN ({marks}) ORDER BY p.seq, p.id",
-            (plan, *kinds),
+            f" WHERE p.plan = ? AND p.kind IN ({marks}) AND p.seq >= ? ORDER BY p.seq, p.id",
+            (plan, *kinds, since),
         )
         names = ("id", "kind", "seq", "path", "offset", "length", "rows", "operator", "layout", "lo", "hi")
         found = []

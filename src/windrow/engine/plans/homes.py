@@ -14,10 +14,10 @@ from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, WrittenBlock
 from windrow.engine.plans.due import occupied
 from windrow.engine.plans.query import ContinuousQuery, HomeState, counts_windows
-from windrow.engine.plans.shared_joins import Given, SharedJoins
+from windrow.engine.plans.shared_joins import Given, JoinsInDriver
 from windrow.engine.plans.tables import answers_table, ordered
 from windrow.engine.tables.uses import Effects
-from windrow.errors import StateError, first_line
+from windrow.errors import StateError, WindrowError, first_line
 from windrow.operators.advance import Advance, advance
 from windrow.operators.changes import AT, HEAD, stored
 from windrow.operators.layouts.parts import StatePart
@@ -68,12 +68,20 @@ class PlanFailure:
     why: str
 
 
+@dataclass(frozen=True)
+class PlanDelay:
+    """Why a plan stays where it is, until its next tick tries again."""
+
+    error: WindrowError
+
+
+PlanOutcome = PlanBatch | PlanFailure | PlanDelay
+
+
 class PlanHome(Protocol):
     """Processes batches of ticks. It changes neither the query nor the catalog."""
 
-    def advance(
-        self, queries: Sequence[ContinuousQuery], due: DueTicks, merging: bool
-    ) -> list[PlanBatch | PlanFailure]:
+    def advance(self, queries: Sequence[ContinuousQuery], due: DueTicks, merging: bool) -> list[PlanOutcome]:
         """Process all due ticks of the queries. `merging`: state and view are written anew, as few parts, in place of
         all earlier ones. If the state of a query is in another home, it is, and the state comes over."""
 
@@ -173,18 +181,16 @@ class DriverHome:
         self._commits = commits
         self._stores = stores
         self._kernel = Kernel(settings().integer("max_value_bytes"))
-        self._shared = SharedJoins(stores, self._kernel)
+        self._shared = JoinsInDriver(stores, self._kernel)
 
-    def advance(
-        self, queries: Sequence[ContinuousQuery], due: DueTicks, merging: bool
-    ) -> list[PlanBatch | PlanFailure]:
+    def advance(self, queries: Sequence[ContinuousQuery], due: DueTicks, merging: bool) -> list[PlanOutcome]:
         given = self._given(queries, due)
-        found = list[PlanBatch | PlanFailure]()
+        found = list[PlanOutcome]()
         for query in queries:
             try:
                 found.append(self._one(query, due, merging, given.get(query.id)))
-            except StateError:
-                raise
+            except StateError as error:
+                found.append(PlanDelay(error))
             except Exception as error:
                 found.append(PlanFailure(first_line(error)))
         return found
@@ -193,8 +199,6 @@ class DriverHome:
         """The joins that the queries share. If one fails, every query processes its own, and who is guilty fails."""
         try:
             return self._shared.given(queries, due)
-        except StateError:
-            raise
         except Exception as error:
             log.warning("a join that queries share failed, so each of them joins alone: %s", first_line(error))
             return {}

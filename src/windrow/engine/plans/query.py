@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from windrow.cql.statements import CreateDerivedStream, CreateQuery
 from windrow.dataplane.sinks import Sink, SinkMode, StagingSink
-from windrow.dataplane.stores import KeptColumn
+from windrow.dataplane.stores import ARRIVAL, KeptColumn
 from windrow.engine.kept.window_stores import StoreUse
 from windrow.engine.metrics import PlanMetrics
 from windrow.engine.plans.due import TickGrid
@@ -24,7 +24,7 @@ from windrow.operators.state import is_strict
 from windrow.operators.tables.metering import PlanMeter
 from windrow.optimizer.common_join import SharableJoin, sharable_join
 from windrow.optimizer.pipeline import OptimizedPlan
-from windrow.plan.algebra.nodes import ContinuousPlan, GroupBy, Window, walk
+from windrow.plan.algebra.nodes import ContinuousPlan, GroupBy, RowsWindow, Window, walk
 from windrow.types import SqlType
 
 REWRITTEN_ROWS = 200_000
@@ -190,8 +190,10 @@ class ContinuousQuery:
 
 
 def kept_columns(window: Window) -> tuple[tuple[KeptColumn, ...], KeptColumn | None]:
-    """What a window store keeps for a window: its columns in order, and its predicate."""
+    """What a window store keeps for a window: its columns in order, and its predicate. A count-based window also needs
+    the order of arrival."""
     columns = tuple(KeptColumn(one.sql, one.column.type) for one in window.columns)
+    columns = (ARRIVAL, *columns) if isinstance(window, RowsWindow) else columns
     return columns, None if window.predicate is None else KeptColumn(window.predicate, BOOLEAN)
 
 

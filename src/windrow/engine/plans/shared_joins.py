@@ -1,4 +1,4 @@
-"""Runs a join once for the queries that have it in common, and routes its results to them.
+"""Finds the joins that queries have in common; in the driver home, runs each once and routes its results.
 
 A join over windows keeps nothing itself, since its windows are in the stores. So sharing is decided anew for each batch
 of ticks: who is due for the same ticks and reads the same tuples shares.
@@ -7,11 +7,10 @@ of ticks: who is due for the same ticks and reads the same tuples shares.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from windrow.engine.kept.window_stores import StoreUse, WindowStores
 from windrow.engine.plans.query import ContinuousQuery, kept_columns
@@ -19,9 +18,10 @@ from windrow.operators.advance import joined
 from windrow.operators.scan import StreamRows, reach, read_window
 from windrow.operators.state import ROOT, has_internal
 from windrow.operators.tables.edges import Edge
-from windrow.operators.tables.kernel import Kernel, types_of
-from windrow.operators.ticks import EXP, TS, UNTIL, DueTicks
-from windrow.optimizer.common_join import CommonJoin, JoinRoute, SharableJoin, common_join
+from windrow.operators.tables.kernel import Kernel
+from windrow.operators.tables.routing import routed
+from windrow.operators.ticks import DueTicks
+from windrow.optimizer.common_join import CommonJoin, SharableJoin, common_join
 from windrow.settings import SHARE_JOINS
 from windrow.types import POINT_MIN
 
@@ -40,54 +40,67 @@ class Given:
 
 
 @dataclass(frozen=True)
-class _Member:
+class JoinMember:
     """A query with a join that it may share, and the numbers of the join's windows in the order of its sides."""
 
     query: ContinuousQuery
     join: SharableJoin
     windows: tuple[int, ...]
 
+    @property
+    def path(self) -> str:
+        """The path of the join in the query's plan."""
+        return "".join((ROOT, *(f".{i}" for i in self.join.path)))
+
     def uses(self) -> list[StoreUse]:
         return [self.query.uses[i] for i in self.windows]
 
 
-class SharedJoins:
-    """Processes the joins that queries have in common."""
+@dataclass(frozen=True)
+class JoinGroup:
+    """Queries that are due for the same ticks, and the join that serves them."""
 
-    def __init__(self, stores: WindowStores, kernel: Kernel):
-        self._stores = stores
-        self._kernel = kernel
+    members: tuple[JoinMember, ...]
+    common: CommonJoin
+
+    @property
+    def has_until(self) -> bool:
+        return has_internal(self.members[0].query.plan)
+
+    def use(self, i: int) -> StoreUse:
+        """What the join reads for its i-th window."""
+        first = self.members[0].uses()[i]
+        return StoreUse(first.store, first.reader, first.since, kept_columns(self.common.windows[i])[1])
+
+
+class SharedJoins:
+    """Knows which joins queries have in common."""
+
+    def __init__(self) -> None:
         self._commons: dict[tuple[int, ...], CommonJoin] = {}
 
-    def given(self, queries: Sequence[ContinuousQuery], due: DueTicks) -> dict[int, Given]:
-        """The outputs of shared joins, by number of the query. All the queries are due for these ticks."""
-        groups = dict[tuple[object, ...], list[_Member]]()
+    def groups(
+        self,
+        queries: Sequence[ContinuousQuery],
+        due: DueTicks,
+        where: Callable[[JoinMember], object] = lambda member: None,
+    ) -> list[JoinGroup]:
+        """The joins that several of these queries have in common; all are due for these ticks. `where` must be equal,
+        too."""
+        found = dict[tuple[object, ...], list[JoinMember]]()
         for query in queries:
             query.shares_join_with = ()
             member = _member(query)
             if member is not None:
-                groups.setdefault(_reads(member, due), []).append(member)
-        found = dict[int, Given]()
-        for members in groups.values():
-            if len(members) > 1:
-                found |= self._shared(members, due)
-        return found
+                found.setdefault((_reads(member, due), where(member)), []).append(member)
+        groups = [JoinGroup(tuple(members), self._common(members)) for members in found.values() if len(members) > 1]
+        for group in groups:
+            names = [member.query.name for member in group.members]
+            for i, member in enumerate(group.members):
+                member.query.shares_join_with = (*names[:i], *names[i + 1 :])
+        return groups
 
-    def _shared(self, members: Sequence[_Member], due: DueTicks) -> dict[int, Given]:
-        started = time.perf_counter()
-        common = self._common(members)
-        rows = {i: self._rows(common, members, i, due) for i in range(len(common.windows))}
-        edge = joined(common.join, rows, due, self._kernel, has_internal(members[0].query.plan))
-        routed = self._routed(common.routes, edge)
-        seconds, found = (time.perf_counter() - started) / len(members), dict[int, Given]()
-        for member, one in zip(members, routed, strict=True):
-            path = "".join((ROOT, *(f".{i}" for i in member.join.path)))
-            member.query.meter.add(path, one.rows.num_rows, one.rows.get_total_buffer_size(), seconds)
-            found[member.query.id] = Given(path, one, frozenset(member.windows))
-            member.query.shares_join_with = tuple(other.query.name for other in members if other is not member)
-        return found
-
-    def _common(self, members: Sequence[_Member]) -> CommonJoin:
+    def _common(self, members: Sequence[JoinMember]) -> CommonJoin:
         """The join of these queries, remembered: they are the same at most ticks."""
         key = tuple(member.query.id for member in members)
         if key not in self._commons:
@@ -96,42 +109,50 @@ class SharedJoins:
             self._commons[key] = common_join([member.join for member in members])
         return self._commons[key]
 
-    def _rows(self, common: CommonJoin, members: Sequence[_Member], i: int, due: DueTicks) -> StreamRows:
-        window, first = common.windows[i], members[0].uses()[i]
-        columns, predicate = kept_columns(window)
-        use = StoreUse(first.store, first.reader, first.since, predicate)
+
+class JoinsInDriver:
+    """Processes shared joins in this process."""
+
+    def __init__(self, stores: WindowStores, kernel: Kernel):
+        self._stores = stores
+        self._kernel = kernel
+        self._shared = SharedJoins()
+
+    def given(self, queries: Sequence[ContinuousQuery], due: DueTicks) -> dict[int, Given]:
+        """The outputs of shared joins, by number of the query. All the queries are due for these ticks."""
+        found = dict[int, Given]()
+        for group in self._shared.groups(queries, due):
+            started = time.perf_counter()
+            rows = {i: self._rows(group, i, due) for i in range(len(group.common.windows))}
+            edge = joined(group.common.join, rows, due, self._kernel, group.has_until)
+            edges = routed(group.common.routes, edge, self._kernel)
+            seconds = (time.perf_counter() - started) / len(edges)
+            for member, one in zip(group.members, edges, strict=True):
+                member.query.meter.add(member.path, one.rows.num_rows, one.rows.get_total_buffer_size(), seconds)
+                found[member.query.id] = Given(member.path, one, frozenset(member.windows))
+        return found
+
+    def _rows(self, group: JoinGroup, i: int, due: DueTicks) -> StreamRows:
+        window = group.common.windows[i]
+        columns, use = kept_columns(window)[0], group.use(i)
 
         def read(lo: int, hi: int) -> pa.Table:
             return self._stores.rows(use, columns, lo, hi)
 
         return read_window(window, read, True, due)
 
-    def _routed(self, routes: Sequence[JoinRoute], edge: Edge) -> list[Edge]:
-        """What each route takes of the results. All their conditions are computed together."""
-        tested = [route.predicate for route in routes if route.predicate is not None]
-        passing = iter(self._kernel.evaluate(tested, types_of(edge.schema), edge.rows) if edge.rows.num_rows else ())
-        ends = [name for name in (TS, EXP, UNTIL) if name in edge.rows.column_names]
-        found = []
-        for route in routes:
-            rows = edge.rows.select([*ends, *(shared.sql for _, shared in route.columns)])
-            rows = rows.rename_columns([*ends, *(own.sql for own, _ in route.columns)])
-            if route.predicate is not None and rows.num_rows:
-                rows = rows.filter(pc.fill_null(next(passing), False))
-            found.append(Edge(rows, tuple(own for own, _ in route.columns)))
-        return found
 
-
-def _member(query: ContinuousQuery) -> _Member | None:
+def _member(query: ContinuousQuery) -> JoinMember | None:
     if SHARE_JOINS in query.choices.rules_off:
         return None
     found = query.sharable_join
     if found is None:
         return None
     numbers = {id(window): i for i, window in enumerate(query.plan.windows)}
-    return _Member(query, found, tuple(numbers[id(side.window)] for side in found.sides))
+    return JoinMember(query, found, tuple(numbers[id(side.window)] for side in found.sides))
 
 
-def _reads(member: _Member, due: DueTicks) -> tuple[object, ...]:
+def _reads(member: JoinMember, due: DueTicks) -> tuple[object, ...]:
     """What a join reads of which stores; equal for joins that can be one."""
     stores = []
     for i, use in zip(member.windows, member.uses(), strict=True):

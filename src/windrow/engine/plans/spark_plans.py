@@ -1,7 +1,11 @@
-"""Continuous plans in the Spark home: what a batch of ticks reads, its job, and what the tasks report."""
+"""Continuous plans in the Spark home: what a batch of ticks reads, its job, and what the tasks report.
+
+All plans that are due together are one job, and a join that several have in common runs once in it.
+"""
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -11,34 +15,53 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.dataplane.blocks import BlockRef
-from windrow.dataplane.kernels.plan_stage import StageBatch, StagedTask, StoredPart, StoredWindow
 from windrow.dataplane.kernels.plan_tables import StoredRelation
+from windrow.dataplane.kernels.stage_messages import (
+    JoinTaker,
+    SharedJoinBatch,
+    SharedJoinTask,
+    StageBatch,
+    StagedTask,
+    StageJob,
+    StoredPart,
+    StoredWindow,
+)
 from windrow.dataplane.plan_stages import PlanStages
-from windrow.engine.kept.window_stores import ATTEMPTS, WindowStores
+from windrow.dataplane.stores import StoredRows
+from windrow.engine.kept.window_stores import ATTEMPTS, StoreUse, WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, PlanCommits, PlanPart, WrittenBlock
 from windrow.engine.plans.homes import (
     SPARK,
     PlanBatch,
+    PlanDelay,
     PlanFailure,
+    PlanOutcome,
     begins_now,
     has_view,
     is_silent,
     needed_from,
     occupied_ticks,
 )
-from windrow.engine.plans.query import ContinuousQuery, HomeState
+from windrow.engine.plans.query import ContinuousQuery, HomeState, kept_columns
+from windrow.engine.plans.shared_joins import JoinGroup, JoinMember, SharedJoins
 from windrow.engine.plans.tables import ordered
 from windrow.engine.tables.uses import TableUse
 from windrow.errors import SessionError, StateError, WindrowError, first_line
 from windrow.operators.changes import AT, HEAD, changes_schema, in_order, stored
-from windrow.operators.stages.cutting import staged
+from windrow.operators.stages.cutting import stage_of, staged
 from windrow.operators.stages.ranges import WHOLE, Range, ranges_of
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks
+from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.settings import Settings
+
+log = logging.getLogger("windrow")
 
 BYTES_PER_TASK = 512 << 20
 """There are more tasks than cores when each would have more than this to read."""
+
+REMEMBERED = 64
+"""So many shared joins are remembered by tasks."""
 
 KNOWN = 32
 """So many states of earlier batches can be caught up by tasks."""
@@ -68,6 +91,15 @@ class StageState:
         return sum(rows for rows, _ in self.sizes.values())
 
 
+@dataclass(frozen=True)
+class _Due:
+    """A query in a job: the state before, what tasks know of its plan, and its batch."""
+
+    query: ContinuousQuery
+    task: StagedTask
+    batch: StageBatch
+
+
 class SparkPlans:
     """Advances plans by Spark jobs."""
 
@@ -88,48 +120,132 @@ class SparkPlans:
         self._watched = watched
         self._kernel = Kernel(settings().integer("max_value_bytes"))
         self._tasks: dict[int, StagedTask] = {}
+        self._shared = SharedJoins()
+        self._joins: dict[tuple[object, ...], SharedJoinTask] = {}
+        self._made_joins = 0
 
     def forget(self, number: int) -> None:
         """Forget a query that was dropped."""
         self._tasks.pop(number, None)
         self._stages.forget(number)
+        for key in [key for key in self._joins if number in key]:
+            self._stages.forget_join(self._joins.pop(key).number)
 
-    def advance(
-        self, queries: Sequence[ContinuousQuery], due: DueTicks, merging: bool
-    ) -> list[PlanBatch | PlanFailure]:
-        return [self._one(query, due, merging) for query in queries]
+    def advance(self, queries: Sequence[ContinuousQuery], due: DueTicks, merging: bool) -> list[PlanOutcome]:
+        found = dict[int, PlanOutcome]()
+        waiting = [query for query in queries if not self._pass_idle(query, due, merging, found)]
+        for attempt in range(ATTEMPTS):
+            missing = list[ContinuousQuery]()
+            for one, reports in self._job(waiting, due, merging):
+                failed = next((told for told in reports if "error" in told or "missing" in told), None)
+                if failed is None:
+                    found[one.query.id] = self._done(one.query, one.batch, reports)
+                elif "error" in failed:
+                    found[one.query.id] = PlanFailure(failed["error"])
+                elif attempt < ATTEMPTS - 1:
+                    missing.append(one.query)
+                    self._stores.look_again(one.query.uses)  # a file may have been merged meanwhile, or have expired
+                else:
+                    remedy = "Restore the state directory from a copy."
+                    found[one.query.id] = PlanDelay(StateError(failed["missing"], remedy=remedy))
+            waiting = missing
+        return [found[query.id] for query in queries]
 
-    def _one(self, query: ContinuousQuery, due: DueTicks, merging: bool) -> PlanBatch | PlanFailure:
+    def _pass_idle(self, query: ContinuousQuery, due: DueTicks, merging: bool, found: dict[int, PlanOutcome]) -> bool:
+        """Pass the ticks of a query for which nothing comes and nothing goes; return whether it is one."""
+        before = self._before(query)
+        if query.home != SPARK or merging or not self._is_idle(query, before, due):
+            return False
+        idle, effects = before.skipped_to(due.upto), query.progress.effects
+        found[query.id] = PlanBatch(0, lambda: _no_changes(query), idle, effects=effects)
+        return True
+
+    def _before(self, query: ContinuousQuery) -> StageState:
         before = query.version.state if query.home == SPARK else StageState(())
         assert isinstance(before, StageState)
-        if query.home == SPARK and not merging and self._is_idle(query, before, due):
-            idle = before.skipped_to(due.upto)
-            return PlanBatch(0, lambda: _no_changes(query), idle, effects=query.progress.effects)
-        task = self._task(query)
-        for attempt in range(ATTEMPTS):
-            batch = self._batch(query, task, before, due, merging)
-            reports = self._run(query, task, batch)
-            failed = next((one for one in reports if "error" in one or "missing" in one), None)
-            if failed is None:
-                return self._done(query, batch, reports)
-            if "error" in failed:
-                return PlanFailure(failed["error"])
-            if attempt == ATTEMPTS - 1:
-                raise StateError(failed["missing"], remedy="Restore the state directory from a copy.")
-            self._stores.look_again(query.uses)  # a file may have been merged meanwhile, or have expired
-        raise AssertionError
+        return before
 
-    def _run(self, query: ContinuousQuery, task: StagedTask, batch: StageBatch) -> list[dict[str, Any]]:
+    def _job(
+        self, queries: Sequence[ContinuousQuery], due: DueTicks, merging: bool
+    ) -> list[tuple[_Due, list[dict[str, Any]]]]:
+        """Process a batch of ticks of these queries as one job. Return what tasks report of each."""
+        if not queries:
+            return []
+        files = _StoreFiles(self._stores)
+        plans = [self._due(query, due, merging, files) for query in queries]
+        joins, batches = self._common(plans, due, files)
+        job = StageJob(tuple(one.batch for one in plans), tuple(batches))
         try:
             with self._watched():
-                return self._stages.run(task, batch)
+                reports = self._stages.run([one.task for one in plans], joins, job)
         except WindrowError:
             raise
         except Exception as error:
+            names = f"query '{queries[0].name}'" if len(queries) == 1 else f"{len(queries)} queries"
             raise SessionError(
-                f"the Spark job of a tick of query '{query.name}' failed: {first_line(error)}",
+                f"the Spark job of a tick of {names} failed: {first_line(error)}",
                 remedy="Nothing is lost: the tick is tried again. See the messages of the Spark executors.",
             ) from error
+        for one, mine in zip(plans, reports, strict=True):
+            alone = next((told["alone"] for told in mine if "alone" in told), None)
+            if alone is not None:
+                one.query.shares_join_with = ()
+                log.warning("query '%s' joins alone, since the join that it shares failed: %s", one.query.name, alone)
+        return list(zip(plans, reports, strict=True))
+
+    # -- joins that queries have in common -----------------------------------------------------
+
+    def _common(
+        self, plans: Sequence[_Due], due: DueTicks, files: _StoreFiles
+    ) -> tuple[list[SharedJoinTask], list[SharedJoinBatch]]:
+        """The joins that plans of a job have in common. Their rows must be in the same places at the same level."""
+        numbers = {one.query.id: i for i, one in enumerate(plans)}
+
+        def where(member: JoinMember) -> object:
+            one = plans[numbers[member.query.id]]
+            stage = stage_of(one.task.staged, member.path)
+            return stage.level, stage.single, one.batch.ranges
+
+        tasks, batches = list[SharedJoinTask](), list[SharedJoinBatch]()
+        for group in self._shared.groups([one.query for one in plans], due, where):
+            members = tuple(numbers[member.query.id] for member in group.members)
+            first = plans[members[0]]
+            stage = stage_of(first.task.staged, group.members[0].path)
+            tasks.append(self._join_task(group, stage.single))
+            windows = tuple(self._join_window(group, i, due, files) for i in range(len(group.common.windows)))
+            batches.append(SharedJoinBatch(stage.level, due, first.batch.ranges, windows, members))
+        return tasks, batches
+
+    def _join_task(self, group: JoinGroup, single: bool) -> SharedJoinTask:
+        """What tasks know of a shared join; the same object as long as it is the same, since it is broadcast."""
+        most = self._settings().integer("max_value_bytes")
+        key = (*(member.query.id for member in group.members), ("single", single, most))
+        if key not in self._joins:
+            if len(self._joins) >= REMEMBERED:
+                for known in self._joins.values():
+                    self._stages.forget_join(known.number)
+                self._joins.clear()
+            self._made_joins += 1
+            plan, windows = group.members[0].query.plan, group.common.windows
+            takers = tuple(
+                JoinTaker(member.path, route, frozenset(member.windows))
+                for member, route in zip(group.members, group.common.routes, strict=True)
+            )
+            self._joins[key] = SharedJoinTask(
+                self._root,
+                self._made_joins,
+                ContinuousPlan(group.common.join, plan.point, plan.step, plan.origin),
+                tuple(kept_columns(window)[0] for window in windows),
+                takers,
+                single,
+                group.has_until,
+                most,
+            )
+        return self._joins[key]
+
+    def _join_window(self, group: JoinGroup, i: int, due: DueTicks, files: _StoreFiles) -> StoredWindow:
+        member = group.members[0]
+        return files.window(group.use(i), *_points(member.query, member.windows[i], due))
 
     # -- what a batch reads --------------------------------------------------------------------
 
@@ -142,10 +258,20 @@ class SparkPlans:
             self._tasks[query.id] = known
         return known
 
+    def _due(self, query: ContinuousQuery, due: DueTicks, merging: bool, files: _StoreFiles) -> _Due:
+        task, before = self._task(query), self._before(query)
+        windows = tuple(files.window(use, *_points(query, i, due)) for i, use in enumerate(query.uses))
+        return _Due(query, task, self._batch(query, task, before, due, merging, windows))
+
     def _batch(
-        self, query: ContinuousQuery, task: StagedTask, before: StageState, due: DueTicks, merging: bool
+        self,
+        query: ContinuousQuery,
+        task: StagedTask,
+        before: StageState,
+        due: DueTicks,
+        merging: bool,
+        windows: tuple[StoredWindow, ...],
     ) -> StageBatch:
-        windows = tuple(self._window(query, i, due) for i in range(len(query.uses)))
         ranges = before.ranges
         if merging or not ranges:
             ranges = self._ranges(query, task, due)
@@ -172,23 +298,13 @@ class SparkPlans:
             relations=tuple(_relation(use, query) for use in query.tables),
         )
 
-    def _window(self, query: ContinuousQuery, i: int, due: DueTicks) -> StoredWindow:
-        lo, hi = self._points(query, i, due)
-        use = query.uses[i]
-        files = tuple(one for one in self._stores.files(use) if one.hi >= lo and one.lo < hi)
-        return StoredWindow(files, lo if use.since is None else max(lo, use.since), use.predicate)
-
-    def _points(self, query: ContinuousQuery, i: int, due: DueTicks) -> tuple[int, int]:
-        lo = needed_from(query, i, due.before)
-        return lo, due.upto - query.plan.windows[i].lifetime.offset
-
     def _ranges(self, query: ContinuousQuery, task: StagedTask, due: DueTicks) -> tuple[Range, ...]:
         """A range per core, more if each is large: a job of four tasks on two cores takes up to 2.5 times as long."""
         if task.staged.is_single:
             return (WHOLE,)
         size = query.version.state.nbytes
         for i, use in enumerate(query.uses):
-            size += self._stores.bytes_from(use, self._points(query, i, due)[0])
+            size += self._stores.bytes_from(use, _points(query, i, due)[0])
         return ranges_of(min(WHOLE[1], max(self._stages.cores, size // BYTES_PER_TASK)))
 
     def _is_idle(self, query: ContinuousQuery, before: StageState, due: DueTicks) -> bool:
@@ -234,6 +350,30 @@ class SparkPlans:
                 query.meter.add(path, rows, size, seconds)
         reading, working = (max((one[name] for one in reports), default=0.0) for name in ("read_s", "advance_s"))
         query.meter.add_batch(batch.due.upto - batch.due.before, reading, working)
+
+
+class _StoreFiles:
+    """The files of stores, listed once for a job: equal lists are one object, which is sent once."""
+
+    def __init__(self, stores: WindowStores):
+        self._stores = stores
+        self._listed: dict[int, list[StoredRows]] = {}
+        self._needed: dict[tuple[int, int, int], tuple[StoredRows, ...]] = {}
+
+    def window(self, use: StoreUse, lo: int, hi: int) -> StoredWindow:
+        """What a use needs of its store, for points from lo to below hi."""
+        needed = self._needed.get((use.store, lo, hi))
+        if needed is None:
+            if use.store not in self._listed:
+                self._listed[use.store] = self._stores.files(use)
+            needed = tuple(one for one in self._listed[use.store] if one.hi >= lo and one.lo < hi)
+            self._needed[use.store, lo, hi] = needed
+        return StoredWindow(needed, lo if use.since is None else max(lo, use.since), use.predicate)
+
+
+def _points(query: ContinuousQuery, i: int, due: DueTicks) -> tuple[int, int]:
+    """The points of window i that a batch may read."""
+    return needed_from(query, i, due.before), due.upto - query.plan.windows[i].lifetime.offset
 
 
 def _no_changes(query: ContinuousQuery) -> pa.Table:

@@ -18,7 +18,7 @@ from windrow.engine.plans.commits import PlanCommits
 from windrow.engine.plans.committer import PlanCommitter, ProcessedBatch
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.due import begins_at, due_upto, input_progress, occupied, without_gaps
-from windrow.engine.plans.homes import PlanFailure, PlanHomes, lifetimes, new_rows
+from windrow.engine.plans.homes import PlanDelay, PlanFailure, PlanHomes, lifetimes, new_rows
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import StreamState
 from windrow.engine.store.journal import Journal
@@ -156,10 +156,12 @@ class PlanTicker:
         home = chosen[queries[0].id][0]
         queries = [query for query in queries if chosen[query.id][0] == home and query.home == queries[0].home]
         merging = home != queries[0].home or any(self._is_merging(query, due.upto) for query in queries)
-        done = list[ProcessedBatch]()
+        done, delay = list[ProcessedBatch](), None
         for query, batch in zip(queries, self._homes[home].advance(queries, due, merging), strict=True):
             if isinstance(batch, PlanFailure):
                 self.suspend(query, batch.why)
+            elif isinstance(batch, PlanDelay):  # the others meet theirs again in their own ticks
+                delay = batch.error if query is queries[0] else delay
             else:
                 done.append(ProcessedBatch(query, due, batch, home, merging))
         advanced = time.monotonic()
@@ -171,6 +173,8 @@ class PlanTicker:
             one.query.metrics.tick_s += (ended - started) / len(done)
             one.query.metrics.ticks += due.count
             self._log(one, (ended - started) / len(done))
+        if delay is not None:
+            raise delay
 
     def _log(self, one: ProcessedBatch, seconds: float) -> None:
         log_event(

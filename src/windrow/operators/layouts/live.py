@@ -124,6 +124,11 @@ def turnover(edge: Edge, path: str, state: StateTable | None, due: DueTicks, kee
     return Turnover(netted(flow, edge.names), {path: table}, tuple(parts))
 
 
+def with_new(before: pa.Table, edge: Edge, due: DueTicks) -> pa.Table:
+    """Rows that were alive, as in `live_schema`, and the new ones of an edge as intervals."""
+    return _paired(before, _netted(edge, due), edge.names, due)
+
+
 def _netted(edge: Edge, due: DueTicks) -> pa.Table:
     changes = as_strict(edge, due).rows
     return netted(changes, edge.names) if edge.is_strict else changes

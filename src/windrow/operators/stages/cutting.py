@@ -11,7 +11,7 @@ task can do without rows of other tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,8 +19,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.operators.group_by import CELLS
+from windrow.operators.negation.rows_window import COUNTED
+from windrow.operators.negation.set_operation import LEAVING
 from windrow.operators.scan import table_of, window_of
-from windrow.operators.state import OUTPUT, ROOT, is_strict, reads_live_rows
+from windrow.operators.state import OUTPUT, ROOT, has_ends, is_strict, reads_live_rows
 from windrow.operators.strict.distinct import LIVE
 from windrow.operators.strict.group_by import ROWS
 from windrow.operators.tables.memo import by_identity
@@ -106,6 +108,13 @@ class StagedPlan:
         return tuple(stage for stage in self.stages if stage.level == level)
 
 
+def stage_of(cut: StagedPlan, path: str) -> Stage:
+    """The stage that processes the node at a path."""
+    exchanges = {stage.path: stage for stage in cut.stages if stage.sends_by is not None}
+    owner = _owner(path, exchanges)
+    return exchanges[owner] if owner else cut.stages[-1]
+
+
 def buckets_in(rows: pa.Table, names: Names | None, within: tuple[int, int] = (0, BUCKETS)) -> Points:
     """The bucket of each row by these columns. None: they may be anywhere, and are spread `within` a range."""
     if names is None:
@@ -134,7 +143,7 @@ def staged(plan: ContinuousPlan) -> StagedPlan:
     return StagedPlan(stages, tuple(cutter.windows), tables, cutter.cuts, cutter.scans, shown)
 
 
-def _owner(path: str, exchanges: Mapping[str, Names]) -> str:
+def _owner(path: str, exchanges: Collection[str]) -> str:
     """The innermost exchange at or above a path; '' if there is none."""
     above = [one for one in exchanges if path == one or path.startswith(one + ".")]
     return max(above, key=len, default="")
@@ -208,12 +217,13 @@ class _Cutter:
             self.keep(path + SHOWN, path, found, node.schema)
         elif isinstance(node, RowsWindow):
             found = self._rows_window(node, hint)
+            self.keep(path + COUNTED, path, found, node.partition)
         elif isinstance(node, OutputWindow):
             found = self.spread(node.input, f"{path}.0", hint)
         else:
             found = self._by_value(node, path, hint)
         self.keep(path, path, found, node.schema)
-        if isinstance(node, Distinct) and is_strict(node):
+        if isinstance(node, Distinct) and is_strict(node) and has_ends(node.input):
             self.keep(path + LIVE, path, found, node.schema)
         return found
 
@@ -265,8 +275,10 @@ class _Cutter:
         for i, one in enumerate(node.inputs):
             inner = tuple(one.schema[names.index(name)].sql for name in chosen)
             self.exactly(one, f"{path}.{i}", inner)
-            self.owners[f"{path}.{i}/old"], self.cuts[f"{path}.{i}/old"] = path, inner
-        return tuple(frozenset([name]) for name in chosen)
+        found = tuple(frozenset([name]) for name in chosen)
+        for table in (path, path + LEAVING):
+            self.keep(table, path, found, node.schema)
+        return found
 
     def _join(self, node: Join | SemiJoin | OuterJoin, path: str, hint: Names | None) -> Spread:
         usable = [k for k in range(len(node.keys)) if _is_usable(node, k)]

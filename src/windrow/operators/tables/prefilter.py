@@ -30,7 +30,12 @@ def maybe_among(column: pa.ChunkedArray, values: pa.Array) -> Points:
     bits = min(max(int(len(values) * SLOTS_PER_VALUE).bit_length(), _LEAST), _MOST)
     marked = np.zeros(1 << bits, bool)
     marked[_hashed(_words(values), bits)] = True
-    return np.flatnonzero(marked.take(_hashed(_words(flat(column)), bits)))
+    out, at = np.empty(len(column), bool), 0
+    for chunk in column.chunks:  # one after another, as they fit into the processor's cache
+        here = slice(at, at + len(chunk))
+        np.take(marked, _hashed(_words(chunk), bits), out=out[here], mode="clip")
+        at = here.stop
+    return np.flatnonzero(out)
 
 
 def _is_word(kind: pa.DataType) -> bool:
@@ -45,4 +50,6 @@ def _words(column: pa.Array) -> Words:
 
 
 def _hashed(words: Words, bits: int) -> Points:
-    return np.asarray(((words * _ODD) >> np.uint64(64 - bits)).view(np.int64))
+    mixed = words * _ODD
+    mixed >>= np.uint64(64 - bits)
+    return np.asarray(mixed.view(np.int64))

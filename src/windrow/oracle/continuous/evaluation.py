@@ -10,7 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql.statements import CreateStream
-from windrow.oracle.admission import Row, types_of
+from windrow.oracle.admission import Row, column_named, types_of
 from windrow.oracle.bounded import bounded
 from windrow.oracle.continuous.due import INFINITE, DueRange
 from windrow.oracle.continuous.plan import StandingPlan, WindowMeaning, axis_of
@@ -173,11 +173,14 @@ class Evaluation:
         return history.pointed(axis_of(source.window, history.statement))
 
     def _table(self, source: FromItem) -> tuple[str, tuple[str, ...]]:
-        """A view of the tuples of a stream, each with every tick b at which b − range ≤ point + offset < b."""
+        """A view of the tuples of a stream, each with every tick b at which it is in the window: b − range ≤ point +
+        offset < b, or it is one of the last rows below b."""
         assert source.stream is not None and source.window is not None
         types, meaning = types_of(self.streams[source.stream.lower()].statement), self._meaning(source)
         held: list[tuple[Row, int, int, int, str]] = []
-        for number, point, row in self._pointed(source):
+        if meaning.rows is not None:
+            held = self._last_rows(source, meaning.rows, meaning.partition)
+        for number, point, row in self._pointed(source) if meaning.rows is None else ():
             born = point + meaning.offset
             exp = POINT_MAX if meaning.range is None else born + meaning.range
             until = POINT_MAX if meaning.internal else exp
@@ -214,6 +217,22 @@ class Evaluation:
             view, pa.concat_tables(found) if found else versions[0].rows.append_column(TICK, pa.array([], pa.int64()))
         )
         return view, columns, is_seen
+
+    def _last_rows(self, source: FromItem, size: int, partition: Sequence[str]) -> list[tuple[Row, int, int, int, str]]:
+        """Each tick's last tuples below it, by (point, order of arrival), of each combination of values."""
+        assert source.stream is not None
+        columns = [column_named(self.streams[source.stream.lower()].statement, name) for name in partition]
+        arrived = sorted(self._pointed(source), key=lambda one: (one[1], one[0]))
+        held: list[tuple[Row, int, int, int, str]] = []
+        for tick, at in enumerate(self._grid):
+            groups: dict[tuple[Any, ...], list[tuple[int, int, Row]]] = {}
+            for number, point, row in arrived:
+                if point < at:
+                    key = tuple("NaN" if row[name] != row[name] else row[name] for name in columns)
+                    groups.setdefault(key, []).append((number, point, row))
+            for group in groups.values():
+                held += [(row, tick, point, POINT_MAX, str(number)) for number, point, row in group[-size:]]
+        return held
 
     def _columns(self, statement: str) -> list[tuple[str, str]]:
         if statement not in self._known:  # it is asked for again, and Spark is slow

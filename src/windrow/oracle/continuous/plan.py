@@ -23,12 +23,15 @@ FindStream = Callable[[str], CreateStream]
 
 @dataclass(frozen=True)
 class WindowMeaning:
-    """`range` None: tuples stay for ever. `since`: tuples below it do not count. `internal`: results stay for ever."""
+    """`range` None: tuples stay for ever. `since`: tuples below it do not count. `internal`: results stay for ever.
+    `rows`: only the last so many are in the window, of each combination of values of `partition`."""
 
     range: int | None
     offset: int = 0
     since: int | None = None
     internal: bool = False
+    rows: int | None = None
+    partition: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,11 @@ class StandingPlan:
 
     def meaning(self, clause: WindowClause) -> WindowMeaning:
         offset = clause.offset.amount if clause.offset else 0
-        if clause.kind is WindowKind.ROWS or clause.pattr or clause.rattr or clause.sattr:
-            raise UnsupportedError("the oracle evaluates windows of ranges in continuous queries")
+        if clause.rattr or clause.sattr or (clause.slide is not None and clause.slide.unit is Unit.ROWS):
+            raise UnsupportedError("the oracle evaluates no windows that slide by rows in continuous queries")
+        if clause.kind is WindowKind.ROWS:
+            assert clause.range is not None
+            return WindowMeaning(None, rows=clause.range.amount, partition=clause.pattr)
         if clause.kind is WindowKind.NOW:
             return WindowMeaning(1 if clause.slide else self.step, offset, internal=clause.internal)
         if clause.kind is WindowKind.RANGE and clause.range is not None and clause.range.unit is not Unit.ROWS:

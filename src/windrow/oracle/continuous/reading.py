@@ -1,7 +1,7 @@
 """What the oracle reads in the text of a continuous query: its windows, its sub-queries, ISTREAM and the like.
 
-A query is a tree of SELECTs and UNIONs. A source is what stands in a FROM clause: a stream with a window, a name that
-WITH defines, or a sub-query, which may have a window too.
+A query is a tree of SELECTs and set operations. A source is what stands in a FROM clause: a stream with a window, a
+name that WITH defines, or a sub-query, which may have a window too. WHERE may have sub-queries in EXISTS and IN.
 """
 
 from __future__ import annotations
@@ -106,9 +106,8 @@ def source_nodes(select: exp.Select) -> list[exp.Expr]:
     if first is None:
         raise UnsupportedError("the oracle evaluates queries with FROM")
     joins = select.args.get("joins") or []
-    for join in joins:
-        if join.side or join.kind not in ("", "INNER", "CROSS") or join.method:
-            raise UnsupportedError("the oracle evaluates inner joins")
+    if any(join.method for join in joins):
+        raise UnsupportedError("the oracle evaluates no NATURAL joins")
     return [first.this, *(join.this for join in joins)]
 
 
@@ -116,15 +115,30 @@ def sources_of(select: exp.Select, scope: Scope) -> list[FromItem]:
     return [source_of(node, scope) for node in source_nodes(select)]
 
 
+def is_conditional(node: exp.Expr) -> bool:
+    """Whether the node is EXISTS or IN with a sub-query."""
+    return isinstance(node, exp.Exists) or (isinstance(node, exp.In) and bool(node.args.get("query")))
+
+
+def conditional_queries(select: exp.Expr) -> list[exp.Expr]:
+    """The sub-queries of EXISTS and IN in the WHERE of a SELECT, without those inside them."""
+    where = select.args.get("where")
+    found = [node for node in where.walk(prune=is_conditional) if is_conditional(node)] if where is not None else []
+    return [node.this if isinstance(node, exp.Exists) else node.args["query"] for node in found]
+
+
 def selects_of(query: exp.Expr, outer: Scope) -> Iterator[tuple[exp.Select, Scope]]:
-    """The SELECTs of a query that UNION ALL connects, each with the names that it can use."""
+    """The SELECTs of a query that set operations connect, and those in their WHERE, each with the names that it can
+    use."""
     query = unwrapped(query)
     scope = scope_of(query, outer)
-    if isinstance(query, exp.Union):
+    if isinstance(query, exp.SetOperation):
         for branch in (query.this, query.expression):
             yield from selects_of(branch, scope)
     elif isinstance(query, exp.Select):
         yield query, scope
+        for inner in conditional_queries(query):
+            yield from selects_of(inner, scope)
     else:
         raise UnsupportedError(f"the oracle does not evaluate {type(query).__name__.upper()}")
 
@@ -161,7 +175,7 @@ def _is_selection(query: exp.Expr, outer: Scope) -> bool:
     query = unwrapped(query)
     if not isinstance(query, exp.Select) or streaming_of(query) or is_aggregated(query):
         return False
-    if query.args.get("distinct") or query.args.get("limit"):
+    if query.args.get("distinct") or query.args.get("limit") or conditional_queries(query):
         return False
     sources = sources_of(query, scope_of(query, outer))
     inner = sources[0].query
@@ -179,7 +193,7 @@ def is_continuous(query: exp.Expr) -> bool:
     """Whether a query is a plan. All others are aggregates over one stream with SLIDE or NOW."""
     if not isinstance(query, exp.Select) or query.args.get("joins") or query.args.get("distinct"):
         return True
-    if query.args.get("with_") or streaming_of(query) or not is_aggregated(query):
+    if query.args.get("with_") or streaming_of(query) or not is_aggregated(query) or conditional_queries(query):
         return True
     first = query.args.get("from_")
     window = clause_of(first.this) if first and isinstance(first.this, exp.Table) else None

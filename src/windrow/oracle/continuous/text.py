@@ -1,8 +1,8 @@
 """The user's text with every window replaced by a sub-select of the full history, for many ticks at once.
 
 In a sub-select each tuple comes once for each tick at which it is in the window. The number of the tick is carried
-through the whole text: sources are joined on it, groups and DISTINCT are made within it, ORDER BY and LIMIT number the
-rows of it. Nothing else changes, but:
+through the whole text: sources are joined on it (see `joins`), groups, DISTINCT and set operations are made within it,
+ORDER BY and LIMIT number the rows of it, EXISTS and IN ask for rows of the same tick. Nothing else changes, but:
 
 - An aggregate without GROUP BY has a row at every tick, also where no tuple qualifies.
 - SUM of integers is exact, and aggregates that Spark SQL lacks are written with those it has (see `spark_sql`).
@@ -19,15 +19,16 @@ from sqlglot import exp
 
 from windrow.errors import UnsupportedError
 from windrow.oracle import holistic, spark_sql
+from windrow.oracle.continuous.joins import TickedFrom, TickedSource, joined
 from windrow.oracle.continuous.plan import WindowMeaning
 from windrow.oracle.continuous.reading import (
     FromItem,
     Scope,
     as_relation,
+    conditional_queries,
     is_aggregated,
+    is_conditional,
     scope_of,
-    source_nodes,
-    source_of,
     sources_of,
     streaming_of,
     unwrapped,
@@ -81,6 +82,7 @@ class Writer:
     columns: Columns
     rows: Rows
     finishers: list[Callable[..., object] | None] = field(default_factory=list)
+    _asked_before: int = field(default=0, init=False)
 
     def root(self, query: exp.Expr) -> Block:
         """The whole query. `finishers` has the functions that complete columns in Python."""
@@ -99,16 +101,14 @@ class Writer:
         scope = scope_of(query, outer)
         if isinstance(query, exp.Select):
             return self._select(query, scope, traced)
-        if not isinstance(query, exp.Union):
+        if not isinstance(query, exp.SetOperation):
             raise UnsupportedError(f"the oracle does not evaluate {type(query).__name__.upper()}")
-        if traced and query.args.get("distinct"):
-            raise UnsupportedError("the oracle evaluates no UNION DISTINCT over INTERNAL windows")
+        if traced and (query.args.get("distinct") or not isinstance(query, exp.Union)):
+            raise UnsupportedError("over INTERNAL windows the oracle evaluates UNION ALL alone")
         branches = [self._unranked(self.block(one, scope, traced)) for one in (query.this, query.expression)]
         texts = [f"({self._branch(one, i) if traced else one.text})" for i, one in enumerate(branches)]
-        whole = Block(
-            ("\nUNION ALL " if not query.args.get("distinct") else "\nUNION ").join(texts), branches[0].carried
-        )
-        return self._ordered_output(whole, query)
+        words = type(query).__name__.upper() + ("" if query.args.get("distinct") else " ALL")
+        return self._ordered_output(Block(f"\n{words} ".join(texts), branches[0].carried), query)
 
     def _branch(self, block: Block, number: int) -> str:
         """Results of different branches have different parts."""
@@ -117,55 +117,101 @@ class Writer:
 
     def _select(self, select: exp.Select, scope: Scope, traced: bool) -> Block:
         select = as_relation(select)
-        nodes = source_nodes(select)
-        sources = [source_of(node, scope) for node in nodes]
-        carried = [_carried(i, source, traced) for i, source in enumerate(sources)]
-        tables = [f"({self._source(one, i, traced)}) AS `{one.alias or f'__q{i}'}`" for i, one in enumerate(sources)]
-        from_text = tables[0] + "".join(
-            _joined(join, table) for join, table in zip(select.args.get("joins") or [], tables[1:], strict=True)
-        )
-        where = [select.args["where"].this.sql(dialect="spark")] if select.args.get("where") else []
-        seen = {i for i, one in enumerate(sources) if one.table is not None and self.rows(one)[2]}
-        if 0 in seen:
-            raise UnsupportedError("the oracle reads a stream before a table that is NON RETROACTIVE")
-        same_tick = [f"`{TICK}0` = `{TICK}{i}`" for i in range(1, len(sources)) if i not in seen]
-        born = [f"`{BORN}{i}`" for i, one in enumerate(sources) if one.stream is not None]
-        latest = born[0] if len(born) == 1 else f"GREATEST({', '.join(born)})"
-        same_tick += [f"`{FROM}{i}` <= {latest} AND {latest} < `{TO}{i}`" for i in sorted(seen)]
-        if seen and any(one.query is not None for one in sources):
-            raise UnsupportedError("the oracle joins a table that is NON RETROACTIVE with streams")
-        if traced and any(one.table is not None for one in sources):
-            raise UnsupportedError("the oracle joins no tables with INTERNAL windows")
-        carried = [[f"{FROM}{i}", f"{TO}{i}"] if i in seen else names for i, names in enumerate(carried)]
-        condition = " AND ".join([*(f"({text})" for text in where), *same_tick])
+        if traced and conditional_queries(select):
+            raise UnsupportedError("the oracle traces no EXISTS and no IN")
+        made = self._from(select, scope, traced)
+        condition = " AND ".join([*self._where(select, scope, made), *made.same_tick])
         if is_aggregated(select):
-            return self._aggregated(select, from_text, condition, traced)
+            return self._aggregated(select, made, condition, traced)
         if traced and (select.args.get("distinct") or select.args.get("limit")):
             raise UnsupportedError("the oracle evaluates no DISTINCT and no LIMIT over INTERNAL windows")
-        kept = _traced(len(sources)) if traced else [f"`{TICK}0` AS `{TICK}`"]
-        hidden = [name for names in carried for name in names]
-        items = [_item(item, hidden, [one.alias for one in sources], carried) for item in select.expressions]
+        kept = _traced(len(made.carried)) if traced else [f"{made.tick_text} AS `{TICK}`"]
+        items = [_item(item, made) for item in select.expressions]
         where_text = f"\nWHERE {condition}" if condition else ""
-        return self._finish(select, items, kept, f"FROM {from_text}{where_text}", TRACE if traced else (TICK,))
+        return self._finish(select, items, kept, f"FROM {made.text}{where_text}", TRACE if traced else (TICK,))
 
-    def _aggregated(self, select: exp.Select, from_text: str, condition: str, traced: bool) -> Block:
+    def _from(self, select: exp.Select, scope: Scope, traced: bool, first: int = 0) -> TickedFrom:
+        """FROM; the columns that its sources carry are numbered from `first` on."""
+        joins = select.args.get("joins") or []
+        if traced and any(join.side or join.kind in ("SEMI", "ANTI") for join in joins):
+            raise UnsupportedError("the oracle traces inner joins")
+        sources, found = [], sources_of(select, scope)
+        if traced and any(one.table is not None for one in found):
+            raise UnsupportedError("the oracle joins no tables with INTERNAL windows")
+        for number, one in enumerate(found, start=first):
+            alias, text = one.alias or f"__q{number}", self._source(one, number, traced)
+            if one.table is not None and self.rows(one)[2]:
+                meets = self._meets(found, first, number)
+                sources.append(TickedSource(text, alias, (f"{FROM}{number}", f"{TO}{number}"), "", meets))
+                continue
+            carried = tuple(_carried(number, one, traced))
+            sources.append(TickedSource(text, alias, carried, f"{TICK}{number}"))
+        return joined(joins, sources)
+
+    def _meets(self, sources: Sequence[FromItem], first: int, number: int) -> str:
+        """A result sees the rows of a table that is NON RETROACTIVE as of its own birth, the latest of its parts."""
+        if number == first or any(one.query is not None for one in sources):
+            raise UnsupportedError("the oracle joins a table that is NON RETROACTIVE with streams before it")
+        born = [f"`{BORN}{i}`" for i, one in enumerate(sources, start=first) if one.stream is not None]
+        latest = born[0] if len(born) == 1 else f"GREATEST({', '.join(born)})"
+        return f"(`{FROM}{number}` <= {latest} AND {latest} < `{TO}{number}`)"
+
+    def _where(self, select: exp.Select, scope: Scope, made: TickedFrom) -> list[str]:
+        """WHERE as text, with the sub-queries of EXISTS and IN asked for rows of the same tick."""
+        where = select.args.get("where")
+        if where is None:
+            return []
+        tree, texts = where.this.copy(), dict[str, str]()
+        for node in [one for one in tree.walk(prune=is_conditional) if is_conditional(one)]:
+            mark = f"__subquery{len(texts)}__"
+            query = node.this if isinstance(node, exp.Exists) else node.args["query"]
+            text = self._asked(query, scope, made.tick_text, isinstance(node, exp.In))
+            left = "" if isinstance(node, exp.Exists) else node.this.sql(dialect="spark")
+            texts[mark] = f"(EXISTS ({text}))" if isinstance(node, exp.Exists) else f"({left} IN ({text}))"
+            if node is tree:
+                tree = exp.column(mark, quoted=True)
+            else:
+                node.replace(exp.column(mark, quoted=True))
+        written = str(tree.sql(dialect="spark"))
+        for mark, text in texts.items():
+            written = written.replace(f"`{mark}`", text)
+        return [f"({written})"]
+
+    def _asked(self, query: exp.Expr, outer: Scope, tick: str, is_compared: bool) -> str:
+        """The sub-query of EXISTS or IN: its rows at the tick of the row around."""
+        query = unwrapped(query)
+        if not isinstance(query, exp.Select) or is_aggregated(query) or query.args.get("limit"):
+            block = self._unranked(self.block(query, outer, traced=False))
+            names = [f"__c{i}" for i in range(len(self._names(block)))]
+            listed = _listed(names) if is_compared else "1"
+            return (
+                f"SELECT {listed} FROM ({block.text}) AS `__e`({_listed([*names, '__e'])}) WHERE `__e`.`__e` = {tick}"
+            )
+        self._asked_before += 1
+        scope = scope_of(query, outer)
+        made = self._from(query, scope, traced=False, first=100 * self._asked_before)
+        conditions = [*self._where(query, scope, made), *made.same_tick, f"{made.tick_text} = {tick}"]
+        items = ", ".join(item.unalias().sql(dialect="spark") for item in query.expressions) if is_compared else "1"
+        return f"SELECT {items} FROM {made.text} WHERE {' AND '.join(conditions)}"
+
+    def _aggregated(self, select: exp.Select, made: TickedFrom, condition: str, traced: bool) -> Block:
         if traced:
             raise UnsupportedError("the oracle traces no aggregates")
         group, having = select.args.get("group"), select.args.get("having")
         order = [] if select.args.get("distinct") else _orders(select)
         nodes = [item.unalias() for item in select.expressions] + [one.this for one in order]
         nodes += [having.this] if having else []
-        kept = None if group else exp.column(f"{TICK}0", quoted=True).is_(exp.null()).not_()
-        exact = spark_sql.exact_aggregates(nodes, kept, lambda texts: self._types(texts, from_text), point="0L")
+        kept = None if group else made.tick.is_(exp.null()).not_()
+        exact = spark_sql.exact_aggregates(nodes, kept, lambda texts: self._types(texts, made.text), point="0L")
         texts = [node.sql(dialect="spark") for node in exact]
         items = [_aliased(text, item) for text, item in zip(texts, select.expressions, strict=False)]
         if group:
-            keys = ", ".join([*(key.sql(dialect="spark") for key in group.expressions), f"`{TICK}0`"])
-            rest = f"FROM {from_text}{f' WHERE {condition}' if condition else ''}\nGROUP BY {keys}"
-            tick = f"`{TICK}0` AS `{TICK}`"
+            keys = ", ".join([*(key.sql(dialect="spark") for key in group.expressions), made.tick_text])
+            rest = f"FROM {made.text}{f' WHERE {condition}' if condition else ''}\nGROUP BY {keys}"
+            tick = f"{made.tick_text} AS `{TICK}`"
         else:
-            on = " AND ".join([f"`__ticks`.`{TICK}` = `{TICK}0`", *([condition] if condition else [])])
-            rest = f"FROM {TICKS} AS `__ticks` LEFT JOIN ({from_text}) ON {on}\nGROUP BY `__ticks`.`{TICK}`"
+            on = " AND ".join([f"`__ticks`.`{TICK}` = {made.tick_text}", *([condition] if condition else [])])
+            rest = f"FROM {TICKS} AS `__ticks` LEFT JOIN ({made.text}) ON {on}\nGROUP BY `__ticks`.`{TICK}`"
             tick = f"`__ticks`.`{TICK}` AS `{TICK}`"
         if having:
             rest += f"\nHAVING {texts[-1]}"
@@ -310,7 +356,7 @@ class Writer:
         """Whether a window of the query is INTERNAL, except below a window on a sub-query."""
         query = unwrapped(query)
         scope = scope_of(query, outer)
-        if isinstance(query, exp.Union):
+        if isinstance(query, exp.SetOperation):
             return any(self._is_internal(one, scope) for one in (query.this, query.expression))
         found = False
         for source in sources_of(query, scope) if isinstance(query, exp.Select) else ():
@@ -347,21 +393,14 @@ def _traced(sources: int) -> list[str]:
     ]
 
 
-def _joined(join: exp.Join, table: str) -> str:
-    using, on = join.args.get("using"), join.args.get("on")
-    if using:
-        return f"\nJOIN {table} USING ({', '.join(f'`{name.name}`' for name in using)})"
-    return f"\nJOIN {table} ON {on.sql(dialect='spark')}" if on is not None else f"\nCROSS JOIN {table}"
-
-
-def _item(item: exp.Expr, hidden: Sequence[str], aliases: Sequence[str], carried: Sequence[Sequence[str]]) -> str:
+def _item(item: exp.Expr, made: TickedFrom) -> str:
     """An item of a select list; `*` leaves out what the sources carry."""
     if not item.is_star:
         return str(item.sql(dialect="spark"))
     if isinstance(item, exp.Column):
-        at = [alias.lower() for alias in aliases].index(item.table.lower())
-        return f"`{aliases[at]}`.* EXCEPT ({_listed(carried[at])})"
-    return f"* EXCEPT ({_listed(hidden)})"
+        alias, names = next((alias, names) for alias, names in made.carried if alias.lower() == item.table.lower())
+        return f"`{alias}`.* EXCEPT ({_listed(names)})"
+    return f"* EXCEPT ({_listed(made.hidden)})"
 
 
 def _aliased(text: str, item: exp.Expr) -> str:

@@ -19,7 +19,6 @@ from windrow.plan.algebra.nodes import (
     Project,
     SetKind,
     SetOperation,
-    Streaming,
     TopRows,
     ToStream,
 )
@@ -41,8 +40,8 @@ def bind_set_operation(query: exp.SetOperation, context: BindContext) -> BoundQu
     if context.clock.periodic:
         relations = [one if isinstance(one, StreamView) else per_window(one) for one in relations]
     for relation, branch in zip(relations, branches, strict=True):
-        if not isinstance(relation, StreamView):
-            _refuse_stream(relation, name, branch, context)
+        if isinstance(relation, ToStream) and name != "UNION":
+            raise _stream(relation, name, branch, context)
         if len(_types(relation)) != len(_types(relations[0])):
             raise BindError(
                 f"the queries of {_article(name)} have the same number of columns, not {len(_types(relations[0]))} and "
@@ -175,11 +174,9 @@ def _refuse_nested(node: Node, above: str, origin: exp.Expr, context: BindContex
         )
 
 
-def _refuse_stream(node: Node, above: str, origin: exp.Expr, context: BindContext) -> None:
-    """Refuse a stream among relations, except ISTREAM below UNION, whose rows stay."""
-    if isinstance(node, ToStream) and (node.kind is not Streaming.ISTREAM or above != "UNION"):
-        raise UnsupportedError(
-            f"{above} is of relations, and {node.kind.name} makes a stream",
-            place=context.place(origin),
-            remedy=f"Put a window on it: SELECT * FROM (SELECT {node.kind.name}(…) …) [RANGE …] AS x.",
-        )
+def _stream(node: ToStream, above: str, origin: exp.Expr, context: BindContext) -> UnsupportedError:
+    return UnsupportedError(
+        f"{above} is of relations, and {node.kind.name} makes a stream",
+        place=context.place(origin),
+        remedy=f"Put a window on it: SELECT * FROM (SELECT {node.kind.name}(…) …) [RANGE …] AS x.",
+    )

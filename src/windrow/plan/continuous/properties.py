@@ -53,9 +53,7 @@ def is_monotonic(node: Node) -> bool:
 
 def is_strict(node: Node) -> bool:
     """Whether the output may withdraw a row before its `exp`."""
-    if isinstance(node, ToStream):
-        return node.kind is not Streaming.ISTREAM
-    if isinstance(node, OutputWindow):
+    if isinstance(node, (ToStream, OutputWindow)):
         return False
     if isinstance(node, NrrJoin):
         return is_strict(node.input)
@@ -65,7 +63,16 @@ def is_strict(node: Node) -> bool:
 def per_window(node: Node) -> Node:
     """The result of each tick as rows that live at that tick alone. In a plan with SLIDE every tick delivers its whole
     answer, so a result that would be withdrawn is simply made anew: nothing above it is strict."""
-    return OutputWindow(ToStream(node, Streaming.RSTREAM), Lifetime(1)) if is_strict(node) else node
+    return OutputWindow(ToStream(node, Streaming.RSTREAM), Lifetime(1)) if _is_of_its_tick(node) else node
+
+
+def _is_of_its_tick(node: Node) -> bool:
+    """Whether rows may be withdrawn, or are what went or is there at a tick."""
+    if isinstance(node, ToStream):
+        return node.kind is not Streaming.ISTREAM
+    if isinstance(node, OutputWindow):
+        return False
+    return type(node) in _WITHDRAW or any(map(_is_of_its_tick, node.inputs))
 
 
 def windows_below(node: Node) -> Iterator[StreamWindow | OutputWindow]:
@@ -82,12 +89,13 @@ def has_internal(node: Node) -> bool:
 
 
 def refuse_internal(node: Node, place: Place | None) -> None:
-    """Refuse INTERNAL windows beside or below what withdraws rows."""
+    """Refuse INTERNAL windows beside or below what withdraws rows: a result over one outlives the state of its parts
+    (section 3.3.2)."""
     if has_internal(node) and is_strict(node):
         raise UnsupportedError(
-            f"of an INTERNAL window no row leaves the answer, and here {why_strict(node)}",
+            f"a result over an INTERNAL window would stay for ever and be withdrawn: here {why_strict(node)}",
             place=place,
-            remedy="Leave INTERNAL out; SELECT ISTREAM(…) is a stream of what comes.",
+            remedy="Leave INTERNAL out; or take what is reported: FROM (SELECT ISTREAM(…) …) [RANGE …] AS x.",
         )
 
 
@@ -119,8 +127,6 @@ def refuse_unless_monotonic(node: Node, name: str) -> None:
 
 def why_strict(node: Node) -> str:
     """Why rows are withdrawn before their `exp`, in words."""
-    if isinstance(node, ToStream):
-        return f"{node.kind.name} repeats rows"
     if type(node) in _WITHDRAW:
         return _WITHDRAW[type(node)]
     return next(why_strict(one) for one in node.inputs if is_strict(one))

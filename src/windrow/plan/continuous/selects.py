@@ -15,11 +15,12 @@ from windrow.plan.continuous.context import BindContext, BoundQuery, InnerQuery
 from windrow.plan.continuous.deciding import is_grouped
 from windrow.plan.continuous.expressions import Expressions, conjuncts
 from windrow.plan.continuous.grouping import GroupBinder, SelectItem
-from windrow.plan.continuous.inputs import Item, Relation, StreamInput, StreamView, names_of, node_of
+from windrow.plan.continuous.inputs import Item, PlanInput, Relation, StreamInput, StreamView, names_of, node_of
 from windrow.plan.continuous.joining import Joining
 from windrow.plan.continuous.ordering import Ordering, limit_of
 from windrow.plan.continuous.properties import (
     as_external,
+    has_internal,
     is_monotonic,
     is_unbounded,
     refuse_internal,
@@ -144,7 +145,12 @@ class _SelectBinder:
     def _joined(self, used: Collection[str]) -> Node:
         """The inputs joined, with the columns that are used."""
         node = self._joining.node(used)
-        refuse_internal(node, self._context.place(self._select))
+        internal = (
+            source
+            for source, one in zip(sources_of(self._select), self._scope.inputs, strict=False)
+            if (has_internal(one.part) if isinstance(one, PlanInput) else one.view.lifetime.internal)
+        )
+        refuse_internal(node, self._context.place(next(internal, self._select)))
         return node
 
     # -- the select list -----------------------------------------------------------------------------

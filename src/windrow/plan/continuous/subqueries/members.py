@@ -51,7 +51,7 @@ class Members:
         scope = self._expressions.scope
         index = len(scope.inputs)
         inner_context = replace(self._context, around=Around(scope))
-        inner = self._context.bind_inner(one.query, inner_context, index, not one.is_exists)
+        inner = self._context.bind_inner(one.query.copy(), inner_context, index, not one.is_exists)
         scope.add_hidden(input_of_query(inner.relation, "", one.query, self._context))
         self._joining.join(kind)
         for condition in inner.conditions:

@@ -1,0 +1,137 @@
+"""Rows of several inputs that have equal keys and lifetimes in common, found in NumPy.
+
+For the joins of ticks this takes a quarter of the time of an SQL statement, which is parsed and planned anew each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow.operators.tables.rows import numbered
+from windrow.operators.ticks import Points
+
+MOST_CANDIDATES = 1 << 20
+"""So many rows with equal keys are looked at together, to bound the memory; more only if they are of one row."""
+
+
+@dataclass(frozen=True)
+class JoinSide:
+    """The rows of an input, old ones before new ones: the number of each row's key (NULL: −1), its birth, and its ends:
+    EXP, and UNTIL if there is one."""
+
+    numbers: Points
+    births: Points
+    ends: tuple[Points, ...]
+    old: int
+
+
+@dataclass(frozen=True)
+class JoinResults:
+    """Results: the rows of each input, in the order in which they were probed, and the lifetimes."""
+
+    rows: tuple[Points, ...]
+    births: Points
+    ends: tuple[Points, ...]
+
+
+def key_numbers(inputs: Sequence[Sequence[pa.Array]]) -> list[Points]:
+    """A number for each row of each input, equal for equal keys; −1 if a part of the key is NULL. `inputs` are the key
+    columns of each."""
+    sizes = [len(columns[0]) for columns in inputs]
+    columns = [pa.concat_arrays(parts) for parts in zip(*inputs, strict=True)]
+    numbers, _ = numbered(columns, sum(sizes))
+    for column in columns:
+        if column.null_count:
+            numbers = np.where(np.asarray(pc.is_null(column)), -1, numbers)
+    return np.split(numbers, np.cumsum(sizes)[:-1])
+
+
+@dataclass(frozen=True)
+class _Index:
+    """The rows of an input by the number of their key: those of number n begin at `starts[n]` in `rows`, `old[n]` old
+    ones and then new ones, `every[n]` in all."""
+
+    rows: Points
+    starts: Points
+    every: Points
+    old: Points
+
+    @staticmethod
+    def of(side: JoinSide, count: int) -> _Index:
+        rows = np.arange(side.numbers.size)
+        known = side.numbers >= 0
+        rows = rows if known.all() else rows[known]
+        bits = max(side.numbers.size.bit_length(), 1)
+        packed = np.sort(side.numbers[rows] << bits | rows)  # much faster than sorting indices
+        numbers = side.numbers[rows]
+        every = np.bincount(numbers, minlength=count)
+        old = np.bincount(numbers[: int(np.searchsorted(rows, side.old))], minlength=count)
+        return _Index(packed & ((1 << bits) - 1), np.cumsum(every) - every, every, old)
+
+
+def new_results(inputs: Sequence[JoinSide]) -> JoinResults:
+    """The results of which a row is new, each once: from its first new row."""
+    count = max((int(one.numbers.max()) + 1 for one in inputs if one.numbers.size), default=0)
+    indexes = [_Index.of(one, count) for one in inputs]
+    found = list[JoinResults]()
+    for i, one in enumerate(inputs):
+        order = [i, *(j for j in range(len(inputs)) if j != i)]
+        new = one.old + np.flatnonzero(one.numbers[one.old :] >= 0)
+        begin = JoinResults((new,), one.births[new], tuple(end[new] for end in one.ends))
+        for met in _probed(begin, one.numbers[new], [(inputs[j], indexes[j], j > i) for j in order[1:]]):
+            found.append(replace(met, rows=tuple(met.rows[order.index(j)] for j in range(len(inputs)))))
+    nothing = np.zeros(0, np.int64)
+    return _all([JoinResults((nothing,) * len(inputs), nothing, tuple(nothing for _ in inputs[0].ends)), *found])
+
+
+Other = tuple[JoinSide, _Index, bool]
+"""An input to probe: its rows, their index, and whether new rows count, too."""
+
+
+def _probed(met: JoinResults, numbers: Points, others: Sequence[Other]) -> Iterator[JoinResults]:
+    """The results with a row of each of the other inputs."""
+    if not others:
+        yield met
+        return
+    side, index, is_every = others[0]
+    counts = (index.every if is_every else index.old)[numbers]
+    ends = np.cumsum(counts)
+    for lo, hi in _slices(ends):
+        some, before = counts[lo:hi], ends[lo] - counts[lo]
+        first = index.starts[numbers[lo:hi]] - (ends[lo:hi] - some - before)
+        partners = index.rows[np.repeat(first, some) + np.arange(ends[hi - 1] - before)]
+        at = np.repeat(np.arange(lo, hi), some)
+        births, their_births = met.births[at], side.births[partners]
+        exp, their_exp = met.ends[0][at], side.ends[0][partners]
+        lives = np.flatnonzero((births < their_exp) & (their_births < exp))
+        if lives.size < at.size:
+            at, partners, births, their_births = at[lives], partners[lives], births[lives], their_births[lives]
+            exp, their_exp = exp[lives], their_exp[lives]
+        untils = (np.minimum(a[at], b[partners]) for a, b in zip(met.ends[1:], side.ends[1:], strict=True))
+        joined = JoinResults(
+            (*(one[at] for one in met.rows), partners),
+            np.maximum(births, their_births),
+            (np.minimum(exp, their_exp), *untils),
+        )
+        yield from _probed(joined, numbers[at], others[1:])
+
+
+def _slices(ends: Points) -> Iterator[tuple[int, int]]:
+    """Runs of rows that have at most MOST_CANDIDATES partners together, or are one row."""
+    lo = 0
+    while lo < ends.size:
+        before = int(ends[lo - 1]) if lo else 0
+        hi = max(lo + 1, int(np.searchsorted(ends, before + MOST_CANDIDATES, "right")))
+        yield lo, hi
+        lo = hi
+
+
+def _all(found: Sequence[JoinResults]) -> JoinResults:
+    rows = tuple(np.concatenate(parts) for parts in zip(*(one.rows for one in found), strict=True))
+    ends = tuple(np.concatenate(parts) for parts in zip(*(one.ends for one in found), strict=True))
+    return JoinResults(rows, np.concatenate([one.births for one in found]), ends)

@@ -1,0 +1,55 @@
+"""Rows that meet by key and lifetime, against all combinations."""
+
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from windrow.operators.tables import pairing
+from windrow.operators.tables.pairing import JoinSide, key_numbers, new_results
+
+NAMES = ["a", "a", "a", "b", None]
+
+
+def made(random: Random, inputs: int, ends: int) -> tuple[list[JoinSide], list[list[tuple[int | None, str | None]]]]:
+    """Inputs with a few rows, and the two columns of their keys as tuples."""
+    keys, shapes = [], []
+    for _ in range(inputs):
+        rows = random.randrange(8)
+        keys.append([(random.choice([1, 1, 1, 1, 2, None]), random.choice(NAMES)) for _ in range(rows)])
+        births = np.array([random.randrange(6) for _ in range(rows)], np.int64)
+        shapes.append((births, tuple(births + random.randrange(1, 8) for _ in range(ends)), random.randint(0, rows)))
+    columns = [[pa.array([k for k, _ in one], pa.int64()), pa.array([n for _, n in one], pa.string())] for one in keys]
+    numbers = key_numbers(columns)
+    return [JoinSide(n, *shape) for n, shape in zip(numbers, shapes, strict=True)], keys
+
+
+def expected(sides: list[JoinSide], keys: list[list[tuple[int | None, str | None]]]) -> list[tuple[int, ...]]:
+    found, ends_by_kind = [], list(zip(*(side.ends for side in sides), strict=True))
+    for at in product(*(range(len(one)) for one in keys)):
+        row = [one[i] for one, i in zip(keys, at, strict=True)]
+        birth = max(int(side.births[i]) for side, i in zip(sides, at, strict=True))
+        ends = [min(int(end[i]) for end, i in zip(of, at, strict=True)) for of in ends_by_kind]
+        is_new = any(i >= side.old for side, i in zip(sides, at, strict=True))
+        if len(set(row)) == 1 and None not in row[0] and birth < ends[0] and is_new:
+            found.append((*at, birth, *ends))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("most", [1, 3, pairing.MOST_CANDIDATES])
+@pytest.mark.parametrize("ends", [1, 2])
+@pytest.mark.parametrize("inputs", [2, 3])
+def test_every_new_result_is_found_once(monkeypatch, inputs, ends, most):
+    monkeypatch.setattr(pairing, "MOST_CANDIDATES", most)
+    results = 0
+    for seed in range(150):
+        sides, keys = made(Random(seed), inputs, ends)
+        met = new_results(sides)
+        found = sorted(zip(*(one.tolist() for one in (*met.rows, met.births, *met.ends)), strict=True))
+        assert found == expected(sides, keys)
+        results += len(found)
+    assert results > 40
