@@ -49,6 +49,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("patterns", "column_types", "statements", "window_syntax"),
         ("dialect", "create_stream"),
         ("functions", "select_text"),
+        ("tables",),
         ("parser", "printer", "final", "bounds"),
     ),
     "optimizer": (
@@ -74,6 +75,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("kernels",),
         ("ingest", "sinks"),
         ("sources", "spark_home", "plan_stages"),
+        ("table_rows",),
     ),
     "engine": (
         ("lending", "metrics", "progress", "choices"),
@@ -82,6 +84,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("kept",),
         ("ticks",),
         ("queries",),
+        ("tables",),
         ("plans",),
         ("intake",),
         ("ask",),

@@ -27,15 +27,20 @@ from windrow.cql.statements import (
     CreateDerivedStream,
     CreateQuery,
     CreateStream,
+    CreateTable,
+    DeleteRows,
     Describe,
     Drop,
     Explain,
+    InsertRows,
+    LoadRows,
     Policy,
     Punctuate,
     Select,
     SetSetting,
     Show,
     Statement,
+    UpdateRows,
 )
 from windrow.cql.tokens import named_place, place_of
 from windrow.cql.window_clause import Measure, Unit, WindowKind
@@ -61,7 +66,7 @@ from windrow.explain.drawing import DrawnPlan
 from windrow.explain.periodic import periodic_chain
 from windrow.explain.snapshot import explain_snapshot
 from windrow.explain.text import explain_query
-from windrow.handles import Queries, Query, handle
+from windrow.handles import Queries, Query, Table, Tables, handle
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.continuous.deciding import is_grouped
 from windrow.result import Plan, Result
@@ -117,6 +122,7 @@ class Windrow:
             weakref.finalize(self._engine.running, shutil.rmtree, self._temporary, ignore_errors=True)
         self._closed = False
         self.queries = Queries(self._engine)
+        self.tables = Tables(self._engine)
 
     @property
     def spark(self) -> Any:
@@ -181,6 +187,11 @@ class Windrow:
         if isinstance(statement, CreateQuery):
             told = engine.statements.create_query(statement, text)
             return Result.message(f"query {statement.name}: {told}")
+        if isinstance(statement, CreateTable):
+            _, is_new = engine.table_statements.create(statement)
+            return Result.message(f"table {statement.name}{'' if is_new else ' exists already and was not changed'}")
+        if isinstance(statement, InsertRows | UpdateRows | DeleteRows | LoadRows):
+            return Result.message(engine.table_statements.change(statement, text))
         if isinstance(statement, Select):
             return self._select(statement, text)
         if isinstance(statement, Drop):
@@ -188,7 +199,7 @@ class Windrow:
         if isinstance(statement, Show) and statement.name is not None:
             if statement.what == "lateness":
                 return Result.lines("lateness", self._lateness(statement.name))
-            text = show_create(engine.manager, engine.plans, statement.what, statement.name)
+            text = show_create(engine.manager, engine.plans, engine.tables, statement.what, statement.name)
             return Result(pa.table({"statement": text.split("\n")}), is_text=True)
         if isinstance(statement, Show):
             return Result(views.show(engine, statement.what))
@@ -202,12 +213,14 @@ class Windrow:
 
     def _drop(self, statement: Drop) -> Result:
         kind = statement.kind.lower()
-        if kind == "table":
-            raise UnsupportedError("this version has no tables yet")
+        statements = self._engine.statements
+        drop = {
+            "stream": statements.drop_stream,
+            "query": statements.drop_query,
+            "table": self._engine.table_statements.drop,
+        }
         try:
-            (self._engine.statements.drop_stream if kind == "stream" else self._engine.statements.drop_query)(
-                statement.name
-            )
+            drop[kind](statement.name)
         except CatalogError as error:
             if statement.if_exists and error.message.startswith("there is no"):
                 return Result.message(f"no {kind} {statement.name}")
@@ -247,7 +260,7 @@ class Windrow:
         tables = named_tables(statement.select)
         if not tables:
             raise UnsupportedError(
-                "a one-time query reads a window of a stream, a query, answers('query'), changes('query') or "
+                "a one-time query reads a window of a stream, a query, a table, answers('query'), changes('query') or "
                 "dead_letters('stream')",
                 remedy="For example SELECT COUNT(*) AS n FROM packets [RANGE 10 MINUTES]; SHOW STREAMS lists them.",
             )
@@ -266,7 +279,7 @@ class Windrow:
         ]
         if of_streams and len(of_streams) < len(tables):
             raise UnsupportedError(
-                "a stream cannot be combined with answers or dead letters in one SELECT",
+                "a stream cannot be combined with tables, answers or dead letters in one SELECT",
                 place=place_of(of_streams[0], text),
                 remedy="Create a standing query over a window of it, and read its answers here.",
             )
@@ -303,6 +316,11 @@ class Windrow:
             if error.place is not None and error.place.text == text:
                 error.place = error.place.without_head(head)
             raise
+
+    def table(self, name: str) -> Table:
+        """The handle on a table, to read it and to change its rows."""
+        _check_text(name)
+        return Table(self._opened(), self._opened().tables.table(name).name)
 
     def _lateness(self, name: str) -> str:
         stream = self._engine.manager.stream(name)
@@ -400,7 +418,7 @@ class Windrow:
         if self._closed:
             return whole(title)
         parts = []
-        for what in ("streams", "queries"):
+        for what in ("streams", "tables", "queries") if len(self.tables) else ("streams", "queries"):
             table = views.show(self._engine, what)
             parts.append(title_part(what) + table_part(table) if table.num_rows else note_part(f"no {what} yet"))
         return whole(title, *parts)

@@ -104,6 +104,13 @@ class SettingError(WindrowError):
     code = "WR310"
 
 
+class TableError(WindrowError):
+    """Rows do not fit their table: a key exists already, was deleted before, or is NULL; or a value does not fit its
+    column. Nothing was changed."""
+
+    code = "WR320"
+
+
 class StateError(WindrowError):
     """The state directory cannot be used: held by another process, damaged, or of a newer version."""
 

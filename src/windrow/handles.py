@@ -1,10 +1,12 @@
-"""Handles on standing queries: what `wr.query` returns and `wr.queries` holds."""
+"""Handles on standing queries and tables: what `wr.query` and `wr.table` return, `wr.queries` and `wr.tables` hold."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+
+import pyarrow as pa
 
 from windrow.display.charts import Chart, draw
 from windrow.display.html import folded_part, note_part, table_part, text_part, title_part, whole
@@ -173,7 +175,9 @@ class Query:
         except WindrowError as error:  # it was dropped, or the state directory is closed
             return whole(title_part(title, error.message))
         window = f"[{views.window_in_words(state.plan)}] over {state.plan.scan.stream}"
-        statement = show_create(self._engine.manager, self._engine.plans, "create query", self.name)
+        statement = show_create(
+            self._engine.manager, self._engine.plans, self._engine.tables, "create query", self.name
+        )
         return whole(
             title_part(title, window, condition),
             note_part(" · ".join(latest.notes)),
@@ -280,7 +284,9 @@ class ContinuousHandle(Query):
         except WindrowError as error:
             return whole(title_part(title, error.message))
         streams = ", ".join(query.plan.streams)
-        statement = show_create(self._engine.manager, self._engine.plans, "create query", self.name)
+        statement = show_create(
+            self._engine.manager, self._engine.plans, self._engine.tables, "create query", self.name
+        )
         return whole(
             title_part(title, f"over {streams}"), table_part(table), folded_part("statement", text_part(statement))
         )
@@ -303,6 +309,70 @@ class Queries(Mapping[str, Query]):
 
     def __len__(self) -> int:
         return len(self._engine.manager.queries()) + len(self._engine.plans.names())
+
+
+class Table:
+    """A handle on a table: its rows as of the last committed change, and changes of them.
+
+    Rows are a list of dicts or tuples, pandas, Arrow or a Spark DataFrame. A call changes all of them, or raises and
+    changes nothing.
+    """
+
+    def __init__(self, engine: Engine, name: str):
+        self._engine = engine
+        self.name = name
+
+    def insert(self, rows: Any) -> int:
+        """Add rows, whose keys are new; returns how many."""
+        return self._engine.table_statements.put(self.name, rows, replaces=False)
+
+    def upsert(self, rows: Any) -> int:
+        """Add rows; each replaces the row with the same key, if there is one. Of several with one key, the last counts.
+        Returns how many."""
+        return self._engine.table_statements.put(self.name, rows, replaces=True)
+
+    def delete(self, keys: Any) -> int:
+        """Delete the rows with these keys: a list of values, or of tuples or dicts for a key of several columns.
+        Returns how many there were."""
+        return self._engine.table_statements.remove(self.name, keys)
+
+    def result(self) -> Result:
+        """All rows, in the order of their keys."""
+        return Result(self._engine.tables.table(self.name).rows)
+
+    def arrow(self) -> pa.Table:
+        return self.result().arrow()
+
+    def pandas(self) -> Any:
+        return self.result().pandas()
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.result().rows()
+
+    def __len__(self) -> int:
+        return self._engine.tables.table(self.name).version.rows.count
+
+    def __repr__(self) -> str:
+        return f"<table {self.name}: {len(self)} rows>"
+
+
+class Tables(Mapping[str, Table]):
+    """The tables by name."""
+
+    def __init__(self, engine: Engine):
+        self._engine = engine
+
+    def __getitem__(self, name: str) -> Table:
+        try:
+            return Table(self._engine, self._engine.tables.table(name).name)
+        except WindrowError as error:
+            raise KeyError(str(error)) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([table.name for table in self._engine.tables.all()])
+
+    def __len__(self) -> int:
+        return len(self._engine.tables.all())
 
 
 def handle(engine: Engine, name: str) -> Query:

@@ -41,7 +41,17 @@ from support.test_file import (
 )
 from windrow.cql import parse
 from windrow.cql.dialect import window_of
-from windrow.cql.statements import CreateQuery, CreateStream, Drop, Policy, SetSetting
+from windrow.cql.statements import (
+    CreateDerivedStream,
+    CreateQuery,
+    CreateStream,
+    Describe,
+    Explain,
+    LoadRows,
+    Policy,
+    Select,
+    Show,
+)
 from windrow.cql.window_clause import WindowClause, WindowKind
 from windrow.errors import WindrowError
 from windrow.oracle import Oracle
@@ -99,7 +109,8 @@ class OracleBackend:
         self.oracle = Oracle(spark, clock)
 
     def sql(self, text: str) -> None:
-        if all(isinstance(s, CreateStream | CreateQuery | Drop | SetSetting) for s in parse(text)):
+        ignored = Show | Describe | Explain | Select | CreateDerivedStream | LoadRows
+        if not any(isinstance(s, ignored) for s in parse(text)):
             self.oracle.sql(text)
 
     def deposit(self, stream: str, rows: list[dict[str, Any]]) -> None:

@@ -17,6 +17,7 @@ from windrow.cql.statements import (
     CreateDerivedStream,
     CreateQuery,
     CreateStream,
+    CreateTable,
     Describe,
     Drop,
     Emit,
@@ -27,22 +28,24 @@ from windrow.cql.statements import (
     SinkClause,
     Statement,
 )
+from windrow.cql.tables.changing_rows import parse_delete, parse_insert, parse_load, parse_update
+from windrow.cql.tables.create_table import parse_create_table
 from windrow.cql.tokens import Cursor, tokenize
 from windrow.cql.window_clause import Measure
 from windrow.cql.window_syntax import parse_measure, parse_time
 from windrow.errors import ParseError, UnsupportedError
 
-_TO_FEED = "Rows come into a stream from its source, or by wr.feed(stream, rows)."
 _TO_WRITE = "Write CREATE QUERY name AS SELECT …"
 _TO_ANALYZE = "EXPLAIN ANALYZE QUERY name shows what a query that runs has done; EXPLAIN alone plans."
 _LATER = {
-    "INSERT": ("INSERT changes tables, which this version does not have", _TO_FEED),
-    "UPDATE": ("UPDATE changes tables, which this version does not have", "A stream only grows. " + _TO_FEED),
-    "DELETE": ("DELETE changes tables, which this version does not have", "DROP STREAM removes a whole stream."),
-    **{
-        word: (f"{word} is written around a select list", f"Write CREATE QUERY name AS SELECT {word}(*) FROM …")
-        for word in TO_STREAM
-    },
+    word: (f"{word} is written around a select list", f"Write CREATE QUERY name AS SELECT {word}(*) FROM …")
+    for word in TO_STREAM
+} | {
+    word: (
+        f"{word} is not a statement",
+        "INSERT adds rows with new keys; wr.table(name).upsert(rows) replaces rows, too.",
+    )
+    for word in ("UPSERT", "MERGE", "REPLACE")
 }
 _EMITS = (
     "EMIT EVERY WINDOW, the default, answers each window once, when it closes (EMIT FINAL of other systems). "
@@ -97,7 +100,10 @@ def _statement(cursor: Cursor) -> Statement:
             message, remedy = _LATER[first]
             raise UnsupportedError(message, place=cursor.place(), remedy=remedy)
         raise cursor.unexpected(
-            "a statement", _STATEMENTS, "A statement begins with CREATE, SELECT, EXPLAIN, SHOW, DESCRIBE, DROP or SET."
+            "a statement",
+            _STATEMENTS,
+            "A statement begins with CREATE, SELECT, INSERT, UPDATE, DELETE, LOAD, EXPLAIN, SHOW, DESCRIBE, DROP or "
+            "SET.",
         )
     statement = read(cursor)
     if not cursor.at_end:
@@ -105,9 +111,8 @@ def _statement(cursor: Cursor) -> Statement:
     return statement
 
 
-def _create(cursor: Cursor) -> CreateStream | CreateDerivedStream | CreateQuery:
+def _create(cursor: Cursor) -> CreateStream | CreateDerivedStream | CreateTable | CreateQuery:
     cursor.expect("CREATE")
-    start = cursor.index
     if cursor.take("STREAM"):
         exists = _if_not_exists(cursor)
         name = _object_name(cursor, "a name for the stream")
@@ -117,13 +122,10 @@ def _create(cursor: Cursor) -> CreateStream | CreateDerivedStream | CreateQuery:
     if cursor.take("QUERY"):
         exists = _if_not_exists(cursor)
         return _create_query(cursor, exists)
-    if cursor.word() == "TABLE":
-        raise UnsupportedError(
-            "this version has no tables",
-            place=cursor.place(start - cursor.index),
-            remedy="Use CREATE STREAM.",
-        )
-    raise cursor.unexpected("STREAM or QUERY after CREATE", _KINDS)
+    if cursor.take("TABLE"):
+        exists = _if_not_exists(cursor)
+        return parse_create_table(cursor, _object_name(cursor, "a name for the table"), exists)
+    raise cursor.unexpected("STREAM, TABLE or QUERY after CREATE", _KINDS)
 
 
 def _if_not_exists(cursor: Cursor) -> bool:
@@ -138,7 +140,9 @@ def _object_name(cursor: Cursor, what: str) -> str:
     name = cursor.name(what)
     token = cursor.peek()
     if token is not None and token.token_type == TokenType.DOT:
-        raise cursor.error("names of streams and queries have one part", remedy="Leave out the part before the dot.")
+        raise cursor.error(
+            "names of streams, tables and queries have one part", remedy="Leave out the part before the dot."
+        )
     return name
 
 
@@ -301,7 +305,7 @@ def _explain(cursor: Cursor) -> Explain:
         statement = _create(cursor)
         if isinstance(statement, CreateQuery):
             return Explain(statement)
-        raise cursor.error("EXPLAIN explains queries, not streams", ahead=start - cursor.index)
+        raise cursor.error("EXPLAIN explains queries, not streams or tables", ahead=start - cursor.index)
     known = ["SELECT", "CREATE", "QUERY", "ANALYZE"]
     raise cursor.unexpected("SELECT, CREATE QUERY, QUERY or ANALYZE QUERY after EXPLAIN", known)
 
@@ -314,17 +318,17 @@ def _show(cursor: Cursor) -> Show:
     if cursor.take("LATENESS"):
         return Show("lateness", _object_name(cursor, "the name of a stream"))
     if cursor.take("CREATE"):
-        for kind in ("STREAM", "QUERY"):
+        for kind in _KINDS:
             if cursor.take(kind):
                 return Show(f"create {kind.lower()}", _object_name(cursor, f"the name of a {kind.lower()}"))
-        raise cursor.unexpected("STREAM or QUERY after SHOW CREATE", ["STREAM", "QUERY"])
+        raise cursor.unexpected("STREAM, QUERY or TABLE after SHOW CREATE", _KINDS)
     known = [*_SHOWN, "LATENESS", "CREATE"]
     raise cursor.unexpected(f"{', '.join(known[:-1])} or CREATE after SHOW", known)
 
 
 def _describe(cursor: Cursor) -> Describe:
     cursor.index += 1
-    return Describe(_object_name(cursor, "the name of a stream or query"))
+    return Describe(_object_name(cursor, "the name of a stream, table or query"))
 
 
 def _drop(cursor: Cursor) -> Drop:
@@ -374,4 +378,8 @@ _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {
     "DESC": _describe,
     "DROP": _drop,
     "SET": _set,
+    "INSERT": parse_insert,
+    "UPDATE": parse_update,
+    "DELETE": parse_delete,
+    "LOAD": parse_load,
 }

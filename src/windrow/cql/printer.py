@@ -14,11 +14,15 @@ from windrow.cql.statements import (
     CreateDerivedStream,
     CreateQuery,
     CreateStream,
+    CreateTable,
+    DeleteRows,
     Describe,
     Drop,
     Emit,
     Explain,
+    InsertRows,
     Late,
+    LoadRows,
     Options,
     Policy,
     Punctuate,
@@ -26,7 +30,10 @@ from windrow.cql.statements import (
     SetSetting,
     Show,
     Statement,
+    UpdateRows,
 )
+from windrow.cql.tables.changing_rows import change_text
+from windrow.cql.tables.create_table import create_table_parts
 from windrow.cql.window_syntax import measure_text
 
 _LINE = 100
@@ -41,6 +48,10 @@ def to_text(statement: Statement) -> str:
         return " ".join(_create_query(statement))
     if isinstance(statement, CreateDerivedStream):
         return " ".join(_create_derived_stream(statement))
+    if isinstance(statement, CreateTable):
+        return " ".join(create_table_parts(statement))
+    if isinstance(statement, InsertRows | UpdateRows | DeleteRows | LoadRows):
+        return change_text(statement)
     if isinstance(statement, Select):
         return expression_text(statement.select)
     if isinstance(statement, Explain):
@@ -59,12 +70,16 @@ def to_text(statement: Statement) -> str:
     raise TypeError(f"not a statement: {statement!r}")
 
 
-def to_script(statement: CreateStream | CreateDerivedStream | CreateQuery) -> str:
+def to_script(statement: CreateStream | CreateDerivedStream | CreateTable | CreateQuery) -> str:
     """The text of a statement over several lines, with a semicolon, to be kept in a script."""
     if isinstance(statement, CreateQuery):
         parts = _create_query(statement)
     elif isinstance(statement, CreateDerivedStream):
         parts = _create_derived_stream(statement)
+    elif isinstance(statement, CreateTable):
+        parts = create_table_parts(statement)
+        if len(parts[0]) > _LINE:
+            parts = create_table_parts(statement, ",\n    ")
     else:
         parts = _create_stream(statement)
         if len(parts[0]) > _LINE:

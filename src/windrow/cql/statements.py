@@ -77,6 +77,65 @@ class CreateDerivedStream:
     tick: Measure | None = None
 
 
+@dataclass(frozen=True)
+class CreateTable:
+    """CREATE TABLE. `key` are the columns of its primary key. `stream`: the changelog that feeds it (FROM STREAM), and
+    `delete_when` the condition on its tuples that says that one deletes its key."""
+
+    name: str
+    columns: tuple[ColumnDef, ...]
+    key: tuple[str, ...]
+    retroactive: bool = True
+    stream: str | None = None
+    delete_when: exp.Expr | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class InsertRows:
+    """INSERT INTO table [(columns)] VALUES … or SELECT …; no `columns`: all, in their order."""
+
+    table: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[exp.Expr, ...], ...] = ()
+    select: exp.Expr | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.rows) == (self.select is not None):
+            raise ValueError("INSERT has VALUES or a SELECT")
+
+
+@dataclass(frozen=True)
+class UpdateRows:
+    """UPDATE table SET column = expression, … [WHERE condition]."""
+
+    table: str
+    changed: tuple[tuple[str, exp.Expr], ...]
+    where: exp.Expr | None = None
+
+
+@dataclass(frozen=True)
+class DeleteRows:
+    """DELETE FROM table [WHERE condition]."""
+
+    table: str
+    where: exp.Expr | None = None
+
+
+@dataclass(frozen=True)
+class LoadRows:
+    """LOAD INTO table FROM 'path' [FORMAT csv | parquet | json] [OPTIONS (…)]; without a format, by the path's end."""
+
+    table: str
+    path: str
+    format: str | None = None
+    options: Options = ()
+
+
+TableChangeStatement = InsertRows | UpdateRows | DeleteRows | LoadRows
+"""A statement that changes the rows of a table."""
+
+
 class Emit(Enum):
     EVERY_WINDOW = "every window"
     LATEST = "latest"
@@ -117,13 +176,13 @@ class Drop:
     if_exists: bool = False
 
 
-NAMED_SHOWS = ("lateness", "create stream", "create query")
+NAMED_SHOWS = ("lateness", "create stream", "create query", "create table")
 
 
 @dataclass(frozen=True)
 class Show:
     """SHOW STREAMS | QUERIES | SHARING | TABLES | SETTINGS, or with a name: SHOW LATENESS stream, SHOW CREATE STREAM
-    stream, SHOW CREATE QUERY query."""
+    stream, SHOW CREATE QUERY query, SHOW CREATE TABLE table."""
 
     what: str
     name: str | None = None
@@ -135,7 +194,7 @@ class Show:
 
 @dataclass(frozen=True)
 class Describe:
-    """DESCRIBE name: a stream's columns and clauses, or a query's output columns."""
+    """DESCRIBE name: the columns of a stream or a table, or a query's output columns."""
 
     name: str
 
@@ -155,4 +214,16 @@ class SetSetting:
     value: str
 
 
-Statement = CreateStream | CreateDerivedStream | CreateQuery | Select | Drop | Show | Describe | Explain | SetSetting
+Statement = (
+    CreateStream
+    | CreateDerivedStream
+    | CreateTable
+    | CreateQuery
+    | TableChangeStatement
+    | Select
+    | Drop
+    | Show
+    | Describe
+    | Explain
+    | SetSetting
+)

@@ -26,6 +26,8 @@ from windrow.engine.run.running import RunningStreams
 from windrow.engine.run.statements import Statements
 from windrow.engine.run.stream_ticks import StreamTicks
 from windrow.engine.run.stream_time import StreamTime
+from windrow.engine.run.table_statements import TableStatements
+from windrow.engine.tables.manager import TableManager
 from windrow.engine.ticks.delivery import Delivery
 from windrow.engine.ticks.ticker import Ticker
 from windrow.settings import Settings
@@ -36,7 +38,7 @@ class Engine:
 
     `opened` owns the lock, the catalog, the blocks, the Spark session, the settings and the streams.
     `inputs` takes rows; `time` applies punctuations, heartbeats and the end of the input.
-    `running` runs streams, `statements` changes the catalog, `reads` reads answers.
+    `running` runs streams, `statements` changes the catalog, `table_statements` tables, `reads` reads answers.
     The engine itself owns the ticks, and closes everything in order.
     """
 
@@ -74,6 +76,10 @@ class Engine:
             lambda: opened.settings,
             opened.lifecycle.refuse_closed,
             PlanTables(lambda: opened.plans, self.plan_reads),
+            lambda: opened.tables,
+        )
+        self.table_statements = TableStatements(
+            opened, self.ticks, lambda select, text: self.reads.select(select, text)[0]
         )
         # A script may end without close(); DuckDB complains at exit about a connection that is still open. The process
         # holds `running` while streams run, so they can still answer when nobody holds the engine.
@@ -96,6 +102,10 @@ class Engine:
     @property
     def plans(self) -> PlanManager:
         return self.opened.plans
+
+    @property
+    def tables(self) -> TableManager:
+        return self.opened.tables
 
     def _suspend_reader(self, reader: str, why: str) -> None:
         """Suspend the continuous query for which Spark cannot compute what it reads."""

@@ -38,6 +38,8 @@ from windrow.engine.state import QueryState, StreamState, SynopsisState
 from windrow.engine.store.journal import Journal
 from windrow.engine.store.run_metrics import restore_metrics, restored_query_metrics
 from windrow.engine.store.spark_synopsis import SparkStore, SparkSynopsis
+from windrow.engine.tables.commits import TableCommits
+from windrow.engine.tables.manager import TableManager
 from windrow.errors import ReadOnlyError
 from windrow.plan.type_record import RecordedTypes
 from windrow.settings import Settings, parse_value
@@ -95,9 +97,11 @@ class ReadOnlyState:
         self._read_settings()
         self._on_demand = SparkOnDemand(spark, master, self.settings)
         self.manager = self._manager()
+        expressions = cast(Any, None)  # only changes need them
+        self.tables = TableManager(TableCommits(self.catalog, self.blocks), expressions, lambda: self.spark)
         self.plan_commits = PlanCommits(self.catalog, self.blocks)
         self.stores = WindowStores(self.catalog, self.blocks)
-        self.plans = PlanManager(self.manager, self.plan_commits, self.stores)
+        self.plans = PlanManager(self.manager, self.plan_commits, self.stores, self.tables)
         self._read()
 
     @property
@@ -141,6 +145,7 @@ class ReadOnlyState:
                 manager.keep(stream, self._synopsis(entry, stream))
             restore_metrics(stream, row["metrics"])
         self.stores.recover(manager.streams.values())
+        self.tables.recover()
         self.manager.replace(manager)
         self.plans.read(self._on_demand.types_of)
 
@@ -191,7 +196,8 @@ class ReadOnlyEngine(Engine):
         self._state = state
         finisher = Finisher(lambda: state.settings.integer("max_value_bytes"))
         self._finalizer = weakref.finalize(self, finisher.close)
-        self.statements = self.inputs = self.time = self.running = cast(Any, _Refused(self))
+        self.statements = self.table_statements = cast(Any, _Refused(self))
+        self.inputs = self.time = self.running = cast(Any, _Refused(self))
         self.plan_reads = PlanReads(state.plan_commits, state.refresh)
         self.reads = AnswerReader(
             state.journal,
@@ -202,6 +208,7 @@ class ReadOnlyEngine(Engine):
             lambda: state.settings,
             lambda: self.refuse_live("an answer over another window"),
             PlanTables(lambda: self.plans, self.plan_reads),
+            lambda: self.tables,
             state.refresh,
         )
 
@@ -214,6 +221,11 @@ class ReadOnlyEngine(Engine):
     def plans(self) -> PlanManager:
         self._state.refresh()
         return self._state.plans
+
+    @property
+    def tables(self) -> TableManager:
+        self._state.refresh()
+        return self._state.tables
 
     @property
     def owner(self) -> Owner:

@@ -9,7 +9,18 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from windrow.cql.dialect import CQL
-from windrow.plan.algebra.nodes import Computed, Join, Node, OuterJoin, PlanColumn, SemiJoin, Window, walk
+from windrow.plan.algebra.nodes import (
+    Computed,
+    Join,
+    Node,
+    NrrJoin,
+    OuterJoin,
+    PlanColumn,
+    SemiJoin,
+    TableScan,
+    Window,
+    walk,
+)
 
 _QUOTED = re.compile(r"`(\w+)`")
 
@@ -31,10 +42,10 @@ class ColumnNames:
             self._streams[id(window)] = window.stream + (f"#{seen[name]}" if counted[name] > 1 else "")
         self._names = {column.sql: plain_sql(column.name) for node in walk(root) for column in node.schema}
         for node in walk(root):
-            if isinstance(node, Join | SemiJoin | OuterJoin):
+            if isinstance(node, Join | SemiJoin | OuterJoin | NrrJoin):
                 self._qualify(node)
 
-    def _qualify(self, join: Join | SemiJoin | OuterJoin) -> None:
+    def _qualify(self, join: Join | SemiJoin | OuterJoin | NrrJoin) -> None:
         found = Counter(name for one in join.inputs for name in {column.name.lower() for column in one.schema})
         for one in join.inputs:
             for column in one.schema:
@@ -46,8 +57,9 @@ class ColumnNames:
         return self._streams[id(window)]
 
     def source(self, node: Node) -> str:
-        """The streams that a node reads: `a`, or `(a, b)`."""
-        streams = [self.stream(one) for one in walk(node) if isinstance(one, Window)]
+        """The streams and tables that a node reads: `a`, or `(a, b)`."""
+        found = [one for one in walk(node) if isinstance(one, Window | TableScan)]
+        streams = [one.table if isinstance(one, TableScan) else self.stream(one) for one in found]
         return streams[0] if len(streams) == 1 else f"({', '.join(streams)})"
 
     def column(self, column: PlanColumn) -> str:

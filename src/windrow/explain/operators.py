@@ -20,6 +20,7 @@ from windrow.plan.algebra.nodes import (
     Lifetime,
     MergeUnion,
     Node,
+    NrrJoin,
     OuterJoin,
     OutputWindow,
     Project,
@@ -27,6 +28,7 @@ from windrow.plan.algebra.nodes import (
     SemiJoin,
     SetOperation,
     StreamWindow,
+    TableScan,
     TopRows,
     ToStream,
 )
@@ -116,7 +118,7 @@ def _join(node: Join, names: ColumnNames, kind: SqlType) -> Described:
     return "Join", f"on {text}" if text else "of all pairs", f"{how}; {probes}"
 
 
-def _condition(node: Join | SemiJoin | OuterJoin, names: ColumnNames) -> str:
+def _condition(node: Join | SemiJoin | OuterJoin | NrrJoin, names: ColumnNames) -> str:
     signs = [" <=> " if safe else " = " for safe in node.null_safe] if isinstance(node, SemiJoin) else []
     signs = signs or [" = "] * len(node.keys)
     keys = [sign.join(map(names.expression, key)) for key, sign in zip(node.keys, signs, strict=True)]
@@ -140,6 +142,18 @@ def _outer_join(node: OuterJoin, names: ColumnNames, kind: SqlType) -> Described
     text = _condition(node, names)
     how = f"pairs that match; rows of {' and of '.join(kept)} with NULLs while they have no match"
     return f"{side}OuterJoin", f"on {text}" if text else "of all pairs", how
+
+
+def _table_scan(node: TableScan, names: ColumnNames, kind: SqlType) -> Described:
+    columns = ", ".join(one.name for one in node.columns)
+    return "Table", node.table, f"{columns}; what statements change comes at the first tick that is not committed"
+
+
+def _nrr_join(node: NrrJoin, names: ColumnNames, kind: SqlType) -> Described:
+    text, table = _condition(node, names), names.source(node.table)
+    how = f"new rows look for matches in {table} as of their own tick; later changes of it change no result"
+    how += "; rows without a match get NULLs" if node.is_left else ""
+    return "NrrJoin", f"on {text}" if text else "of all pairs", how
 
 
 def _set_operation(node: SetOperation, names: ColumnNames, kind: SqlType) -> Described:
@@ -193,6 +207,8 @@ _DESCRIBED: dict[type[Node], Callable[[Any, ColumnNames, SqlType], Described]] =
     Join: _join,
     SemiJoin: _semi_join,
     OuterJoin: _outer_join,
+    TableScan: _table_scan,
+    NrrJoin: _nrr_join,
     SetOperation: _set_operation,
     Distinct: _distinct,
     GroupBy: _group_by,

@@ -31,7 +31,9 @@ from windrow.operators.negation.set_operation import LEAVING, set_operation
 from windrow.operators.negation.sides import Side
 from windrow.operators.output_window import output_window
 from windrow.operators.projection import project
-from windrow.operators.scan import StreamRows, scan, stored_schema, window_of
+from windrow.operators.relations.nrr_join import FromChanges, FromTable, TableSide, nrr_join
+from windrow.operators.relations.table_scan import TableRows, scan_table
+from windrow.operators.scan import StreamRows, scan, stored_schema, table_of, window_of
 from windrow.operators.selection import select
 from windrow.operators.stages.cutting import Stage, windows_below
 from windrow.operators.state import (
@@ -63,6 +65,7 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    NrrJoin,
     OuterJoin,
     OutputWindow,
     Project,
@@ -70,6 +73,7 @@ from windrow.plan.algebra.nodes import (
     SemiJoin,
     SetOperation,
     StreamWindow,
+    TableScan,
     TopRows,
     ToStream,
     Window,
@@ -97,18 +101,20 @@ def advance(
     explicit_expiry: bool = False,
     meter: PlanMeter | None = None,
     given: Mapping[str, Edge] | None = None,
+    relations: Mapping[str, TableRows] | None = None,
     asked: Collection[str] = (),
 ) -> Advance:
     """Process all due ticks. `inputs[i]` are the tuples of `plan.windows[i]`; a window without tuples may be missing.
 
     `explicit_expiry` adds a '-' at the tick at which a row expires. `meter` counts what the operators do. `given`: by
-    path, the output of nodes that were processed before, by `emit`. `asked`: the paths whose outputs are wanted, too.
+    path, the output of nodes that were processed before, by `emit`. `relations`: by path, what is read of tables.
+    `asked`: the paths whose outputs are wanted, too.
     Raises ValueError if the due ticks do not follow those of the state.
     """
     if state.ticked is not None and state.ticked != due.before:
         raise ValueError(f"the plan has ticked at {state.ticked}, and the due ticks begin after {due.before}")
     batch = TickBatch(due, kernel, has_internal(plan))
-    run = _Run(plan, state, inputs, batch, meter or PlanMeter(), given or {}, asked)
+    run = _Run(plan, state, inputs, batch, meter or PlanMeter(), given or {}, relations or {}, asked)
     edge = run.edge(plan.root, ROOT)
     if explicit_expiry and has_ends(plan.root):
         reported = report_expiry(edge, OUTPUT, run.table(OUTPUT), due)
@@ -136,11 +142,12 @@ def emit(
     due: DueTicks,
     kernel: Kernel,
     meter: PlanMeter,
+    relations: Mapping[str, TableRows] | None = None,
     asked: Collection[str] = (),
 ) -> Emission:
     """Process all due ticks in a stage that is not the last; the arguments are those of `advance`."""
     batch = TickBatch(due, kernel, has_internal(plan))
-    run = _Run(plan, state, inputs, batch, meter, given, asked, windows=stage.first)
+    run = _Run(plan, state, inputs, batch, meter, given, relations or {}, asked, windows=stage.first)
     edge = run.edge(stage.node, stage.path)
     return Emission(edge, run.state_after, tuple(run.parts), run.edges)
 
@@ -162,6 +169,7 @@ class _Run:
     batch: TickBatch
     meter: PlanMeter
     given: Mapping[str, Edge]
+    relations: Mapping[str, TableRows] = field(default_factory=dict)
     asked: Collection[str] = ()
     edges: dict[str, Edge] = field(default_factory=dict)
     after: dict[str, StateTable] = field(default_factory=dict)
@@ -199,6 +207,8 @@ class _Run:
     def _edge(self, node: Node, path: str) -> Edge:
         if isinstance(node, StreamWindow):
             return scan(node, self._stored(node).new, self.batch.has_until)
+        if isinstance(node, TableScan):
+            return scan_table(node, self.relations.get(path), self.batch.due)
         if isinstance(node, RowsWindow):
             tables = self.keyed(path), self.keyed(path + COUNTED)
             return self._kept(rows_window(node, self._stored(node).new, path, *tables, self.batch))
@@ -206,6 +216,8 @@ class _Run:
             return self._join(node, path)
         if isinstance(node, SemiJoin | OuterJoin):
             return self._kept(self._negated(node, *(self._side(node, i, path) for i in (0, 1))))
+        if isinstance(node, NrrJoin):
+            return self._nrr_join(node, path)
         edges = [self.edge(one, f"{path}.{i}") for i, one in enumerate(node.inputs)]
         return self._kept(self._step(node, edges, path))
 
@@ -280,6 +292,17 @@ class _Run:
         self._keep(step.tables, step.parts)
         return step.edge
 
+    def _nrr_join(self, node: NrrJoin, path: str) -> Edge:
+        edge, scan = self.edge(node.input, f"{path}.0"), table_of(node.table)
+        table: TableSide
+        if scan is None:
+            old = f"{path}.1/old"
+            table = FromChanges(self.edge(node.table, f"{path}.1"), old, self.table(old))
+        else:
+            below = f"{path}.1" + ".0" * _depth(node.table)
+            table = FromTable(node.table, self.relations.get(below))
+        return self._kept(nrr_join(node, edge, table, self.batch))
+
     def _side(self, node: SemiJoin | OuterJoin, i: int, path: str) -> Side:
         """An input of a semi-join or an outer join: its new rows, and where the earlier ones are."""
         first, one, keys = self.windows, node.inputs[i], tuple(key[i] for key in node.keys)
@@ -309,3 +332,8 @@ class _Run:
     def state_after(self) -> PlanState:
         tables = {**self.state.tables, **self.after}
         return PlanState({path: table for path, table in tables.items() if table.count}, self.batch.due.upto)
+
+
+def _depth(node: Node) -> int:
+    """How many selections and projections are above a table."""
+    return 1 + _depth(node.input) if isinstance(node, Filter | Project) else 0

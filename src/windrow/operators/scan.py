@@ -25,6 +25,7 @@ from windrow.plan.algebra.nodes import (
     RowsWindow,
     SemiJoin,
     StreamWindow,
+    TableScan,
     Window,
 )
 from windrow.types import POINT_MIN
@@ -131,6 +132,13 @@ def reach(window: Window, history: bool = True) -> int | None:
     if not history:
         return window.lifetime.offset
     return None if window.lifetime.range is None else window.lifetime.offset + window.lifetime.range
+
+
+def table_of(node: Node) -> TableScan | None:
+    """The table below selections and projections; None if there is another operator."""
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return node if isinstance(node, TableScan) else None
 
 
 def window_of(node: Node) -> StreamWindow | None:

@@ -18,7 +18,7 @@ from windrow.operators.layouts.queue import RowQueue
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.negation.rows_window import COUNTED, partition_keys, ring_keys
 from windrow.operators.negation.set_operation import LEAVING, empty_leaving
-from windrow.operators.scan import window_of
+from windrow.operators.scan import table_of, window_of
 from windrow.operators.strict.distinct import LIVE
 from windrow.operators.strict.group_by import ROWS, read_columns
 from windrow.operators.tables.memo import by_identity
@@ -30,6 +30,7 @@ from windrow.plan.algebra.nodes import (
     GroupBy,
     Join,
     Node,
+    NrrJoin,
     OuterJoin,
     OutputWindow,
     PlanColumn,
@@ -38,6 +39,7 @@ from windrow.plan.algebra.nodes import (
     SetOperation,
     Streaming,
     StreamWindow,
+    TableScan,
     TopRows,
     ToStream,
     walk,
@@ -109,6 +111,8 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
             found[f"{path}.{i}/old"] = live(one) if is_strict(one) else Calendar(EXP, interval(one))
         elif isinstance(node, SemiJoin | OuterJoin) and window_of(one) is None:
             found[f"{path}.{i}/old"] = live(one)
+    if isinstance(node, NrrJoin) and table_of(node.table) is None:
+        found[f"{path}.1/old"] = live(node.table)
     if isinstance(node, Distinct):
         found[path] = Keyed(tuple(column.sql for column in node.schema))
         if is_strict(node) and has_ends(node.input):
@@ -164,6 +168,8 @@ def is_internal(node: Node) -> bool:
     """Whether a window whose contents the node sees is INTERNAL. A window on a sub-query hides those inside it."""
     if isinstance(node, StreamWindow | OutputWindow):
         return node.lifetime.internal
+    if isinstance(node, NrrJoin):
+        return is_internal(node.input)
     return not isinstance(node, ToStream) and any(is_internal(one) for one in node.inputs)
 
 
@@ -177,8 +183,10 @@ def is_strict(node: Node) -> bool:
     """Whether a node's output is strict: what it adds and withdraws at ticks, rather than lifetimes."""
     if isinstance(node, GroupBy):
         return not is_internal(node)
-    if isinstance(node, TopRows | RowsWindow | SemiJoin | OuterJoin | SetOperation):
+    if isinstance(node, TopRows | RowsWindow | SemiJoin | OuterJoin | SetOperation | TableScan):
         return True
+    if isinstance(node, NrrJoin):
+        return False
     if isinstance(node, StreamWindow | ToStream):
         return False
     return any(is_strict(one) for one in node.inputs)
@@ -188,10 +196,12 @@ def has_ends(node: Node) -> bool:
     """Whether a row of a node's output may have a predicted end; those of some operators are withdrawn, or stay."""
     if isinstance(node, StreamWindow | OutputWindow):
         return node.lifetime.range is not None
-    if isinstance(node, GroupBy | TopRows | ToStream | RowsWindow | SetOperation):
+    if isinstance(node, GroupBy | TopRows | ToStream | RowsWindow | SetOperation | TableScan):
         return False
     if isinstance(node, SemiJoin):
         return has_ends(node.left)
+    if isinstance(node, NrrJoin):
+        return has_ends(node.input)
     if isinstance(node, Distinct) and is_strict(node.input):
         return False
     return any(has_ends(one) for one in node.inputs)

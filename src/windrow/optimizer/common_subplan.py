@@ -24,6 +24,7 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    NrrJoin,
     OuterJoin,
     OutputWindow,
     PlanColumn,
@@ -32,6 +33,7 @@ from windrow.plan.algebra.nodes import (
     SemiJoin,
     SetOperation,
     StreamWindow,
+    TableScan,
     TopRows,
     ToStream,
     Window,
@@ -67,7 +69,9 @@ def sharable_subplans(plan: ContinuousPlan) -> tuple[SharableSubPlan, ...]:
 
 def _keeps(node: Node) -> bool:
     """Whether it is worth sharing: an operator that keeps state, a union of such, or a join that `common_join` does not
-    share, since it reads more than windows."""
+    share, since it reads more than windows. Of a table each plan has read its own version."""
+    if any(isinstance(one, TableScan) for one in walk(node)):
+        return False
     if isinstance(node, Join):
         return any(not isinstance(one, StreamWindow) for one in node.inputs)
     if isinstance(node, MergeUnion):
@@ -116,7 +120,9 @@ class _Columns:
         inputs = tuple(map(self.changed, node.inputs))
         if isinstance(node, StreamWindow | RowsWindow):
             return self._window(node)
-        if isinstance(node, Join | SemiJoin | OuterJoin):
+        if isinstance(node, TableScan):
+            return replace(node, columns=tuple(replace(one, column=self.column(one.column)) for one in node.columns))
+        if isinstance(node, Join | SemiJoin | OuterJoin | NrrJoin):
             return self._joined(node, inputs)
         if isinstance(node, MergeUnion | SetOperation):
             return replace(node, inputs=inputs, columns=tuple(map(self.column, node.columns)))
@@ -128,11 +134,13 @@ class _Columns:
             return replace(node, columns=columns, partition=tuple(map(self.column, node.partition)))
         return replace(node, columns=columns)
 
-    def _joined(self, node: Join | SemiJoin | OuterJoin, inputs: tuple[Node, ...]) -> Node:
+    def _joined(self, node: Join | SemiJoin | OuterJoin | NrrJoin, inputs: tuple[Node, ...]) -> Node:
         condition = None if node.condition is None else self.tree(node.condition)
         if isinstance(node, Join):
             return Join(inputs, tuple(tuple(map(self.tree, key)) for key in node.keys), condition)
         keys = tuple((self.tree(one), self.tree(other)) for one, other in node.keys)
+        if isinstance(node, NrrJoin):
+            return replace(node, input=inputs[0], table=inputs[1], keys=keys, condition=condition)
         return replace(node, left=inputs[0], right=inputs[1], keys=keys, condition=condition)
 
     def _over(

@@ -23,6 +23,7 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    NrrJoin,
     OuterJoin,
     OutputWindow,
     Project,
@@ -31,11 +32,15 @@ from windrow.plan.algebra.nodes import (
     SetKind,
     SetOperation,
     StreamWindow,
+    TableScan,
     TopRows,
     columns_in,
     walk,
 )
 from windrow.plan.algebra.rewriting import conjuncts, names_of, parsed
+
+TABLE_ROWS = 1_000
+"""So many rows a table is taken to have."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,12 @@ class Estimator:
             return self._stream_window(node)
         if isinstance(node, RowsWindow):
             return self._rows_window(node)
+        if isinstance(node, TableScan):
+            live = float(TABLE_ROWS)
+            return EdgeEstimate(live / self._length(None), live, {})
         inputs = [self.of(one) for one in node.inputs]
+        if isinstance(node, NrrJoin):
+            return EdgeEstimate(inputs[0].rate, inputs[0].live, {**inputs[1].distinct, **inputs[0].distinct})
         if isinstance(node, Join):
             return self._join(node, inputs)
         if isinstance(node, MergeUnion):

@@ -18,7 +18,18 @@ import pyarrow as pa
 from windrow.clock import Clock, SystemClock
 from windrow.cql import parse
 from windrow.cql.dialect import window_of
-from windrow.cql.statements import CreateQuery, CreateStream, Drop, Late, SetSetting, Statement
+from windrow.cql.statements import (
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    DeleteRows,
+    Drop,
+    InsertRows,
+    Late,
+    SetSetting,
+    Statement,
+    UpdateRows,
+)
 from windrow.errors import CatalogError, UnsupportedError
 from windrow.oracle import holistic, spark_sql
 from windrow.oracle.admission import (
@@ -35,7 +46,7 @@ from windrow.oracle.admission import (
     types_of,
 )
 from windrow.oracle.bounded import bounded_parts
-from windrow.oracle.continuous import ContinuousQueries, DueRange, StandingPlan, is_continuous
+from windrow.oracle.continuous import ContinuousQueries, DueRange, StandingPlan, TableHistory, is_continuous
 from windrow.oracle.looks import Counted, Look, Looks, OracleQuery, axis_frontier, counted, is_open
 from windrow.oracle.patterns import pattern_of
 from windrow.oracle.revisions import LookResult, Revised, revisions_of
@@ -82,12 +93,17 @@ class Oracle:
         self._queries: dict[str, _Query] = {}
         self._dropped: list[_Query] = []
         self._log: list[str] = []
+        self._tables: dict[str, TableHistory] = {}
         self._continuous = ContinuousQueries(
-            spark, self._log, lambda name: self._stream(name).statement, lambda name: self._replay(name)
+            spark,
+            self._log,
+            lambda name: self._stream(name).statement,
+            lambda name: self._replay(name),
+            self._tables,
         )
 
     def sql(self, text: str) -> None:
-        """Run CREATE STREAM, CREATE QUERY, DROP and SET. Others change no answer and are refused."""
+        """Run CREATE, INSERT, UPDATE, DELETE, DROP and SET. Others change no answer and are refused."""
         for statement in parse(text):
             self._run(statement)
 
@@ -96,6 +112,12 @@ class Oracle:
             self._streams[statement.name.lower()] = _Stream(statement)
         elif isinstance(statement, CreateQuery):
             self._create_query(statement)
+        elif isinstance(statement, CreateTable):
+            self._tables[statement.name.lower()] = TableHistory(statement)
+        elif isinstance(statement, InsertRows | UpdateRows | DeleteRows):
+            self._tables[statement.table.lower()].change(self._spark, statement, len(self._log))
+        elif isinstance(statement, Drop) and statement.kind.upper() == "TABLE":
+            self._tables.pop(statement.name.lower(), None)
         elif isinstance(statement, Drop) and statement.kind.upper() == "QUERY":
             self._drop_query(statement.name.lower())
         elif isinstance(statement, Drop):

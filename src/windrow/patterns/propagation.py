@@ -26,6 +26,7 @@ from windrow.plan.algebra.nodes import (
     Lifetime,
     MergeUnion,
     Node,
+    NrrJoin,
     OuterJoin,
     OutputWindow,
     Project,
@@ -33,6 +34,7 @@ from windrow.plan.algebra.nodes import (
     SemiJoin,
     SetOperation,
     StreamWindow,
+    TableScan,
     TopRows,
     ToStream,
 )
@@ -200,6 +202,14 @@ def _semi_join(node: SemiJoin, inputs: Edges) -> EdgePatterns:
     return EdgePatterns(STR, STR, f"a row is withdrawn before its exp when {what}, which nobody can predict")
 
 
+def _nrr_join(node: NrrJoin, inputs: Edges) -> EdgePatterns:
+    one = inputs[0]
+    if STR in (one.state, one.output):
+        raise ValueError("the input of a join with a table that is NON RETROACTIVE is not STR")
+    reason = "a later change of the table changes no result, so results have the lifetimes of their rows"
+    return EdgePatterns(one.state, one.output, reason, one.length, one.is_internal)
+
+
 def _distinct(node: Distinct, inputs: Edges) -> EdgePatterns:
     state = _weak([inputs[0].state])
     if state is MONOTONIC:
@@ -236,6 +246,8 @@ PROPAGATION: dict[type[Node], Callable[[Any, Edges], EdgePatterns]] = {
     Join: _join,
     SemiJoin: _semi_join,
     OuterJoin: _strict("a row of a kept side is withdrawn when its first match comes, which nobody can predict"),
+    TableScan: _strict("a row of the table goes when a statement changes it, which nobody can predict"),
+    NrrJoin: _nrr_join,
     SetOperation: _strict("how often a value is there changes with both inputs, which nobody can predict"),
     Distinct: _distinct,
     GroupBy: _group_by,

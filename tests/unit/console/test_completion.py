@@ -15,6 +15,7 @@ NAMES = Names(
     {"packets": ("ts", "src", "dst", "length"), "room 1": ("ts", "celsius")},
     {"busiest": ("window_start", "window_end", "is_revision", "src", "bytes")},
     {name: command.takes for name, command in COMMANDS.items()},
+    {"hosts": ("ip", "site")},
 )
 
 
@@ -28,7 +29,7 @@ def at(marked: str) -> tuple[str, ...]:
     [
         ("SEL|", ["SELECT"]),
         ("sel|", ["select"]),
-        ("CREATE |", ["STREAM", "QUERY"]),
+        ("CREATE |", ["STREAM", "QUERY", "TABLE"]),
         ("CREATE Q|", ["QUERY"]),
         ("SHOW STREAMS; cre|", ["create"]),
         ("SHOW S|", ["STREAMS", "SHARING", "SETTINGS"]),
@@ -44,6 +45,22 @@ def at(marked: str) -> tuple[str, ...]:
         ("SET empty_windows |", ["="]),
         ("SET empty_windows = |", ["'skip'", "'emit'"]),
         ("SET empty_windows = 'e|", ["emit'"]),
+        ("INSERT |", ["INTO"]),
+        ("INSERT INTO |", ["hosts"]),
+        ("INSERT INTO hosts (|", ["ip", "site"]),
+        ("INSERT INTO hosts SELECT byt| FROM busiest", ["bytes"]),
+        ("UPDATE hosts |", ["SET"]),
+        ("UPDATE hosts SET |", ["ip", "site", "…"]),
+        ("UPDATE hosts SET site |", ["="]),
+        ("UPDATE hosts SET site = 'B' |", ["WHERE", "AND", "…"]),
+        ("DELETE FROM hosts WHERE s|", ["site", "sec(", "…"]),
+        ("LOAD INTO hosts FROM 'x.csv' FORMAT |", ["csv", "json", "parquet"]),
+        ("CREATE TABLE t (a |", ["BOOLEAN", "…"]),
+        ("CREATE TABLE t (a INT |", ["PRIMARY KEY"]),
+        ("CREATE TABLE t (a INT PRIMARY KEY) |", ["NON RETROACTIVE", "FROM STREAM", "DELETE WHEN"]),
+        ("DROP TABLE |", ["hosts", "IF EXISTS"]),
+        ("SELECT * FROM ho|", ["hosts"]),
+        ("SELECT si| FROM hosts", ["site", "sign(", "…"]),
         ("SELECT * FROM p|", ["packets"]),
         ("SELECT * FROM dead|", ["dead_letters('"]),
         ("SELECT * FROM dead_letters('p|", ["packets')"]),
@@ -84,7 +101,7 @@ def at(marked: str) -> tuple[str, ...]:
         ("\\watch b|", ["busiest"]),
         ("\\watch SELECT 1 FROM pa|", ["packets"]),
         ("\\d p|", ["packets", "preaggregate", "plan_home"]),
-        ("\\h CR|", ["CREATE STREAM", "CREATE QUERY"]),
+        ("\\h CR|", ["CREATE STREAM", "CREATE QUERY", "CREATE TABLE"]),
         ("\\format |", ["table", "vertical", "markdown", "csv", "jsonl"]),
         ("\\timing |", ["on", "off"]),
         ("SHOW STREAMS; \\d bu|", ["busiest"]),
@@ -122,7 +139,7 @@ def test_paths(tmp_path: Path) -> None:
 
 def test_the_words_are_those_of_the_parser() -> None:
     assert {*SHOWN} == {*parser._SHOWN, "LATENESS"}
-    assert {*STARTS, "DESC"} == {*parser._STATEMENTS}
+    assert {*(start.split()[0] for start in STARTS), "DESC"} == {*parser._STATEMENTS}
     assert {*at("SET |")} == {*SPECS}
 
 

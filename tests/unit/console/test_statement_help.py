@@ -10,7 +10,21 @@ import pytest
 
 from windrow.console.shell.statement_help import STATEMENT_NAMES, STATEMENTS, WINDOWS, StatementHelp, help_lines
 from windrow.cql import create_stream, parse_one, parser, window_syntax
-from windrow.cql.statements import CreateQuery, CreateStream, Describe, Drop, Explain, Select, SetSetting, Show
+from windrow.cql.statements import (
+    CreateQuery,
+    CreateStream,
+    CreateTable,
+    DeleteRows,
+    Describe,
+    Drop,
+    Explain,
+    InsertRows,
+    LoadRows,
+    Select,
+    SetSetting,
+    Show,
+    UpdateRows,
+)
 from windrow.dataplane.sinks.registry import KINDS as SINKS
 from windrow.dataplane.sources.registry import SOURCES
 from windrow.errors import CatalogError
@@ -30,8 +44,9 @@ YOURS = {
     "window": "@WINDOW@",
     "condition": "x > 1",
     "setting": "cut_factor",
+    "table": "t1",
 }
-KEPT = {"answers", "console", "parquet", "jsonl", "path", "dead_letters"}
+KEPT = {"answers", "console", "parquet", "jsonl", "path", "dead_letters", "csv", "json"}
 TOKEN = re.compile(r"'[^']*'|[A-Za-z_]\w*|, …|.", re.S)
 
 
@@ -70,6 +85,11 @@ def written(tokens: list[str], pick: Callable[[int], int]) -> list[str]:
 KINDS = {
     "CREATE STREAM": CreateStream,
     "CREATE QUERY": CreateQuery,
+    "CREATE TABLE": CreateTable,
+    "INSERT": InsertRows,
+    "UPDATE": UpdateRows,
+    "DELETE": DeleteRows,
+    "LOAD": LoadRows,
     "SELECT": Select,
     "WITH": Select,
     "EXPLAIN": Explain,

@@ -133,6 +133,11 @@ def _describe(shell: Shell, argument: str) -> None:
         shell.show(_described(shell, name), f"stream {stream.name}")
         shell.show_lines([f"{to_text(stream.definition.statement)};"])
         return
+    table = wr._engine.tables.find(name)
+    if table is not None:
+        shell.show(_described(shell, name), f"table {table.name}: {table.version.rows.count:,} rows")
+        shell.show_lines([f"{to_text(table.definition.statement)};"])
+        return
     known = {one.lower(): query for one, (_, query) in manager.queries().items()}
     if name.lower() in known:
         query = known[name.lower()]
@@ -142,9 +147,11 @@ def _describe(shell: Shell, argument: str) -> None:
         rows = [row for row in wr.sql("SHOW SETTINGS").rows() if row["name"] == name.lower()]
         shell.show(pa.Table.from_pylist(rows), f"setting {name.lower()}")
     else:
-        near = get_close_matches(name.lower(), [*manager.streams, *known, *SPECS], n=1)
+        near = get_close_matches(name.lower(), [*manager.streams, *wr.tables, *known, *SPECS], n=1)
         hint = f"Did you mean '{near[0]}'? " if near else ""
-        raise CatalogError(f"there is no stream, query or setting '{name}'", remedy=f"{hint}\\d lists what there is.")
+        raise CatalogError(
+            f"there is no stream, table, query or setting '{name}'", remedy=f"{hint}\\d lists what there is."
+        )
 
 
 def _described(shell: Shell, name: str) -> pa.Table:
@@ -154,11 +161,16 @@ def _described(shell: Shell, name: str) -> pa.Table:
 
 
 def _catalog(shell: Shell) -> pa.Table:
-    """The streams and queries, a line each."""
+    """The streams, tables and queries, a line each."""
     found = [
         (row["name"], "stream", f"from {row['source']}, {row['punctuation']}", row["frontier"], row["state"])
         for row in shell.wr.sql("SHOW STREAMS").rows()
-    ] + [
+    ]
+    found += [
+        (row["name"], "table", row["columns"], None, f"{row['rows']:,} rows, {row['kind']}")
+        for row in shell.wr.sql("SHOW TABLES").rows()
+    ]
+    found += [
         (row["name"], "query", f"{row['stream']} [{row['window']}]", row["latest_window_end"], row["state"])
         for row in shell.wr.sql("SHOW QUERIES").rows()
     ]
@@ -304,7 +316,7 @@ COMMANDS: Mapping[str, Command] = {
             "watched",
         ),
         Command("answers", "QUERY [WINDOWS]", "the answers to the last windows of a query (3)", _answers, "query"),
-        Command("d", "[NAME]", "streams and queries; or one of them, or a setting", _describe, "object"),
+        Command("d", "[NAME]", "streams, tables and queries; or one of them, or a setting", _describe, "object"),
         Command("streams", "", "SHOW STREAMS", _shown("SHOW STREAMS")),
         Command("queries", "", "SHOW QUERIES", _shown("SHOW QUERIES")),
         Command("settings", "", "SHOW SETTINGS", _shown("SHOW SETTINGS")),

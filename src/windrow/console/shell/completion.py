@@ -24,7 +24,10 @@ OPTION_NAMES = (
     *("rate", "hosts", "burst", "link", "rowsPerSecond"),
     *("kind", "events", "seed", "first_event_time", "maxEventsPerTrigger"),
 )
-STARTS = ("CREATE", "SELECT", "WITH", "EXPLAIN", "SHOW", "DESCRIBE", "DROP", "SET")
+STARTS = (
+    *("CREATE", "SELECT", "WITH", "INSERT INTO", "UPDATE", "DELETE FROM", "LOAD INTO"),
+    *("EXPLAIN", "SHOW", "DESCRIBE", "DROP", "SET"),
+)
 SHOWN = ("STREAMS", "QUERIES", "SHARING", "LATENESS", "SETTINGS", "TABLES")
 STREAM_CLAUSES = ("FROM", "TIMESTAMP BY", "SEQUENCE BY", "PUNCTUATE", "LATE", "TICK", "OPTIONS")
 AFTER_PUNCTUATE = ("ORDERED", "WITH SLACK", "PER", "BY SOURCE", "ON")
@@ -68,12 +71,13 @@ AFTER: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Names:
-    """The streams and queries of a state with their columns, the commands and the arguments they take."""
+    """The streams, queries and tables of a state with their columns, the commands and the arguments they take."""
 
     streams: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     queries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     commands: Mapping[str, str] = field(default_factory=dict)
     """Each command and the kind of its argument: a key of `_arguments`, or a list of words."""
+    tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ def _inside(past: Sequence[Lexeme], last: Lexeme, whole: Sequence[Lexeme], names
         return Completions(last.end)
     typed, start = last.text[1:], last.start + 1
     if last.kind == "name":
-        every = (*names.streams, *names.queries, *_columns(whole, names))
+        every = (*names.streams, *names.queries, *names.tables, *_columns(whole, names))
         return _matching(start, typed, (f"{name}`" for name in every))
     quote, words = last.text[0], [part.upper for part in past]
     if words[:1] == ["SET"] and len(words) >= 2:
@@ -144,7 +148,7 @@ def _inside(past: Sequence[Lexeme], last: Lexeme, whole: Sequence[Lexeme], names
     option = next((word for word in reversed(words) if word != "="), "")
     if option == "FORMAT":
         return _matching(start, typed, (f"{name}{quote}" for name in FORMATS))
-    if option == "PATH":
+    if option == "PATH" or words[:1] == ["LOAD"]:
         return Completions(start, paths(typed))
     return Completions(last.end)
 
@@ -194,7 +198,7 @@ def _arguments(kind: str, names: Names) -> Sequence[str]:
     if kind == "watched":
         return (*names.queries, "SELECT", "SHOW")
     if kind == "object":
-        return (*names.streams, *names.queries, *SPECS)
+        return (*names.streams, *names.queries, *names.tables, *SPECS)
     return tuple(kind.split())
 
 
@@ -217,31 +221,59 @@ def _expected(past: Sequence[Lexeme], whole: Sequence[Lexeme], names: Names) -> 
     if words[0] == "SHOW":
         return _shown(words, names)
     if words[0] in ("DESCRIBE", "DESC"):
-        return tuple(map(quote_name, (*names.streams, *names.queries))) if len(words) == 1 else ()
+        return tuple(map(quote_name, (*names.streams, *names.queries, *names.tables))) if len(words) == 1 else ()
     if words[0] == "DROP":
         return _dropped(words, names)
     if words[0] == "SET":
         return _set(words)
     if words[0] == "CREATE":
         return _created(past, words, whole, names)
+    if words[0] in ("INSERT", "UPDATE", "DELETE", "LOAD"):
+        return _changed(past, words, whole, names)
     return _select(past, words, whole, names) if words[0] in ("SELECT", "WITH") else ()
+
+
+def _changed(past: Sequence[Lexeme], words: Sequence[str], whole: Sequence[Lexeme], names: Names) -> Sequence[str]:
+    """Within INSERT, UPDATE, DELETE and LOAD."""
+    lead = {"INSERT": ("INTO",), "DELETE": ("FROM",), "LOAD": ("INTO",), "UPDATE": ()}[words[0]]
+    if len(words) <= len(lead):
+        return lead
+    at = len(lead) + 1
+    if len(words) == at:
+        return tuple(map(quote_name, names.tables))
+    if words[0] == "INSERT" and "SELECT" in words:
+        body = words.index("SELECT")
+        return _select(past[body:], words[body:], whole, names)
+    columns = _held(past[at].text.strip("`"), names) or ()
+    if len(words) == at + 1:
+        return {"INSERT": ("VALUES", "SELECT", "("), "UPDATE": ("SET",), "DELETE": ("WHERE",), "LOAD": ("FROM",)}[
+            words[0]
+        ]
+    if words[0] == "LOAD":
+        return ("csv", "json", "parquet") if words[-1] == "FORMAT" else ("FORMAT", "OPTIONS")
+    if words[0] == "INSERT":
+        return columns if words[-1] in ("(", ",") and "VALUES" not in words else ("VALUES", "SELECT")
+    if words[-1] in ("SET", "WHERE", ",", "(", "AND", "OR", "NOT") or not _is_operand(past[-1]):
+        return (*columns, *(f"{name}(" for name in sorted(ROW_FUNCTIONS)))
+    return ("=",) if words[-2] in ("SET", ",") else (*(() if "WHERE" in words else ("WHERE",)), *OPERATORS)
 
 
 def _shown(words: Sequence[str], names: Names) -> Sequence[str]:
     if len(words) == 1:
         return (*SHOWN, "CREATE")
     if words[1:] == ["CREATE"]:
-        return ("STREAM", "QUERY")
+        return ("STREAM", "QUERY", "TABLE")
     held = {("LATENESS",): names.streams, ("CREATE", "STREAM"): names.streams, ("CREATE", "QUERY"): names.queries}
+    held |= {("CREATE", "TABLE"): names.tables}
     return tuple(map(quote_name, held.get(tuple(words[1:]), ())))
 
 
 def _dropped(words: Sequence[str], names: Names) -> Sequence[str]:
     if len(words) == 1:
-        return ("STREAM", "QUERY")
+        return ("STREAM", "QUERY", "TABLE")
     if words[-1] == "IF":
         return ("EXISTS",)
-    held = names.streams if words[1] == "STREAM" else names.queries
+    held = {"STREAM": names.streams, "TABLE": names.tables}.get(words[1], names.queries)
     if len(words) == 2:
         return (*map(quote_name, held), "IF EXISTS")
     return tuple(map(quote_name, held)) if words[2:] == ["IF", "EXISTS"] else ()
@@ -257,13 +289,15 @@ def _set(words: Sequence[str]) -> Sequence[str]:
 
 def _created(past: Sequence[Lexeme], words: Sequence[str], whole: Sequence[Lexeme], names: Names) -> Sequence[str]:
     if len(words) == 1:
-        return ("STREAM", "QUERY")
+        return ("STREAM", "QUERY", "TABLE")
     if len(words) == 2:
         return ("IF NOT EXISTS",)
     if words[-1] in ("IF", "NOT"):
         return ("NOT EXISTS",) if words[-1] == "IF" else ("EXISTS",)
     if words[1] == "STREAM":
         return () if words[2:] == ["IF", "NOT", "EXISTS"] else _stream(words, whole)
+    if words[1] == "TABLE":
+        return () if words[2:] == ["IF", "NOT", "EXISTS"] else _table(words, names)
     if "AS" not in words:
         return ("AS",)
     body = words.index("AS") + 1
@@ -300,6 +334,18 @@ def _stream(words: Sequence[str], whole: Sequence[Lexeme]) -> Sequence[str]:
     return STREAM_CLAUSES
 
 
+def _table(words: Sequence[str], names: Names) -> Sequence[str]:
+    """Within CREATE TABLE, after its name."""
+    last, opened = words[-1], _opened(words)
+    if opened is not None:
+        if last in ("(", ","):
+            return ("PRIMARY KEY (",) if last == "," else ()
+        return TYPES if words[-2] in ("(", ",") else ("PRIMARY KEY",)
+    if words[-2:] == ["FROM", "STREAM"]:
+        return tuple(map(quote_name, names.streams))
+    return ("NON RETROACTIVE", "FROM STREAM", "DELETE WHEN") if ")" in words else ()
+
+
 def _declared(whole: Sequence[Lexeme]) -> tuple[str, ...]:
     """The columns that a CREATE STREAM declares."""
     found, depth = [], 0
@@ -334,7 +380,7 @@ def _select(past: Sequence[Lexeme], words: Sequence[str], whole: Sequence[Lexeme
         return _columns_of(past[-2], whole, names) if len(past) > 1 else ()
     clause = next((word for word in reversed(words) if word in CLAUSES), "SELECT")
     if last == "FROM" and opened is None:
-        return (*map(quote_name, (*names.streams, *names.queries)), *TABLE_FUNCTIONS)
+        return (*map(quote_name, (*names.streams, *names.queries, *names.tables)), *TABLE_FUNCTIONS)
     if last == "INTO":
         return SINKS
     if last in AFTER and last not in ("IF",):
@@ -388,7 +434,7 @@ def _sources(whole: Sequence[Lexeme]) -> list[tuple[str, str]]:
 
 
 def _held(name: str, names: Names) -> tuple[str, ...] | None:
-    for held in (names.streams, names.queries):
+    for held in (names.streams, names.queries, names.tables):
         for known, columns in held.items():
             if known.lower() == name.lower():
                 return tuple(map(quote_name, columns))

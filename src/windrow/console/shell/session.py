@@ -258,7 +258,10 @@ class Shell:
         queries = {
             query.name: (*own, *(one.name for one in query.plan.outputs)) for _, query in manager.queries().values()
         }
-        return Names(streams, queries, {name: command.takes for name, command in COMMANDS.items()})
+        tables = {
+            table.name: tuple(name for name, _ in table.definition.columns) for table in self.wr._engine.tables.all()
+        }
+        return Names(streams, queries, {name: command.takes for name, command in COMMANDS.items()}, tables)
 
 
 def is_reading(statement: Statement) -> bool:

@@ -80,11 +80,52 @@ CREATE QUERY climate AS
         "\\h WINDOW lists the windows.",
     ),
     StatementHelp(
+        "CREATE TABLE",
+        "declares a table, whose rows are inserted, updated and deleted.",
+        """\
+CREATE TABLE [IF NOT EXISTS] name
+  {(column type PRIMARY KEY, …) | (column type, …, PRIMARY KEY (column, …))}
+  [NON RETROACTIVE]
+  [FROM STREAM stream [DELETE WHEN condition]]""",
+        """\
+CREATE TABLE sites (sensor STRING PRIMARY KEY, city STRING) NON RETROACTIVE;""",
+        "One column is the key, or several. A change of a row changes past results, too, unless the table is NON "
+        "RETROACTIVE: then only later tuples see it. docs/tables.md says which one you need.",
+    ),
+    StatementHelp(
+        "INSERT",
+        "adds rows to a table. Their keys are new.",
+        """\
+INSERT INTO table [(column, …)]
+  {VALUES (expression, …), … | SELECT expression, … FROM {query | table | answers('query')}}""",
+        "INSERT INTO sites VALUES ('a', 'Bern'), ('b', 'Basel');",
+        "In Python, wr.table(name).upsert(rows) also replaces rows.",
+    ),
+    StatementHelp(
+        "UPDATE",
+        "changes rows of a table.",
+        "UPDATE table SET column = expression, … [WHERE condition]",
+        "UPDATE sites SET city = 'Thun' WHERE sensor = 'a';",
+    ),
+    StatementHelp(
+        "DELETE",
+        "removes rows of a table.",
+        "DELETE FROM table [WHERE condition]",
+        "DELETE FROM sites WHERE city = 'Basel';",
+    ),
+    StatementHelp(
+        "LOAD",
+        "adds the rows of files to a table; a row with a key that exists replaces its row.",
+        "LOAD INTO table FROM 'path' [FORMAT {csv | parquet | json}] [OPTIONS (option 'value', …)]",
+        "LOAD INTO sites FROM 'sites.csv';",
+        "The columns are found by their names. CSV files begin with a line of names, or OPTIONS (header 'false').",
+    ),
+    StatementHelp(
         "SELECT",
-        "asks once: over a window without SLIDE, over answers, or over dead letters.",
+        "asks once: over a window without SLIDE, over answers, tables or dead letters.",
         """\
 SELECT expression [AS alias], …
-  FROM {stream window | query | answers('query') | dead_letters('stream')} [AS alias]
+  FROM {stream window | query | table | answers('query') | dead_letters('stream')} [AS alias]
   [WHERE condition]
   [GROUP BY expression, …]
   [HAVING condition]
@@ -114,19 +155,19 @@ SELECT COUNT(*) AS sensors FROM hot;""",
         "SHOW",
         "lists what there is, and how it goes.",
         "SHOW {STREAMS | QUERIES | SHARING | SETTINGS | TABLES | LATENESS stream | CREATE STREAM stream | "
-        "CREATE QUERY query}",
+        "CREATE QUERY query | CREATE TABLE table}",
         "SHOW QUERIES;",
     ),
     StatementHelp(
         "DESCRIBE",
-        "lists the columns of a stream, or of a query's answers.",
+        "lists the columns of a stream, of a table, or of a query's answers.",
         "{DESCRIBE | DESC} name",
         "DESCRIBE climate;",
     ),
     StatementHelp(
         "DROP",
-        "removes a query, or a stream that no query reads.",
-        "DROP {STREAM | QUERY} [IF EXISTS] name",
+        "removes a query, or a stream or table that no query reads.",
+        "DROP {STREAM | QUERY | TABLE} [IF EXISTS] name",
         "DROP QUERY IF EXISTS climate;",
     ),
     StatementHelp(

@@ -44,15 +44,17 @@ from windrow.errors import StateError, first_line
 from windrow.operators.advance import Advance, Emission, advance, emit
 from windrow.operators.changes import AT, HEAD, stored
 from windrow.operators.layouts.parts import Layout, StatePart
+from windrow.operators.relations.table_scan import TableRows
 from windrow.operators.scan import StreamRows, needs_history
 from windrow.operators.sharing.subplans import CompactedOnce, SharedSubPlans, TakenSubPlan
-from windrow.operators.stages.cutting import Stage, buckets_in
+from windrow.operators.stages.cutting import Stage, buckets_in, node_at
 from windrow.operators.stages.ranges import Range, is_within, restored_range
 from windrow.operators.state import PlanState, restore
 from windrow.operators.tables.edges import TICK, Edge
 from windrow.operators.tables.metering import PlanMeter
 from windrow.operators.tables.rows import taken
 from windrow.operators.view import beginning, by_expiration, last_end, merged_view
+from windrow.plan.algebra.nodes import TableScan
 from windrow.types import POINT_MAX
 
 _WORKER = StageWorker()
@@ -213,14 +215,15 @@ class _PlanPlace:
             shared, read_before = self._shared(taken)
             rows = {i: self._rows(stage, i) for i in stage.windows if i not in read_before}
             edges = {path: self._edge(path) for path in stage.inputs} | shared
+            tables = self._tables(stage)
             read, paths = time.perf_counter(), [one.path for one in asked]
             done: Emission | Advance
             if stage.sends_by is not None:
-                done = emit(task.plan, stage, state, rows, edges, batch.due, kernel, self.meter, paths)
+                done = emit(task.plan, stage, state, rows, edges, batch.due, kernel, self.meter, tables, paths)
                 self.exchanged += self._sent(stage, done.edge)
             else:
                 explicit = task.explicit_expiry
-                done = advance(task.plan, state, rows, batch.due, kernel, explicit, self.meter, edges, paths)
+                done = advance(task.plan, state, rows, batch.due, kernel, explicit, self.meter, edges, tables, paths)
                 self._show(stage, done.changes)
             after, made = (done.state, done.parts) if taken is None else taken.added_to(done.state, done.parts)
             self.common.subplans.add(self.plan, asked, state, after, made, done.edges)
@@ -255,6 +258,23 @@ class _PlanPlace:
         buckets = None if is_anywhere or stage.single else range(*self.buckets)
         source = (task.plan.windows[i], batch.windows[i], task.columns[i])
         return window_rows(_WORKER.mapped(task.root), *source, needs_history(task.plan)[i], batch.due, buckets, share)
+
+    def _tables(self, stage: Stage) -> dict[str, TableRows]:
+        """What the stage reads of tables."""
+        found = dict[str, TableRows]()
+        for one in self.batch.relations:
+            path = one.path + "."
+            if not path.startswith(stage.path + ".") or any(path.startswith(below + ".") for below in stage.inputs):
+                continue
+            names, root = self.task.staged.scans[one.path], self.task.root
+            if names is None:
+                found[one.path] = _WORKER.tables.whole(root, one)
+                continue
+            scan = node_at(self.task.plan.root, one.path)
+            assert isinstance(scan, TableScan)
+            buckets = None if stage.single else self.buckets
+            found[one.path] = _WORKER.tables.shared(root, one, scan, names, buckets)
+        return found
 
     def _edge(self, path: str) -> Edge:
         """The rows of an exchange, whatever the order in which they came."""

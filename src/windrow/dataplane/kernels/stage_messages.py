@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from windrow.dataplane.kernels.plan_tables import StoredRelation
 from windrow.dataplane.stores import KeptColumn, StoredRows
 from windrow.operators.sharing.subplans import SubPlan
 from windrow.operators.stages.cutting import StagedPlan
@@ -105,6 +106,7 @@ class StageBatch:
     builds its state. `has_view`: a view is kept; `view_width`: by intervals of expiration of this width, each in a file
     of its own, and `shown` are the changes since it was merged; `is_derived`: the changes become tuples of a stream.
     `occupied`: the ticks that a periodic plan answers. `subplans`: those that it may share, with their levels.
+    `relations`: the tables that the plan reads.
     """
 
     token: str
@@ -123,6 +125,7 @@ class StageBatch:
     is_derived: bool = False
     occupied: OccupiedTicks | None = None
     subplans: tuple[tuple[int, SubPlan], ...] = ()
+    relations: tuple[StoredRelation, ...] = ()
 
 
 @dataclass(frozen=True)

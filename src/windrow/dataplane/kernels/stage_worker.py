@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from windrow.dataplane.blocks import BlockWriter
+from windrow.dataplane.kernels.plan_tables import TaskTables
 from windrow.dataplane.kernels.stage_messages import StageBatch, StagedTask
 from windrow.dataplane.stores import MappedFiles
 from windrow.operators.stages.ranges import Range
@@ -34,6 +35,7 @@ class StageWorker:
         self._mapped: dict[str, MappedFiles] = {}
         self._read: dict[tuple[str, int], tuple[int, frozenset[str]]] = {}
         self._tasks = 0
+        self.tables = TaskTables()
 
     def kernel(self, max_value_bytes: int) -> Kernel:
         return self._kernels.setdefault(max_value_bytes, Kernel(max_value_bytes))

@@ -9,16 +9,16 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windrow.catalog.definitions import StreamDef
 from windrow.dataplane.ingest.admission import BAD
-from windrow.errors import FeedError
+from windrow.errors import FeedError, TableError
 from windrow.types import SqlType, moment_of, point_of
 
 Column: TypeAlias = Any
@@ -28,7 +28,43 @@ _MISFIT = (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, TypeError, OverflowEr
 _EXACT = Context(prec=76, traps=[Inexact, InvalidOperation])
 
 
-def to_table(stream: StreamDef, rows: Any) -> pa.Table:
+class Columned(Protocol):
+    """What rows are given to: it has a name and typed columns."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def columns(self) -> tuple[tuple[str, SqlType], ...]: ...
+
+
+@dataclass(frozen=True)
+class _TableColumns:
+    """Columns of a table that rows are given for."""
+
+    name: str
+    columns: tuple[tuple[str, SqlType], ...]
+
+
+def table_rows(name: str, columns: tuple[tuple[str, SqlType], ...], rows: Any) -> pa.Table:
+    """Rows for these columns of a table; raises TableError if one does not fit."""
+    try:
+        found = to_table(_TableColumns(name, columns), rows)
+    except FeedError as error:
+        raise TableError(
+            error.message.replace("stream '", "table '").replace("feed takes", "a table takes"), remedy=error.remedy
+        ) from None
+    bad = found.column(BAD).drop_null()
+    if len(bad):
+        kinds = ", ".join(f"{column} {kind}" for column, kind in columns)
+        raise TableError(
+            f"a row does not fit table '{name}': {bad[0].as_py()[:200]}",
+            remedy=f"Nothing was changed. Its columns: {kinds}.",
+        )
+    return found.drop_columns([BAD])
+
+
+def to_table(stream: Columned, rows: Any) -> pa.Table:
     """Rows (dicts, tuples, pandas or Arrow) as a table of the stream's schema plus `__bad`."""
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
@@ -62,7 +98,7 @@ def _of_series(series: Any) -> Column:
     return values.where(values.notna(), None).tolist()
 
 
-def _from_columns(stream: StreamDef, names: Sequence[str], columns: Sequence[Column], rows: int) -> pa.Table:
+def _from_columns(stream: Columned, names: Sequence[str], columns: Sequence[Column], rows: int) -> pa.Table:
     known = {name.lower() for name, _ in stream.columns}
     given: dict[str, Column] = {}
     for name, column in zip(names, columns, strict=True):
@@ -80,7 +116,7 @@ def _from_columns(stream: StreamDef, names: Sequence[str], columns: Sequence[Col
     return _assembled(stream, ordered, set(), record, rows)
 
 
-def _from_records(stream: StreamDef, rows: Sequence[Any]) -> pa.Table:
+def _from_records(stream: Columned, rows: Sequence[Any]) -> pa.Table:
     columns, misshapen = _fields(stream, rows), set()
     if columns is None:
         each = [_fields(stream, [row]) for row in rows]
@@ -89,7 +125,7 @@ def _from_records(stream: StreamDef, rows: Sequence[Any]) -> pa.Table:
     return _assembled(stream, columns, misshapen, lambda n: rows[n], len(rows))
 
 
-def _fields(stream: StreamDef, rows: Sequence[Any]) -> list[list[Any]] | None:
+def _fields(stream: Columned, rows: Sequence[Any]) -> list[list[Any]] | None:
     """The rows' values by column; None if some row does not have the stream's columns."""
     names = {name.lower(): i for i, (name, _) in enumerate(stream.columns)}
     if all(isinstance(row, Mapping) for row in rows):
@@ -107,7 +143,7 @@ def _fields(stream: StreamDef, rows: Sequence[Any]) -> list[list[Any]] | None:
 
 
 def _assembled(
-    stream: StreamDef, columns: Sequence[Column], misshapen: set[int], record: Callable[[int], Any], rows: int
+    stream: Columned, columns: Sequence[Column], misshapen: set[int], record: Callable[[int], Any], rows: int
 ) -> pa.Table:
     """The table of the columns. Records that do not fit are null in all of them and stand as text in `__bad`."""
     arrays, bad = [], set(misshapen)

@@ -15,6 +15,7 @@ from windrow.engine.plans.due import complete_from
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.plans.tables import changes_schema
 from windrow.engine.state import QueryState, StreamState
+from windrow.engine.tables.stored import StoredTable
 from windrow.errors import CatalogError
 from windrow.plan.nodes import Finalise
 from windrow.settings import SPECS, Settings
@@ -38,7 +39,7 @@ def show(engine: Engine, what: str) -> pa.Table:
     if kind == "sharing":
         return sharing_table(list(engine.manager.streams.values()), engine.settings)
     if kind == "tables":
-        return _table([], ("name", "columns"))
+        return _table([_table_row(engine, table) for table in engine.tables.all()], _TABLE)
     rows = [
         {"name": n, "value": str(engine.settings[n]), "default": str(s.default), "meaning": s.doc}
         for n, s in SPECS.items()
@@ -69,6 +70,23 @@ _QUERY = (
     "completeness",
     "state",
 )
+
+
+_TABLE = ("name", "columns", "key", "kind", "rows", "changes", "queries")
+
+
+def _table_row(engine: Engine, table: StoredTable) -> dict[str, Any]:
+    definition = table.definition
+    fed = "" if definition.stream is None else f", fed by stream {definition.stream}"
+    return {
+        "name": table.name,
+        "columns": ", ".join(f"{name} {kind}" for name, kind in definition.columns),
+        "key": ", ".join(definition.key),
+        "kind": ("retroactive" if definition.is_retroactive else "non retroactive") + fed,
+        "rows": table.version.rows.count,
+        "changes": table.version.seq,
+        "queries": len(engine.plans.readers_of_table(table.name)),
+    }
 
 
 def _table(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pa.Table:
@@ -265,7 +283,7 @@ def window_in_words(plan: Finalise) -> str:
 
 
 def describe(engine: Engine, name: str) -> pa.Table:
-    """The columns of a stream, or of a query's answers."""
+    """The columns of a stream, of a table, or of a query's answers."""
     stream = engine.manager.streams.get(name.lower())
     if stream is not None:
         attribute = stream.definition.attribute
@@ -274,13 +292,22 @@ def describe(engine: Engine, name: str) -> pa.Table:
         rows = [{"column": n, "type": t.name, "note": notes.get(n)} for n, t in stream.definition.columns]
         rows += _undeclared_rows(stream)
         return _table(rows, ("column", "type", "note"))
+    table = engine.tables.find(name)
+    if table is not None:
+        key = table.definition.key
+        rows = [
+            {"column": n, "type": t.name, "note": "primary key" if n in key else None}
+            for n, t in table.definition.columns
+        ]
+        return _table(rows, ("column", "type", "note"))
     if engine.plans.has(name):
         return _table(_plan_columns(engine.plans.query(name)), ("column", "type", "note"))
     try:
         _, query = engine.manager.query(name)
     except CatalogError:
         raise CatalogError(
-            f"there is no stream or query '{name}'", remedy="SHOW STREAMS and SHOW QUERIES list them."
+            f"there is no stream, table or query '{name}'",
+            remedy="SHOW STREAMS, SHOW TABLES and SHOW QUERIES list them.",
         ) from None
     kind = query.plan.scan.attribute.type.bound.name
     rows = [

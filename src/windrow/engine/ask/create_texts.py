@@ -9,13 +9,16 @@ from windrow.dataplane.sources.registry import DATAFRAME
 from windrow.dataplane.streaming_frames import attaching
 from windrow.engine.plans.manager import PlanManager
 from windrow.engine.queries.query_manager import QueryManager
+from windrow.engine.tables.manager import TableManager
 
 NOTE = "note: "
 """How a line of a statement's result begins that says what else the user should know."""
 
 
-def show_create(manager: QueryManager, plans: PlanManager, what: str, name: str) -> str:
-    """The statement that creates a stream or a query as it is, for `create stream` or `create query`."""
+def show_create(manager: QueryManager, plans: PlanManager, tables: TableManager, what: str, name: str) -> str:
+    """The statement that creates a stream, query or table as it is, for `create stream` and so on."""
+    if what == "create table":
+        return to_script(tables.table(name).definition.statement)
     if what == "create query":
         return to_script(manager.query(name)[1].statement if manager.has_query(name) else plans.query(name).statement)
     stream = manager.stream(name)

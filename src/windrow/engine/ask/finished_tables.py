@@ -1,5 +1,5 @@
 """One-time queries over finished tables: `answers('q')`, the latest answer of q, and `dead_letters('s')`; of a
-continuous query its view, and `changes('q')`.
+continuous query its view, and `changes('q')`; and the tables that users change.
 
 Spark SQL evaluates the SELECT over the tables that it names. All answers are read as of one commit. Of a table, only
 columns that the SELECT names are read, and only window ends that its conditions allow.
@@ -25,6 +25,7 @@ from windrow.engine.ask.kept_answers import WINDOW_END, AnsweredQuery, AnswerSca
 from windrow.engine.ask.plan_tables import PlanTable, PlanTables
 from windrow.engine.ask.window_bounds import EndBound, alias_of, end_bounds, renames
 from windrow.engine.store.answers_kept import ListedAnswers
+from windrow.engine.tables.manager import TableManager
 from windrow.errors import BindError, ParseError, Place, QuerySuspendedError, UnsupportedError
 from windrow.types import SqlType, point_text
 
@@ -80,7 +81,8 @@ def _is_defined_above(table: exp.Table) -> bool:
 
 class FinishedTables:
     """Evaluates one-time queries. `spark` gives the session; `query` and `dead_letters` find what a name stands for, or
-    raise CatalogError; `max_value_bytes` bounds the values that functions make; `plans` has the continuous queries."""
+    raise CatalogError; `max_value_bytes` bounds the values that functions make; `plans` has the continuous queries,
+    `tables` gives the tables."""
 
     def __init__(
         self,
@@ -90,7 +92,9 @@ class FinishedTables:
         dead_letters: Callable[[str, Place | None], pa.Table],
         max_value_bytes: Callable[[], int],
         plans: PlanTables,
+        tables: Callable[[], TableManager],
     ):
+        self._tables = tables
         self._plans = plans
         self._kept = kept
         self._spark = spark
@@ -102,7 +106,7 @@ class FinishedTables:
         """The rows of the SELECT, and the tick as of which the views are that it reads (None: there is none, or they
         differ). All of one table is read without Spark."""
         tree, tables = self._bound(select, text)
-        windows = {table.plan.window for table in tables if table.plan is not None}
+        windows = {t.plan.window for t in tables if t.plan is not None and t.plan.window is not None}
         return self._rows(select, tree, tables), windows.pop() if len(windows) == 1 else None
 
     def _rows(self, select: exp.Expr, tree: exp.Expr, tables: list[FinishedTable]) -> pa.Table:
@@ -171,6 +175,10 @@ class FinishedTables:
                 remedy="Compare window_end in WHERE instead.",
             )
         if not isinstance(call, exp.Anonymous):
+            table = self._tables().find(node.name)
+            if table is not None:
+                what = f"table {table.name} as of its change {table.version.seq}"
+                return _of_plan(node, place, view, table.name, PlanTable(table.rows, what))
             plan = self._plans.view(node.name, place)
             if plan is not None:
                 return _of_plan(node, place, view, node.name, plan)

@@ -23,6 +23,7 @@ from windrow.engine.choices.index_choice import apply_choice
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.store.journal import Journal
+from windrow.engine.tables.manager import TableManager
 from windrow.errors import CatalogError, Place
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
@@ -41,7 +42,7 @@ class SparkSource(Protocol):
 class AnswerReader:
     """Reads committed state and changes nothing. `settings` returns the present settings; `refuse` raises if the state
     in memory cannot be asked: it is being closed, or in another process. `refresh` reads the catalog anew, if it is a
-    copy. `plans` has the tables of continuous queries."""
+    copy. `plans` has the tables of continuous queries, `tables` gives those that users change."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class AnswerReader:
         settings: Callable[[], Settings],
         refuse: Callable[[], None],
         plans: PlanTables,
+        tables: Callable[[], TableManager],
         refresh: Callable[[], object] = lambda: None,
     ):
         self._journal = journal
@@ -71,6 +73,7 @@ class AnswerReader:
             self.dead_letters,
             lambda: settings().integer("max_value_bytes"),
             plans,
+            tables,
         )
 
     def answers(self, query: QueryState, last: object = None, since: object = None) -> pa.Table:

@@ -112,6 +112,8 @@ class PlanTick:
     blocks: tuple[WrittenBlock, ...] = ()
     tidied: Tidied = Tidied()
     staged: str | None = None
+    effects: tuple[tuple[int, int, int], ...] = ()
+    """Tables, their last changes that are in effect, and the tick from which on."""
 
     @property
     def written(self) -> tuple[NewPart, ...]:
@@ -196,6 +198,10 @@ class PlanCommits:
     def row(self, number: int) -> Row | None:
         return self._catalog.row("SELECT * FROM plans WHERE id = ?", (number,))
 
+    def moved(self, number: int, ticked: int | None) -> None:
+        """In a transaction: a plan has passed ticks at which nothing changed."""
+        self._catalog.execute("UPDATE plans SET ticked = ? WHERE id = ?", (ticked, number))
+
     def suspend(self, number: int, why: str) -> None:
         with self._catalog.transaction() as tx:
             tx.execute("UPDATE plans SET error = ? WHERE id = ?", (why, number))
@@ -223,6 +229,11 @@ class PlanCommits:
                     "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, covered = ? WHERE id = ?",
                     (tick.ticked, tick.seq, tick.changes, _saved(tick.covered), tick.plan),
                 )
+                for effect in tick.effects:
+                    tx.execute(
+                        "UPDATE plan_relations SET seq = ?, tick = ? WHERE plan = ? AND relation = ?",
+                        (effect[1], effect[2], tick.plan, effect[0]),
+                    )
                 self._retire_changes(tick)
                 parts = [part for block in tick.blocks for part in block.parts]
                 parts += [part for file in files for part in file.of(tick.plan) if part.seq == tick.seq]

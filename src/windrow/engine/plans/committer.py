@@ -42,7 +42,8 @@ class ProcessedBatch:
 
     @property
     def progress(self) -> PlanProgress:
-        return replace(self.query.progress.covering(self.done.covered), ticked=self.due.upto)
+        after = self.query.progress.covering(self.done.covered)
+        return replace(after, ticked=self.due.upto, effects=self.done.effects)
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,8 @@ class PlanCommitter:
         query, due, done = batch.query, batch.due, batch.done
         overtaken, shown = self._overtaken(query, due.upto), self._shown(query, due, done)
         is_news = done.count or done.is_written or overtaken or batch.merging or shown is not None
+        effects = [(one, seq) for one, seq in done.effects.items() if query.progress.effects.get(one) != seq]
+        is_news = is_news or len(effects)
         if not is_news and not self._is_stale(query, due.upto):
             return None
         seq = query.progress.seq + 1
@@ -166,6 +169,7 @@ class PlanCommitter:
             blocks=done.blocks,
             tidied=self._commits.tidied(query.id) if batch.merging and query.derived is None else Tidied(),
             staged=self._send(query, done, shown, seq),
+            effects=tuple((table, change, due.before + due.step) for table, change in effects),
         )
         return _Delivered(batch, tick, tuple(overtaken))
 

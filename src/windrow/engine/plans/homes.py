@@ -17,6 +17,7 @@ from windrow.engine.plans.query import ContinuousQuery, HomeState, counts_window
 from windrow.engine.plans.sharing.joins import Given, JoinsInDriver
 from windrow.engine.plans.sharing.subplans import note_sharers, subplans_of, taken_from
 from windrow.engine.plans.tables import answers_table, ordered
+from windrow.engine.tables.uses import Effects
 from windrow.errors import StateError, WindrowError, first_line
 from windrow.operators.advance import Advance, advance
 from windrow.operators.changes import AT, HEAD, stored
@@ -53,6 +54,8 @@ class PlanBatch:
     blocks: tuple[WrittenBlock, ...] = ()
     drops: tuple[str, ...] = ()
     covered: int | None = None
+    effects: Effects = field(default_factory=dict)
+    """By table, the last change that is in effect after it."""
 
     @property
     def is_written(self) -> bool:
@@ -239,6 +242,7 @@ class DriverHome:
             blocks=blocks,
             drops=tuple(drops),
             covered=None if runs is None else runs.stop,
+            effects=query.effects_now,
         )
 
     def _advance(
@@ -256,9 +260,10 @@ class DriverHome:
         if taken is not None:
             edges, read_before = {**edges, taken.subplan.path: taken.result.edge}, read_before | taken.subplan.windows
         rows = {i: self._rows(query, i, due) for i in range(len(query.uses)) if i not in read_before}
+        relations = {use.path: use.rows(query.progress.effects) for use in query.tables}
         read, asked = time.perf_counter(), batch.shared.wanted(subplans)
         explicit, paths = query.choices.explicit_expiry, [one.path for one in asked]
-        done = advance(query.plan, state, rows, due, self._kernel, explicit, query.meter, edges, paths)
+        done = advance(query.plan, state, rows, due, self._kernel, explicit, query.meter, edges, relations, paths)
         if taken is not None:
             after, parts = taken.added_to(done.state, done.parts)
             done = replace(done, state=after, parts=parts)

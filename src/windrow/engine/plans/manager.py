@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Row
@@ -42,6 +42,9 @@ from windrow.engine.progress import start_of
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.queries.sink_paths import QueryPaths, check_paths
 from windrow.engine.state import StreamState
+from windrow.engine.tables.manager import TableManager
+from windrow.engine.tables.stored import StoredTable
+from windrow.engine.tables.uses import TableUse, table_uses
 from windrow.engine.ticks.delivery import sweep
 from windrow.errors import CatalogError, Place, StateError, UnsupportedError
 from windrow.logs import log_event
@@ -66,8 +69,10 @@ class PlanManager:
     be read without a lock.
     """
 
-    def __init__(self, manager: QueryManager, commits: PlanCommits, stores: WindowStores):
+    def __init__(self, manager: QueryManager, commits: PlanCommits, stores: WindowStores, tables: TableManager):
         self._manager = manager
+        self._tables = tables
+        tables.held = self._held
         self._commits = commits
         self._stores = stores
         self._queries: dict[str, ContinuousQuery] = {}
@@ -120,6 +125,29 @@ class PlanManager:
         name = stream.name.lower()
         return [query for query in self.all() if any(one.lower() == name for one in query.plan.streams)]
 
+    def readers_of_table(self, name: str) -> list[str]:
+        """The names of the continuous queries and derived streams that read a table."""
+        found = [query for query in self.all() if _reads_table(query, name)]
+        return [query.name if query.derived is None else f"stream {query.name}" for query in found]
+
+    @contextmanager
+    def _held(self, table: StoredTable) -> Iterator[Callable[[], None]]:
+        """No plan that reads the table ticks. Their last ticks are committed with the statement, so that it takes
+        effect at the same tick after a crash."""
+        readers = sorted((query for query in self.all() if _reads_table(query, table.name)), key=lambda one: one.id)
+        with ExitStack() as held:
+            for query in readers:
+                held.enter_context(query.ticking)
+            ahead = [query for query in readers if query.progress.ticked not in (None, query.committed)]
+
+            def along() -> None:
+                for query in ahead:
+                    self._commits.moved(query.id, query.progress.ticked)
+
+            yield along
+            for query in ahead:
+                query.committed = query.progress.ticked
+
     def of_reader(self, reader: str) -> ContinuousQuery | None:
         """The query that a reader of a window store belongs to."""
         number = int(reader.partition("/")[0])
@@ -147,7 +175,8 @@ class PlanManager:
                 raise UnsupportedError(
                     f"this version does not execute {what} in a continuous query yet", remedy="Leave it out."
                 )
-        found = planned(statement.select, text, self._manager.definition, types_of, choices)
+        tables = self._tables.definition
+        found = planned(statement.select, text, self._manager.definition, types_of, choices, tables)
         if statement.sink is not None:
             open_sink(statement.name, statement.sink, mode=mode_of(statement, found.plan))
         return found
@@ -201,6 +230,8 @@ class PlanManager:
 
         def along() -> None:
             uses.extend(self._need(number, plan))
+            for name in plan.tables:
+                self._tables.commits.read_by(number, self._tables.table(name).id)
             if definition is not None:
                 self._manager.save_stream(stream_number, definition)
 
@@ -216,6 +247,7 @@ class PlanManager:
             self._commits.add(number, statement.name, to_text(derived or statement), saved, names, along)
             query = _made(number, statement, text, optimized, choices, uses)
             query.derived = derived
+            query.tables = self._table_uses(plan)
             query.sink = sink if sink is not None else self._open_sink(query, begun=False)
             if definition is not None:
                 self._manager.attach(stream_number, definition, start_of(definition))
@@ -227,6 +259,9 @@ class PlanManager:
             streams=", ".join(query.plan.streams),
         )
         return query
+
+    def _table_uses(self, plan: ContinuousPlan) -> tuple[TableUse, ...]:
+        return table_uses(plan, {name.lower(): self._tables.table(name) for name in plan.tables})
 
     def _due_now(self, plan: ContinuousPlan) -> int | None:
         """The last tick of a new plan that is due already; None if its streams have no tuple yet."""
@@ -297,6 +332,7 @@ class PlanManager:
             def along() -> None:
                 for use in query.uses:
                     self._stores.drop(use.reader)
+                self._tables.commits.unread_by(query.id)
                 if stream is not None:
                     self._manager.remove_stream(stream)
 
@@ -370,7 +406,8 @@ class PlanManager:
             )
         made = _made(row["id"], query, text, optimized, choices, uses)
         made.derived = derived
-        made.version = PlanVersion(_progress(row), PlanState())
+        made.tables = self._table_uses(optimized.plan)
+        made.version = PlanVersion(self._progress(row), PlanState())
         return made
 
     def read(self, types_of: TypesOf) -> None:
@@ -382,13 +419,13 @@ class PlanManager:
             if query is None:
                 types = RecordedTypes(json.loads(row["saved"])["types"], types_of)
                 query = self._read_row(row, types)
-            query.version = replace(query.version, progress=_progress(row))
+            query.version = replace(query.version, progress=self._progress(row))
             found[query.name.lower()] = query
         self._queries = found
 
-
-def _progress(row: Row) -> PlanProgress:
-    return PlanProgress(row["ticked"], row["seq"], row["error"], row["covered"])
+    def _progress(self, row: Row) -> PlanProgress:
+        effects = self._tables.commits.in_effect(row["id"])
+        return PlanProgress(row["ticked"], row["seq"], row["error"], row["covered"], effects)
 
 
 def _made(
@@ -406,6 +443,10 @@ def _made(
 def _paths_of(statement: CreateQuery, plan: ContinuousPlan, is_derived: bool = False) -> QueryPaths:
     streams = frozenset(name.lower() for name in plan.streams)
     return QueryPaths(statement.name, statement.sink, streams, statement.name.lower() if is_derived else None)
+
+
+def _reads_table(query: ContinuousQuery, name: str) -> bool:
+    return any(one.lower() == name.lower() for one in query.plan.tables)
 
 
 def exists_already(name: str) -> CatalogError:

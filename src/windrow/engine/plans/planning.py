@@ -14,7 +14,7 @@ from windrow.optimizer.pipeline import OptimizedPlan, optimize
 from windrow.plan.algebra.nodes import Streaming, ToStream
 from windrow.plan.binder import TypesOf
 from windrow.plan.continuous import bind_continuous
-from windrow.plan.continuous.clocks import SourceOf
+from windrow.plan.continuous.clocks import SourceOf, TableOf
 from windrow.settings import Settings
 
 
@@ -47,9 +47,12 @@ class PlanChoices:
         return cls(tuple(saved["rules_off"]), saved["explicit_expiry"], saved["begins_after"], facts)
 
 
-def planned(select: exp.Expr, text: str, source_of: SourceOf, types_of: TypesOf, choices: PlanChoices) -> OptimizedPlan:
+def planned(
+    select: exp.Expr, text: str, source_of: SourceOf, types_of: TypesOf, choices: PlanChoices, table_of: TableOf
+) -> OptimizedPlan:
     """The optimized plan of a continuous query; raises BindError at the place of a mistake."""
-    found = optimize(bind_continuous(select, text, source_of, types_of), choices.facts, choices.rules_off)
+    bound = bind_continuous(select, text, source_of, types_of, table_of)
+    found = optimize(bound, choices.facts, choices.rules_off)
     plan = found.plan
     if plan.periodic and not isinstance(plan.root, ToStream):
         # Every tick delivers the whole answer of its window.

@@ -17,6 +17,7 @@ from windrow.engine.kept.window_stores import StoreUse
 from windrow.engine.metrics import PlanMetrics
 from windrow.engine.plans.due import TickGrid
 from windrow.engine.plans.planning import PlanChoices
+from windrow.engine.tables.uses import Effects, TableUse
 from windrow.operators.scan import needs_history
 from windrow.operators.stages.cutting import staged
 from windrow.operators.state import is_strict
@@ -46,6 +47,8 @@ class PlanProgress:
     seq: int = 0
     error: str | None = None
     covered: int | None = None
+    effects: Effects = field(default_factory=dict)
+    """By table, the last change that is in effect."""
 
     def covering(self, stop: int | None) -> PlanProgress:
         """The progress when windows hold tuples below the tick `stop`."""
@@ -100,6 +103,8 @@ class ContinuousQuery:
     version: PlanVersion
     mode: SinkMode | None = None
     """What the sink gets; None: answers to windows, or there is none."""
+    tables: tuple[TableUse, ...] = ()
+    """The tables that it reads."""
     derived: CreateDerivedStream | None = None
     """The statement of the stream that its output is (CREATE STREAM … AS); None for a query."""
     sink: Sink | StagingSink | None = None
@@ -132,6 +137,11 @@ class ContinuousQuery:
     @property
     def plan(self) -> ContinuousPlan:
         return self.optimized.plan
+
+    @property
+    def effects_now(self) -> dict[int, int]:
+        """By table, the change that is in effect for its next batch."""
+        return {use.table.id: use.table.version.seq for use in self.tables}
 
     @property
     def progress(self) -> PlanProgress:

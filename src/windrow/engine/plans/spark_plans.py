@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.dataplane.blocks import BlockRef
+from windrow.dataplane.kernels.plan_tables import StoredRelation
 from windrow.dataplane.kernels.stage_messages import (
     JoinTaker,
     SharedJoinBatch,
@@ -45,6 +46,7 @@ from windrow.engine.plans.query import ContinuousQuery, HomeState, kept_columns
 from windrow.engine.plans.sharing.joins import JoinGroup, JoinMember, SharedJoins
 from windrow.engine.plans.sharing.subplans import note_sharers, subplans_of
 from windrow.engine.plans.tables import ordered
+from windrow.engine.tables.uses import TableUse
 from windrow.errors import SessionError, StateError, WindrowError, first_line
 from windrow.operators.changes import AT, HEAD, changes_schema, in_order, stored
 from windrow.operators.sharing.subplans import SubPlan
@@ -156,7 +158,8 @@ class SparkPlans:
         before = self._before(query)
         if query.home != SPARK or merging or not self._is_idle(query, before, due):
             return False
-        found[query.id] = PlanBatch(0, lambda: _no_changes(query), before.skipped_to(due.upto))
+        idle, effects = before.skipped_to(due.upto), query.progress.effects
+        found[query.id] = PlanBatch(0, lambda: _no_changes(query), idle, effects=effects)
         return True
 
     def _before(self, query: ContinuousQuery) -> StageState:
@@ -305,6 +308,7 @@ class SparkPlans:
             is_derived=query.derived is not None,
             occupied=occupied_ticks(query, self._stores, due),
             subplans=tuple(_in_stages(query, task, ranges, due)),
+            relations=tuple(_relation(use, query) for use in query.tables),
         )
 
     def _ranges(self, query: ContinuousQuery, task: StagedTask, due: DueTicks) -> tuple[Range, ...]:
@@ -319,6 +323,8 @@ class SparkPlans:
     def _is_idle(self, query: ContinuousQuery, before: StageState, due: DueTicks) -> bool:
         """Whether nothing comes and there is nothing to go."""
         if before.rows or query.progress.ticked is None or before.token is None:
+            return False
+        if query.effects_now != query.progress.effects:
             return False
         for i, window in enumerate(query.plan.windows):
             lo, hi = due.before - window.lifetime.offset, due.upto - window.lifetime.offset
@@ -347,7 +353,8 @@ class SparkPlans:
 
         covered = None if batch.occupied is None else batch.occupied.stop
         count = sum(one["changes"] for one in reports)
-        return PlanBatch(count, changes, state, blocks=blocks, drops=drops, covered=covered)
+        effects = {one.table: one.seq for one in batch.relations}
+        return PlanBatch(count, changes, state, blocks=blocks, drops=drops, covered=covered, effects=effects)
 
     def _meter(self, query: ContinuousQuery, batch: StageBatch, reports: list[dict[str, Any]]) -> None:
         """Count what the operators did in all tasks."""
@@ -426,6 +433,13 @@ def _block(report: dict[str, Any], seq: int) -> WrittenBlock:
             PlanPart(told["kind"], seq, ref.path, told["offset"], told["length"], told["rows"], *state, buckets)
         )
     return WrittenBlock(ref, tuple(parts))
+
+
+def _relation(use: TableUse, query: ContinuousQuery) -> StoredRelation:
+    table = use.table
+    changes = tuple((one.seq, one.path) for one in table.changes)
+    since = query.progress.effects.get(table.id)
+    return StoredRelation(use.path, table.id, table.definition.key, table.version.seq, table.base.path, changes, since)
 
 
 def _stored(part: PlanPart) -> StoredPart:

@@ -25,13 +25,17 @@ from windrow.engine.run.lifecycle import Lifecycle
 from windrow.engine.run.recovery import Recovery
 from windrow.engine.store.homes import Homes
 from windrow.engine.store.journal import Journal
+from windrow.engine.tables.commits import TableCommits
+from windrow.engine.tables.evaluating import RowExpressions
+from windrow.engine.tables.manager import TableManager
 from windrow.logs import log_event, quieten_py4j
+from windrow.operators.tables.kernel import Kernel
 from windrow.settings import Settings, parse_value
 
 
 class OpenState:
-    """Owns the lock, the catalog, the blocks, the Spark session, the settings, the streams with their queries, and the
-    window stores.
+    """Owns the lock, the catalog, the blocks, the Spark session, the settings, the streams with their queries, the
+    tables, and the window stores.
 
     The other parts of the engine share it. Only SET replaces `settings`.
     """
@@ -64,8 +68,10 @@ class OpenState:
             with self.jvm.watched():
                 Recovery(self.blocks, self.journal, self.manager, self.homes).recover()
             self.stores.recover(self.manager.streams.values())
+            self.tables = self._tables()
+            self.tables.recover()
             self.plan_commits = PlanCommits(self.catalog, self.blocks)
-            self.plans = PlanManager(self.manager, self.plan_commits, self.stores)
+            self.plans = PlanManager(self.manager, self.plan_commits, self.stores, self.tables)
             self.plan_homes = self._plan_homes()
             with self.jvm.watched():
                 self.plans.recover()
@@ -86,6 +92,11 @@ class OpenState:
         self.plans.on_drop = spark.forget
         driver = DriverHome(self.plan_commits, self.stores, settings)
         return PlanHomes({DRIVER: driver, SPARK: spark}, self.stores, settings)
+
+    def _tables(self) -> TableManager:
+        kernel = Kernel(self.settings.integer("max_value_bytes"))
+        expressions = RowExpressions(kernel, lambda: self.spark, self._max_value_bytes)
+        return TableManager(TableCommits(self.catalog, self.blocks), expressions, lambda: self.spark)
 
     def _max_value_bytes(self) -> int:
         return self.settings.integer("max_value_bytes")

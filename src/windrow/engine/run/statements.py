@@ -57,6 +57,7 @@ class Statements:
     def create_stream(self, statement: CreateStream) -> tuple[StreamState, tuple[str, ...]]:
         """Create a stream from a statement, completed by its source; with what the user should know of it."""
         self._ticks.refuse_inside("create a stream")
+        self._refuse_table(statement.name)
         known = self._opened.manager.streams.get(statement.name.lower())
         if known is not None:
             completed = CompletedStream(as_completed(statement, known.definition.statement))
@@ -71,6 +72,7 @@ class Statements:
         """Create a derived stream; returns it, and whether it is new."""
         self._ticks.refuse_inside("create a stream")
         with self._changing():
+            self._refuse_table(statement.name)
             known = self._opened.manager.streams.get(statement.name.lower())
             if known is not None and statement.if_not_exists:
                 return known, False
@@ -128,6 +130,7 @@ class Statements:
 
     def _create(self, statement: CreateQuery, text: str, sink: Any) -> str:
         settings, plans, manager = self._opened.settings, self._opened.plans, self._opened.manager
+        self._refuse_table(statement.name)
         is_known = manager.has_query(statement.name)
         plans.refuse_derived(statement.name)
         if plans.has(statement.name) or not (is_known or is_periodic_chain(statement.select)):
@@ -135,6 +138,11 @@ class Statements:
             self._ticks.settle(query)
             return completeness_of_plan(query)
         return completeness(manager.create_query(statement, text, settings, self._ticks.catch_up_stream, sink))
+
+    def _refuse_table(self, name: str) -> None:
+        """A name in FROM means one thing, so a table has a name of its own."""
+        if self._opened.tables.find(name) is not None:
+            raise CatalogError(f"there is a table '{name}' already", remedy="Choose another name.")
 
     def bind(self, statement: CreateQuery, text: str) -> Finalise | OptimizedPlan:
         """The plan of a query, without creating it."""

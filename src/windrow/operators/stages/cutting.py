@@ -21,7 +21,7 @@ from sqlglot import exp
 from windrow.operators.group_by import CELLS
 from windrow.operators.negation.rows_window import COUNTED
 from windrow.operators.negation.set_operation import LEAVING
-from windrow.operators.scan import window_of
+from windrow.operators.scan import table_of, window_of
 from windrow.operators.state import OUTPUT, ROOT, has_ends, is_strict, reads_live_rows
 from windrow.operators.strict.distinct import LIVE
 from windrow.operators.strict.group_by import ROWS
@@ -36,6 +36,7 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    NrrJoin,
     OuterJoin,
     OutputWindow,
     PlanColumn,
@@ -45,6 +46,7 @@ from windrow.plan.algebra.nodes import (
     SetOperation,
     Streaming,
     StreamWindow,
+    TableScan,
     TopRows,
     ToStream,
     Window,
@@ -82,13 +84,15 @@ class StagedPlan:
 
     `window_keys`: by window, the columns that its store is bucketed by; (): it is read in one place; None: anywhere.
     `tables`: by path of state, the stage that has it. `cuts`: by path of state, the columns that say in which bucket a
-    row belongs; () for bucket 0, None: it may be anywhere. `shown_by`: the same for the output, as positions.
+    row belongs; () for bucket 0, None: it may be anywhere. `scans`: by path, the columns by which tasks share the rows
+    of a table; None: every task reads all of them. `shown_by`: the same for the output, as positions.
     """
 
     stages: tuple[Stage, ...]
     window_keys: tuple[Names | None, ...]
     tables: Mapping[str, Stage]
     cuts: Mapping[str, Names | None]
+    scans: Mapping[str, Names | None]
     shown_by: tuple[int, ...] | None
 
     @property
@@ -136,7 +140,7 @@ def staged(plan: ContinuousPlan) -> StagedPlan:
     names = [column.sql for column in plan.schema]
     by = cutter.cuts[OUTPUT]
     shown = None if by is None else tuple(names.index(name) for name in by)
-    return StagedPlan(stages, tuple(cutter.windows), tables, cutter.cuts, shown)
+    return StagedPlan(stages, tuple(cutter.windows), tables, cutter.cuts, cutter.scans, shown)
 
 
 def _owner(path: str, exchanges: Collection[str]) -> str:
@@ -154,6 +158,7 @@ class _Cutter:
     spreads: dict[str, Spread] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
     cuts: dict[str, Names | None] = field(default_factory=dict)
+    scans: dict[str, Names | None] = field(default_factory=dict)
 
     def keep(self, table: str, owner: str, found: Spread, schema: tuple[PlanColumn, ...]) -> None:
         """Note where the rows of a state table are."""
@@ -188,6 +193,12 @@ class _Cutter:
         if isinstance(node, StreamWindow):
             self.windows.append(hint)
             return None if hint is None else tuple(frozenset([name]) for name in hint)
+        if isinstance(node, TableScan):
+            names = _hashable(node.schema) if hint is None else hint
+            self.scans[path] = names
+            return tuple(frozenset([name]) for name in names)
+        if isinstance(node, NrrJoin):
+            return self._nrr_join(node, path, hint)
         if isinstance(node, Filter):
             return self.spread(node.input, f"{path}.0", hint)
         if isinstance(node, Project):
@@ -285,6 +296,23 @@ class _Cutter:
         side = 1 if isinstance(node, OuterJoin) and node.keeps_right else 0
         return tuple(frozenset([node.keys[k][side].name]) for k in chosen)
 
+    def _nrr_join(self, node: NrrJoin, path: str, hint: Names | None) -> Spread:
+        """Every task reads all of a table that statements change, so the input may be anywhere. The rows of a table
+        that a stream feeds are kept where its keys are."""
+        own = {column.sql for column in node.input.schema}
+        if table_of(node.table) is not None:
+            below, table = f"{path}.1", node.table
+            while isinstance(table, Filter | Project):
+                below, table = f"{below}.0", table.input
+            self.scans[below] = None
+            return self.spread(node.input, f"{path}.0", hint if hint is not None and own.issuperset(hint) else None)
+        chosen = [k for k in range(len(node.keys)) if _is_usable(node, k)]
+        for i, one in enumerate(node.inputs):
+            self.exactly(one, f"{path}.{i}", tuple(node.keys[k][i].name for k in chosen))
+        kept = tuple(node.keys[k][1].name for k in chosen)
+        self.owners[f"{path}.1/old"], self.cuts[f"{path}.1/old"] = path, kept
+        return tuple(frozenset([node.keys[k][0].name]) for k in chosen)
+
     def _group_by(self, node: GroupBy, path: str, hint: Names | None) -> Spread:
         keys = _hashable(node.keys)
         wished = tuple(name for name in keys if hint and name in hint)
@@ -311,7 +339,7 @@ def _places(node: Node, found: Spread) -> list[frozenset[int]] | None:
     return [frozenset(at for at, column in enumerate(node.schema) if column.sql in key) for key in found]
 
 
-def _is_usable(node: Join | SemiJoin | OuterJoin, k: int) -> bool:
+def _is_usable(node: Join | SemiJoin | OuterJoin | NrrJoin, k: int) -> bool:
     """Whether rows can be placed by the k-th key: it is a column of every input, and of a window if the join reads the
     window's store, which cannot be exchanged."""
     for one, key in zip(node.inputs, node.keys[k], strict=True):
@@ -371,6 +399,11 @@ def _paths(node: Node, path: str) -> list[tuple[str, Node]]:
     """The nodes by path, inputs first, from left to right."""
     found = [pair for i, one in enumerate(node.inputs) for pair in _paths(one, f"{path}.{i}")]
     return [*found, (path, node)]
+
+
+def node_at(root: Node, path: str) -> Node:
+    """The node at a path."""
+    return dict(_paths(root, ROOT))[path]
 
 
 def windows_below(node: Node) -> int:

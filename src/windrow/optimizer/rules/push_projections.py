@@ -21,11 +21,13 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    NrrJoin,
     OuterJoin,
     OutputWindow,
     Project,
     SemiJoin,
     StreamWindow,
+    TableScan,
     Window,
     walk,
 )
@@ -60,6 +62,9 @@ def _exact(node: Node) -> Node:
 
 def _narrowed(node: Node, needed: Collection[str]) -> Node:
     """The node with at least the needed columns, in their order, and perhaps without others."""
+    if isinstance(node, TableScan):
+        columns = tuple(one for one in node.columns if one.column.sql in needed)
+        return replace(node, columns=columns or node.columns[:1])
     if isinstance(node, Window):
         kept = {*needed, *reads(node)}
         return replace(node, columns=tuple(one for one in node.columns if one.column.sql in kept))
@@ -67,7 +72,7 @@ def _narrowed(node: Node, needed: Collection[str]) -> Node:
         return _project(node, needed)
     if isinstance(node, Filter | OutputWindow):
         return with_inputs(node, [_narrowed(node.input, {*needed, *reads(node)})])
-    if isinstance(node, Join | SemiJoin | OuterJoin):
+    if isinstance(node, Join | SemiJoin | OuterJoin | NrrJoin):
         wanted = {*needed, *reads(node)}
         return with_inputs(node, [_join_input(one, wanted) for one in node.inputs])
     if isinstance(node, MergeUnion):

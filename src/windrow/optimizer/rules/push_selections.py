@@ -3,7 +3,8 @@
 At every tick a selection commutes with projection, merge-union, the inputs of an inner join, DISTINCT, windows over
 sub-queries and relation-to-stream operators (which compare rows by value, and σ(R − S) = σ(R) − σ(S)). It passes a
 group-by if it reads group keys only; without keys there is always one row, so nothing passes. It never passes LIMIT
-or a count-based window, in which every tuple counts.
+or a count-based window, in which every tuple counts. Below the join with a table that is NON RETROACTIVE goes what
+reads the other side alone.
 
 Below a semi-join it goes to the left input, whose rows these are; so does what a semi-join's own condition says of left
 rows alone, but not that of an anti-join: a row that fails it is kept. What the condition says of right rows alone goes
@@ -30,6 +31,7 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    NrrJoin,
     OuterJoin,
     OutputWindow,
     Project,
@@ -90,6 +92,8 @@ def pushed(node: Node, conditions: Conditions) -> Node:
         return _in_semi_join(node, conditions)
     if isinstance(node, OuterJoin):
         return _in_outer_join(node, conditions)
+    if isinstance(node, NrrJoin):
+        return _in_nrr_join(node, conditions)
     if isinstance(node, MergeUnion):
         return with_inputs(node, [pushed(one, _renamed(node, one, conditions)) for one in node.inputs])
     if isinstance(node, OutputWindow | ToStream):
@@ -145,6 +149,15 @@ def _in_outer_join(node: OuterJoin, conditions: Conditions) -> Node:
     left, right = changed if node.keeps_left else changed[::-1]
     return _above(
         replace(node, left=left, right=right, condition=spanning), [one for one in conditions if one not in into]
+    )
+
+
+def _in_nrr_join(node: NrrJoin, conditions: Conditions) -> Node:
+    """What reads columns of the input alone goes there: a result has one row of the input."""
+    into = [one for one in conditions if columns_in(one) <= names_of(node.input)]
+    return _above(
+        with_inputs(node, [pushed(node.input, into), pushed(node.table, ())]),
+        [one for one in conditions if one not in into],
     )
 
 

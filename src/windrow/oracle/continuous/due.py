@@ -45,7 +45,7 @@ def due_of(
     every = [point for name in plan.streams for point in points[name]]
     if not every:
         return None
-    reached = _reached(plan, log, admitted, axes)
+    reached = reached_after(plan, log, admitted, axes)
     if all(admitted[name].ended for name in plan.streams):
         least_end = plan.first_above(max(every))
         reached.append(least_end if beyond is None else max(least_end, plan.floor(beyond)))
@@ -55,7 +55,7 @@ def due_of(
     return DueRange(first, last) if first <= last else None
 
 
-def _reached(
+def reached_after(
     plan: StandingPlan, log: Sequence[str], admitted: Mapping[str, Admitted], axes: Mapping[str, set[str]]
 ) -> list[int]:
     """The last due tick before the first event and after each event; −INFINITE: none is."""

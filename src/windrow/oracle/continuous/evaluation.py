@@ -12,7 +12,7 @@ from sqlglot import exp
 from windrow.cql.statements import CreateStream
 from windrow.oracle.admission import Row, column_named, types_of
 from windrow.oracle.bounded import bounded
-from windrow.oracle.continuous.due import DueRange
+from windrow.oracle.continuous.due import INFINITE, DueRange
 from windrow.oracle.continuous.plan import StandingPlan, WindowMeaning, axis_of
 from windrow.oracle.continuous.reading import (
     FromItem,
@@ -22,10 +22,11 @@ from windrow.oracle.continuous.reading import (
     sources_of,
     windows_on_streams,
 )
-from windrow.oracle.continuous.text import AT, ORDINAL, RANK, TICK, TICKS, TRACE, Writer
+from windrow.oracle.continuous.tables import EffectiveVersion
+from windrow.oracle.continuous.text import AT, FROM, ORDINAL, RANK, TICK, TICKS, TO, TRACE, Writer
 from windrow.oracle.revisions import without
 from windrow.oracle.values import sort_key
-from windrow.types import POINT_MAX, point_of
+from windrow.types import POINT_MAX, POINT_MIN, point_of
 
 Answer = tuple[Any, ...]
 
@@ -53,6 +54,9 @@ class Evaluation:
     plan: StandingPlan
     streams: Mapping[str, StreamHistory]
     most: int
+    tables: Mapping[str, Sequence[EffectiveVersion]] = field(default_factory=dict)
+    """By name in lower case, the versions of the tables that it reads."""
+    nrrs: frozenset[str] = frozenset()
     _grid: list[int] = field(default_factory=list, init=False)
     _views: int = field(default=0, init=False)
     _known: dict[str, list[tuple[str, str]]] = field(default_factory=dict, init=False)
@@ -73,7 +77,7 @@ class Evaluation:
 
     def _rows(self, ticks: int) -> list[list[Answer]]:
         """The rows at each tick of the table of ticks."""
-        writer = Writer(self._table, self._meaning, self._columns)
+        writer = Writer(self._table, self._meaning, self._columns, self._relation)
         block = writer.root(bounded(self.plan.query, self.most))
         count = len(self._columns(block.text)) - len(block.carried)
         names = ", ".join(f"`__c{i}`" for i in range(count))
@@ -102,7 +106,8 @@ class Evaluation:
 
     def candidates(self) -> set[int]:
         """All ticks at which the relation may change."""
-        return {self.plan.first_above(point) for point in self._points(self.plan.query, {})}
+        changed = {one.first for versions in self.tables.values() for one in versions if one.first > -INFINITE}
+        return {*changed, *(self.plan.first_above(point) for point in self._points(self.plan.query, {}))}
 
     def _points(self, query: exp.Expr, outer: Scope) -> set[int]:
         """Points such that the query's relation changes only at the first ticks above them."""
@@ -113,6 +118,8 @@ class Evaluation:
         return found
 
     def _source_points(self, source: FromItem) -> set[int]:
+        if source.table is not None:
+            return set()
         if source.stream is not None:
             births = {point for _, point, _ in self._pointed(source)}
         else:
@@ -190,6 +197,30 @@ class Evaluation:
         self._views += 1
         self._view(f"windrow_oracle_w{self._views}", pa.table(arrays))
         return f"windrow_oracle_w{self._views}", tuple(types)
+
+    def _relation(self, source: FromItem) -> tuple[str, tuple[str, ...], bool]:
+        """A view of the rows of a table: each with every tick at which it is there; of one that is NON RETROACTIVE,
+        with the births of the tuples that see it."""
+        assert source.table is not None
+        name, step = source.table.lower(), self.plan.step
+        versions, is_seen = self.tables[name], name in self.nrrs
+        found = []
+        for one in versions:
+            if is_seen:
+                low, high = max(one.first - step, POINT_MIN), min(one.end - step, POINT_MAX)
+                ones = [pa.array([at] * one.rows.num_rows, pa.int64()) for at in (low, high)]
+                found.append(one.rows.append_column(FROM, ones[0]).append_column(TO, ones[1]))
+                continue
+            ticks = [i for i, b in enumerate(self._grid) if one.first <= b < one.end]
+            for tick in ticks:
+                found.append(one.rows.append_column(TICK, pa.array([tick] * one.rows.num_rows, pa.int64())))
+        columns = tuple(versions[0].rows.column_names)
+        self._views += 1
+        view = f"windrow_oracle_w{self._views}"
+        self._view(
+            view, pa.concat_tables(found) if found else versions[0].rows.append_column(TICK, pa.array([], pa.int64()))
+        )
+        return view, columns, is_seen
 
     def _last_rows(self, source: FromItem, size: int, partition: Sequence[str]) -> list[tuple[Row, int, int, int, str]]:
         """Each tick's last tuples below it, by (point, order of arrival), of each combination of values."""

@@ -18,12 +18,14 @@ COMMON_TICK = "__u"
 
 @dataclass(frozen=True)
 class TickedSource:
-    """A source as a statement, its alias, the names that it carries, and which of them is the tick."""
+    """A source as a statement, its alias, the names that it carries, and which of them is the tick. `meets`: the
+    condition on which the rows of a table that is NON RETROACTIVE, which have no tick, are seen."""
 
     text: str
     alias: str
     carried: tuple[str, ...]
     tick: str
+    meets: str | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def _inner(joins: Sequence[exp.Join], sources: Sequence[TickedSource]) -> Ticked
         else:
             text += f"\nJOIN {_table(source)} ON {_sql(on)}" if on is not None else f"\nCROSS JOIN {_table(source)}"
     first = sources[0].tick
-    same = tuple(f"`{first}` = `{other.tick}`" for other in sources[1:])
+    same = tuple(other.meets or f"`{first}` = `{other.tick}`" for other in sources[1:])
     return TickedFrom(text, _column(first), same, tuple((one.alias, one.carried) for one in sources))
 
 
@@ -81,7 +83,8 @@ def _on(joins: Sequence[exp.Join], sources: Sequence[TickedSource]) -> TickedFro
     text, seen = _table(sources[0]), [sources[0]]
     for join, source in zip(joins, sources[1:], strict=True):
         on = join.args.get("on")
-        conditions = [*([f"({_sql(on)})"] if on is not None else []), f"{_sql(_tick(seen))} = `{source.tick}`"]
+        same = source.meets or f"{_sql(_tick(seen))} = `{source.tick}`"
+        conditions = [*([f"({_sql(on)})"] if on is not None else []), same]
         text += f"\n{_words(join)} {_table(source)} ON {' AND '.join(conditions)}"
         seen += [] if _hides(join) else [source]
     return TickedFrom(text, _tick(seen), (), tuple((one.alias, one.carried) for one in seen))
@@ -89,6 +92,8 @@ def _on(joins: Sequence[exp.Join], sources: Sequence[TickedSource]) -> TickedFro
 
 def _using(joins: Sequence[exp.Join], sources: Sequence[TickedSource]) -> TickedFrom:
     """The tick has the same name in all sources, and is a column of each USING."""
+    if any(source.meets is not None for source in sources):
+        raise UnsupportedError("the oracle joins a table that is NON RETROACTIVE with ON")
     plain = [_with_common_tick(source) for source in sources]
     text, seen = _table(plain[0]), [plain[0]]
     for join, source in zip(joins, plain[1:], strict=True):
@@ -110,7 +115,7 @@ def _words(join: exp.Join) -> str:
 
 
 def _tick(sources: Sequence[TickedSource]) -> exp.Expr:
-    first, *rest = (_column(source.tick) for source in sources)
+    first, *rest = (_column(source.tick) for source in sources if source.meets is None)
     return exp.Coalesce(this=first, expressions=rest) if rest else first
 
 

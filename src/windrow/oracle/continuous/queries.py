@@ -9,15 +9,18 @@ from typing import Any
 from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.errors import CatalogError
 from windrow.oracle.admission import Admitted
-from windrow.oracle.continuous.due import DueRange, due_of
+from windrow.oracle.continuous.due import DueRange, due_of, reached_after
 from windrow.oracle.continuous.evaluation import Answer, Evaluation, StreamHistory, stream_sources, streamed
 from windrow.oracle.continuous.plan import StandingPlan, axis_of, plan_of
+from windrow.oracle.continuous.reading import all_sources
+from windrow.oracle.continuous.tables import TableHistory
 
 Since = Mapping[str, int | None]
 
 
 class ContinuousQueries:
-    """`log` has the stream of every event so far, in lower case. `replay` replays a stream's history."""
+    """`log` has the stream of every event so far, in lower case. `replay` replays a stream's history. `tables` has the
+    tables by name in lower case."""
 
     def __init__(
         self,
@@ -25,7 +28,9 @@ class ContinuousQueries:
         log: Sequence[str],
         statement_of: Callable[[str], CreateStream],
         replay: Callable[[str], Admitted],
+        tables: Mapping[str, TableHistory],
     ):
+        self._tables = tables
         self._spark, self._log = spark, log
         self._statement_of, self._replay = statement_of, replay
         self._plans: dict[str, StandingPlan] = {}
@@ -81,7 +86,8 @@ class ContinuousQueries:
 
     def _state(self, name: str, most: int) -> tuple[str, int, int, int]:
         """What a relation depends on: it is asked for again and again, and Spark is slow."""
-        return name.lower(), id(self.plan(name)), len(self._log), most
+        changes = sum(len(table.versions) for table in self._tables.values())
+        return name.lower(), id(self.plan(name)), len(self._log) + (changes << 32), most
 
     def _relations(self, name: str, wanted: list[int], most: int) -> dict[int, list[Answer]]:
         made = self._evaluation(self.plan(name), most)
@@ -107,17 +113,25 @@ class ContinuousQueries:
 
     def _due(self, made: Evaluation) -> DueRange | None:
         plan = made.plan
-        admitted = {name: self._replay(name) for name in plan.streams}
+        admitted, axes = self._admitted(plan)
+        ends = made.slide_ends() if plan.periodic else set()
+        return due_of(plan, self._log, admitted, axes, made.points(), max(ends, default=None))
+
+    def _admitted(self, plan: StandingPlan) -> tuple[dict[str, Admitted], dict[str, set[str]]]:
+        """The replayed history of its streams, and their window attributes."""
         axes: dict[str, set[str]] = {name: set() for name in plan.streams}
         for source in stream_sources(plan.query):
             assert source.stream is not None and source.window is not None
             axes[source.stream.lower()].add(axis_of(source.window, self._statement_of(source.stream)))
-        ends = made.slide_ends() if plan.periodic else set()
-        return due_of(plan, self._log, admitted, axes, made.points(), max(ends, default=None))
+        return {name: self._replay(name) for name in plan.streams}, axes
 
     def _evaluation(self, plan: StandingPlan, most: int) -> Evaluation:
         histories = {}
         for name in plan.streams:
             rows = [one.row for one in self._replay(name).arrivals if not one.late]
             histories[name] = StreamHistory(self._statement_of(name), rows, plan.since.get(name))
-        return Evaluation(self._spark, plan, histories, most)
+        named = {one.table.lower() for one in all_sources(plan.query) if one.table is not None}
+        reached = reached_after(plan, self._log, *self._admitted(plan)) if named else []
+        tables = {name: self._tables[name].effective(reached, plan.step) for name in named}
+        nrrs = frozenset(name for name in named if not self._tables[name].statement.retroactive)
+        return Evaluation(self._spark, plan, histories, most, tables, nrrs)

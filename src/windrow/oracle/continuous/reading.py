@@ -28,13 +28,15 @@ class NamedQuery:
 
 @dataclass(frozen=True)
 class FromItem:
-    """An item of a FROM clause. Exactly one of `stream` and `query` is set; `alias` is its name in the SELECT."""
+    """An item of a FROM clause. Exactly one of `stream`, `query` and `table` is set; `alias` is its name in the
+    SELECT."""
 
     alias: str
     window: WindowClause | None
     stream: str | None = None
     query: exp.Expr | None = None
     scope: Scope | None = None
+    table: str | None = None
 
     @property
     def inner_scope(self) -> Scope:
@@ -94,7 +96,7 @@ def source_of(node: exp.Expr, scope: Scope) -> FromItem:
     if named is not None:
         return FromItem(alias, window, query=named.query, scope=named.scope)
     if window is None:
-        raise UnsupportedError(f"'{node.name}' has no window")
+        return FromItem(alias, None, table=node.name)
     return FromItem(alias, window, stream=node.name)
 
 

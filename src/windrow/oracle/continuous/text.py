@@ -53,6 +53,13 @@ at which it is in the window, with TRACE."""
 
 Meaning = Callable[[FromItem], WindowMeaning]
 
+FROM, TO = "__from", "__to"
+"""Of the rows of a table that is NON RETROACTIVE: a tuple sees them if FROM ≤ its birth < TO."""
+
+Rows = Callable[[FromItem], tuple[str, tuple[str, ...], bool]]
+"""A function from a table to a view, the table's columns, and whether it is NON RETROACTIVE. The view has each row once
+for each tick at which it is there, with TICK; or with FROM and TO."""
+
 
 @dataclass(frozen=True)
 class Block:
@@ -73,6 +80,7 @@ class Writer:
     table: Table
     meaning: Meaning
     columns: Columns
+    rows: Rows
     finishers: list[Callable[..., object] | None] = field(default_factory=list)
     _asked_before: int = field(default=0, init=False)
 
@@ -127,12 +135,26 @@ class Writer:
         joins = select.args.get("joins") or []
         if traced and any(join.side or join.kind in ("SEMI", "ANTI") for join in joins):
             raise UnsupportedError("the oracle traces inner joins")
-        sources = []
-        for number, one in enumerate(sources_of(select, scope), start=first):
+        sources, found = [], sources_of(select, scope)
+        if traced and any(one.table is not None for one in found):
+            raise UnsupportedError("the oracle joins no tables with INTERNAL windows")
+        for number, one in enumerate(found, start=first):
+            alias, text = one.alias or f"__q{number}", self._source(one, number, traced)
+            if one.table is not None and self.rows(one)[2]:
+                meets = self._meets(found, first, number)
+                sources.append(TickedSource(text, alias, (f"{FROM}{number}", f"{TO}{number}"), "", meets))
+                continue
             carried = tuple(_carried(number, one, traced))
-            alias = one.alias or f"__q{number}"
-            sources.append(TickedSource(self._source(one, number, traced), alias, carried, f"{TICK}{number}"))
+            sources.append(TickedSource(text, alias, carried, f"{TICK}{number}"))
         return joined(joins, sources)
+
+    def _meets(self, sources: Sequence[FromItem], first: int, number: int) -> str:
+        """A result sees the rows of a table that is NON RETROACTIVE as of its own birth, the latest of its parts."""
+        if number == first or any(one.query is not None for one in sources):
+            raise UnsupportedError("the oracle joins a table that is NON RETROACTIVE with streams before it")
+        born = [f"`{BORN}{i}`" for i, one in enumerate(sources, start=first) if one.stream is not None]
+        latest = born[0] if len(born) == 1 else f"GREATEST({', '.join(born)})"
+        return f"(`{FROM}{number}` <= {latest} AND {latest} < `{TO}{number}`)"
 
     def _where(self, select: exp.Select, scope: Scope, made: TickedFrom) -> list[str]:
         """WHERE as text, with the sub-queries of EXISTS and IN asked for rows of the same tick."""
@@ -257,6 +279,10 @@ class Writer:
         """A source as a statement; the columns that it carries end in its number."""
         if source.stream is not None:
             return self._stream(source, number)
+        if source.table is not None:
+            view, columns, is_seen = self.rows(source)
+            names = ", ".join(f"`{name}` AS `{name}{number}`" for name in ((FROM, TO) if is_seen else (TICK,)))
+            return f"SELECT {_listed(columns)}, {names} FROM {view}"
         assert source.query is not None
         if source.window is not None:
             block = self._seen(self.appeared(source.query, source.inner_scope), self.meaning(source))

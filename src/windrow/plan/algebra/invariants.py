@@ -15,11 +15,13 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    NrrJoin,
     OuterJoin,
     PlanColumn,
     Project,
     SemiJoin,
     SetOperation,
+    TableScan,
     Window,
     columns_in,
     walk,
@@ -88,7 +90,7 @@ def _ill_typed(node: Node) -> Iterator[str]:
     types = types_of(node.inputs)
     if isinstance(node, Filter):
         yield from _not_boolean(node.predicate, types)
-    elif isinstance(node, Join | SemiJoin | OuterJoin):
+    elif isinstance(node, Join | SemiJoin | OuterJoin | NrrJoin):
         if node.condition is not None:
             yield from _not_boolean(node.condition, types)
         for key in node.keys:
@@ -128,7 +130,7 @@ def _produced_twice(node: Node, producers: dict[int, Node]) -> Iterator[str]:
 
 def _produced(node: Node) -> Iterable[PlanColumn]:
     """The columns that do not come from below."""
-    if isinstance(node, Window | MergeUnion | SetOperation):
+    if isinstance(node, Window | MergeUnion | SetOperation | TableScan):
         return node.schema
     if isinstance(node, Project):
         return [one.column for one in node.columns if not is_passed(one)]

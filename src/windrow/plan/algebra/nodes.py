@@ -275,6 +275,64 @@ class OuterJoin:
         return (self.left, self.right)
 
 
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of a table, under the name that it has there."""
+
+    column: PlanColumn
+    name: str
+
+
+@dataclass(frozen=True)
+class TableScan:
+    """The rows of a table at every tick. INSERT, UPDATE and DELETE come as changes at the tick at which they take
+    effect; nobody can predict when a row goes."""
+
+    table: str
+    columns: tuple[TableColumn, ...]
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise ValueError("a scan of a table has a column, by which its rows are counted")
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return tuple(one.column for one in self.columns)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class NrrJoin:
+    """The join with a table that is NON RETROACTIVE: each new row of `input` meets the version of `table` as of its
+    first tick. A result keeps the lifetime of that row, whatever becomes of the table (Golab's dissertation, section
+    3.3.1).
+
+    Rows match if their keys are equal, a NULL equals nothing, and the condition is true. `is_left`: a row without a
+    match gives a result, too, with NULL in the columns of the table.
+    """
+
+    input: Node
+    table: Node
+    keys: tuple[Key, ...] = ()
+    condition: exp.Expr | None = None
+    is_left: bool = False
+
+    def __post_init__(self) -> None:
+        if any(len(key) != 2 for key in self.keys):
+            raise ValueError("a key has an expression for either input")
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return (*self.input.schema, *self.table.schema)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input, self.table)
+
+
 class SetKind(Enum):
     """Set operations beside UNION."""
 
@@ -427,6 +485,8 @@ Node = (
     | Join
     | SemiJoin
     | OuterJoin
+    | TableScan
+    | NrrJoin
     | SetOperation
     | Distinct
     | GroupBy
@@ -463,6 +523,11 @@ class ContinuousPlan:
     def windows(self) -> tuple[Window, ...]:
         """Its windows over streams, from left to right."""
         return tuple(node for node in walk(self.root) if isinstance(node, Window))
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that it reads."""
+        return tuple(dict.fromkeys(node.table for node in walk(self.root) if isinstance(node, TableScan)))
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -19,12 +19,14 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    NrrJoin,
     OuterJoin,
     PlanColumn,
     Project,
     RowsWindow,
     SemiJoin,
     SetOperation,
+    TableScan,
     TopRows,
     Window,
     columns_in,
@@ -37,8 +39,11 @@ def with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
     """The node over other inputs; the node itself if they are the same objects."""
     if len(inputs) == len(node.inputs) and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
         return node
-    if isinstance(node, Window):
-        raise ValueError("a window over a stream has no inputs")
+    if isinstance(node, Window | TableScan):
+        raise ValueError("a window over a stream and a table have no inputs")
+    if isinstance(node, NrrJoin):
+        one, table = inputs
+        return replace(node, input=one, table=table)
     if isinstance(node, Join | MergeUnion | SetOperation):
         return replace(node, inputs=tuple(inputs))
     if isinstance(node, SemiJoin | OuterJoin):
@@ -177,7 +182,7 @@ def reads(node: Node) -> frozenset[str]:
         return frozenset(name for one in node.columns for name in columns_in(one.expression))
     if isinstance(node, RowsWindow):
         return frozenset(column.sql for column in node.partition)
-    if isinstance(node, Join | SemiJoin | OuterJoin):
+    if isinstance(node, Join | SemiJoin | OuterJoin | NrrJoin):
         found = [name for key in node.keys for one in key for name in columns_in(one)]
         return frozenset([*found, *(columns_in(node.condition) if node.condition is not None else ())])
     if isinstance(node, GroupBy):

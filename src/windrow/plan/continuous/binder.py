@@ -11,7 +11,7 @@ from sqlglot import exp
 from windrow.errors import BindError
 from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.plan.binder import RESERVED_OUTPUTS, TypesOf
-from windrow.plan.continuous.clocks import SourceOf, clock_of
+from windrow.plan.continuous.clocks import SourceOf, TableOf, clock_of, no_tables
 from windrow.plan.continuous.combining import bind_set_operation
 from windrow.plan.continuous.context import BindContext, BoundQuery, InnerQuery
 from windrow.plan.continuous.inputs import Columns, names_of, node_of
@@ -19,15 +19,17 @@ from windrow.plan.continuous.selects import bind_inner_select, bind_select
 from windrow.plan.continuous.shape import around, shaped
 
 
-def bind_continuous(select: exp.Expr, text: str, source_of: SourceOf, types_of: TypesOf) -> ContinuousPlan:
+def bind_continuous(
+    select: exp.Expr, text: str, source_of: SourceOf, types_of: TypesOf, table_of: TableOf = no_tables
+) -> ContinuousPlan:
     """The plan of a continuous query; raises BindError at the place of a mistake.
 
-    `source_of` finds a stream by its name, `types_of` is Spark's analyser. The query is one for which
-    `is_periodic_chain` is false.
+    `source_of` finds a stream by its name, `table_of` a table; `types_of` is Spark's analyser. The query is one for
+    which `is_periodic_chain` is false.
     """
     query = shaped(select, text)
-    clock = clock_of(query, text, source_of)
-    context = BindContext(text, source_of, types_of, clock, Columns(), _bind, _bind_inner)
+    clock = clock_of(query, text, source_of, table_of)
+    context = BindContext(text, source_of, types_of, clock, Columns(), _bind, _bind_inner, table_of=table_of)
     bound = _bind(query, context)
     root = node_of(bound.relation, context.columns)
     taken = next((column for column in root.schema if column.name.lower() in RESERVED_OUTPUTS), None)

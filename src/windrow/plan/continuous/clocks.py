@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from windrow.catalog.definitions import StreamDef
+from windrow.catalog.relations import TableDef
 from windrow.cql.dialect import WindowedQuery, window_of
 from windrow.cql.window_clause import Unit, WindowClause
 from windrow.cql.window_syntax import measure_text
@@ -18,6 +19,12 @@ from windrow.plan.continuous.shape import around
 from windrow.types import UNITS_US, SqlType
 
 SourceOf = Callable[[str, Place | None], StreamDef]
+TableOf = Callable[[str], TableDef | None]
+
+
+def no_tables(name: str) -> TableDef | None:
+    """There is no table."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -74,9 +81,9 @@ def window_on(table: exp.Table, text: str, source_of: SourceOf) -> tuple[StreamD
         raise type(error)(error.message, place=error.place or place, remedy=error.remedy) from None
 
 
-def clock_of(query: exp.Expr, text: str, source_of: SourceOf) -> PlanClock:
-    """The clock of a query without WITH; raises BindError if its windows do not fit each other."""
-    windows = [_window(table, text, source_of) for table in _tables(query)]
+def clock_of(query: exp.Expr, text: str, source_of: SourceOf, table_of: TableOf = no_tables) -> PlanClock:
+    """The clock of a query without WITH; raises BindError if its windows do not fit each other. Tables have none."""
+    windows = [_window(table, text, source_of) for table in _tables(query) if table_of(table.name) is None]
     if not windows:
         raise BindError(
             "a standing query reads a stream", place=around(query, text), remedy="Add FROM stream [RANGE …]."

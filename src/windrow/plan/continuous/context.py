@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from windrow.errors import Place
 from windrow.plan.binder import TypesOf
-from windrow.plan.continuous.clocks import PlanClock, SourceOf
+from windrow.plan.continuous.clocks import PlanClock, SourceOf, TableOf, no_tables
 from windrow.plan.continuous.inputs import Columns, Relation
 from windrow.plan.continuous.scope import Around
 from windrow.plan.continuous.shape import around
@@ -37,7 +37,8 @@ class InnerQuery:
 @dataclass(frozen=True)
 class BindContext:
     """The query's text, what its names and types mean, its clock, and its columns. `bind` binds a sub-query,
-    `bind_inner` that of a condition (as input number i, compared by IN or not), whose names `around` has."""
+    `bind_inner` that of a condition (as input number i, compared by IN or not), whose names `around` has. `table_of`
+    finds a table by its name."""
 
     text: str
     source_of: SourceOf
@@ -47,6 +48,7 @@ class BindContext:
     bind: Callable[[exp.Expr, BindContext], BoundQuery]
     bind_inner: Callable[[exp.Expr, BindContext, int, bool], InnerQuery]
     around: Around | None = None
+    table_of: TableOf = no_tables
 
     def barred(self, why: str) -> BindContext:
         """The context of a part in which the names of the query around cannot be used."""

@@ -100,6 +100,8 @@ class StreamInput:
     view: StreamView
     columns: Columns
     predicates: list[str] = field(default_factory=list)
+    nrr: str | None = None
+    """The name of the table that is NON RETROACTIVE and that the stream feeds, if it is one."""
     _made: dict[str, StreamColumn] = field(default_factory=dict)
     _types: dict[str, SqlType] = field(default_factory=dict)
 
@@ -162,6 +164,10 @@ class PlanInput:
     alias: str
     part: Node
     predicates: list[exp.Expr] = field(default_factory=list)
+    of_table: str | None = None
+    """The name of the table that it is."""
+    nrr: str | None = None
+    """The same, if the table is NON RETROACTIVE."""
 
     @property
     def items(self) -> Sequence[Item]:
@@ -169,6 +175,8 @@ class PlanInput:
 
     @property
     def called(self) -> str:
+        if self.of_table is not None:
+            return f"table '{self.of_table}'"
         return f"sub-query '{self.alias}'" if self.alias else "the sub-query"
 
     def node(self, used: Collection[str]) -> Node:

@@ -16,6 +16,7 @@ from windrow.errors import BindError
 from windrow.plan.algebra.nodes import Filter, Join, Node, OuterJoin, SemiJoin, columns_in
 from windrow.plan.continuous.expressions import Expressions, cast_to, conjuncts
 from windrow.plan.continuous.inputs import StreamInput, both
+from windrow.plan.continuous.relations.nrr_joins import JoinStep, NrrJoins
 from windrow.plan.continuous.scope import inputs_in
 from windrow.plan.continuous.shape import JoinKind
 from windrow.types import SqlType
@@ -169,7 +170,11 @@ class Joining:
     def node(self, used: Collection[str]) -> Node:
         """The inputs joined; windows keep the columns that are `used` above or by the joins."""
         wanted = self.used | set(used)
-        nodes = [one.node(wanted) for one in self._expressions.scope.inputs]
+        inputs = self._expressions.scope.inputs
+        nodes = [one.node(wanted) for one in inputs]
+        nrrs = {i: one.nrr for i, one in enumerate(inputs) if one.nrr is not None}
+        if nrrs:
+            return NrrJoins(self._steps, nodes, nrrs, _joined).node()
         whole = nodes[0]
         for step, node in zip(self._steps[1:], nodes[1:], strict=True):
             whole = _joined(step, whole, node)
@@ -178,11 +183,12 @@ class Joining:
         return whole
 
 
-def _joined(step: _Step, left: Node, right: Node) -> Node:
+def _joined(step: JoinStep, left: Node, right: Node) -> Node:
     keys, condition = tuple(step.keys), both(step.conditions) if step.conditions else None
     if step.kind is JoinKind.INNER:
         return Join((left, right), keys, condition)
     if step.kind in (JoinKind.SEMI, JoinKind.ANTI):
+        assert isinstance(step, _Step)
         null_safe = tuple(step.null_safe) if any(step.null_safe) else ()
         return SemiJoin(left, right, keys, condition, step.kind is JoinKind.ANTI, null_safe)
     return OuterJoin(left, right, keys, condition, step.kind.extends_right, step.kind.extends_left)

@@ -14,6 +14,7 @@ from windrow.plan.algebra.nodes import (
     GroupBy,
     Lifetime,
     Node,
+    NrrJoin,
     OuterJoin,
     OutputWindow,
     RowsWindow,
@@ -21,6 +22,7 @@ from windrow.plan.algebra.nodes import (
     SetOperation,
     Streaming,
     StreamWindow,
+    TableScan,
     TopRows,
     ToStream,
 )
@@ -32,6 +34,7 @@ _WITHDRAW: dict[type[Node], str] = {
     SemiJoin: "a row goes when its matches change",
     OuterJoin: "a row without a match goes when one comes",
     SetOperation: "a value goes when both sides change",
+    TableScan: "a row goes when a statement changes its table",
     RowsWindow: "later tuples push earlier ones out of a window of ROWS",
 }
 """The operators that withdraw rows before their `exp`, and why."""
@@ -43,6 +46,8 @@ def is_monotonic(node: Node) -> bool:
         return node.lifetime.internal or node.lifetime.range is None
     if isinstance(node, ToStream):
         return True
+    if isinstance(node, NrrJoin):
+        return is_monotonic(node.input)
     return type(node) not in _WITHDRAW and all(map(is_monotonic, node.inputs))
 
 
@@ -50,6 +55,8 @@ def is_strict(node: Node) -> bool:
     """Whether the output may withdraw a row before its `exp`."""
     if isinstance(node, (ToStream, OutputWindow)):
         return False
+    if isinstance(node, NrrJoin):
+        return is_strict(node.input)
     return type(node) in _WITHDRAW or any(map(is_strict, node.inputs))
 
 
@@ -73,7 +80,7 @@ def windows_below(node: Node) -> Iterator[StreamWindow | OutputWindow]:
     if isinstance(node, (StreamWindow, OutputWindow)):
         yield node
     elif not isinstance(node, ToStream):
-        for one in node.inputs:
+        for one in node.inputs[:1] if isinstance(node, NrrJoin) else node.inputs:
             yield from windows_below(one)
 
 
@@ -95,7 +102,7 @@ def refuse_internal(node: Node, place: Place | None) -> None:
 def is_unbounded(node: Node) -> bool:
     """Whether rows stay in the output for ever, so that repeating it at every tick has no end. What semi-joins and set
     operations show is part of their left side."""
-    if isinstance(node, (SemiJoin, SetOperation)):
+    if isinstance(node, (SemiJoin, SetOperation, NrrJoin)):
         return is_unbounded(node.inputs[0])
     if isinstance(node, (StreamWindow, OutputWindow)):
         return node.lifetime.range is None or node.lifetime.internal

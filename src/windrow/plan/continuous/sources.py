@@ -25,12 +25,16 @@ from windrow.plan.continuous.inputs import (
     quoted,
 )
 from windrow.plan.continuous.properties import is_monotonic, per_window, why_not_monotonic
+from windrow.plan.continuous.relations.tables import bind_table
 from windrow.plan.continuous.shape import shown
 from windrow.types import SqlType, point_text
 
 
 def bind_source(source: exp.Expr, context: BindContext) -> Input:
     """A table or sub-query of FROM."""
+    table = context.table_of(source.name) if isinstance(source, exp.Table) else None
+    if isinstance(source, exp.Table) and table is not None:
+        return bind_table(source, table, context)
     if isinstance(source, exp.Table):
         stream, bound = window_on(source, context.text, context.source_of)
         items = tuple(Item(name, quoted(name), kind) for name, kind in stream.columns)
@@ -42,7 +46,7 @@ def bind_source(source: exp.Expr, context: BindContext) -> Input:
         return StreamInput(source.alias or source.name, view, context.columns)
     if not isinstance(source, exp.Subquery) or not isinstance(source.this, (exp.Select, exp.SetOperation)):
         raise UnsupportedError(
-            "FROM takes streams and sub-queries",
+            "FROM takes streams, tables and sub-queries",
             place=context.place(source),
             remedy="For example FROM s [RANGE 10 MINUTES], or FROM (SELECT … FROM s [RANGE 10 MINUTES]) AS x.",
         )

@@ -1,0 +1,1 @@
+"""Statements about tables: CREATE TABLE, and those that change rows."""

@@ -1,0 +1,1 @@
+"""Tables: their rows, the statements that change them, and their commits."""

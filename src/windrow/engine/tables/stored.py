@@ -1,0 +1,105 @@
+"""A table in memory: its rows after the last committed change, and the changes that are not folded into its base."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from windrow.catalog.relations import TableDef
+from windrow.operators.layouts.keyed import Keyed
+from windrow.operators.relations.table_scan import after_change, netted_change
+from windrow.operators.tables.edges import COUNT
+from windrow.operators.tables.rows import appended, longs, taken
+
+
+@dataclass(frozen=True)
+class TableVersion:
+    """The rows of a table after its `seq`-th change. `gone`: the keys that were deleted, of a table that is NON
+    RETROACTIVE. It is never changed; a change makes another, which shares what it does not touch."""
+
+    seq: int
+    rows: Keyed
+    gone: Keyed
+
+    @staticmethod
+    def first(definition: TableDef) -> TableVersion:
+        return TableVersion(0, Keyed(definition.key), Keyed(definition.key))
+
+    def after(self, change: pa.Table, definition: TableDef) -> TableVersion:
+        """With a change: the rows that it removes (COUNT −1) and those that it adds (COUNT 1)."""
+        rows, gone = after_change(self.rows, change), self.gone
+        old = taken(change, longs(change.column(COUNT)) < 0)
+        if not definition.is_retroactive and old.num_rows:
+            lost = taken(old, rows.find(keys_in(old, definition), old.num_rows) < 0)
+            gone = gone.put(lost.select(list(definition.key)), np.zeros(0, np.int64))
+        return replace(self, seq=self.seq + 1, rows=rows, gone=gone)
+
+
+@dataclass(frozen=True)
+class LoggedChange:
+    """A change: its sequence number, its block, and what it removed and added."""
+
+    seq: int
+    path: str
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
+class TableBase:
+    """All rows as of a change, in a block; at first there are none."""
+
+    seq: int = 0
+    path: str | None = None
+    count: int = 0
+
+
+@dataclass
+class StoredTable:
+    """A table. `version` is replaced as a whole after a commit; readers take it without a lock. `changes` are
+    those since the base."""
+
+    id: int
+    definition: TableDef
+    version: TableVersion
+    base: TableBase = TableBase()
+    changes: tuple[LoggedChange, ...] = ()
+    changing: threading.RLock = field(default_factory=threading.RLock)
+    """Held while a statement changes it, or it is dropped."""
+    is_dropped: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def rows(self) -> pa.Table:
+        """Its rows, in the order of their keys."""
+        found = self.version.rows.rows(self.definition.schema).select(self.definition.schema.names)
+        return found.sort_by([(name, "ascending") for name in self.definition.key]).combine_chunks()
+
+    def since(self, seq: int) -> pa.Table:
+        """What the changes after the `seq`-th did, without what they undid."""
+        schema = change_schema(self.definition)
+        found = [one.rows for one in self.changes if one.seq > seq]
+        return netted_change(pa.concat_tables(found)) if found else schema.empty_table()
+
+
+def change_schema(definition: TableDef) -> pa.Schema:
+    """The columns of a change."""
+    return pa.schema([(COUNT, pa.int64()), *((name, kind.arrow) for name, kind in definition.columns)])
+
+
+def changed(definition: TableDef, removed: pa.Table, added: pa.Table) -> pa.Table:
+    """A change that removes rows and adds others, without those that it would put back."""
+    counts = np.concatenate([np.full(removed.num_rows, -1), np.ones(added.num_rows, np.int64)])
+    names = definition.schema.names
+    rows = pa.concat_tables([removed.select(names), added.select(names)])
+    return netted_change(appended(rows, **{COUNT: counts}).select([COUNT, *names]))
+
+
+def keys_in(rows: pa.Table, definition: TableDef) -> list[pa.ChunkedArray]:
+    """The key columns of rows."""
+    return [rows.column(name) for name in definition.key]

@@ -1,0 +1,59 @@
+"""The tables that a plan reads: what a batch of ticks sees of them, and which statements took effect with it.
+
+A statement takes effect at the first tick that is not committed. So a batch sees the tables as they are when it begins,
+from its first tick on; its commit says up to which change. While a statement changes a table, no plan that reads it
+ticks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from windrow.engine.tables.stored import StoredTable
+from windrow.operators.relations.table_scan import TableRows
+from windrow.operators.stages.cutting import staged
+from windrow.operators.state import ROOT
+from windrow.operators.tables.edges import COUNT
+from windrow.operators.tables.rows import appended
+from windrow.plan.algebra.nodes import ContinuousPlan, Node, TableScan
+
+Effects = Mapping[int, int]
+"""By table, the last change that is in effect."""
+
+
+@dataclass(frozen=True)
+class TableUse:
+    """A table that a plan reads at a path. `is_whole`: every task reads all of it, as it is now."""
+
+    path: str
+    table: StoredTable
+    is_whole: bool
+
+    def rows(self, effects: Effects) -> TableRows:
+        """What a batch reads after these changes."""
+        table, seq = self.table, effects.get(self.table.id)
+        if self.is_whole:
+            return TableRows(table.since(table.version.seq), table.version.rows)
+        if seq is None:
+            rows = table.rows
+            every = appended(rows, **{COUNT: np.ones(rows.num_rows, np.int64)})
+            return TableRows(every, table.version.rows)
+        return TableRows(table.since(seq), table.version.rows)
+
+
+def table_uses(plan: ContinuousPlan, tables: Mapping[str, StoredTable]) -> tuple[TableUse, ...]:
+    """The tables of a plan; `tables` by their names in lower case."""
+    scans = staged(plan).scans
+    return tuple(
+        TableUse(path, tables[scan.table.lower()], scans[path] is None) for path, scan in _scans(plan.root, ROOT)
+    )
+
+
+def _scans(node: Node, path: str) -> Iterator[tuple[str, TableScan]]:
+    if isinstance(node, TableScan):
+        yield path, node
+    for i, one in enumerate(node.inputs):
+        yield from _scans(one, f"{path}.{i}")

@@ -1,0 +1,200 @@
+"""Tables through the public interface: what needs Spark, reading them beside answers, and other names."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import windrow
+from engine.conftest import STREAM, Open
+from windrow.errors import CatalogError, ReadOnlyError, SourceError, TableError, UnsupportedError
+
+HOSTS = "CREATE TABLE hosts (ip STRING PRIMARY KEY, site STRING, n INT, at TIMESTAMP)"
+
+
+def values(result: Any) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row.values()) for row in result.rows()), key=repr)
+
+
+def test_expressions_of_spark(wr: windrow.Windrow) -> None:
+    wr.sql(HOSTS)
+    wr.sql("INSERT INTO hosts VALUES ('a', soundex('Robert'), 1, '2026-01-01 10:00:00'), ('b', NULL, NULL, NULL)")
+    wr.sql("UPDATE hosts SET site = concat(site, '!'), n = bit_count(n + 6) WHERE ip RLIKE '[a-c]'")
+    assert wr.table("hosts").rows()[0] | {"at": None} == {"ip": "a", "site": "R163!", "n": 3, "at": None}
+    wr.sql("DELETE FROM hosts WHERE soundex(ip) = soundex('b')")
+    assert [row["ip"] for row in wr.table("hosts").rows()] == ["a"]
+    for text in ("VALUES ('x', NULL, NULL, 'noon')", "VALUES ('x', NULL, soundex('x'), NULL)"):
+        with pytest.raises(TableError, match="does not fit column") as caught:
+            wr.sql("INSERT INTO hosts " + text)
+        assert caught.value.place is not None
+
+
+def test_rows_of_every_kind(wr: windrow.Windrow) -> None:
+    wr.sql(HOSTS)
+    table = wr.table("hosts")
+    assert table.insert([{"ip": "a", "n": 1}]) == 1
+    assert table.upsert(pd.DataFrame({"ip": ["a", "b"], "n": [2.0, None]})) == 2
+    assert table.upsert(pa.table({"ip": ["c"], "site": ["Bern"]})) == 1
+    assert table.upsert(wr.spark.createDataFrame([("d", 4)], "ip STRING, n INT")) == 1
+    assert [(row["ip"], row["n"]) for row in table.rows()] == [("a", 2), ("b", None), ("c", None), ("d", 4)]
+    assert table.delete(["a", "zz"]) == 1 and len(table) == 3
+    assert list(wr.tables) == ["hosts"] and wr.tables["HOSTS"].arrow().num_rows == 3
+    assert table.pandas().shape == (3, 4)
+    with pytest.raises(KeyError):
+        wr.tables["other"]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "json"])
+def test_load(wr: windrow.Windrow, tmp_path: Path, form: str) -> None:
+    wr.sql(HOSTS)
+    wr.sql("INSERT INTO hosts (ip, site) VALUES ('a', 'old'), ('z', 'kept')")
+    frame = wr.spark.createDataFrame([("Bern", "a", 7), (None, "b", None)], "site STRING, ip STRING, n INT")
+    frame = frame.selectExpr("site", "ip", "n", "TIMESTAMP'2026-01-01 00:00:00' AS at")
+    frame.coalesce(1).write.option("header", "true").format(form).save(str(tmp_path / "files"))
+    wr.sql(f"LOAD INTO hosts FROM '{tmp_path / 'files'}' FORMAT {form}")
+    found = [(row["ip"], row["site"], row["n"]) for row in wr.table("hosts").rows()]
+    assert found == [("a", "Bern", 7), ("b", None, None), ("z", "kept", None)]
+
+
+def test_load_refuses_what_does_not_fit(wr: windrow.Windrow, tmp_path: Path) -> None:
+    wr.sql(HOSTS)
+    (tmp_path / "bad.csv").write_text("ip,site,n,at\na,x,seven,\n")
+    (tmp_path / "few.csv").write_text("ip,site\na,x\n")
+    with pytest.raises(TableError, match="does not fit column 'n'"):
+        wr.sql(f"LOAD INTO hosts FROM '{tmp_path / 'bad.csv'}'")
+    with pytest.raises(SourceError, match="have no column 'n'"):
+        wr.sql(f"LOAD INTO hosts FROM '{tmp_path / 'few.csv'}'")
+    with pytest.raises(SourceError, match="does not tell its format"):
+        wr.sql(f"LOAD INTO hosts FROM '{tmp_path}'")
+    assert len(wr.table("hosts")) == 0
+
+
+def test_tables_beside_answers(wr: windrow.Windrow) -> None:
+    wr.sql("CREATE TABLE names (k STRING PRIMARY KEY, name STRING)")
+    wr.sql("INSERT INTO names VALUES ('a', 'Anna'), ('b', 'Bert')")
+    wr.query("q", "SELECT k, SUM(x) AS total FROM s [RANGE 5 SLIDE 5] GROUP BY k")
+    wr.query("v", "SELECT k, x FROM s [RANGE 5]")
+    wr.feed("s", [(1, "a", 2), (2, "b", 3), (6, "a", 4)])
+    wr.run_available(close=True)
+    joined = wr.sql("SELECT name, total FROM answers('q') JOIN names USING (k) ORDER BY window_end, name")
+    assert [tuple(row.values()) for row in joined.rows()] == [("Anna", 2), ("Bert", 3), ("Anna", 4)]
+    assert values(wr.sql("SELECT name, x FROM v JOIN names ON v.k = names.k")) == [("Anna", 4), ("Bert", 3)]
+    wr.sql("INSERT INTO names SELECT concat(k, '2'), CAST(SUM(total) AS STRING) FROM answers('q') GROUP BY k")
+    assert values(wr.sql("SELECT * FROM names WHERE k LIKE '%2'")) == [("a2", "6"), ("b2", "3")]
+
+
+def test_names_are_unique(wr: windrow.Windrow) -> None:
+    wr.sql(HOSTS)
+    wr.query("q", "SELECT COUNT(*) AS n FROM s [RANGE 5 SLIDE 5]")
+    for text in (
+        "CREATE STREAM hosts (t BIGINT) FROM memory",
+        "CREATE QUERY hosts AS SELECT COUNT(*) AS n FROM s [RANGE 5 SLIDE 5]",
+        "CREATE TABLE s (k INT PRIMARY KEY)",
+        "CREATE TABLE Q (k INT PRIMARY KEY)",
+        "CREATE TABLE hosts (k INT PRIMARY KEY)",
+    ):
+        with pytest.raises(CatalogError, match="already"):
+            wr.sql(text)
+    assert wr.sql("CREATE TABLE IF NOT EXISTS hosts (k INT PRIMARY KEY)").rows()[0]["result"].endswith("not changed")
+
+
+def test_a_table_has_no_window(wr: windrow.Windrow) -> None:
+    wr.sql(HOSTS)
+    with pytest.raises((CatalogError, UnsupportedError)):
+        wr.sql("SELECT COUNT(*) AS n FROM hosts [RANGE 5]")
+
+
+def test_shown(wr: windrow.Windrow) -> None:
+    wr.sql(HOSTS + " NON RETROACTIVE")
+    wr.sql("INSERT INTO hosts (ip) VALUES ('a')")
+    (row,) = wr.sql("SHOW TABLES").rows()
+    assert (row["name"], row["key"], row["kind"], row["rows"]) == ("hosts", "ip", "non retroactive", 1)
+    assert wr.sql("DESCRIBE hosts").rows()[0] == {"column": "ip", "type": "STRING", "note": "primary key"}
+    shown = "\n".join(row["statement"] for row in wr.sql("SHOW CREATE TABLE hosts").rows())
+    wr.sql("DROP TABLE hosts")
+    wr.sql(shown)
+    with pytest.raises(CatalogError, match="there is no table"):
+        wr.sql("DROP TABLE nothing")
+    wr.sql("DROP TABLE IF EXISTS nothing")
+
+
+def test_restart_and_read_only(open_state: Open, spark: Any) -> None:
+    wr = open_state()
+    wr.sql(HOSTS)
+    for i in range(50):
+        wr.table("hosts").upsert([{"ip": f"h{i % 7}", "n": i}])
+    before = wr.table("hosts").rows()
+    assert len(list((wr.state_dir / "tables" / "1").iterdir())) < 25, "changes are folded into the base"
+    reader = windrow.open(wr.state_dir, spark=spark, read_only=True)
+    assert reader.table("hosts").rows() == before
+    wr.table("hosts").delete(["h1"])
+    assert len(reader.table("hosts")) == 6
+    with pytest.raises(ReadOnlyError):
+        reader.table("hosts").upsert([{"ip": "x"}])
+    with pytest.raises(ReadOnlyError):
+        reader.sql("DELETE FROM hosts")
+    reader.close()
+    wr.close()
+    assert [row["ip"] for row in open_state().table("hosts").rows()] == [f"h{i}" for i in range(7) if i != 1]
+
+
+JOINED = {
+    "now": "SELECT s.k, x, name FROM s [RANGE 10] JOIN names ON s.k = names.k",
+    "then": "SELECT s.k, x, name FROM s [RANGE 10] JOIN later ON s.k = later.k",
+    "silent": "SELECT s.k, x, name FROM s [RANGE 10] JOIN names ON s.k = names.k WHERE x > 100",
+}
+
+
+def with_plans(wr: windrow.Windrow) -> None:
+    wr.sql("CREATE TABLE names (k STRING PRIMARY KEY, name STRING)")
+    wr.sql("CREATE TABLE later (k STRING PRIMARY KEY, name STRING) NON RETROACTIVE")
+    for name in ("names", "later"):
+        wr.sql(f"INSERT INTO {name} VALUES ('a', 'Anna'), ('b', 'Bert')")
+    for name, select in JOINED.items():
+        wr.query(name, select)
+
+
+def change_tables(wr: windrow.Windrow, name: str) -> None:
+    for table in ("names", "later"):
+        wr.table(table).upsert([{"k": "a", "name": name}])
+
+
+def changes_of(wr: windrow.Windrow) -> dict[str, list[tuple[Any, ...]]]:
+    return {name: values(wr.queries[name].changes()) for name in JOINED}
+
+
+@pytest.mark.parametrize("home", ["driver", "spark"])
+def test_a_copy_of_the_state_joins_the_same_version(open_state: Open, tmp_path: Path, home: str) -> None:
+    """A copy is what a crash leaves. Queries without a change commit no ticks; a statement commits them with itself."""
+    wr = open_state("state", plan_home=home)
+    wr.sql(STREAM)
+    with_plans(wr)
+    wr.deposit("s", [(1, "a", 1), (2, "b", 2), (5, "c", 5)])
+    wr.deposit("s", [(6, "c", 6)])
+    change_tables(wr, "Ann")
+    shutil.copytree(wr.state_dir, tmp_path / "copy", ignore=shutil.ignore_patterns("lock*"))
+    other = open_state("copy", plan_home=home)
+    for one in (wr, other):
+        one.deposit("s", [(8, "a", 8), (9, "a", 200)])
+        change_tables(one, "An")
+        one.deposit("s", [(12, "b", 12)])
+        one.end_input("s")
+    assert changes_of(wr) == changes_of(other)
+    (first,) = [row for row in changes_of(wr)["now"] if row[0] == "-" and row[-1] == "Anna"]
+    assert first[1] == 6, "at tick 7, the first that was not committed"
+    assert {row[1]: row[-1] for row in changes_of(wr)["then"]} == {1: "Anna", 2: "Bert", 8: "Ann", 9: "An", 12: "Bert"}
+
+
+def test_a_table_cannot_go_while_it_is_read(wr: windrow.Windrow) -> None:
+    with_plans(wr)
+    with pytest.raises(CatalogError, match="read by: now, silent"):
+        wr.sql("DROP TABLE names")
+    wr.sql("DROP QUERY now")
+    wr.sql("DROP QUERY silent")
+    wr.sql("DROP TABLE names")
+    assert [row["queries"] for row in wr.sql("SHOW TABLES").rows()] == [1]
