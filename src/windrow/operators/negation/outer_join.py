@@ -26,7 +26,7 @@ from windrow.operators.negation.semi_join import (
     uncovered,
 )
 from windrow.operators.negation.sides import Side, Wanted
-from windrow.operators.tables.edges import COUNT, Edge, netted, strict_schema
+from windrow.operators.tables.edges import COUNT, Edge, strict_schema
 from windrow.operators.tables.rows import longs, taken
 from windrow.operators.ticks import EXP, TS
 from windrow.plan.algebra.nodes import OuterJoin
@@ -44,10 +44,8 @@ def outer_join(node: OuterJoin, left: Side, right: Side, batch: TickBatch) -> Ou
         found.append(_alone(node, left, right, mine.rows, theirs.rows, batch))
     if node.keeps_right:
         found.append(_alone(node, right, left, theirs.rows, mine.rows, batch))
-    rows = netted(pa.concat_tables(found), [column.sql for column in node.schema])
-    return Outcome(
-        Edge(rows, node.schema, is_strict=True), {**mine.tables, **theirs.tables}, (*mine.parts, *theirs.parts)
-    )
+    edge = Edge(pa.concat_tables(found), node.schema, is_strict=True)
+    return Outcome(edge, {**mine.tables, **theirs.tables}, (*mine.parts, *theirs.parts))
 
 
 def _pairs(node: OuterJoin, left: Side, right: Side, mine: pa.Table, theirs: pa.Table, batch: TickBatch) -> pa.Table:
@@ -60,9 +58,12 @@ def _pairs(node: OuterJoin, left: Side, right: Side, mine: pa.Table, theirs: pa.
         asked = [column.sql for column in condition_columns(node, side.schema)]
         table = side_table(rows, side.keys_of(rows, batch), asked)
         tables.append(table.append_column("touched", pa.array(is_touched(rows, batch.due))))
-    tests = [*pair_tests(node, batch), "(a.touched OR b.touched)"]
     shown = f"a.r AS a, b.r AS b, greatest(a.{ENTER}, b.{ENTER}) AS s, least(a.{LEAVE}, b.{LEAVE}) AS e"
-    found = batch.kernel.query(f"SELECT {shown} FROM a, b WHERE {' AND '.join(tests)}", a=tables[0], b=tables[1])
+    tests = " AND ".join(pair_tests(node, batch))
+    # Two joins with a small side each: one with OR would make all pairs first.
+    halves = ("a.touched", "b.touched AND NOT a.touched")
+    sql = " UNION ALL ".join(f"SELECT {shown} FROM a, b WHERE {half} AND {tests}" for half in halves)
+    found = batch.kernel.query(sql, a=tables[0], b=tables[1])
     a, b = longs(found.column("a")), longs(found.column("b"))
 
     def both(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +80,10 @@ def _pairs(node: OuterJoin, left: Side, right: Side, mine: pa.Table, theirs: pa.
 
 def _alone(node: OuterJoin, kept: Side, other: Side, rows: pa.Table, others: pa.Table, batch: TickBatch) -> pa.Table:
     """The changes of rows of a kept side without a match, with NULL for the other side."""
-    covered = coverage(node, kept, rows, matching(node, other, others, batch), batch)
+    matches = matching(node, other, others, batch)
+    changed = Wanted.of(matches.changed_keys(batch.due))
+    rows = taken(rows, is_touched(rows, batch.due) | kept.has_keys(rows, changed, batch))
+    covered = coverage(node, kept, rows, matches, batch)
     found = shown_rows(rows, uncovered(rows, covered), [column.sql for column in kept.schema], batch.due)
     for column in other.schema:
         found = found.append_column(column.sql, pa.nulls(found.num_rows, column.type.arrow))

@@ -93,7 +93,7 @@ class Side:
         if self.state is not None:
 
             def only(rows: pa.Table) -> pa.Table:
-                return taken(rows, self._have(rows, wanted, batch))
+                return taken(rows, self.has_keys(rows, wanted, batch))
 
             return intervals(self.edge, self.path, self.state, batch.due, only)
         assert self.stored is not None
@@ -110,7 +110,7 @@ class Side:
         before = pa.table(columns | {column.sql: old.column(column.sql) for column in self.schema}, schema=schema)
         return Lives(with_new(before, self.edge, batch.due), {}, ())
 
-    def _have(self, rows: pa.Table, wanted: Wanted, batch: TickBatch) -> Mask:
+    def has_keys(self, rows: pa.Table, wanted: Wanted, batch: TickBatch) -> Mask:
         """Which rows have a wanted key."""
         out = np.full(rows.num_rows, not wanted.is_empty)
         for column, values in zip(self.keys_of(rows, batch), wanted.values, strict=True) if out.any() else ():

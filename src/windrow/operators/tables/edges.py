@@ -105,7 +105,8 @@ def netted(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     of, come = ids[comes], counts[comes]
     upto = running_sums(come, of)
     left = np.clip(net[of] - (upto - come), 0, come)
-    starts = np.union1d(run_starts(of), run_starts(births[comes]))
+    born = births[comes]
+    starts = np.flatnonzero(np.append(True, (of[1:] != of[:-1]) | (born[1:] != born[:-1])))[: of.size]
     sums = np.add.reduceat(left, starts) if starts.size else left
     kept, goes = sums > 0, np.flatnonzero(net < 0)
     at = np.concatenate([firsts[goes], comes[starts[kept]]])
