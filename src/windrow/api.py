@@ -179,8 +179,9 @@ class Windrow:
             _, is_new = engine.statements.create_derived(statement, text)
             return Result.message(f"stream {statement.name}{'' if is_new else ' exists already and was not changed'}")
         if isinstance(statement, CreateQuery):
-            told = engine.statements.create_query(statement, text)
-            return Result.message(f"query {statement.name}: {told}")
+            told, note = engine.statements.create_query(statement, text)
+            more = [] if note is None else [NOTE + note]
+            return Result.messages(f"query {statement.name}: {told}", *more)
         if isinstance(statement, Select):
             return self._select(statement, text)
         if isinstance(statement, Drop):

@@ -75,6 +75,18 @@ def test_query_that_has_not_ticked(wr: Any) -> None:
     assert "rate" not in plan
 
 
+def test_note_on_results_between_two_ticks(wr: Any) -> None:
+    wr.sql("CREATE STREAM z (t BIGINT, k STRING) FROM memory TIMESTAMP BY t TICK 10 PUNCTUATE ORDERED")
+    select = "SELECT x.k FROM z [RANGE {0}] AS x JOIN z [RANGE {0}] AS y ON x.k = y.k"
+    note = "the shortest window is 10 and a tick is 10: what comes and goes between two ticks is not shown"
+    told = wr.sql(f"CREATE QUERY short AS {select.format(10)}")["result"]
+    assert told[0] == "query short: every answer is complete" and told[1].startswith(f"note: {note}")
+    assert f"Note: {note}" in wr.queries["short"].explain()
+    assert f"Note: {note}" in wr.sql(f"EXPLAIN CREATE QUERY other AS {select.format(10)}").plan
+    assert len(wr.sql(f"CREATE QUERY long AS {select.format(100)}")) == 1
+    assert "Note:" not in wr.queries["long"].explain()
+
+
 def test_rules_that_are_off(wr: Any) -> None:
     wr.sql(STREAM.format("a"))
     wr.sql("SET disabled_rules = 'merge_joins'")

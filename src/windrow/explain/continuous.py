@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from windrow.engine.ask.catalog_views import completeness_of_plan, frontier_text, length_text
+from windrow.engine.ask.catalog_views import between_ticks, completeness_of_plan, frontier_text, length_text
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.homes import SPARK
 from windrow.engine.plans.query import ContinuousQuery
@@ -62,6 +62,8 @@ def _explained(name: str, optimized: OptimizedPlan, running: RunningPlan | None,
     more = [f"Output: {_output(plan, annotated.output, explicit)}"]
     more += [f"View: ORDER BY {order_text(plan.order, names)}"] if plan.order else []
     more += _measured(running) if running is not None else [f"Complete: {_would_be_complete(plan)}"]
+    note = between_ticks(plan)
+    more += [] if note is None else [f"Note: {note}"]
     more += ["Rules:", *_rules(optimized.trace)]
     return ExplainedPlan(name, title, root, tuple(more))
 

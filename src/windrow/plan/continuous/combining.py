@@ -117,7 +117,8 @@ def distinct(node: Node, origin: exp.Expr, context: BindContext) -> Node:
     refuse_strict(node, "DISTINCT", origin, context)
     if has_internal(node):
         raise BindError(
-            "DISTINCT over an INTERNAL window would repeat values, as its rows never leave the answer",
+            "DISTINCT cannot read an INTERNAL window: rows of it never leave the answer, and a value that comes again "
+            "when its window has passed would be there twice",
             place=context.place(origin),
             remedy="Leave INTERNAL out; SELECT ISTREAM(…) of a DISTINCT is a stream of the values that come.",
         )
@@ -141,5 +142,6 @@ def refuse_strict(node: Node, above: str, origin: exp.Expr, context: BindContext
         raise UnsupportedError(
             f"{above} over a query with an aggregate, GROUP BY, LIMIT, DSTREAM or RSTREAM comes with a later version",
             place=context.place(origin),
-            remedy="Put a window on what it reports: FROM (SELECT ISTREAM(…) … GROUP BY …) [RANGE …] AS x.",
+            remedy="Give all windows the same SLIDE: the query then answers window by window. Or put a window on what "
+            "the sub-query reports: FROM (SELECT ISTREAM(…) … GROUP BY …) [RANGE …] AS x.",
         )

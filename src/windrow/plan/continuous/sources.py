@@ -24,7 +24,7 @@ from windrow.plan.continuous.inputs import (
     quoted,
     stream_window,
 )
-from windrow.plan.continuous.properties import is_monotonic, per_window, why_not_monotonic
+from windrow.plan.continuous.properties import how_to_grow, is_monotonic, per_window, why_not_monotonic
 from windrow.plan.continuous.shape import shown
 from windrow.types import SqlType, point_text
 
@@ -74,8 +74,7 @@ def _windowed(source: exp.Subquery, relation: Relation, context: BindContext) ->
         raise BindError(
             f"a window stands on a stream, or on a sub-query whose output only grows; here {why}",
             place=clause.place,
-            remedy="Write SELECT ISTREAM(…) in the sub-query; or make the windows inside INTERNAL, which bounds memory "
-            "alone (Golab's dissertation, sections 3.3.3 and 3.4).",
+            remedy=f"In the sub-query: {how_to_grow(node)}.",
         )
     if isinstance(relation, StreamView):
         # A result is born with its tuple, so the window on the output is one on the stream.
