@@ -61,7 +61,7 @@ from windrow.explain.drawing import DrawnPlan
 from windrow.explain.periodic import periodic_chain
 from windrow.explain.snapshot import explain_snapshot
 from windrow.explain.text import explain_query
-from windrow.handles import Queries, Query, handle
+from windrow.handles import Queries, Query, explained_stream, handle
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.continuous.deciding import is_grouped
 from windrow.result import Plan, Result
@@ -218,8 +218,13 @@ class Windrow:
     def _explain(self, statement: Explain, text: str) -> Plan:
         self._engine.refuse_live("EXPLAIN")
         if statement.name is not None:
+            if statement.is_stream:
+                return explained_stream(self._engine, statement.name, statement.analyze)
             return handle(self._engine, statement.name).explain(statement.analyze)
         inner = statement.statement
+        is_stream = isinstance(inner, CreateDerivedStream)
+        if isinstance(inner, CreateDerivedStream):
+            inner = self._engine.statements.query_of(inner, text)
         if isinstance(inner, Select):
             if not self._reads_a_stream(inner, text):
                 return Plan(self._engine.reads.explain_select(inner.select, text))
@@ -229,7 +234,7 @@ class Windrow:
         assert inner is not None
         plan = self._engine.statements.bind(inner, text)
         if isinstance(plan, OptimizedPlan):
-            found = explain_plan(inner.name, plan, self._engine.settings.text("explicit_expiry") == "on")
+            found = explain_plan(inner.name, plan, self._engine.settings.text("explicit_expiry") == "on", is_stream)
             return Plan(found.text(), DrawnPlan(found))
         stream = self._engine.manager.stream(plan.scan.stream)
         drawn = DrawnPlan(periodic_chain(inner.name, plan, stream))

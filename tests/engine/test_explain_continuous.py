@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from windrow.errors import CatalogError
+from windrow.console.scripts import derived_plans
+from windrow.errors import CatalogError, WindrowError
 
 STREAM = "CREATE STREAM {} (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"
 SELECT = "SELECT a.k, COUNT(*) AS n, MAX(b.x) AS m FROM a [RANGE 10] JOIN b [RANGE 5] ON a.k = b.k GROUP BY a.k"
@@ -85,6 +86,32 @@ def test_note_on_results_between_two_ticks(wr: Any) -> None:
     assert f"Note: {note}" in wr.sql(f"EXPLAIN CREATE QUERY other AS {select.format(10)}").plan
     assert len(wr.sql(f"CREATE QUERY long AS {select.format(100)}")) == 1
     assert "Note:" not in wr.queries["long"].explain()
+
+
+def test_derived_stream(running: Any) -> None:
+    create = "CREATE STREAM d AS SELECT k, x FROM a [RANGE 10 INTERNAL] WHERE x > 0"
+    planned = running.sql(f"EXPLAIN {create}").plan
+    assert planned.startswith("Stream d: continuous") and "Window a [RANGE 10 INTERNAL]" in planned
+    running.sql(create)
+    plan = running.sql("EXPLAIN STREAM d").plan
+    assert plan.startswith("Stream d: continuous") and "<svg" in plan._repr_html_()
+    assert "Since opening" in running.sql("EXPLAIN ANALYZE STREAM d").plan
+    assert [one.splitlines()[0].split(":")[0] for one in derived_plans(running)] == ["Stream d"]
+    with pytest.raises(CatalogError, match="has a source"):
+        running.sql("EXPLAIN STREAM a")
+    with pytest.raises(WindrowError, match="cannot be a stream"):
+        running.sql("EXPLAIN CREATE STREAM e AS SELECT k FROM a [RANGE 10]")
+
+
+def test_shared_join_is_not_shown_as_zeros(running: Any) -> None:
+    running.query("p", "SELECT a.x FROM a [RANGE 10] JOIN b [RANGE 5] ON a.k = b.k")
+    running.feed("a", [(9, "u", 1), (12, "u", 1)])
+    running.feed("b", [(9, "u", 10), (12, "u", 20)])
+    running.run_available()
+    plan = running.sql("EXPLAIN ANALYZE QUERY p").plan
+    assert "it ran once with that of q" in plan
+    assert plan.count("processed with query q") == 2
+    assert "0 batches" not in plan and "0 rows in" not in plan
 
 
 def test_rules_that_are_off(wr: Any) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from windrow.console.formats import AnswerOutput
 from windrow.console.interrupts import Interrupts
 from windrow.console.live import Flow, Progress
-from windrow.console.scripts import StatementScript, execute, print_outcome
+from windrow.console.scripts import StatementScript, derived_plans, execute, print_outcome
 from windrow.console.tables import messages, output, print_answers, print_changes, print_summary, print_view, say
 from windrow.cql.statements import CreateQuery
 from windrow.errors import QuerySuspendedError
@@ -123,8 +123,8 @@ def to_print(wr: Windrow, script: StatementScript) -> list[str]:
 
 
 def print_plans(wr: Windrow, wanted: AnswerOutput) -> None:
-    """Print the plan of every query."""
-    plans = [wr.queries[name].explain() for name in wr.queries]
+    """Print the plan of every query, and of the streams that are made by queries."""
+    plans = [*derived_plans(wr), *(wr.queries[name].explain() for name in wr.queries)]
     say(messages() if wanted.owns_stdout else output(), "\n\n".join(plans) + "\n")
 
 

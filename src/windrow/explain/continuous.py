@@ -44,19 +44,24 @@ def home_text(query: ContinuousQuery | None) -> str:
 def explain_continuous(running: RunningPlan) -> ExplainedPlan:
     """The plan of a query that exists, with what was measured since the state directory was opened."""
     query = running.query
-    return _explained(query.name, query.optimized, running, query.choices.explicit_expiry)
+    title = f"{'Query' if query.derived is None else 'Stream'} {query.name}"
+    return _explained(query.name, title, query.optimized, running, query.choices.explicit_expiry)
 
 
-def explain_plan(name: str, optimized: OptimizedPlan, explicit_expiry: bool = False) -> ExplainedPlan:
-    """The plan that a query would get."""
-    return _explained(name, optimized, None, explicit_expiry)
+def explain_plan(
+    name: str, optimized: OptimizedPlan, explicit_expiry: bool = False, is_stream: bool = False
+) -> ExplainedPlan:
+    """The plan that a query, or a stream made by one, would get."""
+    return _explained(name, f"{'Stream' if is_stream else 'Query'} {name}", optimized, None, explicit_expiry)
 
 
-def _explained(name: str, optimized: OptimizedPlan, running: RunningPlan | None, explicit: bool) -> ExplainedPlan:
+def _explained(
+    name: str, titled: str, optimized: OptimizedPlan, running: RunningPlan | None, explicit: bool
+) -> ExplainedPlan:
     plan = optimized.plan
     query = None if running is None else running.query
     kind = "periodic, a window every" if plan.periodic else "continuous, a tick every"
-    title = f"Query {name}: {kind} {length_text(plan.step, plan.point)}, home: {home_text(query)}"
+    title = f"{titled}: {kind} {length_text(plan.step, plan.point)}, home: {home_text(query)}"
     names, annotated = ColumnNames(plan.root), annotate(plan)
     root = _Boxes(plan, names, running).box(annotated, ROOT)
     more = [f"Output: {_output(plan, annotated.output, explicit)}"]
@@ -152,13 +157,17 @@ class _Boxes:
     def _ran(self, one: Annotated, path: str) -> list[Note]:
         if self._running is None or not self._running.analyze:
             return []
-        meter = self._running.query.meter
+        meter, others = self._running.query.meter, self._running.query.shares_join_with
+        if others and isinstance(one.node, StreamWindow) and not meter.of(path).calls:
+            return [("ran", f"processed with query {others[0]}: the join above has the numbers")]
         own, below = meter.of(path), [meter.of(f"{path}.{i}") for i in range(len(one.inputs))]
         seconds = max(0.0, own.seconds - sum(other.seconds for other in below))
-        taken = f"{count_text(sum(other.rows for other in below), 'row')} in, " if below else ""
+        is_known = any(other.calls for other in below)
+        taken = f"{count_text(sum(other.rows for other in below), 'row')} in, " if is_known else ""
         given = f"{count_text(own.rows, 'row')} out ({bytes_text(own.nbytes)})"
         batches = "1 batch" if own.calls == 1 else f"{own.calls:,} batches"
-        return [("ran", f"{batches}, {taken}{given}, {seconds_text(seconds)}")]
+        shared = ", its part of the time of the shared join" if others and below and not is_known else ""
+        return [("ran", f"{batches}, {taken}{given}, {seconds_text(seconds)}{shared}")]
 
 
 def rate_text(rate: float) -> str:

@@ -216,7 +216,7 @@ def test_aggregate_over_internal_and_external_windows() -> None:
     "query", ["SELECT DISTINCT a FROM s [NOW INTERNAL]", "SELECT a FROM s [NOW INTERNAL] UNION SELECT a FROM s [NOW]"]
 )
 def test_distinct_over_internal_windows(query: str) -> None:
-    assert "DISTINCT over an INTERNAL window" in refused(query).message
+    assert "DISTINCT cannot read an INTERNAL window" in refused(query).message
 
 
 # -- ISTREAM, DSTREAM, RSTREAM ------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from windrow.cql.statements import CreateDerivedStream, CreateQuery, CreateStrea
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.sources.completing import CompletedStream, as_completed, complete
 from windrow.engine.ask.catalog_views import between_ticks, completeness, completeness_of_plan
+from windrow.engine.plans.derived import query_of
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.running import RunningStreams
@@ -21,7 +22,7 @@ from windrow.engine.state import StreamState
 from windrow.errors import CatalogError
 from windrow.logs import log_event
 from windrow.optimizer.pipeline import OptimizedPlan
-from windrow.plan.continuous import is_periodic_chain
+from windrow.plan.continuous import is_periodic_chain, refuse_unless_monotonic
 from windrow.plan.nodes import Finalise
 from windrow.settings import spec_of
 
@@ -141,6 +142,12 @@ class Statements:
             return completeness_of_plan(query), note
         made = manager.create_query(statement, text, settings, self._ticks.catch_up_stream, sink)
         return completeness(made), None
+
+    def query_of(self, statement: CreateDerivedStream, text: str) -> CreateQuery:
+        """The query that would make a derived stream; raises if its output is no stream."""
+        query = query_of(statement)
+        refuse_unless_monotonic(self._opened.plans.bind(query, text, self._opened.settings).plan.root, statement.name)
+        return query
 
     def bind(self, statement: CreateQuery, text: str) -> Finalise | OptimizedPlan:
         """The plan of a query, without creating it."""

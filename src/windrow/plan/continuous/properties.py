@@ -96,11 +96,13 @@ def refuse_unless_monotonic(node: Node, name: str) -> None:
 
 
 def how_to_grow(node: Node) -> str:
-    """How a query is written so that rows never leave its output. ISTREAM does not report a row that comes when an equal
-    one goes, so it is not the first choice where every row has a meaning of its own."""
+    """How a query is written so that rows never leave its output. ISTREAM does not report a row that comes when an
+    equal one goes, so it is not the first choice where every row has a meaning of its own."""
     shown = "SELECT ISTREAM(…), which reports a row unless an equal one leaves at the same tick"
-    if any(isinstance(one, (GroupBy, TopRows, Distinct)) for one in walk(node)):
+    if any(isinstance(one, (TopRows, Distinct)) for one in walk(node)):
         return f"Write {shown}"
+    if any(isinstance(one, GroupBy) for one in walk(node)):
+        return f"Write {shown}; or make all windows INTERNAL"
     return f"Make all windows INTERNAL, which reports every row; or write {shown}"
 
 
