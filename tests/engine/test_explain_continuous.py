@@ -103,12 +103,14 @@ def test_derived_stream(running: Any) -> None:
         running.sql("EXPLAIN CREATE STREAM e AS SELECT k FROM a [RANGE 10]")
 
 
-def test_shared_join_is_not_shown_as_zeros(running: Any) -> None:
-    running.query("p", "SELECT a.x FROM a [RANGE 10] JOIN b [RANGE 5] ON a.k = b.k")
-    running.feed("a", [(9, "u", 1), (12, "u", 1)])
-    running.feed("b", [(9, "u", 10), (12, "u", 20)])
-    running.run_available()
-    plan = running.sql("EXPLAIN ANALYZE QUERY p").plan
+def test_shared_join_is_not_shown_as_zeros(wr: Any) -> None:
+    for name in "ab":
+        wr.sql(STREAM.format(name))
+    wr.query("q", SELECT)
+    wr.query("p", "SELECT a.x FROM a [RANGE 10] JOIN b [RANGE 5] ON a.k = b.k")
+    wr.deposit("a", [(9, "u", 1), (12, "u", 1)])
+    wr.deposit("b", [(9, "u", 10), (12, "u", 20)])
+    plan = wr.sql("EXPLAIN ANALYZE QUERY p").plan
     assert "it ran once with that of q" in plan
     assert plan.count("processed with query q") == 2
     assert "0 batches" not in plan and "0 rows in" not in plan
