@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from numbers import Integral
 from pathlib import Path
@@ -229,7 +230,7 @@ class Windrow:
             if not self._reads_a_stream(inner, text):
                 return Plan(self._engine.reads.explain_select(inner.select, text))
             if _is_one_time(inner.select):
-                return Plan(explain_snapshot(*self._engine.reads.fitted(inner.select, text)))
+                return self._explain_one_time(inner, text)
             inner = CreateQuery("query", inner.select)
         assert inner is not None
         plan = self._engine.statements.bind(inner, text)
@@ -239,6 +240,21 @@ class Windrow:
         stream = self._engine.manager.stream(plan.scan.stream)
         drawn = DrawnPlan(periodic_chain(inner.name, plan, stream))
         return Plan(explain_query(inner.name, plan, stream, None, self._engine.settings), drawn)
+
+    def _explain_one_time(self, statement: Select, text: str) -> Plan:
+        """How a one-time query is answered; if nothing can answer it now, its plan as a standing query, and why."""
+        try:
+            return Plan(explain_snapshot(*self._engine.reads.fitted(statement.select, text)))
+        except UnsupportedError as error:
+            unanswered = error
+        try:
+            plan = self._engine.statements.bind(CreateQuery("query", statement.select), text)
+        except WindrowError:
+            raise unanswered from None
+        assert isinstance(plan, OptimizedPlan)
+        found = explain_plan("query", plan, self._engine.settings.text("explicit_expiry") == "on")
+        found = replace(found, more=(*found.more, f"Asked once: {unanswered.message}"))
+        return Plan(found.text(), DrawnPlan(found))
 
     def _select(self, statement: Select, text: str) -> Result:
         """The answer to a one-time query: over a window of a stream, or over answers, views and dead letters."""

@@ -113,6 +113,7 @@ class FlowMeter:
             dead_letters=sum(m["dead_letters"] for m in streams),
             frontier=min((m["frontier"] for m in streams if m["frontier"]), default=None),
             changes=sum(m["rows"] for m in queries if "windows" not in m),
+            ticks=sum(m["ticks"] for m in queries if "windows" not in m),
         )
 
 

@@ -17,8 +17,17 @@ from windrow.operators.scan import needs_history, reach
 from windrow.operators.state import OUTPUT, ROOT, empty_tables
 from windrow.optimizer.pipeline import OptimizedPlan, RuleStep
 from windrow.patterns import Annotated, UpdatePattern, annotate
-from windrow.plan.algebra.nodes import ContinuousPlan, Join, StreamWindow
-from windrow.types import point_text
+from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    Join,
+    Lifetime,
+    Node,
+    OutputWindow,
+    Streaming,
+    StreamWindow,
+    ToStream,
+)
+from windrow.types import number_text, point_text
 
 Note = tuple[str, str]
 
@@ -88,12 +97,23 @@ class _Boxes:
         self._windows = 0
 
     def box(self, one: Annotated, path: str) -> PlanBox:
+        for _ in range(self._hidden(one.node, path)):
+            one, path = one.inputs[0], f"{path}.0"
         operator, text, how = described(one.node, self._names, self._plan.point)
         inputs = tuple(self.box(below, f"{path}.{i}") for i, below in enumerate(one.inputs))
         home = "Spark" if isinstance(one.node, StreamWindow) else self._home
         notes = [("why", one.why), ("how", how), *self._keeps(one, path), *self._ran(one, path)]
         notes.append(("home", home))
         return PlanBox(operator, text, tuple(notes), inputs, one.state, one.output, self._rate(path))
+
+    def _hidden(self, node: Node, path: str) -> int:
+        """How many operators from here on the user never wrote: those that make an answer of each window (SLIDE)."""
+        if not self._plan.periodic:
+            return 0
+        if path == ROOT and isinstance(node, ToStream) and node.kind is Streaming.RSTREAM:
+            return 1
+        is_made = isinstance(node, OutputWindow) and node.lifetime == Lifetime(1) and isinstance(node.input, ToStream)
+        return 2 if is_made else 0
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -152,7 +172,7 @@ class _Boxes:
             return None
         meter, is_time = self._running.query.meter, self._plan.point.is_timestamp
         rate = meter.of(path).rows / (meter.points / 1e6 if is_time else meter.points)
-        return f"{rate_text(rate)} rows per {'second' if is_time else 'point'}"
+        return f"{number_text(rate)} rows per {'second' if is_time else 'point'}"
 
     def _ran(self, one: Annotated, path: str) -> list[Note]:
         if self._running is None or not self._running.analyze:
@@ -168,10 +188,6 @@ class _Boxes:
         batches = "1 batch" if own.calls == 1 else f"{own.calls:,} batches"
         shared = ", its part of the time of the shared join" if others and below and not is_known else ""
         return [("ran", f"{batches}, {taken}{given}, {seconds_text(seconds)}{shared}")]
-
-
-def rate_text(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _output(plan: ContinuousPlan, pattern: UpdatePattern, explicit: bool) -> str:

@@ -8,7 +8,7 @@ expression need not rename anything.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from sqlglot import exp
@@ -83,6 +83,12 @@ class StreamWindow:
     lifetime: Lifetime
     columns: tuple[StreamColumn, ...]
     predicate: str | None = None
+    alias: str | None = field(default=None, compare=False)
+    """What the user calls it, which changes no answer."""
+
+    @property
+    def called(self) -> str:
+        return self.alias or self.stream
 
     @property
     def schema(self) -> tuple[PlanColumn, ...]:

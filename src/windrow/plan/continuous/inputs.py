@@ -68,6 +68,7 @@ class StreamView:
     lifetime: Lifetime
     items: tuple[Item, ...]
     predicates: tuple[str, ...] = ()
+    alias: str | None = None
 
 
 Relation = StreamView | Node
@@ -162,7 +163,7 @@ def both(predicates: Sequence[exp.Expr]) -> exp.Expr:
 def stream_window(view: StreamView, columns: tuple[StreamColumn, ...], more: Sequence[str] = ()) -> StreamWindow:
     texts = list(dict.fromkeys((*view.predicates, *more)))
     predicate = texts[0] if len(texts) == 1 else " AND ".join(f"({text})" for text in texts)
-    return StreamWindow(view.stream.name, view.attribute, view.lifetime, columns, predicate or None)
+    return StreamWindow(view.stream.name, view.attribute, view.lifetime, columns, predicate or None, view.alias)
 
 
 def node_of(relation: Relation, columns: Columns) -> Node:

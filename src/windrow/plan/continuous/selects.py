@@ -176,7 +176,7 @@ class _SelectBinder:
             made.append(Item(item.name, spark, kind))
         view = given.view
         return StreamView(
-            view.stream, view.attribute, view.lifetime, tuple(made), (*view.predicates, *given.predicates)
+            view.stream, view.attribute, view.lifetime, tuple(made), (*view.predicates, *given.predicates), view.alias
         )
 
     def _project(self, node: Node, items: Sequence[SelectItem], lowered: Sequence[exp.Expr]) -> Node:

@@ -37,7 +37,7 @@ def bind_source(source: exp.Expr, context: BindContext) -> Input:
         since: tuple[str, ...] = ()
         if bound.since is not None:
             since = (f"{shown(quoted(bound.attribute.column))} >= {_literal(bound.since, bound.attribute.type)}",)
-        view = StreamView(stream, bound.attribute, context.clock.lifetime(bound), items, since)
+        view = StreamView(stream, bound.attribute, context.clock.lifetime(bound), items, since, source.alias or None)
         return StreamInput(source.alias or source.name, view, context.columns)
     if not isinstance(source, exp.Subquery) or not isinstance(source.this, (exp.Select, exp.Union)):
         raise UnsupportedError(
@@ -47,7 +47,7 @@ def bind_source(source: exp.Expr, context: BindContext) -> Input:
         )
     relation = _windowed(source, context.bind(source.this, context).relation, context)
     if isinstance(relation, StreamView):
-        return StreamInput(source.alias, relation, context.columns)
+        return StreamInput(source.alias, replace(relation, alias=source.alias or relation.alias), context.columns)
     return PlanInput(source.alias, per_window(relation) if context.clock.periodic else relation)
 
 
