@@ -211,7 +211,7 @@ def _would_be_complete(plan: ContinuousPlan) -> str:
     if any(one is None for one in reaches):
         return "of tuples that come after the query was created, and of those that are kept then"
     longest = length_text(max(one or 0 for one in reaches), plan.point)
-    return f"at the latest {longest} after the query was created; earlier where tuples are kept"
+    return f"{longest} after the query was created, or sooner if other queries keep the tuples that it needs"
 
 
 def _measured(running: RunningPlan) -> list[str]:

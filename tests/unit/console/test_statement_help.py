@@ -10,7 +10,17 @@ import pytest
 
 from windrow.console.shell.statement_help import STATEMENT_NAMES, STATEMENTS, WINDOWS, StatementHelp, help_lines
 from windrow.cql import create_stream, parse_one, parser, window_syntax
-from windrow.cql.statements import CreateQuery, CreateStream, Describe, Drop, Explain, Select, SetSetting, Show
+from windrow.cql.statements import (
+    CreateDerivedStream,
+    CreateQuery,
+    CreateStream,
+    Describe,
+    Drop,
+    Explain,
+    Select,
+    SetSetting,
+    Show,
+)
 from windrow.dataplane.sinks.registry import KINDS as SINKS
 from windrow.dataplane.sources.registry import SOURCES
 from windrow.errors import CatalogError
@@ -31,7 +41,7 @@ YOURS = {
     "condition": "x > 1",
     "setting": "cut_factor",
 }
-KEPT = {"answers", "console", "parquet", "jsonl", "path", "dead_letters"}
+KEPT = {"answers", "console", "parquet", "jsonl", "path", "mode", "dead_letters"}
 TOKEN = re.compile(r"'[^']*'|[A-Za-z_]\w*|, …|.", re.S)
 
 
@@ -69,6 +79,7 @@ def written(tokens: list[str], pick: Callable[[int], int]) -> list[str]:
 
 KINDS = {
     "CREATE STREAM": CreateStream,
+    "CREATE STREAM AS": CreateDerivedStream,
     "CREATE QUERY": CreateQuery,
     "SELECT": Select,
     "WITH": Select,
