@@ -254,6 +254,11 @@ def joined(ticked: bool) -> Joined:
     return Joined(JOIN.name, JOIN.title, JOIN.window, 4_321, tick, rows, latest)
 
 
+def test_progress_of_continuous_queries() -> None:
+    flow = Flow(rows=10, rows_per_s=5, answers=0, dead_letters=0, frontier=None, changes=7, ticks=3)
+    assert flow.line() == "5 rows/s  ·  10 rows  ·  7 changes in 3 ticks"
+
+
 def test_demo_screen() -> None:
     flow = Flow(rows=1_060_000, rows_per_s=20_013, answers=214, dead_letters=0, frontier=None)
     small = drawn(lambda c: c.print(demo_screen(flow, standing(True), joined(True), 42, 60, 1_000_002.5, 24)), 80)

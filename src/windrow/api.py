@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from numbers import Integral
 from pathlib import Path
@@ -66,7 +67,7 @@ from windrow.explain.drawing import DrawnPlan
 from windrow.explain.periodic import periodic_chain
 from windrow.explain.snapshot import explain_snapshot
 from windrow.explain.text import explain_query
-from windrow.handles import Queries, Query, Table, Tables, handle
+from windrow.handles import Queries, Query, Table, Tables, explained_stream, handle
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.continuous.deciding import is_grouped
 from windrow.result import Plan, Result
@@ -185,8 +186,9 @@ class Windrow:
             _, is_new = engine.statements.create_derived(statement, text)
             return Result.message(f"stream {statement.name}{'' if is_new else ' exists already and was not changed'}")
         if isinstance(statement, CreateQuery):
-            told = engine.statements.create_query(statement, text)
-            return Result.message(f"query {statement.name}: {told}")
+            told, note = engine.statements.create_query(statement, text)
+            more = [] if note is None else [NOTE + note]
+            return Result.messages(f"query {statement.name}: {told}", *more)
         if isinstance(statement, CreateTable):
             _, is_new = engine.table_statements.create(statement)
             return Result.message(f"table {statement.name}{'' if is_new else ' exists already and was not changed'}")
@@ -230,22 +232,42 @@ class Windrow:
     def _explain(self, statement: Explain, text: str) -> Plan:
         self._engine.refuse_live("EXPLAIN")
         if statement.name is not None:
+            if statement.is_stream:
+                return explained_stream(self._engine, statement.name, statement.analyze)
             return handle(self._engine, statement.name).explain(statement.analyze)
         inner = statement.statement
+        is_stream = isinstance(inner, CreateDerivedStream)
+        if isinstance(inner, CreateDerivedStream):
+            inner = self._engine.statements.query_of(inner, text)
         if isinstance(inner, Select):
             if not self._reads_a_stream(inner, text):
                 return Plan(self._engine.reads.explain_select(inner.select, text))
             if _is_one_time(inner.select):
-                return Plan(explain_snapshot(*self._engine.reads.fitted(inner.select, text)))
+                return self._explain_one_time(inner, text)
             inner = CreateQuery("query", inner.select)
         assert inner is not None
         plan = self._engine.statements.bind(inner, text)
         if isinstance(plan, OptimizedPlan):
-            found = explain_plan(inner.name, plan, self._engine.settings.text("explicit_expiry") == "on")
+            found = explain_plan(inner.name, plan, self._engine.settings.text("explicit_expiry") == "on", is_stream)
             return Plan(found.text(), DrawnPlan(found))
         stream = self._engine.manager.stream(plan.scan.stream)
         drawn = DrawnPlan(periodic_chain(inner.name, plan, stream))
         return Plan(explain_query(inner.name, plan, stream, None, self._engine.settings), drawn)
+
+    def _explain_one_time(self, statement: Select, text: str) -> Plan:
+        """How a one-time query is answered; if nothing can answer it now, its plan as a standing query, and why."""
+        try:
+            return Plan(explain_snapshot(*self._engine.reads.fitted(statement.select, text)))
+        except UnsupportedError as error:
+            unanswered = error
+        try:
+            plan = self._engine.statements.bind(CreateQuery("query", statement.select), text)
+        except WindrowError:
+            raise unanswered from None
+        assert isinstance(plan, OptimizedPlan)
+        found = explain_plan("query", plan, self._engine.settings.text("explicit_expiry") == "on")
+        found = replace(found, more=(*found.more, f"Asked once: {unanswered.message}"))
+        return Plan(found.text(), DrawnPlan(found))
 
     def _select(self, statement: Select, text: str) -> Result:
         """The answer to a one-time query: over a window of a stream, or over answers, views and dead letters."""

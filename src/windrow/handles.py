@@ -10,20 +10,20 @@ import pyarrow as pa
 
 from windrow.display.charts import Chart, draw
 from windrow.display.html import folded_part, note_part, table_part, text_part, title_part, whole
-from windrow.display.latest import LatestAnswer
+from windrow.display.latest import Latest, LatestAnswer, LatestView
 from windrow.engine.ask import catalog_views as views
 from windrow.engine.ask.create_texts import show_create
 from windrow.engine.ask.plan_tables import chosen_windows, latest_end
 from windrow.engine.engine import Engine
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import QueryState
-from windrow.errors import QuerySuspendedError, UnsupportedError, WindrowError
+from windrow.errors import CatalogError, QuerySuspendedError, UnsupportedError, WindrowError
 from windrow.explain.continuous import RunningPlan, explain_continuous
 from windrow.explain.drawing import DrawnPlan
 from windrow.explain.periodic import measured_line, periodic_chain
 from windrow.explain.text import explain_query
 from windrow.result import Plan, Result
-from windrow.types import value_of
+from windrow.types import point_text, value_of
 from windrow.windows import PartitionedWindow
 
 
@@ -137,8 +137,8 @@ class Query:
         return draw(chart, self._engine.reads.answers(state, last, since), columns, ax)
 
     def live(self, *, every: float = 0.5, count: int | None = None, seconds: float | None = None) -> None:
-        """Show the latest answer and keep it up to date in place: in the output of a notebook's cell or on a terminal;
-        elsewhere each answer is printed below the last one.
+        """Show the latest answer (of a continuous query the view) and keep it up to date in place: in the output of a
+        notebook's cell or on a terminal; elsewhere each answer is printed below the last one.
 
         It looks for a new answer `every` so many seconds. It returns after `count` refreshes, after `seconds`, or on
         an interrupt (Ctrl-C, or "interrupt the kernel"), whichever comes first. It raises QuerySuspendedError if the
@@ -146,14 +146,22 @@ class Query:
         """
         from windrow.display.in_place import follow  # rich is not needed before
 
-        follow(lambda shown: self._latest(self._active(), shown), every, count, seconds)
+        follow(self.latest, every, count, seconds)
 
-    def _latest(self, state: QueryState, shown: LatestAnswer | None = None) -> LatestAnswer | None:
+    def latest(self, shown: Latest | None = None, start: str = "wr.start()") -> Latest | None:
+        """What to show now; None if it is what is shown. `start` is how the user runs streams that are stopped."""
+        return self._latest(self._active(), shown, start)
+
+    def _stopped(self, start: str) -> str | None:
+        """Why no answer will come, if so."""
+        if self._engine.running.is_running:
+            return None
+        read_only = self._engine.is_read_only
+        return "no process runs the streams" if read_only else f"the streams are stopped: {start} runs them"
+
+    def _latest(self, state: Any, shown: Latest | None = None, start: str = "wr.start()") -> Latest | None:
         """The latest answer; None if it is the one shown."""
-        metrics = views.query_metrics(self._engine, state)
-        stopped = None if self._engine.running.is_running else "the streams are stopped: wr.start() runs them"
-        if self._engine.is_read_only and stopped:
-            stopped = "no process runs the streams"
+        metrics, stopped = views.query_metrics(self._engine, state), self._stopped(start)
         found = (metrics["windows_answered"], metrics["answer_rows"], stopped, metrics["last_delivery_s"])
         if shown is not None and shown.version == found:
             return None
@@ -251,10 +259,7 @@ class ContinuousHandle(Query):
 
     def explain(self, analyze: bool = False) -> Plan:
         """The plan as a tree, as EXPLAIN QUERY gives it; `analyze` adds rows, bytes and time of every operator."""
-        self._engine.refuse_live("EXPLAIN")
-        opened = self._engine.opened
-        found = explain_continuous(RunningPlan(self._query(), opened.stores, opened.manager.stream, analyze))
-        return Plan(found.text(), DrawnPlan(found))
+        return _explained(self._engine, self._query(), analyze)
 
     def plot(self, *args: Any, **options: Any) -> Any:
         raise UnsupportedError(
@@ -262,13 +267,19 @@ class ContinuousHandle(Query):
             remedy="view().pandas() has its result as a DataFrame.",
         )
 
-    def _latest(self, state: Any, shown: LatestAnswer | None = None) -> LatestAnswer | None:
-        query = self._running()
-        stopped = None if self._engine.running.is_running else "the streams are stopped: wr.start() runs them"
-        found = (query.progress.seq, query.progress.ticked or 0, stopped, None)
-        if shown is not None and shown.version == found:
+    def _latest(self, state: Any, shown: Latest | None = None, start: str = "wr.start()") -> Latest | None:
+        metrics, stopped = self.metrics(), self._stopped(start)
+        seen = (metrics["ticked"], metrics["changes"], stopped)
+        if shown is not None and shown.version == seen:
             return None
-        return LatestAnswer(query.name, self._engine.plan_reads.view(query)[0], *found)
+        table, last = self._engine.plan_reads.view(state)
+        plan, came = state.plan, metrics["changes"]
+        if last is None:
+            as_of = "no answer yet" if plan.periodic else "no tick yet"
+        else:
+            as_of = f"{'window up to' if plan.periodic else 'as of'} {point_text(last, plan.point)}"
+        total = f"{came:,} {'rows answered' if plan.periodic else 'changes'}"
+        return LatestView(state.name, table, as_of, total, stopped, seen)
 
     def _active(self) -> Any:
         return self._running()
@@ -290,6 +301,25 @@ class ContinuousHandle(Query):
         return whole(
             title_part(title, f"over {streams}"), table_part(table), folded_part("statement", text_part(statement))
         )
+
+
+def _explained(engine: Engine, query: ContinuousQuery, analyze: bool) -> Plan:
+    engine.refuse_live("EXPLAIN")
+    opened = engine.opened
+    found = explain_continuous(RunningPlan(query, opened.stores, opened.manager.stream, analyze))
+    return Plan(found.text(), DrawnPlan(found))
+
+
+def explained_stream(engine: Engine, name: str, analyze: bool = False) -> Plan:
+    """The plan of a derived stream, as EXPLAIN STREAM gives it."""
+    stream = engine.manager.stream(name)
+    plan = engine.plans.behind(stream)
+    if plan is None:
+        raise CatalogError(
+            f"stream '{stream.name}' has a source, and no plan",
+            remedy="EXPLAIN STREAM is for streams made by a query: CREATE STREAM … AS SELECT. DESCRIBE shows this one.",
+        )
+    return _explained(engine, plan, analyze)
 
 
 class Queries(Mapping[str, Query]):

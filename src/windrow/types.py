@@ -227,6 +227,15 @@ def _with_points(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_timestamp(kind) else kind
 
 
+def number_text(number: float) -> str:
+    """A measured number as people write it: three digits, and no exponent."""
+    if number == 0 or abs(number) >= 100:
+        return f"{number:,.0f}"
+    if abs(number) < 0.001:
+        return "less than 0.001"
+    return f"{number:.3g}"
+
+
 def value_text(value: object) -> str:
     """Display text of a value: times are UTC without a zone, arrays and structs show their parts."""
     if value is None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from windrow.errors import CatalogError
+from windrow.console.scripts import derived_plans
+from windrow.errors import CatalogError, WindrowError
 
 STREAM = "CREATE STREAM {} (t BIGINT, k STRING, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"
 SELECT = "SELECT a.k, COUNT(*) AS n, MAX(b.x) AS m FROM a [RANGE 10] JOIN b [RANGE 5] ON a.k = b.k GROUP BY a.k"
@@ -73,6 +74,46 @@ def test_query_that_has_not_ticked(wr: Any) -> None:
     plan = wr.query("q", SELECT).explain()
     assert "has not ticked yet; frontiers: a nothing seen yet, b nothing seen yet; waits for a, b" in plan
     assert "rate" not in plan
+
+
+def test_note_on_results_between_two_ticks(wr: Any) -> None:
+    wr.sql("CREATE STREAM z (t BIGINT, k STRING) FROM memory TIMESTAMP BY t TICK 10 PUNCTUATE ORDERED")
+    select = "SELECT x.k FROM z [RANGE {0}] AS x JOIN z [RANGE {0}] AS y ON x.k = y.k"
+    note = "the shortest window is 10 and a tick is 10: what comes and goes between two ticks is not shown"
+    told = wr.sql(f"CREATE QUERY short AS {select.format(10)}")["result"]
+    assert told[0] == "query short: every answer is complete" and told[1].startswith(f"note: {note}")
+    assert f"Note: {note}" in wr.queries["short"].explain()
+    assert f"Note: {note}" in wr.sql(f"EXPLAIN CREATE QUERY other AS {select.format(10)}").plan
+    assert len(wr.sql(f"CREATE QUERY long AS {select.format(100)}")) == 1
+    assert "Note:" not in wr.queries["long"].explain()
+
+
+def test_derived_stream(running: Any) -> None:
+    create = "CREATE STREAM d AS SELECT k, x FROM a [RANGE 10 INTERNAL] WHERE x > 0"
+    planned = running.sql(f"EXPLAIN {create}").plan
+    assert planned.startswith("Stream d: continuous") and "Window a [RANGE 10 INTERNAL]" in planned
+    running.sql(create)
+    plan = running.sql("EXPLAIN STREAM d").plan
+    assert plan.startswith("Stream d: continuous") and "<svg" in plan._repr_html_()
+    assert "Since opening" in running.sql("EXPLAIN ANALYZE STREAM d").plan
+    assert [one.splitlines()[0].split(":")[0] for one in derived_plans(running)] == ["Stream d"]
+    with pytest.raises(CatalogError, match="has a source"):
+        running.sql("EXPLAIN STREAM a")
+    with pytest.raises(WindrowError, match="cannot be a stream"):
+        running.sql("EXPLAIN CREATE STREAM e AS SELECT k FROM a [RANGE 10]")
+
+
+def test_shared_join_is_not_shown_as_zeros(wr: Any) -> None:
+    for name in "ab":
+        wr.sql(STREAM.format(name))
+    wr.query("q", SELECT)
+    wr.query("p", "SELECT a.x FROM a [RANGE 10] JOIN b [RANGE 5] ON a.k = b.k")
+    wr.deposit("a", [(9, "u", 1), (12, "u", 1)])
+    wr.deposit("b", [(9, "u", 10), (12, "u", 20)])
+    plan = wr.sql("EXPLAIN ANALYZE QUERY p").plan
+    assert "it ran once with that of q" in plan
+    assert plan.count("processed with query q") == 2
+    assert "0 batches" not in plan and "0 rows in" not in plan
 
 
 def test_rules_that_are_off(wr: Any) -> None:

@@ -228,3 +228,32 @@ def test_live_from_outside(wr: Any, capsys: pytest.CaptureFixture[str]) -> None:
         reader.queries["q"].live(count=0)
     out = capsys.readouterr().out
     assert "window 20 .. 30 · 3 windows answered, 4 rows\n" in out
+
+
+# -- queries that run as plans -------------------------------------------------------------------------
+
+
+def test_live_view_of_a_continuous_query(wr: Any, capsys: Any) -> None:
+    q = wr.query("q", "SELECT k, COUNT(*) AS n FROM s [RANGE 100] GROUP BY k")
+    q.live(count=0)
+    fill(wr)
+    q.live(count=0)
+    stopped = "the streams are stopped: wr.start() runs them"
+    assert capsys.readouterr().out.splitlines() == [
+        f"q · no tick yet · 0 changes · {stopped}",
+        "k | n",
+        "--+--",
+        f"q · as of 31 · 6 changes · {stopped}",
+        "k   | n",
+        "----+--",
+        "a<b | 1",
+        "c   | 3",
+    ]
+
+
+def test_live_answer_of_a_join(wr: Any, capsys: Any) -> None:
+    window = "[RANGE 10 SLIDE 10]"
+    q = wr.query("q", f"SELECT a.k, a.x FROM s {window} AS a JOIN s {window} AS b ON a.x = b.x")
+    fill(wr)
+    q.live(count=0)
+    assert capsys.readouterr().out.splitlines()[0].startswith("q · window up to 30 · 4 rows answered · ")

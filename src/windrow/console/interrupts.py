@@ -2,14 +2,17 @@
 
 A KeyboardInterrupt can strike in the middle of a call to the JVM or of a commit. So the first Ctrl-C (or SIGTERM) is
 only recorded; waiting code sees it within a tenth of a second and stops in order. The second one exits at once. That
-loses nothing either, since a state directory survives a kill. In the shell a Ctrl-C cancels a statement (`Cancels`),
-and never ends the program.
+loses nothing either, since a state directory survives a kill. So does a SIGTERM that has not ended the program after
+`LEAVE_S`: stopping in order finishes what is due, which may take long, and whoever sent the signal sends no second one.
+In the shell a Ctrl-C cancels a statement (`Cancels`), and never ends the program.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +22,8 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 POLL_S = 0.1
 STOP_AGAIN_S = 0.5
+LEAVE_S = 20.0
+"""A SIGTERM ends the program after so many seconds at the latest."""
 EXIT_CODE = 130
 
 
@@ -31,12 +36,18 @@ class Interrupts:
 
     SIGNALS: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
 
-    def __init__(self) -> None:
+    def __init__(self, leave_s: float = LEAVE_S) -> None:
         self._count = 0
         self._previous: dict[int, Any] = {}
+        self._leave_s = leave_s
+        self._terminated: int | None = None
+        """The file descriptor that tells of a SIGTERM: a signal handler may write to it."""
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
+            if signal.SIGTERM in self.SIGNALS:
+                heard, self._terminated = os.pipe()
+                threading.Thread(target=self._leave, args=(heard,), name="windrow-leave", daemon=True).start()
             for number in self.SIGNALS:
                 self._previous[number] = signal.signal(number, self._note)
         return self
@@ -44,12 +55,25 @@ class Interrupts:
     def __exit__(self, *exc: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        if self._terminated is not None:
+            os.close(self._terminated)  # `_leave` returns
+            self._terminated = None
+
+    def _leave(self, heard: int) -> None:
+        """End the program some time after a SIGTERM; return if `__exit__` came without one."""
+        told = os.read(heard, 1)
+        if told and not select.select([heard], [], [], self._leave_s)[0]:
+            print("windrow: left what was being computed; nothing is lost", file=sys.stderr, flush=True)
+            os._exit(EXIT_CODE)
+        os.close(heard)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         # Take no lock in a signal handler: the interrupted code may hold it.
         self._count += 1
         if self._count > 1:
             os._exit(EXIT_CODE)
+        if number == signal.SIGTERM and self._terminated is not None:
+            os.write(self._terminated, b"x")
 
     @property
     def requested(self) -> bool:

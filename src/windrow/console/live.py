@@ -64,15 +64,17 @@ class Flow:
     dead_letters: int
     frontier: str | None
     changes: int = 0
+    ticks: int = 0
 
     def line(self) -> str:
         parts = [
             f"{self.rows_per_s:,.0f} rows/s",
             f"{self.rows:,} rows",
-            f"{self.answers:,} windows answered",
         ]
-        if self.changes:
-            parts.append(f"{self.changes:,} changes")
+        if self.answers or not self.ticks:
+            parts.append(f"{self.answers:,} windows answered")
+        if self.ticks:
+            parts.append(f"{self.changes:,} changes in {self.ticks:,} ticks")
         if self.frontier:
             parts.append(f"frontier {_seconds(self.frontier)}")
         if self.dead_letters:

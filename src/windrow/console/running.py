@@ -15,7 +15,7 @@ from rich.console import Console
 from windrow.console.formats import AnswerOutput
 from windrow.console.interrupts import Interrupts
 from windrow.console.live import Flow, Progress
-from windrow.console.scripts import StatementScript, execute, print_outcome
+from windrow.console.scripts import StatementScript, derived_plans, execute, print_outcome
 from windrow.console.tables import messages, output, print_answers, print_changes, print_summary, print_view, say
 from windrow.cql.statements import CreateQuery
 from windrow.errors import QuerySuspendedError
@@ -113,6 +113,7 @@ class FlowMeter:
             dead_letters=sum(m["dead_letters"] for m in streams),
             frontier=min((m["frontier"] for m in streams if m["frontier"]), default=None),
             changes=sum(m["rows"] for m in queries if "windows" not in m),
+            ticks=sum(m["ticks"] for m in queries if "windows" not in m),
         )
 
 
@@ -123,8 +124,8 @@ def to_print(wr: Windrow, script: StatementScript) -> list[str]:
 
 
 def print_plans(wr: Windrow, wanted: AnswerOutput) -> None:
-    """Print the plan of every query."""
-    plans = [wr.queries[name].explain() for name in wr.queries]
+    """Print the plan of every query, and of the streams that are made by queries."""
+    plans = [*derived_plans(wr), *(wr.queries[name].explain() for name in wr.queries)]
     say(messages() if wanted.owns_stdout else output(), "\n\n".join(plans) + "\n")
 
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from windrow.catalog.definitions import DERIVED
 from windrow.console.tables import print_table, say
 from windrow.cql import parse
 from windrow.cql.printer import to_text
 from windrow.cql.statements import (
+    CreateDerivedStream,
     CreateQuery,
     CreateStream,
     Describe,
@@ -148,14 +150,20 @@ def explanations(wr: Windrow, script: StatementScript) -> list[Plan]:
             texts.append(_explain(wr, statement, script.text))
         elif not isinstance(statement, Show | Describe):
             execute(wr, statement, script.text)
-    return [wr.queries[name].explain() for name in wr.queries] + texts
+    return [*derived_plans(wr), *(wr.queries[name].explain() for name in wr.queries), *texts]
+
+
+def derived_plans(wr: Windrow) -> list[Plan]:
+    """The plans of all streams that are made by queries."""
+    names = [row["name"] for row in wr.sql("SHOW STREAMS").rows() if row["source"] == DERIVED]
+    return [_explain(wr, Explain(name=name, is_stream=True), "") for name in names]
 
 
 def explanations_on(wr: Windrow, statements: Iterable[Statement], text: str) -> list[Plan]:
     """EXPLAIN of queries against the streams of an existing state, which is not changed."""
     texts = list[Plan]()
     for statement in statements:
-        if isinstance(statement, CreateQuery | Select):
+        if isinstance(statement, CreateQuery | CreateDerivedStream | Select):
             texts.append(_explain(wr, Explain(statement), text))
         elif isinstance(statement, Explain):
             texts.append(_explain(wr, statement, text))

@@ -152,6 +152,10 @@ _TO_RANK = (
     "LIMIT n applies to the whole window. For the first n of each group write TOP_K(x, n), or TOP_K(x, n, weight), "
     "with GROUP BY."
 )
+_TO_OVER = (
+    "There is no OVER. For the first n rows of a window write ORDER BY … LIMIT n; for the first n of each group "
+    "TOP_K(x, n) with GROUP BY. For aggregates the window stands in FROM: FROM s [RANGE 10 MINUTES]."
+)
 _TO_WINDOW = "Write the window in FROM: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE]."
 _TO_LEAVE_OUT = "Leave it out; docs/cql.md lists what this version executes."
 _TO_FIND = "docs/cql.md lists the allowed functions under Functions."
@@ -159,7 +163,7 @@ _ONE_STREAM = "A one-time query reads one stream. A standing query may read seve
 _IN_FROM = "FROM takes a stream, a query, answers('query'), changes('query') or dead_letters('stream')"
 _REMEDIES = {
     "the same input must always give the same answer": "Use a column of the stream, such as its window attribute.",
-    "window functions are not part of the language; a window follows the stream's name": _TO_WINDOW,
+    "window functions are not part of the language; a window follows the stream's name": _TO_OVER,
     "this version has no such aggregate": _TO_AGGREGATE,
     _IN_FROM: _TO_WINDOW,
     "values of a query are scalars": "Take single values, for example with get_json_object or split_part.",
@@ -445,7 +449,7 @@ _NODE_NAMES: Mapping[type[exp.Expr], str] = {
 
 
 _NODE_REMEDIES: Mapping[type[exp.Expr], str] = {
-    exp.Window: _TO_WINDOW,
+    exp.Window: _TO_OVER,
     exp.Join: _ONE_STREAM,
     exp.Subquery: _ONE_STREAM,
     WindowedQuery: _ONE_STREAM,

@@ -293,21 +293,26 @@ def _select(cursor: Cursor) -> Select:
 
 def _explain(cursor: Cursor) -> Explain:
     cursor.expect("EXPLAIN")
-    if cursor.take("ANALYZE"):
+    analyze = cursor.take("ANALYZE")
+    if cursor.take("STREAM"):
+        return Explain(name=_object_name(cursor, "the name of a derived stream"), analyze=analyze, is_stream=True)
+    if analyze:
         cursor.expect("QUERY", remedy=_TO_ANALYZE)
-        return Explain(name=_object_name(cursor, "the name of a query"), analyze=True)
-    if cursor.take("QUERY"):
-        return Explain(name=_object_name(cursor, "the name of a query"))
+    if analyze or cursor.take("QUERY"):
+        return Explain(name=_object_name(cursor, "the name of a query"), analyze=analyze)
     if cursor.word() in ("SELECT", "WITH"):
         return Explain(_select(cursor))
     start = cursor.index
     if cursor.word() == "CREATE":
         statement = _create(cursor)
-        if isinstance(statement, CreateQuery):
+        if isinstance(statement, CreateQuery | CreateDerivedStream):
             return Explain(statement)
-        raise cursor.error("EXPLAIN explains queries, not streams or tables", ahead=start - cursor.index)
-    known = ["SELECT", "CREATE", "QUERY", "ANALYZE"]
-    raise cursor.unexpected("SELECT, CREATE QUERY, QUERY or ANALYZE QUERY after EXPLAIN", known)
+        raise cursor.error(
+            "EXPLAIN explains queries, and streams that are made by one (CREATE STREAM … AS)",
+            ahead=start - cursor.index,
+        )
+    known = ["SELECT", "CREATE", "QUERY", "STREAM", "ANALYZE"]
+    raise cursor.unexpected("SELECT, CREATE QUERY, QUERY, STREAM or ANALYZE QUERY after EXPLAIN", known)
 
 
 def _show(cursor: Cursor) -> Show:

@@ -57,7 +57,8 @@ def to_text(statement: Statement) -> str:
     if isinstance(statement, Explain):
         if statement.statement is not None:
             return "EXPLAIN " + to_text(statement.statement)
-        return f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}QUERY {quote_name(statement.name or '')}"
+        kind = "STREAM" if statement.is_stream else "QUERY"
+        return f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{kind} {quote_name(statement.name or '')}"
     if isinstance(statement, Drop):
         exists = "IF EXISTS " if statement.if_exists else ""
         return f"DROP {statement.kind.upper()} {exists}{quote_name(statement.name)}"

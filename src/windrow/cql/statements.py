@@ -201,11 +201,15 @@ class Describe:
 
 @dataclass(frozen=True)
 class Explain:
-    """EXPLAIN <CREATE QUERY … | SELECT …>, EXPLAIN QUERY name, or EXPLAIN ANALYZE QUERY name."""
+    """EXPLAIN <CREATE QUERY … | CREATE STREAM … AS … | SELECT …>, or EXPLAIN [ANALYZE] QUERY | STREAM name.
 
-    statement: CreateQuery | Select | None = None
+    `is_stream`: the name is that of a derived stream.
+    """
+
+    statement: CreateQuery | CreateDerivedStream | Select | None = None
     name: str | None = None
     analyze: bool = False
+    is_stream: bool = False
 
 
 @dataclass(frozen=True)

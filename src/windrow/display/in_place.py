@@ -16,17 +16,17 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from windrow.display.latest import LatestAnswer
+from windrow.display.latest import Latest
 from windrow.errors import BindError
 from windrow.types import printable
 
 LEAST_S, MOST_S = 0.05, 86_400.0
 """Bounds of the time between two looks."""
 
-Look = Callable[[LatestAnswer | None], LatestAnswer | None]
+Look = Callable[[Latest | None], Latest | None]
 """Given what is shown, returns what to show instead; None if there is nothing new."""
 
-Draw = Callable[[LatestAnswer], None]
+Draw = Callable[[Latest], None]
 DrawLines = Callable[[str, Sequence[str]], None]
 
 
@@ -35,7 +35,7 @@ def follow(look: Look, every_s: float, count: int | None, seconds: float | None)
     `count` refreshes, or for so many seconds."""
     _check(every_s, count, seconds)
     end_s = None if seconds is None else time.monotonic() + seconds
-    shown: LatestAnswer | None = None
+    shown: Latest | None = None
     refreshes = -1
     with _place() as draw, suppress(KeyboardInterrupt):
         while True:
@@ -88,7 +88,7 @@ def _in_cell() -> Draw:
     display: Any = import_module("IPython.display").display
     handle: Any = None
 
-    def draw(latest: LatestAnswer) -> None:
+    def draw(latest: Latest) -> None:
         nonlocal handle
         if handle is None:
             handle = display(latest, display_id=True)

@@ -1,7 +1,8 @@
-"""The latest answer of a query, under a heading that says which window it is of."""
+"""The latest answer of a query, under a heading that says which window or tick it is of."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,8 +12,66 @@ from windrow.result import Result
 from windrow.types import rows_of, value_text
 
 
-@dataclass(frozen=True)
-class LatestAnswer:
+class Latest(ABC):
+    """What a query shows now: a table under a heading."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def version(self) -> tuple[object, ...]:
+        """Changes whenever there is something new to show."""
+
+    @property
+    @abstractmethod
+    def notes(self) -> list[str]:
+        """What the heading says besides the name."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> pa.Table:
+        """The rows, without what the heading says."""
+
+    @property
+    def heading(self) -> str:
+        return " · ".join((self.name, *self.notes))
+
+    def _repr_html_(self) -> str:
+        return whole(title_part(self.name, *self.notes), table_part(self.columns))
+
+    def __str__(self) -> str:
+        return f"{self.heading}\n{Result(self.columns)}"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, repr=False)
+class LatestView(Latest):
+    """The result of a query that runs as a plan. `as_of` says which tick or window it is of, `total` how much came in
+    all, `stopped` why nothing more will come, if so."""
+
+    name: str
+    table: pa.Table
+    as_of: str
+    total: str
+    stopped: str | None
+    seen: tuple[object, ...]
+
+    @property
+    def version(self) -> tuple[object, ...]:
+        return self.seen
+
+    @property
+    def notes(self) -> list[str]:
+        return [self.as_of, self.total, *([] if self.stopped is None else [self.stopped])]
+
+    @property
+    def columns(self) -> pa.Table:
+        return self.table
+
+
+@dataclass(frozen=True, repr=False)
+class LatestAnswer(Latest):
     """The latest answer of a query as it is shown. `windows` and `rows` are what the query has answered in all;
     `stopped` says why no answer will come, if so; `delivered_s` tells corrections apart."""
 
@@ -25,12 +84,7 @@ class LatestAnswer:
 
     @property
     def version(self) -> tuple[object, ...]:
-        """Changes whenever there is something new to show."""
         return self.windows, self.rows, self.stopped, self.delivered_s
-
-    @property
-    def heading(self) -> str:
-        return " · ".join((self.name, *self.notes))
 
     @property
     def notes(self) -> list[str]:
@@ -51,11 +105,3 @@ class LatestAnswer:
         if not any(self.table.column("is_revision").to_pylist()):
             known = [*known, "is_revision"]
         return self.table.drop_columns(known)
-
-    def _repr_html_(self) -> str:
-        return whole(title_part(self.name, *self.notes), table_part(self.columns))
-
-    def __str__(self) -> str:
-        return f"{self.heading}\n{Result(self.columns)}"
-
-    __repr__ = __str__

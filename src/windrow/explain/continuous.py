@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from windrow.engine.ask.catalog_views import completeness_of_plan, frontier_text, length_text
+from windrow.engine.ask.catalog_views import between_ticks, completeness_of_plan, frontier_text, length_text
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.homes import SPARK
 from windrow.engine.plans.query import ContinuousQuery
@@ -17,8 +17,20 @@ from windrow.operators.scan import needs_history, reach
 from windrow.operators.state import OUTPUT, ROOT, empty_tables, has_ends, is_strict
 from windrow.optimizer.pipeline import OptimizedPlan, RuleStep
 from windrow.patterns import Annotated, UpdatePattern, annotate
-from windrow.plan.algebra.nodes import ContinuousPlan, Join, OuterJoin, SemiJoin, Window
-from windrow.types import point_text
+from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    Join,
+    Lifetime,
+    Node,
+    OuterJoin,
+    OutputWindow,
+    SemiJoin,
+    Streaming,
+    StreamWindow,
+    ToStream,
+    Window,
+)
+from windrow.types import number_text, point_text
 
 Note = tuple[str, str]
 
@@ -44,24 +56,31 @@ def home_text(query: ContinuousQuery | None) -> str:
 def explain_continuous(running: RunningPlan) -> ExplainedPlan:
     """The plan of a query that exists, with what was measured since the state directory was opened."""
     query = running.query
-    return _explained(query.name, query.optimized, running, query.choices.explicit_expiry)
+    title = f"{'Query' if query.derived is None else 'Stream'} {query.name}"
+    return _explained(query.name, title, query.optimized, running, query.choices.explicit_expiry)
 
 
-def explain_plan(name: str, optimized: OptimizedPlan, explicit_expiry: bool = False) -> ExplainedPlan:
-    """The plan that a query would get."""
-    return _explained(name, optimized, None, explicit_expiry)
+def explain_plan(
+    name: str, optimized: OptimizedPlan, explicit_expiry: bool = False, is_stream: bool = False
+) -> ExplainedPlan:
+    """The plan that a query, or a stream made by one, would get."""
+    return _explained(name, f"{'Stream' if is_stream else 'Query'} {name}", optimized, None, explicit_expiry)
 
 
-def _explained(name: str, optimized: OptimizedPlan, running: RunningPlan | None, explicit: bool) -> ExplainedPlan:
+def _explained(
+    name: str, titled: str, optimized: OptimizedPlan, running: RunningPlan | None, explicit: bool
+) -> ExplainedPlan:
     plan = optimized.plan
     query = None if running is None else running.query
     kind = "periodic, a window every" if plan.periodic else "continuous, a tick every"
-    title = f"Query {name}: {kind} {length_text(plan.step, plan.point)}, home: {home_text(query)}"
+    title = f"{titled}: {kind} {length_text(plan.step, plan.point)}, home: {home_text(query)}"
     names, annotated = ColumnNames(plan.root), annotate(plan)
     root = _Boxes(plan, names, running).box(annotated, ROOT)
     more = [f"Output: {_output(plan, annotated.output, explicit)}"]
     more += [f"View: ORDER BY {order_text(plan.order, names)}"] if plan.order else []
     more += _measured(running) if running is not None else [f"Complete: {_would_be_complete(plan)}"]
+    note = between_ticks(plan)
+    more += [] if note is None else [f"Note: {note}"]
     more += ["Rules:", *_rules(optimized.trace)]
     return ExplainedPlan(name, title, root, tuple(more))
 
@@ -81,12 +100,23 @@ class _Boxes:
         self._windows = 0
 
     def box(self, one: Annotated, path: str) -> PlanBox:
+        for _ in range(self._hidden(one.node, path)):
+            one, path = one.inputs[0], f"{path}.0"
         operator, text, how = described(one.node, self._names, self._plan.point)
         inputs = tuple(self.box(below, f"{path}.{i}") for i, below in enumerate(one.inputs))
         home = "Spark" if isinstance(one.node, Window) else self._home
         notes = [("why", one.why), ("how", how), *self._keeps(one, path), *self._shared(path), *self._ran(one, path)]
         notes.append(("home", home))
         return PlanBox(operator, text, tuple(notes), inputs, one.state, one.output, self._rate(path))
+
+    def _hidden(self, node: Node, path: str) -> int:
+        """How many operators from here on the user never wrote: those that make an answer of each window (SLIDE)."""
+        if not self._plan.periodic:
+            return 0
+        if path == ROOT and isinstance(node, ToStream) and node.kind is Streaming.RSTREAM:
+            return 1
+        is_made = isinstance(node, OutputWindow) and node.lifetime == Lifetime(1) and isinstance(node.input, ToStream)
+        return 2 if is_made else 0
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -152,22 +182,22 @@ class _Boxes:
             return None
         meter, is_time = self._running.query.meter, self._plan.point.is_timestamp
         rate = meter.of(path).rows / (meter.points / 1e6 if is_time else meter.points)
-        return f"{rate_text(rate)} rows per {'second' if is_time else 'point'}"
+        return f"{number_text(rate)} rows per {'second' if is_time else 'point'}"
 
     def _ran(self, one: Annotated, path: str) -> list[Note]:
         if self._running is None or not self._running.analyze:
             return []
-        meter = self._running.query.meter
+        meter, others = self._running.query.meter, self._running.query.shares_join_with
+        if others and isinstance(one.node, StreamWindow) and not meter.of(path).calls:
+            return [("ran", f"processed with query {others[0]}: the join above has the numbers")]
         own, below = meter.of(path), [meter.of(f"{path}.{i}") for i in range(len(one.inputs))]
         seconds = max(0.0, own.seconds - sum(other.seconds for other in below))
-        taken = f"{count_text(sum(other.rows for other in below), 'row')} in, " if below else ""
+        is_known = any(other.calls for other in below)
+        taken = f"{count_text(sum(other.rows for other in below), 'row')} in, " if is_known else ""
         given = f"{count_text(own.rows, 'row')} out ({bytes_text(own.nbytes)})"
         batches = "1 batch" if own.calls == 1 else f"{own.calls:,} batches"
-        return [("ran", f"{batches}, {taken}{given}, {seconds_text(seconds)}")]
-
-
-def rate_text(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+        shared = ", its part of the time of the shared join" if others and below and not is_known else ""
+        return [("ran", f"{batches}, {taken}{given}, {seconds_text(seconds)}{shared}")]
 
 
 def _output(plan: ContinuousPlan, pattern: UpdatePattern, explicit: bool) -> str:
@@ -193,7 +223,7 @@ def _would_be_complete(plan: ContinuousPlan) -> str:
     if any(one is None for one in reaches):
         return "of tuples that come after the query was created, and of those that are kept then"
     longest = length_text(max(one or 0 for one in reaches), plan.point)
-    return f"at the latest {longest} after the query was created; earlier where tuples are kept"
+    return f"{longest} after the query was created, or sooner if other queries keep the tuples that it needs"
 
 
 def _measured(running: RunningPlan) -> list[str]:

@@ -7,6 +7,7 @@ from windrow.plan.nodes import WindowAggregate
 from windrow.settings import Settings
 from windrow.synopses import Ability, Synopsis
 from windrow.synopses.answering.planner import FilterDecision, HolisticDecision, HolisticWay
+from windrow.types import number_text
 
 _SHORT = {HolisticWay.SELECTION: "selection", HolisticWay.ROLL_UP: "rolled up"}
 
@@ -28,10 +29,11 @@ def index_lines(shown: Synopsis, settings: Settings) -> list[str]:
     walks = indexer.rates.walks / max(indexer.rates.closed, 1.0)
     if indexer.index is None and forced is None and made.sizes.probings < 0.001 <= walks:
         of = "probings, each of so many windows that a walk is quickest"
-        return [f"{text} ({made.why}); per closed pane {walks:.3g} {of}"]
-    beside = f", {walks:.3g} that walk anyway" if walks >= 0.001 else ""
+        return [f"{text} ({made.why}); per closed pane {number_text(walks)} {of}"]
+    beside = f", {number_text(walks)} that walk anyway" if walks >= 0.001 else ""
     costs = ", ".join(f"{kind.value} {_time(ns)}" for kind, ns in made.costs)
-    expected = f"{made.sizes.probings:.3g} probings of {made.sizes.together:.3g} windows, estimated: {costs}{beside}"
+    probings = f"{number_text(made.sizes.probings)} probings of {number_text(made.sizes.together)} windows"
+    expected = f"{probings}, estimated: {costs}{beside}"
     return [f"{text}{index} ({made.why}); per closed pane {expected}"]
 
 
@@ -58,7 +60,7 @@ def holistic_line(aggregate: WindowAggregate, made: HolisticDecision | None) -> 
     windows, others = f"{sum(one.windows for one in works):,} windows", len(works) - 1
     if others:
         windows += f" of this and {others} other quer{'y' if others == 1 else 'ies'}"
-    costs = ", ".join(f"{_SHORT[way]} {ns / 1e6:.3g} ms" for way, ns in made.costs)
+    costs = ", ".join(f"{_SHORT[way]} {number_text(ns / 1e6)} ms" for way, ns in made.costs)
     values = f"{works[0].values:,} values in {groups:,} group{'' if groups == 1 else 's'}"
     return f"{text}; for {windows}, {values}, estimated: {costs}"
 
@@ -72,7 +74,8 @@ def filter_decided(made: FilterDecision | None, settings: Settings) -> str:
         return text
     (_, with_it), (_, without) = made.costs
     return (
-        f"{text}: estimated {with_it / 1e6:.3g} ms a tick with it, {without / 1e6:.3g} ms without, for "
+        f"{text}: estimated {number_text(with_it / 1e6)} ms a tick with it, "
+        f"{number_text(without / 1e6)} ms without, for "
         f"{made.sizes.windows} windows of {made.sizes.groups} groups, {made.sizes.share:.2%} of which pass"
     )
 
@@ -80,5 +83,5 @@ def filter_decided(made: FilterDecision | None, settings: Settings) -> str:
 def _time(ns: float) -> str:
     for unit, name in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if ns >= unit:
-            return f"{ns / unit:.3g} {name}"
-    return f"{ns:.3g} ns"
+            return f"{number_text(ns / unit)} {name}"
+    return f"{number_text(ns)} ns"

@@ -28,18 +28,21 @@ _QUOTED = re.compile(r"`(\w+)`")
 class ColumnNames:
     """The names of a plan's columns. One that several inputs of a join have gets the stream before it: `a.k`.
 
-    The windows of a stream that is read more than once are numbered from left to right: `a#1.k`, `a#2.k`.
+    The windows of a stream that is read more than once go by the user's aliases. Those that have none, or the same,
+    are numbered from left to right: `a#1.k`, `a#2.k`.
     """
 
     def __init__(self, root: Node):
         windows = [node for node in walk(root) if isinstance(node, Window)]
-        counted = Counter(window.stream.lower() for window in windows)
+        read = Counter(window.stream.lower() for window in windows)
+        called = [window.called if read[window.stream.lower()] > 1 else window.stream for window in windows]
+        counted = Counter(name.lower() for name in called)
         seen = Counter[str]()
         self._streams: dict[int, str] = {}
-        for window in windows:
-            name = window.stream.lower()
+        for window, known in zip(windows, called, strict=True):
+            name = known.lower()
             seen[name] += 1
-            self._streams[id(window)] = window.stream + (f"#{seen[name]}" if counted[name] > 1 else "")
+            self._streams[id(window)] = known + (f"#{seen[name]}" if counted[name] > 1 else "")
         self._names = {column.sql: plain_sql(column.name) for node in walk(root) for column in node.schema}
         for node in walk(root):
             if isinstance(node, Join | SemiJoin | OuterJoin | NrrJoin):

@@ -81,7 +81,9 @@ def _stream_window(node: StreamWindow, names: ColumnNames, kind: SqlType) -> Des
     where = "" if node.predicate is None else f" WHERE {plain_sql(node.predicate)}"
     columns = ", ".join(plain_sql(one.sql) for one in node.columns) or "no column"
     how = f"Spark stores {columns} on arrival, by {node.attribute}"
-    return "Window", f"{names.stream(node)} {window_text(node.lifetime, kind)}{where}", how
+    name = names.stream(node)
+    stream = name if name.partition("#")[0] == node.stream else f"{node.stream} AS {name}"
+    return "Window", f"{stream} {window_text(node.lifetime, kind)}{where}", how
 
 
 def _rows_window(node: RowsWindow, names: ColumnNames, kind: SqlType) -> Described:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from windrow.patterns import UpdatePattern
+from windrow.types import number_text
 
 
 @dataclass(frozen=True)
@@ -76,4 +77,4 @@ def bytes_text(count: int) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    return f"{seconds:,.2f} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
+    return f"{seconds:,.2f} s" if seconds >= 1 else f"{number_text(seconds * 1000)} ms"

@@ -116,10 +116,10 @@ class _Binder:
         for item in self._select.expressions:
             self._resolve(self._item(item)[1])
         raise UnsupportedError(
-            "a one-time query over a stream has an aggregate, GROUP BY, or both: this version keeps no tuples for it",
+            "a one-time query over a stream has an aggregate, GROUP BY, or both: it reads kept aggregates, not tuples",
             place=self._place(self._select.expressions[0]),
-            remedy="For example SELECT COUNT(*) AS n FROM …; or create a standing query, which may be a plain "
-            "selection: CREATE QUERY q AS SELECT … FROM s [RANGE …].",
+            remedy="A standing query may select rows: CREATE QUERY name AS SELECT …, and then SELECT … FROM name. Or "
+            "GROUP BY all that is selected: a row for each different combination in the window.",
         )
 
     def bind(self) -> Finalise:

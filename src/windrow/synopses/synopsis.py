@@ -134,7 +134,8 @@ class Synopsis(ABC):
     @property
     def content(self) -> str:
         """A summary for EXPLAIN."""
-        return f"{self.closed_panes.size} closed panes"
+        panes = self.closed_panes.size
+        return "1 closed pane" if panes == 1 else f"{panes:,} closed panes"
 
     @property
     def index_bytes(self) -> int:

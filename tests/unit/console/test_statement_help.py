@@ -11,6 +11,7 @@ import pytest
 from windrow.console.shell.statement_help import STATEMENT_NAMES, STATEMENTS, WINDOWS, StatementHelp, help_lines
 from windrow.cql import create_stream, parse_one, parser, window_syntax
 from windrow.cql.statements import (
+    CreateDerivedStream,
     CreateQuery,
     CreateStream,
     CreateTable,
@@ -46,7 +47,7 @@ YOURS = {
     "setting": "cut_factor",
     "table": "t1",
 }
-KEPT = {"answers", "console", "parquet", "jsonl", "path", "dead_letters", "csv", "json"}
+KEPT = {"answers", "console", "parquet", "jsonl", "path", "mode", "dead_letters", "csv", "json"}
 TOKEN = re.compile(r"'[^']*'|[A-Za-z_]\w*|, …|.", re.S)
 
 
@@ -84,6 +85,7 @@ def written(tokens: list[str], pick: Callable[[int], int]) -> list[str]:
 
 KINDS = {
     "CREATE STREAM": CreateStream,
+    "CREATE STREAM AS": CreateDerivedStream,
     "CREATE QUERY": CreateQuery,
     "CREATE TABLE": CreateTable,
     "INSERT": InsertRows,

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from windrow.display import in_place
 from windrow.display.in_place import follow, in_terminal, is_notebook
-from windrow.display.latest import LatestAnswer
+from windrow.display.latest import LatestAnswer, LatestView
 from windrow.errors import BindError
 
 
@@ -203,3 +203,10 @@ def test_columns_that_differ_are_shown() -> None:
         "the latest window has no rows" in empty.heading
         and "no answer yet" in LatestAnswer("q", table.slice(0, 0), 0, 0, None).heading
     )
+
+
+def test_view_has_no_window(capsys: Any) -> None:
+    view = LatestView("q", pa.table({"k": ["a"]}), "as of 12", "3 changes", None, (12, 3, None))
+    follow(Script(view), 0.05, 0, None)
+    assert capsys.readouterr().out == "q · as of 12 · 3 changes\nk\n-\na\n"
+    assert "as of 12" in view._repr_html_() and repr(view) == str(view)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
+from support.bound_plans import bind
 from support.plan_builder import Maker, join, keep, over, plan
 
 from windrow.explain.continuous import explain_plan
@@ -17,6 +19,7 @@ from windrow.patterns import UpdatePattern
 from windrow.plan.algebra.nodes import Distinct, Node, OutputWindow, Streaming, TopRows, ToStream
 from windrow.plan.algebra.nodes import Lifetime as Life
 from windrow.plan.nodes import Order
+from windrow.types import number_text
 
 
 def explained(node: Node, **how: bool) -> ExplainedPlan:
@@ -205,3 +208,25 @@ def test_numbers() -> None:
     assert [bytes_text(n) for n in (1, 1023, 2048, 3 << 20)] == ["1 byte", "1,023 bytes", "2.0 KB", "3.0 MB"]
     assert [count_text(n, "row") for n in (0, 1, 1200)] == ["0 rows", "1 row", "1,200 rows"]
     assert [seconds_text(s) for s in (0.00012, 0.25, 12.345)] == ["0.12 ms", "250 ms", "12.35 s"]
+
+
+def test_windows_go_by_the_users_aliases() -> None:
+    text = explain_plan(
+        "q",
+        OptimizedPlan(bind("SELECT x.k FROM s [NOW] AS x JOIN s [NOW] y ON x.k = y.k JOIN u [NOW] z ON z.k = x.k"), ()),
+    ).text()
+    assert "Window s AS x [RANGE" in text and "Window s AS y [RANGE" in text and "Window u [RANGE" in text
+    assert "x.k = y.k = u.k" in text and "#" not in text
+
+
+def test_one_answer_per_window_is_no_operator() -> None:
+    window = "[RANGE 1 MINUTE SLIDE 1 MINUTE]"
+    inner = f"SELECT k, COUNT(*) AS n FROM s {window} GROUP BY k"
+    bound = bind(f"SELECT MAX(g.n) AS m FROM ({inner}) AS g")
+    text = explain_plan("q", OptimizedPlan(replace(bound, root=ToStream(bound.root, Streaming.RSTREAM)), ())).text()
+    assert "RSTREAM" not in text and "MICROSECOND" not in text and text.count("GroupBy") == 2
+
+
+def test_numbers_as_people_write_them() -> None:
+    shown = [number_text(one) for one in (0, 0.00000869, 0.0123, 1.5, 99.94, 60_000.4)]
+    assert shown == ["0", "less than 0.001", "0.0123", "1.5", "99.9", "60,000"]

@@ -8,6 +8,7 @@ from support.bound_plans import bind, lines, pointed_at, refused
 from windrow.errors import BindError, UnsupportedError
 from windrow.plan.algebra.nodes import Lifetime, StreamWindow
 from windrow.plan.continuous import is_monotonic, refuse_unless_monotonic
+from windrow.plan.continuous.properties import too_short
 
 SECOND, MINUTE = 1_000_000, 60_000_000
 SLIDE = "[RANGE 1 MINUTE SLIDE 10 SECONDS]"
@@ -153,7 +154,8 @@ def test_window_on_a_stream_of_changes(kind: str) -> None:
 def test_window_on_what_shrinks(inner: str, why: str) -> None:
     error = refused(f"SELECT * FROM ({inner}) [RANGE 9 SECONDS] AS x")
     assert why in error.message and pointed_at(error) == "[RANGE 9 SECONDS]"
-    assert "ISTREAM" in (error.remedy or "") and "INTERNAL" in (error.remedy or "")
+    assert "ISTREAM" in (error.remedy or "")
+    assert ("INTERNAL" in (error.remedy or "")) == ("LIMIT" not in inner and "DISTINCT" not in inner)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +222,7 @@ def test_aggregate_over_internal_and_external_windows() -> None:
     "query", ["SELECT DISTINCT a FROM s [NOW INTERNAL]", "SELECT a FROM s [NOW INTERNAL] UNION SELECT a FROM s [NOW]"]
 )
 def test_distinct_over_internal_windows(query: str) -> None:
-    assert "DISTINCT over an INTERNAL window" in refused(query).message
+    assert "DISTINCT cannot read an INTERNAL window" in refused(query).message
 
 
 # -- ISTREAM, DSTREAM, RSTREAM ------------------------------------------------------------------------------
@@ -280,3 +282,19 @@ def test_monotonic(select: str, grows: bool) -> None:
     else:
         with pytest.raises(BindError, match="'x' cannot be a stream"):
             refuse_unless_monotonic(root, "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "shortest"),
+    [
+        ("SELECT x.a FROM s [RANGE 1 SECOND] x JOIN s [RANGE 1 MINUTE] y ON x.a = y.a", SECOND),
+        ("SELECT x.a FROM s [RANGE 9 SECONDS] x JOIN s [UNBOUNDED] y ON x.a = y.a", 9 * SECOND),
+        ("SELECT x.a FROM s [RANGE 10 SECONDS] x JOIN s [RANGE 1 MINUTE] y ON x.a = y.a", None),
+        ("SELECT x.a FROM s [RANGE 1 SECOND INTERNAL] x JOIN s [RANGE 1 MINUTE] y ON x.a = y.a", None),
+        (f"SELECT x.a FROM s {SLIDE} x JOIN s {SLIDE} y ON x.a = y.a", None),
+        ("SELECT a FROM s [RANGE 1 SECOND]", None),
+        ("SELECT a FROM s [RANGE 500 MILLISECONDS]", SECOND // 2),
+    ],
+)
+def test_windows_that_are_short_for_the_tick(text: str, shortest: int | None) -> None:
+    assert too_short(bind(text)) == shortest

@@ -60,24 +60,43 @@ CREATE STREAM readings (ts TIMESTAMP, sensor STRING, celsius DOUBLE)
     ),
     StatementHelp(
         "CREATE QUERY",
-        "registers a standing query, which answers every window when it closes.",
+        "registers a standing query: with SLIDE it answers every window when it closes, without it is continuous.",
         """\
 CREATE QUERY [IF NOT EXISTS] name AS
-  SELECT expression [AS alias], …
-  FROM stream window [AS alias]
+  [WITH name AS (SELECT expression FROM stream window), …]
+  SELECT {[DISTINCT] expression [AS alias], … | ISTREAM(expression, …)}
+  FROM {stream window | (SELECT expression FROM stream window)} [AS alias]
+  [JOIN stream window [AS alias] ON condition]
   [WHERE condition]
   [GROUP BY expression, …]
   [HAVING condition]
   [ORDER BY expression [{ASC | DESC}], …]
   [LIMIT n]
-  [INTO {console | parquet OPTIONS (path 'dir') | jsonl OPTIONS (path 'file')}]
+  [INTO {console | parquet OPTIONS (path 'dir' [, mode 'mode']) | jsonl OPTIONS (path 'file' [, mode 'mode'])}]
   [EMIT EVERY WINDOW]""",
         """\
 CREATE QUERY climate AS
   SELECT sensor, COUNT(*) AS readings, AVG(celsius) AS mean
   FROM readings [RANGE 5 MINUTES SLIDE 1 MINUTE]
   GROUP BY sensor ORDER BY sensor;""",
-        "\\h WINDOW lists the windows.",
+        "\\h WINDOW lists the windows. Up to eight streams are joined. The mode of a sink is for continuous queries: "
+        "changes, append or view.",
+    ),
+    StatementHelp(
+        "CREATE STREAM AS",
+        "makes a stream of the rows that a query reports, for other queries to read.",
+        """\
+CREATE STREAM [IF NOT EXISTS] name AS
+  SELECT {expression [AS alias], … | ISTREAM(expression, …)}
+  FROM stream window [AS alias]
+  [JOIN stream window [AS alias] ON condition]
+  [WHERE condition]
+  [GROUP BY expression, …]
+  [TICK length]""",
+        """\
+CREATE STREAM alarms AS
+  SELECT sensor, celsius FROM readings [RANGE 1 MINUTE INTERNAL] WHERE celsius > 30;""",
+        "Rows never leave a stream: write ISTREAM, or windows with INTERNAL.",
     ),
     StatementHelp(
         "CREATE TABLE",
@@ -147,8 +166,8 @@ SELECT COUNT(*) AS sensors FROM hot;""",
     StatementHelp(
         "EXPLAIN",
         "shows a plan, without running anything; with ANALYZE also what a running query has done.",
-        "EXPLAIN {[ANALYZE] QUERY name | SELECT expression FROM stream window | CREATE QUERY name AS SELECT expression "
-        "FROM stream window}",
+        "EXPLAIN {[ANALYZE] {QUERY | STREAM} name | SELECT expression FROM stream window | "
+        "CREATE {QUERY | STREAM} name AS SELECT expression FROM stream window}",
         "EXPLAIN QUERY climate;",
     ),
     StatementHelp(
@@ -191,7 +210,8 @@ WINDOWS = (
     ("[UNBOUNDED SLIDE length]", "all tuples, every SLIDE"),
     ("[RANGE length SLIDE length ORIGIN 'time']", "windows end at multiples of SLIDE from there"),
     ("[RANGE length SLIDE length WATTR column]", "on another window attribute"),
-    ("[RANGE length]", "one time, in a SELECT: the latest length of time"),
+    ("[RANGE length]", "in a standing query: continuous; one time, in a SELECT: the latest length of time"),
+    ("[RANGE length INTERNAL]", "continuous: it bounds what is remembered, and its results stay"),
     ("[RANGE length OFFSET length]", "one time: the same, OFFSET ago"),
     ("[ROWS n]", "one time: the latest n tuples"),
 )

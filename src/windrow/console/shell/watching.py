@@ -15,7 +15,7 @@ from windrow.console.shell.commands import query_of
 from windrow.console.tables import output
 from windrow.cql.statements import Describe, Explain, Select, Show
 from windrow.display.in_place import in_terminal
-from windrow.display.latest import LatestAnswer
+from windrow.display.latest import Latest
 from windrow.errors import ParseError
 from windrow.handles import Query
 
@@ -78,15 +78,12 @@ def _to_repeat(shell: Shell, text: str) -> StatementScript:
 
 def _watch_query(shell: Shell, query: Query, every_s: float, draw: Draw) -> None:
     """Show the latest answer whenever there is a new one."""
-    shown: object = None
+    shown: Latest | None = None
     while True:
-        metrics = query.metrics()
-        stopped = None if shell.wr.is_running else "the streams are stopped: \\start runs them"
-        state = (metrics["windows_answered"], metrics["answer_rows"], stopped, metrics.get("last_delivery_s"))
-        if state != shown:
-            latest = LatestAnswer(query.name, shell.read(lambda: query.answer().arrow()), *state)
-            draw(latest.heading, latest.columns)
-            shown = state
+        found = shell.read(lambda seen=shown: query.latest(seen, start="\\start"))  # type: ignore[misc]
+        if found is not None:
+            draw(found.heading, found.columns)
+            shown = found
         if shell.interrupts.wait(every_s):
             raise Interrupted
 

@@ -17,6 +17,8 @@ from windrow.engine.plans.tables import changes_schema
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.tables.stored import StoredTable
 from windrow.errors import CatalogError
+from windrow.plan.algebra.nodes import ContinuousPlan
+from windrow.plan.continuous.properties import too_short
 from windrow.plan.nodes import Finalise
 from windrow.settings import SPECS, Settings
 from windrow.types import SqlType, point_text
@@ -198,6 +200,18 @@ def completeness_of_plan(query: ContinuousQuery) -> str:
     if first is None:
         return f"it sees tuples from {point_text(max(known), kind)} on"
     return f"answers before {point_text(first, kind)} are partial"
+
+
+def between_ticks(plan: ContinuousPlan) -> str | None:
+    """What a continuous query leaves out because its windows are short; None if they are long enough."""
+    shortest = too_short(plan)
+    if shortest is None:
+        return None
+    tick, window = length_text(plan.step, plan.point), length_text(shortest, plan.point)
+    return (
+        f"the shortest window is {window} and a tick is {tick}: what comes and goes between two ticks is not shown. "
+        "Give the streams a smaller TICK, or make the windows INTERNAL to list every result"
+    )
 
 
 def completeness_from(plan: Finalise, since: int | None) -> str:

@@ -72,7 +72,7 @@ def fitting(stream: StreamState, plan: Finalise, select: exp.Expr, settings: Set
         return max(found, key=lambda fit: fit.end)
     missing.sort(key=lambda entry: entry[1].wait is None)
     reasons = "; ".join(f"{_titled(state)} {misfit.why}" for state, misfit in missing[:5])
-    reasons = reasons or f"none reads '{stream.name}'"
+    reasons = reasons or f"none with SLIDE reads '{stream.name}'"
     wait = missing[0][1].wait if missing else None
     raise UnsupportedError(
         f"no standing query can answer this: {reasons}",

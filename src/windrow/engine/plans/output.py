@@ -7,7 +7,7 @@ from windrow.dataplane.sinks import SinkMode, given_mode
 from windrow.engine.plans.tables import answers_schema, append_schema, changes_schema, view_schema
 from windrow.errors import BindError
 from windrow.plan.algebra.nodes import ContinuousPlan
-from windrow.plan.continuous.properties import is_monotonic, why_not_monotonic
+from windrow.plan.continuous.properties import how_to_grow, is_monotonic, why_not_monotonic
 
 _SCHEMAS = {SinkMode.APPEND: append_schema, SinkMode.CHANGES: changes_schema, SinkMode.VIEW: view_schema}
 
@@ -27,8 +27,7 @@ def mode_of(statement: CreateQuery, plan: ContinuousPlan) -> SinkMode | None:
     if given is SinkMode.APPEND and not grows:
         raise BindError(
             f"the output of query '{statement.name}' cannot be appended: {why_not_monotonic(plan.root)}",
-            remedy="Use mode 'changes', which also writes when rows end; or write SELECT ISTREAM(…), the stream of "
-            "what comes; or make all windows INTERNAL.",
+            remedy=f"Use mode 'changes', which also writes when rows end. Or: {how_to_grow(plan.root)}.",
         )
     return given or (SinkMode.APPEND if grows else SinkMode.CHANGES)
 

@@ -130,7 +130,8 @@ class PlanReads:
         if not query.plan.periodic:
             raise UnsupportedError(
                 f"query '{query.name}' is continuous: it has no windows to answer",
-                remedy="view() has its result now, changes() what led to it; with SLIDE it answers windows.",
+                remedy=f"Its result now is SELECT … FROM {query.name}, in Python view(); what led to it is "
+                f"SELECT … FROM changes('{query.name}'), in Python changes(). With SLIDE a query answers windows.",
             )
 
     def _parts(self, query: ContinuousQuery, kind: str) -> list[pa.Table]:

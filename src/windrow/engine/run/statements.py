@@ -12,15 +12,17 @@ from windrow.cql.bounds.guards import check_bounds
 from windrow.cql.statements import CreateDerivedStream, CreateQuery, CreateStream
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.sources.completing import CompletedStream, as_completed, complete
-from windrow.engine.ask.catalog_views import completeness, completeness_of_plan
+from windrow.engine.ask.catalog_views import between_ticks, completeness, completeness_of_plan
+from windrow.engine.plans.derived import query_of
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.running import RunningStreams
 from windrow.engine.run.stream_ticks import StreamTicks
 from windrow.engine.state import StreamState
 from windrow.errors import CatalogError
+from windrow.logs import log_event
 from windrow.optimizer.pipeline import OptimizedPlan
-from windrow.plan.continuous import is_periodic_chain
+from windrow.plan.continuous import is_periodic_chain, refuse_unless_monotonic
 from windrow.plan.nodes import Finalise
 from windrow.settings import spec_of
 
@@ -120,15 +122,16 @@ class Statements:
         self._inputs.forget(stream)
         self._running.forget(stream)
 
-    def create_query(self, statement: CreateQuery, text: str, sink: Any = None) -> str:
-        """Create a query, periodic or continuous; returns what the user should know of it."""
+    def create_query(self, statement: CreateQuery, text: str, sink: Any = None) -> tuple[str, str | None]:
+        """Create a query, periodic or continuous; returns which answers are complete, and a note if the query shows
+        less than its user may expect."""
         self._ticks.refuse_inside("create a query")
         with self._changing():
             told = self._create(statement, text, sink)
         self._running.start_new()
         return told
 
-    def _create(self, statement: CreateQuery, text: str, sink: Any) -> str:
+    def _create(self, statement: CreateQuery, text: str, sink: Any) -> tuple[str, str | None]:
         settings, plans, manager = self._opened.settings, self._opened.plans, self._opened.manager
         self._refuse_table(statement.name)
         is_known = manager.has_query(statement.name)
@@ -136,8 +139,18 @@ class Statements:
         if plans.has(statement.name) or not (is_known or is_periodic_chain(statement.select)):
             query = plans.create(statement, text, settings, sink)
             self._ticks.settle(query)
-            return completeness_of_plan(query)
-        return completeness(manager.create_query(statement, text, settings, self._ticks.catch_up_stream, sink))
+            note = between_ticks(query.plan)
+            if note is not None:
+                log_event("short_windows", "query '{query}': {note}", logging.WARNING, query=query.name, note=note)
+            return completeness_of_plan(query), note
+        made = manager.create_query(statement, text, settings, self._ticks.catch_up_stream, sink)
+        return completeness(made), None
+
+    def query_of(self, statement: CreateDerivedStream, text: str) -> CreateQuery:
+        """The query that would make a derived stream; raises if its output is no stream."""
+        query = query_of(statement)
+        refuse_unless_monotonic(self._opened.plans.bind(query, text, self._opened.settings).plan.root, statement.name)
+        return query
 
     def _refuse_table(self, name: str) -> None:
         """A name in FROM means one thing, so a table has a name of its own."""

@@ -12,8 +12,9 @@ from dataclasses import replace
 from windrow.optimizer.estimates import Estimator, conditions_of
 from windrow.optimizer.facts import Facts
 from windrow.optimizer.join_order import best_order, cost
-from windrow.plan.algebra.nodes import ContinuousPlan, Join, Node, walk
+from windrow.plan.algebra.nodes import ContinuousPlan, Join, Node, StreamWindow, walk
 from windrow.plan.algebra.rewriting import projected, rewritten
+from windrow.types import number_text
 
 
 def order_joins(plan: ContinuousPlan, facts: Facts) -> tuple[ContinuousPlan, str | None]:
@@ -30,7 +31,7 @@ def order_joins(plan: ContinuousPlan, facts: Facts) -> tuple[ContinuousPlan, str
             return node
         saved = cost(given, inputs, conditions) / max(cost(order, inputs, conditions), 1e-300)
         reasons.append(
-            f"{', '.join(map(_named, (node.inputs[i] for i in order)))} (estimated {saved:.3g} times cheaper)"
+            f"{', '.join(map(_named, (node.inputs[i] for i in order)))} (estimated {number_text(saved)} times cheaper)"
         )
         keys = tuple(tuple(key[i] for i in order) for key in node.keys)
         return projected(Join(tuple(node.inputs[i] for i in order), keys, node.condition), node.schema)
@@ -40,5 +41,5 @@ def order_joins(plan: ContinuousPlan, facts: Facts) -> tuple[ContinuousPlan, str
 
 
 def _named(node: Node) -> str:
-    streams = [one.stream for one in walk(node) if hasattr(one, "stream")]
+    streams = [one.called for one in walk(node) if isinstance(one, StreamWindow)]
     return streams[0] if len(streams) == 1 else f"({' and '.join(streams)})"

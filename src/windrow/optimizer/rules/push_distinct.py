@@ -39,6 +39,7 @@ from windrow.plan.algebra.nodes import (
     walk,
 )
 from windrow.plan.algebra.rewriting import names_of, projected, reads, with_inputs
+from windrow.types import number_text
 
 PAYS_BELOW = 0.5
 """The most of an input's rows that may remain for the rule to pay."""
@@ -90,7 +91,9 @@ def _deduplicated(node: Node, needed: frozenset[str], estimator: Estimator, reas
     if remaining > PAYS_BELOW * found.live:
         return node
     names = ", ".join(column.name for column in columns)
-    reasons.append(f"about {remaining:.3g} of {found.live:.3g} rows differ in {names}, so each is joined once")
+    reasons.append(
+        f"about {number_text(remaining)} of {number_text(found.live)} rows differ in {names}, so each is joined once"
+    )
     return Distinct(projected(node, columns))
 
 

@@ -9,7 +9,7 @@ expression need not rename anything.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from sqlglot import exp
@@ -85,6 +85,12 @@ class StreamWindow:
     lifetime: Lifetime
     columns: tuple[StreamColumn, ...]
     predicate: str | None = None
+    alias: str | None = field(default=None, compare=False, repr=False)
+    """What the user calls it, which changes no answer."""
+
+    @property
+    def called(self) -> str:
+        return self.alias or self.stream
 
     @property
     def schema(self) -> tuple[PlanColumn, ...]:
@@ -109,12 +115,18 @@ class RowsWindow:
     size: int
     partition: tuple[PlanColumn, ...]
     columns: tuple[StreamColumn, ...]
+    alias: str | None = field(default=None, compare=False, repr=False)
+    """What the user calls it, which changes no answer."""
 
     def __post_init__(self) -> None:
         if self.size <= 0:
             raise ValueError("a count-based window has at least one row")
         if any(column not in self.schema for column in self.partition):
             raise ValueError("a count-based window is partitioned by its own columns")
+
+    @property
+    def called(self) -> str:
+        return self.alias or self.stream
 
     @property
     def schema(self) -> tuple[PlanColumn, ...]:

@@ -152,7 +152,8 @@ def distinct(node: Node, origin: exp.Expr, context: BindContext) -> Node:
     node = per_window(node) if context.clock.periodic else node
     if has_internal(node):
         raise BindError(
-            "DISTINCT over an INTERNAL window would repeat values, as its rows never leave the answer",
+            "DISTINCT cannot read an INTERNAL window: rows of it never leave the answer, and a value that comes again "
+            "when its window has passed would be there twice",
             place=context.place(origin),
             remedy="Leave INTERNAL out; SELECT ISTREAM(…) of a DISTINCT is a stream of the values that come.",
         )

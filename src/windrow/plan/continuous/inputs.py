@@ -78,6 +78,7 @@ class StreamView:
     items: tuple[Item, ...]
     predicates: tuple[str, ...] = ()
     rows: RowCount | None = None
+    alias: str | None = None
 
 
 Relation = StreamView | Node
@@ -153,7 +154,8 @@ class StreamInput:
         passed = [self.column(text, SqlType("BOOLEAN"), text.lower()) for text in texts]
         wanted = {*used, *(column.sql for column in (*partition, *passed))}
         made = tuple(one for one in self._made.values() if one.column.sql in wanted)
-        window = RowsWindow(stream.name, self.view.attribute, rows.size, tuple(dict.fromkeys(partition)), made)
+        keys = tuple(dict.fromkeys(partition))
+        window = RowsWindow(stream.name, self.view.attribute, rows.size, keys, made, self.view.alias)
         return Filter(window, both([named_column(column) for column in passed])) if passed else window
 
 
@@ -194,7 +196,7 @@ def both(predicates: Sequence[exp.Expr]) -> exp.Expr:
 def stream_window(view: StreamView, columns: tuple[StreamColumn, ...], more: Sequence[str] = ()) -> StreamWindow:
     texts = list(dict.fromkeys((*view.predicates, *more)))
     predicate = texts[0] if len(texts) == 1 else " AND ".join(f"({text})" for text in texts)
-    return StreamWindow(view.stream.name, view.attribute, view.lifetime, columns, predicate or None)
+    return StreamWindow(view.stream.name, view.attribute, view.lifetime, columns, predicate or None, view.alias)
 
 
 def names_of(relation: Relation) -> list[str]:

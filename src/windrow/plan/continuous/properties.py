@@ -11,7 +11,10 @@ from dataclasses import replace
 
 from windrow.errors import Place, UnsupportedError
 from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    Distinct,
     GroupBy,
+    Join,
     Lifetime,
     Node,
     NrrJoin,
@@ -25,6 +28,7 @@ from windrow.plan.algebra.nodes import (
     TableScan,
     TopRows,
     ToStream,
+    walk,
 )
 from windrow.plan.algebra.rewriting import with_inputs
 
@@ -38,6 +42,9 @@ _WITHDRAW: dict[type[Node], str] = {
     RowsWindow: "later tuples push earlier ones out of a window of ROWS",
 }
 """The operators that withdraw rows before their `exp`, and why."""
+
+TICKS_PER_WINDOW = 10
+"""A joined window of fewer ticks has many results that come and go between two ticks."""
 
 
 def is_monotonic(node: Node) -> bool:
@@ -121,7 +128,7 @@ def refuse_unless_monotonic(node: Node, name: str) -> None:
     if not is_monotonic(node):
         raise UnsupportedError(
             f"'{name}' cannot be a stream: {why_not_monotonic(node)}",
-            remedy="Write SELECT ISTREAM(…), the stream of what comes; or make all windows INTERNAL or UNBOUNDED.",
+            remedy=f"{how_to_grow(node)}.",
         )
 
 
@@ -132,6 +139,17 @@ def why_strict(node: Node) -> str:
     return next(why_strict(one) for one in node.inputs if is_strict(one))
 
 
+def how_to_grow(node: Node) -> str:
+    """How a query is written so that rows never leave its output. ISTREAM does not report a row that comes when an
+    equal one goes, so it is not the first choice where every row has a meaning of its own."""
+    shown = "SELECT ISTREAM(…), which reports a row unless an equal one leaves at the same tick"
+    if any(isinstance(one, (TopRows, Distinct)) for one in walk(node)):
+        return f"Write {shown}"
+    if any(isinstance(one, GroupBy) for one in walk(node)):
+        return f"Write {shown}; or make all windows INTERNAL"
+    return f"Make all windows INTERNAL, which reports every row; or write {shown}"
+
+
 def why_not_monotonic(node: Node) -> str:
     """Why rows leave the output, in words."""
     if type(node) in _WITHDRAW:
@@ -139,3 +157,17 @@ def why_not_monotonic(node: Node) -> str:
     if isinstance(node, (StreamWindow, OutputWindow)):
         return "its rows leave the answer when they leave their windows"
     return next(why_not_monotonic(one) for one in node.inputs if not is_monotonic(one))
+
+
+def too_short(plan: ContinuousPlan) -> int | None:
+    """The shortest window of a plan, if results may come and go between two of its ticks, which are then in no answer:
+    a joined window of few ticks, or any window below one tick. None if the windows are long enough, or if every tick
+    is answered by itself (SLIDE), or if points are no finer than ticks.
+    """
+    lifetimes = [one.lifetime for one in walk(plan.root) if isinstance(one, (StreamWindow, OutputWindow))]
+    ranges = [one.range for one in lifetimes if one.range is not None and not one.internal]
+    if plan.periodic or plan.step == 1 or not ranges:
+        return None
+    is_joined = any(isinstance(one, Join) for one in walk(plan.root))
+    least = plan.step * (TICKS_PER_WINDOW if is_joined else 1)
+    return min(ranges) if min(ranges) < least else None

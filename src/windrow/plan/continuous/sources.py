@@ -24,7 +24,7 @@ from windrow.plan.continuous.inputs import (
     StreamView,
     quoted,
 )
-from windrow.plan.continuous.properties import is_monotonic, per_window, why_not_monotonic
+from windrow.plan.continuous.properties import how_to_grow, is_monotonic, per_window, why_not_monotonic
 from windrow.plan.continuous.relations.tables import bind_table
 from windrow.plan.continuous.shape import shown
 from windrow.types import SqlType, point_text
@@ -42,7 +42,9 @@ def bind_source(source: exp.Expr, context: BindContext) -> Input:
         if bound.since is not None:
             since = (f"{shown(quoted(bound.attribute.column))} >= {_literal(bound.since, bound.attribute.type)}",)
         rows = None if bound.rows is None else RowCount(bound.rows, bound.partition)
-        view = StreamView(stream, bound.attribute, context.clock.lifetime(bound), items, since, rows)
+        view = StreamView(
+            stream, bound.attribute, context.clock.lifetime(bound), items, since, rows, source.alias or None
+        )
         return StreamInput(source.alias or source.name, view, context.columns)
     if not isinstance(source, exp.Subquery) or not isinstance(source.this, (exp.Select, exp.SetOperation)):
         raise UnsupportedError(
@@ -57,7 +59,7 @@ def bind_source(source: exp.Expr, context: BindContext) -> Input:
 def input_of_query(relation: Relation, alias: str, source: exp.Expr, context: BindContext) -> Input:
     """The output of a sub-query as an input; a stream without a window is refused."""
     if isinstance(relation, StreamView):
-        return StreamInput(alias, relation, context.columns)
+        return StreamInput(alias, replace(relation, alias=alias or relation.alias), context.columns)
     if _is_stream(relation):
         raise BindError(
             "the output of this sub-query is a stream: it needs a window",
@@ -84,8 +86,7 @@ def _windowed(source: exp.Subquery, relation: Relation, context: BindContext) ->
         raise BindError(
             f"a window stands on a stream, or on a sub-query whose output only grows; here {why}",
             place=clause.place,
-            remedy="Write SELECT ISTREAM(…) in the sub-query; or make the windows inside INTERNAL, which bounds memory "
-            "alone (Golab's dissertation, sections 3.3.3 and 3.4).",
+            remedy=f"In the sub-query: {how_to_grow(node)}.",
         )
     if isinstance(relation, StreamView):
         # A result is born with its tuple, so the window on the output is one on the stream.
