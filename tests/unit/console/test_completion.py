@@ -101,7 +101,7 @@ def at(marked: str) -> tuple[str, ...]:
         ("\\watch b|", ["busiest"]),
         ("\\watch SELECT 1 FROM pa|", ["packets"]),
         ("\\d p|", ["packets", "preaggregate", "plan_home"]),
-        ("\\h CR|", ["CREATE STREAM", "CREATE QUERY", "CREATE TABLE"]),
+        ("\\h CR|", ["CREATE STREAM", "CREATE QUERY", "CREATE STREAM AS", "CREATE TABLE"]),
         ("\\format |", ["table", "vertical", "markdown", "csv", "jsonl"]),
         ("\\timing |", ["on", "off"]),
         ("SHOW STREAMS; \\d bu|", ["busiest"]),

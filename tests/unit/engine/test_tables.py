@@ -228,7 +228,7 @@ def test_changes_against_a_dict(tmp_path_factory: pytest.TempPathFactory, operat
             versions[table.version.seq] = dict(known)
             assert tables.rows() == sorted(known.items())
         table = tables.manager.table("t")
-        first = min((seq for seq, _ in table.changes), default=table.version.seq + 1) - 1
+        first = min((change.seq for change in table.changes), default=table.version.seq + 1) - 1
         if first <= seen <= table.version.seq:
             delta = table.since(seen).to_pylist()
             then = set(versions[seen].items())
