@@ -21,8 +21,9 @@ OWNERS = {
 """Fields of `StreamState`, its synopses and queries, and the files that may assign them."""
 
 SQL = ("SELECT ", "INSERT ", "UPDATE ", "DELETE FROM ")
-STORES = ("store/", "kept/store_entries.py", "plans/commits.py", "tables/commits.py")
-"""Where SQL is: the commits of streams, of window stores, of continuous queries, and of tables."""
+STORES = ("store/", "kept/store_entries.py", "plans/commits.py", "tables/commits.py", "tables/evaluating.py")
+"""Where SQL is: the commits of streams, of window stores, of continuous queries and of tables; and what evaluates the
+expressions of statements over tables."""
 
 
 def trees(within: Path = ENGINE) -> Iterator[tuple[str, ast.Module]]:
