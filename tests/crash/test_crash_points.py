@@ -111,9 +111,13 @@ PLANS = {"plan-staged", "plan-blocks-written", "plan-committed", "plan-published
 """The points of continuous queries are in `test_crash_plans.py`."""
 
 
+TABLES = {"table-blocks-written", "table-committed"}
+"""The points of statements over tables are in `tests/unit/engine/test_table_crashes.py`."""
+
+
 def test_every_crash_point_of_the_code_is_tested() -> None:
     text = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
-    assert set(re.findall(r"crash_point\(\"([a-z-]+)\"\)", text)) == set(POINTS) | HOMES | STORES | PLANS
+    assert set(re.findall(r"crash_point\(\"([a-z-]+)\"\)", text)) == set(POINTS) | HOMES | STORES | PLANS | TABLES
 
 
 def test_workload_reaches_every_part(expected: tuple[Path, children.Outcome]) -> None:
