@@ -116,9 +116,11 @@ def _many(base: Path, sizes: Sizes) -> Measured:
     from joining import many
 
     found: Measured = {}
-    for name, load in (("small", sizes.small), ("large", sizes.large)):
-        one = many.selecting(base / f"{name}-one", load, sizes.ticks // 2, 1)
-        all_of_them = many.selecting(base / f"{name}-many", load, sizes.ticks // 2, sizes.queries)
+    kinds = (("small", sizes.small, "driver"), ("large", sizes.large, "driver"), ("spark", sizes.small, "spark"))
+    for name, load, home in kinds:
+        one = many.selecting(base / f"{name}-one", load, sizes.ticks // 2, 1, home)
+        all_of_them = many.selecting(base / f"{name}-many", load, sizes.ticks // 2, sizes.queries, home)
+        found |= {f"{name}_one_jobs": one["jobs"], f"{name}_many_jobs": all_of_them["jobs"]}
         for what in ("tick_s", "end_to_end_s"):
             found |= {f"{name}_one_{what}": one[what], f"{name}_many_{what}": all_of_them[what]}
             found[f"{name}_{what.removesuffix('_s')}_ratio"] = all_of_them[what] / one[what]
@@ -199,9 +201,10 @@ def lines(found: dict[str, Measured]) -> list[Line]:
         out.append(Line("   over its state on disk", state["window_over_disk"], "", at_least=50))
     if "many" in found:
         many = found["many"]
-        for load in ("large", "small"):
-            out.append(Line(f"f: many queries over one, {load} ticks", many[f"{load}_tick_ratio"], "", 3))
+        for load, where in (("large", "large ticks"), ("small", "small ticks"), ("spark", "small ticks in Spark")):
+            out.append(Line(f"f: many queries over one, {where}", many[f"{load}_tick_ratio"], "", 3))
             out.append(Line("   end to end", many[f"{load}_end_to_end_ratio"]))
+        out.append(Line("   Spark jobs per tick in Spark, with those of deposits", many["spark_many_jobs"]))
     return out
 
 

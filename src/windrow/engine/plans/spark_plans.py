@@ -95,7 +95,7 @@ class StageState:
 
 @dataclass(frozen=True)
 class _Due:
-    """A query in a job: the state before, what tasks know of its plan, and its batch."""
+    """A query in a job: what tasks know of its plan, and its batch."""
 
     query: ContinuousQuery
     task: StagedTask
@@ -193,8 +193,16 @@ class SparkPlans:
             if alone is not None:
                 one.query.shares_join_with = ()
                 log.warning("query '%s' joins alone, since the join that it shares failed: %s", one.query.name, alone)
+        self._forget_joins(joins)
         self._note_sharers(queries, reports)
         return list(zip(plans, reports, strict=True))
+
+    def _forget_joins(self, used: Sequence[SharedJoinTask]) -> None:
+        """Forget shared joins if there are too many, but not those of the last job."""
+        numbers = {task.number for task in used}
+        if len(self._joins) > max(REMEMBERED, len(used)):
+            for key in [key for key, task in self._joins.items() if task.number not in numbers]:
+                self._stages.forget_join(self._joins.pop(key).number)
 
     def _note_sharers(self, queries: Sequence[ContinuousQuery], reports: list[list[dict[str, Any]]]) -> None:
         taken = dict[int, tuple[str, int, str]]()
@@ -233,10 +241,6 @@ class SparkPlans:
         most = self._settings().integer("max_value_bytes")
         key = (*(member.query.id for member in group.members), ("single", single, most))
         if key not in self._joins:
-            if len(self._joins) >= REMEMBERED:
-                for known in self._joins.values():
-                    self._stages.forget_join(known.number)
-                self._joins.clear()
             self._made_joins += 1
             plan, windows = group.members[0].query.plan, group.common.windows
             takers = tuple(
