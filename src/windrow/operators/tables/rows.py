@@ -153,8 +153,8 @@ def _codes(column: pa.Array) -> list[npt.NDArray[np.int64]]:
         return []
     if pa.types.is_nested(kind):
         return [_nested(column).view(np.int64)]
-    if kind == pa.int64() and not column.null_count:
-        return [longs(column)]
+    if pa.types.is_signed_integer(kind) and not column.null_count:
+        return [longs(column.cast(pa.int64()))]
     encoded = normal(column).dictionary_encode()
     ranks = np.empty(len(encoded.dictionary) + 1, np.int64)
     ranks[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(encoded.dictionary))
