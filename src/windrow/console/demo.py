@@ -124,8 +124,8 @@ QUERIES = (
 JOIN = DemoJoin(
     "both_links",
     "On both links",
-    "tiny packets of one source on both links in the last 5 s, kept up to date; the latest changes:",
-    "SELECT p.src, COUNT(*) AS pairs FROM packets [RANGE 5 SECONDS] AS p JOIN backbone [RANGE 5 SECONDS] AS b "
+    "tiny packets of one source on both links in the last 10 s, kept up to date; the latest changes:",
+    "SELECT p.src, COUNT(*) AS pairs FROM packets [RANGE 10 SECONDS] AS p JOIN backbone [RANGE 10 SECONDS] AS b "
     "ON p.src = b.src WHERE p.length = 1 AND b.length = 1 GROUP BY p.src ORDER BY pairs DESC LIMIT 3",
 )
 
