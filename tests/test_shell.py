@@ -273,7 +273,7 @@ def test_commands(shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "| total " in out and "CREATE QUERY q AS SELECT" in out
     assert "CREATE STREAM s (ts TIMESTAMP" in said("\\d s")[0]
     assert "skip" in said("\\d empty_windows")[0]
-    with pytest.raises(WindrowError, match="no stream, query or setting 'r'"):
+    with pytest.raises(WindrowError, match="no stream, table, query or setting 'r'"):
         run(shell, "\\d r")
     assert "DROP {STREAM | QUERY}" in said("\\h drop")[0]
     assert "\\watch [SECONDS] [QUERY | STATEMENT]" in said("\\?")[0]

@@ -33,7 +33,8 @@ class ScriptedState:
         column = SimpleNamespace
         definition = SimpleNamespace(columns=(("ts", "TIMESTAMP"), ("temperature", "INT")))
         streams = {"readings": column(name="readings", definition=definition)}
-        self._engine = SimpleNamespace(manager=SimpleNamespace(streams=streams, queries=dict))
+        manager = SimpleNamespace(streams=streams, queries=dict)
+        self._engine = SimpleNamespace(manager=manager, tables=SimpleNamespace(all=list))
 
     def setJobGroup(self, group: str, description: str) -> None:
         self._cancelled.clear()
