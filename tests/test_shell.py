@@ -275,7 +275,7 @@ def test_commands(shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "skip" in said("\\d empty_windows")[0]
     with pytest.raises(WindrowError, match="no stream, table, query or setting 'r'"):
         run(shell, "\\d r")
-    assert "DROP {STREAM | QUERY}" in said("\\h drop")[0]
+    assert "DROP {STREAM | QUERY | TABLE}" in said("\\h drop")[0]
     assert "\\watch [SECONDS] [QUERY | STATEMENT]" in said("\\?")[0]
     assert said("\\format csv \n SHOW QUERIES;")[0].startswith("name,stream,window,")
     for name in ("jsonl", "json"):
