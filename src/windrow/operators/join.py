@@ -46,12 +46,12 @@ class Stored:
     def met(self, keys: Sequence[exp.Expr], wanted: Sequence[pa.Array], batch: TickBatch) -> Edge:
         rows, computed = self.rows, []
         for key, values in zip(keys, wanted, strict=True):
-            column = _column_below(self.node, key)
+            column = column_below(self.node, key)
             if column is None:
                 computed.append((key, values))
             else:
                 rows = taken(rows, maybe_among(rows.column(column), values))
-        edge = _through(self.node, scan(_window(self.node), rows, batch.has_until), batch.kernel)
+        edge = through(self.node, scan(_window(self.node), rows, batch.has_until), batch.kernel)
         return _met(edge, computed, batch)
 
 
@@ -191,17 +191,17 @@ def _window(node: Node) -> StreamWindow:
     return node
 
 
-def _through(node: Node, edge: Edge, kernel: Kernel) -> Edge:
-    """A window's rows through the selections and projections above it."""
+def through(node: Node, edge: Edge, kernel: Kernel) -> Edge:
+    """The rows of a window or table through the selections and projections above it."""
     if isinstance(node, Filter):
-        return select(node, _through(node.input, edge, kernel), kernel)
+        return select(node, through(node.input, edge, kernel), kernel)
     if isinstance(node, Project):
-        return project(node, _through(node.input, edge, kernel), kernel)
+        return project(node, through(node.input, edge, kernel), kernel)
     return edge
 
 
-def _column_below(node: Node, key: exp.Expr) -> str | None:
-    """The window's column that a key is; None if it is computed."""
+def column_below(node: Node, key: exp.Expr) -> str | None:
+    """The column of the window or table below that a key is; None if it is computed."""
     while isinstance(node, Filter | Project) and isinstance(key, exp.Column):
         if isinstance(node, Project):
             key = next(one.expression for one in node.columns if one.column.sql == key.name)

@@ -21,13 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from windrow.operators.join import column_below, through
 from windrow.operators.layouts.live import ENTER, LEAVE, intervals
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
-from windrow.operators.projection import project
 from windrow.operators.relations.table_scan import TableRows, renamed
 from windrow.operators.scan import table_of
-from windrow.operators.selection import select
 from windrow.operators.tables.edges import COUNT, Edge, repeated
 from windrow.operators.tables.kernel import Kernel, naive, types_of
 from windrow.operators.tables.prefilter import maybe_among
@@ -68,7 +67,7 @@ class FromTable:
             rows = schema.empty_table()
         else:
             rows = self._found(scan, keys, wanted)
-        edge = _through(self.node, Edge(rows, scan.schema), batch.kernel)
+        edge = through(self.node, Edge(rows, scan.schema), batch.kernel)
         return _among(edge, keys, wanted, batch.kernel)
 
     def _found(self, scan: TableScan, keys: Sequence[exp.Expr], wanted: Keys) -> pa.Table:
@@ -159,21 +158,11 @@ def _among(edge: Edge, keys: Sequence[exp.Expr], wanted: Keys, kernel: Kernel) -
     return rows
 
 
-def _through(node: Node, edge: Edge, kernel: Kernel) -> Edge:
-    """A table's rows through the selections and projections above it."""
-    if isinstance(node, Filter):
-        return select(node, _through(node.input, edge, kernel), kernel)
-    if isinstance(node, Project):
-        return project(node, _through(node.input, edge, kernel), kernel)
-    return edge
-
-
 def _own_name(node: Node, key: exp.Expr) -> str | None:
     """The table's column that a key is; None if it is computed."""
-    while isinstance(node, Filter | Project) and isinstance(key, exp.Column):
-        if isinstance(node, Project):
-            key = next(one.expression for one in node.columns if one.column.sql == key.name)
-        node = node.input
-    if not isinstance(key, exp.Column) or not isinstance(node, TableScan):
+    below, name = node, column_below(node, key)
+    while isinstance(below, Filter | Project):
+        below = below.input
+    if name is None or not isinstance(below, TableScan):
         return None
-    return next((one.name for one in node.columns if one.column.sql == key.name), None)
+    return next((one.name for one in below.columns if one.column.sql == name), None)
