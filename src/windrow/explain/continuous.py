@@ -132,11 +132,13 @@ class _Boxes:
     def _joined(self, node: Join | SemiJoin | OuterJoin, path: str) -> list[Note]:
         """Where a join has the earlier rows of its inputs."""
         sources = [(i, self._names.source(one), reads_store(node, i)) for i, one in enumerate(node.inputs)]
+        reused = node.reused if isinstance(node, Join) else ()
         own = [
             ("keeps", self._table(f"{path}.{i}/old", f"rows of {name}", is_strict(node.inputs[i])))
             for i, name, is_stored in sources
-            if not is_stored
+            if not is_stored and i not in reused
         ]
+        own += [("reads", f"earlier rows of {sources[i][1]} from the state of DISTINCT below") for i in reused]
         stored = [name for _, name, is_stored in sources if is_stored]
         if stored:
             own.append(("reads", f"earlier rows of {' and '.join(stored)} from the window stores"))

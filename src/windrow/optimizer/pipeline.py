@@ -13,6 +13,7 @@ from windrow.optimizer.rules.order_joins import order_joins
 from windrow.optimizer.rules.push_distinct import push_distinct
 from windrow.optimizer.rules.push_projections import push_projections
 from windrow.optimizer.rules.push_selections import push_selections
+from windrow.optimizer.rules.reuse_distinct import reuse_distinct
 from windrow.plan.algebra.invariants import check, check_kept
 from windrow.plan.algebra.nodes import ContinuousPlan
 
@@ -35,6 +36,7 @@ RULES: tuple[PlanRule, ...] = (
     PlanRule("push_distinct", "DISTINCT over a join also removes duplicates from its inputs.", push_distinct),
     PlanRule("order_joins", "The inputs of a multi-way join are in the cheapest order.", order_joins),
     PlanRule("push_projections", "Windows keep only the columns that the plan reads.", push_projections),
+    PlanRule("reuse_distinct", "A join reads the rows of DISTINCT from the state of that.", reuse_distinct),
 )
 
 
