@@ -376,8 +376,10 @@ def _negated(draw: st.DrawFn, maker: Maker, node: Node) -> Node:
         kept = draw(st.lists(st.sampled_from(node.schema), min_size=1, max_size=3, unique=True))
         names = draw(st.permutations(COLUMNS))
         other = maker.window(draw(st.sampled_from(NAMES)), 5)
-        sides = (Project(one, tuple(Computed(maker.column(f"e{i}"), exp.column(c.sql)) for i, c in enumerate(of)))
-                 for one, of in ((node, kept), (other, [at(other, name) for name in names[: len(kept)]])))
+        sides = (
+            Project(one, tuple(Computed(maker.column(f"e{i}"), exp.column(c.sql)) for i, c in enumerate(of)))
+            for one, of in ((node, kept), (other, [at(other, name) for name in names[: len(kept)]]))
+        )
         return maker.set_operation(*sides, draw(st.sampled_from(SetKind)), draw(st.sampled_from([False, False, True])))
     right = draw(_plain_windows(maker))
     keys = ((exp.column(draw(st.sampled_from(node.schema)).sql), exp.column(draw(st.sampled_from(right.schema)).sql)),)

@@ -201,8 +201,8 @@ class Describe:
 
 @dataclass(frozen=True)
 class Explain:
-    """EXPLAIN [VERBOSE] <CREATE QUERY … | CREATE STREAM … AS … | SELECT …>, or EXPLAIN [ANALYZE] [VERBOSE] QUERY | STREAM
-    name.
+    """EXPLAIN [VERBOSE] <CREATE QUERY … | CREATE STREAM … AS … | SELECT …>, or
+    EXPLAIN [ANALYZE] [VERBOSE] QUERY | STREAM name.
 
     `is_stream`: the name is that of a derived stream.
     """

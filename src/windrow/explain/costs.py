@@ -11,7 +11,6 @@ from windrow.optimizer.shapes import shape_text
 from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.types import number_text
 
-
 PARTS = ("inserting", "processing", "expiring", "withdrawing", "starting")
 
 

@@ -34,7 +34,6 @@ from windrow.synopses.holistic.frequent_panes import FrequentSynopsis
 from windrow.types import SqlType
 from windrow.windows import Cuts
 
-
 ONLY_PLAN = "Candidates: this plan alone; rules choose by cost among the plans of continuous queries"
 """What EXPLAIN VERBOSE adds where there is nothing to choose."""
 

@@ -7,8 +7,8 @@ old rows of the inputs before it, and the old and new rows of those behind it. I
 in Algorithm 3, lifetimes are part of the condition (with a.ts < b.exp, since they are half-open).
 
 Old rows of an input that reads a window through selections and projections alone come from the window's store; those
-of an input that is δ* may come from the state of that (`Join.reused`); those of other inputs are the join's own state, a
-calendar by exp.
+of an input that is δ* may come from the state of that (`Join.reused`); those of other inputs are the join's own state,
+a calendar by exp.
 """
 
 from __future__ import annotations

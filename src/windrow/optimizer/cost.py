@@ -2,10 +2,9 @@
 
 A cost is a number of rows handled per point of time, in four parts as in that section: inserting rows into state,
 processing them, expiring them, and processing negative tuples; and a fifth, what an operator costs at a tick whatever
-its rows are. For an operator let λᵢ be the rows per point of input i,
-μᵢ the negative tuples among what it gives, Nᵢ its live rows, dᵢ the distinct values of its keys; λₒ, μₒ, Nₒ those of the
-output; s the points between two ticks. The estimates are those of `estimates.py`. Where the paper's model and this one
-differ, that is because here
+its rows are. For an operator let λᵢ be the rows per point of input i, μᵢ the negative tuples among what it gives, Nᵢ its
+live rows, dᵢ the distinct values of its keys; λₒ, μₒ, Nₒ those of the output; s the points between two ticks. The
+estimates are those of `estimates.py`. Where the paper's model and this one differ, that is because here
 
 - a tick handles all its rows at once: state is looked through once per tick, which costs SCAN per row and tick, and
   only rows with a wanted key cost more; so nothing is multiplied by N as a nested loop is;
@@ -57,8 +56,8 @@ GROUPED = 2.5
 """So many rows handled is a row whose values are sorted and numbered: by DISTINCT, group-by, set operations, LIMIT."""
 
 STRICT = 2.0
-"""An operator over strict input handles a row so many times: as what comes, and as an interval that may end early. It is
-the factor that the paper gives to operators that process negative tuples."""
+"""An operator over strict input handles a row so many times: as what comes, and as an interval that may end early. It
+is the factor that the paper gives to operators that process negative tuples."""
 
 
 @dataclass(frozen=True)
@@ -273,8 +272,8 @@ def _set_operation(one: _Operator) -> OperatorCost:
 
 
 def _distinct(one: _Operator) -> OperatorCost:
-    """δ*: a lookup per row, and the ends of what is shown are looked through at every tick. Over strict input it counts:
-    each row is kept, and handled again when it goes."""
+    """δ*: a lookup per row, and the ends of what is shown are looked through at every tick. Over strict input it
+    counts: each row is kept, and handled again when it goes."""
     (below,) = one.inputs
     if not one.strict[0]:
         looked_up = GROUPED * below.rate + one.output.rate + one.scanned(one.output)

@@ -1,9 +1,9 @@
 """How many rows an edge of a plan has: its rate, its live rows, how many are withdrawn, and distinct values by column.
 
 *Negation* (section 2.2.2). With d₁ and d₂ values of the keys in the two inputs of a semi-join, contained in each other,
-and D = max(d₁, d₂), a left row has a match with probability p = d₂ / D. A right row that comes is the first of its value
-with probability q (`first_share`); then it changes what becomes of the N₁ / D left rows with that value, and so does the
-last one that goes. So λ₂ q N₁ / D rows per point are withdrawn before their exp, and as many appear again.
+and D = max(d₁, d₂), a left row has a match with probability p = d₂ / D. A right row that comes is the first of its
+value with probability q (`first_share`); then it changes what becomes of the N₁ / D left rows with that value, and so
+does the last one that goes. So λ₂ q N₁ / D rows per point are withdrawn before their exp, and as many appear again.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ MATCHED_LEAST, MATCHED_MOST = 0.05, 0.95
 
 @dataclass(frozen=True)
 class EdgeEstimate:
-    """Rows per point, rows alive at an instant, and distinct values by column (`c7`) among the latter. `withdrawn`: rows
-    per point that go by a negative tuple."""
+    """Rows per point, rows alive at an instant, and distinct values by column (`c7`) among the latter. `withdrawn`:
+    rows per point that go by a negative tuple."""
 
     rate: float
     live: float

@@ -13,12 +13,12 @@ and the same with ⋉ for ▷. Each move is one of the first four, in either dir
 between carried along; EXCEPT and INTERSECT go above a join as what the fifth says. Downwards into a join, an input that
 has the columns under other names, because keys of the join say that they are equal, is as good.
 
-Answers are the same at every tick. Which rows carry their end in `exp` and which are withdrawn may differ: δ* gives ends,
-counting and EXCEPT withdraw.
+Answers are the same at every tick. Which rows carry their end in `exp` and which are withdrawn may differ: δ* gives
+ends, counting and EXCEPT withdraw.
 
 *Not equivalent*, so never done: below a join with a table that is NON RETROACTIVE (it cannot process negative tuples,
-and shows the table as of the birth of its row); with INTERNAL windows, whose results outlive their parts; through LIMIT,
-an aggregate without keys, a relation-to-stream operator or a window over it; past DISTINCT, group-by or an equality of
+and shows the table as of the birth of its row); with INTERNAL windows, whose results outlive their parts; through
+LIMIT, an aggregate without keys, a relation-to-stream operator or a window over it; past DISTINCT, group-by or an equality of
 join keys where a FLOAT or DOUBLE is read, since these take −0.0 and 0.0 for one value and show either. EXCEPT ALL and
 INTERSECT ALL count, so they stay.
 """

@@ -50,8 +50,8 @@ RULES: tuple[PlanRule, ...] = (
 
 @dataclass(frozen=True)
 class RuleStep:
-    """What a rule did to a plan. `reason` None: nothing; `is_off`: it is disabled and did not run. `weigh` lists what it
-    has chosen from, and costs as much as the rule itself."""
+    """What a rule did to a plan. `reason` None: nothing; `is_off`: it is disabled and did not run. `weigh` lists what
+    it has chosen from, and costs as much as the rule itself."""
 
     rule: str
     reason: str | None

@@ -190,7 +190,9 @@ def test_candidates_of_a_join_order() -> None:
     m = Maker()
     facts = {**FACTS, "c": StreamFacts(90.0, {"k": 2.0})}
     found = verbose(join(m.window("c"), m.window("a"), m.window("b")), facts)
-    at_join = next(i for i, line in enumerate(found) if line.startswith("  order_joins: chosen since it is the cheapest"))
+    at_join = next(
+        i for i, line in enumerate(found) if line.startswith("  order_joins: chosen since it is the cheapest")
+    )
     assert len(found[at_join + 1 :]) == 5 and found[at_join + 1].endswith("(chosen)")
     assert any(line.endswith("c ⋈ a ⋈ b  (as given)") for line in found[at_join:])
 

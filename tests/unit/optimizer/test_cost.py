@@ -115,7 +115,9 @@ def test_negative_tuples_double_a_join() -> None:
 def test_distinct() -> None:
     """δ* looks 2 rows up, and gives 5 values in 10 points; counting keeps all rows, and handles each twice."""
     m = Maker()
-    assert parts(cost_of(Distinct(m.window("s", columns=("k",))))) == pytest.approx([0.5, GROUPED * 2 + 0.5 + SCAN * 5, 0, 0])
+    assert parts(cost_of(Distinct(m.window("s", columns=("k",))))) == pytest.approx(
+        [0.5, GROUPED * 2 + 0.5 + SCAN * 5, 0, 0]
+    )
     strict = cost_of(Distinct(semi(m.window("s", columns=("k",)), m.window("r"), is_anti=True)))
     assert strict.inserting == pytest.approx(0.4 + FLIPS) and strict.withdrawing > 2 * FLIPS
 

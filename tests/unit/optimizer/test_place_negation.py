@@ -120,7 +120,9 @@ def test_section_3_5_1_text() -> None:
 def test_candidates_are_listed() -> None:
     found = weigh_negation(plan(up(Maker()), STEP), FEW_RESULTS)
     assert {one.text for one in found} == {"(a ⋈ b) ▷ c", "(a ▷ c) ⋈ b", "a ⋈ (b ▷ c)"}
-    assert [one.text for one in found if one.is_given] == ["(a ⋈ b) ▷ c"] == [one.text for one in found if one.is_chosen]
+    assert (
+        [one.text for one in found if one.is_given] == ["(a ⋈ b) ▷ c"] == [one.text for one in found if one.is_chosen]
+    )
     assert [one.cost for one in found] == sorted(one.cost for one in found)
     assert weigh_negation(plan(Maker().window()), NOTHING_MEASURED) == ()
 
@@ -261,5 +263,3 @@ def test_rule_stands_before_joins_are_merged() -> None:
     found = optimize(plan(node, STEP), few).plan.root
     joins = [one for one in walk(found) if isinstance(one, Join)]
     assert shape_text(found).endswith("▷ c") and len(joins) == 1 and len(joins[0].inputs) == 3
-
-

@@ -17,7 +17,6 @@ from windrow.plan.continuous import bind_continuous
 from windrow.plan.continuous.clocks import SourceOf, TableOf
 from windrow.settings import Settings
 
-
 FIRST_RULES = (
     *("push_selections", "compute_on_arrival", "merge_joins"),
     *("push_distinct", "order_joins", "push_projections"),

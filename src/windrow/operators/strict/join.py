@@ -41,7 +41,9 @@ class Alive:
     state: StateTable
 
 
-def strict_join(node: Join, new: Sequence[Edge], old: Sequence[Stored | Kept | Reused | Alive], batch: TickBatch) -> Outcome:
+def strict_join(
+    node: Join, new: Sequence[Edge], old: Sequence[Stored | Kept | Reused | Alive], batch: TickBatch
+) -> Outcome:
     """The results that come or are withdrawn at the due ticks."""
     kernel, count = batch.kernel, len(new)
     keys = [[key[i] for key in node.keys] for i in range(count)]

@@ -18,7 +18,6 @@ from windrow.plan.algebra.nodes import ContinuousPlan, Join, Node, StreamWindow,
 from windrow.plan.algebra.rewriting import projected, rewritten
 from windrow.types import number_text
 
-
 SHOWN = 5
 """So many orders of a join are listed."""
 

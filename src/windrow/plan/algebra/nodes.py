@@ -204,8 +204,8 @@ class Join:
 
     keys[k][i] is the k-th key of input i: the keys of all inputs are equal, and of one type; a NULL equals nothing.
     Without keys it is a product. `condition` is over the columns of all inputs. A result lives from the latest ts to
-    the earliest exp of its parts. `reused` are inputs that are DISTINCT, perhaps below selections and projections, whose
-    rows the join reads from the state of δ* instead of keeping them itself.
+    the earliest exp of its parts. `reused` are inputs that are DISTINCT, perhaps below selections and projections,
+    whose rows the join reads from the state of δ* instead of keeping them itself.
     """
 
     inputs: tuple[Node, ...]
