@@ -2,8 +2,8 @@
 
 A cost is a number of rows handled per point of time, in four parts as in that section: inserting rows into state,
 processing them, expiring them, and processing negative tuples; and a fifth, what an operator costs at a tick whatever
-its rows are. For an operator let λᵢ be the rows per point of input i, μᵢ the negative tuples among what it gives, Nᵢ its
-live rows, dᵢ the distinct values of its keys; λₒ, μₒ, Nₒ those of the output; s the points between two ticks. The
+its rows are. For an operator let λᵢ be the rows per point of input i, μᵢ the negative tuples among what it gives, Nᵢ
+its live rows, dᵢ the distinct values of its keys; λₒ, μₒ, Nₒ those of the output; s the points between two ticks. The
 estimates are those of `estimates.py`. Where the paper's model and this one differ, that is because here
 
 - a tick handles all its rows at once: state is looked through once per tick, which costs SCAN per row and tick, and

@@ -18,9 +18,9 @@ ends, counting and EXCEPT withdraw.
 
 *Not equivalent*, so never done: below a join with a table that is NON RETROACTIVE (it cannot process negative tuples,
 and shows the table as of the birth of its row); with INTERNAL windows, whose results outlive their parts; through
-LIMIT, an aggregate without keys, a relation-to-stream operator or a window over it; past DISTINCT, group-by or an equality of
-join keys where a FLOAT or DOUBLE is read, since these take −0.0 and 0.0 for one value and show either. EXCEPT ALL and
-INTERSECT ALL count, so they stay.
+LIMIT, an aggregate without keys, a relation-to-stream operator or a window over it; past DISTINCT, group-by or an
+equality of join keys where a FLOAT or DOUBLE is read, since these take −0.0 and 0.0 for one value and show either.
+EXCEPT ALL and INTERSECT ALL count, so they stay.
 """
 
 from __future__ import annotations
