@@ -55,7 +55,9 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer": (
         ("synopsis_kinds", "facts", "join_order", "common_join", "common_subplan"),
+        ("candidates", "shapes", "negation_moves"),
         ("sharing", "estimates"),
+        ("cost",),
         ("rules",),
         ("pipeline",),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from windrow.optimizer.candidates import Candidate
+from windrow.optimizer.candidates import PlanCandidate
 from windrow.optimizer.cost import CostedOperator, OperatorCost, plan_cost
 from windrow.optimizer.pipeline import OptimizedPlan, RuleStep
 from windrow.optimizer.shapes import shape_text
@@ -74,7 +74,7 @@ def _candidates(optimized: OptimizedPlan) -> Iterator[str]:
             yield f"    {number_text(one.cost * factor).rjust(width)}  {one.text}{marked}"
 
 
-def _why(step: RuleStep, candidates: tuple[Candidate, ...]) -> str:
+def _why(step: RuleStep, candidates: tuple[PlanCandidate, ...]) -> str:
     if step.reason is not None:
         return f"chosen since it is the cheapest: {step.reason}"
     least = min(one.cost for one in candidates)

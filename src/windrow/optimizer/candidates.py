@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PlanCandidate:
     """A plan, or an order of inputs, in one line; what it costs per point; whether it is the one that was given to the
     rule, and the one that it chose."""
 
@@ -16,7 +16,7 @@ class Candidate:
     is_chosen: bool = False
 
 
-def shortened(candidates: list[Candidate], most: int) -> tuple[Candidate, ...]:
+def shortened(candidates: list[PlanCandidate], most: int) -> tuple[PlanCandidate, ...]:
     """The cheapest candidates in the order of their costs, and among them the given and the chosen one."""
     ranked = sorted(candidates, key=lambda one: one.cost)
     named = [one for one in ranked if one.is_given or one.is_chosen]

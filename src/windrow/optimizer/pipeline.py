@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 
-from windrow.optimizer.candidates import Candidate
+from windrow.optimizer.candidates import PlanCandidate
 from windrow.optimizer.facts import NOTHING_MEASURED, Facts
 from windrow.optimizer.rules.compute_on_arrival import compute_on_arrival
 from windrow.optimizer.rules.merge_joins import merge_joins
@@ -22,7 +22,7 @@ from windrow.plan.algebra.invariants import check, check_kept
 from windrow.plan.algebra.nodes import ContinuousPlan
 
 Apply = Callable[[ContinuousPlan, Facts], tuple[ContinuousPlan, str | None]]
-Weigh = Callable[[ContinuousPlan, Facts], tuple[Candidate, ...]]
+Weigh = Callable[[ContinuousPlan, Facts], tuple[PlanCandidate, ...]]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class RuleStep:
     reason: str | None
     seconds: float
     is_off: bool = False
-    weigh: Callable[[], tuple[Candidate, ...]] = field(default=tuple, compare=False, repr=False)
+    weigh: Callable[[], tuple[PlanCandidate, ...]] = field(default=tuple, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

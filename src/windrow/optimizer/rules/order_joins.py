@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import permutations
 
-from windrow.optimizer.candidates import Candidate, shortened
+from windrow.optimizer.candidates import PlanCandidate, shortened
 from windrow.optimizer.estimates import Estimator, conditions_of
 from windrow.optimizer.facts import Facts
 from windrow.optimizer.join_order import best_order, cost
@@ -48,10 +48,10 @@ def order_joins(plan: ContinuousPlan, facts: Facts) -> tuple[ContinuousPlan, str
     return (replace(plan, root=root), f"the join order is {'; '.join(reasons)}") if reasons else (plan, None)
 
 
-def weigh_orders(plan: ContinuousPlan, facts: Facts) -> tuple[Candidate, ...]:
+def weigh_orders(plan: ContinuousPlan, facts: Facts) -> tuple[PlanCandidate, ...]:
     """The cheapest orders of every multi-way join, in tuples compared per point."""
     estimator = Estimator(plan.root, facts)
-    found: list[Candidate] = []
+    found: list[PlanCandidate] = []
     for node in walk(plan.root):
         if isinstance(node, Join) and len(node.inputs) > 2:
             inputs, conditions = estimator.join_inputs(node), conditions_of(node)
@@ -59,7 +59,7 @@ def weigh_orders(plan: ContinuousPlan, facts: Facts) -> tuple[Candidate, ...]:
             orders = permutations(given) if len(given) <= MOST_LISTED else dict.fromkeys((given, chosen))
             found += shortened(
                 [
-                    Candidate(
+                    PlanCandidate(
                         " ⋈ ".join(_named(node.inputs[i]) for i in order),
                         cost(order, inputs, conditions),
                         order == given,

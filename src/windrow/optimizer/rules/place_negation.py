@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from windrow.optimizer.candidates import Candidate, shortened
+from windrow.optimizer.candidates import PlanCandidate, shortened
 from windrow.optimizer.cost import plan_cost
 from windrow.optimizer.facts import Facts
 from windrow.optimizer.negation_moves import can_move, moved
@@ -41,10 +41,10 @@ def place_negation(plan: ContinuousPlan, facts: Facts) -> tuple[ContinuousPlan, 
     return replace(plan, root=chosen), reason
 
 
-def weigh_negation(plan: ContinuousPlan, facts: Facts) -> tuple[Candidate, ...]:
+def weigh_negation(plan: ContinuousPlan, facts: Facts) -> tuple[PlanCandidate, ...]:
     """The plans that the rule chooses from; none if there is one alone."""
     chosen, costs = _chosen(plan, facts)
-    found = [Candidate(shape_text(node), cost, node == plan.root, node == chosen) for node, cost in costs.items()]
+    found = [PlanCandidate(shape_text(node), cost, node == plan.root, node == chosen) for node, cost in costs.items()]
     return shortened(found, SHOWN) if len(found) > 1 else ()
 
 
