@@ -52,8 +52,9 @@ class PlanProgress:
 
     def covering(self, stop: int | None) -> PlanProgress:
         """The progress when windows hold tuples below the tick `stop`."""
-        known = [point for point in (self.covered, stop) if point is not None]
-        return replace(self, covered=max(known, default=None))
+        if stop is None:
+            return self
+        return replace(self, covered=stop if self.covered is None else max(stop, self.covered))
 
 
 class HomeState(Protocol):
@@ -175,6 +176,16 @@ class ContinuousQuery:
     @cached_property
     def grid(self) -> TickGrid:
         return TickGrid(self.plan.step, self.plan.origin)
+
+    @cached_property
+    def streams(self) -> frozenset[str]:
+        """The names of its streams, in lower case."""
+        return frozenset(name.lower() for name in self.plan.streams)
+
+    @cached_property
+    def axes(self) -> frozenset[tuple[str, str]]:
+        """The streams and columns whose frontiers it waits for."""
+        return frozenset((window.stream.lower(), window.attribute.column) for window in self.plan.windows)
 
     @cached_property
     def sharable_join(self) -> SharableJoin | None:
