@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockStore
 from windrow.engine.plans.commits import CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanTick
+from windrow.engine.plans.ticker import _repeated_upto
+from windrow.operators.ticks import DueTicks
 
 KEPT = 100
 
@@ -115,3 +118,20 @@ def test_replaced_and_expired_parts_of_several_plans_go(bench: Bench) -> None:
     for plan in (1, 2):
         bench.commits.drop(plan, lambda: None)
     assert bench.on_disk() == 0 and bench.catalog.rows("SELECT * FROM blocks") == []
+
+
+def test_rows_made_anew_at_every_tick_bound_a_batch() -> None:
+    """Ten rows are alive, and each tick brings five: so n ticks make at most n * (10 + 5 n) rows."""
+    lifetime = SimpleNamespace(offset=0)
+    windows = [SimpleNamespace(lifetime=lifetime)]
+    state = SimpleNamespace(sizes={"0": (10, 80), "0.0/old": (1000, 8000)})
+    query = SimpleNamespace(
+        repeating=("0",), plan=SimpleNamespace(windows=windows), uses=[None], version=SimpleNamespace(state=state)
+    )
+    files = [SimpleNamespace(lo=t, hi=t, rows=5) for t in range(1000)]
+    stores, due = SimpleNamespace(files=lambda use: files), DueTicks(0, 100, 1)
+
+    def upto(limit: int) -> int:
+        return _repeated_upto(cast(Any, query), cast(Any, stores), due, limit).upto
+
+    assert [upto(limit) for limit in (1, 15, 39, 40, 74, 75, 60_000)] == [1, 1, 1, 2, 2, 3, 100]

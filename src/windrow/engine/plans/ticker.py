@@ -18,7 +18,7 @@ from windrow.engine.plans.commits import PlanCommits
 from windrow.engine.plans.committer import PlanCommitter, ProcessedBatch
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.due import begins_at, due_upto, input_progress, occupied, without_gaps
-from windrow.engine.plans.homes import PlanDelay, PlanFailure, PlanHomes, lifetimes, new_rows
+from windrow.engine.plans.homes import PlanDelay, PlanFailure, PlanHomes, is_silent, lifetimes, new_rows
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import StreamState
 from windrow.engine.store.journal import Journal
@@ -101,13 +101,14 @@ class PlanTicker:
         past = query.choices.begins_after
         if past is not None and before < past:
             due = DueTicks(before, min(upto, past), grid.step, grid.origin)
-            return self._bounded(query, due) if plan.periodic else due
+            return self._bounded(query, due) if plan.periodic or is_silent(query, due) else due
         return self._bounded(query, DueTicks(before, upto, grid.step, grid.origin))
 
     def _bounded(self, query: ContinuousQuery, due: DueTicks) -> DueTicks | None:
         """So many of the due ticks that at most `tick_rows` new tuples belong to them, but at least one; of a periodic
         plan, without long gaps between its windows. None: no window holds a tuple."""
         limit = self._settings().integer("tick_rows")
+        due = _repeated_upto(query, self._stores, due, limit) if query.repeating else due
         if not query.plan.periodic and (due.count == 1 or new_rows(query, self._stores, due) <= limit):
             return due
         lived = lifetimes(query, self._stores, due)
@@ -206,6 +207,19 @@ class PlanTicker:
             return query.unmerged >= MERGED_PARTS
         can_wait = passed < FEW_PARTS * query.twentieth and not query.version.state.nbytes
         return query.unmerged >= (FEW_PARTS if can_wait else 1)
+
+
+def _repeated_upto(query: ContinuousQuery, stores: WindowStores, due: DueTicks, limit: int) -> DueTicks:
+    """So many of the due ticks that a query that makes every live row anew at every tick makes at most about `limit`
+    rows, but at least one tick. What is alive is what the state of RSTREAM has, and what comes."""
+    sizes, few, many = query.version.state.sizes, 1, due.count
+    alive = sum(sizes[path][0] for path in query.repeating if path in sizes)
+    while few < many:
+        count = (few + many + 1) // 2
+        first = replace(due, upto=due.before + count * due.step)
+        fits = count * (alive + new_rows(query, stores, first)) <= limit
+        few, many = (count, many) if fits else (few, count - 1)
+    return replace(due, upto=due.before + few * due.step)
 
 
 def _may_join(query: ContinuousQuery, other: ContinuousQuery) -> bool:
