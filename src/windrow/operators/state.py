@@ -173,6 +173,7 @@ def is_internal(node: Node) -> bool:
     return not isinstance(node, ToStream) and any(is_internal(one) for one in node.inputs)
 
 
+@by_identity
 def has_internal(plan: ContinuousPlan) -> bool:
     """Whether any window of the plan is INTERNAL, so that rows leave the output later than the state."""
     windows = (one for one in walk(plan.root) if isinstance(one, StreamWindow | OutputWindow))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -45,6 +46,8 @@ class Lifetime:
     offset: int = 0
     internal: bool = False
     since: int | None = None
+    is_now: bool = field(default=False, compare=False, repr=False)
+    """Whether the user wrote [NOW], which changes no answer."""
 
     def __post_init__(self) -> None:
         if (self.range is not None and self.range <= 0) or self.offset < 0:
@@ -531,17 +534,17 @@ class ContinuousPlan:
     def schema(self) -> tuple[PlanColumn, ...]:
         return self.root.schema
 
-    @property
+    @cached_property
     def windows(self) -> tuple[Window, ...]:
         """Its windows over streams, from left to right."""
         return tuple(node for node in walk(self.root) if isinstance(node, Window))
 
-    @property
+    @cached_property
     def tables(self) -> tuple[str, ...]:
         """The tables that it reads."""
         return tuple(dict.fromkeys(node.table for node in walk(self.root) if isinstance(node, TableScan)))
 
-    @property
+    @cached_property
     def streams(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(window.stream for window in self.windows))
 

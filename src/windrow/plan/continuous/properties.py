@@ -162,10 +162,10 @@ def why_not_monotonic(node: Node) -> str:
 def too_short(plan: ContinuousPlan) -> int | None:
     """The shortest window of a plan, if results may come and go between two of its ticks, which are then in no answer:
     a joined window of few ticks, or any window below one tick. None if the windows are long enough, or if every tick
-    is answered by itself (SLIDE), or if points are no finer than ticks.
+    is answered by itself (SLIDE), or if points are no finer than ticks. [NOW] is as short as it is meant to be.
     """
     lifetimes = [one.lifetime for one in walk(plan.root) if isinstance(one, (StreamWindow, OutputWindow))]
-    ranges = [one.range for one in lifetimes if one.range is not None and not one.internal]
+    ranges = [one.range for one in lifetimes if one.range is not None and not one.internal and not one.is_now]
     if plan.periodic or plan.step == 1 or not ranges:
         return None
     is_joined = any(isinstance(one, Join) for one in walk(plan.root))
