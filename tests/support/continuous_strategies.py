@@ -173,7 +173,8 @@ class Grammar:
     def source(self, alias: str) -> str:
         """A stream, or a sub-query with the columns k, g and x."""
         kind = self._one(
-            "stream", "stream", "stream", "stream", "filter", "distinct", "union", "internal", "istream", "group", "top"
+            *("stream", "stream", "stream", "stream", "filter", "distinct", "distinct", "union", "internal", "istream"),
+            *("group", "top", "except", "negated"),
         )
         if kind == "stream":
             return f"{self.stream()} {self.window()} AS {alias}"
@@ -183,6 +184,12 @@ class Grammar:
             return f"(SELECT DISTINCT k, g, x FROM {self.stream()} {self.window()}) AS {alias}"
         if kind == "union":
             return f"({self._plain()} UNION ALL {self._plain()}) AS {alias}"
+        if kind == "except":
+            return f"({self._plain()} {self._one('EXCEPT', 'EXCEPT', 'INTERSECT')} {self._plain()}) AS {alias}"
+        if kind == "negated":
+            where = f"{self._one('NOT ', 'NOT ', '')}EXISTS (SELECT 1 FROM {self.stream()} {self.window()} AS m "
+            where += f"WHERE m.k = n.k{self._one('', '', ' AND m.x < n.x')})"
+            return f"(SELECT k, g, x FROM {self.stream()} {self.window()} AS n WHERE {where}) AS {alias}"
         if kind in ("group", "top"):
             return f"({self._withdrawn(kind)}) AS {alias}"
         if kind == "internal":

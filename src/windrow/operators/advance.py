@@ -17,7 +17,7 @@ import pyarrow as pa
 from windrow.operators.changes import Reported, report, report_expiry
 from windrow.operators.distinct import distinct
 from windrow.operators.group_by import CELLS, group_by
-from windrow.operators.join import Kept, Stored, join
+from windrow.operators.join import Kept, Reused, Stored, join
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed
 from windrow.operators.layouts.parts import StatePart
@@ -77,6 +77,7 @@ from windrow.plan.algebra.nodes import (
     TopRows,
     ToStream,
     Window,
+    distinct_below,
 )
 from windrow.types import SqlType
 
@@ -273,7 +274,7 @@ class _Run:
 
     def _join(self, node: Join, path: str) -> Edge:
         new: list[Edge] = []
-        old: list[Stored | Kept | Alive] = []
+        old: list[Stored | Kept | Reused | Alive] = []
         for i, one in enumerate(node.inputs):
             first, table = self.windows, f"{path}.{i}/old"
             edge = self.edge(one, f"{path}.{i}")
@@ -284,6 +285,8 @@ class _Run:
                 old.append(Stored(one, stored_schema(window).empty_table() if rows is None else rows))
             elif edge.is_strict:
                 old.append(Alive(table, self.table(table)))
+            elif i in node.reused:
+                old.append(self._reused(one, f"{path}.{i}"))
             else:
                 old.append(Kept(one.schema, self._remember(table, edge)))
         if not any(edge.is_strict for edge in new):
@@ -291,6 +294,12 @@ class _Run:
         step = strict_join(node, new, old, self.batch)
         self._keep(step.tables, step.parts)
         return step.edge
+
+    def _reused(self, node: Node, path: str) -> Reused:
+        """The rows of an input that is δ*, as of before the batch."""
+        found = distinct_below(node)
+        assert found is not None
+        return Reused(node, found, self.keyed(path + ".0" * _depth(node)))
 
     def _nrr_join(self, node: NrrJoin, path: str) -> Edge:
         edge, scan = self.edge(node.input, f"{path}.0"), table_of(node.table)
@@ -335,5 +344,5 @@ class _Run:
 
 
 def _depth(node: Node) -> int:
-    """How many selections and projections are above a table."""
+    """How many selections and projections are above another operator."""
     return 1 + _depth(node.input) if isinstance(node, Filter | Project) else 0

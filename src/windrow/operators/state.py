@@ -107,7 +107,7 @@ def empty_tables(plan: ContinuousPlan) -> dict[str, StateTable]:
 def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
     for i, one in enumerate(node.inputs):
         _collect(one, f"{path}.{i}", found)
-        if isinstance(node, Join) and window_of(one) is None:
+        if isinstance(node, Join) and window_of(one) is None and i not in node.reused:
             found[f"{path}.{i}/old"] = live(one) if is_strict(one) else Calendar(EXP, interval(one))
         elif isinstance(node, SemiJoin | OuterJoin) and window_of(one) is None:
             found[f"{path}.{i}/old"] = live(one)

@@ -137,7 +137,8 @@ class _Columns:
     def _joined(self, node: Join | SemiJoin | OuterJoin | NrrJoin, inputs: tuple[Node, ...]) -> Node:
         condition = None if node.condition is None else self.tree(node.condition)
         if isinstance(node, Join):
-            return Join(inputs, tuple(tuple(map(self.tree, key)) for key in node.keys), condition)
+            joined = tuple(tuple(map(self.tree, key)) for key in node.keys)
+            return replace(node, inputs=inputs, keys=joined, condition=condition)
         keys = tuple((self.tree(one), self.tree(other)) for one, other in node.keys)
         if isinstance(node, NrrJoin):
             return replace(node, input=inputs[0], table=inputs[1], keys=keys, condition=condition)

@@ -205,6 +205,9 @@ def _arguments(kind: str, names: Names) -> Sequence[str]:
 # Statements
 
 
+_VERBOSE = ("SELECT", "CREATE QUERY", "QUERY")
+
+
 def _expected(past: Sequence[Lexeme], whole: Sequence[Lexeme], names: Names) -> Sequence[str]:
     """What may follow these lexemes."""
     words = [part.upper for part in past]
@@ -212,7 +215,9 @@ def _expected(past: Sequence[Lexeme], whole: Sequence[Lexeme], names: Names) -> 
         return STARTS
     if words[0] == "EXPLAIN":
         if len(words) == 1:
-            return ("SELECT", "CREATE QUERY", "QUERY", "ANALYZE QUERY")
+            return ("SELECT", "CREATE QUERY", "QUERY", "ANALYZE QUERY", "VERBOSE")
+        if words[1] == "VERBOSE":
+            return _expected([past[0], *past[2:]], whole, names) if len(words) > 2 else _VERBOSE
         if words[1] == "ANALYZE" and len(words) == 2:
             return ("QUERY",)
         if "QUERY" in words[1:3] and words[1] in ("QUERY", "ANALYZE"):

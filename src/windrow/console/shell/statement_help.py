@@ -165,9 +165,10 @@ SELECT COUNT(*) AS sensors FROM hot;""",
     ),
     StatementHelp(
         "EXPLAIN",
-        "shows a plan, without running anything; with ANALYZE also what a running query has done.",
-        "EXPLAIN {[ANALYZE] {QUERY | STREAM} name | SELECT expression FROM stream window | "
-        "CREATE {QUERY | STREAM} name AS SELECT expression FROM stream window}",
+        "shows a plan, without running anything; with ANALYZE also what a running query has done, with VERBOSE also "
+        "the plans that it was chosen from and their costs.",
+        "EXPLAIN {[ANALYZE] [VERBOSE] {QUERY | STREAM} name | [VERBOSE] SELECT expression FROM stream window | "
+        "[VERBOSE] CREATE {QUERY | STREAM} name AS SELECT expression FROM stream window}",
         "EXPLAIN QUERY climate;",
     ),
     StatementHelp(

@@ -287,7 +287,10 @@ class _Cutter:
         for i, one in enumerate(node.inputs):
             names = tuple(node.keys[k][i].name for k in chosen)
             self.exactly(one, f"{path}.{i}", names)
-            if window_of(one) is None:
+            is_reused = isinstance(node, Join) and i in node.reused
+            if is_reused and f"{path}.{i}" in self.exchanges:
+                raise ValueError("a join whose rows are exchanged cannot read the state of a DISTINCT below")
+            if window_of(one) is None and not is_reused:
                 self.owners[f"{path}.{i}/old"], self.cuts[f"{path}.{i}/old"] = path, names
         if isinstance(node, Join):
             return tuple(frozenset(key.name for key in node.keys[k]) for k in chosen)

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from windrow.operators.join import Kept, Stored
+from windrow.operators.join import Kept, Reused, Stored
 from windrow.operators.layouts.live import ENTER, INTERVAL, LEAVE, intervals, is_touched
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
@@ -41,7 +41,9 @@ class Alive:
     state: StateTable
 
 
-def strict_join(node: Join, new: Sequence[Edge], old: Sequence[Stored | Kept | Alive], batch: TickBatch) -> Outcome:
+def strict_join(
+    node: Join, new: Sequence[Edge], old: Sequence[Stored | Kept | Reused | Alive], batch: TickBatch
+) -> Outcome:
     """The results that come or are withdrawn at the due ticks."""
     kernel, count = batch.kernel, len(new)
     keys = [[key[i] for key in node.keys] for i in range(count)]

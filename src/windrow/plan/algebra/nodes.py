@@ -207,18 +207,22 @@ class Join:
 
     keys[k][i] is the k-th key of input i: the keys of all inputs are equal, and of one type; a NULL equals nothing.
     Without keys it is a product. `condition` is over the columns of all inputs. A result lives from the latest ts to
-    the earliest exp of its parts.
+    the earliest exp of its parts. `reused` are inputs that are DISTINCT, perhaps below selections and projections,
+    whose rows the join reads from the state of δ* instead of keeping them itself.
     """
 
     inputs: tuple[Node, ...]
     keys: tuple[tuple[exp.Expr, ...], ...] = ()
     condition: exp.Expr | None = None
+    reused: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.inputs) <= 8:
             raise ValueError("a join has two to eight inputs")
         if any(len(key) != len(self.inputs) for key in self.keys):
             raise ValueError("a join key has an expression for every input")
+        if any(distinct_below(self.inputs[i]) is None for i in self.reused):
+            raise ValueError("a join reads the state of a DISTINCT")
 
     @property
     def schema(self) -> tuple[PlanColumn, ...]:
@@ -547,6 +551,13 @@ class ContinuousPlan:
     @cached_property
     def streams(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(window.stream for window in self.windows))
+
+
+def distinct_below(node: Node) -> Distinct | None:
+    """The DISTINCT below selections and projections; None if there is another operator."""
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return node if isinstance(node, Distinct) else None
 
 
 def walk(node: Node) -> Iterator[Node]:
