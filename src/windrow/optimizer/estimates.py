@@ -25,6 +25,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     Project,
     RowsWindow,
@@ -100,6 +101,8 @@ class Estimator:
             return _project(node, one)
         if isinstance(node, OutputWindow):
             return EdgeEstimate(one.rate, one.rate * self._length(node.lifetime.range), one.distinct)
+        if isinstance(node, OutputRows):
+            return EdgeEstimate(one.rate, float(node.size), one.distinct)
         if isinstance(node, Distinct | GroupBy):
             keys = [column.sql for column in (node.schema if isinstance(node, Distinct) else node.keys)]
             return one.scaled(one.values(keys) / one.live if one.live > 0 else 1.0)
