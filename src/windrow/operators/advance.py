@@ -221,7 +221,7 @@ class _Run:
         if isinstance(node, StreamWindow):
             return scan(node, self._stored(node).new, self.batch.has_until)
         if isinstance(node, TableScan):
-            return scan_table(node, self.relations.get(path), self.ticks)  # statements take effect at ticks
+            return scan_table(node, self.relations.get(path), self.batch.due)
         if isinstance(node, RowsWindow):
             tables = self.keyed(path), self.keyed(path + COUNTED)
             return self._kept(rows_window(node, self._stored(node).new, path, *tables, self.batch))

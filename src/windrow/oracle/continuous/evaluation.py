@@ -105,7 +105,8 @@ class Evaluation:
         is_internal = any(one.window.internal for one in all_sources(self.plan.query) if one.window)
         if due is None or not (is_internal or self.plan.restores):
             return set()
-        points = {due.first - self.plan.step, *self._points(self.plan.query, {})}
+        changed = (one.first - self.plan.step for versions in self.tables.values() for one in versions)
+        points = {due.first - self.plan.step, *changed, *self._points(self.plan.query, {})}
         return {point + 1 for point in points if due.first - self.plan.step <= point < min(due.last, last)}
 
     def _all_ticks(self, due: DueRange | None, last: int) -> set[int]:
@@ -216,8 +217,8 @@ class Evaluation:
         return f"windrow_oracle_w{self._views}", tuple(types)
 
     def _relation(self, source: FromItem) -> tuple[str, tuple[str, ...], bool]:
-        """A view of the rows of a table: each with every tick at which it is there; of one that is NON RETROACTIVE,
-        with the births of the tuples that see it."""
+        """A view of the rows of a table: each with every tick at which it is there, and the instants since the tick
+        before; of one that is NON RETROACTIVE, with the births of the tuples that see it."""
         assert source.table is not None
         name, step = source.table.lower(), self.plan.step
         versions, is_seen = self.tables[name], name in self.nrrs
@@ -228,7 +229,7 @@ class Evaluation:
                 ones = [pa.array([at] * one.rows.num_rows, pa.int64()) for at in (low, high)]
                 found.append(one.rows.append_column(FROM, ones[0]).append_column(TO, ones[1]))
                 continue
-            ticks = [i for i, b in enumerate(self._grid) if one.first <= b < one.end]
+            ticks = [i for i, b in enumerate(self._grid) if one.first <= self.plan.first_above(b - 1) < one.end]
             for tick in ticks:
                 found.append(one.rows.append_column(TICK, pa.array([tick] * one.rows.num_rows, pa.int64())))
         columns = tuple(versions[0].rows.column_names)
