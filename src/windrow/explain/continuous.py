@@ -117,7 +117,7 @@ class _Boxes:
         """How many operators from here on the user never wrote: those that make an answer of each window (SLIDE)."""
         if not self._plan.periodic:
             return 0
-        if path == ROOT and isinstance(node, ToStream) and node.kind is Streaming.RSTREAM:
+        if path == ROOT and isinstance(node, ToStream) and node.kind is Streaming.RSTREAM and not node.restores:
             return 1
         is_made = isinstance(node, OutputWindow) and node.lifetime == Lifetime(1) and isinstance(node.input, ToStream)
         return 2 if is_made else 0

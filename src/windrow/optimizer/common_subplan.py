@@ -26,6 +26,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     PlanColumn,
     Project,
@@ -42,7 +43,7 @@ from windrow.plan.algebra.nodes import (
 from windrow.plan.algebra.rewriting import parsed, substituted, text_of, with_texts
 from windrow.plan.nodes import Order
 
-_STATEFUL = Distinct | GroupBy | OutputWindow | ToStream | TopRows | SemiJoin | OuterJoin | SetOperation
+_STATEFUL = Distinct | GroupBy | OutputWindow | OutputRows | ToStream | TopRows | SemiJoin | OuterJoin | SetOperation
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,17 @@ class SharableSubPlan:
 
 
 def sharable_subplans(plan: ContinuousPlan) -> tuple[SharableSubPlan, ...]:
-    """The sub-plans that begin with the plan's first window and keep state, the largest first."""
-    found, node, depth = list[SharableSubPlan](), plan.root, 0
+    """The sub-plans that begin with the plan's first window and keep state, the largest first. One that RESTORE asks at
+    every instant is another than one that is asked at ticks."""
+    found, node, depth, at_instants = list[SharableSubPlan](), plan.root, 0, False
     while True:
         if _keeps(node):
-            key = hashlib.sha256(repr(_unnamed(node)).encode()).hexdigest()
+            told = f"{repr(_unnamed(node))}{' at instants' if at_instants else ''}"
+            key = hashlib.sha256(told.encode()).hexdigest()
             found.append(SharableSubPlan(depth, key, sum(isinstance(one, Window) for one in walk(node))))
         if not node.inputs:
             return tuple(found)
+        at_instants = node.restores if isinstance(node, ToStream) else at_instants
         node, depth = node.inputs[0], depth + 1
 
 
@@ -145,7 +149,9 @@ class _Columns:
         return replace(node, left=inputs[0], right=inputs[1], keys=keys, condition=condition)
 
     def _over(
-        self, node: Filter | Project | GroupBy | Distinct | OutputWindow | ToStream | TopRows, below: Node
+        self,
+        node: Filter | Project | GroupBy | Distinct | OutputWindow | OutputRows | ToStream | TopRows,
+        below: Node,
     ) -> Node:
         if isinstance(node, Filter):
             return Filter(below, self.tree(node.predicate))

@@ -81,6 +81,8 @@ def at(marked: str) -> tuple[str, ...]:
         ("SELECT 1 FROM packets [ROWS 5] WH|", ["WHERE"]),
         ("CREATE QUERY q |", ["AS"]),
         ("CREATE QUERY q AS |", ["SELECT"]),
+        ("CREATE QUERY q AS SELECT WS|", ["WSTREAM("]),
+        ("CREATE QUERY q AS SELECT ISTREAM |", ["RESTORE("]),
         ("CREATE QUERY q AS SELECT 1 FROM packets [ROWS 5 SLIDE 1] INTO |", ["console", "jsonl", "parquet"]),
         ("CREATE QUERY q AS SELECT 1 FROM packets [ROWS 5 SLIDE 1] EM|", ["EMIT EVERY WINDOW"]),
         ("CREATE STREAM s (a |", ["BOOLEAN", "TINYINT", "SMALLINT", "…"]),

@@ -39,6 +39,7 @@ from windrow.plan.algebra.nodes import (
     Join,
     Lifetime,
     Node,
+    OutputRows,
     OutputWindow,
     Streaming,
     ToStream,
@@ -102,7 +103,10 @@ def relations(draw: Any, b: Builder, depth: int, internal: bool | None = False) 
     if kind == "stream":
         one = draw(relations(b, depth - 1, draw(st.sampled_from([False, False, True, None]))))
         kind_of = draw(st.sampled_from([Streaming.ISTREAM, Streaming.DSTREAM]))
-        return OutputWindow(ToStream(one, kind_of), Lifetime(draw(st.integers(1, 6)), draw(st.sampled_from([0, 1]))))
+        stream = ToStream(one, kind_of, kind_of is Streaming.ISTREAM and draw(st.booleans()))
+        if draw(st.integers(0, 3)) == 0:
+            return OutputRows(stream, draw(st.integers(1, 4)))
+        return OutputWindow(stream, Lifetime(draw(st.integers(1, 6)), draw(st.sampled_from([0, 1]))))
     if kind == "appended":
         return OutputWindow(draw(relations(b, depth - 1, True)), Lifetime(draw(st.integers(1, 6))))
     one = draw(relations(b, depth - 1, internal))
@@ -144,7 +148,8 @@ def roots(draw: Any, b: Builder) -> Node:
     if kind == "top":
         return b.top(node, f"$.{node.schema[0].name}", draw(st.integers(0, 3)), draw(st.booleans()))
     if kind == "stream":
-        return ToStream(node, draw(st.sampled_from(Streaming)))
+        made = draw(st.sampled_from(Streaming))
+        return ToStream(node, made, made is not Streaming.DSTREAM and draw(st.booleans()))
     return node
 
 

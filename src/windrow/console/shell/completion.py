@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from windrow.console.shell.statement_help import STATEMENT_NAMES
 from windrow.console.shell.typed import Lexeme, lexemes
+from windrow.cql.dialect import TO_STREAM
 from windrow.cql.functions import AGGREGATES, OWN_AGGREGATES, ROW_FUNCTIONS
 from windrow.cql.names import quote_name
 from windrow.dataplane.sinks.registry import KINDS as SINKS
@@ -65,6 +66,8 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "IS": ("NULL", "NOT NULL", "TRUE"),
     "PUNCTUATE": AFTER_PUNCTUATE,
     "IF": ("NOT EXISTS", "EXISTS"),
+    "ISTREAM": ("RESTORE(",),
+    "RSTREAM": ("RESTORE(",),
 }
 """Words after which only these words may stand."""
 
@@ -309,6 +312,8 @@ def _created(past: Sequence[Lexeme], words: Sequence[str], whole: Sequence[Lexem
     if len(words) == body:
         return ("SELECT",)
     follow = _select(past[body:], words[body:], whole, names)
+    if words[-1] == "SELECT":
+        return (*follow, *(f"{word}(" for word in TO_STREAM))
     is_after_from = "FROM" in words[body:] and not _opened(words) and words[-1] not in ("FROM", "BY", "INTO", ",")
     return (*follow, *QUERY_TAIL) if is_after_from and not set(words) & {"INTO", "EMIT"} else follow
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, WrittenBlock
-from windrow.engine.plans.due import occupied
+from windrow.engine.plans.due import lingering, occupied
 from windrow.engine.plans.query import ContinuousQuery, HomeState, counts_windows
 from windrow.engine.plans.sharing.joins import Given, JoinsInDriver
 from windrow.engine.plans.sharing.subplans import note_sharers, subplans_of, taken_from
@@ -22,7 +22,7 @@ from windrow.errors import StateError, WindrowError, first_line
 from windrow.operators.advance import Advance, advance
 from windrow.operators.changes import AT, HEAD, in_order, stored
 from windrow.operators.layouts.parts import StatePart
-from windrow.operators.scan import StreamRows, births_end, reach, read_window
+from windrow.operators.scan import StreamRows, added, births_end, reach, read_window
 from windrow.operators.sharing.subplans import CompactedOnce, SharedSubPlans, SubPlan
 from windrow.operators.stages.cutting import staged
 from windrow.operators.stages.ranges import WHOLE, Range, restored_range
@@ -174,14 +174,14 @@ def new_rows(query: ContinuousQuery, stores: WindowStores, due: DueTicks) -> int
 
 
 def lifetimes(query: ContinuousQuery, stores: WindowStores, due: DueTicks) -> list[tuple[Points, Points]]:
-    """When the new tuples of each window are born, and when they leave it."""
-    found, counts_all = [], counts_windows(query.plan)
+    """When the new tuples of each window are born, and when no tick counts them any more."""
+    found, counts_all, lingers = [], counts_windows(query.plan), lingering(query.plan)
     for window, use in zip(query.plan.windows, query.uses, strict=True):
         lifetime, use = window.lifetime, replace(use, predicate=None) if counts_all else use
         lo, hi = due.before - lifetime.offset, due.upto - lifetime.offset
         lo = lo if lifetime.since is None else min(max(lo, lifetime.since), hi)
         births = stores.rows(use, (), lo, hi).column("__t").to_numpy() + lifetime.offset
-        found.append((births, births_end(births, lifetime)))
+        found.append((births, added(births_end(births, lifetime), lingers)))
     return found
 
 

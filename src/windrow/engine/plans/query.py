@@ -25,7 +25,19 @@ from windrow.operators.tables.metering import PlanMeter
 from windrow.optimizer.common_join import SharableJoin, sharable_join
 from windrow.optimizer.common_subplan import SharableSubPlan, sharable_subplans
 from windrow.optimizer.pipeline import OptimizedPlan
-from windrow.plan.algebra.nodes import ContinuousPlan, GroupBy, Node, RowsWindow, Streaming, ToStream, Window, walk
+from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    GroupBy,
+    Lifetime,
+    Node,
+    OutputRows,
+    OutputWindow,
+    RowsWindow,
+    Streaming,
+    ToStream,
+    Window,
+    walk,
+)
 from windrow.types import SqlType
 
 REWRITTEN_ROWS = 200_000
@@ -232,6 +244,18 @@ def counts_windows(plan: ContinuousPlan) -> bool:
     """Whether an answer has rows although no tuple qualifies: an aggregate without GROUP BY has. Then a tuple that does
     not qualify is kept, too: a window that holds it is answered."""
     return plan.periodic and any(isinstance(one, GroupBy) and not one.keys for one in walk(plan.root))
+
+
+def counts_ticks(plan: ContinuousPlan) -> bool:
+    """Whether a window holds what an aggregate without GROUP BY gives at every tick, with or without tuples: then no
+    tick can be left out."""
+    streams = (one.input for one in walk(plan.root) if isinstance(one, OutputWindow | OutputRows) and not _is_now(one))
+    return any(isinstance(below, GroupBy) and not below.keys for one in streams for below in walk(one))
+
+
+def _is_now(node: OutputWindow | OutputRows) -> bool:
+    """Whether it holds the rows of one tick alone."""
+    return isinstance(node, OutputWindow) and node.lifetime == Lifetime(1)
 
 
 def bucketed_by(plan: ContinuousPlan, i: int) -> tuple[KeptColumn, ...]:

@@ -17,9 +17,9 @@ from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import PlanCommits
 from windrow.engine.plans.committer import PlanCommitter, ProcessedBatch
 from windrow.engine.plans.delivering import PlanDelivery
-from windrow.engine.plans.due import begins_at, due_upto, input_progress, occupied, without_gaps
+from windrow.engine.plans.due import begins_at, due_upto, input_progress, lingering, occupied, without_gaps
 from windrow.engine.plans.homes import PlanDelay, PlanFailure, PlanHomes, is_silent, lifetimes, new_rows
-from windrow.engine.plans.query import ContinuousQuery
+from windrow.engine.plans.query import ContinuousQuery, counts_ticks
 from windrow.engine.state import StreamState
 from windrow.engine.store.journal import Journal
 from windrow.logs import log_event, logs_events
@@ -92,7 +92,8 @@ class PlanTicker:
 
     def _due(self, query: ContinuousQuery) -> DueTicks | None:
         grid, plan = query.grid, query.plan
-        inputs = [input_progress(window, self._stream_of(window.stream).progress) for window in plan.windows]
+        lingers = lingering(plan)
+        inputs = [input_progress(one, self._stream_of(one.stream).progress, lingers) for one in plan.windows]
         upto, before = due_upto(inputs, grid, plan.periodic), query.progress.ticked
         if before is None:
             before = begins_at(inputs, grid)
@@ -116,7 +117,7 @@ class PlanTicker:
         if due.count > 1 and sum(one.size for one in births) > limit:
             upto = query.grid.above(int(np.partition(np.concatenate(births), limit - 1)[limit - 1]))
             due = replace(due, upto=min(due.upto, max(upto, due.before + due.step)))
-        if not query.plan.periodic:
+        if not query.plan.periodic or counts_ticks(query.plan):
             return due
         found = without_gaps(due, occupied(due, lived, query.progress.covered))
         if found is None:

@@ -447,6 +447,32 @@ class OutputWindow:
         return (self.input,)
 
 
+@dataclass(frozen=True)
+class OutputRows:
+    """A count-based window over the output of a sub-query, which is MONOTONIC: the last `size` results born below the
+    tick, by (ts, then all columns). When a result leaves depends on those that come later."""
+
+    input: Node
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size <= 0:
+            raise ValueError("a count-based window has at least one row")
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def partition(self) -> tuple[PlanColumn, ...]:
+        """All results are counted together."""
+        return ()
+
+
 class Streaming(Enum):
     """Relation-to-stream operators."""
 
@@ -457,10 +483,24 @@ class Streaming(Enum):
 
 @dataclass(frozen=True)
 class ToStream:
-    """What came (ISTREAM), what went (DSTREAM), or all that is there (RSTREAM) at every tick."""
+    """What came (ISTREAM), what went (DSTREAM), or all that is there (RSTREAM) at every tick.
+
+    `restores`: what came and went between two ticks is reported, too. Then everything below, down to the next such
+    node, is evaluated at every instant, not only at ticks (Golab's dissertation, section 3.3.4).
+    """
 
     input: Node
     kind: Streaming
+    restores: bool = False
+
+    def __post_init__(self) -> None:
+        if self.restores and self.kind is Streaming.DSTREAM:
+            raise ValueError("DSTREAM does not restore")
+
+    @property
+    def words(self) -> str:
+        """What a user writes for it."""
+        return f"{self.kind.name} RESTORE" if self.restores else self.kind.name
 
     @property
     def schema(self) -> tuple[PlanColumn, ...]:
@@ -510,6 +550,7 @@ Node = (
     | Distinct
     | GroupBy
     | OutputWindow
+    | OutputRows
     | ToStream
     | TopRows
 )

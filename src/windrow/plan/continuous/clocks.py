@@ -51,6 +51,12 @@ class PlanClock:
             raise _other_slide(clause)
         return self.lifetime(bound)
 
+    def rows_of_output(self, clause: WindowClause) -> int:
+        """How many results the window [ROWS n] on a sub-query holds."""
+        bound = bind_output_lifetime(clause, self.point)
+        assert bound.rows is not None
+        return bound.rows
+
 
 @dataclass(frozen=True)
 class _Window:
