@@ -11,6 +11,7 @@ from windrow.catalog.definitions import Punctuated
 from windrow.cql.intervals import format_interval
 from windrow.cql.statements import Policy
 from windrow.engine.ask.sharing_view import sharing_table
+from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.due import complete_from
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.plans.tables import changes_schema
@@ -242,7 +243,7 @@ def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[s
         "overflows": row["overflows"],
         "latest_window_end": None if query.last_end is None else point_text(query.last_end, kind),
         "completeness": completeness(query),
-        "state": _query_state(query),
+        "state": _query_state(stream, query),
     }
 
 
@@ -262,13 +263,28 @@ def _plan_row(engine: Engine, query: ContinuousQuery) -> dict[str, Any] | None:
         "overflows": None,  # they are not counted
         "latest_window_end": None if ticked is None else point_text(ticked, kind),
         "completeness": completeness_of_plan(query),
-        "state": "active" if query.error is None else f"suspended: {query.error}",
+        "state": plan_state(query, engine.opened.stores),
     }
 
 
-def _query_state(query: QueryState) -> str:
+def plan_state(query: ContinuousQuery, stores: WindowStores) -> str:
+    """Whether a continuous query ticks; of one that is paused, how many tuples its streams keep for later."""
     if query.error is not None:
         return f"suspended: {query.error}"
+    if not query.is_paused:
+        return "active"
+    ticked = query.progress.ticked
+    waiting = (file for use in query.uses for file in stores.files(use))
+    count = sum(file.rows for file in waiting if ticked is None or file.hi >= ticked)
+    return f"paused: {'no tuple waits' if not count else f'up to {count:,} tuples wait for it'}"
+
+
+def _query_state(stream: StreamState, query: QueryState) -> str:
+    if query.error is not None:
+        return f"suspended: {query.error}"
+    if query.is_paused:
+        count = sum(item.query is query for item in stream.unpublished)
+        return "paused: " + (f"{count:,} batches of answers wait" if count else "no answer waits")
     return "active" if query.delivery_error is None else f"delivery suspended: {query.delivery_error}"
 
 

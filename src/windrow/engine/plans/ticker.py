@@ -53,8 +53,8 @@ class PlanTicker:
         self._settings = settings
         self._homes = homes
         self._queries = queries
-        self._delivery = PlanDelivery(commits, settings)
-        self._committer = PlanCommitter(journal, commits, stores, self._delivery, stream_of, settings)
+        self.delivery = PlanDelivery(commits, settings)
+        self._committer = PlanCommitter(journal, commits, stores, self.delivery, stream_of, settings)
         self.follow: Callable[[ContinuousQuery, bool], None] = lambda query, ended: None
         """Makes tuples of a derived stream of what its plan has committed; `ended`: nothing more comes."""
 
@@ -63,7 +63,9 @@ class PlanTicker:
         with query.ticking:
             if query.is_dropped:
                 return 0
-            self._delivery.publish(query)
+            self.delivery.publish(query)
+            if query.is_paused:
+                return 0
             done = 0
             self._follow(query)
             while query.error is None and (due := self._due(query)) is not None:
@@ -78,7 +80,7 @@ class PlanTicker:
 
     def recover(self, queries: Sequence[ContinuousQuery]) -> None:
         """Publish what is committed and not published, at opening."""
-        self._delivery.recover(queries)
+        self.delivery.recover(queries)
 
     def _follow(self, query: ContinuousQuery, ended: bool = False) -> None:
         """Hand what is committed to the derived stream, if the query has one."""
@@ -207,5 +209,5 @@ def _may_join(query: ContinuousQuery, streams: set[str], other: ContinuousQuery)
     """Whether another query may be due for the same ticks; cheap, since all queries are asked."""
     if other.grid != query.grid or other.progress.ticked != query.progress.ticked or other.derived is not None:
         return False
-    is_ready = other.error is None and not other.unshown and other.home == query.home
+    is_ready = other.error is None and not other.is_paused and not other.unshown and other.home == query.home
     return is_ready and {name.lower() for name in other.plan.streams} == streams
