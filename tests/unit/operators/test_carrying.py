@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from windrow.operators.advance import advance
 from windrow.operators.carrying.carrying import CarriedState, carry, rebuild
+from windrow.operators.carrying.difference import difference
 from windrow.operators.carrying.matching import same_subplans
 from windrow.operators.changes import AT, changes_schema
 from windrow.operators.changes import stored as stored_changes
@@ -232,3 +233,27 @@ def test_answer_has_the_births_of_its_rows() -> None:
     found = [(row[0], row[1], row[2], row[3]) for row in rows_of(made.answer)]
     assert found == [("+", 8, 3, 8), ("+", 8, 5, 10), ("+", 8, 7, 12)]
     assert isinstance(window, StreamWindow)
+
+
+# -- the difference of answers ---------------------------------------------------------------------
+
+
+def answer(*rows: tuple[int, int | None, Any]) -> pa.Table:
+    """Rows of (ts, exp, value) as stored changes."""
+    columns = [["+"] * len(rows), [8] * len(rows), *(list(one) for one in zip(*rows, strict=True))]
+    kinds = (pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.int32())
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=False)]
+    return pa.table(arrays, names=["op", "tick", "ts", "exp", "v0"])
+
+
+def test_difference() -> None:
+    old = answer((1, 12, 5), (2, 12, 5), (3, None, 7), (4, 9, None), (4, 8, 1))
+    new = answer((7, 12, 5), (3, 11, 7), (5, 9, None), (5, 9, None), (5, 8, 2))
+    found = rows_of(difference(old, new, 9))
+    assert found == [
+        ("-", 9, 8, 12, 5),
+        ("-", 9, 8, None, 7),
+        ("+", 9, 3, 11, 7),
+        ("+", 9, 5, 9, None),
+    ], "rows with equal values and the same end are in both; those that end before the tick are in neither"
+    assert not difference(old, old, 9).num_rows

@@ -22,7 +22,7 @@ from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.plan.continuous.properties import too_short
 from windrow.plan.nodes import Finalise
 from windrow.settings import SPECS, Settings
-from windrow.types import SqlType, point_text
+from windrow.types import POINT_MAX, POINT_MIN, SqlType, point_text
 from windrow.windows import LandmarkWindow, PartitionedWindow, PerKeyFrontier, SlideByTuple, SlideOver
 
 if TYPE_CHECKING:
@@ -273,10 +273,11 @@ def plan_state(query: ContinuousQuery, stores: WindowStores) -> str:
         return f"suspended: {query.error}"
     if not query.is_paused:
         return "active"
-    ticked = query.progress.ticked
-    waiting = (file for use in query.uses for file in stores.files(use))
-    count = sum(file.rows for file in waiting if ticked is None or file.hi >= ticked)
-    return f"paused: {'no tuple waits' if not count else f'up to {count:,} tuples wait for it'}"
+    ticked, count = query.progress.ticked, 0
+    for window, use in zip(query.plan.windows, query.uses, strict=True):
+        lo = POINT_MIN if ticked is None else ticked - window.lifetime.offset
+        count += stores.rows(use, (), lo, POINT_MAX).num_rows
+    return f"paused: {'no tuple waits' if not count else f'{count:,} tuples wait for it'}"
 
 
 def _query_state(stream: StreamState, query: QueryState) -> str:

@@ -32,11 +32,13 @@ from windrow.dataplane.stores import (
     read_rows,
     write_rows,
 )
+from windrow.engine.kept.computing import ComputedColumns, computable
 from windrow.engine.kept.rewrites import Rewrite, rewrites
 from windrow.engine.kept.store_entries import StoreEntries, StoreReader, WindowStore
 from windrow.engine.state import StreamState
 from windrow.errors import StateError
 from windrow.logs import log_event
+from windrow.operators.tables.kernel import Kernel
 from windrow.types import POINT_MAX, POINT_MIN
 from windrow.windows.frontier import max_or_none
 
@@ -170,6 +172,36 @@ class WindowStores:
         """The point from which on everything is kept that nobody has asked for before."""
         greatest = self.greatest(wanted.stream, wanted.axis)
         return None if greatest is None else greatest + 1
+
+    def compute(self, wanted: WantedRows, kernel: Kernel) -> None:
+        """Add wanted columns that can be computed from kept ones to the rows of the reader's own store, or, if there is
+        none yet, of all stores of the axis. A commit of its own, with the stream's `batch_lock` held; no answer depends
+        on it."""
+        stores = [one for one in self._of(wanted.stream) if one.axis == wanted.axis]
+        own = [one for one in stores if one.keys == wanted.keys]
+        for store in own or stores:
+            columns = computable(store.columns, wanted.read, kernel)
+            if columns is not None and self._named(store.id):
+                self._compute(store, columns, kernel)
+
+    def _compute(self, store: WindowStore, columns: ComputedColumns, kernel: Kernel) -> None:
+        rows = self._named(store.id)
+        wider = replace(store, columns={**store.columns, **dict.fromkeys(columns.trees, columns.since)})
+        bounds = [min(_points(row)[0] for row in rows), max(_points(row)[1] for row in rows) + 1]
+        files = [MappedStoreFile(f"{self._root}/{row.path}") for row in rows]
+        made = merged(
+            self._blocks.writer, wider.spec, files, bounds, lambda table: columns.added_to(table, kernel)
+        )
+        with self._transaction():
+            now = self._entries.find(lambda one: one.id == store.id)
+            if now is not None and {row.id for row in rows} == {row.id for row in self._blocks.named(store.owner)}:
+                for file in made:
+                    self._blocks.add(file.ref, file.lo, file.hi)
+                for row in rows:
+                    self._blocks.release(row.id)
+                self._entries.save(replace(now, columns=wider.columns))
+            self._catalog.on_commit(lambda: self._forget({store.id}))
+            self._catalog.on_commit(self._reload)
 
     def move(self, number: int, old: Sequence[str], moved: Sequence[MovedReader]) -> list[StoreUse]:
         """Give a plan other readers, in the transaction of the caller, with the `batch_lock` of all streams held. What

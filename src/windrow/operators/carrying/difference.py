@@ -7,29 +7,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.operators.changes import AT, BORN, END, HEAD, OP
-from windrow.operators.tables.rows import numbered, taken
+from windrow.operators.tables.rows import longs, numbered, taken
 from windrow.operators.ticks import NEVER
 from windrow.synopses.cells.arrays import Mask, place_in_run
 
 
-def difference(old: pa.Table, new: pa.Table, ticked: int) -> pa.Table:
-    """The changes at a tick that lead from one answer to the other, both as stored changes with the same columns: a row
-    with equal values and the same end is in both, whatever its birth is. What goes stands before what comes."""
+def difference(old: pa.Table, new: pa.Table, tick: int) -> pa.Table:
+    """The changes at a tick that lead from one answer before it to the other, both as stored changes with the same
+    columns: a row with equal values and the same end is in both, whatever its birth is. What goes stands before what
+    comes. A row that the tick does not see is neither."""
+    old, new = lasting(old, tick), lasting(new, tick)
     kept = _met(old, new)
-    return pa.concat_tables([withdrawn(taken(old, ~kept[0]), ticked), came(taken(new, ~kept[1]), ticked)])
+    return pa.concat_tables([withdrawn(taken(old, ~kept[0]), tick), came(taken(new, ~kept[1]), tick)])
 
 
-def withdrawn(rows: pa.Table, ticked: int) -> pa.Table:
+def lasting(rows: pa.Table, tick: int) -> pa.Table:
+    """The rows of an answer that do not end before a tick."""
+    return taken(rows, longs(pc.fill_null(rows.column(END), NEVER)) >= tick)
+
+
+def withdrawn(rows: pa.Table, tick: int) -> pa.Table:
     """The rows of an answer as withdrawn at a tick."""
-    told = {OP: pa.array(["-"] * rows.num_rows, pa.string()), AT: _points(rows, ticked), BORN: _points(rows, ticked - 1)}
+    told = {OP: pa.array(["-"] * rows.num_rows, pa.string()), AT: _points(rows, tick), BORN: _points(rows, tick - 1)}
     for place, column in told.items():
         rows = rows.set_column(place, rows.schema.field(place), column)
     return rows
 
 
-def came(rows: pa.Table, ticked: int) -> pa.Table:
+def came(rows: pa.Table, tick: int) -> pa.Table:
     """The rows of an answer as changes of a tick."""
-    return rows.set_column(AT, rows.schema.field(AT), _points(rows, ticked))
+    return rows.set_column(AT, rows.schema.field(AT), _points(rows, tick))
 
 
 def _points(rows: pa.Table, point: int) -> pa.Array:

@@ -1,8 +1,8 @@
 """Another plan takes the place of a query's, in one transaction: its plan and choices, the parts of its state and view,
 its progress, what it reads, and what it reports of the difference.
 
-Sinks and subscribers get the difference between the old answer and the new one once, as changes of the query's last
-tick, before the commit (a stage: it is published after it). A crash before the commit leaves the old query, one after
+Sinks and subscribers get the difference between the old answer and the new one once, as changes of the next tick, before
+the commit (a stage: it is published after it). A crash before the commit leaves the old query, one after
 it the new one.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from windrow.crash import crash_point
-from windrow.dataplane.sinks import SinkMode
+from windrow.dataplane.sinks import Sink, SinkMode
 from windrow.engine.kept.window_stores import StoreUse, WindowStores
 from windrow.engine.plans.changing.takeover import PlanTakeover, Takeovers, answer_of, is_stream, no_changes
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanTick
@@ -23,7 +23,7 @@ from windrow.engine.plans.homes import DRIVER, state_part
 from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion, kept_columns
 from windrow.engine.plans.tables import changes_table, ordered, view_table
 from windrow.engine.tables.commits import TableCommits
-from windrow.operators.carrying.difference import came, difference, withdrawn
+from windrow.operators.carrying.difference import came, difference, lasting, withdrawn
 from windrow.operators.state import compacted
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.view import last_end, live_view
@@ -100,7 +100,8 @@ class PlanSwaps:
         new.version = kept if told.view is None else PlanVersion(progress, taken.state, (told.view,), ends)
         new.home, new.home_reason = DRIVER, "its plan has just changed"
         new.committed = new.merged_at = taken.ticked
-        new.unmerged = 1 if told.view is None else 0
+        new.unmerged = old.unmerged if told.view is None else 0
+        new.metrics.rows += told.comes.num_rows
         new.unshown = (*old.unshown, (entry, staged)) if entry is not None and staged is not None else old.unshown
         self._delivery.publish(new)
 
@@ -116,12 +117,12 @@ class PlanSwaps:
         if is_stream(old.plan) and is_stream(new.plan) and is_same:
             return _Reported(None, nothing, None, ())  # what was reported stays
         before, after = answer_of(old), taken.rebuilt.answer
-        after = nothing if after is None else after
+        after, tick = nothing if after is None else after, taken.ticked + new.plan.step
         if before is None:
-            return _Reported(None, after, after, (VIEW,))
+            return _Reported(None, came(lasting(after, tick), tick), after, (VIEW,))
         if is_same:
-            return _Reported(None, difference(before, after, taken.ticked), after, (VIEW,))
-        goes, comes = withdrawn(before, taken.ticked), came(after, taken.ticked)
+            return _Reported(None, difference(before, after, tick), after, (VIEW,))
+        goes, comes = withdrawn(lasting(before, tick), tick), came(lasting(after, tick), tick)
         return _Reported(goes, comes, after, (VIEW, CHANGES))
 
     def _send(
@@ -132,7 +133,8 @@ class PlanSwaps:
             return None
         if told.goes is not None and told.goes.num_rows:
             rows = changes_table(old.plan, told.goes)
-            self._delivery.send(old, rows, None if old.mode is not None else rows, seq, "-")
+            follows = isinstance(old.sink, Sink) and old.mode is not SinkMode.VIEW
+            self._delivery.send(old, rows, rows if follows else None, seq, "-")
         rows, shown = changes_table(new.plan, told.comes), None
         if new.mode is SinkMode.VIEW and told.view is not None:
             alive = live_view((no_changes(new.plan), told.view), ticked).at(ticked)

@@ -60,8 +60,8 @@ def no_changes(plan: ContinuousPlan) -> pa.Table:
 
 
 class Takeovers:
-    """Prepares plans that take the place of others. Nothing changes; the caller holds the query's `ticking` and the
-    `batch_lock` of all streams."""
+    """Prepares plans that take the place of others. The catalog stays as it is, except that stores may get columns that
+    can be computed. The caller holds the query's `ticking` and the `batch_lock` of all streams."""
 
     def __init__(
         self, commits: PlanCommits, stores: WindowStores, stream_of: Callable[[str], StreamState], kernel: Kernel
@@ -75,6 +75,8 @@ class Takeovers:
         """The new query's plan as of a tick of its own: the old one's last tick, or the last before that (None: the old
         one has not ticked)."""
         plan = new.plan
+        for i, window in enumerate(plan.windows):
+            self._stores.compute(wanted_rows(plan, i, self._stream_of(window.stream)), self._kernel)
         if ticked is None:
             found = self._readers(query, plan, CarriedState(), None)
             assert found is not None
