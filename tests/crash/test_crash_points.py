@@ -121,7 +121,14 @@ REPLACED = {"plan-swap-staged", "plan-swapping", "query-replacing", "query-repla
 
 def test_every_crash_point_of_the_code_is_tested() -> None:
     text = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
-    assert set(re.findall(r"crash_point\(\"([a-z-]+)\"\)", text)) == {*POINTS, *HOMES, *STORES, *PLANS, *TABLES, *REPLACED}
+    assert set(re.findall(r"crash_point\(\"([a-z-]+)\"\)", text)) == {
+        *POINTS,
+        *HOMES,
+        *STORES,
+        *PLANS,
+        *TABLES,
+        *REPLACED,
+    }
 
 
 def test_workload_reaches_every_part(expected: tuple[Path, children.Outcome]) -> None:

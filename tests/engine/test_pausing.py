@@ -84,7 +84,9 @@ def test_subscribers_get_what_waited_in_order(open_state: Open) -> None:
 
 def test_join_with_slide(open_state: Open) -> None:
     wr = open_state()
-    wr.sql(f"{A}; {B}; CREATE QUERY q AS SELECT a.k, x, y FROM a [RANGE 6 SLIDE 3] JOIN b [RANGE 6 SLIDE 3] ON a.k = b.k")
+    wr.sql(
+        f"{A}; {B}; CREATE QUERY q AS SELECT a.k, x, y FROM a [RANGE 6 SLIDE 3] JOIN b [RANGE 6 SLIDE 3] ON a.k = b.k"
+    )
     wr.sql("CREATE QUERY r AS SELECT a.k, x, y FROM a [RANGE 6 SLIDE 3] JOIN b [RANGE 6 SLIDE 3] ON a.k = b.k")
     play(wr, 1)
     wr.sql("ALTER QUERY q PAUSE")

@@ -10,7 +10,7 @@ import pytest
 
 import windrow
 from engine.conftest import Open
-from engine.plan_streams import JOIN, A, B, lines, rows
+from engine.plan_streams import JOIN, MICRO_BATCHES, A, B, lines, play, rows
 from windrow.errors import BindError, CatalogError, StateError
 
 GROUPS = "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM a [RANGE 10] GROUP BY k"
@@ -68,7 +68,9 @@ def test_tuples_of_a_join_are_kept(ab: windrow.Windrow) -> None:
     told.clear()
     ab.query("q", f"{JOIN} WHERE x * 2 > 3 AND y > 5", replace=True)
     assert told == [[("-", 5, 7, "u", 1, 10), ("+", 4, 9, "v", 2, 20)]], "what the conditions need of tuples is kept"
-    ab.query("q", "SELECT a.k, COUNT(*) AS n FROM a [RANGE 10] JOIN b [RANGE 5] ON a.k = b.k GROUP BY a.k", replace=True)
+    ab.query(
+        "q", "SELECT a.k, COUNT(*) AS n FROM a [RANGE 10] JOIN b [RANGE 5] ON a.k = b.k GROUP BY a.k", replace=True
+    )
     assert sorted(rows(again.view())) == [("u", 1), ("v", 1)]
     ab.deposit("a", [(6, "v", 5)])
     ab.deposit("b", [(6, "u", 30)])
@@ -92,7 +94,9 @@ def test_other_columns(ab: windrow.Windrow) -> None:
 def test_window_that_was_not_kept_is_complete_later(ab: windrow.Windrow) -> None:
     q = ab.query("q", GROUPS)
     ab.deposit("a", [(1, "u", 1), (2, "v", 2), (5, "u", 3)])
-    outcome = ab.sql("CREATE OR REPLACE QUERY q AS SELECT k, COUNT(*) AS n, SUM(x) AS total FROM a [RANGE 20] GROUP BY k")
+    outcome = ab.sql(
+        "CREATE OR REPLACE QUERY q AS SELECT k, COUNT(*) AS n, SUM(x) AS total FROM a [RANGE 20] GROUP BY k"
+    )
     assert rows(outcome)[0][0] == "query q: answers before 25 are partial"
     ab.deposit("a", [(25, "u", 1)])
     assert rows(q.view()) == [("u", 1, 3)]
@@ -161,6 +165,34 @@ def test_suspended_query_is_repaired(ab: windrow.Windrow) -> None:
     assert sorted(rows(ab.queries["q"].view())) == [("u", 1, 1), ("v", 1, 2)]
 
 
+def test_join_with_slide(ab: windrow.Windrow) -> None:
+    """The windows after the last one answered are those of a query that was there from the beginning."""
+    old = "SELECT a.k, x, y FROM a [RANGE 6 SLIDE 3] JOIN b [RANGE 6 SLIDE 3] ON a.k = b.k"
+    new = f"{old} WHERE x + y > 12"
+    ab.sql(f"CREATE QUERY q AS {old}; CREATE QUERY r AS {new}")
+    play(ab, 1)
+    before = rows(ab.queries["q"].answers())
+    ab.sql(f"CREATE OR REPLACE QUERY q AS {new}")
+    for one, other in MICRO_BATCHES[1:]:
+        ab.deposit("a", one)
+        ab.deposit("b", other)
+    found, always = (rows(ab.queries[name].answers()) for name in ("q", "r"))
+    assert found == [*before, *(row for row in always if row[1] > 3)] and len(found) > len(before)
+
+
+def test_stream_of_results_goes_on(ab: windrow.Windrow) -> None:
+    """What ISTREAM has reported stays; the new one reports what comes after."""
+    ab.sql(f"CREATE QUERY q AS SELECT ISTREAM(a.k, x, y) {JOIN[JOIN.index('FROM') :]}")
+    play(ab, 1)
+    before = rows(ab.queries["q"].changes())
+    ab.sql(f"CREATE OR REPLACE QUERY q AS SELECT ISTREAM(a.k, x, y) {JOIN[JOIN.index('FROM') :]} WHERE x + y > 12")
+    assert rows(ab.queries["q"].changes()) == before == [("+", 2, None, "u", 1, 10)]
+    for one, other in MICRO_BATCHES[1:]:
+        ab.deposit("a", one)
+        ab.deposit("b", other)
+    assert rows(ab.queries["q"].changes())[:2] == [*before, ("+", 4, None, "v", 2, 20)]
+
+
 # -- periodic queries ------------------------------------------------------------------------------
 
 SLIDING = "SELECT k, COUNT(*) AS n FROM a [RANGE 10 SLIDE 5]"
@@ -187,7 +219,7 @@ def test_periodic_query_answers_the_next_windows(ab: windrow.Windrow, open_state
 
 def test_periodic_query_keeps_the_cells_that_it_can_use(ab: windrow.Windrow) -> None:
     """The new query takes the counts of the old one, which is alone with them, and is complete at once."""
-    ab.sql(f"CREATE QUERY p AS SELECT k, COUNT(*) AS n, SUM(x) AS total FROM a [RANGE 10 SLIDE 5] GROUP BY k")
+    ab.sql("CREATE QUERY p AS SELECT k, COUNT(*) AS n, SUM(x) AS total FROM a [RANGE 10 SLIDE 5] GROUP BY k")
     ab.deposit("a", [(1, "u", 1), (2, "v", 0), (6, "u", 0)])
     told = rows(ab.sql(f"CREATE OR REPLACE QUERY p AS {SLIDING} GROUP BY k"))[0][0]
     assert told == "query p: windows that end before 5 are partial", "5 is answered already"

@@ -105,8 +105,8 @@ def _statement(cursor: Cursor) -> Statement:
         raise cursor.unexpected(
             "a statement",
             _STATEMENTS,
-            "A statement begins with CREATE, ALTER, SELECT, INSERT, UPDATE, DELETE, LOAD, EXPLAIN, SHOW, DESCRIBE, DROP "
-            "or SET.",
+            "A statement begins with CREATE, ALTER, SELECT, INSERT, UPDATE, DELETE, LOAD, EXPLAIN, SHOW, DESCRIBE, "
+            "DROP or SET.",
         )
     statement = read(cursor)
     if not cursor.at_end:

@@ -144,7 +144,10 @@ def _policy(clause: Punctuate) -> str:
 
 
 def _create_query(query: CreateQuery) -> list[str]:
-    exists, create = "IF NOT EXISTS " if query.if_not_exists else "", "CREATE OR REPLACE" if query.or_replace else "CREATE"
+    exists, create = (
+        "IF NOT EXISTS " if query.if_not_exists else "",
+        "CREATE OR REPLACE" if query.or_replace else "CREATE",
+    )
     parts = [f"{create} QUERY {exists}{quote_name(query.name)} AS", expression_text(query.select)]
     if query.sink is not None:
         parts.append(f"INTO {quote_option(query.sink.kind)}{_options(query.sink.options)}")

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from sqlglot import exp
 from support.continuous import KERNEL, counted, inputs_of, plain, replayed, rows_of, run, stored
 from support.matrix import is_full
 from support.plan_builder import BIGINT, COLUMNS, INT, Maker, at, join, keep, over, plan, plans, streams
-from sqlglot import exp
 
 from windrow.operators.advance import advance
 from windrow.operators.carrying.carrying import CarriedState, carry, rebuild
@@ -74,7 +74,10 @@ def others(node: Node) -> st.SearchStrategy[Node]:
             name = "SUM" if kind == "group" else "MAX"
             call = decompose(name, column.sql, column.type, None)
             count = decompose("COUNT", None, None, None)
-            aggregates = (Aggregated(maker.column("m", call.result), call), Aggregated(maker.column("n", BIGINT), count))
+            aggregates = (
+                Aggregated(maker.column("m", call.result), call),
+                Aggregated(maker.column("n", BIGINT), count),
+            )
             return GroupBy(below, (below.schema[-1],), aggregates)
         if kind == "top":
             return TopRows(below, (Order(exp.column(column.sql), True, False),), 2)
@@ -143,7 +146,10 @@ def test_the_new_plan_goes_on_as_if_alone(data: Any, one: Any, rows: Any, restar
 
 # -- what is carried -------------------------------------------------------------------------------
 
-ROWS = {"s": [(t, {"k": t % 2, "x": t, "y": 1}) for t in range(20)], "r": [(t, {"k": 1, "x": t, "y": 2}) for t in (1, 6)]}
+ROWS = {
+    "s": [(t, {"k": t % 2, "x": t, "y": 1}) for t in range(20)],
+    "r": [(t, {"k": 1, "x": t, "y": 2}) for t in (1, 6)],
+}
 
 
 def grouped(maker: Maker, node: Node) -> GroupBy:
@@ -178,7 +184,7 @@ def test_groups_whose_columns_get_other_numbers() -> None:
     again = grouped(other, other.window("s", 5))
     found = carried_of(groups, join(other.window("r", 9), again))
     assert found.rebuilt == ("0",) and dict(found.windows) == {1: 0}
-    assert {path for path in found.tables} == {"0.1", "0.1/cells"}
+    assert set(found.tables) == {"0.1", "0.1/cells"}
 
 
 def test_other_window_is_read_again() -> None:

@@ -1,5 +1,5 @@
-"""Columns that a window store does not keep yet, computed from columns that it keeps: a new condition or expression of a
-query is then known of earlier tuples, too."""
+"""Columns that a window store does not keep yet, computed from columns that it keeps: a new condition or expression of
+a query is then known of earlier tuples, too."""
 
 from __future__ import annotations
 

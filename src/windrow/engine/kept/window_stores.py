@@ -61,8 +61,8 @@ class StoreUse:
 
 @dataclass(frozen=True)
 class WantedRows:
-    """What a window of a plan needs of a stream: these columns of the tuples for which the predicate is true, in a store
-    that is bucketed by `keys`; at most `span` points at once."""
+    """What a window of a plan needs of a stream: these columns of the tuples for which the predicate is true, in a
+    store that is bucketed by `keys`; at most `span` points at once."""
 
     stream: StreamState
     axis: str
@@ -154,7 +154,9 @@ class WindowStores:
 
     def own_source(self, wanted: WantedRows) -> StoreUse | None:
         """The store that a new reader would share, and from when on it has its rows; None: it does not exist yet."""
-        own = next((one for one in self._of(wanted.stream) if _is_at(one, wanted.stream, wanted.axis, wanted.keys)), None)
+        own = next(
+            (one for one in self._of(wanted.stream) if _is_at(one, wanted.stream, wanted.axis, wanted.keys)), None
+        )
         return None if own is None else self._source(own, wanted)
 
     def best_source(self, wanted: WantedRows) -> StoreUse | None:
@@ -189,9 +191,7 @@ class WindowStores:
         wider = replace(store, columns={**store.columns, **dict.fromkeys(columns.trees, columns.since)})
         bounds = [min(_points(row)[0] for row in rows), max(_points(row)[1] for row in rows) + 1]
         files = [MappedStoreFile(f"{self._root}/{row.path}") for row in rows]
-        made = merged(
-            self._blocks.writer, wider.spec, files, bounds, lambda table: columns.added_to(table, kernel)
-        )
+        made = merged(self._blocks.writer, wider.spec, files, bounds, lambda table: columns.added_to(table, kernel))
         with self._transaction():
             now = self._entries.find(lambda one: one.id == store.id)
             if now is not None and {row.id for row in rows} == {row.id for row in self._blocks.named(store.owner)}:

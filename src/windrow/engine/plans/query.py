@@ -226,6 +226,4 @@ def wanted_rows(plan: ContinuousPlan, i: int, stream: StreamState) -> WantedRows
     columns, predicate = kept_columns(window)
     if predicate is not None and counts_windows(plan):
         columns, predicate = (*columns, predicate), None
-    return WantedRows(
-        stream, window.attribute.column, columns, predicate, bucketed_by(plan, i), reach(window, history)
-    )
+    return WantedRows(stream, window.attribute.column, columns, predicate, bucketed_by(plan, i), reach(window, history))

@@ -494,8 +494,8 @@ def refuse_replacement(
         )
     if statement.sink is not None and not claims[1].owner.goes_on(claims[0].owner):
         raise BindError(
-            f"the sink of query '{old.name}' cannot go on: it has the columns {', '.join(claims[0].owner.columns)}, and "
-            f"the new query gives {', '.join(claims[1].owner.columns)}",
+            f"the sink of query '{old.name}' cannot go on: it has the columns {', '.join(claims[0].owner.columns)}, "
+            f"and the new query gives {', '.join(claims[1].owner.columns)}",
             remedy=f"Give the same columns by the same names. Or {remedy} with another path.",
         )
 

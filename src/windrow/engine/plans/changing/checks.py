@@ -15,7 +15,6 @@ from windrow.errors import BindError, CatalogError, StateError
 from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.types import point_text
 
-
 CONSOLE = "console"
 
 
@@ -76,8 +75,8 @@ def refuse_other_sink(
         raise BindError(
             f"the sink of query '{name}' cannot go on: it has {_columns(before)}, and the new query gives "
             f"{_columns(after)}",
-            remedy=f"Give the same columns, by the same names, from the same first stream. Or {anew(name)} with another "
-            "path.",
+            remedy=f"Give the same columns, by the same names, from the same first stream. Or {anew(name)} with "
+            "another path.",
         )
 
 

@@ -1,9 +1,9 @@
 """Another plan takes the place of a query's, in one transaction: its plan and choices, the parts of its state and view,
 its progress, what it reads, and what it reports of the difference.
 
-Sinks and subscribers get the difference between the old answer and the new one once, as changes of the next tick, before
-the commit (a stage: it is published after it). A crash before the commit leaves the old query, one after
-it the new one.
+Sinks and subscribers get the difference between the old answer and the new one once, as changes of the next tick,
+before the commit (a stage: it is published after it). A crash before the commit leaves the old query, one after it the
+new one.
 """
 
 from __future__ import annotations

@@ -131,7 +131,9 @@ class Takeovers:
             ends = births_end(longs(table.column("__t")) + lifetime.offset, lifetime)
             if ends.size:
                 last = int(np.max(ends))
-                found.append(last if last == NEVER else (last - plan.origin) // plan.step * plan.step + plan.origin + plan.step)
+                found.append(
+                    last if last == NEVER else (last - plan.origin) // plan.step * plan.step + plan.origin + plan.step
+                )
         return max(found, default=None)
 
     # -- readers of stores ---------------------------------------------------------------------
