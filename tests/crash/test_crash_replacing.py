@@ -3,6 +3,7 @@ hold every change once."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,9 @@ def ran_before(root: Path, spark: Any) -> Path:
             wr.sql(statement.replace("{root}", str(root)))
         wr.run_available()
     for number, batch in enumerate(rest, len(first)):
-        pq.write_table(batch, root / "in" / f"{number:05d}.parquet")
+        file = root / "in" / f"{number:05d}.parquet"
+        pq.write_table(batch, file)
+        os.utime(file, (1_000_000 + number, 1_000_000 + number))  # the order in which Spark reads them
     children.change_statements(root, AFTER)
     return root
 

@@ -96,18 +96,24 @@ def others(node: Node) -> st.SearchStrategy[Node]:
 
 
 def replaced(
-    old: ContinuousPlan, new: ContinuousPlan, rows: Any, restart: bool, keeps_answer: bool = True
-) -> tuple[CarriedState, Any]:
-    """The new plan in place of the old one at TICKED."""
+    old: ContinuousPlan, new: ContinuousPlan, rows: Any, restart: bool
+) -> tuple[CarriedState, Any, pa.Table | None]:
+    """The new plan in place of the old one at TICKED, and what was reported up to then: all changes of the old plan and
+    the difference of the answers if the columns are the same, else the new answer."""
     ran = run(old, history_of(old, rows), sorted({first_tick(old, rows), 4, TICKED}))
     state = ran.state
     if restart:
         state = restore(old, compacted(state), TICKED)
-    answer = beginning(stored_changes(ran.all_changes), TICKED) if keeps_answer else None
+    answer = beginning(stored_changes(ran.all_changes), TICKED)
     carried = carry(old, state, new, TICKED, answer)
     tables = stored(new, history_of(new, rows))
     read = {i: table for i, table in enumerate(tables) if i not in carried.windows}
-    return carried, rebuild(new, carried, read, TICKED, KERNEL)
+    made = rebuild(new, carried, read, TICKED, KERNEL)
+    is_same = [one.type for one in old.schema] == [one.type for one in new.schema]
+    if made.answer is None or not is_same or any(isinstance(one, ToStream) for one in walk(old.root)):
+        return carried, made, made.answer
+    news = difference(answer, made.answer, TICKED + new.step)
+    return carried, made, pa.concat_tables([stored_changes(ran.all_changes), news])
 
 
 def check_from(new: ContinuousPlan, rows: Any, state: PlanState, answer: pa.Table | None, start: int) -> None:
@@ -138,10 +144,10 @@ def test_the_new_plan_goes_on_as_if_alone(data: Any, one: Any, rows: Any, restar
     new = numbered_in_order(new)
     if has_internal(old) or has_internal(new):
         return
-    carried, made = replaced(old, new, rows, restart)
+    _, made, reported = replaced(old, new, rows, restart)
     start = min(first_tick(old, rows), first_tick(new, rows))
     assert (made.answer is None) == isinstance(new.root, ToStream)
-    check_from(new, rows, made.state, made.answer, start)
+    check_from(new, rows, made.state, reported, start)
 
 
 # -- what is carried -------------------------------------------------------------------------------
@@ -159,8 +165,8 @@ def grouped(maker: Maker, node: Node) -> GroupBy:
 def carried_of(old: Node, new: Node) -> CarriedState:
     """What is carried, and the new plan goes on right."""
     plans = [numbered_in_order(plan(one)) for one in (old, new)]
-    carried, made = replaced(*plans, ROWS, restart=True)
-    check_from(plans[1], ROWS, made.state, made.answer, 0)
+    carried, made, reported = replaced(*plans, ROWS, restart=True)
+    check_from(plans[1], ROWS, made.state, reported, 0)
     return carried
 
 
@@ -207,7 +213,7 @@ def test_inputs_that_a_join_keeps() -> None:
 def test_same_plan_keeps_all() -> None:
     maker, other = Maker(), Maker(70)
     old, new = (numbered_in_order(plan(grouped(one, one.window("s", 5)))) for one in (maker, other))
-    carried, made = replaced(old, new, ROWS, restart=False)
+    carried, made, _ = replaced(old, new, ROWS, restart=False)
     assert carried.is_whole and not carried.rebuilt
     assert made.state.sizes == run(old, history_of(old, ROWS), [0, TICKED]).state.sizes
 
@@ -224,9 +230,9 @@ def test_answer_is_what_is_left_of_a_selection() -> None:
     maker = Maker()
     window = maker.window("s", 5)
     old, new = numbered_in_order(plan(window)), numbered_in_order(plan(grouped(maker, window)))
-    carried, made = replaced(old, new, ROWS, restart=False)
+    carried, made, reported = replaced(old, new, ROWS, restart=False)
     assert dict(carried.windows) == {0: 0}
-    check_from(new, ROWS, made.state, made.answer, 0)
+    check_from(new, ROWS, made.state, reported, 0)
     assert not carry(old, PlanState({}, TICKED), new, TICKED, None).windows
 
 
@@ -234,7 +240,7 @@ def test_answer_has_the_births_of_its_rows() -> None:
     maker = Maker()
     window = maker.window("s", 5)
     old, new = numbered_in_order(plan(window)), numbered_in_order(plan(keep(window, "k = 1")))
-    _, made = replaced(old, new, ROWS, restart=False)
+    _, made, _ = replaced(old, new, ROWS, restart=False)
     assert made.answer is not None and changes_schema(new.schema).names[:4] == ["op", "tick", "ts", "exp"]
     found = [(row[0], row[1], row[2], row[3]) for row in rows_of(made.answer)]
     assert found == [("+", 8, 3, 8), ("+", 8, 5, 10), ("+", 8, 7, 12)]
