@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-from support.short_lived_jvm import short_lived_jvm
+from support.short_lived_jvm import ROUGH
 
 import windrow
 from crash import workload
@@ -68,7 +68,7 @@ def child(root: Path, crash_at: str | None = None, group: bool = False) -> Itera
     environment = {k: v for k, v in os.environ.items() if k not in (CRASH_AT, CRASH_GROUP)}
     path = [str(TESTS.parent / "src"), str(TESTS), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-    environment["JDK_JAVA_OPTIONS"] = short_lived_jvm()
+    environment["JDK_JAVA_OPTIONS"] = ROUGH
     if crash_at is not None:
         environment |= {CRASH_AT: crash_at, CRASH_GROUP: "1" if group else "0"}
     (root / "ready").unlink(missing_ok=True)
