@@ -62,8 +62,7 @@ def sharable_subplans(plan: ContinuousPlan) -> tuple[SharableSubPlan, ...]:
     found, node, depth, at_instants = list[SharableSubPlan](), plan.root, 0, False
     while True:
         if _keeps(node):
-            told = f"{repr(_unnamed(node))}{' at instants' if at_instants else ''}"
-            key = hashlib.sha256(told.encode()).hexdigest()
+            key = f"{_key(node)}{' at instants' if at_instants else ''}"
             found.append(SharableSubPlan(depth, key, sum(isinstance(one, Window) for one in walk(node))))
         if not node.inputs:
             return tuple(found)
@@ -83,9 +82,14 @@ def _keeps(node: Node) -> bool:
     return isinstance(node, _STATEFUL)
 
 
-def _unnamed(node: Node) -> Node:
-    """The sub-plan without what users call its columns."""
-    return _Columns().changed(node)
+def _key(node: Node) -> str:
+    """Equal for sub-plans that are the same but for what users call their columns."""
+    return hashlib.sha256(repr(_Columns().changed(node)).encode()).hexdigest()
+
+
+def subplan_key(node: Node) -> str:
+    """Equal for sub-plans that are the same, whatever the numbers and the names of their columns are."""
+    return _key(_Numbered(_in_order(node)).changed(node))
 
 
 # -- numbering -------------------------------------------------------------------------------------
@@ -93,14 +97,20 @@ def _unnamed(node: Node) -> Node:
 
 def numbered_in_order(plan: ContinuousPlan) -> ContinuousPlan:
     """The plan with its columns numbered in the order in which they are met, inputs first, from left to right."""
-    ids = dict[int, int]()
-    for node in walk(plan.root):
-        for column in node.schema:
-            ids.setdefault(column.id, len(ids))
+    ids = _in_order(plan.root)
     if all(old == new for old, new in ids.items()):
         return plan
     columns = _Numbered(ids)
     return replace(plan, root=columns.changed(plan.root), order=columns.orders(plan.order))
+
+
+def _in_order(root: Node) -> dict[int, int]:
+    """The places of columns by their ids, in the order in which they are met."""
+    ids = dict[int, int]()
+    for node in walk(root):
+        for column in node.schema:
+            ids.setdefault(column.id, len(ids))
+    return ids
 
 
 class _Columns:

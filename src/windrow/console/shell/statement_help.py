@@ -62,7 +62,7 @@ CREATE STREAM readings (ts TIMESTAMP, sensor STRING, celsius DOUBLE)
         "CREATE QUERY",
         "registers a standing query: with SLIDE it answers every window when it closes, without it is continuous.",
         """\
-CREATE QUERY [IF NOT EXISTS] name AS
+CREATE {QUERY [IF NOT EXISTS] | OR REPLACE QUERY} name AS
   [WITH name AS (SELECT expression FROM stream window), …]
   SELECT {[DISTINCT] expression [AS alias], … | {ISTREAM | DSTREAM | RSTREAM}(expression, …)
     | {ISTREAM | RSTREAM} RESTORE(expression, …) | WSTREAM(expression, …) window}
@@ -80,8 +80,16 @@ CREATE QUERY climate AS
   SELECT sensor, COUNT(*) AS readings, AVG(celsius) AS mean
   FROM readings [RANGE 5 MINUTES SLIDE 1 MINUTE]
   GROUP BY sensor ORDER BY sensor;""",
+        "OR REPLACE puts the query in the place of the one of its name, if there is one; it keeps what it can use. "
         "\\h WINDOW lists the windows; that of WSTREAM is [ROWS n] or [RANGE length]. Up to eight streams are joined. "
         "The mode of a sink is for continuous queries: changes, append or view.",
+    ),
+    StatementHelp(
+        "ALTER QUERY",
+        "pauses a standing query, or lets it go on.",
+        "ALTER QUERY query {PAUSE | RESUME}",
+        "ALTER QUERY climate PAUSE;",
+        "Resumed, it goes on where it was: no answer is missing, and none comes twice.",
     ),
     StatementHelp(
         "CREATE STREAM AS",

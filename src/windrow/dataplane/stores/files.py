@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -75,12 +75,17 @@ def write_rows(writer: BlockWriter, spec: WindowStoreSpec, rows: pa.Table) -> Ke
 
 
 def merged(
-    writer: BlockWriter, spec: WindowStoreSpec, files: Sequence[MappedStoreFile], bounds: Sequence[int]
+    writer: BlockWriter,
+    spec: WindowStoreSpec,
+    files: Sequence[MappedStoreFile],
+    bounds: Sequence[int],
+    change: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> list[KeptFile]:
     """Write the rows of these files as new ones, with the columns that the store keeps now: one file for the points
-    between each two neighbours of `bounds`. Rows outside of the bounds are left out."""
+    between each two neighbours of `bounds`. Rows outside of the bounds are left out. `change` gives columns other
+    values."""
     tables = [file.columns(spec.columns) for file in files]
-    whole = pa.concat_tables(tables)
+    whole = change(pa.concat_tables(tables)).select([POINT, *(one.id for one in spec.columns)])
     bucket = np.concatenate([file.bucket_of_rows() for file in files])
     tests = {file.kept_if for file in files}
     kept_if = list(tests.pop() or ()) if len(tests) == 1 and None not in tests else None

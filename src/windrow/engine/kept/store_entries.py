@@ -174,6 +174,9 @@ class StoreEntries:
         )
         return None if found is None or not found[1] else found[0]
 
+    def rename(self, reader: str, name: str) -> None:
+        self._catalog.execute("UPDATE store_readers SET name = ? WHERE name = ?", (name, reader))
+
     def kept_from(self, store: int, point: int) -> None:
         self._catalog.execute("UPDATE window_stores SET kept_from = ? WHERE id = ?", (point, store))
 

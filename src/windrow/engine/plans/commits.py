@@ -100,7 +100,7 @@ class PlanTick:
     """
 
     plan: int
-    ticked: int
+    ticked: int | None
     seq: int
     parts: tuple[NewPart, ...]
     drops: tuple[str, ...] = ()
@@ -204,6 +204,20 @@ class PlanCommits:
         for kind in (CHANGES, ANSWERS):
             self._tidy_from.pop((number, kind), None)
             self._held.pop((number, kind), None)
+
+    def changed(self, number: int, statement: str, saved: str, streams: Sequence[str]) -> None:
+        """In a transaction: a plan is another from now on."""
+        self._catalog.execute(
+            "UPDATE plans SET statement = ?, saved = ?, error = NULL WHERE id = ?", (statement, saved, number)
+        )
+        self._catalog.execute("DELETE FROM plan_streams WHERE plan = ?", (number,))
+        self._catalog.executemany("INSERT INTO plan_streams VALUES (?, ?)", [(number, name) for name in streams])
+
+    def pause(self, number: int, paused: bool, ticked: int | None) -> None:
+        """A plan rests after a tick, or ticks again."""
+        with self._catalog.transaction() as tx:
+            tx.execute("UPDATE plans SET paused = ? WHERE id = ?", (int(paused), number))
+            self.moved(number, ticked)
 
     def rows(self) -> list[Row]:
         """The plans, in the order of creation."""

@@ -314,7 +314,7 @@ class DriverHome:
         """What a commit writes, and the kinds of parts that it replaces."""
         ticked, merging = batch.due.upto, batch.merging
         state = batch.compacted.parts(done.state) if merging else done.parts
-        found = [_state_part(part) for part in state]
+        found = [state_part(part) for part in state]
         drops = [STATE] if merging else []
         if done.changes.num_rows:
             is_answer = query.plan.periodic and query.derived is None
@@ -329,7 +329,7 @@ class DriverHome:
         return found, drops
 
 
-def _state_part(part: StatePart) -> NewPart:
+def state_part(part: StatePart) -> NewPart:
     """A part of state to write. Rows that never expire end above all points."""
     return NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, min(part.hi, POINT_MAX))
 

@@ -13,12 +13,13 @@ import pyarrow as pa
 from windrow.cql.statements import CreateDerivedStream, CreateQuery
 from windrow.dataplane.sinks import Sink, SinkMode, StagingSink
 from windrow.dataplane.stores import ARRIVAL, KeptColumn
-from windrow.engine.kept.window_stores import StoreUse
+from windrow.engine.kept.window_stores import StoreUse, WantedRows
 from windrow.engine.metrics import PlanMetrics
 from windrow.engine.plans.due import TickGrid
 from windrow.engine.plans.planning import PlanChoices
+from windrow.engine.state import StreamState
 from windrow.engine.tables.uses import Effects, TableUse
-from windrow.operators.scan import needs_history
+from windrow.operators.scan import needs_history, reach
 from windrow.operators.stages.cutting import staged
 from windrow.operators.state import ROOT, is_strict
 from windrow.operators.tables.metering import PlanMeter
@@ -140,6 +141,8 @@ class ContinuousQuery:
     must_merge: bool = False
     """Its next batch merges state and view: tasks know no ranges of it yet."""
     is_dropped: bool = False
+    is_paused: bool = False
+    """It does not tick (ALTER QUERY … PAUSE); its streams keep what it needs."""
     shares_join_with: tuple[str, ...] = ()
     """The queries that its join was processed for, too, at its last tick."""
     shares_subplans: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -262,3 +265,12 @@ def bucketed_by(plan: ContinuousPlan, i: int) -> tuple[KeptColumn, ...]:
     """The columns that the store of window i is bucketed by, so that Spark tasks read their ranges of it."""
     columns = {one.column.sql: KeptColumn(one.sql, one.column.type) for one in plan.windows[i].columns}
     return tuple(columns[name] for name in staged(plan).window_keys[i] or ())
+
+
+def wanted_rows(plan: ContinuousPlan, i: int, stream: StreamState) -> WantedRows:
+    """What window i of a plan needs of its stream."""
+    window, history = plan.windows[i], needs_history(plan)[i]
+    columns, predicate = kept_columns(window)
+    if predicate is not None and counts_windows(plan):
+        columns, predicate = (*columns, predicate), None
+    return WantedRows(stream, window.attribute.column, columns, predicate, bucketed_by(plan, i), reach(window, history))

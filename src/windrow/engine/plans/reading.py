@@ -123,7 +123,11 @@ class PlanReads:
             "changes": row["changes"],
             "ticked": None if ticked is None else point_text(ticked, query.plan.point),
             "state_bytes": query.version.state.nbytes,
-            "state": "active" if query.error is None else f"suspended: {query.error}",
+            "state": "suspended: " + query.error
+            if query.error is not None
+            else "paused"
+            if query.is_paused
+            else "active",
         }
 
     def _refuse_continuous(self, query: ContinuousQuery) -> None:

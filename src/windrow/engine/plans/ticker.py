@@ -53,8 +53,8 @@ class PlanTicker:
         self._settings = settings
         self._homes = homes
         self._queries = queries
-        self._delivery = PlanDelivery(commits, settings)
-        self._committer = PlanCommitter(journal, commits, stores, self._delivery, stream_of, settings)
+        self.delivery = PlanDelivery(commits, settings)
+        self._committer = PlanCommitter(journal, commits, stores, self.delivery, stream_of, settings)
         self.follow: Callable[[ContinuousQuery, bool], None] = lambda query, ended: None
         """Makes tuples of a derived stream of what its plan has committed; `ended`: nothing more comes."""
 
@@ -63,7 +63,9 @@ class PlanTicker:
         with query.ticking:
             if query.is_dropped:
                 return 0
-            self._delivery.publish(query)
+            self.delivery.publish(query)
+            if query.is_paused:
+                return 0
             done = 0
             self._follow(query)
             while query.error is None and (due := self._due(query)) is not None:
@@ -78,7 +80,7 @@ class PlanTicker:
 
     def recover(self, queries: Sequence[ContinuousQuery]) -> None:
         """Publish what is committed and not published, at opening."""
-        self._delivery.recover(queries)
+        self.delivery.recover(queries)
 
     def _follow(self, query: ContinuousQuery, ended: bool = False) -> None:
         """Hand what is committed to the derived stream, if the query has one."""
@@ -226,7 +228,13 @@ def _repeated_upto(query: ContinuousQuery, stores: WindowStores, due: DueTicks, 
 def _may_join(query: ContinuousQuery, other: ContinuousQuery) -> bool:
     """Whether another query may be due for the same ticks; cheap, since all queries are asked."""
     mine, its = query.progress, other.progress
-    if its.ticked != mine.ticked or other.derived is not None or its.error is not None or other.unshown:
+    if (
+        its.ticked != mine.ticked
+        or other.derived is not None
+        or its.error is not None
+        or other.is_paused
+        or other.unshown
+    ):
         return False
     return other.home == query.home and other.streams == query.streams and other.grid == query.grid
 

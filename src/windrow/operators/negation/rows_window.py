@@ -34,6 +34,11 @@ def ring_keys(node: Counting) -> tuple[str, ...]:
     return (*partition_keys(node), SLOT)
 
 
+def ring_schema(node: Counting) -> pa.Schema:
+    """The columns of the tuples that are kept."""
+    return pa.schema([(SLOT, pa.int64()), *((column.sql, column.type.arrow) for column in node.schema)])
+
+
 def partition_keys(node: Counting) -> tuple[str, ...]:
     return tuple(column.sql for column in node.partition)
 
