@@ -22,6 +22,8 @@ from windrow.cql.intervals import parse_interval
 from windrow.cql.patterns import BadPatternError, Condition, equals
 from windrow.cql.printer import to_text
 from windrow.cql.statements import (
+    Alteration,
+    AlterQuery,
     ColumnDef,
     CreateDerivedStream,
     CreateQuery,
@@ -152,6 +154,10 @@ class Windrow:
             told, note = engine.statements.create_query(statement, text)
             more = [] if note is None else [NOTE + note]
             return Result.messages(f"query {statement.name}: {told}", *more)
+        if isinstance(statement, AlterQuery):
+            is_changed = engine.statements.alter_query(statement.name, statement.alteration)
+            done, was = _ALTERED[statement.alteration]
+            return Result.message(f"query {statement.name} is {done if is_changed else was}")
         if isinstance(statement, CreateTable):
             _, is_new = engine.table_statements.create(statement)
             return Result.message(f"table {statement.name}{'' if is_new else ' exists already and was not changed'}")
@@ -288,11 +294,15 @@ class Windrow:
         statement = CreateStream(name, columns, "dataframe", timestamp_by=timestamp, punctuate=(policy,))
         engine.statements.attach(statement, df)
 
-    def query(self, name: str, select: str, *, sink: Any = None) -> Query:
-        """Register a standing query. `sink` is an object with write(batch); pass it again after a restart."""
+    def query(self, name: str, select: str, *, sink: Any = None, replace: bool = False) -> Query:
+        """Register a standing query. `sink` is an object with write(batch); pass it again after a restart.
+
+        `replace`: if there is a query of this name, the new one takes its place, as with CREATE OR REPLACE QUERY. It
+        keeps its subscribers, and its sink unless another one is given.
+        """
         _check_text(name)
         _check_text(select)
-        head = f"CREATE QUERY `{name.replace('`', '``')}` AS "
+        head = f"CREATE {'OR REPLACE ' if replace else ''}QUERY `{name.replace('`', '``')}` AS "
         text = head + select
         try:
             statements = parse(text)
@@ -426,6 +436,10 @@ def _is_one_time(select: exp.Expr) -> bool:
     if window is None or window.slide is not None or window.kind is WindowKind.NOW:
         return False
     return is_grouped(select) and not select.args.get("distinct")
+
+
+_ALTERED = {Alteration.PAUSE: ("paused", "paused already"), Alteration.RESUME: ("resumed", "not paused")}
+"""What is said of an altered query, and of one that was so before."""
 
 
 def _check_text(text: object) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from windrow.cql.statements import Alteration
 from windrow.display.charts import Chart, draw
 from windrow.display.html import folded_part, note_part, table_part, text_part, title_part, whole
 from windrow.display.latest import Latest, LatestAnswer, LatestView
@@ -101,6 +102,14 @@ class Query:
         self._engine.refuse_live("a subscription")
         state = self._active()
         (state.batch_subscribers if batched else state.subscribers).append(callback)
+
+    def pause(self) -> bool:
+        """Rest until `resume`, as ALTER QUERY … PAUSE does. Return whether it ran before."""
+        return self._engine.statements.alter_query(self.name, Alteration.PAUSE)
+
+    def resume(self) -> bool:
+        """Go on after `pause`, without a missing or doubled answer. Return whether it was paused."""
+        return self._engine.statements.alter_query(self.name, Alteration.RESUME)
 
     def explain(self, analyze: bool = False, verbose: bool = False) -> Plan:
         """The plan, as EXPLAIN QUERY gives it: a str that a notebook displays as a picture. `analyze` adds what the

@@ -234,7 +234,8 @@ _TABLE = (
     SettingSpec(
         "tick_rows",
         1_000_000,
-        "The most new tuples that a continuous query processes in one commit, unless a single tick has more.",
+        "The most new tuples that a continuous query processes in one commit, unless a single tick has more. With "
+        "RSTREAM and SLIDE, about the most rows that it reports in one.",
         _integer(1, 10**12),
     ),
     SettingSpec(

@@ -56,6 +56,12 @@ def change_settings(root: Path, **settings: Any) -> None:
     (root / "setup.json").write_text(json.dumps(setup))
 
 
+def change_statements(root: Path, statements: Sequence[str]) -> None:
+    """Let the next children of a workload begin with other statements."""
+    setup = workload.setup_of(root) | {"statements": [one.replace("{root}", str(root)) for one in statements]}
+    (root / "setup.json").write_text(json.dumps(setup))
+
+
 @contextmanager
 def child(root: Path, crash_at: str | None = None, group: bool = False) -> Iterator[subprocess.Popen[bytes]]:
     """A child in its own session; none of its processes is left when the block ends."""

@@ -92,6 +92,10 @@ def test_note_on_results_between_two_ticks(wr: Any) -> None:
     assert f"Note: {note}" in wr.sql(f"EXPLAIN CREATE QUERY other AS {select.format(10)}").plan
     assert len(wr.sql(f"CREATE QUERY long AS {select.format(100)}")) == 1
     assert "Note:" not in wr.queries["long"].explain()
+    plan = wr.sql(f"EXPLAIN CREATE QUERY every AS {select.format(10).replace('x.k', 'ISTREAM RESTORE(x.k)', 1)}").plan
+    assert "Note:" not in plan and "ISTREAM RESTORE what came at every instant" in plan
+    plan = wr.sql(f"EXPLAIN CREATE QUERY last AS {select.format(10).replace('x.k', 'WSTREAM(x.k)[ROWS 3]', 1)}").plan
+    assert "Window over the results [ROWS 3]" in plan and "STR" in plan
 
 
 def test_derived_stream(running: Any) -> None:

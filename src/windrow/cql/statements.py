@@ -158,6 +158,26 @@ class CreateQuery:
     priority: int | None = None
     expire_after: Measure | None = None
     if_not_exists: bool = False
+    or_replace: bool = False
+
+    def __post_init__(self) -> None:
+        if self.if_not_exists and self.or_replace:
+            raise ValueError("OR REPLACE and IF NOT EXISTS contradict each other")
+
+
+class Alteration(Enum):
+    """What ALTER QUERY does."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+
+
+@dataclass(frozen=True)
+class AlterQuery:
+    """ALTER QUERY name PAUSE | RESUME."""
+
+    name: str
+    alteration: Alteration
 
 
 @dataclass(frozen=True)
@@ -225,6 +245,7 @@ Statement = (
     | CreateDerivedStream
     | CreateTable
     | CreateQuery
+    | AlterQuery
     | TableChangeStatement
     | Select
     | Drop

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from windrow.engine.ask.catalog_views import between_ticks, completeness_of_plan, frontier_text, length_text
+from windrow.engine.ask.catalog_views import (
+    between_ticks,
+    completeness_of_plan,
+    frontier_text,
+    length_text,
+    plan_state,
+)
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.homes import SPARK
 from windrow.engine.plans.query import ContinuousQuery
@@ -117,7 +123,7 @@ class _Boxes:
         """How many operators from here on the user never wrote: those that make an answer of each window (SLIDE)."""
         if not self._plan.periodic:
             return 0
-        if path == ROOT and isinstance(node, ToStream) and node.kind is Streaming.RSTREAM:
+        if path == ROOT and isinstance(node, ToStream) and node.kind is Streaming.RSTREAM and not node.restores:
             return 1
         is_made = isinstance(node, OutputWindow) and node.lifetime == Lifetime(1) and isinstance(node.input, ToStream)
         return 2 if is_made else 0
@@ -274,6 +280,8 @@ def _state(running: RunningPlan) -> str:
     query = running.query
     if query.error is not None:
         return f"suspended: {query.error}"
+    if query.is_paused:
+        return plan_state(query, running.stores)
     rows = sum(count for count, _ in query.version.state.sizes.values())
     text = f"active; operators keep {count_text(rows, 'row')}, {bytes_text(query.version.state.nbytes)}"
     expiring = query.version.state.sizes.get(OUTPUT)

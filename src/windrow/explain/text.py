@@ -68,7 +68,8 @@ def explain_query(name: str, plan: Finalise, stream: StreamState, query: QuerySt
     since = place(stream, plan, settings).since if query is None else query.since
     lines.append(f"Windows: {completeness_from(plan, since)}")
     if query is not None:
-        lines.append(f"State: {'active' if query.error is None else 'suspended: ' + query.error}")
+        active = "paused" if query.is_paused else "active"
+        lines.append(f"State: {active if query.error is None else 'suspended: ' + query.error}")
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ from windrow.operators.layouts.queue import RowQueue
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.merge_union import merge_union
 from windrow.operators.negation.outer_join import outer_join
+from windrow.operators.negation.output_rows import output_rows
 from windrow.operators.negation.rows_window import COUNTED, rows_window
 from windrow.operators.negation.semi_join import semi_join
 from windrow.operators.negation.set_operation import LEAVING, set_operation
@@ -67,6 +68,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     Project,
     RowsWindow,
@@ -149,6 +151,7 @@ def emit(
     """Process all due ticks in a stage that is not the last; the arguments are those of `advance`."""
     batch = TickBatch(due, kernel, has_internal(plan))
     run = _Run(plan, state, inputs, batch, meter, given, relations or {}, asked, windows=stage.first)
+    run.on_grid(stage.at_instants)
     edge = run.edge(stage.node, stage.path)
     return Emission(edge, run.state_after, tuple(run.parts), run.edges)
 
@@ -176,6 +179,16 @@ class _Run:
     after: dict[str, StateTable] = field(default_factory=dict)
     parts: list[StatePart] = field(default_factory=list)
     windows: int = 0
+    ticks: DueTicks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ticks = self.batch.due
+
+    def on_grid(self, at_instants: bool) -> TickBatch:
+        """Evaluate what follows at every instant, or at ticks; returns how it was before."""
+        before = self.batch
+        self.batch = replace(before, due=self.ticks.instants if at_instants else self.ticks)
+        return before
 
     def table(self, path: str) -> StateTable:
         found = self.state.tables.get(path)
@@ -219,6 +232,8 @@ class _Run:
             return self._kept(self._negated(node, *(self._side(node, i, path) for i in (0, 1))))
         if isinstance(node, NrrJoin):
             return self._nrr_join(node, path)
+        if isinstance(node, ToStream):
+            return self._to_stream(node, path)
         edges = [self.edge(one, f"{path}.{i}") for i, one in enumerate(node.inputs)]
         return self._kept(self._step(node, edges, path))
 
@@ -249,10 +264,18 @@ class _Run:
             queue = self.table(path)
             assert isinstance(queue, RowQueue) and not edge.is_strict  # only what is MONOTONIC can be windowed
             return output_window(node, edge, path, queue, batch)
-        if isinstance(node, ToStream):
-            return to_stream(node, edge, path, self.table(path) if keeps_live_rows(node) else None, batch)
+        if isinstance(node, OutputRows):
+            assert not edge.is_strict
+            return output_rows(node, edge, path, self.keyed(path), self.keyed(path + COUNTED), batch)
         assert isinstance(node, TopRows)
         return top_rows(node, edge, path, self.table(path), self.keyed(path + SHOWN), batch)
+
+    def _to_stream(self, node: ToStream, path: str) -> Edge:
+        around = self.on_grid(node.restores)
+        edge = self.edge(node.input, f"{path}.0")
+        self.batch = around
+        batch = replace(around, due=self.ticks)  # a stream is of ticks, whatever the grid above it
+        return self._kept(to_stream(node, edge, path, self.table(path) if keeps_live_rows(node) else None, batch))
 
     def _distinct(self, node: Distinct, edge: Edge, path: str) -> Outcome:
         if not edge.is_strict:

@@ -31,7 +31,7 @@ from windrow.operators.selection import select
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel, naive, types_of
 from windrow.operators.tables.pairing import JoinSide, key_numbers, new_results
-from windrow.operators.tables.prefilter import maybe_among
+from windrow.operators.tables.prefilter import maybe_among, picked
 from windrow.operators.tables.rows import flat, longs, normal, taken
 from windrow.operators.ticks import EXP, TS, UNTIL, Points
 from windrow.plan.algebra.nodes import Distinct, Filter, Join, Node, PlanColumn, Project, StreamWindow, columns_in
@@ -55,7 +55,7 @@ class Stored:
             if column is None:
                 computed.append((key, values))
             else:
-                rows = taken(rows, maybe_among(rows.column(column), values))
+                rows = picked(rows, maybe_among(rows.column(column), values))
         edge = through(self.node, scan(_window(self.node), rows, batch.has_until), batch.kernel)
         return _met(edge, computed, batch)
 
@@ -216,7 +216,7 @@ def _met(edge: Edge, wanted: Sequence[tuple[exp.Expr, pa.Array]], batch: TickBat
     rows = edge.rows
     for key, values in wanted:
         (column,) = batch.kernel.evaluate([key], types_of(edge.schema), rows)
-        rows = taken(rows, maybe_among(column, values))
+        rows = picked(rows, maybe_among(column, values))
     return Edge(rows, edge.schema)
 
 

@@ -34,6 +34,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     Project,
     RowsWindow,
@@ -183,6 +184,7 @@ STARTING_MS: dict[type[Node], float] = {
     SetOperation: 2.7,
     GroupBy: 3.5,
     OutputWindow: 0.1,
+    OutputRows: 1.7,
     ToStream: 2.0,
     TopRows: 5.5,
 }
@@ -336,6 +338,7 @@ COSTS: dict[type[Node], Callable[[_Operator], OperatorCost]] = {
     Distinct: _distinct,
     GroupBy: _group_by,
     OutputWindow: _output_window,
+    OutputRows: _rows_window,
     ToStream: _to_stream,
     TopRows: _top_rows,
 }

@@ -33,6 +33,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     Project,
     RowsWindow,
@@ -126,6 +127,8 @@ class Estimator:
             return _project(node, one)
         if isinstance(node, OutputWindow):
             return EdgeEstimate(one.rate, one.rate * self._length(node.lifetime.range), one.distinct)
+        if isinstance(node, OutputRows):
+            return EdgeEstimate(one.rate, float(node.size), one.distinct).all_withdrawn()
         if isinstance(node, Distinct | GroupBy):
             keys = [column.sql for column in (node.schema if isinstance(node, Distinct) else node.keys)]
             found = one.scaled(one.values(keys) / one.live if one.live > 0 else 1.0)

@@ -11,6 +11,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     Project,
     SemiJoin,
@@ -31,14 +32,21 @@ def shape_text(node: Node) -> str:
         return node.called
     if isinstance(node, TableScan):
         return node.table
-    if isinstance(node, Filter | Distinct | GroupBy | TopRows | OutputWindow):
+    if isinstance(node, Filter | Distinct | GroupBy | TopRows | OutputWindow | OutputRows):
         return f"{_UNARY[type(node)]}({shape_text(node.input)})"
     if isinstance(node, ToStream):
         return f"{node.kind.name}({shape_text(node.input)})"
     return f" {_sign(node)} ".join(map(_operand, node.inputs))
 
 
-_UNARY: dict[type[Node], str] = {Filter: "σ", Distinct: "δ", GroupBy: "γ", TopRows: "top", OutputWindow: "window"}
+_UNARY: dict[type[Node], str] = {
+    Filter: "σ",
+    Distinct: "δ",
+    GroupBy: "γ",
+    TopRows: "top",
+    OutputWindow: "window",
+    OutputRows: "rows",
+}
 
 
 def _operand(node: Node) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from windrow.patterns.lattice import UpdatePattern
 from windrow.patterns.propagation import annotate
 from windrow.plan.algebra.invariants import BrokenPlanError
-from windrow.plan.algebra.nodes import ContinuousPlan, NrrJoin, OutputWindow, walk
+from windrow.plan.algebra.nodes import ContinuousPlan, NrrJoin, OutputRows, OutputWindow, walk
 
 
 def check_patterns(plan: ContinuousPlan, rule: str | None = None) -> None:
@@ -22,7 +22,7 @@ def check_patterns(plan: ContinuousPlan, rule: str | None = None) -> None:
             if isinstance(node, NrrJoin) and annotate(node.input).state is UpdatePattern.STR:
                 what = f"a join with a table that is NON RETROACTIVE has strict input ({annotate(node.input).why})"
                 raise BrokenPlanError(what, node, rule) from None
-            if isinstance(node, OutputWindow) and annotate(node.input).output is not UpdatePattern.MONOTONIC:
-                what = f"a window is over output that is {annotate(node.input).output}"
+            if isinstance(node, OutputWindow | OutputRows) and (output := annotate(node.input).output):
+                what = f"a window is over output that is {output}"
                 raise BrokenPlanError(what, node, rule) from None
         raise

@@ -27,7 +27,7 @@ from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.tables.edges import COUNT, STRICT, TICK, Edge, as_strict, strict_schema
 from windrow.operators.tables.kernel import Kernel, naive, types_of
-from windrow.operators.tables.prefilter import maybe_among
+from windrow.operators.tables.prefilter import maybe_among, picked
 from windrow.operators.tables.rows import appended, longs, normal, taken
 from windrow.operators.ticks import EXP, TS, DueTicks
 from windrow.plan.algebra.nodes import Join, PlanColumn, columns_in
@@ -104,7 +104,7 @@ class _Wanted:
             return rows.slice(0, 0)
         for key, values in zip(self.keys, self.values, strict=True):
             (column,) = self.kernel.evaluate([key], types_of(self.schema), rows)
-            rows = taken(rows, maybe_among(column, values))
+            rows = picked(rows, maybe_among(column, values))
         return rows
 
 
