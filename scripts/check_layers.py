@@ -55,7 +55,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer": (
         ("synopsis_kinds", "facts", "join_order", "common_join", "common_subplan"),
-        ("candidates", "shapes", "negation_moves"),
+        ("candidates", "shapes", "negation_moves", "drift"),
         ("sharing", "estimates"),
         ("cost",),
         ("rules",),

@@ -139,6 +139,18 @@ def _rules(text: str) -> Value:
     return ", ".join(name for name in every if name in names)
 
 
+def _factor_or_off(text: str) -> Value:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if text.strip().lower() == "off":
+        return "off"
+    if not value > 1:
+        raise ValueError("a factor above 1, such as '10', or 'off'")
+    return text.strip()
+
+
 def _fraction(text: str) -> Value:
     try:
         value = float(text)
@@ -370,6 +382,14 @@ _TABLE = (
         _choice("off", "on"),
     ),
     SettingSpec(
+        "reoptimize_drift",
+        "off",
+        "A continuous query in the driver is planned again at a tick when a measured rate, number of distinct values "
+        "or selectivity of its streams has changed by this factor since its plan was chosen, or is measured for the "
+        "first time. Another plan takes over with the state of the old one; answers stay the same.",
+        _factor_or_off,
+    ),
+    SettingSpec(
         "disabled_rules",
         "",
         "Rules that are switched off, separated by commas. Answers stay the same. SS rules decide where "
@@ -430,6 +450,10 @@ class Settings:
     def seconds(self, name: str) -> float | None:
         """An interval in seconds; None if it is off."""
         return None if self[name] == "off" else self.integer(name) / 1e6
+
+    def factor(self, name: str) -> float | None:
+        """A number; None if it is off."""
+        return None if self[name] == "off" else float(self.text(name))
 
     @property
     def rules_off(self) -> frozenset[str]:

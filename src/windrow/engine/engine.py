@@ -14,9 +14,11 @@ from windrow.dataplane.jvm import Jvm
 from windrow.engine.ask.plan_tables import PlanTables
 from windrow.engine.ask.reads import AnswerReader
 from windrow.engine.plans.changing.query_changes import QueryChanges
+from windrow.engine.plans.changing.reoptimizing import Reoptimizer
 from windrow.engine.plans.changing.swapping import PlanSwaps
 from windrow.engine.plans.changing.takeover import Takeovers
 from windrow.engine.plans.manager import PlanManager
+from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.plans.reading import PlanReads
 from windrow.engine.plans.ticker import PlanTicker
 from windrow.engine.queries.query_manager import QueryManager
@@ -62,15 +64,17 @@ class Engine:
         self.plan_ticker.recover(opened.plans.all())
         self.plan_reads = PlanReads(opened.plan_commits)
         opened.stores.on_failure = self._suspend_reader
-        self.ticks = StreamTicks(self.ticker.tick, self.plan_ticker.tick, opened.plans.readers, opened.plans.into)
+        self.ticks = StreamTicks(self.ticker.tick, self._tick_plan, opened.plans.readers, opened.plans.into)
         self.inputs = Inputs(opened, self.ticks)
         self.time = StreamTime(opened, self.ticks, self.inputs)
         derived = DerivedStreams(opened, self.ticks, self.inputs, self.time)
         self.plan_ticker.follow = derived.follow
         derived.recover()
         self.running = RunningStreams(opened, self.ticks, self.inputs, self.time)
+        swaps = self._swaps()
+        self._reoptimizer = Reoptimizer(opened.manager, opened.plans, swaps, lambda: opened.settings)
         changes = QueryChanges(
-            opened.manager, opened.plans, opened.plan_commits, self._swaps(), lambda query: self.ticks.settle(query)
+            opened.manager, opened.plans, opened.plan_commits, swaps, lambda query: self.ticks.settle(query)
         )
         self.statements = Statements(opened, self.ticks, self.inputs, self.running, self.ticker.finisher, changes)
         self.reads = AnswerReader(
@@ -92,6 +96,11 @@ class Engine:
         self._finalizer: weakref.finalize[[], Any] = weakref.finalize(self.running, self.ticker.close)
 
     is_read_only = False
+
+    def _tick_plan(self, query: ContinuousQuery) -> int:
+        done = self.plan_ticker.tick(query)
+        self._reoptimizer.after_ticks(query)  # it may have ticked with others before
+        return done
 
     def _swaps(self) -> PlanSwaps:
         opened = self.opened

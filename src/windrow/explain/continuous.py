@@ -248,6 +248,8 @@ def _measured(running: RunningPlan) -> list[str]:
     lines.append(f"Complete: {completeness_of_plan(query)}")
     lines.append(f"Home: {home_text(query)}, since {query.home_reason}")
     lines.append(f"State: {_state(running)}")
+    if query.chosen_again is not None:
+        lines.append(f"Chosen again: {query.chosen_again}")
     if running.analyze:
         meter, metrics = query.meter, query.metrics
         lines.append(

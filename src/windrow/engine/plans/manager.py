@@ -157,15 +157,21 @@ class PlanManager:
         self, statement: CreateQuery, text: str, settings: Settings, types_of: TypesOf | None = None
     ) -> OptimizedPlan:
         """The checked and optimized plan of a continuous query."""
-        choices = PlanChoices.of(settings, self._facts(statement))
+        choices = PlanChoices.of(settings, self.facts(statement))
         return self._bind(statement, text, types_of or self._manager.record(), choices)
 
     def planned(self, statement: CreateQuery, text: str, settings: Settings) -> tuple[OptimizedPlan, PlanChoices, str]:
         """The plan of a new query, what it depends on besides the text, and what Spark said of its types."""
-        record, choices = self._manager.record(), PlanChoices.of(settings, self._facts(statement))
-        return self._bind(statement, text, record, choices), choices, record.saved()
+        choices = PlanChoices.of(settings, self.facts(statement))
+        optimized, types = self.planned_by(statement, text, choices)
+        return optimized, choices, types
 
-    def _facts(self, statement: CreateQuery) -> Facts:
+    def planned_by(self, statement: CreateQuery, text: str, choices: PlanChoices) -> tuple[OptimizedPlan, str]:
+        """The plan of a query by these choices, and what Spark said of its types."""
+        record = self._manager.record()
+        return self._bind(statement, text, record, choices), record.saved()
+
+    def facts(self, statement: CreateQuery) -> Facts:
         """What is measured of the streams of a query. Only plans of two and more inputs depend on it."""
         named = [table.name.lower() for table in statement.select.find_all(exp.Table)]
         streams = {name: self._manager.streams[name] for name in named if name in self._manager.streams}

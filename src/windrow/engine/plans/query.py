@@ -25,6 +25,7 @@ from windrow.operators.state import ROOT, is_strict
 from windrow.operators.tables.metering import PlanMeter
 from windrow.optimizer.common_join import SharableJoin, sharable_join
 from windrow.optimizer.common_subplan import SharableSubPlan, sharable_subplans
+from windrow.optimizer.facts import Facts
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.algebra.nodes import (
     ContinuousPlan,
@@ -142,6 +143,12 @@ class ContinuousQuery:
     """Its next batch merges state and view: tasks know no ranges of it yet."""
     is_dropped: bool = False
     is_paused: bool = False
+    weighed: Facts | None = None
+    """The facts by which its plan was chosen again last, if that gave the same plan."""
+    weighed_at: int | None = None
+    """The tick at which facts were measured anew last."""
+    chosen_again: str | None = None
+    """Why its plan was chosen again, since the state directory was opened."""
     """It does not tick (ALTER QUERY … PAUSE); its streams keep what it needs."""
     shares_join_with: tuple[str, ...] = ()
     """The queries that its join was processed for, too, at its last tick."""

@@ -1,0 +1,121 @@
+"""A plan is chosen again when what is measured of its streams has drifted from what it was chosen by.
+
+After ticks, at most once in a twentieth of the shortest window, the facts are measured anew. If one of them has changed
+by the factor of the setting `reoptimize_drift`, the query is planned with the new facts; if that gives another plan, it
+takes the place of the old one as CREATE OR REPLACE QUERY does, at the last tick, with the state carried over.
+
+The answer must not change. So nothing is done if a window whose state has to be built anew is not kept whole; nor for a
+derived stream, a query in Spark (its state would have to come to the driver), or one that is paused or suspended. Locks
+are only tried: if a statement or a micro-batch holds one, the next ticks try again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Protocol
+
+from windrow.cql.printer import to_text
+from windrow.engine.plans.changing.swapping import PlanSwaps
+from windrow.engine.plans.changing.takeover import PlanTakeover
+from windrow.engine.plans.homes import DRIVER
+from windrow.engine.plans.manager import PlanManager, made_query
+from windrow.engine.plans.query import ContinuousQuery
+from windrow.engine.queries.query_manager import QueryManager
+from windrow.logs import log_event
+from windrow.operators.scan import reach
+from windrow.optimizer.drift import Drift, drift
+from windrow.settings import Settings
+
+
+class Lock(Protocol):
+    def acquire(self, blocking: bool = True) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+class Reoptimizer:
+    """Chooses plans again."""
+
+    def __init__(self, queries: QueryManager, plans: PlanManager, swaps: PlanSwaps, settings: Callable[[], Settings]):
+        self._queries = queries
+        self._plans = plans
+        self._swaps = swaps
+        self._settings = settings
+
+    def after_ticks(self, query: ContinuousQuery) -> ContinuousQuery | None:
+        """Choose the plan of a query again if that is due; return the query that takes its place. The caller holds no
+        lock."""
+        factor = self._settings().factor("reoptimize_drift")
+        if factor is None or not self._is_due(query):
+            return None
+        found = {name.lower(): self._queries.stream(name) for name in query.plan.streams}
+        streams = sorted(found.values(), key=lambda one: one.id)
+        with _tried([self._queries.changing, *(one.batch_lock for one in streams), query.ticking]) as held:
+            return self._again(query, factor) if held and not query.is_dropped else None
+
+    def _is_due(self, query: ContinuousQuery) -> bool:
+        ticked = query.progress.ticked
+        if ticked is None or query.derived is not None or query.home != DRIVER or query.error or query.is_paused:
+            return False
+        if len(query.plan.windows) < 2 or query.unshown:
+            return False
+        return query.weighed_at is None or ticked - query.weighed_at >= (query.twentieth or query.plan.step)
+
+    def _again(self, old: ContinuousQuery, factor: float) -> ContinuousQuery | None:
+        ticked, facts = old.progress.ticked, self._plans.facts(old.statement)
+        assert ticked is not None
+        known = old.choices.facts if old.weighed is None else old.weighed
+        found = drift(known, facts, old.plan.streams)
+        old.weighed_at = ticked
+        if found.factor < factor:
+            return None
+        old.weighed = facts
+        choices = replace(old.choices, facts=facts, begins_after=ticked)
+        optimized, types = self._plans.planned_by(old.statement, old.text, choices)
+        if optimized.plan == old.plan:
+            return None
+        new = made_query(old.id, old.statement, old.text, optimized, choices, [])
+        new.tables = self._plans.table_uses(new.plan)
+        new.sink, new.subscribers, new.metrics = old.sink, old.subscribers, old.metrics
+        new.ticking, new.late_call, new.weighed_at = old.ticking, old.late_call, ticked
+        taken = self._swaps.takeovers.prepared(old, new, ticked)
+        if not _keeps_all(taken, ticked):
+            return None
+        saved = {"types": types, "point": new.plan.point.name, **choices.saved()}
+        self._swaps.swap(old, new, taken, to_text(old.statement), json.dumps(saved))
+        new.chosen_again = found.what
+        self._plans.take_over(old, new)
+        _log(new, found)
+        return new
+
+
+def _keeps_all(taken: PlanTakeover, ticked: int) -> bool:
+    """Whether every window that is not carried over has all its tuples."""
+    for i, (window, reader) in enumerate(zip(taken.plan.windows, taken.readers, strict=True)):
+        length = reach(window)
+        is_kept = reader.since is None or (length is not None and reader.since <= ticked - length)
+        if i not in taken.carried.windows and not is_kept:
+            return False
+    return True
+
+
+@contextmanager
+def _tried(locks: Iterable[Lock]) -> Iterator[bool]:
+    """Hold all of the locks, or none if one of them is held by another thread."""
+    with ExitStack() as held:
+        for lock in locks:
+            if not lock.acquire(blocking=False):
+                held.close()
+                yield False
+                return
+            held.callback(lock.release)
+        yield True
+
+
+def _log(query: ContinuousQuery, found: Drift) -> None:
+    log_event(
+        "plan_chosen_again", "query '{query}': its plan is chosen again, since {why}", query=query.name, why=found.what
+    )
