@@ -66,7 +66,7 @@ from windrow.explain.continuous import explain_plan
 from windrow.explain.drawing import DrawnPlan
 from windrow.explain.periodic import periodic_chain
 from windrow.explain.snapshot import explain_snapshot
-from windrow.explain.text import explain_query
+from windrow.explain.text import ONLY_PLAN, explain_query
 from windrow.handles import Queries, Query, Table, Tables, explained_stream, handle
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.continuous.deciding import is_grouped
@@ -202,31 +202,33 @@ class Windrow:
         self._engine.refuse_live("EXPLAIN")
         if statement.name is not None:
             if statement.is_stream:
-                return explained_stream(self._engine, statement.name, statement.analyze)
-            return handle(self._engine, statement.name).explain(statement.analyze)
-        inner = statement.statement
+                return explained_stream(self._engine, statement.name, statement.analyze, statement.verbose)
+            return handle(self._engine, statement.name).explain(statement.analyze, statement.verbose)
+        inner, only = statement.statement, f"\n{ONLY_PLAN}" if statement.verbose else ""
         is_stream = isinstance(inner, CreateDerivedStream)
         if isinstance(inner, CreateDerivedStream):
             inner = self._engine.statements.query_of(inner, text)
         if isinstance(inner, Select):
             if not self._reads_a_stream(inner, text):
-                return Plan(self._engine.reads.explain_select(inner.select, text))
+                return Plan(self._engine.reads.explain_select(inner.select, text) + only)
             if _is_one_time(inner.select):
-                return self._explain_one_time(inner, text)
+                return self._explain_one_time(inner, text, statement.verbose)
             inner = CreateQuery("query", inner.select)
         assert inner is not None
         plan = self._engine.statements.bind(inner, text)
         if isinstance(plan, OptimizedPlan):
-            found = explain_plan(inner.name, plan, self._engine.settings.text("explicit_expiry") == "on", is_stream)
+            explicit = self._engine.settings.text("explicit_expiry") == "on"
+            found = explain_plan(inner.name, plan, explicit, is_stream, statement.verbose)
             return Plan(found.text(), DrawnPlan(found))
         stream = self._engine.manager.stream(plan.scan.stream)
         drawn = DrawnPlan(periodic_chain(inner.name, plan, stream))
-        return Plan(explain_query(inner.name, plan, stream, None, self._engine.settings), drawn)
+        return Plan(explain_query(inner.name, plan, stream, None, self._engine.settings) + only, drawn)
 
-    def _explain_one_time(self, statement: Select, text: str) -> Plan:
+    def _explain_one_time(self, statement: Select, text: str, verbose: bool) -> Plan:
         """How a one-time query is answered; if nothing can answer it now, its plan as a standing query, and why."""
         try:
-            return Plan(explain_snapshot(*self._engine.reads.fitted(statement.select, text)))
+            found = explain_snapshot(*self._engine.reads.fitted(statement.select, text))
+            return Plan(f"{found}\n{ONLY_PLAN}" if verbose else found)
         except UnsupportedError as error:
             unanswered = error
         try:
@@ -234,9 +236,10 @@ class Windrow:
         except WindrowError:
             raise unanswered from None
         assert isinstance(plan, OptimizedPlan)
-        found = explain_plan("query", plan, self._engine.settings.text("explicit_expiry") == "on")
-        found = replace(found, more=(*found.more, f"Asked once: {unanswered.message}"))
-        return Plan(found.text(), DrawnPlan(found))
+        explicit = self._engine.settings.text("explicit_expiry") == "on"
+        would = explain_plan("query", plan, explicit, verbose=verbose)
+        would = replace(would, more=(*would.more, f"Asked once: {unanswered.message}"))
+        return Plan(would.text(), DrawnPlan(would))
 
     def _select(self, statement: Select, text: str) -> Result:
         """The answer to a one-time query: over a window of a stream, or over answers, views and dead letters."""

@@ -327,26 +327,27 @@ def _select(cursor: Cursor) -> Select:
 
 def _explain(cursor: Cursor) -> Explain:
     cursor.expect("EXPLAIN")
-    analyze = cursor.take("ANALYZE")
+    analyze, verbose = cursor.take("ANALYZE"), cursor.take("VERBOSE")
     if cursor.take("STREAM"):
-        return Explain(name=_object_name(cursor, "the name of a derived stream"), analyze=analyze, is_stream=True)
+        name = _object_name(cursor, "the name of a derived stream")
+        return Explain(name=name, analyze=analyze, is_stream=True, verbose=verbose)
     if analyze:
         cursor.expect("QUERY", remedy=_TO_ANALYZE)
     if analyze or cursor.take("QUERY"):
-        return Explain(name=_object_name(cursor, "the name of a query"), analyze=analyze)
+        return Explain(name=_object_name(cursor, "the name of a query"), analyze=analyze, verbose=verbose)
     if cursor.word() in ("SELECT", "WITH"):
-        return Explain(_select(cursor))
+        return Explain(_select(cursor), verbose=verbose)
     start = cursor.index
     if cursor.word() == "CREATE":
         statement = _create(cursor)
         if isinstance(statement, CreateQuery | CreateDerivedStream):
-            return Explain(statement)
+            return Explain(statement, verbose=verbose)
         raise cursor.error(
             "EXPLAIN explains queries, and streams that are made by one (CREATE STREAM … AS)",
             ahead=start - cursor.index,
         )
-    known = ["SELECT", "CREATE", "QUERY", "STREAM", "ANALYZE"]
-    raise cursor.unexpected("SELECT, CREATE QUERY, QUERY, STREAM or ANALYZE QUERY after EXPLAIN", known)
+    known = ["SELECT", "CREATE", "QUERY", "STREAM", "ANALYZE", "VERBOSE"]
+    raise cursor.unexpected("SELECT, CREATE QUERY, QUERY, STREAM, ANALYZE QUERY or VERBOSE after EXPLAIN", known)
 
 
 def _show(cursor: Cursor) -> Show:

@@ -58,10 +58,10 @@ def to_text(statement: Statement) -> str:
     if isinstance(statement, Select):
         return expression_text(statement.select)
     if isinstance(statement, Explain):
+        words = f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{'VERBOSE ' if statement.verbose else ''}"
         if statement.statement is not None:
-            return "EXPLAIN " + to_text(statement.statement)
-        kind = "STREAM" if statement.is_stream else "QUERY"
-        return f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{kind} {quote_name(statement.name or '')}"
+            return words + to_text(statement.statement)
+        return f"{words}{'STREAM' if statement.is_stream else 'QUERY'} {quote_name(statement.name or '')}"
     if isinstance(statement, Drop):
         exists = "IF EXISTS " if statement.if_exists else ""
         return f"DROP {statement.kind.upper()} {exists}{quote_name(statement.name)}"

@@ -221,7 +221,8 @@ class Describe:
 
 @dataclass(frozen=True)
 class Explain:
-    """EXPLAIN <CREATE QUERY … | CREATE STREAM … AS … | SELECT …>, or EXPLAIN [ANALYZE] QUERY | STREAM name.
+    """EXPLAIN [VERBOSE] <CREATE QUERY … | CREATE STREAM … AS … | SELECT …>, or
+    EXPLAIN [ANALYZE] [VERBOSE] QUERY | STREAM name.
 
     `is_stream`: the name is that of a derived stream.
     """
@@ -230,6 +231,7 @@ class Explain:
     name: str | None = None
     analyze: bool = False
     is_stream: bool = False
+    verbose: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,9 @@ from windrow.synopses.holistic.frequent_panes import FrequentSynopsis
 from windrow.types import SqlType
 from windrow.windows import Cuts
 
+ONLY_PLAN = "Candidates: this plan alone; rules choose by cost among the plans of continuous queries"
+"""What EXPLAIN VERBOSE adds where there is nothing to choose."""
+
 
 def explain_query(name: str, plan: Finalise, stream: StreamState, query: QueryState | None, settings: Settings) -> str:
     """One line per operator, indented by depth, then the synopsis and the stream's state."""

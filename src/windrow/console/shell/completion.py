@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from windrow.console.shell.statement_help import STATEMENT_NAMES
 from windrow.console.shell.typed import Lexeme, lexemes
+from windrow.cql.dialect import TO_STREAM
 from windrow.cql.functions import AGGREGATES, OWN_AGGREGATES, ROW_FUNCTIONS
 from windrow.cql.names import quote_name
 from windrow.dataplane.sinks.registry import KINDS as SINKS
@@ -65,6 +66,8 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "IS": ("NULL", "NOT NULL", "TRUE"),
     "PUNCTUATE": AFTER_PUNCTUATE,
     "IF": ("NOT EXISTS", "EXISTS"),
+    "ISTREAM": ("RESTORE(",),
+    "RSTREAM": ("RESTORE(",),
 }
 """Words after which only these words may stand."""
 
@@ -205,6 +208,9 @@ def _arguments(kind: str, names: Names) -> Sequence[str]:
 # Statements
 
 
+_VERBOSE = ("SELECT", "CREATE QUERY", "QUERY")
+
+
 def _expected(past: Sequence[Lexeme], whole: Sequence[Lexeme], names: Names) -> Sequence[str]:
     """What may follow these lexemes."""
     words = [part.upper for part in past]
@@ -212,7 +218,9 @@ def _expected(past: Sequence[Lexeme], whole: Sequence[Lexeme], names: Names) -> 
         return STARTS
     if words[0] == "EXPLAIN":
         if len(words) == 1:
-            return ("SELECT", "CREATE QUERY", "QUERY", "ANALYZE QUERY")
+            return ("SELECT", "CREATE QUERY", "QUERY", "ANALYZE QUERY", "VERBOSE")
+        if words[1] == "VERBOSE":
+            return _expected([past[0], *past[2:]], whole, names) if len(words) > 2 else _VERBOSE
         if words[1] == "ANALYZE" and len(words) == 2:
             return ("QUERY",)
         if "QUERY" in words[1:3] and words[1] in ("QUERY", "ANALYZE"):
@@ -318,6 +326,8 @@ def _created(past: Sequence[Lexeme], words: Sequence[str], whole: Sequence[Lexem
     if len(words) == body:
         return ("SELECT",)
     follow = _select(past[body:], words[body:], whole, names)
+    if words[-1] == "SELECT":
+        return (*follow, *(f"{word}(" for word in TO_STREAM))
     is_after_from = "FROM" in words[body:] and not _opened(words) and words[-1] not in ("FROM", "BY", "INTO", ",")
     return (*follow, *QUERY_TAIL) if is_after_from and not set(words) & {"INTO", "EMIT"} else follow
 

@@ -211,7 +211,7 @@ def between_ticks(plan: ContinuousPlan) -> str | None:
     tick, window = length_text(plan.step, plan.point), length_text(shortest, plan.point)
     return (
         f"the shortest window is {window} and a tick is {tick}: what comes and goes between two ticks is not shown. "
-        "Give the streams a smaller TICK, or make the windows INTERNAL to list every result"
+        "Give the streams a smaller TICK; or write ISTREAM RESTORE(…), or INTERNAL windows, to list every result"
     )
 
 

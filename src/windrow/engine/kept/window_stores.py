@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -26,6 +27,7 @@ from windrow.dataplane.stores import (
     KeptFile,
     MappedFiles,
     MappedStoreFile,
+    ReadColumn,
     Selected,
     StoredRows,
     merged,
@@ -101,6 +103,7 @@ class WindowStores:
         self._stores: Mapping[int, WindowStore] = {}
         self._streams: dict[str, StreamState] = {}
         self._files: dict[int, tuple[BlockRow, ...]] = {}
+        self._paths: dict[int, tuple[tuple[BlockRow, ...], tuple[StoredRows, ...]]] = {}
         self._version = 0
         self._guard = threading.Lock()
         self._reloading = threading.Lock()
@@ -291,7 +294,7 @@ class WindowStores:
     def rows(
         self,
         use: StoreUse,
-        columns: Sequence[KeptColumn],
+        columns: Sequence[ReadColumn],
         lo: int,
         hi: int,
         buckets: range | None = None,
@@ -302,16 +305,16 @@ class WindowStores:
         for _ in range(ATTEMPTS):
             named = self._named(use.store)
             try:
-                return read_rows(self._mapped, self._located(named), columns, selected)
+                return read_rows(self._mapped, self._located(use.store, named), columns, selected)
             except StateError:
                 if not self._has_changed(use.store, named):
                     raise
         return read_rows(self._mapped, self.files(use), columns, selected)
 
-    def files(self, use: StoreUse) -> list[StoredRows]:
+    def files(self, use: StoreUse) -> Sequence[StoredRows]:
         """The committed files of a use, for `read_rows` in Spark tasks. Rows below its `since`, and those for which its
         predicate is not true, are the task's to leave out."""
-        return self._located(self._named(use.store))
+        return self._located(use.store, self._named(use.store))
 
     def bytes_from(self, use: StoreUse, lo: int) -> int:
         """The bytes of the files of a use that have rows from a point on."""
@@ -331,8 +334,13 @@ class WindowStores:
         store = self._stores.get(use.store)
         return 0 if store is None else len(store.readers)
 
-    def _located(self, rows: Sequence[BlockRow]) -> list[StoredRows]:
-        return [StoredRows(f"{self._root}/{row.path}", *_points(row), row.rows) for row in rows]
+    def _located(self, store: int, rows: tuple[BlockRow, ...]) -> Sequence[StoredRows]:
+        """The files of a store for `read_rows`, made once for a list: every window of every tick asks."""
+        known = self._paths.get(store)
+        if known is None or known[0] is not rows:
+            made = tuple(StoredRows(f"{self._root}/{row.path}", *_points(row), row.rows) for row in rows)
+            known = self._paths[store] = (rows, made)
+        return known[1]
 
     def greatest(self, stream: StreamState, axis: str) -> int | None:
         """The greatest point deposited on an axis; None: none is. A late tuple that is admitted on another axis moves
@@ -367,34 +375,32 @@ class WindowStores:
 
     # -- expiry and merging --------------------------------------------------------------------
 
-    def keep_from(self, reader: str, point: int) -> None:
-        """The reader needs no rows below the point any more. Call it in the transaction of a tick. Files that no reader
-        needs are dropped with it; `tidy` cuts those that are needed in part."""
-        store = self._store_of(reader)
-        if store is None:
-            return
-        found = next(one for one in store.readers if one.name == reader)
-        if found.needs_from is not None and found.needs_from >= point:
-            return
-        below = self._entries.needs(store.id, reader, point)
-        self._catalog.on_commit(lambda: self._needs(reader, point, below))
-        if below is not None:
-            self._expire(store, below)
+    def keep_from(self, needs: Mapping[str, int]) -> None:
+        """These readers need no rows below these points any more. Call it in the transaction of a tick. Files that no
+        reader needs are dropped with it; `tidy` cuts those that are needed in part. An unknown reader is none."""
+        found = [(store, store.less_needed(needs)) for store in self._stores_of(needs)]
+        for store, points in found:
+            if points:
+                below = self._entries.needs(store.id, points)
+                self._catalog.on_commit(partial(self._needs, store.id, points, below))
+                if below is not None:
+                    self._expire(store, below)
 
-    def _store_of(self, reader: str) -> WindowStore | None:
-        """The store of a reader, which may be of this transaction."""
-        known = next((one for one in self._stores.values() if _is_read(one, reader)), None)
-        return known or self._entries.find(lambda one: _is_read(one, reader))
+    def _stores_of(self, readers: Mapping[str, int]) -> list[WindowStore]:
+        """The stores of these readers, which may be of this transaction."""
+        known = {one.name for store in self._stores.values() for one in store.readers}
+        if readers.keys() <= known:
+            return list(self._stores.values())
+        return self._entries.all()
 
-    def _needs(self, reader: str, point: int, below: int | None) -> None:
+    def _needs(self, number: int, points: Mapping[str, int], below: int | None) -> None:
         """See what `keep_from` has committed."""
         with self._reloading:
-            for store in self._stores.values():
-                if _is_read(store, reader):
-                    readers = tuple(one.moved(point) if one.name == reader else one for one in store.readers)
-                    moved = replace(store, readers=readers, kept_from=max_or_none(store.kept_from, below))
-                    self._stores = {**self._stores, store.id: moved}
-                    return
+            store = self._stores.get(number)
+            if store is not None:
+                readers = tuple(one.moved(points[one.name]) if one.name in points else one for one in store.readers)
+                moved = replace(store, readers=readers, kept_from=max_or_none(store.kept_from, below))
+                self._stores = {**self._stores, number: moved}
 
     def _expire(self, store: WindowStore, below: int) -> None:
         """In a transaction: drop the files that are wholly below the point."""
@@ -492,6 +498,7 @@ class WindowStores:
         self._forget(gone)
         for number in gone:
             self._unmap(number, ())
+            self._paths.pop(number, None)
 
     def _of(self, stream: StreamState) -> list[WindowStore]:
         return [store for store in self._stores.values() if store.stream.lower() == stream.name.lower()]

@@ -166,10 +166,10 @@ class PlanManager:
         return self._bind(statement, text, record, choices), choices, record.saved()
 
     def _facts(self, statement: CreateQuery) -> Facts:
-        """What is measured of the streams of a query. Only the order of three and more inputs depends on it."""
+        """What is measured of the streams of a query. Only plans of two and more inputs depend on it."""
         named = [table.name.lower() for table in statement.select.find_all(exp.Table)]
         streams = {name: self._manager.streams[name] for name in named if name in self._manager.streams}
-        return measured_facts(streams.values(), self._stores) if len(named) > 2 else NOTHING_MEASURED
+        return measured_facts(streams.values(), self._stores) if len(named) > 1 else NOTHING_MEASURED
 
     def _bind(self, statement: CreateQuery, text: str, types_of: TypesOf, choices: PlanChoices) -> OptimizedPlan:
         for field, what in _LATER:

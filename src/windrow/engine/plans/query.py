@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -21,12 +21,24 @@ from windrow.engine.state import StreamState
 from windrow.engine.tables.uses import Effects, TableUse
 from windrow.operators.scan import needs_history, reach
 from windrow.operators.stages.cutting import staged
-from windrow.operators.state import is_strict
+from windrow.operators.state import ROOT, is_strict
 from windrow.operators.tables.metering import PlanMeter
 from windrow.optimizer.common_join import SharableJoin, sharable_join
 from windrow.optimizer.common_subplan import SharableSubPlan, sharable_subplans
 from windrow.optimizer.pipeline import OptimizedPlan
-from windrow.plan.algebra.nodes import ContinuousPlan, GroupBy, RowsWindow, Window, walk
+from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    GroupBy,
+    Lifetime,
+    Node,
+    OutputRows,
+    OutputWindow,
+    RowsWindow,
+    Streaming,
+    ToStream,
+    Window,
+    walk,
+)
 from windrow.types import SqlType
 
 REWRITTEN_ROWS = 200_000
@@ -53,8 +65,9 @@ class PlanProgress:
 
     def covering(self, stop: int | None) -> PlanProgress:
         """The progress when windows hold tuples below the tick `stop`."""
-        known = [point for point in (self.covered, stop) if point is not None]
-        return replace(self, covered=max(known, default=None))
+        if stop is None:
+            return self
+        return replace(self, covered=stop if self.covered is None else max(stop, self.covered))
 
 
 class HomeState(Protocol):
@@ -170,6 +183,11 @@ class ContinuousQuery:
         return self.choices.explicit_expiry or is_strict(self.plan.root)
 
     @cached_property
+    def repeating(self) -> tuple[str, ...]:
+        """The paths of the operators that make every live row anew at every tick (RSTREAM, also within SLIDE)."""
+        return tuple(_repeating(self.plan.root, ROOT))
+
+    @cached_property
     def twentieth(self) -> int | None:
         """The twentieth of its shortest window, at least a tick; None: nothing expires."""
         ranges = [window.lifetime.range for window in self.plan.windows if window.lifetime.range is not None]
@@ -178,6 +196,16 @@ class ContinuousQuery:
     @cached_property
     def grid(self) -> TickGrid:
         return TickGrid(self.plan.step, self.plan.origin)
+
+    @cached_property
+    def streams(self) -> frozenset[str]:
+        """The names of its streams, in lower case."""
+        return frozenset(name.lower() for name in self.plan.streams)
+
+    @cached_property
+    def axes(self) -> frozenset[tuple[str, str]]:
+        """The streams and columns whose frontiers it waits for."""
+        return frozenset((window.stream.lower(), window.attribute.column) for window in self.plan.windows)
 
     @cached_property
     def sharable_join(self) -> SharableJoin | None:
@@ -200,6 +228,13 @@ class ContinuousQuery:
         return tuple(kept_columns(window)[0] for window in self.plan.windows)
 
 
+def _repeating(node: Node, path: str) -> Iterator[str]:
+    if isinstance(node, ToStream) and node.kind is Streaming.RSTREAM:
+        yield path
+    for i, one in enumerate(node.inputs):
+        yield from _repeating(one, f"{path}.{i}")
+
+
 def kept_columns(window: Window) -> tuple[tuple[KeptColumn, ...], KeptColumn | None]:
     """What a window store keeps for a window: its columns in order, and its predicate. A count-based window also needs
     the order of arrival."""
@@ -212,6 +247,18 @@ def counts_windows(plan: ContinuousPlan) -> bool:
     """Whether an answer has rows although no tuple qualifies: an aggregate without GROUP BY has. Then a tuple that does
     not qualify is kept, too: a window that holds it is answered."""
     return plan.periodic and any(isinstance(one, GroupBy) and not one.keys for one in walk(plan.root))
+
+
+def counts_ticks(plan: ContinuousPlan) -> bool:
+    """Whether a window holds what an aggregate without GROUP BY gives at every tick, with or without tuples: then no
+    tick can be left out."""
+    streams = (one.input for one in walk(plan.root) if isinstance(one, OutputWindow | OutputRows) and not _is_now(one))
+    return any(isinstance(below, GroupBy) and not below.keys for one in streams for below in walk(one))
+
+
+def _is_now(node: OutputWindow | OutputRows) -> bool:
+    """Whether it holds the rows of one tick alone."""
+    return isinstance(node, OutputWindow) and node.lifetime == Lifetime(1)
 
 
 def bucketed_by(plan: ContinuousPlan, i: int) -> tuple[KeptColumn, ...]:

@@ -28,7 +28,16 @@ from windrow.operators.tables.kernel import Kernel
 from windrow.operators.tables.rows import longs, taken
 from windrow.operators.ticks import TS, DueTicks
 from windrow.operators.view import beginning
-from windrow.plan.algebra.nodes import ContinuousPlan, Node, OutputWindow, RowsWindow, ToStream, Window, walk
+from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    Node,
+    OutputRows,
+    OutputWindow,
+    RowsWindow,
+    ToStream,
+    Window,
+    walk,
+)
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,7 @@ class _Carrying:
             self.take(match, Edge(match.renamed(edge.rows), node.schema, edge.is_strict))
             return
         self._rebuild(node, path)
-        if isinstance(node, OutputWindow):  # it reads what was reported at earlier ticks, which no state tells
+        if isinstance(node, OutputWindow | OutputRows):  # no state tells what was reported at earlier ticks
             for below, one in nodes_by_path(node.input, f"{path}.0"):
                 self._rebuild(one, below)
             return
@@ -194,7 +203,7 @@ def _advanced(
     relations: Mapping[str, TableRows],
 ) -> Advance:
     """One batch from the first of these tuples up to the tick."""
-    windows, looks_back = plan.windows, any(isinstance(one, OutputWindow) for one in walk(plan.root))
+    windows, looks_back = plan.windows, any(isinstance(one, OutputWindow | OutputRows) for one in walk(plan.root))
     needed = {i: table if looks_back else _alive(windows[i], table, ticked) for i, table in rows.items()}
     due = DueTicks(_begin(plan, needed, list(given.values()), ticked), ticked, plan.step, plan.origin)
     inputs = {i: StreamRows(split(windows[i], table, due).new) for i, table in needed.items()}

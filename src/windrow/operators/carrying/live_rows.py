@@ -76,9 +76,11 @@ def _above(node: Node, path: str) -> Node | None:
 
 
 def _remembers(above: Node, node: Node) -> bool:
-    """Whether an operator keeps the live rows of this input."""
+    """Whether an operator keeps the live rows of this input. A join that reads the state of DISTINCT does not."""
     if isinstance(above, NrrJoin):
         return node is above.table and table_of(node) is None
+    if isinstance(above, Join) and any(above.inputs[i] is node for i in above.reused):
+        return False
     return isinstance(above, Join | SemiJoin | OuterJoin) and window_of(node) is None
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from windrow.operators.grouping.calls import calls_of
 from windrow.operators.state import ROOT, has_internal
 from windrow.optimizer.common_subplan import subplan_key
-from windrow.plan.algebra.nodes import ContinuousPlan, GroupBy, Node, TableScan, Window, walk
+from windrow.plan.algebra.nodes import ContinuousPlan, GroupBy, Node, TableScan, ToStream, Window, walk
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ def same_subplans(old: ContinuousPlan, new: ContinuousPlan, tables_changed: bool
     """By path in the new plan, its sub-plans that the old plan has, too.
 
     There are none if the plans tick differently. State under INTERNAL windows has columns that depend on the whole
-    plan, so the whole plan is the same then, or nothing is. `tables_changed`: tables have changed since the last tick,
-    so sub-plans over them have to begin anew.
+    plan, and below RESTORE it is of instants, so the whole plan is the same then, or nothing is. `tables_changed`:
+    tables have changed since the last tick, so sub-plans over them have to begin anew.
     """
     if (old.step, old.origin, old.point, old.periodic) != (new.step, new.origin, new.point, new.periodic):
         return {}
@@ -57,10 +57,14 @@ def same_subplans(old: ContinuousPlan, new: ContinuousPlan, tables_changed: bool
         if match is None or (tables_changed and any(isinstance(one, TableScan) for one in walk(node))):
             continue
         found[path] = SameSubPlan(match[1], match[0], path, _names(match[1], node))
-    if has_internal(old) or has_internal(new):
+    if any(has_internal(plan) or _restores(plan) for plan in (old, new)):
         root = found.get(ROOT)
         return {} if root is None or root.old != ROOT else {ROOT: root}
     return found
+
+
+def _restores(plan: ContinuousPlan) -> bool:
+    return any(isinstance(one, ToStream) and one.restores for one in walk(plan.root))
 
 
 def nodes_by_path(root: Node, path: str = ROOT) -> Iterator[tuple[str, Node]]:
