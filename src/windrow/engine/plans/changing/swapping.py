@@ -69,7 +69,6 @@ class PlanSwaps:
         self._delivery.publish(old)
         seq, told = old.progress.seq + 1, self._reported(old, new, taken)
         staged = self._send(old, new, told, taken.ticked, seq)
-        crash_point("plan-swap-staged")
         tick = PlanTick(
             new.id,
             taken.ticked,
