@@ -28,6 +28,7 @@ __all__ = [
     "PlanCommits",
     "PlanPart",
     "PlanTick",
+    "TableEffect",
     "Tidied",
     "WrittenBlock",
 ]
@@ -92,6 +93,17 @@ class Tidied:
 
 
 @dataclass(frozen=True)
+class TableEffect:
+    """What is in effect of a table, from a tick on: its changes up to `seq`; of one that a stream feeds, those below
+    the point `upto`."""
+
+    table: int
+    tick: int
+    seq: int = 0
+    upto: int | None = None
+
+
+@dataclass(frozen=True)
 class PlanTick:
     """A tick batch of a plan up to `ticked`, its `seq`-th commit.
 
@@ -112,8 +124,7 @@ class PlanTick:
     blocks: tuple[WrittenBlock, ...] = ()
     tidied: Tidied = Tidied()
     staged: str | None = None
-    effects: tuple[tuple[int, int, int], ...] = ()
-    """Tables, their last changes that are in effect, and the tick from which on."""
+    effects: tuple[TableEffect, ...] = ()
 
     @property
     def written(self) -> tuple[NewPart, ...]:
@@ -229,10 +240,10 @@ class PlanCommits:
                     "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, covered = ? WHERE id = ?",
                     (tick.ticked, tick.seq, tick.changes, _saved(tick.covered), tick.plan),
                 )
-                for effect in tick.effects:
+                for one in tick.effects:
                     tx.execute(
-                        "UPDATE plan_relations SET seq = ?, tick = ? WHERE plan = ? AND relation = ?",
-                        (effect[1], effect[2], tick.plan, effect[0]),
+                        "UPDATE plan_relations SET seq = ?, tick = ?, upto = ? WHERE plan = ? AND relation = ?",
+                        (one.seq, one.tick, _saved(one.upto), tick.plan, one.table),
                     )
                 self._retire_changes(tick)
                 parts = [part for block in tick.blocks for part in block.parts]

@@ -17,11 +17,13 @@ from windrow.engine.kept.window_stores import StoreUse
 from windrow.engine.metrics import PlanMetrics
 from windrow.engine.plans.due import TickGrid
 from windrow.engine.plans.planning import PlanChoices
+from windrow.engine.tables.stored import StoredTable
 from windrow.engine.tables.uses import Effects, TableUse
 from windrow.operators.scan import needs_history
 from windrow.operators.stages.cutting import staged
 from windrow.operators.state import is_strict
 from windrow.operators.tables.metering import PlanMeter
+from windrow.operators.ticks import DueTicks
 from windrow.optimizer.common_join import SharableJoin, sharable_join
 from windrow.optimizer.common_subplan import SharableSubPlan, sharable_subplans
 from windrow.optimizer.pipeline import OptimizedPlan
@@ -138,10 +140,20 @@ class ContinuousQuery:
     def plan(self) -> ContinuousPlan:
         return self.optimized.plan
 
+    def effects_after(self, due: DueTicks) -> dict[int, int]:
+        """By table, what is in effect after a batch."""
+        return {use.table.id: use.effect(due) for use in self.tables}
+
     @property
-    def effects_now(self) -> dict[int, int]:
-        """By table, the change that is in effect for its next batch."""
-        return {use.table.id: use.table.version.seq for use in self.tables}
+    def fed_tables(self) -> tuple[StoredTable, ...]:
+        """The tables that it reads and that streams feed."""
+        return tuple({use.table.id: use.table for use in self.tables if use.table.feed is not None}.values())
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams of its windows, and those that feed its tables."""
+        fed = [table.feed.stream for table in self.fed_tables if table.feed is not None]
+        return tuple({name.lower(): name for name in (*fed, *self.plan.streams)}.values())
 
     @property
     def progress(self) -> PlanProgress:

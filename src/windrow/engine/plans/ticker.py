@@ -17,11 +17,12 @@ from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import PlanCommits
 from windrow.engine.plans.committer import PlanCommitter, ProcessedBatch
 from windrow.engine.plans.delivering import PlanDelivery
-from windrow.engine.plans.due import begins_at, due_upto, input_progress, occupied, without_gaps
+from windrow.engine.plans.due import begins_at, due_upto, inputs_of, occupied, without_gaps
 from windrow.engine.plans.homes import PlanDelay, PlanFailure, PlanHomes, lifetimes, new_rows
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import StreamState
 from windrow.engine.store.journal import Journal
+from windrow.engine.tables.stored import StoredTable
 from windrow.logs import log_event
 from windrow.operators.ticks import DueTicks
 from windrow.settings import Settings
@@ -57,6 +58,8 @@ class PlanTicker:
         self._committer = PlanCommitter(journal, commits, stores, self._delivery, stream_of, settings)
         self.follow: Callable[[ContinuousQuery, bool], None] = lambda query, ended: None
         """Makes tuples of a derived stream of what its plan has committed; `ended`: nothing more comes."""
+        self.feed: Callable[[StoredTable], object] = lambda table: None
+        """Brings a table up to the stream that feeds it."""
 
     def tick(self, query: ContinuousQuery) -> int:
         """Process all due ticks; return their number. An error of the plan itself suspends the query."""
@@ -65,6 +68,8 @@ class PlanTicker:
                 return 0
             self._delivery.publish(query)
             done = 0
+            for table in query.fed_tables:
+                self.feed(table)
             self._follow(query)
             while query.error is None and (due := self._due(query)) is not None:
                 with self._with_peers(query, due) as together:
@@ -86,13 +91,13 @@ class PlanTicker:
             self.follow(query, ended)
 
     def _has_ended(self, query: ContinuousQuery) -> bool:
-        return all(self._stream_of(name).progress.input_ended for name in query.plan.streams)
+        return all(self._stream_of(name).progress.input_ended for name in query.streams)
 
     # -- what is due ---------------------------------------------------------------------------
 
     def _due(self, query: ContinuousQuery) -> DueTicks | None:
         grid, plan = query.grid, query.plan
-        inputs = [input_progress(window, self._stream_of(window.stream).progress) for window in plan.windows]
+        inputs = inputs_of(plan, query.fed_tables, self._stream_of)
         upto, before = due_upto(inputs, grid, plan.periodic), query.progress.ticked
         if before is None:
             before = begins_at(inputs, grid)
@@ -139,7 +144,7 @@ class PlanTicker:
         meanwhile. A query that lags behind, or whose sink has not published, goes alone."""
         with ExitStack() as held:
             found = [query]
-            streams = {name.lower() for name in query.plan.streams}
+            streams = {name.lower() for name in query.streams}
             for other in self._queries() if query.derived is None else ():
                 if len(found) == TOGETHER:
                     break
@@ -208,4 +213,4 @@ def _may_join(query: ContinuousQuery, streams: set[str], other: ContinuousQuery)
     if other.grid != query.grid or other.progress.ticked != query.progress.ticked or other.derived is not None:
         return False
     is_ready = other.error is None and not other.unshown and other.home == query.home
-    return is_ready and {name.lower() for name in other.plan.streams} == streams
+    return is_ready and {name.lower() for name in other.streams} == streams
