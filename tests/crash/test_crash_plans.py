@@ -35,11 +35,12 @@ STATEMENTS = (
 
 
 KILLS = (
-    *(("spark", point) for point in sorted(PLANS)),
-    ("driver", "plan-blocks-written"),
-    *(("driver", point) for point in sorted(TABLES)),
+    *(("driver", point, 2) for point in sorted(TABLES)),
+    *(("spark", point, 2 + number) for number, point in enumerate(sorted(PLANS))),
+    ("driver", "plan-blocks-written", 6),
 )
-"""All points in the Spark home, where tasks have written the blocks; in the driver that at which it writes itself.
+"""Where, and at which pass: all points of plans in the Spark home, where tasks have written the blocks; in the driver
+that at which it writes itself, and those of the tables that the derived stream feeds.
 The other points are the same code in both."""
 
 
@@ -91,9 +92,9 @@ def test_killed_at_every_point_of_plans(spark: Any, tmp_path: Path) -> None:
     reference = new_root(tmp_path / "reference")
     children.run_uninterrupted(reference, spark)
     root = new_root(tmp_path / "root")
-    for number, (home, point) in enumerate(KILLS):
+    for number, (home, point, passes) in enumerate(KILLS):
         children.change_settings(root, plan_home=home)
-        children.run_to_crash(root, f"{point}:{2 + number}", group=number % 2 == 0)
+        children.run_to_crash(root, f"{point}:{passes}", group=number % 2 == 0)
     children.run_to_end(root)
     expected = outcome(reference, spark)
     assert outcome(root, spark) == expected

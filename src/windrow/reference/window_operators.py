@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import localcontext
 from itertools import product
@@ -34,6 +34,7 @@ from windrow.plan.algebra.nodes import (
     SetOperation,
     Streaming,
     StreamWindow,
+    TableScan,
     TopRows,
     ToStream,
     Window,
@@ -52,11 +53,13 @@ NEVER = POINT_MAX
 
 @dataclass(frozen=True)
 class WindowOperators:
-    """A plan over a history. `first` is the first tick that is processed."""
+    """A plan over a history. `first` is the first tick that is processed. `table` gives the rows of a table at a tick,
+    by the names of its columns."""
 
     plan: ContinuousPlan
     history: History
     first: int
+    table: Callable[[str, int], Sequence[Mapping[str, Any]]] = lambda name, tick: ()
     _known: dict[tuple[int, int], list[Tuple]] = field(default_factory=dict)
 
     def answer(self, tick: int) -> list[Row]:
@@ -70,6 +73,9 @@ class WindowOperators:
             return list(self._groups(node, tick).values())
         if isinstance(node, TopRows):
             return _top(node, self.relation(node.input, tick))
+        if isinstance(node, TableScan):
+            rows = self.table(node.table, tick)
+            return [{one.column.sql: row[one.name] for one in node.columns} for row in rows]
         if isinstance(node, SemiJoin | OuterJoin | SetOperation | RowsWindow):
             return self._withdrawn(node, tick)
         if isinstance(node, Join | MergeUnion | Distinct) and _is_strict(node):
@@ -190,7 +196,7 @@ def _is_strict(node: Node) -> bool:
         return False
     if isinstance(node, GroupBy):
         return not _is_internal(node)
-    if isinstance(node, TopRows | SemiJoin | OuterJoin | SetOperation | RowsWindow):
+    if isinstance(node, TopRows | SemiJoin | OuterJoin | SetOperation | RowsWindow | TableScan):
         return True
     return any(_is_strict(one) for one in node.inputs)
 
