@@ -12,7 +12,7 @@ import pytest
 
 import windrow
 from crash import child as children
-from crash.test_crash_points import PLANS, TABLES
+from crash.test_crash_points import PLANS
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
 
@@ -35,12 +35,13 @@ STATEMENTS = (
 
 
 KILLS = (
-    *(("driver", point, 2) for point in sorted(TABLES)),
+    ("driver", "table-committed", 2),
     *(("spark", point, 2 + number) for number, point in enumerate(sorted(PLANS))),
     ("driver", "plan-blocks-written", 6),
 )
 """Where, and at which pass: all points of plans in the Spark home, where tasks have written the blocks; in the driver
-that at which it writes itself, and those of the tables that the derived stream feeds.
+that at which it writes itself, and that between the commit of a table that the derived stream feeds and the ticks that
+read it.
 The other points are the same code in both."""
 
 

@@ -56,7 +56,8 @@ class TableStatements:
         opened = self._opened
         check_slack(opened.settings)
         definition = define_table(replace(statement, if_not_exists=False))
-        feed = bind_feed(definition, stream.definition, opened.manager.record())
+        most = opened.settings.integer("max_value_bytes")
+        feed = bind_feed(definition, stream.definition, opened.manager.record(), most)
         with stream.batch_lock, stream.lock:
             greatest = opened.stores.greatest(stream, feed.axis)
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from windrow.catalog.definitions import StreamDef
 from windrow.catalog.relations import TableDef
 from windrow.cql import parse_one
+from windrow.cql.bounds.guards import check_bounds
 from windrow.cql.names import quote_name
 from windrow.cql.statements import CreateQuery
 from windrow.dataplane.stores import ARRIVAL, KeptColumn
@@ -47,8 +48,33 @@ def reader_of(table: int) -> str:
     return f"table/{table}"
 
 
-def bind_feed(definition: TableDef, stream: StreamDef, types_of: TypesOf) -> TableFeed:
-    """What a table reads of its stream; raises BindError."""
+def bind_feed(definition: TableDef, stream: StreamDef, types_of: TypesOf, most_bytes: int) -> TableFeed:
+    """What a table reads of its stream; raises BindError. `most_bytes` bounds the values that functions make."""
+    _refuse_misfits(definition, stream)
+    condition = definition.statement.delete_when
+    items = [quote_name(name) for name, _ in definition.columns]
+    if condition is not None:
+        items.append(f"CASE WHEN {condition.sql(dialect='spark')} THEN true ELSE false END AS `{DELETES}`")
+    text = f"CREATE QUERY q AS SELECT {', '.join(items)} FROM {quote_name(stream.name)} [UNBOUNDED]"
+    select = cast(CreateQuery, parse_one(text)).select
+    try:
+        check_bounds(select, text, most_bytes)
+        root = bind_continuous(select, text, lambda name, place: stream, types_of).root
+    except BindError as error:  # the place is in a text that nobody has written
+        raise type(error)(error.message, remedy=error.remedy) from None
+    names = [column.sql for column in root.schema]
+    if isinstance(root, Project):
+        names, root = [one.expression.name for one in root.columns], root.input
+    assert isinstance(root, StreamWindow)
+    kept = {one.column.sql: KeptColumn(one.sql, one.column.type) for one in root.columns}
+    columns = tuple(kept[name] for name in names)
+    count = len(definition.columns)
+    deletes = None if condition is None else columns[count]
+    return TableFeed(stream.name, root.attribute.column, columns[:count], deletes, stream.has_arrival)
+
+
+def _refuse_misfits(definition: TableDef, stream: StreamDef) -> None:
+    """The columns of the table are columns of the stream."""
     for name, kind in definition.columns:
         found = next((one for one in stream.columns if one[0].lower() == name.lower()), None)
         if found is None:
@@ -62,25 +88,6 @@ def bind_feed(definition: TableDef, stream: StreamDef, types_of: TypesOf) -> Tab
                 f"column '{name}' is {kind} in table '{definition.name}', and {found[1]} in stream '{stream.name}'",
                 remedy=f"Declare it {found[1]} in the table.",
             )
-    condition = definition.statement.delete_when
-    items = [quote_name(name) for name, _ in definition.columns]
-    if condition is not None:
-        items.append(f"CASE WHEN {condition.sql(dialect='spark')} THEN true ELSE false END AS `{DELETES}`")
-    text = f"CREATE QUERY q AS SELECT {', '.join(items)} FROM {quote_name(stream.name)} [UNBOUNDED]"
-    statement = cast(CreateQuery, parse_one(text))
-    try:
-        root = bind_continuous(statement.select, text, lambda name, place: stream, types_of).root
-    except BindError as error:  # the place is in a text that nobody has written
-        raise type(error)(error.message, remedy=error.remedy) from None
-    names = [column.sql for column in root.schema]
-    if isinstance(root, Project):
-        names = [one.expression.name for one in root.columns]
-        root = root.input
-    assert isinstance(root, StreamWindow)
-    kept = {one.column.sql: KeptColumn(one.sql, one.column.type) for one in root.columns}
-    columns = tuple(kept[name] for name in names)
-    count, axis = len(definition.columns), root.attribute.column
-    return TableFeed(stream.name, axis, columns[:count], columns[count] if condition else None, stream.has_arrival)
 
 
 class TableFeeder:
