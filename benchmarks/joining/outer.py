@@ -75,8 +75,8 @@ def _shown(changes: pa.Table, at: int) -> pa.Table:
     return con.sql(
         f"""
         SELECT k, x, y FROM (
-          SELECT k, x, y, exp, sum(CASE WHEN op = '+' THEN 1 ELSE -1 END) AS n FROM changes WHERE ts < {at} GROUP BY ALL
-        ), range(n) WHERE exp >= {at}"""
+          SELECT k, x, y, unnest(range(sum(CASE WHEN op = '+' THEN 1 ELSE -1 END)::BIGINT)) AS i
+          FROM changes WHERE ts < {at} AND exp >= {at} GROUP BY k, x, y, exp)"""
     ).arrow()
 
 

@@ -363,7 +363,9 @@ class StandingTexts:
     """The stream that feeds the table `tab` (FED_TABLE), which queries may read; None: there is none."""
 
     def __str__(self) -> str:
-        return "\n".join([f"the table is fed by {self.fed}", *self.streams, *(f"{name}: {rows}" for name, rows in self.rows.items())])
+        return "\n".join(
+            [f"the table is fed by {self.fed}", *self.streams, *(f"{name}: {rows}" for name, rows in self.rows.items())]
+        )
 
 
 @st.composite
