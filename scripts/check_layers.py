@@ -70,7 +70,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("having",),
     ),
     "dataplane": (
-        ("frames", "jobs", "jvm", "levels", "memory", "stopping", "blocks", "nexmark"),
+        ("class_archive", "frames", "jobs", "jvm", "levels", "memory", "stopping", "blocks", "nexmark"),
         ("session", "analysing"),
         ("streaming_frames", "answers", "stores"),
         ("kernels",),

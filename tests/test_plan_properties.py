@@ -26,7 +26,8 @@ from windrow.operators.layouts.keyed import Keyed
 from windrow.operators.relations.changelog import DELETES, FROM, after_change, fed_changes, read_changelog
 from windrow.operators.relations.table_scan import TableRows
 from windrow.operators.ticks import DueTicks
-from windrow.optimizer.pipeline import optimize
+from windrow.optimizer.facts import NOTHING_MEASURED, Facts, StreamFacts
+from windrow.optimizer.pipeline import RULES, optimize
 from windrow.plan.algebra.nodes import ContinuousPlan, Node, TableScan
 from windrow.plan.continuous import bind_continuous
 from windrow.reference.window_operators import History, WindowOperators, value_of
@@ -107,6 +108,17 @@ def batch_ends(plan: ContinuousPlan, rows: Mapping[str, list[Timed]], rng: Rando
     return sorted({begin, end, *rng.sample(every, min(len(every), rng.choice([0, 1, 3, 6, 30])))})
 
 
+def facts_of(texts: StandingTexts, rng: Random) -> Facts:
+    """Something, true or not, that was measured: the rules choose by it, and answers do not depend on it."""
+    if rng.random() < 0.3:
+        return NOTHING_MEASURED
+    columns = ("k", "g", "x")
+    return {
+        name: StreamFacts(rng.choice([0.1, 50.0, 1e6]), {one: rng.choice([1.0, 5.0, 500.0]) for one in columns})
+        for name in texts.rows
+    }
+
+
 def texts_of(table: pa.Table) -> list[str]:
     return [repr(row) for row in rows_of(table)]
 
@@ -116,7 +128,8 @@ def check(select: str, texts: StandingTexts, rng: Random) -> None:
     ends = batch_ends(plan, texts.rows, rng)
     if not ends:
         return
-    optimized = optimize(plan).plan if rng.random() < 0.7 else plan
+    off = rng.choice([(), (), (rng.choice(RULES).name,)])
+    optimized = optimize(plan, facts_of(texts, rng), off).plan if rng.random() < 0.8 else plan
     history = history_of(optimized, texts.rows)
     table = FedTable(sorted(texts.rows[texts.fed], key=lambda one: one[0]) if texts.fed else [])
     made = run(
@@ -127,7 +140,7 @@ def check(select: str, texts: StandingTexts, rng: Random) -> None:
         relations=lambda due: table.read(optimized, ends[0], due),
     )
     by_definition = WindowOperators(
-        plan, history_of(plan, texts.rows), ends[0] + plan.step, lambda name, tick: table.at(tick)
+        plan, history_of(plan, texts.rows), ends[0] + plan.step, table=lambda name, tick: table.at(tick)
     )
     for tick in range(ends[0] + plan.step, ends[-1] + 1, plan.step):
         found, expected = replayed(made.all_changes, tick), counted(by_definition.answer(tick))

@@ -192,10 +192,13 @@ class TableCommits:
 
     # -- plans ---------------------------------------------------------------------------------
 
-    def read_by(self, plan: int, table: StoredTable) -> None:
-        """In a transaction: a new plan reads the table, of which nothing is in effect yet."""
-        upto = None if table.feed is None else table.applied
-        self._catalog.execute("INSERT INTO plan_relations VALUES (?, ?, -1, NULL, ?)", (plan, table.id, upto))
+    def read_by(self, plan: int, table: StoredTable, effect: int | None = None, tick: int | None = None) -> None:
+        """In a transaction: a plan reads the table, of which nothing is in effect yet, or what `effect` says, from a
+        tick on: the last change, or of a table that a stream feeds the point up to which changes are."""
+        seq, upto = (-1 if effect is None else effect), None
+        if table.feed is not None:
+            seq, upto = (-1, table.applied) if effect is None else (0, effect)
+        self._catalog.execute("INSERT INTO plan_relations VALUES (?, ?, ?, ?, ?)", (plan, table.id, seq, tick, upto))
 
     def unread_by(self, plan: int) -> None:
         """In a transaction: a plan goes."""

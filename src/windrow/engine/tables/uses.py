@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.engine.tables.stored import StoredTable
-from windrow.operators.relations.changelog import changes_between, fed_changes
+from windrow.operators.relations.changelog import FROM, changes_between, fed_changes, rows_as_of
 from windrow.operators.relations.table_scan import TableRows
 from windrow.operators.stages.cutting import staged
 from windrow.operators.state import ROOT
@@ -55,9 +55,25 @@ class TableUse:
             return TableRows(log, rows)
         return TableRows(fed_changes(lambda: rows, log, since, due), rows)
 
+    def rows_at(self, ticked: int) -> TableRows:
+        """All rows after a tick, as changes that take effect at the first due tick."""
+        if self.table.feed is None:
+            rows = self.table.rows
+            return TableRows(appended(rows, **{COUNT: np.ones(rows.num_rows, np.int64)}), self.table.version.rows)
+        with self.table.changing:
+            log, rows = self.table.log, self.table.version.rows
+        if self.is_whole:
+            return TableRows(log, rows)
+        now = rows.rows(self.table.definition.schema)
+        return TableRows(rows_as_of(now, log, ticked).drop_columns([FROM]), rows)
+
     def effect(self, due: DueTicks) -> int:
         """What is in effect after a batch."""
-        return self.table.version.seq if self.table.feed is None else due.upto
+        return self.effect_at(due.upto)
+
+    def effect_at(self, ticked: int) -> int:
+        """What is in effect after a tick, if all changes so far are."""
+        return self.table.version.seq if self.table.feed is None else ticked
 
     def is_changed(self, effects: Effects, due: DueTicks) -> bool:
         """Whether a batch sees changes."""
