@@ -246,6 +246,13 @@ def _may_join(query: ContinuousQuery, other: ContinuousQuery) -> bool:
 def _is_due_alike(query: ContinuousQuery, other: ContinuousQuery, due: DueTicks) -> bool:
     """Whether another query that has ticked as far is due for this one tick, since its windows wait for the same
     frontiers. Of several ticks, those that it has time for depend on its tuples."""
-    if query.fed_tables or other.fed_tables or due.count > 1 or query.plan.periodic or other.plan.periodic or other.axes != query.axes:
+    if (
+        query.fed_tables
+        or other.fed_tables
+        or due.count > 1
+        or query.plan.periodic
+        or other.plan.periodic
+        or other.axes != query.axes
+    ):
         return False
     return all(one.choices.begins_after is None or one.choices.begins_after <= due.before for one in (query, other))

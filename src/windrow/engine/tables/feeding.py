@@ -136,7 +136,7 @@ class TableFeeder:
                 why, batch = reason.format(table.name), stream.last_batch
                 letters = list(zip(records, points, strict=True))
                 self._dead_letters.refuse(stream.name, batch, why, letters, self._settings())
-            self._stores.keep_from(reader_of(table.id), upto)
+            self._stores.keep_from({reader_of(table.id): upto})
 
         if not found.change.num_rows:
             self._commits.advance(table, upto, along)
