@@ -241,7 +241,7 @@ def _would_be_complete(plan: ContinuousPlan) -> str:
 def _measured(running: RunningPlan) -> list[str]:
     query, kind = running.query, running.query.plan.point
     ticked = query.progress.ticked
-    frontiers = {name: frontier_text(running.stream_of(name)) for name in query.plan.streams}
+    frontiers = {name: frontier_text(running.stream_of(name)) for name in query.read_streams}
     shown = ", ".join(f"{name} {point or 'nothing seen yet'}" for name, point in frontiers.items())
     up_to = "has not ticked yet" if ticked is None else f"ticked up to {point_text(ticked, kind)}"
     lines = [f"Ticks: {up_to}; frontiers: {shown}{_held_back(running)}"]
@@ -261,11 +261,12 @@ def _measured(running: RunningPlan) -> list[str]:
 
 def _held_back(running: RunningPlan) -> str:
     """Which stream the next tick waits for, if there are several."""
-    plan = running.query.plan
-    if len(plan.streams) < 2:
+    query = running.query
+    if len(query.read_streams) < 2:
         return ""
-    progress = {name: running.stream_of(name).progress for name in plan.streams}
-    axes = {window.stream: window.attribute.column for window in plan.windows}
+    progress = {name: running.stream_of(name).progress for name in query.read_streams}
+    axes = {table.feed.stream: table.feed.axis for table in query.fed_tables if table.feed is not None}
+    axes |= {window.stream: window.attribute.column for window in query.plan.windows}
     waiting = {name: one.frontiers[axes[name]].value for name, one in progress.items() if not one.input_ended}
     if not waiting:
         return ""

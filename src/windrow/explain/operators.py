@@ -150,12 +150,12 @@ def _outer_join(node: OuterJoin, names: ColumnNames, kind: SqlType) -> Described
 
 def _table_scan(node: TableScan, names: ColumnNames, kind: SqlType) -> Described:
     columns = ", ".join(one.name for one in node.columns)
-    return "Table", node.table, f"{columns}; what statements change comes at the first tick that is not committed"
+    return "Table", node.table, f"{columns}; its changes come at the first tick at which they count"
 
 
 def _nrr_join(node: NrrJoin, names: ColumnNames, kind: SqlType) -> Described:
     text, table = _condition(node, names), names.source(node.table)
-    how = f"new rows look for matches in {table} as of their own tick; later changes of it change no result"
+    how = f"new rows look for matches in {table} as of their own ts; later changes of it change no result"
     how += "; rows without a match get NULLs" if node.is_left else ""
     return "NrrJoin", f"on {text}" if text else "of all pairs", how
 

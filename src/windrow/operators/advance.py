@@ -32,9 +32,9 @@ from windrow.operators.negation.set_operation import LEAVING, set_operation
 from windrow.operators.negation.sides import Side
 from windrow.operators.output_window import output_window
 from windrow.operators.projection import project
-from windrow.operators.relations.nrr_join import FromChanges, FromTable, TableSide, nrr_join
+from windrow.operators.relations.nrr_join import nrr_join
 from windrow.operators.relations.table_scan import TableRows, scan_table
-from windrow.operators.scan import StreamRows, scan, stored_schema, table_of, window_of
+from windrow.operators.scan import StreamRows, scan, stored_schema, window_of
 from windrow.operators.selection import select
 from windrow.operators.stages.cutting import Stage, windows_below
 from windrow.operators.state import (
@@ -325,14 +325,8 @@ class _Run:
         return Reused(node, found, self.keyed(path + ".0" * _depth(node)))
 
     def _nrr_join(self, node: NrrJoin, path: str) -> Edge:
-        edge, scan = self.edge(node.input, f"{path}.0"), table_of(node.table)
-        table: TableSide
-        if scan is None:
-            old = f"{path}.1/old"
-            table = FromChanges(self.edge(node.table, f"{path}.1"), old, self.table(old))
-        else:
-            below = f"{path}.1" + ".0" * _depth(node.table)
-            table = FromTable(node.table, self.relations.get(below))
+        edge = self.edge(node.input, f"{path}.0")
+        table = self.relations.get(f"{path}.1" + ".0" * _depth(node.table))
         return self._kept(nrr_join(node, edge, table, self.batch))
 
     def _side(self, node: SemiJoin | OuterJoin, i: int, path: str) -> Side:

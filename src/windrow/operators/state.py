@@ -18,7 +18,7 @@ from windrow.operators.layouts.queue import RowQueue
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.negation.rows_window import COUNTED, partition_keys, ring_keys
 from windrow.operators.negation.set_operation import LEAVING, empty_leaving
-from windrow.operators.scan import table_of, window_of
+from windrow.operators.scan import window_of
 from windrow.operators.strict.distinct import LIVE
 from windrow.operators.strict.group_by import ROWS, read_columns
 from windrow.operators.tables.memo import by_identity
@@ -112,8 +112,6 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
             found[f"{path}.{i}/old"] = live(one) if is_strict(one) else Calendar(EXP, interval(one))
         elif isinstance(node, SemiJoin | OuterJoin) and window_of(one) is None:
             found[f"{path}.{i}/old"] = live(one)
-    if isinstance(node, NrrJoin) and table_of(node.table) is None:
-        found[f"{path}.1/old"] = live(node.table)
     if isinstance(node, Distinct):
         found[path] = Keyed(tuple(column.sql for column in node.schema))
         if is_strict(node) and has_ends(node.input):

@@ -279,7 +279,7 @@ class _PlanPlace:
             scan = node_at(self.task.plan.root, one.path)
             assert isinstance(scan, TableScan)
             buckets = None if stage.single else self.buckets
-            found[one.path] = _WORKER.tables.shared(root, one, scan, names, buckets)
+            found[one.path] = _WORKER.tables.shared(root, one, scan, names, buckets, self.batch.due)
         return found
 
     def _edge(self, path: str) -> Edge:

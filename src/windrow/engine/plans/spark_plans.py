@@ -46,7 +46,8 @@ from windrow.engine.plans.query import ContinuousQuery, HomeState
 from windrow.engine.plans.sharing.joins import JoinGroup, JoinMember, SharedJoins
 from windrow.engine.plans.sharing.subplans import note_sharers, subplans_of
 from windrow.engine.plans.tables import ordered
-from windrow.engine.tables.uses import TableUse
+from windrow.engine.tables.stored import change_schema
+from windrow.engine.tables.uses import Effects, TableUse
 from windrow.errors import SessionError, StateError, WindrowError, first_line
 from windrow.operators.changes import AT, HEAD, changes_schema, in_order, stored
 from windrow.operators.sharing.subplans import SubPlan
@@ -158,7 +159,7 @@ class SparkPlans:
         before = self._before(query)
         if query.home != SPARK or merging or not self._is_idle(query, before, due):
             return False
-        idle, effects = before.skipped_to(due.upto), query.progress.effects
+        idle, effects = before.skipped_to(due.upto), query.effects_after(due)
         found[query.id] = PlanBatch(0, lambda: _no_changes(query), idle, effects=effects)
         return True
 
@@ -312,7 +313,7 @@ class SparkPlans:
             is_derived=query.derived is not None,
             occupied=occupied_ticks(query, self._stores, due),
             subplans=tuple(_in_stages(query, task, ranges, due)),
-            relations=tuple(_relation(use, query) for use in query.tables),
+            relations=tuple(_relation(use, query.progress.effects) for use in query.tables),
         )
 
     def _ranges(self, query: ContinuousQuery, task: StagedTask, due: DueTicks) -> tuple[Range, ...]:
@@ -328,7 +329,7 @@ class SparkPlans:
         """Whether nothing comes and there is nothing to go."""
         if before.rows or query.progress.ticked is None or before.token is None:
             return False
-        if query.effects_now != query.progress.effects:
+        if any(use.is_changed(query.progress.effects, due) for use in query.tables):
             return False
         for i, window in enumerate(query.plan.windows):
             lo, hi = due.before - window.lifetime.offset, due.upto - window.lifetime.offset
@@ -357,7 +358,7 @@ class SparkPlans:
 
         covered = None if batch.occupied is None else batch.occupied.stop
         count = sum(one["changes"] for one in reports)
-        effects = {one.table: one.seq for one in batch.relations}
+        effects = query.effects_after(batch.due)
         return PlanBatch(count, changes, state, blocks=blocks, drops=drops, covered=covered, effects=effects)
 
     def _meter(self, query: ContinuousQuery, batch: StageBatch, reports: list[dict[str, Any]]) -> None:
@@ -444,11 +445,13 @@ def _block(report: dict[str, Any], seq: int) -> WrittenBlock:
     return WrittenBlock(ref, tuple(parts))
 
 
-def _relation(use: TableUse, query: ContinuousQuery) -> StoredRelation:
-    table = use.table
-    changes = tuple((one.seq, one.path) for one in table.changes)
-    since = query.progress.effects.get(table.id)
-    return StoredRelation(use.path, table.id, table.definition.key, table.version.seq, table.base.path, changes, since)
+def _relation(use: TableUse, effects: Effects) -> StoredRelation:
+    table, since = use.table, effects.get(use.table.id)
+    fed = None if table.feed is None else change_schema(table.definition)
+    with table.changing:
+        changes = tuple((one.seq, one.path) for one in table.changes)
+        seq, base = table.version.seq, table.base.path
+    return StoredRelation(use.path, table.id, table.definition.key, seq, base, changes, since, fed)
 
 
 def _stored(part: PlanPart) -> StoredPart:
