@@ -11,8 +11,17 @@ from windrow.engine.plans.homes import SPARK
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import StreamState
 from windrow.explain.names import ColumnNames
-from windrow.explain.operators import LIVE_ROWS, described, kept_rows, layout_text, order_text, reads_store
+from windrow.explain.operators import (
+    LIVE_ROWS,
+    chosen_layout_text,
+    described,
+    kept_rows,
+    layout_text,
+    order_text,
+    reads_store,
+)
 from windrow.explain.tree import ExplainedPlan, PlanBox, bytes_text, count_text, seconds_text
+from windrow.operators.layouts.choosing import is_chosen
 from windrow.operators.scan import needs_history, reach
 from windrow.operators.state import OUTPUT, ROOT, empty_tables, has_ends, is_strict
 from windrow.optimizer.pipeline import OptimizedPlan, RuleStep
@@ -94,6 +103,7 @@ class _Boxes:
         self._running = running
         self._tables = empty_tables(plan)
         self._sizes = {} if running is None else running.query.version.state.sizes
+        self._layouts = {} if running is None else running.query.version.state.layouts
         self._home = home_text(None if running is None else running.query)
         self._has_ticked = running is not None and running.query.progress.ticked is not None
         self._history = needs_history(plan)
@@ -154,7 +164,12 @@ class _Boxes:
 
     def _table(self, path: str, what: str, is_withdrawn: bool) -> str:
         table = self._tables.get(path)
-        layout = "" if table is None else f": {layout_text(table.layout, is_withdrawn)}"
+        if table is None:
+            layout = ""
+        elif is_chosen(table):
+            layout = f": {chosen_layout_text(self._layouts.get(path))}"
+        else:
+            layout = f": {layout_text(table.layout, is_withdrawn)}"
         if not self._has_ticked:
             return f"{what}{layout}"
         rows, nbytes = self._sizes.get(path, (0, 0))

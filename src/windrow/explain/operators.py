@@ -8,7 +8,8 @@ from typing import Any
 from windrow.cql.intervals import format_interval
 from windrow.explain.names import ColumnNames, plain_sql
 from windrow.operators.grouping.calls import SUBTRACTABLE, exact
-from windrow.operators.layouts.parts import Layout
+from windrow.operators.layouts.choosing import COMMON, LEAST_LEFT, RARE
+from windrow.operators.layouts.parts import Layout, LayoutUse
 from windrow.operators.scan import window_of
 from windrow.operators.state import is_strict
 from windrow.plan.accumulators import AggregateCall
@@ -50,6 +51,21 @@ def layout_text(layout: Layout, is_withdrawn: bool) -> str:
     if not is_withdrawn:
         return _LAYOUTS[layout]
     return "by value and end, counted" if layout is Layout.KEYED else f"{_LAYOUTS[layout]}, with tombstones"
+
+
+def chosen_layout_text(use: LayoutUse | None) -> str:
+    """How rows are kept that may end or be withdrawn before, and why. None: nothing has been measured."""
+    calendar, table = layout_text(Layout.CALENDAR, True), layout_text(Layout.KEYED, True)
+    if use is None:
+        return f"{calendar}, as long as few rows are withdrawn before their end"
+    text = table if not use.calendars else calendar if not use.tables else f"{table}, or in tasks with few: {calendar}"
+    if use.departures.count < LEAST_LEFT:
+        return f"{text}, since fewer than {LEAST_LEFT} rows have left" if use.calendars else f"{text}, as chosen before"
+    share = f"{use.departures.share:.0%} of the rows that left were withdrawn before their end"
+    bound = (
+        f"below {RARE:.0%} it would be a calendar" if not use.calendars else f"above {COMMON:.0%} it would be by value"
+    )
+    return f"{text}, since {share}; {bound}"
 
 
 def window_text(lifetime: Lifetime, kind: SqlType) -> str:

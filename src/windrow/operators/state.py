@@ -10,10 +10,11 @@ from windrow.operators.group_by import CELLS
 from windrow.operators.grouping.calls import LEAVE as CELL_LEAVE
 from windrow.operators.grouping.calls import calls_of
 from windrow.operators.grouping.cells import merged
+from windrow.operators.layouts import choosing
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed
 from windrow.operators.layouts.live import live_calendar, live_table
-from windrow.operators.layouts.parts import StatePart
+from windrow.operators.layouts.parts import Layout, LayoutUse, StatePart
 from windrow.operators.layouts.queue import RowQueue
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.negation.rows_window import COUNTED, partition_keys, ring_keys
@@ -71,6 +72,16 @@ class PlanState:
         """Rows and bytes by path."""
         return {path: (table.count, table.nbytes) for path, table in self.tables.items()}
 
+    @property
+    def layouts(self) -> dict[str, LayoutUse]:
+        """By path, how rows are kept whose layout depends on what leaves."""
+        found = dict[str, LayoutUse]()
+        for path, table in self.tables.items():
+            if table.departures is not None:
+                is_table = table.layout is Layout.KEYED
+                found[path] = LayoutUse(int(not is_table), int(is_table), table.departures)
+        return found
+
     def skipped_to(self, ticked: int) -> PlanState:
         """The state after ticks at which nothing is there."""
         return replace(self, ticked=ticked)
@@ -85,7 +96,10 @@ def restore(
     tables: dict[str, StateTable] = {} if before is None else dict(before.tables)
     for part in parts:
         if not part.is_expired(ticked):
-            tables[part.path] = tables.get(part.path, empty[part.path]).appended(part.rows)
+            table = tables.get(part.path) or choosing.begun(empty[part.path], part)
+            if choosing.is_chosen(table):  # parts of several ranges may differ in layout
+                part = choosing.in_layout(part, table.layout)
+            tables[part.path] = table.appended(part.rows)
     return PlanState({path: table.settled(ticked) for path, table in tables.items()}, ticked)
 
 
@@ -94,6 +108,13 @@ def compacted(state: PlanState) -> list[StatePart]:
     if state.ticked is None:
         return []
     return [part for path, table in state.tables.items() for part in table.parts(path, state.ticked)]
+
+
+def relaid(plan: ContinuousPlan, path: str, table: StateTable, ticked: int) -> StateTable:
+    """A table of the state after a tick in the layout that suits what has left it. Durable parts do not tell of a
+    change, so all of them are written anew."""
+    empty = empty_tables(plan)[path]
+    return choosing.relaid(table, empty, ticked) if isinstance(empty, Calendar) else table
 
 
 @by_identity
@@ -141,11 +162,11 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
 
 def live(node: Node, columns: tuple[PlanColumn, ...] | None = None) -> StateTable:
     """The empty state of a node's live rows (`layouts/live.py`), or of some columns: a table by value if each row that
-    goes is withdrawn, else a calendar."""
+    goes is withdrawn, else a calendar; if rows may do either, what leaves decides whether it stays one."""
     columns = node.schema if columns is None else columns
     if is_strict(node) and not has_ends(node):
         return live_table(columns)
-    return live_calendar(columns, interval(node))
+    return live_calendar(columns, interval(node), may_change=is_strict(node))
 
 
 def keeps_live_rows(node: ToStream) -> bool:

@@ -18,6 +18,7 @@ from windrow.engine.metrics import PlanMetrics
 from windrow.engine.plans.due import TickGrid
 from windrow.engine.plans.planning import PlanChoices
 from windrow.engine.tables.uses import Effects, TableUse
+from windrow.operators.layouts.parts import LayoutUse
 from windrow.operators.scan import needs_history
 from windrow.operators.stages.cutting import staged
 from windrow.operators.state import is_strict
@@ -65,6 +66,10 @@ class HomeState(Protocol):
     @property
     def sizes(self) -> Mapping[str, tuple[int, int]]:
         """Rows and bytes by path."""
+
+    @property
+    def layouts(self) -> Mapping[str, LayoutUse]:
+        """By path, how rows are kept whose layout depends on what leaves."""
 
     def skipped_to(self, ticked: int) -> HomeState:
         """The state after ticks at which nothing is there."""

@@ -10,13 +10,14 @@ EXP the one that came first is withdrawn first; which one it is changes no answe
 What is alive is kept in one of two layouts, and no operator knows in which. A calendar with tombstones: rows and their
 withdrawals (COUNT below zero) lie in the interval in which they leave and are dropped with it; equal ones cancel when
 the calendar is read, and when blocks are merged. It is for rows that mostly reach their EXP. A table by values and EXP,
-with how many rows there are: for rows that are mostly withdrawn.
+with how many rows there are, from which all that leaves is taken by key: for rows that are mostly withdrawn. Where rows
+may do either, what has left is counted, and `choosing.py` chooses by that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -24,7 +25,8 @@ import pyarrow as pa
 
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed, gone_rows
-from windrow.operators.layouts.parts import StatePart
+from windrow.operators.layouts.parts import Departures, StatePart
+from windrow.operators.layouts.queue import RowQueue
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.tables.edges import COUNT, TICK, Edge, as_strict, made_at, netted, running_sums
 from windrow.operators.tables.rows import appended, flat, hashed, longs, numbered, taken
@@ -69,9 +71,10 @@ def live_schema(schema: Sequence[PlanColumn]) -> pa.Schema:
     return pa.schema([*((name, pa.int64()) for name in (LEAVE, EXP, COUNT)), *((c.sql, c.type.arrow) for c in schema)])
 
 
-def live_calendar(schema: Sequence[PlanColumn], width: int) -> Calendar:
-    """An empty calendar with tombstones."""
-    return Calendar(LEAVE, width, partial(folded, [EXP, *(column.sql for column in schema)]))
+def live_calendar(schema: Sequence[PlanColumn], width: int, may_change: bool = False) -> Calendar:
+    """An empty calendar with tombstones. `may_change`: what leaves it is counted, and decides whether it stays one."""
+    departures = Departures() if may_change else None
+    return Calendar(LEAVE, width, partial(folded, [EXP, *(column.sql for column in schema)]), departures=departures)
 
 
 def live_table(schema: Sequence[PlanColumn]) -> Keyed:
@@ -103,7 +106,7 @@ def intervals(
     """
     changes = _netted(edge, due)
     before = _alive(state, due.before, live_schema(edge.schema), only)
-    table, parts = _changed(state, path, _delta(changes, edge, due, keep_forever), due)
+    table, parts = _changed(state, path, changes, edge, due, keep_forever)
     return Lives(_paired(before, changes, edge.names, due), {path: table}, tuple(parts))
 
 
@@ -123,7 +126,7 @@ def turnover(edge: Edge, path: str, state: StateTable | None, due: DueTicks, kee
     leave = due.first_above(longs(changes.column(EXP)))
     soon = np.flatnonzero(leave <= due.upto)
     old = leaving(state, due, edge.schema)
-    table, parts = _changed(state, path, _delta(changes, edge, due, keep_forever), due)
+    table, parts = _changed(state, path, changes, edge, due, keep_forever)
     flow = made_at(
         pa.concat_tables([rows, taken(rows, soon), old.select(edge.names)]),
         np.concatenate([ticks, leave[soon], longs(old.column(LEAVE))]),
@@ -197,8 +200,30 @@ def _delta(changes: pa.Table, edge: Edge, due: DueTicks, keep_forever: bool) -> 
     return folded([EXP, *edge.names], taken(rows, stays).select(live_schema(edge.schema).names))
 
 
-def _changed(state: StateTable, path: str, delta: pa.Table, due: DueTicks) -> tuple[StateTable, list[StatePart]]:
+def _changed(
+    state: StateTable, path: str, changes: pa.Table, edge: Edge, due: DueTicks, keep_forever: bool
+) -> tuple[StateTable, list[StatePart]]:
     """The state after a batch, and what must be durable."""
+    table, parts = _put(state, path, _delta(changes, edge, due, keep_forever), due)
+    if state.departures is None or isinstance(table, RowQueue):
+        return table, parts
+    return replace(table, departures=state.departures + _departures(state, changes, due)), parts
+
+
+def _departures(state: StateTable, changes: pa.Table, due: DueTicks) -> Departures:
+    """How many rows leave at the due ticks. A row that is withdrawn in the batch in which it would end counts as one
+    that ends there and one that does not."""
+    counts, ends = longs(changes.column(COUNT)), due.first_above(longs(changes.column(EXP)))
+    if isinstance(state, Calendar):
+        ended = state.sum_between(COUNT, due.before, due.upto)
+    else:
+        assert isinstance(state, Keyed)
+        ended = state.sum_where(COUNT, LEAVE, due.upto + 1)
+    return Departures(int(-counts[counts < 0].sum()), max(0, ended + int(counts[ends <= due.upto].sum())))
+
+
+def _put(state: StateTable, path: str, delta: pa.Table, due: DueTicks) -> tuple[StateTable, list[StatePart]]:
+    """The state with what a batch changes, without what has left, and what must be durable."""
     if isinstance(state, Calendar):
         return state.appended(delta).settled(due.upto), state.cut(path, delta)
     assert isinstance(state, Keyed)
