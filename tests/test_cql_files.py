@@ -40,7 +40,7 @@ def _effective(test: TestFile, variation: Variation) -> Variation:
     evaluation = "window_ids" if test.needs_rules and variation.evaluation == "buffer" else variation.evaluation
     varied = replace(variation, batch_rows=batch_rows, rules_off=rules_off, evaluation=evaluation)
     if not test.is_continuous:
-        return replace(varied, plan_home="auto")
+        return replace(varied, plan_home="auto", execution="upa")
     return replace(varied, preaggregate="auto", evaluation="window_ids", filters="auto")
 
 

@@ -1,5 +1,5 @@
-"""Random texts of continuous queries, without Spark: the optimized plan, in any batches, with restarts, and in stages as
-Spark tasks run it, gives at every tick what the plan as bound gives by definition."""
+"""Random texts of continuous queries, without Spark: the optimized plan, by any strategy, in any batches, with restarts,
+and in stages as Spark tasks run it, gives at every tick what the plan as bound gives by definition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from support.staged import run_staged
 
 from windrow.cql import parse_expression, parse_one
 from windrow.cql.statements import CreateQuery
+from windrow.errors import UnsupportedError
 from windrow.operators.changes import stored
+from windrow.optimizer.execution import DIRECT, NEGATIVE, UPA, executed
 from windrow.optimizer.pipeline import optimize
 from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.plan.continuous import bind_continuous
@@ -63,12 +65,20 @@ def texts_of(table: pa.Table) -> list[str]:
     return [repr(row) for row in rows_of(table)]
 
 
+def _executed(plan: ContinuousPlan, execution: str) -> ContinuousPlan:
+    """The plan for a strategy, or as it is if the strategy refuses it."""
+    try:
+        return executed(plan, execution)
+    except UnsupportedError:
+        return plan
+
+
 def check(select: str, texts: StandingTexts, rng: Random) -> None:
     plan = bound(select, texts)
     ends = batch_ends(plan, texts.rows, rng)
     if not ends:
         return
-    optimized = optimize(plan).plan if rng.random() < 0.7 else plan
+    optimized = _executed(optimize(plan).plan if rng.random() < 0.7 else plan, rng.choice([UPA, NEGATIVE, DIRECT]))
     history = history_of(optimized, texts.rows)
     made = run(optimized, history, ends, restart=lambda tick: rng.choice([None, None, "parts", "compacted"]))
     by_definition = WindowOperators(plan, history_of(plan, texts.rows), ends[0] + plan.step)

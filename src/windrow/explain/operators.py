@@ -11,10 +11,11 @@ from windrow.operators.grouping.calls import SUBTRACTABLE, exact
 from windrow.operators.layouts.choosing import COMMON, LEAST_LEFT, RARE
 from windrow.operators.layouts.parts import Layout, LayoutUse
 from windrow.operators.scan import window_of
-from windrow.operators.state import is_strict
+from windrow.operators.state import is_direct, is_strict
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.algebra.nodes import (
     Distinct,
+    Expiring,
     Filter,
     GroupBy,
     Join,
@@ -32,6 +33,7 @@ from windrow.plan.algebra.nodes import (
     TableScan,
     TopRows,
     ToStream,
+    WindowExpiry,
 )
 from windrow.plan.nodes import Order
 from windrow.types import SqlType
@@ -43,6 +45,7 @@ _LAYOUTS = {
     Layout.FIFO: "FIFO, in order of birth",
     Layout.CALENDAR: "calendar by expiration",
     Layout.KEYED: "newest per key",
+    Layout.LIST: "list in order of arrival, scanned for expired rows",
 }
 
 
@@ -180,9 +183,11 @@ def _set_operation(node: SetOperation, names: ColumnNames, kind: SqlType) -> Des
 
 
 def _distinct(node: Distinct, names: ColumnNames, kind: SqlType) -> Described:
-    how = (
-        "counts the rows of each value" if is_strict(node) else "δ*: of each value the row shown and the latest expiry"
-    )
+    how = "δ*: of each value the row shown and the latest expiry"
+    if is_strict(node):
+        how = "counts the rows of each value"
+    elif is_direct(node):
+        how = "scans the rows shown for new values, and the input for values whose row expires"
     return "Distinct", names.columns(node.schema), how
 
 
@@ -203,6 +208,12 @@ def _is_running(call: AggregateCall) -> bool:
 
 def _output_window(node: OutputWindow, names: ColumnNames, kind: SqlType) -> Described:
     return "Window", f"over the results {window_text(node.lifetime, kind)}", "a result lives from its birth"
+
+
+def _expiry(node: WindowExpiry, names: ColumnNames, kind: SqlType) -> Described:
+    if node.how is Expiring.NEGATIVE:
+        return "NegativeTuples", "of every row that expires", "finds the rows that leave the window, and withdraws them"
+    return "Direct", "expiry", "hands rows on; operators above scan what they keep for expired ones"
 
 
 def _to_stream(node: ToStream, names: ColumnNames, kind: SqlType) -> Described:
@@ -231,6 +242,7 @@ _DESCRIBED: dict[type[Node], Callable[[Any, ColumnNames, SqlType], Described]] =
     Distinct: _distinct,
     GroupBy: _group_by,
     OutputWindow: _output_window,
+    WindowExpiry: _expiry,
     ToStream: _to_stream,
     TopRows: _top_rows,
 }
@@ -239,6 +251,7 @@ _WHAT = {
     GroupBy: "groups",
     Distinct: "values",
     OutputWindow: "results to be born",
+    WindowExpiry: "rows of the window",
     TopRows: LIVE_ROWS,
     ToStream: LIVE_ROWS,
     RowsWindow: "the last rows",
@@ -246,6 +259,7 @@ _WHAT = {
 }
 _PARTS = {
     "cells": "partial aggregates",
+    "came": "rows of the input",
     "shown": "rows shown",
     "live": LIVE_ROWS,
     "rows": LIVE_ROWS,

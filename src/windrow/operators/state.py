@@ -13,13 +13,15 @@ from windrow.operators.grouping.cells import merged
 from windrow.operators.layouts import choosing
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed
-from windrow.operators.layouts.live import live_calendar, live_table
+from windrow.operators.layouts.live import LEAVE, live_calendar, live_table
 from windrow.operators.layouts.parts import Layout, LayoutUse, StatePart
 from windrow.operators.layouts.queue import RowQueue
+from windrow.operators.layouts.row_list import RowList
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.negation.rows_window import COUNTED, partition_keys, ring_keys
 from windrow.operators.negation.set_operation import LEAVING, empty_leaving
 from windrow.operators.scan import table_of, window_of
+from windrow.operators.strategies.direct_distinct import CAME
 from windrow.operators.strict.distinct import LIVE
 from windrow.operators.strict.group_by import ROWS, read_columns
 from windrow.operators.tables.memo import by_identity
@@ -28,6 +30,7 @@ from windrow.operators.top_rows import SHOWN
 from windrow.plan.algebra.nodes import (
     ContinuousPlan,
     Distinct,
+    Expiring,
     GroupBy,
     Join,
     Node,
@@ -43,6 +46,7 @@ from windrow.plan.algebra.nodes import (
     TableScan,
     TopRows,
     ToStream,
+    WindowExpiry,
     walk,
 )
 
@@ -122,7 +126,13 @@ def empty_tables(plan: ContinuousPlan) -> dict[str, StateTable]:
     """The empty tables of every operator that keeps something, by path."""
     found: dict[str, StateTable] = {OUTPUT: live(plan.root)}
     _collect(plan.root, ROOT, found)
-    return found
+    return found if not is_direct(plan.root) else {path: _listed(path, table) for path, table in found.items()}
+
+
+def _listed(path: str, table: StateTable) -> StateTable:
+    """The same state as a list. A join tests lifetimes itself, so its lists are scanned only now and then."""
+    lazy = path.endswith("/old")
+    return RowList(table.by, table.width if lazy else 0) if isinstance(table, Calendar) else table
 
 
 def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
@@ -135,7 +145,10 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
     if isinstance(node, NrrJoin) and table_of(node.table) is None:
         found[f"{path}.1/old"] = live(node.table)
     if isinstance(node, Distinct):
-        found[path] = Keyed(tuple(column.sql for column in node.schema))
+        if is_direct(node):
+            found[path] = found[path + CAME] = RowList(LEAVE)
+        else:
+            found[path] = Keyed(tuple(column.sql for column in node.schema))
         if is_strict(node) and has_ends(node.input):
             found[path + LIVE] = live(node.input)
     elif isinstance(node, GroupBy):
@@ -153,6 +166,8 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
         found[path + COUNTED] = Keyed(partition_keys(node))
     elif isinstance(node, OutputWindow):
         found[path] = RowQueue()
+    elif isinstance(node, WindowExpiry) and node.how is Expiring.NEGATIVE:
+        found[path] = Calendar(LEAVE, interval(node))
     elif isinstance(node, TopRows):
         found[path] = live(node.input)
         found[path + SHOWN] = Keyed(tuple(column.sql for column in node.schema))
@@ -200,8 +215,16 @@ def has_internal(plan: ContinuousPlan) -> bool:
     return any(one.lifetime.internal for one in windows)
 
 
+@by_identity
+def is_direct(node: Node) -> bool:
+    """Whether a node is in a plan that is run by the direct approach."""
+    return any(isinstance(one, WindowExpiry) and one.how is Expiring.DIRECT for one in walk(node))
+
+
 def is_strict(node: Node) -> bool:
     """Whether a node's output is strict: what it adds and withdraws at ticks, rather than lifetimes."""
+    if isinstance(node, WindowExpiry):
+        return node.how is Expiring.NEGATIVE
     if isinstance(node, GroupBy):
         return not is_internal(node)
     if isinstance(node, TopRows | RowsWindow | SemiJoin | OuterJoin | SetOperation | TableScan):
@@ -218,6 +241,8 @@ def has_ends(node: Node) -> bool:
     if isinstance(node, StreamWindow | OutputWindow):
         return node.lifetime.range is not None
     if isinstance(node, GroupBy | TopRows | ToStream | RowsWindow | SetOperation | TableScan):
+        return False
+    if isinstance(node, WindowExpiry) and node.how is Expiring.NEGATIVE:
         return False
     if isinstance(node, SemiJoin):
         return has_ends(node.left)

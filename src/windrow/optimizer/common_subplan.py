@@ -37,6 +37,7 @@ from windrow.plan.algebra.nodes import (
     TopRows,
     ToStream,
     Window,
+    WindowExpiry,
     walk,
 )
 from windrow.plan.algebra.rewriting import parsed, substituted, text_of, with_texts
@@ -144,7 +145,9 @@ class _Columns:
         return replace(node, left=inputs[0], right=inputs[1], keys=keys, condition=condition)
 
     def _over(
-        self, node: Filter | Project | GroupBy | Distinct | OutputWindow | ToStream | TopRows, below: Node
+        self,
+        node: Filter | Project | GroupBy | Distinct | OutputWindow | WindowExpiry | ToStream | TopRows,
+        below: Node,
     ) -> Node:
         if isinstance(node, Filter):
             return Filter(below, self.tree(node.predicate))

@@ -17,6 +17,7 @@ from windrow.explain.operators import chosen_layout_text
 from windrow.explain.tree import ExplainedPlan, bytes_text, count_text, seconds_text
 from windrow.operators.layouts.parts import Departures, LayoutUse
 from windrow.operators.tables.metering import PlanMeter
+from windrow.optimizer.execution import DIRECT, NEGATIVE, executed
 from windrow.optimizer.pipeline import OptimizedPlan, optimize
 from windrow.patterns import UpdatePattern
 from windrow.plan.algebra.nodes import Distinct, Node, OutputWindow, Streaming, TopRows, ToStream
@@ -148,6 +149,20 @@ def test_operators_over_rows_that_are_withdrawn() -> None:
 )
 def test_layouts_tell_why_they_were_chosen(use: LayoutUse, text: str) -> None:
     assert text in chosen_layout_text(use)
+
+
+def test_strategies_are_named() -> None:
+    m = Maker()
+    root = Distinct(m.window("a"))
+    negative, direct = (explained(executed(plan(root), how).root) for how in (NEGATIVE, DIRECT))
+    assert not any(line.startswith("Execution") for line in explained(root).more)
+    assert any(line.startswith("Execution: negative (SET execution)") for line in negative.more)
+    assert any(line.startswith("Execution: direct (SET execution)") for line in direct.more)
+    found = lines(executed(plan(root), NEGATIVE).root)
+    assert "STR ─ NegativeTuples of every row that expires" in found
+    assert "keeps  rows of the window: calendar by expiration" in found
+    found = lines(executed(plan(root), DIRECT).root)
+    assert "keeps  rows of the input: list in order of arrival, scanned for expired rows" in found
 
 
 def test_output_says_what_a_reader_gets() -> None:

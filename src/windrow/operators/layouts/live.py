@@ -7,11 +7,12 @@ group-by over strict input, and explicit expiry need.
 An edge, of lifetimes or strict, and the rows that were alive before become intervals. Of rows with equal values and
 EXP the one that came first is withdrawn first; which one it is changes no answer.
 
-What is alive is kept in one of two layouts, and no operator knows in which. A calendar with tombstones: rows and their
-withdrawals (COUNT below zero) lie in the interval in which they leave and are dropped with it; equal ones cancel when
-the calendar is read, and when blocks are merged. It is for rows that mostly reach their EXP. A table by values and EXP,
-with how many rows there are, from which all that leaves is taken by key: for rows that are mostly withdrawn. Where rows
-may do either, what has left is counted, and `choosing.py` chooses by that.
+What is alive is kept in one of these layouts, and no operator knows in which. A calendar with tombstones: rows and
+their withdrawals (COUNT below zero) lie in the interval in which they leave and are dropped with it; equal ones cancel
+when the calendar is read, and when blocks are merged. It is for rows that mostly reach their EXP. A table by values and
+EXP, with how many rows there are, from which all that leaves is taken by key: for rows that are mostly withdrawn. Where
+rows may do either, what has left is counted, and `choosing.py` chooses by that. A list that is scanned: where a plan is
+run by the direct approach.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import pyarrow as pa
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed, gone_rows
 from windrow.operators.layouts.parts import Departures, StatePart
-from windrow.operators.layouts.queue import RowQueue
+from windrow.operators.layouts.row_list import RowList
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.tables.edges import COUNT, TICK, Edge, as_strict, made_at, netted, running_sums
 from windrow.operators.tables.rows import appended, flat, hashed, longs, numbered, taken
@@ -153,7 +154,7 @@ def is_withdrawn(rows: pa.Table, due: DueTicks) -> Mask:
 
 def leaving(state: StateTable, due: DueTicks, schema: Sequence[PlanColumn]) -> pa.Table:
     """The rows, and perhaps tombstones, that leave at a due tick by their EXP."""
-    if isinstance(state, Calendar):
+    if isinstance(state, Calendar | RowList):
         return state.between(due.before, due.upto, live_schema(schema))
     assert isinstance(state, Keyed)
     rows = state.take(state.where(LEAVE, due.upto + 1), live_schema(schema))
@@ -170,7 +171,7 @@ def _alive(state: StateTable, before: int, schema: pa.Schema, only: Selecting | 
         rows = rows if only is None else only(rows)
         stands = np.asarray(flat(rows.column(_STANDS))) & (longs(rows.column(LEAVE)) > before)
         return taken(rows, stands).select(schema.names)
-    assert isinstance(state, Calendar)
+    assert isinstance(state, Calendar | RowList)
     rows = state.rows(before, schema).select(schema.names)
     rows = rows if only is None else only(rows)
     return _cancelled(rows, schema.names[1:2] + schema.names[3:])
@@ -205,14 +206,13 @@ def _changed(
 ) -> tuple[StateTable, list[StatePart]]:
     """The state after a batch, and what must be durable."""
     table, parts = _put(state, path, _delta(changes, edge, due, keep_forever), due)
-    if state.departures is None or isinstance(table, RowQueue):
+    if state.departures is None or not isinstance(table, Calendar | Keyed):
         return table, parts
     return replace(table, departures=state.departures + _departures(state, changes, due)), parts
 
 
 def _departures(state: StateTable, changes: pa.Table, due: DueTicks) -> Departures:
-    """How many rows leave at the due ticks. A row that is withdrawn in the batch in which it would end counts as one
-    that ends there and one that does not."""
+    """How many rows leave at the due ticks. What is withdrawn is subtracted from what would end in the same batch."""
     counts, ends = longs(changes.column(COUNT)), due.first_above(longs(changes.column(EXP)))
     if isinstance(state, Calendar):
         ended = state.sum_between(COUNT, due.before, due.upto)
@@ -224,7 +224,7 @@ def _departures(state: StateTable, changes: pa.Table, due: DueTicks) -> Departur
 
 def _put(state: StateTable, path: str, delta: pa.Table, due: DueTicks) -> tuple[StateTable, list[StatePart]]:
     """The state with what a batch changes, without what has left, and what must be durable."""
-    if isinstance(state, Calendar):
+    if isinstance(state, Calendar | RowList):
         return state.appended(delta).settled(due.upto), state.cut(path, delta)
     assert isinstance(state, Keyed)
     ended = state.where(LEAVE, due.upto + 1)

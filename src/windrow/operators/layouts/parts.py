@@ -14,6 +14,7 @@ class Layout(Enum):
     FIFO = "by birth"
     CALENDAR = "by expiration"
     KEYED = "newest per key"
+    LIST = "as they came"
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,10 @@ class LayoutUse:
 class StatePart:
     """Rows that an operator added to one of its tables; `path` names both.
 
-    CALENDAR: the rows expire at points lo ≤ x < hi, and the part may be dropped when the plan has ticked at hi − 1 or
-    later. FIFO: the rows are born at lo ≤ x < hi, and it may be dropped when the plan has ticked at hi or later. KEYED:
-    lo and hi are the ticks of the batch; later parts replace rows of earlier ones, so only compaction drops it.
+    CALENDAR and LIST: the rows expire at points lo ≤ x < hi, and the part may be dropped when the plan has ticked at
+    hi − 1 or later. FIFO: the rows are born at lo ≤ x < hi, and it may be dropped when the plan has ticked at hi or
+    later. KEYED: lo and hi are the ticks of the batch; later parts replace rows of earlier ones, so only compaction
+    drops it.
     """
 
     path: str

@@ -440,6 +440,34 @@ class OutputWindow:
         return (self.input,)
 
 
+class Expiring(Enum):
+    """How operators learn that a row of a window has expired, where a whole plan is run one way."""
+
+    NEGATIVE = "negative"
+    DIRECT = "direct"
+
+
+@dataclass(frozen=True)
+class WindowExpiry:
+    """Stands above a window in a plan that is run one way (Golab's dissertation, section 2.3.3).
+
+    NEGATIVE: a row that expires is withdrawn by a negative tuple, and no row says when it ends. DIRECT: rows go on as
+    they are, and the operators above find the expired ones by scanning what they keep. Without this node operators do
+    what suits the update pattern of each edge.
+    """
+
+    input: Node
+    how: Expiring
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
 class Streaming(Enum):
     """Relation-to-stream operators."""
 
@@ -503,6 +531,7 @@ Node = (
     | Distinct
     | GroupBy
     | OutputWindow
+    | WindowExpiry
     | ToStream
     | TopRows
 )
