@@ -17,7 +17,7 @@ PACKAGE = "windrow"
 BASE = ("errors", "settings", "clock", "types")
 # In order. A room may import the rooms of earlier layers and of its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    (*BASE, "crash", "display", "durable", "lazy", "logs", "result", "version"),
+    (*BASE, "crash", "display", "durable", "logs", "result", "version"),
     ("cql",),
     ("catalog",),
     ("windows",),
@@ -32,6 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("explain",),  # before the API, whose EXPLAIN it is
     ("handles",),
     ("api",),
+    ("lazy",),
     ("__init__",),  # the package itself: `import windrow`
     ("oracle",),
     ("reference",),
@@ -70,7 +71,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "dataplane": (
         ("frames", "jobs", "jvm", "levels", "memory", "stopping", "blocks", "nexmark"),
-        ("session",),
+        ("session", "analysing"),
         ("streaming_frames", "answers", "stores"),
         ("kernels",),
         ("ingest", "sinks"),

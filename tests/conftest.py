@@ -55,5 +55,8 @@ def spark() -> Iterator[Any]:
         patch.setenv("JDK_JAVA_OPTIONS", ROUGH)
         session = open_session(None, "local[2]", Settings())
     session.conf.set("spark.sql.shuffle.partitions", 2)
+    # Spark would compile most expressions for a few rows. Programs that tests start have sessions that do.
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     yield session
     close_session(session)

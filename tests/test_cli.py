@@ -109,7 +109,7 @@ def test_script_that_is_no_text(tmp_path: Path) -> None:
     [("nope=1", "there is no setting 'nope'"), ("preaggregate", "is not a setting"), ("cut_factor=x", "It takes")],
 )
 def test_wrong_setting(setting: str, said: str, script: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windrow.console.running.open_state", lambda *a, **k: pytest.fail("it was opened"))
+    monkeypatch.setattr("windrow.open", lambda *a, **k: pytest.fail("it was opened"))
     done = cli("run", script(STREAM + QUERY), "--set", setting)
     assert (done.exit_code, said in done.stderr) == (1, True)
 

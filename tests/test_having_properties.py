@@ -16,7 +16,7 @@ from windrow.synopses.kinds import basic_interval
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(60 if is_full() else 6)
+SEEDS = range(60 if is_full() else 4)
 BOUNDS = ("COUNT(*)", "COUNT(x)", "SUM(x)", "SUM(z)", "MAX(x)", "MIN(x)", "MAX(y)", "COUNT(x) FILTER (WHERE x > 2)")
 LISTS = ("k", "k, COUNT(*) AS c", "k, SUM(y) AS s, MIN(x) AS m", "k, j, MAX(n) - MIN(n) AS d", "j, AVG(x) AS a")
 REST = ("", "", "", " AND k IS NOT NULL", " AND COUNT(x) >= 1", " OR k = 'a'")

@@ -17,7 +17,7 @@ from windrow.oracle import equal_rows
 from windrow.oracle.values import sort_key
 from windrow.testing import ManualClock
 
-EXAMPLES = 300 if is_full() else 16
+EXAMPLES = 300 if is_full() else 10
 
 
 def _in_order(rows: list[tuple[Any, ...]], ordered: bool) -> list[tuple[Any, ...]]:

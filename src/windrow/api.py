@@ -1,10 +1,9 @@
-"""The Python interface: `windrow.open`, `Windrow` and its query handles."""
+"""The Python interface: `Windrow` and its query handles. `windrow.open` is in `lazy`."""
 
 from __future__ import annotations
 
 import logging
 import shutil
-import tempfile
 import weakref
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +16,6 @@ import pyarrow as pa
 from sqlglot import exp
 
 from windrow.catalog.definitions import StreamDef
-from windrow.clock import Clock, SystemClock
 from windrow.cql import CQL, parse
 from windrow.cql.dialect import window_of
 from windrow.cql.intervals import parse_interval
@@ -77,50 +75,15 @@ from windrow.windows.lateness import Lateness
 log = logging.getLogger("windrow")
 
 
-def open(
-    state_dir: str | Path | None = None,
-    *,
-    master: str | None = None,
-    spark: Any = None,
-    settings: Mapping[str, Any] | None = None,
-    clock: Clock | None = None,
-    read_only: bool = False,
-) -> Windrow:
-    """Open a state directory (created if absent), or a temporary one that is removed on close.
-
-    `read_only` reads what is committed in a state directory that another process may have open. It takes no lock,
-    writes nothing, and starts Spark only if a statement needs it.
-    """
-    if read_only and state_dir is None:
-        raise StateError(
-            "read_only needs a state directory", remedy="Name the one to read: windrow.open(directory, …)."
-        )
-    clock = clock or SystemClock()
-    return Windrow(state_dir, master=master, spark=spark, settings=settings or {}, clock=clock, read_only=read_only)
-
-
 class Windrow:
-    """An open state directory: streams, standing queries and their answers."""
+    """An open state directory: streams, standing queries and their answers. `windrow.open` makes it."""
 
-    def __init__(
-        self,
-        state_dir: str | Path | None,
-        *,
-        master: str | None,
-        spark: Any,
-        settings: Mapping[str, Any],
-        clock: Clock,
-        read_only: bool = False,
-    ):
-        self._temporary = tempfile.mkdtemp(prefix="windrow-") if state_dir is None else None
-        if "\0" in str(state_dir):
-            raise StateError("the path of a state directory has a null byte", remedy="Leave it out.")
-        path = Path(self._temporary or str(state_dir)).absolute()
-        self._engine = (
-            ReadOnlyEngine(path, spark, master, settings) if read_only else Engine(path, spark, master, settings, clock)
-        )
-        if self._temporary:  # streams that run need it, also when nobody holds this object
-            weakref.finalize(self._engine.running, shutil.rmtree, self._temporary, ignore_errors=True)
+    def __init__(self, engine: Engine | ReadOnlyEngine, temporary: str | None = None):
+        """`temporary`: a directory to remove with the engine, or on close."""
+        self._engine = engine
+        self._temporary = temporary
+        if temporary:  # streams that run need it, also when nobody holds this object
+            weakref.finalize(engine.running, shutil.rmtree, temporary, ignore_errors=True)
         self._closed = False
         self.queries = Queries(self._engine)
         self.tables = Tables(self._engine)

@@ -53,12 +53,17 @@ def batches() -> list[pa.Table]:
     return out
 
 
-IN_SPARK = ("deposit-committed:3", "tick-blocks-written:1", "tick-committed:3")
-"""In the Spark home: while late blocks wait, before and after their commit."""
+IN_BOTH = (
+    *(("driver", kill) for kill in ("deposit-committed:3", "tick-staged:2", "deposit-blocks-written:1")),
+    *(("spark", kill) for kill in ("deposit-committed:2", "tick-blocks-written:1", "tick-committed:2")),
+)
+"""In the driver first, then in the Spark home: while late blocks wait, before and after their commit."""
+
+CHAINS = [IN_BOTH, *([tuple((home, kill) for kill in KILLS) for home in ("driver", "spark")] if is_full() else [])]
 
 
-def new_root(directory: Path, home: str = "driver") -> Path:
-    return children.make_root(directory, batches(), STATEMENTS, ["called"], **SETTINGS, synopsis_home=home)
+def new_root(directory: Path) -> Path:
+    return children.make_root(directory, batches(), STATEMENTS, ["called"], **SETTINGS, synopsis_home="driver")
 
 
 @pytest.fixture(scope="module")
@@ -80,15 +85,16 @@ def by_window(rows: list[tuple[Any, ...]], head: int) -> list[Any]:
     return [(key, sorted(map(str, run))) for key, run in runs]
 
 
-@pytest.mark.parametrize(("home", "kills"), [("driver", KILLS), ("spark", KILLS if is_full() else IN_SPARK)])
+@pytest.mark.parametrize("kills", CHAINS, ids=lambda kills: kills[0][0] + "-" + kills[-1][0])
 def test_corrections_survive_kills(
-    spark: Any, tmp_path: Path, reference: Path, home: str, kills: Sequence[str]
+    spark: Any, tmp_path: Path, reference: Path, kills: Sequence[tuple[str, str]]
 ) -> None:
-    root = new_root(tmp_path / "root", home)
+    root = new_root(tmp_path / "root")
     expected, wanted = children.outcome(reference, spark), revisions(reference, spark)
     assert all(sum(row[0] == "-" for row in rows) >= 5 for rows in wanted.values()), "the workload has corrections"
     assert expected.stream["dead_letter_reasons"]["late"] >= 2
-    for number, kill in enumerate(kills):
+    for number, (home, kill) in enumerate(kills):
+        children.change_settings(root, synopsis_home=home)
         children.run_to_crash(root, kill, group=number % 2 == 0)
     children.run_to_end(root)
     found = children.outcome(root, spark)
@@ -106,4 +112,4 @@ def test_corrections_survive_kills(
     assert (root / "lines.jsonl").read_bytes() == (reference / "lines.jsonl").read_bytes()
     assert children.callbacks(root) == children.callbacks(reference)
     with windrow.open(root / "state", spark=spark) as wr:
-        assert {row["home"] for row in wr.sql("SHOW SHARING").rows()} == {home.replace("spark", "Spark")}
+        assert {row["home"] for row in wr.sql("SHOW SHARING").rows()} == {kills[-1][0].replace("spark", "Spark")}

@@ -33,12 +33,6 @@ def tree(root: Path, files: dict[str, str]) -> Path:
     return package
 
 
-def test_source_tree() -> None:
-    package = ROOT / "src" / "windrow"
-    assert (package / "errors.py").exists()
-    assert checker.breaches(package) == []
-
-
 def test_good_tree(tmp_path: Path) -> None:
     package = tree(
         tmp_path,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+import windrow
 from windrow.console.formats import AnswerOutput
 from windrow.console.interrupts import Interrupts
 from windrow.console.live import Flow, Progress
@@ -40,20 +41,13 @@ class Target:
     read_only: bool = False
 
 
-def open_state(state: Path, **how: Any) -> Windrow:
-    """`windrow.open`, imported when it is needed: `windrow status` must not wait for Spark's modules."""
-    from windrow.api import open
-
-    return open(state, **how)
-
-
 @contextmanager
 def opened(target: Target, interrupts: Interrupts) -> Iterator[Windrow]:
     """An open state that is always closed in order. A Ctrl-C while Spark starts leaves at once."""
     with _directory(target.state) as state:
         how: dict[str, Any] = {"master": target.master, "settings": target.settings, "read_only": target.read_only}
         with Progress("reading the state…" if target.read_only else "starting Spark…", lines=not target.read_only):
-            wr = interrupts.background(lambda: open_state(state, **how))
+            wr = interrupts.background(lambda: windrow.open(state, **how))
         try:
             yield wr
         finally:

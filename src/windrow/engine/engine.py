@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from windrow.catalog.lock import Owner, OwnerState
@@ -19,6 +17,7 @@ from windrow.engine.plans.manager import PlanManager
 from windrow.engine.plans.reading import PlanReads
 from windrow.engine.plans.ticker import PlanTicker
 from windrow.engine.queries.query_manager import QueryManager
+from windrow.engine.run.beginning import BegunState
 from windrow.engine.run.derived_streams import DerivedStreams
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
@@ -42,8 +41,8 @@ class Engine:
     The engine itself owns the ticks, and closes everything in order.
     """
 
-    def __init__(self, state_dir: Path, spark: Any, master: str | None, given: Mapping[str, Any], clock: Clock):
-        self.opened = opened = OpenState(state_dir, spark, master, given, clock)
+    def __init__(self, begun: BegunState, clock: Clock):
+        self.opened = opened = OpenState(begun, clock)
         delivery = Delivery(opened.journal, opened.blocks, lambda: opened.settings)
         delivery.recover(opened.manager.streams.values())
         self.ticker = Ticker(opened.journal, delivery, lambda: opened.settings)

@@ -20,10 +20,11 @@ from windrow.catalog.lock import Owner, OwnerState, owner_of
 from windrow.catalog.snapshot import CATALOG, CatalogSnapshot
 from windrow.cql import parse_one
 from windrow.cql.statements import CreateStream
+from windrow.dataplane.analysing import Analyser
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.jvm import Jvm
-from windrow.dataplane.session import Analyser, close_session, open_session
+from windrow.dataplane.session import close_session, open_session
 from windrow.engine.ask.plan_tables import PlanTables
 from windrow.engine.ask.reads import AnswerReader
 from windrow.engine.engine import Engine

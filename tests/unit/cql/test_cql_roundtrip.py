@@ -211,7 +211,7 @@ statements: st.SearchStrategy[Statement] = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(statements)
 def test_parse_of_printed_statement(statement: Statement) -> None:
     text = to_text(statement)
@@ -225,7 +225,7 @@ def test_parse_of_printed_script(script: list[Statement]) -> None:
     assert parse(";\n".join(to_text(statement) for statement in script)) == script
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(texts)
 def test_strings(value: str) -> None:
     literal = parse_expression(quote_text(value))

@@ -30,7 +30,7 @@ from windrow.plan.algebra.nodes import (
 from windrow.reference.window_operators import WindowOperators
 
 LAST = 24
-EXAMPLES = int(os.environ.get("WINDROW_OPERATOR_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("WINDROW_OPERATOR_EXAMPLES", "30"))
 COLUMNS = {"k": INT, "x": DOUBLE, "s": STRING}
 CONDITIONS = [None, None, "$0.k <= $1.k", "$0.x < $1.x OR $0.s = $1.s", "$1.k > 0", "$0.s IS NULL OR $1.s IS NULL"]
 

@@ -49,7 +49,7 @@ from windrow.plan.algebra.nodes import (
 from windrow.reference.window_operators import WindowOperators
 
 LAST = 24
-EXAMPLES = int(os.environ.get("WINDROW_OPERATOR_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("WINDROW_OPERATOR_EXAMPLES", "25"))
 COLUMNS = {"k": INT, "x": DOUBLE, "s": STRING}
 AGGREGATES = [
     ("COUNT", None),

@@ -66,7 +66,7 @@ class Query:
         self.changes.append(done.changes)
 
 
-@settings(max_examples=40, **ANY)
+@settings(max_examples=25, **ANY)
 @given(plans(), streams(), st.lists(st.sampled_from(["", "restart", "merge"]), min_size=4, max_size=4))
 def test_changes_are_those_of_plans_alone(plan: Any, rows: Any, happens: list[str]) -> None:
     history = [[(t, tuple(row[name] for name in COLUMNS)) for t, row in rows[w.stream]] for w in plan.windows]
@@ -91,7 +91,7 @@ def test_changes_are_those_of_plans_alone(plan: Any, rows: Any, happens: list[st
     assert pair[1].took == (len(ticks) - 1 if sharable_subplans(plan) else 0)
 
 
-@settings(max_examples=40, **ANY)
+@settings(max_examples=25, **ANY)
 @given(plans(), streams())
 def test_numbers_of_columns_change_nothing(plan: Any, rows: Any) -> None:
     history = [[(t, tuple(row[name] for name in COLUMNS)) for t, row in rows[w.stream]] for w in plan.windows]

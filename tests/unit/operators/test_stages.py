@@ -192,7 +192,7 @@ def test_stages_change_nothing(tmp_path: Path, name: str, explicit_expiry: bool)
     assert viewed(shown, ticks[-1]) == viewed(live_view([stored(expected.all_changes)], ticks[-1]), ticks[-1])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(plans(), streams(), st.lists(st.integers(1, 4), min_size=4, max_size=4), st.randoms(use_true_random=False))
 def test_random_plans(plan: Any, rows: Any, ranges: list[int], chance: Any) -> None:
     history = [[(t, tuple(row[name] for name in COLUMNS)) for t, row in rows[w.stream]] for w in plan.windows]

@@ -39,7 +39,7 @@ from windrow.plan.algebra.nodes import (
 from windrow.reference.window_operators import WindowOperators
 
 LAST = 24
-EXAMPLES = int(os.environ.get("WINDROW_OPERATOR_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("WINDROW_OPERATOR_EXAMPLES", "25"))
 COLUMNS = {"k": INT, "x": DOUBLE, "s": STRING}
 GROUPED: list[tuple[list[str], list[tuple[Any, ...]], tuple[str, str, str]]] = [
     (["k"], [("MAX", "x"), ("MIN", "s")], ("$.k", "$.MAX_x", "$.MIN_s")),

@@ -12,10 +12,10 @@ def files_of_batch(checkpoint: Path, batch_id: int) -> list[str]:
     `offsets` has the source's position at each micro-batch, `sources` the files up to it. Every tenth log of `sources`
     is a `.compact` one, which repeats the entries of all before it.
     """
-    upto = _offset(checkpoint, batch_id)
+    upto = position(checkpoint, batch_id)
     if upto is None:
         return []
-    before, logs, found = _offset(checkpoint, batch_id - 1), checkpoint / "sources" / "0", []
+    before, logs, found = position(checkpoint, batch_id - 1), checkpoint / "sources" / "0", []
     for number in range(-1 if before is None else before, upto):
         for line in log_lines(logs / f"{number + 1}") or log_lines(logs / f"{number + 1}.compact"):
             if f'"batchId":{number + 1}' in line:
@@ -32,7 +32,7 @@ def log_lines(log: Path) -> list[str]:
         return []
 
 
-def _offset(checkpoint: Path, batch_id: int) -> int | None:
+def position(checkpoint: Path, batch_id: int) -> int | None:
     """The source's position at the end of a micro-batch; None before the first."""
     try:
         text = (checkpoint / "offsets" / str(batch_id)).read_text(encoding="utf-8")

@@ -1,19 +1,15 @@
-"""Opens a state directory: takes the lock, reads the catalog, starts Spark, and recovers the streams."""
+"""Opens a state directory that `beginning` has begun to open: recovers the streams, the queries and the tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
-from windrow.catalog.lock import StateLock
-from windrow.catalog.store import Catalog
 from windrow.clock import Clock
+from windrow.dataplane.analysing import Analyser
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.jvm import Jvm
 from windrow.dataplane.plan_stages import PlanStages
-from windrow.dataplane.session import Analyser, close_session, open_session
+from windrow.dataplane.session import close_session
 from windrow.dataplane.spark_home import SparkHome
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import PlanCommits
@@ -21,6 +17,7 @@ from windrow.engine.plans.homes import DRIVER, SPARK, DriverHome, PlanHomes
 from windrow.engine.plans.manager import PlanManager
 from windrow.engine.plans.spark_plans import SparkPlans
 from windrow.engine.queries.query_manager import QueryManager
+from windrow.engine.run.beginning import BegunState
 from windrow.engine.run.lifecycle import Lifecycle
 from windrow.engine.run.recovery import Recovery
 from windrow.engine.store.homes import Homes
@@ -28,9 +25,8 @@ from windrow.engine.store.journal import Journal
 from windrow.engine.tables.commits import TableCommits
 from windrow.engine.tables.evaluating import RowExpressions
 from windrow.engine.tables.manager import TableManager
-from windrow.logs import log_event, quieten_py4j
+from windrow.logs import log_event
 from windrow.operators.tables.kernel import Kernel
-from windrow.settings import Settings, parse_value
 
 
 class OpenState:
@@ -40,24 +36,17 @@ class OpenState:
     The other parts of the engine share it. Only SET replaces `settings`.
     """
 
-    def __init__(self, state_dir: Path, spark: Any, master: str | None, given: Mapping[str, Any], clock: Clock):
-        for name, value in given.items():
-            parse_value(name, str(value))
-        self.state_dir = state_dir
+    def __init__(self, begun: BegunState, clock: Clock):
+        """Takes over what was begun, and ends it if the rest fails."""
+        self.state_dir = state_dir = begun.state_dir
         self.clock = clock
         self.lifecycle = Lifecycle()
         with ExitStack() as undo:
-            lock = StateLock(state_dir)
-            lock.acquire()
-            undo.callback(lock.release)
-            self.catalog = Catalog(state_dir / "catalog.sqlite")
-            undo.callback(self.catalog.close)
+            undo.callback(begun.abandon)
+            self.catalog, self.settings, lock = begun.catalog, begun.settings, begun.lock
             self.blocks = BlockStore(state_dir, self.catalog)
             self.journal = Journal(self.catalog, self.blocks)
-            self.settings = self._settings(given)
-            quieten_py4j()
-            self.spark = open_session(spark, master, self.settings)
-            undo.callback(close_session, self.spark)
+            self.spark = begun.spark()
             self.jvm = Jvm(self.spark)
             lock.record_jvm(self.jvm.pid)
             self.homes = Homes(self.journal, self.blocks, SparkHome(self.spark, state_dir, self._max_value_bytes))
@@ -100,14 +89,6 @@ class OpenState:
 
     def _max_value_bytes(self) -> int:
         return self.settings.integer("max_value_bytes")
-
-    def _settings(self, given: Mapping[str, Any]) -> Settings:
-        """The stored settings, overridden by those given to `open`."""
-        stored = self.journal.entries.settings()
-        settings = Settings({name: parse_value(name, text) for name, text in stored.items()})
-        for name, value in given.items():
-            settings = settings.with_text(name, str(value))
-        return settings
 
     def close(self) -> None:
         """Release the catalog, the session and the lock, even if a step fails."""
