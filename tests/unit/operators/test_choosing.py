@@ -55,11 +55,11 @@ def test_the_count_does_not_depend_on_batches(ends: list[int]) -> None:
 
 
 def test_the_share_decides() -> None:
-    many, few = Departures(60, 40), Departures(20, 80)
+    many, some, few = Departures(60, 40), Departures(10, 90), Departures(5, 95)
     assert COMMON > RARE
     assert wanted_layout(Layout.CALENDAR, many) is Layout.KEYED
-    assert wanted_layout(Layout.CALENDAR, Departures(40, 60)) is Layout.CALENDAR
-    assert wanted_layout(Layout.KEYED, Departures(40, 60)) is Layout.KEYED
+    assert wanted_layout(Layout.CALENDAR, some) is Layout.CALENDAR
+    assert wanted_layout(Layout.KEYED, some) is Layout.KEYED
     assert wanted_layout(Layout.KEYED, few) is Layout.CALENDAR
     assert wanted_layout(Layout.CALENDAR, Departures(LEAST_LEFT - 1, 0)) is Layout.CALENDAR
     assert wanted_layout(Layout.KEYED, Departures(0, 0)) is Layout.KEYED

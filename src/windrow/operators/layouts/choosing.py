@@ -22,8 +22,10 @@ from windrow.operators.layouts.parts import Departures, Layout, StatePart
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.tables.edges import COUNT
 
-COMMON, RARE = 0.5, 0.25
-"""A calendar becomes a table above the first share, and a table a calendar below the second."""
+COMMON, RARE = 0.15, 0.08
+"""A calendar becomes a table above the first share, and a table a calendar below the second. Measured with Query 3 of
+Golab and Özsu, SIGMOD 2005, over 20,000 and 200,000 tuples: at 4% the calendar was a seventh faster, at 9% they were
+even, and from 13% on the table was a quarter to a third faster, and no larger."""
 
 LEAST_LEFT = 100
 """So many rows must have left before the layout changes."""
