@@ -47,7 +47,7 @@ def kernels(name: str, window: int, ticks: int) -> Measured:
 
     query = QUERIES[name]
     step = PER_TICK // len(query.links)
-    trace = Trace(window, window + (ticks + ticks // 2 + 2) * step)
+    trace = Trace(window, 2 * window + (ticks + ticks // 2 + 2) * step)
     found = {}
     for way in WAYS:
         if way.name != "DIRECT" or not query.is_strict:
