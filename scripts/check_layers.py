@@ -55,7 +55,9 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer": (
         ("synopsis_kinds", "facts", "join_order", "common_join", "common_subplan", "execution"),
+        ("candidates", "shapes", "negation_moves"),
         ("sharing", "estimates"),
+        ("cost",),
         ("rules",),
         ("pipeline",),
     ),
@@ -70,7 +72,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("having",),
     ),
     "dataplane": (
-        ("frames", "jobs", "jvm", "levels", "memory", "stopping", "blocks", "nexmark"),
+        ("class_archive", "frames", "jobs", "jvm", "levels", "memory", "stopping", "blocks", "nexmark"),
         ("session", "analysing"),
         ("streaming_frames", "answers", "stores"),
         ("kernels",),

@@ -23,7 +23,8 @@ from windrow.cql.statements import CreateQuery
 from windrow.errors import UnsupportedError
 from windrow.operators.changes import stored
 from windrow.optimizer.execution import DIRECT, NEGATIVE, UPA, executed
-from windrow.optimizer.pipeline import optimize
+from windrow.optimizer.facts import NOTHING_MEASURED, Facts, StreamFacts
+from windrow.optimizer.pipeline import RULES, optimize
 from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.plan.continuous import bind_continuous
 from windrow.reference.window_operators import History, WindowOperators, value_of
@@ -61,6 +62,17 @@ def batch_ends(plan: ContinuousPlan, rows: Mapping[str, list[Timed]], rng: Rando
     return sorted({begin, end, *rng.sample(every, min(len(every), rng.choice([0, 1, 3, 6, 30])))})
 
 
+def facts_of(texts: StandingTexts, rng: Random) -> Facts:
+    """Something, true or not, that was measured: the rules choose by it, and answers do not depend on it."""
+    if rng.random() < 0.3:
+        return NOTHING_MEASURED
+    columns = ("k", "g", "x")
+    return {
+        name: StreamFacts(rng.choice([0.1, 50.0, 1e6]), {one: rng.choice([1.0, 5.0, 500.0]) for one in columns})
+        for name in texts.rows
+    }
+
+
 def texts_of(table: pa.Table) -> list[str]:
     return [repr(row) for row in rows_of(table)]
 
@@ -78,7 +90,9 @@ def check(select: str, texts: StandingTexts, rng: Random) -> None:
     ends = batch_ends(plan, texts.rows, rng)
     if not ends:
         return
-    optimized = _executed(optimize(plan).plan if rng.random() < 0.7 else plan, rng.choice([UPA, NEGATIVE, DIRECT]))
+    off = rng.choice([(), (), (rng.choice(RULES).name,)])
+    optimized = optimize(plan, facts_of(texts, rng), off).plan if rng.random() < 0.8 else plan
+    optimized = _executed(optimized, rng.choice([UPA, UPA, NEGATIVE, DIRECT]))
     history = history_of(optimized, texts.rows)
     made = run(optimized, history, ends, restart=lambda tick: rng.choice([None, None, "parts", "compacted"]))
     by_definition = WindowOperators(plan, history_of(plan, texts.rows), ends[0] + plan.step)

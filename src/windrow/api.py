@@ -22,6 +22,8 @@ from windrow.cql.intervals import parse_interval
 from windrow.cql.patterns import BadPatternError, Condition, equals
 from windrow.cql.printer import to_text
 from windrow.cql.statements import (
+    Alteration,
+    AlterQuery,
     ColumnDef,
     CreateDerivedStream,
     CreateQuery,
@@ -64,7 +66,7 @@ from windrow.explain.continuous import explain_plan
 from windrow.explain.drawing import DrawnPlan
 from windrow.explain.periodic import periodic_chain
 from windrow.explain.snapshot import explain_snapshot
-from windrow.explain.text import explain_query
+from windrow.explain.text import ONLY_PLAN, explain_query
 from windrow.handles import Queries, Query, Table, Tables, explained_stream, handle
 from windrow.optimizer.pipeline import OptimizedPlan
 from windrow.plan.continuous.deciding import is_grouped
@@ -152,6 +154,10 @@ class Windrow:
             told, note = engine.statements.create_query(statement, text)
             more = [] if note is None else [NOTE + note]
             return Result.messages(f"query {statement.name}: {told}", *more)
+        if isinstance(statement, AlterQuery):
+            is_changed = engine.statements.alter_query(statement.name, statement.alteration)
+            done, was = _ALTERED[statement.alteration]
+            return Result.message(f"query {statement.name} is {done if is_changed else was}")
         if isinstance(statement, CreateTable):
             _, is_new = engine.table_statements.create(statement)
             return Result.message(f"table {statement.name}{'' if is_new else ' exists already and was not changed'}")
@@ -196,31 +202,33 @@ class Windrow:
         self._engine.refuse_live("EXPLAIN")
         if statement.name is not None:
             if statement.is_stream:
-                return explained_stream(self._engine, statement.name, statement.analyze)
-            return handle(self._engine, statement.name).explain(statement.analyze)
-        inner = statement.statement
+                return explained_stream(self._engine, statement.name, statement.analyze, statement.verbose)
+            return handle(self._engine, statement.name).explain(statement.analyze, statement.verbose)
+        inner, only = statement.statement, f"\n{ONLY_PLAN}" if statement.verbose else ""
         is_stream = isinstance(inner, CreateDerivedStream)
         if isinstance(inner, CreateDerivedStream):
             inner = self._engine.statements.query_of(inner, text)
         if isinstance(inner, Select):
             if not self._reads_a_stream(inner, text):
-                return Plan(self._engine.reads.explain_select(inner.select, text))
+                return Plan(self._engine.reads.explain_select(inner.select, text) + only)
             if _is_one_time(inner.select):
-                return self._explain_one_time(inner, text)
+                return self._explain_one_time(inner, text, statement.verbose)
             inner = CreateQuery("query", inner.select)
         assert inner is not None
         plan = self._engine.statements.bind(inner, text)
         if isinstance(plan, OptimizedPlan):
-            found = explain_plan(inner.name, plan, self._engine.settings.text("explicit_expiry") == "on", is_stream)
+            explicit = self._engine.settings.text("explicit_expiry") == "on"
+            found = explain_plan(inner.name, plan, explicit, is_stream, statement.verbose)
             return Plan(found.text(), DrawnPlan(found))
         stream = self._engine.manager.stream(plan.scan.stream)
         drawn = DrawnPlan(periodic_chain(inner.name, plan, stream))
-        return Plan(explain_query(inner.name, plan, stream, None, self._engine.settings), drawn)
+        return Plan(explain_query(inner.name, plan, stream, None, self._engine.settings) + only, drawn)
 
-    def _explain_one_time(self, statement: Select, text: str) -> Plan:
+    def _explain_one_time(self, statement: Select, text: str, verbose: bool) -> Plan:
         """How a one-time query is answered; if nothing can answer it now, its plan as a standing query, and why."""
         try:
-            return Plan(explain_snapshot(*self._engine.reads.fitted(statement.select, text)))
+            found = explain_snapshot(*self._engine.reads.fitted(statement.select, text))
+            return Plan(f"{found}\n{ONLY_PLAN}" if verbose else found)
         except UnsupportedError as error:
             unanswered = error
         try:
@@ -228,9 +236,10 @@ class Windrow:
         except WindrowError:
             raise unanswered from None
         assert isinstance(plan, OptimizedPlan)
-        found = explain_plan("query", plan, self._engine.settings.text("explicit_expiry") == "on")
-        found = replace(found, more=(*found.more, f"Asked once: {unanswered.message}"))
-        return Plan(found.text(), DrawnPlan(found))
+        explicit = self._engine.settings.text("explicit_expiry") == "on"
+        would = explain_plan("query", plan, explicit, verbose=verbose)
+        would = replace(would, more=(*would.more, f"Asked once: {unanswered.message}"))
+        return Plan(would.text(), DrawnPlan(would))
 
     def _select(self, statement: Select, text: str) -> Result:
         """The answer to a one-time query: over a window of a stream, or over answers, views and dead letters."""
@@ -285,11 +294,15 @@ class Windrow:
         statement = CreateStream(name, columns, "dataframe", timestamp_by=timestamp, punctuate=(policy,))
         engine.statements.attach(statement, df)
 
-    def query(self, name: str, select: str, *, sink: Any = None) -> Query:
-        """Register a standing query. `sink` is an object with write(batch); pass it again after a restart."""
+    def query(self, name: str, select: str, *, sink: Any = None, replace: bool = False) -> Query:
+        """Register a standing query. `sink` is an object with write(batch); pass it again after a restart.
+
+        `replace`: if there is a query of this name, the new one takes its place, as with CREATE OR REPLACE QUERY. It
+        keeps its subscribers, and its sink unless another one is given.
+        """
         _check_text(name)
         _check_text(select)
-        head = f"CREATE QUERY `{name.replace('`', '``')}` AS "
+        head = f"CREATE {'OR REPLACE ' if replace else ''}QUERY `{name.replace('`', '``')}` AS "
         text = head + select
         try:
             statements = parse(text)
@@ -423,6 +436,10 @@ def _is_one_time(select: exp.Expr) -> bool:
     if window is None or window.slide is not None or window.kind is WindowKind.NOW:
         return False
     return is_grouped(select) and not select.args.get("distinct")
+
+
+_ALTERED = {Alteration.PAUSE: ("paused", "paused already"), Alteration.RESUME: ("resumed", "not paused")}
+"""What is said of an altered query, and of one that was so before."""
 
 
 def _check_text(text: object) -> None:

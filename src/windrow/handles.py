@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from windrow.cql.statements import Alteration
 from windrow.display.charts import Chart, draw
 from windrow.display.html import folded_part, note_part, table_part, text_part, title_part, whole
 from windrow.display.latest import Latest, LatestAnswer, LatestView
@@ -21,7 +22,7 @@ from windrow.errors import CatalogError, QuerySuspendedError, UnsupportedError, 
 from windrow.explain.continuous import RunningPlan, explain_continuous
 from windrow.explain.drawing import DrawnPlan
 from windrow.explain.periodic import measured_line, periodic_chain
-from windrow.explain.text import explain_query
+from windrow.explain.text import ONLY_PLAN, explain_query
 from windrow.result import Plan, Result
 from windrow.types import point_text, value_of
 from windrow.windows import PartitionedWindow
@@ -102,14 +103,24 @@ class Query:
         state = self._active()
         (state.batch_subscribers if batched else state.subscribers).append(callback)
 
-    def explain(self, analyze: bool = False) -> Plan:
+    def pause(self) -> bool:
+        """Rest until `resume`, as ALTER QUERY … PAUSE does. Return whether it ran before."""
+        return self._engine.statements.alter_query(self.name, Alteration.PAUSE)
+
+    def resume(self) -> bool:
+        """Go on after `pause`, without a missing or doubled answer. Return whether it was paused."""
+        return self._engine.statements.alter_query(self.name, Alteration.RESUME)
+
+    def explain(self, analyze: bool = False, verbose: bool = False) -> Plan:
         """The plan, as EXPLAIN QUERY gives it: a str that a notebook displays as a picture. `analyze` adds what the
-        query has done since the state directory was opened, as EXPLAIN ANALYZE QUERY does."""
+        query has done since the state directory was opened, as EXPLAIN ANALYZE QUERY does; `verbose` the plans that it
+        was chosen from and their costs, as EXPLAIN VERBOSE QUERY does."""
         self._engine.refuse_live("EXPLAIN")
         stream, query = self._engine.manager.query(self.name)
         text = explain_query(query.name, query.plan, stream, query, self._engine.settings)
         if analyze:
             text += f"\n{measured_line(stream, query)}"
+        text += f"\n{ONLY_PLAN}" if verbose else ""
         return Plan(text, DrawnPlan(periodic_chain(query.name, query.plan, stream)))
 
     def plot(
@@ -257,9 +268,10 @@ class ContinuousHandle(Query):
         self._engine.refuse_live("a subscription")
         self._running().subscribers.append(callback)
 
-    def explain(self, analyze: bool = False) -> Plan:
-        """The plan as a tree, as EXPLAIN QUERY gives it; `analyze` adds rows, bytes and time of every operator."""
-        return _explained(self._engine, self._query(), analyze)
+    def explain(self, analyze: bool = False, verbose: bool = False) -> Plan:
+        """The plan as a tree, as EXPLAIN QUERY gives it; `analyze` adds rows, bytes and time of every operator,
+        `verbose` what it costs and the plans that it was chosen from."""
+        return _explained(self._engine, self._query(), analyze, verbose)
 
     def plot(self, *args: Any, **options: Any) -> Any:
         raise UnsupportedError(
@@ -303,14 +315,14 @@ class ContinuousHandle(Query):
         )
 
 
-def _explained(engine: Engine, query: ContinuousQuery, analyze: bool) -> Plan:
+def _explained(engine: Engine, query: ContinuousQuery, analyze: bool, verbose: bool) -> Plan:
     engine.refuse_live("EXPLAIN")
     opened = engine.opened
-    found = explain_continuous(RunningPlan(query, opened.stores, opened.manager.stream, analyze))
+    found = explain_continuous(RunningPlan(query, opened.stores, opened.manager.stream, analyze, verbose))
     return Plan(found.text(), DrawnPlan(found))
 
 
-def explained_stream(engine: Engine, name: str, analyze: bool = False) -> Plan:
+def explained_stream(engine: Engine, name: str, analyze: bool = False, verbose: bool = False) -> Plan:
     """The plan of a derived stream, as EXPLAIN STREAM gives it."""
     stream = engine.manager.stream(name)
     plan = engine.plans.behind(stream)
@@ -319,7 +331,7 @@ def explained_stream(engine: Engine, name: str, analyze: bool = False) -> Plan:
             f"stream '{stream.name}' has a source, and no plan",
             remedy="EXPLAIN STREAM is for streams made by a query: CREATE STREAM … AS SELECT. DESCRIBE shows this one.",
         )
-    return _explained(engine, plan, analyze)
+    return _explained(engine, plan, analyze, verbose)
 
 
 class Queries(Mapping[str, Query]):

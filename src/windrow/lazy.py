@@ -58,7 +58,8 @@ def open(
     if "\0" in str(state_dir):
         raise StateError("the path of a state directory has a null byte", remedy="Leave it out.")
     if read_only:
-        from windrow.api import ReadOnlyEngine, Windrow
+        from windrow.api import Windrow
+        from windrow.engine.read_only import ReadOnlyEngine
 
         return Windrow(ReadOnlyEngine(Path(str(state_dir)).absolute(), spark, master, settings or {}))
     temporary = tempfile.mkdtemp(prefix="windrow-") if state_dir is None else None
@@ -82,8 +83,9 @@ def _opened(
 
     begun = BegunState(path, spark, master, settings)
     try:
-        from windrow.api import Engine, Windrow
+        from windrow.api import Windrow
         from windrow.clock import SystemClock
+        from windrow.engine.engine import Engine
     except BaseException:
         begun.abandon()
         raise

@@ -24,8 +24,8 @@ SHARING_RULES = ("SS1", "SS2", "SS3", "SS4", "CS1", "CS2", "CS3", "CS4", "CS5", 
 SHARE_JOINS, SHARE_SUBPLANS = "share_joins", "share_subplans"
 
 PLAN_RULES = (
-    *("push_selections", "compute_on_arrival", "merge_joins"),
-    *("push_distinct", "order_joins", "push_projections", SHARE_JOINS, SHARE_SUBPLANS),
+    *("push_selections", "compute_on_arrival", "place_negation", "merge_joins", "push_distinct"),
+    *("order_joins", "push_projections", "reuse_distinct", SHARE_JOINS, SHARE_SUBPLANS),
 )
 """The rules for continuous plans that `disabled_rules` may name."""
 
@@ -242,7 +242,8 @@ _TABLE = (
     SettingSpec(
         "tick_rows",
         1_000_000,
-        "The most new tuples that a continuous query processes in one commit, unless a single tick has more.",
+        "The most new tuples that a continuous query processes in one commit, unless a single tick has more. With "
+        "RSTREAM and SLIDE, about the most rows that it reports in one.",
         _integer(1, 10**12),
     ),
     SettingSpec(

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-from support.short_lived_jvm import short_lived_jvm
+from support.short_lived_jvm import ROUGH
 
 import windrow
 from crash import workload
@@ -56,13 +56,19 @@ def change_settings(root: Path, **settings: Any) -> None:
     (root / "setup.json").write_text(json.dumps(setup))
 
 
+def change_statements(root: Path, statements: Sequence[str]) -> None:
+    """Let the next children of a workload begin with other statements."""
+    setup = workload.setup_of(root) | {"statements": [one.replace("{root}", str(root)) for one in statements]}
+    (root / "setup.json").write_text(json.dumps(setup))
+
+
 @contextmanager
 def child(root: Path, crash_at: str | None = None, group: bool = False) -> Iterator[subprocess.Popen[bytes]]:
     """A child in its own session; none of its processes is left when the block ends."""
     environment = {k: v for k, v in os.environ.items() if k not in (CRASH_AT, CRASH_GROUP)}
     path = [str(TESTS.parent / "src"), str(TESTS), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-    environment["JDK_JAVA_OPTIONS"] = short_lived_jvm()
+    environment["JDK_JAVA_OPTIONS"] = ROUGH
     if crash_at is not None:
         environment |= {CRASH_AT: crash_at, CRASH_GROUP: "1" if group else "0"}
     (root / "ready").unlink(missing_ok=True)

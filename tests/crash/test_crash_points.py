@@ -115,9 +115,20 @@ TABLES = {"table-blocks-written", "table-committed"}
 """The points of statements over tables are in `tests/unit/engine/test_table_crashes.py`."""
 
 
+REPLACED = {"plan-swap-staged", "plan-swapping", "query-replacing", "query-replaced"}
+"""The points of queries that take the place of others are in `test_crash_replacing.py`."""
+
+
 def test_every_crash_point_of_the_code_is_tested() -> None:
     text = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
-    assert set(re.findall(r"crash_point\(\"([a-z-]+)\"\)", text)) == set(POINTS) | HOMES | STORES | PLANS | TABLES
+    assert set(re.findall(r"crash_point\(\"([a-z-]+)\"\)", text)) == {
+        *POINTS,
+        *HOMES,
+        *STORES,
+        *PLANS,
+        *TABLES,
+        *REPLACED,
+    }
 
 
 def test_workload_reaches_every_part(expected: tuple[Path, children.Outcome]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.short_lived_jvm import short_lived_jvm
+from support.short_lived_jvm import ROUGH
 
 import windrow
 from crash import ending
@@ -37,7 +37,7 @@ def expected(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 def test_process_outlives_its_jvm(spark: Any, tmp_path: Path, expected: dict[str, list[tuple[Any, ...]]]) -> None:
     path = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS)])
-    environment = {**os.environ, "PYTHONPATH": path, "JDK_JAVA_OPTIONS": short_lived_jvm()}
+    environment = {**os.environ, "PYTHONPATH": path, "JDK_JAVA_OPTIONS": ROUGH}
     command = [sys.executable, str(TESTS / "crash" / "ending.py"), str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr[-3000:]

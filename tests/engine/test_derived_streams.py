@@ -67,6 +67,15 @@ def test_derived_from_derived_with_istream(ab: windrow.Windrow) -> None:
     assert rows(ab.sql("SHOW STREAMS"))[3][4] is not None
 
 
+def test_what_restore_reports_has_its_own_time(ab: windrow.Windrow) -> None:
+    ab.sql("CREATE STREAM c (n BIGINT, k STRING) FROM memory TIMESTAMP BY n TICK 10 PUNCTUATE ORDERED")
+    ab.sql("CREATE STREAM brief AS SELECT ISTREAM RESTORE(k) FROM c [RANGE 3]")
+    q = ab.query("q", "SELECT k FROM brief [RANGE 12]")
+    ab.feed("c", [(1, "u"), (12, "v"), (25, "w")])
+    ab.run_available(close=True)
+    assert rows(q.changes()) == [("+", 1, 13, "u"), ("+", 12, 24, "v"), ("+", 25, 37, "w")]
+
+
 def test_output_that_is_no_stream_is_refused_with_the_reason(ab: windrow.Windrow) -> None:
     for select, why in (
         ("SELECT k FROM a [RANGE 5]", "leave their windows"),

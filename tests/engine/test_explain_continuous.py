@@ -37,6 +37,9 @@ def test_running_query(running: Any) -> None:
     assert "ran " not in plan and "Since opening" not in plan
     assert "<svg" in plan._repr_html_()
     assert plan == "\n".join(running.sql("EXPLAIN QUERY q")["plan"])
+    verbose = running.sql("EXPLAIN VERBOSE QUERY q").plan
+    assert verbose.startswith(plan) and "Costs, in rows handled per point" in verbose and "Candidates: " in verbose
+    assert verbose == running.queries["q"].explain(verbose=True)
 
 
 def test_analyze_counts_rows_and_time(running: Any) -> None:
@@ -56,6 +59,7 @@ def test_analyze_of_a_periodic_query(running: Any) -> None:
     running.query("p", "SELECT COUNT(*) AS n FROM a [RANGE 2 SLIDE 2]")
     assert "Since opening: " in running.sql("EXPLAIN ANALYZE QUERY p").plan
     assert "Since opening: " not in running.sql("EXPLAIN QUERY p").plan
+    assert "Candidates: this plan alone" in running.sql("EXPLAIN VERBOSE QUERY p").plan
 
 
 def test_analyze_of_no_query(wr: Any) -> None:
@@ -66,6 +70,8 @@ def test_analyze_of_no_query(wr: Any) -> None:
 def test_select_is_explained_as_a_standing_query(running: Any) -> None:
     assert "Query query: continuous" in running.sql("EXPLAIN SELECT DISTINCT k FROM a [RANGE 10]").plan
     assert "└─ WKS ─ " in running.sql("EXPLAIN SELECT k FROM a [RANGE 10]").plan
+    verbose = running.sql("EXPLAIN VERBOSE SELECT a.k FROM a [RANGE 10] JOIN b [RANGE 5] ON a.k = b.k").plan
+    assert "Join a ⋈ b: processing" in verbose
 
 
 def test_query_that_has_not_ticked(wr: Any) -> None:
@@ -86,6 +92,10 @@ def test_note_on_results_between_two_ticks(wr: Any) -> None:
     assert f"Note: {note}" in wr.sql(f"EXPLAIN CREATE QUERY other AS {select.format(10)}").plan
     assert len(wr.sql(f"CREATE QUERY long AS {select.format(100)}")) == 1
     assert "Note:" not in wr.queries["long"].explain()
+    plan = wr.sql(f"EXPLAIN CREATE QUERY every AS {select.format(10).replace('x.k', 'ISTREAM RESTORE(x.k)', 1)}").plan
+    assert "Note:" not in plan and "ISTREAM RESTORE what came at every instant" in plan
+    plan = wr.sql(f"EXPLAIN CREATE QUERY last AS {select.format(10).replace('x.k', 'WSTREAM(x.k)[ROWS 3]', 1)}").plan
+    assert "Window over the results [ROWS 3]" in plan and "STR" in plan
 
 
 def test_derived_stream(running: Any) -> None:

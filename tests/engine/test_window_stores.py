@@ -267,12 +267,12 @@ def test_merge_and_expiry(open_state: Open, mode: str) -> None:
     before = rows(wr, use, X)
     assert len(before) == 80 and blocks_of(wr, "stores/") < 20
     with wr._engine.catalog.transaction():
-        stores_of(wr).keep_from("r", 20)
+        stores_of(wr).keep_from({"r": 20})
     put(wr, [(41, "a", 41)])
     expected = sorted([*(row for row in before if row[0] >= 20), (41, 41)], key=str)
     assert [row for row in rows(wr, use, X) if row[0] >= 20] == expected
     with wr._engine.catalog.transaction():
-        stores_of(wr).keep_from("r", 100)
+        stores_of(wr).keep_from({"r": 100})
     assert stores_of(wr).nbytes == 0 and blocks_of(wr, "stores/") == 0
     assert not list((wr._engine.opened.state_dir / "stores").rglob("*.arrow"))
 

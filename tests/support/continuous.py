@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from windrow.cql.select_text import parse_expression
 from windrow.operators.advance import advance
-from windrow.operators.changes import changes_schema
+from windrow.operators.changes import changes_schema, in_order
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.scan import ARRIVED, StreamRows, needs_history, split, stored_schema
 from windrow.operators.sharing.subplans import CompactedOnce
@@ -196,7 +196,7 @@ def run(
     out, tables = Run(plan), stored(plan, history)
     for due in batches_of(ticks, plan.step):
         done = advance(plan, out.state, inputs_of(plan, tables, due), due, KERNEL, **settings)
-        out.changes.append(done.changes)
+        out.changes.append(in_order([done.changes]))
         out.state = done.state
         out.parts += done.parts
         each(out, due.upto)

@@ -173,7 +173,8 @@ class Grammar:
     def source(self, alias: str) -> str:
         """A stream, or a sub-query with the columns k, g and x."""
         kind = self._one(
-            "stream", "stream", "stream", "stream", "filter", "distinct", "union", "internal", "istream", "group", "top"
+            *("stream", "stream", "stream", "stream", "filter", "distinct", "distinct", "union", "internal", "istream"),
+            *("group", "top", "except", "negated"),
         )
         if kind == "stream":
             return f"{self.stream()} {self.window()} AS {alias}"
@@ -183,13 +184,20 @@ class Grammar:
             return f"(SELECT DISTINCT k, g, x FROM {self.stream()} {self.window()}) AS {alias}"
         if kind == "union":
             return f"({self._plain()} UNION ALL {self._plain()}) AS {alias}"
+        if kind == "except":
+            return f"({self._plain()} {self._one('EXCEPT', 'EXCEPT', 'INTERSECT')} {self._plain()}) AS {alias}"
+        if kind == "negated":
+            where = f"{self._one('NOT ', 'NOT ', '')}EXISTS (SELECT 1 FROM {self.stream()} {self.window()} AS m "
+            where += f"WHERE m.k = n.k{self._one('', '', ' AND m.x < n.x')})"
+            return f"(SELECT k, g, x FROM {self.stream()} {self.window()} AS n WHERE {where}) AS {alias}"
         if kind in ("group", "top"):
             return f"({self._withdrawn(kind)}) AS {alias}"
         if kind == "internal":
             inner = f"SELECT k, g, x FROM {self.stream()} {self.window(internal=True)}"
         else:
-            inner = f"SELECT {self._one('ISTREAM', 'ISTREAM', 'DSTREAM')}(k, g, x) FROM {self._streamed()}"
-        return f"({inner}) {self._ranged()} AS {alias}"
+            word = self._one("ISTREAM", "ISTREAM", "ISTREAM RESTORE", "DSTREAM")
+            inner = f"SELECT {word}(k, g, x) FROM {self._streamed()}"
+        return f"({inner}) {self._one(self._ranged(), self._ranged(), self._ranged(), '[ROWS 3]')} AS {alias}"
 
     def _plain(self) -> str:
         return f"SELECT k, g, x FROM {self.stream()} {self.window()}"
@@ -296,10 +304,12 @@ class Grammar:
     def query(self) -> str:
         kind = self._one(
             *("plain", "plain", "distinct", "group", "group", "total", "union", "stream", "top", "over", "internal"),
-            "sets",
+            *("sets", "window"),
         )
         if kind == "internal" and self.slide is None:
             return self._append_only()
+        if kind == "window" and self.slide is None:
+            return self._last_results()
         if kind == "union":
             return f"{self._united()} UNION {self._one('ALL ', 'ALL ', '')}{self._united()}"
         if kind == "sets":
@@ -313,8 +323,10 @@ class Grammar:
         if kind == "stream":
             if self.slide is not None:
                 return f"SELECT {', '.join(self.columns(aliases))} {text}"
-            kinds = ["ISTREAM"] if "UNBOUNDED" in text else ["ISTREAM", "DSTREAM", "RSTREAM"]  # rows must leave
-            return f"SELECT {self._one(*kinds)}({', '.join(self.columns(aliases))}) {text}"
+            kinds = ["ISTREAM", "ISTREAM RESTORE", "ISTREAM RESTORE"]
+            kinds += [] if "UNBOUNDED" in text else ["DSTREAM", "RSTREAM", "RSTREAM RESTORE"]  # rows must leave
+            listed = self._one(self.columns, self.columns, self.columns, self.aggregates)(aliases)
+            return f"SELECT {self._one(*kinds)}({', '.join(listed)}) {text}"
         if kind == "top":
             return f"SELECT {', '.join(self.columns(aliases))} {text} ORDER BY c0 DESC LIMIT {self._one(1, 3)}"
         if kind == "total":
@@ -331,6 +343,21 @@ class Grammar:
         windows = [self.window(self._one(True, True, i > 0), counts=False) for i in range(2)]
         sources = [f"{self.stream()} {window}" for window in windows]
         return f"SELECT a.k AS c0, a.x + b.x AS c1 FROM {sources[0]} AS a JOIN {sources[1]} AS b ON a.k = b.k"
+
+    def _last_results(self) -> str:
+        """WSTREAM around a join or an aggregate, or inside an aggregate."""
+        window = self._one("[ROWS 1]", "[ROWS 3]", "[ROWS 7]", self._ranged(), self._ranged())
+        sources = [f"{self.stream()} {self.window(counts=False)}" for _ in range(2)]
+        joined = f"FROM {sources[0]} AS a JOIN {sources[1]} AS b ON a.k = b.k"
+        kind = self._one("join", "join", "group", "total", "nested", "nested")
+        if kind == "join":
+            return f"SELECT WSTREAM(a.k AS c0, a.x + b.x AS c1, b.g AS c2){window} {joined}"
+        if kind == "group":
+            return f"SELECT WSTREAM(a.k AS c0, {self.aggregates(['a', 'b'])[0]}){window} {joined} GROUP BY a.k"
+        if kind == "total":
+            return f"SELECT WSTREAM({self.aggregates(['a', 'b'])[0]}){window} {joined}"
+        value = self._one("SUM(a.x)", "COUNT(*)", "a.x", "MAX(b.x)")
+        return f"SELECT SUM(WSTREAM({value}){window}) AS c0, COUNT(WSTREAM({value}){window}) AS c1 {joined}"
 
     def _united(self) -> str:
         text, aliases = self.joined()

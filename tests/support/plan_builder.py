@@ -340,5 +340,53 @@ def join_plans(draw: st.DrawFn) -> ContinuousPlan:
 
 
 @st.composite
+def negation_plans(draw: st.DrawFn) -> ContinuousPlan:
+    """A negation among joins: below, between or above them, as NOT EXISTS, EXISTS, EXCEPT or INTERSECT; perhaps below
+    projections, selections, DISTINCT or group-by."""
+    maker = Maker()
+    node: Node = draw(_negated(maker, draw(_plain_windows(maker))))
+    for _ in range(draw(st.integers(1, 2))):
+        kind = draw(st.sampled_from(["join", "join", "join", "project", "filter", "negated"]))
+        if kind == "negated":
+            node = draw(_negated(maker, node))
+        elif kind == "project":
+            node = draw(_projects(maker, node))
+        elif kind == "filter":
+            node = Filter(node, draw(_conditions(node)))
+        else:
+            other: Node = draw(_plain_windows(maker))
+            other = Distinct(other) if draw(st.booleans()) else other
+            key = draw(st.sampled_from(node.schema)), draw(st.sampled_from(other.schema))
+            node = Join((node, other), ((exp.column(key[0].sql), exp.column(key[1].sql)),))
+            node = draw(_negated(maker, node)) if draw(st.booleans()) else node
+    top = draw(st.sampled_from(["none", "none", "distinct", "project distinct", "group"]))
+    if top == "group":
+        keys = tuple(draw(st.lists(st.sampled_from(node.schema), min_size=1, max_size=2, unique=True)))
+        count = Aggregated(maker.column("n", BIGINT), decompose("COUNT", None, None, None))
+        return plan(GroupBy(node, keys, (count,)))
+    if top != "none":
+        node = Distinct(node if top == "distinct" else draw(_projects(maker, node)))
+    return plan(node)
+
+
+@st.composite
+def _negated(draw: st.DrawFn, maker: Maker, node: Node) -> Node:
+    """The node with a negation over it."""
+    if draw(st.integers(0, 2)) == 0:
+        kept = draw(st.lists(st.sampled_from(node.schema), min_size=1, max_size=3, unique=True))
+        names = draw(st.permutations(COLUMNS))
+        other = maker.window(draw(st.sampled_from(NAMES)), 5)
+        sides = (
+            Project(one, tuple(Computed(maker.column(f"e{i}"), exp.column(c.sql)) for i, c in enumerate(of)))
+            for one, of in ((node, kept), (other, [at(other, name) for name in names[: len(kept)]]))
+        )
+        return maker.set_operation(*sides, draw(st.sampled_from(SetKind)), draw(st.sampled_from([False, False, True])))
+    right = draw(_plain_windows(maker))
+    keys = ((exp.column(draw(st.sampled_from(node.schema)).sql), exp.column(draw(st.sampled_from(right.schema)).sql)),)
+    condition = draw(_conditions(Join((node, right)))) if draw(st.integers(0, 2)) == 0 else None
+    return SemiJoin(node, right, keys, condition, draw(st.booleans()), (draw(st.booleans()),))
+
+
+@st.composite
 def _plain_windows(draw: st.DrawFn, maker: Maker) -> StreamWindow:
     return maker.window(draw(st.sampled_from(NAMES)), draw(st.sampled_from([5, 10, None])))

@@ -1,7 +1,7 @@
 """Evaluates continuous plans over lists, by definition: R(b) is the relational query over the windows' contents at b.
 
 Slow and plain. It knows the expressions that `tests/support/plan_builder.py` makes: columns, integers, arithmetic,
-comparisons, AND, OR, NOT, IS NULL, in three-valued logic.
+comparisons, AND, OR, NOT, IS NULL, IF, in three-valued logic; and bits.
 """
 
 from __future__ import annotations
@@ -263,6 +263,8 @@ def value(tree: exp.Expr, row: Row) -> Any:
     if isinstance(tree, exp.Not):
         inner = value(tree.this, row)
         return None if inner is None else not inner
+    if isinstance(tree, exp.If):
+        return value(tree.args["true" if value(tree.this, row) is True else "false"], row)
     left, right = value(tree.this, row), value(tree.expression, row)
     if isinstance(tree, exp.And | exp.Or):
         decisive = isinstance(tree, exp.Or)
@@ -282,4 +284,5 @@ _OPERATORS = {
     exp.Add: lambda a, b: a + b,
     exp.Sub: lambda a, b: a - b,
     exp.Mul: lambda a, b: a * b,
+    exp.BitwiseAnd: lambda a, b: a & b,
 }

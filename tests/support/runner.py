@@ -42,6 +42,7 @@ from support.test_file import (
 from windrow.cql import parse
 from windrow.cql.dialect import window_of
 from windrow.cql.statements import (
+    AlterQuery,
     CreateDerivedStream,
     CreateQuery,
     CreateStream,
@@ -110,7 +111,7 @@ class OracleBackend:
         self.oracle = Oracle(spark, clock)
 
     def sql(self, text: str) -> None:
-        ignored = Show | Describe | Explain | Select | CreateDerivedStream | LoadRows
+        ignored = Show | Describe | Explain | Select | CreateDerivedStream | LoadRows | AlterQuery
         if not any(isinstance(s, ignored) for s in parse(text)):
             self.oracle.sql(text)
 
@@ -263,7 +264,12 @@ class EngineBackend:
 
     def since(self, query: str) -> Begin:
         """The point from which the query counts tuples, or that of each stream of a continuous query."""
-        since: Begin = self.engine._engine.manager.query(query)[1].since
+        engine = self.engine._engine
+        if engine.plans.has(query):
+            held = engine.plans.query(query)
+            each = {window.stream: use.since for window, use in zip(held.plan.windows, held.uses, strict=True)}
+            return each if any(point is not None for point in each.values()) else None
+        since: Begin = engine.manager.query(query)[1].since
         return since
 
     def begin(self, query: str, point: Begin) -> None:
@@ -367,9 +373,10 @@ class Run:
             table = next((one for one in tables if window_of(one) is not None), tables[0])
             self.queries[statement.name] = statement
             self.streams_of[statement.name] = table.name
-            self.seen[statement.name], self.delivered[statement.name] = [], []
-            self.changed[statement.name], self.written[statement.name] = [], []
             self.windows[statement.name] = window_of(table)
+            if not (statement.or_replace and statement.name in self.seen):  # else what was reported stays
+                self.seen[statement.name], self.delivered[statement.name] = [], []
+                self.changed[statement.name], self.written[statement.name] = [], []
 
     def _feed(self, command: Feed) -> None:
         rows = feed_rows(command, self.types[command.stream])

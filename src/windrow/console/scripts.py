@@ -74,6 +74,8 @@ def execute(wr: Windrow, statement: Statement, text: str) -> Result | None:
     if known != _wanted_text(wr, statement):
         if isinstance(statement, CreateStream) and _differs_in_leniency(wr, statement):
             return wr.execute(statement, text)
+        if isinstance(statement, CreateQuery) and statement.or_replace:
+            return wr.execute(statement, text)
         kind, name = _kind(statement)
         raise CatalogError(
             f"{kind} '{name}' exists with another text:\n  {known}",
@@ -116,6 +118,8 @@ def _completed(wr: Windrow, statement: CreateStream) -> CreateStream:
 def _text(statement: Statement) -> str:
     if isinstance(statement, CreateStream | CreateQuery):
         statement = replace(statement, name=statement.name.lower(), if_not_exists=False)
+    if isinstance(statement, CreateQuery):
+        statement = replace(statement, or_replace=False)
     return to_text(statement)
 
 

@@ -51,6 +51,7 @@ class QueryStatus:
     latest_window_end: str | None
     last_answer: float | None
     error: str | None
+    is_paused: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class PlanStatus:
     changes: int
     ticked: str | None
     error: str | None
+    is_paused: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,7 @@ def _query(row: Row, definition: StreamDef) -> QueryStatus:
         None if end is None else point_text(end, _axis_type(row, definition)),
         row["delivered_s"],
         row["error"],
+        bool(row["paused"]),
     )
 
 
@@ -145,6 +148,7 @@ def _plan(row: Row, catalog: CatalogSnapshot) -> PlanStatus:
         row["changes"],
         None if ticked is None else point_text(ticked, kind),
         row["error"],
+        bool(row["paused"]),
     )
 
 
@@ -155,6 +159,12 @@ def _axis_type(row: Row, definition: StreamDef) -> SqlType:
     table = cast(CreateQuery, parse_one(row["statement"])).select.find(exp.Table)
     assert table is not None
     return bind_window(window_of(table), definition).attribute.type
+
+
+def _state(query: QueryStatus | PlanStatus) -> str:
+    if query.error is not None:
+        return f"suspended: {query.error}"
+    return "paused" if query.is_paused else "active"
 
 
 def print_status(console: Console, status: StateStatus) -> None:
@@ -183,7 +193,7 @@ def print_status(console: Console, status: StateStatus) -> None:
             "rows": q.answer_rows,
             "latest window end": q.latest_window_end,
             "last answer": _ago(now_s, q.last_answer),
-            "state": "active" if q.error is None else f"suspended: {q.error}",
+            "state": _state(q),
         }
         for q in status.queries
     ]
@@ -193,7 +203,7 @@ def print_status(console: Console, status: StateStatus) -> None:
             "streams": ", ".join(p.streams),
             "changes": p.changes,
             "ticked up to": p.ticked,
-            "state": "active" if p.error is None else f"suspended: {p.error}",
+            "state": _state(p),
         }
         for p in status.plans
     ]

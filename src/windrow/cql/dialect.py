@@ -4,7 +4,8 @@
 
 Such a table is a `StreamTable` node: a table to all of sqlglot, with its `WindowClause` as an argument. So the clause
 takes part in equality, survives `copy()` and `transform()`, and is printed. A sub-query with a window is a
-`WindowedQuery` in the same way. ISTREAM(…), DSTREAM(…) and RSTREAM(…) around a select list are `RelationToStream`.
+`WindowedQuery` in the same way. ISTREAM(…), DSTREAM(…) and RSTREAM(…) around a select list are `RelationToStream`, also
+with RESTORE, and so is WSTREAM(…) with the window behind it.
 """
 
 from __future__ import annotations
@@ -37,9 +38,15 @@ class WindowedQuery(exp.Subquery):
 
 
 class RelationToStream(exp.Expression):
-    """ISTREAM, DSTREAM or RSTREAM (`this`) around the whole select list."""
+    """ISTREAM, DSTREAM, RSTREAM or WSTREAM (`this`) around the whole select list; WSTREAM also inside an aggregate.
+    `restore`: RESTORE follows the word. `window`: the clause behind WSTREAM(…)."""
 
-    arg_types = {"this": True, "expressions": False}
+    arg_types = {"this": True, "expressions": False, "restore": False, "window": False}
+
+    @property
+    def words(self) -> str:
+        """What the user wrote before the parenthesis."""
+        return f"{self.this} RESTORE" if self.args.get("restore") else str(self.this)
 
 
 class OwnAggregate(exp.Expression, exp.AggFunc):
@@ -66,14 +73,14 @@ def _own(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
 
 
 HOLISTIC = ("MEDIAN", "QUANTILE", "TOP_K", "FREQUENT_ITEMS")
-TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM")
+TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM", "WSTREAM")
 APPROXIMATE = ("APPROX_COUNT_DISTINCT", "APPROX_QUANTILE", "APPROX_TOP_K")
 OWN_AGGREGATES = (*HOLISTIC, *APPROXIMATE)
 
 
 def window_of(table: exp.Expr) -> WindowClause | None:
-    """The window clause of a table or sub-query; None if it has none."""
-    window = table.args.get("window") if isinstance(table, (StreamTable, WindowedQuery)) else None
+    """The window clause of a table or sub-query, or behind WSTREAM(…); None if it has none."""
+    window = table.args.get("window") if isinstance(table, (StreamTable, WindowedQuery, RelationToStream)) else None
     return window if isinstance(window, WindowClause) else None
 
 
@@ -140,9 +147,33 @@ class CqlParser(SparkParser):
         # sqlglot keeps the NOT of NOT LIKE in an argument, which readers of the tree may miss.
         return self.expression(exp.Not(this=this)) if this else this
 
+    def _parse_function(self, *args: Any, **more: Any) -> Any:
+        if not self._is_restore():
+            return super()._parse_function(*args, **more)
+        word = self._curr
+        self._advance(3)
+        made = RelationToStream(this=word.text.upper(), expressions=self._parse_expressions(), restore=True)
+        self._match_r_paren()
+        return made.update_positions(word)
+
+    def _parse_column_parts_fast(self) -> Any:
+        # sqlglot would take ISTREAM for a column that is called RESTORE.
+        return None if self._is_restore() else super()._parse_column_parts_fast()
+
+    def _is_restore(self) -> bool:
+        """Whether `ISTREAM RESTORE (` or the like is next."""
+        if self._curr.text.upper() not in TO_STREAM or self._next.text.upper() != "RESTORE":
+            return False
+        behind = self._tokens[self._index + 2 : self._index + 3]
+        return bool(behind) and behind[0].token_type == TokenType.L_PAREN
+
     def _parse_bracket(self, this: Any = None) -> Any:
-        if type(this) is exp.Table and self._curr.token_type == TokenType.L_BRACKET:
-            return StreamTable(**this.args, window=self._parse_stream_window())
+        if self._curr.token_type == TokenType.L_BRACKET:
+            if type(this) is exp.Table:
+                return StreamTable(**this.args, window=self._parse_stream_window())
+            if isinstance(this, RelationToStream):
+                this.set("window", self._parse_stream_window())
+                return this
         return super()._parse_bracket(this)
 
     def _parse_subquery(self, this: Any, parse_alias: bool = True) -> Any:
@@ -180,12 +211,18 @@ def _windowed_query_sql(self: SparkGenerator, expression: WindowedQuery) -> str:
     return f"{self.subquery_sql(query)} {window_text(window)}{f' AS {alias}' if alias else ''}"
 
 
+def _to_stream_sql(self: SparkGenerator, expression: RelationToStream) -> str:
+    window = window_of(expression)
+    listed = self.expressions(expression, flat=True)
+    return f"{expression.words}({listed}){'' if window is None else window_text(window)}"
+
+
 class CqlGenerator(SparkGenerator):
     TRANSFORMS = {
         **SparkGenerator.TRANSFORMS,
         StreamTable: _stream_table_sql,
         WindowedQuery: _windowed_query_sql,
-        RelationToStream: lambda self, node: self.func(node.this, *node.expressions),
+        RelationToStream: _to_stream_sql,
         OwnAggregate: lambda self, node: self.func(node.this, *node.expressions),
         Let: lambda self, node: (
             f"transform(array({self.sql(node.this)}), {node.args['alias']} -> {self.sql(node.expression)})[0]"

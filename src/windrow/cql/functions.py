@@ -425,7 +425,7 @@ _KEY_REMEDIES = {
 _NODE_NAMES: Mapping[type[exp.Expr], str] = {
     exp.Subquery: "a sub-query",
     WindowedQuery: "a sub-query",
-    RelationToStream: "ISTREAM, DSTREAM or RSTREAM here",
+    RelationToStream: "ISTREAM, DSTREAM, RSTREAM or WSTREAM here",
     exp.Exists: "EXISTS",
     exp.Window: "OVER (…)",
     exp.Distinct: "DISTINCT",
@@ -550,6 +550,12 @@ def _check_star(node: exp.Expr, place: Place | None) -> None:
     _inside(exp.Select, exp.Count, exp.Column, RelationToStream)(node, place)
 
 
+def _check_to_stream(node: exp.Expr, place: Place | None) -> None:
+    """WSTREAM may also stand inside an aggregate."""
+    if not (node.this == "WSTREAM" and isinstance(node.parent, exp.AggFunc)):
+        _inside(exp.Select, exp.Alias)(node, place)
+
+
 def _check_tuple(node: exp.Expr, place: Place | None) -> None:
     """Refuse (a, b) anywhere but before IN (SELECT …)."""
     if not (isinstance(node.parent, exp.In) and node.parent.args.get("query") and node.arg_key == "this"):
@@ -618,7 +624,7 @@ OVER_SEVERAL = Syntax(
         exp.Exists: _words("this"),
         exp.In: _words("this expressions query"),
         exp.Tuple: _words("expressions"),
-        RelationToStream: _words("this expressions"),
+        RelationToStream: _words("this expressions restore window"),
     },
     {
         **{kind: check for kind, check in _SPECIAL.items() if kind is not exp.Select},
@@ -627,7 +633,7 @@ OVER_SEVERAL = Syntax(
         exp.Subquery: _inside(exp.From, exp.Join, *_QUERIES[1:], exp.Subquery, exp.In, exp.Exists),
         exp.Tuple: _check_tuple,
         WindowedQuery: _inside(exp.From, exp.Join),
-        RelationToStream: _inside(exp.Select, exp.Alias),
+        RelationToStream: _check_to_stream,
         exp.Order: _inside(*_QUERIES),
         exp.Limit: _inside(*_QUERIES),
     },

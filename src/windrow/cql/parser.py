@@ -7,6 +7,7 @@ statements or in a WindrowError.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -14,6 +15,8 @@ from windrow.cql.create_stream import option_name, parse_create_stream, parse_op
 from windrow.cql.dialect import CQL, TO_STREAM
 from windrow.cql.select_text import parse_query, parse_select
 from windrow.cql.statements import (
+    Alteration,
+    AlterQuery,
     CreateDerivedStream,
     CreateQuery,
     CreateStream,
@@ -102,8 +105,8 @@ def _statement(cursor: Cursor) -> Statement:
         raise cursor.unexpected(
             "a statement",
             _STATEMENTS,
-            "A statement begins with CREATE, SELECT, INSERT, UPDATE, DELETE, LOAD, EXPLAIN, SHOW, DESCRIBE, DROP or "
-            "SET.",
+            "A statement begins with CREATE, ALTER, SELECT, INSERT, UPDATE, DELETE, LOAD, EXPLAIN, SHOW, DESCRIBE, "
+            "DROP or SET.",
         )
     statement = read(cursor)
     if not cursor.at_end:
@@ -113,6 +116,8 @@ def _statement(cursor: Cursor) -> Statement:
 
 def _create(cursor: Cursor) -> CreateStream | CreateDerivedStream | CreateTable | CreateQuery:
     cursor.expect("CREATE")
+    if cursor.take("OR"):
+        return _create_or_replace(cursor)
     if cursor.take("STREAM"):
         exists = _if_not_exists(cursor)
         name = _object_name(cursor, "a name for the stream")
@@ -126,6 +131,35 @@ def _create(cursor: Cursor) -> CreateStream | CreateDerivedStream | CreateTable 
         exists = _if_not_exists(cursor)
         return parse_create_table(cursor, _object_name(cursor, "a name for the table"), exists)
     raise cursor.unexpected("STREAM, TABLE or QUERY after CREATE", _KINDS)
+
+
+def _create_or_replace(cursor: Cursor) -> CreateQuery:
+    cursor.expect("REPLACE")
+    for kind in ("STREAM", "TABLE"):
+        if cursor.word() == kind:
+            raise UnsupportedError(
+                f"CREATE OR REPLACE {kind} is not there: only a query can be replaced",
+                place=cursor.place(),
+                remedy=f"DROP {kind} it, and create it anew.",
+            )
+    cursor.expect("QUERY")
+    if cursor.word() == "IF" and cursor.word(1) == "NOT":
+        raise cursor.error("OR REPLACE and IF NOT EXISTS contradict each other", remedy="Keep one of them.")
+    return replace(_create_query(cursor, if_not_exists=False), or_replace=True)
+
+
+def _alter(cursor: Cursor) -> AlterQuery:
+    cursor.expect("ALTER")
+    cursor.expect("QUERY", remedy="Only queries can be altered: ALTER QUERY name PAUSE, or RESUME.")
+    name = _object_name(cursor, "the name of a query")
+    for alteration in Alteration:
+        if cursor.take(alteration.name):
+            return AlterQuery(name, alteration)
+    raise cursor.unexpected(
+        "PAUSE or RESUME after ALTER QUERY name",
+        [one.name for one in Alteration],
+        "CREATE OR REPLACE QUERY changes what it asks.",
+    )
 
 
 def _if_not_exists(cursor: Cursor) -> bool:
@@ -293,26 +327,27 @@ def _select(cursor: Cursor) -> Select:
 
 def _explain(cursor: Cursor) -> Explain:
     cursor.expect("EXPLAIN")
-    analyze = cursor.take("ANALYZE")
+    analyze, verbose = cursor.take("ANALYZE"), cursor.take("VERBOSE")
     if cursor.take("STREAM"):
-        return Explain(name=_object_name(cursor, "the name of a derived stream"), analyze=analyze, is_stream=True)
+        name = _object_name(cursor, "the name of a derived stream")
+        return Explain(name=name, analyze=analyze, is_stream=True, verbose=verbose)
     if analyze:
         cursor.expect("QUERY", remedy=_TO_ANALYZE)
     if analyze or cursor.take("QUERY"):
-        return Explain(name=_object_name(cursor, "the name of a query"), analyze=analyze)
+        return Explain(name=_object_name(cursor, "the name of a query"), analyze=analyze, verbose=verbose)
     if cursor.word() in ("SELECT", "WITH"):
-        return Explain(_select(cursor))
+        return Explain(_select(cursor), verbose=verbose)
     start = cursor.index
     if cursor.word() == "CREATE":
         statement = _create(cursor)
         if isinstance(statement, CreateQuery | CreateDerivedStream):
-            return Explain(statement)
+            return Explain(statement, verbose=verbose)
         raise cursor.error(
             "EXPLAIN explains queries, and streams that are made by one (CREATE STREAM … AS)",
             ahead=start - cursor.index,
         )
-    known = ["SELECT", "CREATE", "QUERY", "STREAM", "ANALYZE"]
-    raise cursor.unexpected("SELECT, CREATE QUERY, QUERY, STREAM or ANALYZE QUERY after EXPLAIN", known)
+    known = ["SELECT", "CREATE", "QUERY", "STREAM", "ANALYZE", "VERBOSE"]
+    raise cursor.unexpected("SELECT, CREATE QUERY, QUERY, STREAM, ANALYZE QUERY or VERBOSE after EXPLAIN", known)
 
 
 def _show(cursor: Cursor) -> Show:
@@ -375,6 +410,7 @@ def _bare_value(cursor: Cursor) -> str:
 
 _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {
     "CREATE": _create,
+    "ALTER": _alter,
     "SELECT": _select,
     "WITH": _select,
     "EXPLAIN": _explain,

@@ -10,6 +10,7 @@ from itertools import groupby
 from windrow.cql.names import quote_name, quote_option, quote_text
 from windrow.cql.select_text import expression_text
 from windrow.cql.statements import (
+    AlterQuery,
     ColumnDef,
     CreateDerivedStream,
     CreateQuery,
@@ -46,6 +47,8 @@ def to_text(statement: Statement) -> str:
         return " ".join(_create_stream(statement))
     if isinstance(statement, CreateQuery):
         return " ".join(_create_query(statement))
+    if isinstance(statement, AlterQuery):
+        return f"ALTER QUERY {quote_name(statement.name)} {statement.alteration.name}"
     if isinstance(statement, CreateDerivedStream):
         return " ".join(_create_derived_stream(statement))
     if isinstance(statement, CreateTable):
@@ -55,10 +58,10 @@ def to_text(statement: Statement) -> str:
     if isinstance(statement, Select):
         return expression_text(statement.select)
     if isinstance(statement, Explain):
+        words = f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{'VERBOSE ' if statement.verbose else ''}"
         if statement.statement is not None:
-            return "EXPLAIN " + to_text(statement.statement)
-        kind = "STREAM" if statement.is_stream else "QUERY"
-        return f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{kind} {quote_name(statement.name or '')}"
+            return words + to_text(statement.statement)
+        return f"{words}{'STREAM' if statement.is_stream else 'QUERY'} {quote_name(statement.name or '')}"
     if isinstance(statement, Drop):
         exists = "IF EXISTS " if statement.if_exists else ""
         return f"DROP {statement.kind.upper()} {exists}{quote_name(statement.name)}"
@@ -141,8 +144,11 @@ def _policy(clause: Punctuate) -> str:
 
 
 def _create_query(query: CreateQuery) -> list[str]:
-    exists = "IF NOT EXISTS " if query.if_not_exists else ""
-    parts = [f"CREATE QUERY {exists}{quote_name(query.name)} AS", expression_text(query.select)]
+    exists, create = (
+        "IF NOT EXISTS " if query.if_not_exists else "",
+        "CREATE OR REPLACE" if query.or_replace else "CREATE",
+    )
+    parts = [f"{create} QUERY {exists}{quote_name(query.name)} AS", expression_text(query.select)]
     if query.sink is not None:
         parts.append(f"INTO {quote_option(query.sink.kind)}{_options(query.sink.options)}")
     if query.emit is not None:

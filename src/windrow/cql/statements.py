@@ -158,6 +158,26 @@ class CreateQuery:
     priority: int | None = None
     expire_after: Measure | None = None
     if_not_exists: bool = False
+    or_replace: bool = False
+
+    def __post_init__(self) -> None:
+        if self.if_not_exists and self.or_replace:
+            raise ValueError("OR REPLACE and IF NOT EXISTS contradict each other")
+
+
+class Alteration(Enum):
+    """What ALTER QUERY does."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+
+
+@dataclass(frozen=True)
+class AlterQuery:
+    """ALTER QUERY name PAUSE | RESUME."""
+
+    name: str
+    alteration: Alteration
 
 
 @dataclass(frozen=True)
@@ -201,7 +221,8 @@ class Describe:
 
 @dataclass(frozen=True)
 class Explain:
-    """EXPLAIN <CREATE QUERY … | CREATE STREAM … AS … | SELECT …>, or EXPLAIN [ANALYZE] QUERY | STREAM name.
+    """EXPLAIN [VERBOSE] <CREATE QUERY … | CREATE STREAM … AS … | SELECT …>, or
+    EXPLAIN [ANALYZE] [VERBOSE] QUERY | STREAM name.
 
     `is_stream`: the name is that of a derived stream.
     """
@@ -210,6 +231,7 @@ class Explain:
     name: str | None = None
     analyze: bool = False
     is_stream: bool = False
+    verbose: bool = False
 
 
 @dataclass(frozen=True)
@@ -223,6 +245,7 @@ Statement = (
     | CreateDerivedStream
     | CreateTable
     | CreateQuery
+    | AlterQuery
     | TableChangeStatement
     | Select
     | Drop

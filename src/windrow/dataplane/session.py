@@ -23,6 +23,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from windrow.dataplane.class_archive import archive_options
 from windrow.dataplane.jvm import forget_ended, quieten
 from windrow.errors import SessionError, first_line
 from windrow.settings import Settings
@@ -153,8 +154,9 @@ def java_options(environment: Mapping[str, str]) -> str:
     if defaults.is_file():
         options.append(defaults.read_text(errors="replace"))
     collector = "" if re.search(r"-XX:\+Use\w+GC\b", " ".join(options)) else COLLECTOR
+    archive = archive_options(" ".join(options))
     logging_to = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
-    return " ".join(["-Xss16m", *([collector] if collector else []), *WITHOUT_MEMORY, logging_to])
+    return " ".join(filter(None, ["-Xss16m", collector, archive, *WITHOUT_MEMORY, logging_to]))
 
 
 def _create(master: str | None, settings: Settings) -> SparkSession:

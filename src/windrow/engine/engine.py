@@ -13,6 +13,9 @@ from windrow.clock import Clock
 from windrow.dataplane.jvm import Jvm
 from windrow.engine.ask.plan_tables import PlanTables
 from windrow.engine.ask.reads import AnswerReader
+from windrow.engine.plans.changing.query_changes import QueryChanges
+from windrow.engine.plans.changing.swapping import PlanSwaps
+from windrow.engine.plans.changing.takeover import Takeovers
 from windrow.engine.plans.manager import PlanManager
 from windrow.engine.plans.reading import PlanReads
 from windrow.engine.plans.ticker import PlanTicker
@@ -29,6 +32,7 @@ from windrow.engine.run.table_statements import TableStatements
 from windrow.engine.tables.manager import TableManager
 from windrow.engine.ticks.delivery import Delivery
 from windrow.engine.ticks.ticker import Ticker
+from windrow.operators.tables.kernel import Kernel
 from windrow.settings import Settings
 
 
@@ -65,7 +69,10 @@ class Engine:
         self.plan_ticker.follow = derived.follow
         derived.recover()
         self.running = RunningStreams(opened, self.ticks, self.inputs, self.time)
-        self.statements = Statements(opened, self.ticks, self.inputs, self.running, self.ticker.finisher)
+        changes = QueryChanges(
+            opened.manager, opened.plans, opened.plan_commits, self._swaps(), lambda query: self.ticks.settle(query)
+        )
+        self.statements = Statements(opened, self.ticks, self.inputs, self.running, self.ticker.finisher, changes)
         self.reads = AnswerReader(
             opened.journal,
             opened.blocks,
@@ -85,6 +92,13 @@ class Engine:
         self._finalizer: weakref.finalize[[], Any] = weakref.finalize(self.running, self.ticker.close)
 
     is_read_only = False
+
+    def _swaps(self) -> PlanSwaps:
+        opened = self.opened
+        kernel, stores, commits = Kernel(opened.settings.integer("max_value_bytes")), opened.stores, opened.plan_commits
+        takeovers = Takeovers(commits, stores, opened.manager.stream, kernel)
+        tables, delivery = opened.tables.commits, self.plan_ticker.delivery
+        return PlanSwaps(commits, stores, tables, delivery, takeovers, lambda: opened.settings, kernel)
 
     @property
     def owner(self) -> Owner:

@@ -154,7 +154,8 @@ class ReadOnlyState:
         if known is None or known.text != row["statement"]:
             types = RecordedTypes(row["types"], self._on_demand.types_of)
             known = query_of(row, manager, types)
-        return replace(known, progress=progress_of(row), metrics=restored_query_metrics(row))
+        paused = bool(row["paused"])
+        return replace(known, progress=progress_of(row), metrics=restored_query_metrics(row), is_paused=paused)
 
     def _synopsis(self, row: Row, stream: StreamState) -> SynopsisState:
         """A synopsis without its cells."""

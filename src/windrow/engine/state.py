@@ -65,6 +65,8 @@ class QueryState:
     metrics: QueryMetrics = field(default_factory=QueryMetrics)
     late_call: Any = None
     """The call of its sink or subscribers that did not end in time and still runs."""
+    is_paused: bool = False
+    """Its answers wait until it is resumed (ALTER QUERY … PAUSE)."""
     delivery_error: str | None = None
     """Why its delivery is suspended: answers wait until the sink and the subscribers work again."""
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from windrow.engine.ask.catalog_views import between_ticks, completeness_of_plan, frontier_text, length_text
+from windrow.engine.ask.catalog_views import (
+    between_ticks,
+    completeness_of_plan,
+    frontier_text,
+    length_text,
+    plan_state,
+)
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.homes import SPARK
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import StreamState
+from windrow.explain.costs import verbose_lines
 from windrow.explain.names import ColumnNames
 from windrow.explain.operators import (
     LIVE_ROWS,
@@ -51,12 +58,14 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class RunningPlan:
-    """A query that runs, the stores of its windows, and how to find the streams. `analyze`: show what it did."""
+    """A query that runs, the stores of its windows, and how to find the streams. `analyze`: show what it did;
+    `verbose`: show what it costs, and what was chosen from."""
 
     query: ContinuousQuery
     stores: WindowStores
     stream_of: Callable[[str], StreamState]
     analyze: bool = False
+    verbose: bool = False
 
 
 def home_text(query: ContinuousQuery | None) -> str:
@@ -68,18 +77,18 @@ def explain_continuous(running: RunningPlan) -> ExplainedPlan:
     """The plan of a query that exists, with what was measured since the state directory was opened."""
     query = running.query
     title = f"{'Query' if query.derived is None else 'Stream'} {query.name}"
-    return _explained(query.name, title, query.optimized, running, query.choices.explicit_expiry)
+    return _explained(query.name, title, query.optimized, running, query.choices.explicit_expiry, running.verbose)
 
 
 def explain_plan(
-    name: str, optimized: OptimizedPlan, explicit_expiry: bool = False, is_stream: bool = False
+    name: str, optimized: OptimizedPlan, explicit_expiry: bool = False, is_stream: bool = False, verbose: bool = False
 ) -> ExplainedPlan:
-    """The plan that a query, or a stream made by one, would get."""
-    return _explained(name, f"{'Stream' if is_stream else 'Query'} {name}", optimized, None, explicit_expiry)
+    """The plan that a query, or a stream made by one, would get. `verbose`: with costs and candidates."""
+    return _explained(name, f"{'Stream' if is_stream else 'Query'} {name}", optimized, None, explicit_expiry, verbose)
 
 
 def _explained(
-    name: str, titled: str, optimized: OptimizedPlan, running: RunningPlan | None, explicit: bool
+    name: str, titled: str, optimized: OptimizedPlan, running: RunningPlan | None, explicit: bool, verbose: bool
 ) -> ExplainedPlan:
     plan = optimized.plan
     query = None if running is None else running.query
@@ -94,6 +103,7 @@ def _explained(
     note = between_ticks(plan)
     more += [] if note is None else [f"Note: {note}"]
     more += ["Rules:", *_rules(optimized.trace)]
+    more += verbose_lines(optimized) if verbose else []
     return ExplainedPlan(name, title, root, tuple(more))
 
 
@@ -126,7 +136,7 @@ class _Boxes:
         """How many operators from here on the user never wrote: those that make an answer of each window (SLIDE)."""
         if not self._plan.periodic:
             return 0
-        if path == ROOT and isinstance(node, ToStream) and node.kind is Streaming.RSTREAM:
+        if path == ROOT and isinstance(node, ToStream) and node.kind is Streaming.RSTREAM and not node.restores:
             return 1
         if isinstance(node, WindowExpiry):
             return 3 if self._hidden(node.input, f"{path}.0") == 2 else 0
@@ -147,11 +157,13 @@ class _Boxes:
     def _joined(self, node: Join | SemiJoin | OuterJoin, path: str) -> list[Note]:
         """Where a join has the earlier rows of its inputs."""
         sources = [(i, self._names.source(one), reads_store(node, i)) for i, one in enumerate(node.inputs)]
+        reused = node.reused if isinstance(node, Join) else ()
         own = [
             ("keeps", self._table(f"{path}.{i}/old", f"rows of {name}", is_strict(node.inputs[i])))
             for i, name, is_stored in sources
-            if not is_stored
+            if not is_stored and i not in reused
         ]
+        own += [("reads", f"earlier rows of {sources[i][1]} from the state of DISTINCT below") for i in reused]
         stored = [name for _, name, is_stored in sources if is_stored]
         if stored:
             own.append(("reads", f"earlier rows of {' and '.join(stored)} from the window stores"))
@@ -293,6 +305,8 @@ def _state(running: RunningPlan) -> str:
     query = running.query
     if query.error is not None:
         return f"suspended: {query.error}"
+    if query.is_paused:
+        return plan_state(query, running.stores)
     rows = sum(count for count, _ in query.version.state.sizes.values())
     text = f"active; operators keep {count_text(rows, 'row')}, {bytes_text(query.version.state.nbytes)}"
     expiring = query.version.state.sizes.get(OUTPUT)

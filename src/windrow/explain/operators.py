@@ -24,11 +24,13 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     Project,
     RowsWindow,
     SemiJoin,
     SetOperation,
+    Streaming,
     StreamWindow,
     TableScan,
     TopRows,
@@ -216,9 +218,17 @@ def _expiry(node: WindowExpiry, names: ColumnNames, kind: SqlType) -> Described:
     return "Direct", "expiry", "hands rows on; operators above scan what they keep for expired ones"
 
 
+def _output_rows(node: OutputRows, names: ColumnNames, kind: SqlType) -> Described:
+    return "Window", f"over the results [ROWS {node.size}]", "a result goes when enough later ones have come"
+
+
 def _to_stream(node: ToStream, names: ColumnNames, kind: SqlType) -> Described:
     what = {"ISTREAM": "what came", "DSTREAM": "what went", "RSTREAM": "all that is there"}[node.kind.name]
-    return node.kind.name, f"{what} at every tick", "from the rows that live at one tick and the last"
+    if not node.restores:
+        return node.words, f"{what} at every tick", "from the rows that live at one tick and the last"
+    more = "" if node.kind is Streaming.ISTREAM else ", and what came and went since the last"
+    when = "at every instant" if node.kind is Streaming.ISTREAM else "at every tick"
+    return node.words, f"{what} {when}{more}", "all below it is evaluated at every instant at which something changes"
 
 
 def _top_rows(node: TopRows, names: ColumnNames, kind: SqlType) -> Described:
@@ -243,6 +253,7 @@ _DESCRIBED: dict[type[Node], Callable[[Any, ColumnNames, SqlType], Described]] =
     GroupBy: _group_by,
     OutputWindow: _output_window,
     WindowExpiry: _expiry,
+    OutputRows: _output_rows,
     ToStream: _to_stream,
     TopRows: _top_rows,
 }
@@ -255,6 +266,7 @@ _WHAT = {
     TopRows: LIVE_ROWS,
     ToStream: LIVE_ROWS,
     RowsWindow: "the last rows",
+    OutputRows: "the last rows",
     SetOperation: "values",
 }
 _PARTS = {

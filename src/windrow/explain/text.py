@@ -34,6 +34,9 @@ from windrow.synopses.holistic.frequent_panes import FrequentSynopsis
 from windrow.types import SqlType
 from windrow.windows import Cuts
 
+ONLY_PLAN = "Candidates: this plan alone; rules choose by cost among the plans of continuous queries"
+"""What EXPLAIN VERBOSE adds where there is nothing to choose."""
+
 
 def explain_query(name: str, plan: Finalise, stream: StreamState, query: QueryState | None, settings: Settings) -> str:
     """One line per operator, indented by depth, then the synopsis and the stream's state."""
@@ -65,7 +68,8 @@ def explain_query(name: str, plan: Finalise, stream: StreamState, query: QuerySt
     since = place(stream, plan, settings).since if query is None else query.since
     lines.append(f"Windows: {completeness_from(plan, since)}")
     if query is not None:
-        lines.append(f"State: {'active' if query.error is None else 'suspended: ' + query.error}")
+        active = "paused" if query.is_paused else "active"
+        lines.append(f"State: {active if query.error is None else 'suspended: ' + query.error}")
     return "\n".join(lines)
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from windrow.operators.changes import Reported, report, report_expiry
 from windrow.operators.distinct import distinct
 from windrow.operators.group_by import CELLS, group_by
-from windrow.operators.join import Kept, Stored, join
+from windrow.operators.join import Kept, Reused, Stored, join
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed
 from windrow.operators.layouts.parts import StatePart
@@ -26,6 +26,7 @@ from windrow.operators.layouts.row_list import RowList
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.merge_union import merge_union
 from windrow.operators.negation.outer_join import outer_join
+from windrow.operators.negation.output_rows import output_rows
 from windrow.operators.negation.rows_window import COUNTED, rows_window
 from windrow.operators.negation.semi_join import semi_join
 from windrow.operators.negation.set_operation import LEAVING, set_operation
@@ -72,6 +73,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     Project,
     RowsWindow,
@@ -83,6 +85,7 @@ from windrow.plan.algebra.nodes import (
     ToStream,
     Window,
     WindowExpiry,
+    distinct_below,
 )
 from windrow.types import SqlType
 
@@ -154,6 +157,7 @@ def emit(
     """Process all due ticks in a stage that is not the last; the arguments are those of `advance`."""
     batch = TickBatch(due, kernel, has_internal(plan))
     run = _Run(plan, state, inputs, batch, meter, given, relations or {}, asked, windows=stage.first)
+    run.on_grid(stage.at_instants)
     edge = run.edge(stage.node, stage.path)
     return Emission(edge, run.state_after, tuple(run.parts), run.edges)
 
@@ -181,6 +185,16 @@ class _Run:
     after: dict[str, StateTable] = field(default_factory=dict)
     parts: list[StatePart] = field(default_factory=list)
     windows: int = 0
+    ticks: DueTicks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ticks = self.batch.due
+
+    def on_grid(self, at_instants: bool) -> TickBatch:
+        """Evaluate what follows at every instant, or at ticks; returns how it was before."""
+        before = self.batch
+        self.batch = replace(before, due=self.ticks.instants if at_instants else self.ticks)
+        return before
 
     def table(self, path: str) -> StateTable:
         found = self.state.tables.get(path)
@@ -229,6 +243,8 @@ class _Run:
             return self._kept(self._negated(node, *(self._side(node, i, path) for i in (0, 1))))
         if isinstance(node, NrrJoin):
             return self._nrr_join(node, path)
+        if isinstance(node, ToStream):
+            return self._to_stream(node, path)
         edges = [self.edge(one, f"{path}.{i}") for i, one in enumerate(node.inputs)]
         return self._kept(self._step(node, edges, path))
 
@@ -262,10 +278,18 @@ class _Run:
             queue = self.table(path)
             assert isinstance(queue, RowQueue) and not edge.is_strict  # only what is MONOTONIC can be windowed
             return output_window(node, edge, path, queue, batch)
-        if isinstance(node, ToStream):
-            return to_stream(node, edge, path, self.table(path) if keeps_live_rows(node) else None, batch)
+        if isinstance(node, OutputRows):
+            assert not edge.is_strict
+            return output_rows(node, edge, path, self.keyed(path), self.keyed(path + COUNTED), batch)
         assert isinstance(node, TopRows)
         return top_rows(node, edge, path, self.table(path), self.keyed(path + SHOWN), batch)
+
+    def _to_stream(self, node: ToStream, path: str) -> Edge:
+        around = self.on_grid(node.restores)
+        edge = self.edge(node.input, f"{path}.0")
+        self.batch = around
+        batch = replace(around, due=self.ticks)  # a stream is of ticks, whatever the grid above it
+        return self._kept(to_stream(node, edge, path, self.table(path) if keeps_live_rows(node) else None, batch))
 
     def _distinct(self, node: Distinct, edge: Edge, path: str) -> Outcome:
         if is_direct(node):
@@ -289,7 +313,7 @@ class _Run:
 
     def _join(self, node: Join, path: str) -> Edge:
         new: list[Edge] = []
-        old: list[Stored | Kept | Alive] = []
+        old: list[Stored | Kept | Reused | Alive] = []
         for i, one in enumerate(node.inputs):
             first, table = self.windows, f"{path}.{i}/old"
             edge = self.edge(one, f"{path}.{i}")
@@ -300,6 +324,8 @@ class _Run:
                 old.append(Stored(one, stored_schema(window).empty_table() if rows is None else rows))
             elif edge.is_strict:
                 old.append(Alive(table, self.table(table)))
+            elif i in node.reused:
+                old.append(self._reused(one, f"{path}.{i}"))
             else:
                 old.append(Kept(one.schema, self._remember(table, edge)))
         if not any(edge.is_strict for edge in new):
@@ -307,6 +333,12 @@ class _Run:
         step = strict_join(node, new, old, self.batch)
         self._keep(step.tables, step.parts)
         return step.edge
+
+    def _reused(self, node: Node, path: str) -> Reused:
+        """The rows of an input that is δ*, as of before the batch."""
+        found = distinct_below(node)
+        assert found is not None
+        return Reused(node, found, self.keyed(path + ".0" * _depth(node)))
 
     def _nrr_join(self, node: NrrJoin, path: str) -> Edge:
         edge, scan = self.edge(node.input, f"{path}.0"), table_of(node.table)
@@ -352,5 +384,5 @@ class _Run:
 
 
 def _depth(node: Node) -> int:
-    """How many selections and projections are above a table."""
+    """How many selections and projections are above another operator."""
     return 1 + _depth(node.input) if isinstance(node, Filter | Project) else 0

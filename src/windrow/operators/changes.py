@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from windrow.operators.layouts.live import LEAVE, intervals, is_withdrawn
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.steps import StateTable
-from windrow.operators.tables.edges import COUNT, TICK, Edge, as_strict, netted, repeated
+from windrow.operators.tables.edges import COUNT, TICK, Edge, netted, repeated, shown_end
 from windrow.operators.tables.rows import appended, flat, longs, order_of, taken
 from windrow.operators.ticks import EXP, NEVER, TS, DueTicks, Points
 from windrow.plan.algebra.nodes import PlanColumn
@@ -46,12 +46,18 @@ def changes_schema(schema: Sequence[PlanColumn]) -> pa.Schema:
 
 
 def report(edge: Edge, due: DueTicks) -> Reported:
-    """The changes of all due ticks, by tick, what goes before what comes."""
-    changes = as_strict(edge, due).rows
-    rows = netted(changes, edge.names) if edge.is_strict else changes
+    """The changes of all due ticks, in any order: a tick does not wait for what only a reader needs (`in_order`)."""
+    if not edge.is_strict:
+        enter, leave = edge.ticks(due)
+        seen = enter < leave
+        rows = taken(edge.rows, seen)
+        ends, ops = longs(rows.column(shown_end(rows))), pa.repeat("+", rows.num_rows)
+        return Reported(_changes(edge, rows, ops, enter[seen], ends))
+    rows = netted(edge.rows, edge.names)
     counts = longs(rows.column(COUNT))
     rows = repeated(rows.append_column("__comes", pa.array(counts > 0)), np.abs(counts))
-    return Reported(_sorted(edge, rows, np.asarray(flat(rows.column("__comes"))), longs(rows.column(TICK))))
+    comes, ticks = np.asarray(flat(rows.column("__comes"))), longs(rows.column(TICK))
+    return Reported(_changes(edge, rows, _ops(comes), ticks, longs(rows.column(EXP))))
 
 
 def report_expiry(edge: Edge, path: str, state: StateTable, due: DueTicks) -> Reported:
@@ -63,22 +69,27 @@ def report_expiry(edge: Edge, path: str, state: StateTable, due: DueTicks) -> Re
     gone = repeated(gone, longs(gone.column(COUNT)))
     ticks = longs(gone.column(LEAVE))
     gone = appended(gone.drop_columns([TS]), **{TS: ticks - 1})
-    expired = _sorted(edge, gone, np.zeros(ticks.size, bool), ticks)
-    return Reported(in_order([expired, plain.changes]), found.tables, found.parts)
+    expired = _changes(edge, gone, _ops(np.zeros(ticks.size, bool)), ticks, longs(gone.column(EXP)))
+    return Reported(pa.concat_tables([expired, plain.changes]), found.tables, found.parts)
 
 
 def stored(changes: pa.Table) -> pa.Table:
     """The changes of a tick batch as they are kept: op, tick, ts, exp, then the select list under names that differ
     from these and from each other, as the names of the user need not."""
-    outputs = (f"v{i}" for i in range(changes.num_columns - len(HEAD)))
-    return changes.rename_columns([*HEAD, *outputs])
+    return changes.rename_columns(stored_names(changes.num_columns - len(HEAD)))
+
+
+def stored_names(outputs: int) -> list[str]:
+    """The names of the columns of kept changes, of a select list of so many."""
+    return [*HEAD, *(f"v{i}" for i in range(outputs))]
 
 
 def in_order(parts: Sequence[pa.Table]) -> pa.Table:
-    """Changes of one batch of ticks that were made in several places, in the order of `report`."""
-    if len(parts) == 1:
-        return parts[0]
+    """Changes that may have been made in several places, in an order that their values alone determine: by tick, what
+    goes before what comes, then by lifetime and values."""
     rows = pa.concat_tables(parts).combine_chunks()
+    if rows.num_rows < 2:
+        return rows
     comes = np.asarray(flat(pc.equal(rows.column(OP), "+")))
     ticks, ts, ends = (
         longs(column) for column in (rows.column(AT), rows.column(BORN), pc.fill_null(rows.column(END), NEVER))
@@ -86,14 +97,15 @@ def in_order(parts: Sequence[pa.Table]) -> pa.Table:
     return taken(rows, _order(rows.columns[len(HEAD) :], comes, ticks, ts, ends))
 
 
-def _sorted(edge: Edge, rows: pa.Table, comes: np.ndarray, ticks: Points) -> pa.Table:
-    """Rows with TS and EXP as changes, in an order that their values alone determine."""
-    ts, ends = longs(rows.column(TS)), longs(rows.column(EXP))
-    order = _order([rows.column(name) for name in edge.names], comes, ticks, ts, ends)
-    rows, comes, ticks, ts, ends = taken(rows, order), comes[order], ticks[order], ts[order], ends[order]
-    exp = pa.array(ends, mask=ends == NEVER)
-    op = pa.DictionaryArray.from_arrays(pa.array(comes.astype(np.int8)), pa.array(["-", "+"])).dictionary_decode()
-    columns = [op, pa.array(ticks), pa.array(ts), exp, *(rows.column(name) for name in edge.names)]
+def _ops(comes: np.ndarray) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(comes.astype(np.int8)), pa.array(["-", "+"])).dictionary_decode()
+
+
+def _changes(edge: Edge, rows: pa.Table, ops: pa.Array, ticks: Points, ends: Points) -> pa.Table:
+    """Rows with TS, and with these ends, as changes."""
+    never = ends == NEVER
+    exp = pa.array(ends, mask=never) if never.any() else pa.array(ends)
+    columns = [ops, pa.array(ticks), rows.column(TS), exp, *(rows.column(name) for name in edge.names)]
     return pa.Table.from_arrays(columns, schema=changes_schema(edge.schema))
 
 

@@ -7,7 +7,8 @@ old rows of the inputs before it, and the old and new rows of those behind it. I
 in Algorithm 3, lifetimes are part of the condition (with a.ts < b.exp, since they are half-open).
 
 Old rows of an input that reads a window through selections and projections alone come from the window's store; those
-of other inputs are the join's own state, a calendar by exp.
+of an input that is δ* may come from the state of that (`Join.reused`); those of other inputs are the join's own state,
+a calendar by exp.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from windrow.operators.distinct import distinct_schema
 from windrow.operators.layouts.calendar import Calendar
+from windrow.operators.layouts.keyed import Keyed
 from windrow.operators.layouts.row_list import RowList
 from windrow.operators.layouts.steps import TickBatch
 from windrow.operators.projection import project
@@ -29,12 +32,14 @@ from windrow.operators.selection import select
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel, naive, types_of
 from windrow.operators.tables.pairing import JoinSide, key_numbers, new_results
-from windrow.operators.tables.prefilter import maybe_among
-from windrow.operators.tables.rows import longs, normal, taken
+from windrow.operators.tables.prefilter import maybe_among, picked
+from windrow.operators.tables.rows import flat, longs, normal, taken
 from windrow.operators.ticks import EXP, TS, UNTIL, Points
-from windrow.plan.algebra.nodes import Filter, Join, Node, PlanColumn, Project, StreamWindow, columns_in
+from windrow.plan.algebra.nodes import Distinct, Filter, Join, Node, PlanColumn, Project, StreamWindow, columns_in
 
 KEY = "__k"
+_STANDS = "__stands"
+"""Whether a row of a table is none that another one replaced."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Stored:
             if column is None:
                 computed.append((key, values))
             else:
-                rows = taken(rows, maybe_among(rows.column(column), values))
+                rows = picked(rows, maybe_among(rows.column(column), values))
         edge = through(self.node, scan(_window(self.node), rows, batch.has_until), batch.kernel)
         return _met(edge, computed, batch)
 
@@ -68,13 +73,44 @@ class Kept:
         return _met(Edge(rows, self.schema), list(zip(keys, wanted, strict=True)), batch)
 
 
+@dataclass(frozen=True)
+class Reused:
+    """The old rows of an input that is δ*, in the state of that. Their births are not known; a new result takes its own
+    from a part that is new."""
+
+    node: Node
+    distinct: Distinct
+    state: Keyed
+
+    def met(self, keys: Sequence[exp.Expr], wanted: Sequence[pa.Array], batch: TickBatch) -> Edge:
+        found = [(column_below(self.node, key), values) for key, values in zip(keys, wanted, strict=True)]
+        computed = [(key, values) for key, (name, values) in zip(keys, found, strict=True) if name is None]
+        rows = self._rows([(name, values) for name, values in found if name is not None])
+        births = pa.array(np.full(rows.num_rows, batch.due.before - 1))
+        ends = {UNTIL: rows.column(EXP)} if batch.has_until else {}
+        columns = {column.sql: rows.column(column.sql) for column in self.distinct.schema}
+        edge = Edge(pa.table({TS: births, EXP: rows.column(EXP), **ends, **columns}), self.distinct.schema)
+        return _met(through(self.node, edge, batch.kernel), computed, batch)
+
+    def _rows(self, wanted: Sequence[tuple[str, pa.Array]]) -> pa.Table:
+        """The rows with wanted values: looked up where these are all that they have, or else looked through."""
+        schema, names = distinct_schema(self.distinct), [column.sql for column in self.distinct.schema]
+        if [name for name, _ in wanted] == names and len(names) == 1:
+            at = self.state.find([wanted[0][1]], len(wanted[0][1]))
+            return self.state.take(at[at >= 0], schema)
+        rows = self.state.flagged(_STANDS, schema)
+        for name, values in wanted:
+            rows = taken(rows, maybe_among(rows.column(name), values))
+        return taken(rows, np.asarray(flat(rows.column(_STANDS))))
+
+
 def lifetime_schema(schema: Sequence[PlanColumn], has_until: bool) -> pa.Schema:
     """The columns of lifetimes with these columns."""
     head = [TS, EXP, *([UNTIL] if has_until else [])]
     return pa.schema([*((name, pa.int64()) for name in head), *((c.sql, c.type.arrow) for c in schema)])
 
 
-def join(node: Join, new: Sequence[Edge], old: Sequence[Stored | Kept], batch: TickBatch) -> Edge:
+def join(node: Join, new: Sequence[Edge], old: Sequence[Stored | Kept | Reused], batch: TickBatch) -> Edge:
     """The new results of all due ticks."""
     if not any(edge.rows.num_rows for edge in new):
         return Edge(lifetime_schema(node.schema, batch.has_until).empty_table(), node.schema)
@@ -181,7 +217,7 @@ def _met(edge: Edge, wanted: Sequence[tuple[exp.Expr, pa.Array]], batch: TickBat
     rows = edge.rows
     for key, values in wanted:
         (column,) = batch.kernel.evaluate([key], types_of(edge.schema), rows)
-        rows = taken(rows, maybe_among(column, values))
+        rows = picked(rows, maybe_among(column, values))
     return Edge(rows, edge.schema)
 
 

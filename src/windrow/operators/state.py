@@ -36,6 +36,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     PlanColumn,
     RowsWindow,
@@ -138,7 +139,7 @@ def _listed(path: str, table: StateTable) -> StateTable:
 def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
     for i, one in enumerate(node.inputs):
         _collect(one, f"{path}.{i}", found)
-        if isinstance(node, Join) and window_of(one) is None:
+        if isinstance(node, Join) and window_of(one) is None and i not in node.reused:
             found[f"{path}.{i}/old"] = live(one) if is_strict(one) else Calendar(EXP, interval(one))
         elif isinstance(node, SemiJoin | OuterJoin) and window_of(one) is None:
             found[f"{path}.{i}/old"] = live(one)
@@ -161,7 +162,7 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
     elif isinstance(node, SetOperation):
         found[path] = Keyed(tuple(column.sql for column in node.schema))
         found[path + LEAVING] = empty_leaving(node, interval(node))
-    elif isinstance(node, RowsWindow):
+    elif isinstance(node, RowsWindow | OutputRows):
         found[path] = Keyed(ring_keys(node))
         found[path + COUNTED] = Keyed(partition_keys(node))
     elif isinstance(node, OutputWindow):
@@ -206,9 +207,10 @@ def is_internal(node: Node) -> bool:
         return node.lifetime.internal
     if isinstance(node, NrrJoin):
         return is_internal(node.input)
-    return not isinstance(node, ToStream) and any(is_internal(one) for one in node.inputs)
+    return not isinstance(node, ToStream | OutputRows) and any(is_internal(one) for one in node.inputs)
 
 
+@by_identity
 def has_internal(plan: ContinuousPlan) -> bool:
     """Whether any window of the plan is INTERNAL, so that rows leave the output later than the state."""
     windows = (one for one in walk(plan.root) if isinstance(one, StreamWindow | OutputWindow))
@@ -227,7 +229,7 @@ def is_strict(node: Node) -> bool:
         return node.how is Expiring.NEGATIVE
     if isinstance(node, GroupBy):
         return not is_internal(node)
-    if isinstance(node, TopRows | RowsWindow | SemiJoin | OuterJoin | SetOperation | TableScan):
+    if isinstance(node, TopRows | RowsWindow | OutputRows | SemiJoin | OuterJoin | SetOperation | TableScan):
         return True
     if isinstance(node, NrrJoin):
         return False
@@ -240,7 +242,7 @@ def has_ends(node: Node) -> bool:
     """Whether a row of a node's output may have a predicted end; those of some operators are withdrawn, or stay."""
     if isinstance(node, StreamWindow | OutputWindow):
         return node.lifetime.range is not None
-    if isinstance(node, GroupBy | TopRows | ToStream | RowsWindow | SetOperation | TableScan):
+    if isinstance(node, GroupBy | TopRows | ToStream | RowsWindow | OutputRows | SetOperation | TableScan):
         return False
     if isinstance(node, WindowExpiry) and node.how is Expiring.NEGATIVE:
         return False

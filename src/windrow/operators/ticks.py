@@ -41,6 +41,11 @@ class DueTicks:
     def count(self) -> int:
         return (self.upto - self.before) // self.step
 
+    @property
+    def instants(self) -> DueTicks:
+        """Every point of the same time as a tick: what came and went between two ticks is then seen."""
+        return DueTicks(self.before, self.upto, 1)
+
     def first_above(self, points: Points) -> Points:
         """The first tick above each point: a row enters at that of its ts, and is gone at that of its exp."""
         with np.errstate(over="ignore"):

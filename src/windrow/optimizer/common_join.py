@@ -2,13 +2,15 @@
 
 The shared join has the windows and keys that the queries' joins have in common. Each of its windows keeps the tuples
 that any query needs, with the columns that any query reads and, for every selection, whether the tuple passes it. A
-result belongs to a query if it passes the query's own selections and condition: its *route*.
+result belongs to a query if it passes the query's own selections and condition: its *route*. The selections of a window
+are *flags*, the bits of a few numbers, so that a hundred of them cost the join little more than one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -27,7 +29,10 @@ from windrow.plan.nodes import Attribute
 from windrow.types import SqlType
 
 Path = tuple[int, ...]
-BOOLEAN = SqlType("BOOLEAN")
+BIGINT = SqlType("BIGINT")
+
+FLAGS = 63
+"""So many flags are in one BIGINT."""
 
 
 @dataclass(frozen=True)
@@ -52,30 +57,47 @@ class SharableJoin:
     join: Join
     sides: tuple[SharedSide, ...]
 
-    @property
+    @cached_property
     def signature(self) -> tuple[object, ...]:
         """Equal for joins that can be one."""
         return tuple(side.signature for side in self.sides)
 
 
 @dataclass(frozen=True)
+class Flag:
+    """A bit of a column of flags; the lowest is 0."""
+
+    column: PlanColumn
+    bit: int
+
+
+@dataclass(frozen=True)
 class JoinRoute:
-    """Which results of the shared join are those of one query's join, and which of its columns are the query's:
-    `columns` has the shared column for each column of the query's join."""
+    """Which results of the shared join are those of one query's join: those for which all `flags` are set and the
+    predicate is true. And which of its columns are the query's: `columns` has the shared column for each column of the
+    query's join."""
 
     path: Path
+    flags: tuple[Flag, ...]
     predicate: exp.Expr | None
     columns: tuple[tuple[PlanColumn, PlanColumn], ...]
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """By the name of the query's column, that of the shared one."""
+        return {own.sql: shared.sql for own, shared in self.columns}
 
 
 @dataclass(frozen=True)
 class CommonJoin:
-    """A join that serves several queries, and a route for each."""
+    """A join that serves several queries, and a route for each. `flags`: by the name of a column of flags, the
+    selections that its bits are of, as Spark SQL over the stream's columns."""
 
     join: Join
     routes: tuple[JoinRoute, ...]
+    flags: Mapping[str, tuple[str, ...]]
 
-    @property
+    @cached_property
     def windows(self) -> tuple[StreamWindow, ...]:
         """Its windows, from left to right."""
         return tuple(node for node in walk(self.join) if isinstance(node, StreamWindow))
@@ -119,12 +141,15 @@ def common_join(members: Sequence[SharableJoin]) -> CommonJoin:
 class _Builder:
     members: Sequence[SharableJoin]
     columns: list[dict[tuple[str, SqlType], PlanColumn]] = field(default_factory=list)
+    flags: list[dict[str, Flag]] = field(default_factory=list)
+    """By side, where the flag of each selection is."""
     ids: int = 0
 
     def build(self) -> CommonJoin:
         first = self.members[0]
         count = len(first.sides)
         self.columns = [{} for _ in range(count)]
+        self.flags = [self._flagged(side) for side in range(count)]
         routes = tuple(self._route(member) for member in self.members)
         keys = tuple(
             tuple(self._key(first.sides[side], first.join, k) for side in range(count))
@@ -133,7 +158,24 @@ class _Builder:
         common = [one for one in conjuncts(routes[0].predicate) if all(one in conjuncts(r.predicate) for r in routes)]
         routes = tuple(replace(route, predicate=_without(route.predicate, common)) for route in routes)
         inputs = tuple(self._input(side) for side in range(count))
-        return CommonJoin(Join(inputs, keys, conjunction(common)), routes)
+        return CommonJoin(Join(inputs, keys, conjunction(common)), routes, self._selections())
+
+    def _flagged(self, side: int) -> dict[str, Flag]:
+        """Where the flags of a window's selections are; none if all members have the same one."""
+        asked = self._predicates(side)
+        if len(asked) == 1:
+            return {}
+        tested = [one for one in asked if one is not None]
+        words = [tested[first : first + FLAGS] for first in range(0, len(tested), FLAGS)]
+        columns = [self._column(side, _packed(word), BIGINT) for word in words]
+        return {one: Flag(columns[i // FLAGS], i % FLAGS) for i, one in enumerate(tested)}
+
+    def _selections(self) -> dict[str, tuple[str, ...]]:
+        found = dict[str, list[str]]()
+        for side in self.flags:
+            for predicate, flag in side.items():
+                found.setdefault(flag.column.sql, []).append(predicate)
+        return {name: tuple(mine) for name, mine in found.items()}
 
     def _column(self, side: int, sql: str, kind: SqlType) -> PlanColumn:
         found = self.columns[side].get((sql, kind))
@@ -154,8 +196,8 @@ class _Builder:
         window = replace(self.members[0].sides[side].window, columns=columns, predicate=only)
         if len(predicates) == 1 or None in predicates:
             return window
-        flags = [reference(self._column(side, one, BOOLEAN)) for one in predicates if one is not None]
-        return Filter(window, _any_of(flags))
+        words = dict.fromkeys(flag.column for flag in self.flags[side].values())
+        return Filter(window, parsed(" OR ".join(f"{column.sql} <> 0" for column in words)))
 
     def _key(self, side: SharedSide, join: Join, k: int) -> exp.Expr:
         """The k-th key of an input, over shared columns."""
@@ -171,25 +213,22 @@ class _Builder:
     def _route(self, member: SharableJoin) -> JoinRoute:
         values = dict[str, exp.Expr]()
         shared = dict[str, PlanColumn]()
-        conditions = list[exp.Expr]()
+        flags = list[Flag]()
         for side, one in enumerate(member.sides):
             values |= self._shared(side, one.window)
             shared |= {c.column.sql: self._column(side, c.sql, c.column.type) for c in one.window.columns}
-            predicate = one.window.predicate
-            if predicate is not None and len(self._predicates(side)) > 1:
-                conditions.append(reference(self._column(side, predicate, BOOLEAN)))
-        if member.join.condition is not None:
-            conditions.append(substituted(member.join.condition, values))
+            flag = self.flags[side].get(one.window.predicate or "")
+            flags += [] if flag is None else [flag]
+        condition = member.join.condition
+        predicate = None if condition is None else substituted(condition, values)
         columns = tuple((column, shared[column.sql]) for column in member.join.schema)
-        return JoinRoute(member.path, conjunction(conditions), columns)
+        return JoinRoute(member.path, tuple(flags), predicate, columns)
 
 
-def _any_of(flags: Sequence[exp.Expr]) -> exp.Expr:
-    """Their disjunction, as a tree of little depth: there may be thousands."""
-    if len(flags) == 1:
-        return flags[0]
-    half = len(flags) // 2
-    return exp.Or(this=_any_of(flags[:half]), expression=_any_of(flags[half:]))
+def _packed(predicates: Sequence[str]) -> str:
+    """The number whose bits say which of the conditions are true, as Spark SQL. No store computes it so: it has the
+    conditions."""
+    return " + ".join(f"IF({one}, {1 << bit}, 0)" for bit, one in enumerate(predicates))
 
 
 def _without(predicate: exp.Expr | None, common: Sequence[exp.Expr]) -> exp.Expr | None:

@@ -26,6 +26,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     PlanColumn,
     Project,
@@ -43,7 +44,7 @@ from windrow.plan.algebra.nodes import (
 from windrow.plan.algebra.rewriting import parsed, substituted, text_of, with_texts
 from windrow.plan.nodes import Order
 
-_STATEFUL = Distinct | GroupBy | OutputWindow | ToStream | TopRows | SemiJoin | OuterJoin | SetOperation
+_STATEFUL = Distinct | GroupBy | OutputWindow | OutputRows | ToStream | TopRows | SemiJoin | OuterJoin | SetOperation
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,16 @@ class SharableSubPlan:
 
 
 def sharable_subplans(plan: ContinuousPlan) -> tuple[SharableSubPlan, ...]:
-    """The sub-plans that begin with the plan's first window and keep state, the largest first."""
-    found, node, depth = list[SharableSubPlan](), plan.root, 0
+    """The sub-plans that begin with the plan's first window and keep state, the largest first. One that RESTORE asks at
+    every instant is another than one that is asked at ticks."""
+    found, node, depth, at_instants = list[SharableSubPlan](), plan.root, 0, False
     while True:
         if _keeps(node):
-            key = hashlib.sha256(repr(_unnamed(node)).encode()).hexdigest()
+            key = f"{_key(node)}{' at instants' if at_instants else ''}"
             found.append(SharableSubPlan(depth, key, sum(isinstance(one, Window) for one in walk(node))))
         if not node.inputs:
             return tuple(found)
+        at_instants = node.restores if isinstance(node, ToStream) else at_instants
         node, depth = node.inputs[0], depth + 1
 
 
@@ -80,9 +83,14 @@ def _keeps(node: Node) -> bool:
     return isinstance(node, _STATEFUL)
 
 
-def _unnamed(node: Node) -> Node:
-    """The sub-plan without what users call its columns."""
-    return _Columns().changed(node)
+def _key(node: Node) -> str:
+    """Equal for sub-plans that are the same but for what users call their columns."""
+    return hashlib.sha256(repr(_Columns().changed(node)).encode()).hexdigest()
+
+
+def subplan_key(node: Node) -> str:
+    """Equal for sub-plans that are the same, whatever the numbers and the names of their columns are."""
+    return _key(_Numbered(_in_order(node)).changed(node))
 
 
 # -- numbering -------------------------------------------------------------------------------------
@@ -90,14 +98,20 @@ def _unnamed(node: Node) -> Node:
 
 def numbered_in_order(plan: ContinuousPlan) -> ContinuousPlan:
     """The plan with its columns numbered in the order in which they are met, inputs first, from left to right."""
-    ids = dict[int, int]()
-    for node in walk(plan.root):
-        for column in node.schema:
-            ids.setdefault(column.id, len(ids))
+    ids = _in_order(plan.root)
     if all(old == new for old, new in ids.items()):
         return plan
     columns = _Numbered(ids)
     return replace(plan, root=columns.changed(plan.root), order=columns.orders(plan.order))
+
+
+def _in_order(root: Node) -> dict[int, int]:
+    """The places of columns by their ids, in the order in which they are met."""
+    ids = dict[int, int]()
+    for node in walk(root):
+        for column in node.schema:
+            ids.setdefault(column.id, len(ids))
+    return ids
 
 
 class _Columns:
@@ -138,7 +152,8 @@ class _Columns:
     def _joined(self, node: Join | SemiJoin | OuterJoin | NrrJoin, inputs: tuple[Node, ...]) -> Node:
         condition = None if node.condition is None else self.tree(node.condition)
         if isinstance(node, Join):
-            return Join(inputs, tuple(tuple(map(self.tree, key)) for key in node.keys), condition)
+            joined = tuple(tuple(map(self.tree, key)) for key in node.keys)
+            return replace(node, inputs=inputs, keys=joined, condition=condition)
         keys = tuple((self.tree(one), self.tree(other)) for one, other in node.keys)
         if isinstance(node, NrrJoin):
             return replace(node, input=inputs[0], table=inputs[1], keys=keys, condition=condition)
@@ -146,7 +161,7 @@ class _Columns:
 
     def _over(
         self,
-        node: Filter | Project | GroupBy | Distinct | OutputWindow | WindowExpiry | ToStream | TopRows,
+        node: Filter | Project | GroupBy | Distinct | OutputWindow | OutputRows | WindowExpiry | ToStream | TopRows,
         below: Node,
     ) -> Node:
         if isinstance(node, Filter):

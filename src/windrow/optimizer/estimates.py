@@ -1,9 +1,17 @@
-"""How many rows an edge of a plan has: its rate, its live rows, and distinct values by column."""
+"""How many rows an edge of a plan has: its rate, its live rows, how many are withdrawn, and distinct values by column.
+
+*Negation* (section 2.2.2). With d₁ and d₂ values of the keys in the two inputs of a semi-join, contained in each other,
+and D = max(d₁, d₂), a left row has a match with probability p = d₂ / D. A right row that comes is the first of its
+value with probability q (`first_share`); then it changes what becomes of the N₁ / D left rows with that value, and so
+does the last one that goes. So λ₂ q N₁ / D rows per point are withdrawn before their exp, and as many appear again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import exp as exp_
+from math import expm1
 
 from sqlglot import exp
 
@@ -25,6 +33,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     Project,
     RowsWindow,
@@ -43,13 +52,19 @@ TABLE_ROWS = 1_000
 """So many rows a table is taken to have."""
 
 
+MATCHED_LEAST, MATCHED_MOST = 0.05, 0.95
+"""Of the left rows of a semi-join, the least and the most that are taken to have a match."""
+
+
 @dataclass(frozen=True)
 class EdgeEstimate:
-    """Rows per point, rows alive at an instant, and distinct values by column (`c7`) among the latter."""
+    """Rows per point, rows alive at an instant, and distinct values by column (`c7`) among the latter. `withdrawn`:
+    rows per point that go by a negative tuple."""
 
     rate: float
     live: float
     distinct: Mapping[str, float]
+    withdrawn: float = 0.0
 
     def values(self, columns: Sequence[str]) -> float:
         """Distinct combinations of some columns among the live rows: at least 1, at most the rows."""
@@ -61,7 +76,12 @@ class EdgeEstimate:
     def scaled(self, factor: float) -> EdgeEstimate:
         """With fewer rows; values that many rows have do not become fewer."""
         live = self.live * factor
-        return EdgeEstimate(self.rate * factor, live, {name: min(v, live) for name, v in self.distinct.items()})
+        distinct = {name: min(v, live) for name, v in self.distinct.items()}
+        return EdgeEstimate(self.rate * factor, live, distinct, self.withdrawn * factor)
+
+    def all_withdrawn(self) -> EdgeEstimate:
+        """Every row that goes is withdrawn."""
+        return replace(self, withdrawn=self.rate)
 
 
 class Estimator:
@@ -69,17 +89,24 @@ class Estimator:
 
     def __init__(self, root: Node, facts: Facts):
         self.facts = facts
+        self._known: dict[int, tuple[Node, EdgeEstimate]] = {}
         lengths = [node.lifetime.range for node in walk(root) if isinstance(node, StreamWindow | OutputWindow)]
         self.longest = max((length for length in lengths if length is not None), default=1)
 
     def of(self, node: Node) -> EdgeEstimate:
+        known = self._known.get(id(node))
+        if known is None:
+            known = self._known[id(node)] = node, self._estimate(node)
+        return known[1]
+
+    def _estimate(self, node: Node) -> EdgeEstimate:
         if isinstance(node, StreamWindow):
             return self._stream_window(node)
         if isinstance(node, RowsWindow):
             return self._rows_window(node)
         if isinstance(node, TableScan):
             live = float(TABLE_ROWS)
-            return EdgeEstimate(live / self._length(None), live, {})
+            return EdgeEstimate(live / self._length(None), live, {}).all_withdrawn()
         inputs = [self.of(one) for one in node.inputs]
         if isinstance(node, NrrJoin):
             return EdgeEstimate(inputs[0].rate, inputs[0].live, {**inputs[1].distinct, **inputs[0].distinct})
@@ -88,11 +115,11 @@ class Estimator:
         if isinstance(node, MergeUnion):
             return _merge_union(node, inputs)
         if isinstance(node, SemiJoin):
-            return inputs[0].scaled(SELECTIVITY_OTHER)
+            return _semi_join(node, inputs)
         if isinstance(node, OuterJoin):
             return self._outer_join(node, inputs)
         if isinstance(node, SetOperation):
-            return _set_operation(node, inputs)
+            return _set_operation(node, inputs).all_withdrawn()
         (one,) = inputs
         if isinstance(node, Filter):
             return one.scaled(selectivity_of(node.predicate))
@@ -100,10 +127,15 @@ class Estimator:
             return _project(node, one)
         if isinstance(node, OutputWindow):
             return EdgeEstimate(one.rate, one.rate * self._length(node.lifetime.range), one.distinct)
+        if isinstance(node, OutputRows):
+            return EdgeEstimate(one.rate, float(node.size), one.distinct).all_withdrawn()
         if isinstance(node, Distinct | GroupBy):
             keys = [column.sql for column in (node.schema if isinstance(node, Distinct) else node.keys)]
-            return one.scaled(one.values(keys) / one.live if one.live > 0 else 1.0)
-        return one.scaled(min(1.0, node.limit / one.live) if isinstance(node, TopRows) and one.live > 0 else 1.0)
+            found = one.scaled(one.values(keys) / one.live if one.live > 0 else 1.0)
+            return found.all_withdrawn() if isinstance(node, GroupBy) or one.withdrawn else found
+        if isinstance(node, TopRows):
+            return one.scaled(min(1.0, node.limit / one.live) if one.live > 0 else 1.0).all_withdrawn()
+        return replace(one, withdrawn=0.0)
 
     def join_inputs(self, join: Join) -> list[JoinInput]:
         """λ, T and v of the inputs of a join; joins on keys look up in hash tables, one bucket per value."""
@@ -130,23 +162,28 @@ class Estimator:
         for column in node.partition:
             partitions *= distinct.get(column.sql, ROWS_PER_VALUE)
         live = node.size * partitions
-        return EdgeEstimate(
-            known.rate_of(node.attribute.type), live, {name: min(v, live) for name, v in distinct.items()}
-        )
+        distinct = {name: min(v, live) for name, v in distinct.items()}
+        return EdgeEstimate(known.rate_of(node.attribute.type), live, distinct).all_withdrawn()
 
     def _outer_join(self, node: OuterJoin, inputs: Sequence[EdgeEstimate]) -> EdgeEstimate:
-        """At least as many rows as the sides that it keeps."""
+        """At least as many rows as the sides that it keeps, of which those that get a first match are withdrawn."""
         found = self._join(Join(node.inputs, node.keys, node.condition), inputs)
         kept = [one for one, is_kept in zip(inputs, (node.keeps_left, node.keeps_right), strict=True) if is_kept]
         rate, live = (max([getattr(found, name), *(getattr(one, name) for one in kept)]) for name in ("rate", "live"))
-        return EdgeEstimate(rate, live, found.distinct)
+        flips = 0.0
+        for side, is_kept in enumerate((node.keeps_left, node.keeps_right)):
+            if is_kept:
+                mine, theirs = (key_values(node, at, inputs[at]) for at in (side, 1 - side))
+                flips += _flips(inputs[side], inputs[1 - side], mine, theirs)
+        return EdgeEstimate(rate + flips, live, found.distinct, found.withdrawn + flips)
 
     def _join(self, node: Join, inputs: Sequence[EdgeEstimate]) -> EdgeEstimate:
         parts = _join_inputs(node, inputs)
         live = matches_of(parts, conditions_of(node))
         births = sum(one.rate / one.live for one in parts if one.live > 0) * live
+        withdrawn = sum(one.withdrawn / one.live for one in inputs if one.live > 0) * live
         distinct = {name: min(v, live) for one in inputs for name, v in one.distinct.items()}
-        return EdgeEstimate(births, live, distinct)
+        return EdgeEstimate(births, live, distinct, withdrawn)
 
 
 def _join_inputs(join: Join, inputs: Sequence[EdgeEstimate]) -> list[JoinInput]:
@@ -157,6 +194,52 @@ def _join_inputs(join: Join, inputs: Sequence[EdgeEstimate]) -> list[JoinInput]:
         length = one.live / one.rate if one.rate > 0 else 0.0
         found.append(JoinInput(one.rate, length, values, values))
     return found
+
+
+def _semi_join(node: SemiJoin, inputs: Sequence[EdgeEstimate]) -> EdgeEstimate:
+    left, right = inputs
+    mine, theirs = key_values(node, 0, left), key_values(node, 1, right)
+    share = _matched(node, left, right, mine, theirs)
+    found = left.scaled(1 - share if node.is_anti else share)
+    flips = _flips(left, right, mine, theirs)
+    return replace(found, rate=found.rate + flips, withdrawn=found.withdrawn + flips)
+
+
+def key_values(node: SemiJoin | OuterJoin, side: int, one: EdgeEstimate) -> float:
+    """Distinct values of the keys of a side."""
+    return one.values([name for key in node.keys for name in sorted(columns_in(key[side]))])
+
+
+def _matched(node: SemiJoin, left: EdgeEstimate, right: EdgeEstimate, mine: float, theirs: float) -> float:
+    """p: the share of left rows that have a match. Where the values of the keys are not measured, the share that is
+    shown is the assumed one."""
+    read = [name for key in node.keys for one in key for name in columns_in(one)]
+    if not all(name in left.distinct or name in right.distinct for name in read):
+        return 1 - SELECTIVITY_OTHER if node.is_anti else SELECTIVITY_OTHER
+    share = theirs / max(mine, theirs)
+    if node.condition is not None:
+        share *= min(1.0, selectivity_of(node.condition) * right.live / theirs)
+    return min(max(share, MATCHED_LEAST), MATCHED_MOST)
+
+
+def _flips(one: EdgeEstimate, other: EdgeEstimate, mine: float, theirs: float) -> float:
+    """Rows of one side per point whose first match comes, and also those whose last one goes."""
+    return other.rate * first_share(other.live, theirs) * one.live / max(mine, theirs)
+
+
+def first_share(live: float, values: float) -> float:
+    """q: how often a new row is the only one of its value, if values come at random.
+
+    With x live rows per value that may come, a value is absent with probability q = e⁻ˣ, so that the live rows have
+    live (1 − e⁻ˣ) / x values. The number of these is known, and x is found by bisection.
+    """
+    if live <= values:
+        return 1.0
+    low, high = 0.0, live / values * 2
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if -expm1(-middle) / middle > values / live else (low, middle)
+    return exp_(-high)
 
 
 def conditions_of(join: Join) -> list[JoinCondition]:
@@ -191,7 +274,7 @@ def _project(node: Project, one: EdgeEstimate) -> EdgeEstimate:
         read = sorted(columns_in(column.expression))
         if all(name in one.distinct for name in read):
             distinct[column.column.sql] = one.values(read)
-    return EdgeEstimate(one.rate, one.live, distinct)
+    return replace(one, distinct=distinct)
 
 
 def _merge_union(node: MergeUnion, inputs: Sequence[EdgeEstimate]) -> EdgeEstimate:
@@ -202,7 +285,8 @@ def _merge_union(node: MergeUnion, inputs: Sequence[EdgeEstimate]) -> EdgeEstima
         known = [value for value in own if value is not None]
         if len(known) == len(own):
             distinct[column.sql] = max(known)
-    return EdgeEstimate(sum(one.rate for one in inputs), sum(one.live for one in inputs), distinct)
+    rate, live, withdrawn = (sum(getattr(one, name) for one in inputs) for name in ("rate", "live", "withdrawn"))
+    return EdgeEstimate(rate, live, distinct, withdrawn)
 
 
 def _set_operation(node: SetOperation, inputs: Sequence[EdgeEstimate]) -> EdgeEstimate:

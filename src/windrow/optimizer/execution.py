@@ -13,6 +13,7 @@ from windrow.patterns import Annotated, UpdatePattern, annotate
 from windrow.plan.algebra.nodes import (
     ContinuousPlan,
     Expiring,
+    Join,
     Node,
     NrrJoin,
     OutputWindow,
@@ -46,12 +47,19 @@ def execution_of(plan: ContinuousPlan) -> str:
 
 
 def _with_negative_tuples(node: Node) -> Node:
+    node = _without_reuse(node)
     is_window = isinstance(node, StreamWindow | OutputWindow) and node.lifetime.range is not None
     return WindowExpiry(node, Expiring.NEGATIVE) if is_window else node
 
 
 def _with_lists(node: Node) -> Node:
+    node = _without_reuse(node)
     return WindowExpiry(node, Expiring.DIRECT) if isinstance(node, StreamWindow) else node
+
+
+def _without_reuse(node: Node) -> Node:
+    """A join keeps its own rows: the state of δ*, which it may share otherwise, is not there."""
+    return replace(node, reused=()) if isinstance(node, Join) and node.reused else node
 
 
 def _refuse_negative(plan: ContinuousPlan) -> None:

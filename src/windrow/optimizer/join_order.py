@@ -61,13 +61,13 @@ class JoinCondition:
 
 def cost(order: Sequence[int], inputs: Sequence[JoinInput], conditions: Sequence[JoinCondition] = ()) -> float:
     """Tuples compared per unit of time if new tuples are joined in this order."""
-    return sum(_cost_of_new(new, order, inputs, conditions) for new in order)
+    return sum(inputs[new].rate * compared_by(new, order, inputs, conditions) for new in order)
 
 
-def _cost_of_new(
-    new: int, order: Sequence[int], inputs: Sequence[JoinInput], conditions: Sequence[JoinCondition]
+def compared_by(
+    new: int, order: Sequence[int], inputs: Sequence[JoinInput], conditions: Sequence[JoinCondition] = ()
 ) -> float:
-    """X_i: the cost of the new tuples of input i."""
+    """X_i / λ_i: the tuples that one new tuple of input i is compared with."""
     compared, matches, distinct = 0.0, 1.0, inputs[new].distinct
     joined = {new}
     for i in order:
@@ -81,7 +81,7 @@ def _cost_of_new(
         for condition in conditions:
             if i in condition.inputs and condition.inputs <= joined:
                 matches *= condition.selectivity
-    return inputs[new].rate * compared
+    return compared
 
 
 def matches_of(inputs: Sequence[JoinInput], conditions: Sequence[JoinCondition] = ()) -> float:

@@ -111,7 +111,7 @@ class Oracle:
         if isinstance(statement, CreateStream):
             self._streams[statement.name.lower()] = _Stream(statement)
         elif isinstance(statement, CreateQuery):
-            self._create_query(statement)
+            self._create_query(statement)  # OR REPLACE: a continuous query begins anew where it was (see `begin`)
         elif isinstance(statement, CreateTable):
             self._tables[statement.name.lower()] = TableHistory(statement)
         elif isinstance(statement, InsertRows | UpdateRows | DeleteRows):

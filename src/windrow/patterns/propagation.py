@@ -29,6 +29,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     Project,
     RowsWindow,
@@ -147,6 +148,12 @@ def _output_window(node: OutputWindow, inputs: Edges) -> EdgePatterns:
     return _window(node.lifetime, "the window over the sub-query")
 
 
+def _output_rows(node: OutputRows, inputs: Edges) -> EdgePatterns:
+    if inputs[0].output is not MONOTONIC:
+        raise ValueError(f"a window over an output that is {inputs[0].output}: {inputs[0].why}")
+    return EdgePatterns(STR, STR, "a result leaves the last rows when later ones come, which nobody can predict")
+
+
 def _kept(what: str) -> Callable[[Node, Edges], EdgePatterns]:
     def rule(node: Node, inputs: Edges) -> EdgePatterns:
         one = inputs[0]
@@ -242,13 +249,14 @@ def _expiry(node: WindowExpiry, inputs: Edges) -> EdgePatterns:
 
 
 def _to_stream(node: ToStream, inputs: Edges) -> EdgePatterns:
-    return EdgePatterns(MONOTONIC, MONOTONIC, f"{node.kind.name} only appends rows to a stream")
+    return EdgePatterns(MONOTONIC, MONOTONIC, f"{node.words} only appends rows to a stream")
 
 
 PROPAGATION: dict[type[Node], Callable[[Any, Edges], EdgePatterns]] = {
     StreamWindow: _stream_window,
     OutputWindow: _output_window,
     WindowExpiry: _expiry,
+    OutputRows: _output_rows,
     RowsWindow: _strict("a tuple leaves a count-based window when later ones come, which nobody can predict"),
     Filter: _kept("selection"),
     Project: _kept("projection"),

@@ -180,7 +180,7 @@ class _Binding:
         self._refuse(clause.rattr or clause.sattr, "RATTR and SATTR", "SLIDE n ROWS")
         self._refuse(clause.origin is not None and clause.slide is None, "ORIGIN", "SLIDE")
         if clause.kind is WindowKind.ROWS:
-            return self._last_rows()
+            return self._last_rows() if attribute is None else self._last_results(attribute)
         self._refuse_partition()
         if clause.kind is WindowKind.SINCE and clause.slide is None:
             raise self._error("SINCE needs a SLIDE", "For example [SINCE '2026-01-01' SLIDE 1 HOUR].")
@@ -199,18 +199,28 @@ class _Binding:
         )
 
     def _refuse_later_windows(self) -> None:
-        clause, what = self._clause, None
-        by_rows = clause.slide is not None and clause.slide.unit is Unit.ROWS
-        if clause.kind is WindowKind.ROWS and self._given is None:
-            what = "[ROWS n] on a sub-query"
-        elif by_rows:
-            what = "a window that slides by rows in anything but an aggregate over one stream"
-        if what is not None:
+        clause = self._clause
+        if clause.slide is not None and clause.slide.unit is Unit.ROWS:
             raise UnsupportedError(
-                f"{what} comes with a later version",
+                "a window that slides by rows in anything but an aggregate over one stream comes with a later version",
                 place=clause.place,
                 remedy=_example(self._given, self._one_time),
             )
+
+    def _last_results(self, attribute: Attribute) -> BoundLifetime:
+        """Bind `[ROWS n]` on a sub-query: its last n results by (their time, then all columns)."""
+        clause = self._clause
+        assert clause.range is not None
+        for given, what in (
+            (clause.offset is not None, "OFFSET"),
+            (clause.internal, "INTERNAL"),
+            (bool(clause.pattr), "PARTITION BY"),
+            (clause.wattr is not None, "WATTR"),
+            (clause.slide is not None, "SLIDE"),
+        ):
+            if given:
+                raise self._error(f"{what} does not go with [ROWS n] on the output of a query", "Leave it out.")
+        return BoundLifetime(attribute, None, rows=self._within(clause.range.amount, "ROWS"))
 
     def _last_rows(self) -> BoundLifetime:
         """Bind `[ROWS n]` or `[ROWS n PARTITION BY …]`: the last n tuples by (window attribute, arrival)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import localcontext
 from itertools import product
 from typing import Any
@@ -27,6 +27,7 @@ from windrow.plan.algebra.nodes import (
     MergeUnion,
     Node,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     Project,
     RowsWindow,
@@ -52,12 +53,24 @@ NEVER = POINT_MAX
 
 @dataclass(frozen=True)
 class WindowOperators:
-    """A plan over a history. `first` is the first tick that is processed."""
+    """A plan over a history. `first` is the first tick that is processed. `at_instants`: it is looked at at every
+    instant, not only at ticks, as RESTORE asks."""
 
     plan: ContinuousPlan
     history: History
     first: int
+    at_instants: bool = False
     _known: dict[tuple[int, int], list[Tuple]] = field(default_factory=dict)
+    _below: dict[int, WindowOperators] = field(default_factory=dict)
+
+    @property
+    def step(self) -> int:
+        return 1 if self.at_instants else self.plan.step
+
+    @property
+    def begins(self) -> int:
+        """The first tick or instant."""
+        return self.first - self.plan.step + self.step
 
     def answer(self, tick: int) -> list[Row]:
         """R(tick): the rows of the answer, in the order of the output columns."""
@@ -72,6 +85,8 @@ class WindowOperators:
             return _top(node, self.relation(node.input, tick))
         if isinstance(node, SemiJoin | OuterJoin | SetOperation | RowsWindow):
             return self._withdrawn(node, tick)
+        if isinstance(node, OutputRows):
+            return self._last_results(node, tick)
         if isinstance(node, Join | MergeUnion | Distinct) and _is_strict(node):
             return self._of_relations(node, tick)
         if isinstance(node, Filter):
@@ -98,6 +113,12 @@ class WindowOperators:
         none = [dict.fromkeys(column.sql for column in one.schema) for one in node.inputs]
         padding = none[0] if node.keeps_right else None, none[1] if node.keeps_left else None
         return outer_join(left, right, lambda a, b: _are_matches(node, a, b), padding)
+
+    def _last_results(self, node: OutputRows, tick: int) -> list[Values]:
+        """By birth, then by all columns."""
+        born = [row for row in self.rows(node.input, tick) if row.ts < tick]
+        born.sort(key=lambda row: (row.ts, [_rank(value, True) for value in row.values.values()]))
+        return [row.values for row in born[-node.size :]]
 
     def _of_relations(self, node: Join | MergeUnion | Distinct, tick: int) -> list[Values]:
         """The relational operator over what its inputs show at the tick: some of it may be withdrawn at any time."""
@@ -132,8 +153,12 @@ class WindowOperators:
         if isinstance(node, OutputWindow):
             born = (_windowed(row.ts, row.values, node) for row in self.rows(node.input, tick))
             return [row for row in born if row.ts < tick]
-        before = self.rows(node, tick - self.plan.step) if tick > self.first else []
-        return [*before, *self._reported(node, tick)] if tick >= self.first else []
+        if tick < self.begins:
+            return []
+        before = self.rows(node, tick - self.step) if tick > self.begins else []
+        if isinstance(node, ToStream):
+            return [*before, *self._streamed(node, tick)]
+        return [*before, *self._reported(node, tick)]
 
     def _window(self, node: Window) -> list[Tuple]:
         at = next(i for i, one in enumerate(self.plan.windows) if one is node)
@@ -148,19 +173,53 @@ class WindowOperators:
             return [Tuple(tick - 1, tick, tick, values) for values in found.values()]
         if isinstance(node, SemiJoin | OuterJoin | SetOperation | RowsWindow):
             return [Tuple(tick - 1, tick, tick, values) for values in self._withdrawn(node, tick)]
-        if isinstance(node, GroupBy):
-            before = self._groups(node, tick - self.plan.step) if tick > self.first else {}
-            now = self._groups(node, tick)
-            fresh = [row for key, row in now.items() if key not in before or not _same(before[key], row)]
-            return [Tuple(tick - 1, NEVER, NEVER, values) for values in fresh]
-        assert isinstance(node, ToStream)
-        now_there = self.relation(node.input, tick)
-        before_there = self.relation(node.input, tick - self.plan.step) if tick > self.first else []
+        if isinstance(node, OutputRows):
+            return [Tuple(tick - 1, tick, tick, values) for values in self._last_results(node, tick)]
+        assert isinstance(node, GroupBy)
+        before = self._groups(node, tick - self.step) if tick > self.begins else {}
+        now = self._groups(node, tick)
+        fresh = [row for key, row in now.items() if key not in before or not _same(before[key], row)]
+        return [Tuple(tick - 1, NEVER, NEVER, values) for values in fresh]
+
+    def _streamed(self, node: ToStream, tick: int) -> list[Tuple]:
+        """What a stream reports above the tick or instant before this one, and up to it."""
+        below = self._looking(node)
+        found: list[Tuple] = []
+        for at in range(tick - self.step + 1, tick + 1):
+            if node.restores and node.kind is Streaming.ISTREAM:
+                given = _minus(below.shown(at), below.shown(at - 1))
+            else:
+                given = self._of_tick(node, below, at) if (at - self.first) % self.plan.step == 0 else []
+            found += [Tuple(at - 1, NEVER, NEVER, values) for values in given]
+        return found
+
+    def _of_tick(self, node: ToStream, below: WindowOperators, tick: int) -> list[Values]:
+        before, now = below.shown(tick - self.plan.step), below.shown(tick)
         if node.kind is Streaming.ISTREAM:
-            now_there = _minus(now_there, before_there)
-        elif node.kind is Streaming.DSTREAM:
-            now_there = _minus(before_there, now_there)
-        return [Tuple(tick - 1, NEVER, NEVER, values) for values in now_there]
+            return _minus(now, before)
+        if node.kind is Streaming.DSTREAM:
+            return _minus(before, now)
+        if not node.restores:
+            return now
+        stayed, came = before, list[Values]()
+        for at in range(tick - self.plan.step + 1, tick + 1):
+            stayed = _minus(stayed, _minus(stayed, below.shown(at)))
+            came += _minus(below.shown(at), below.shown(at - 1))
+        return [*stayed, *came]
+
+    def _looking(self, node: ToStream) -> WindowOperators:
+        """The plan below a stream, at the ticks or instants at which the stream looks at it."""
+        if id(node) not in self._below:
+            plan = replace(self.plan, root=node.input)
+            mine = {id(window) for window in plan.windows}
+            pairs = zip(self.plan.windows, self.history, strict=True)
+            history = [rows for window, rows in pairs if id(window) in mine]
+            self._below[id(node)] = WindowOperators(plan, history, self.first, node.restores)
+        return self._below[id(node)]
+
+    def shown(self, tick: int) -> list[Values]:
+        """R(tick); before the first tick there is nothing."""
+        return self.relation(self.plan.root, tick) if tick >= self.begins else []
 
     def _groups(self, node: GroupBy, tick: int) -> dict[Hashable, Values]:
         groups: dict[Hashable, list[Values]] = {} if node.keys else {(): []}
@@ -181,6 +240,8 @@ def _is_internal(node: Node) -> bool:
     """Whether rows that the node sees come from an INTERNAL window. A window on a sub-query makes them anew."""
     if isinstance(node, StreamWindow | OutputWindow):
         return node.lifetime.internal
+    if isinstance(node, OutputRows):
+        return False
     return any(_is_internal(one) for one in node.inputs)
 
 
@@ -190,7 +251,7 @@ def _is_strict(node: Node) -> bool:
         return False
     if isinstance(node, GroupBy):
         return not _is_internal(node)
-    if isinstance(node, TopRows | SemiJoin | OuterJoin | SetOperation | RowsWindow):
+    if isinstance(node, TopRows | SemiJoin | OuterJoin | SetOperation | RowsWindow | OutputRows):
         return True
     return any(_is_strict(one) for one in node.inputs)
 

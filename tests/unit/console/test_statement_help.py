@@ -11,6 +11,7 @@ import pytest
 from windrow.console.shell.statement_help import STATEMENT_NAMES, STATEMENTS, WINDOWS, StatementHelp, help_lines
 from windrow.cql import create_stream, parse_one, parser, window_syntax
 from windrow.cql.statements import (
+    AlterQuery,
     CreateDerivedStream,
     CreateQuery,
     CreateStream,
@@ -92,6 +93,7 @@ KINDS = {
     "UPDATE": UpdateRows,
     "DELETE": DeleteRows,
     "LOAD": LoadRows,
+    "ALTER QUERY": AlterQuery,
     "SELECT": Select,
     "WITH": Select,
     "EXPLAIN": Explain,

@@ -8,6 +8,8 @@ from sqlglot import exp
 from windrow.cql import CQL, expression_text, parse, parse_one, place_of, to_text, window_of
 from windrow.cql.printer import to_script
 from windrow.cql.statements import (
+    Alteration,
+    AlterQuery,
     ColumnDef,
     CreateDerivedStream,
     CreateQuery,
@@ -172,6 +174,9 @@ def test_tail_keywords_as_names() -> None:
         ("EXPLAIN QUERY q", Explain(name="q")),
         ("EXPLAIN ANALYZE QUERY q", Explain(name="q", analyze=True)),
         ("EXPLAIN STREAM s", Explain(name="s", is_stream=True)),
+        ("EXPLAIN VERBOSE QUERY q", Explain(name="q", verbose=True)),
+        ("EXPLAIN ANALYZE VERBOSE QUERY q", Explain(name="q", analyze=True, verbose=True)),
+        ("EXPLAIN VERBOSE STREAM s", Explain(name="s", is_stream=True, verbose=True)),
         ("EXPLAIN ANALYZE STREAM s", Explain(name="s", analyze=True, is_stream=True)),
         ("SET max_future = 'off'", SetSetting("max_future", "off")),
         ("SET Max_Future = 1 DAY", SetSetting("max_future", "1 DAY")),
@@ -250,7 +255,7 @@ ERRORS = [
     ("SELECT `abc", 1, 8, "a quoted name is not closed"),
     ("SELECT 1 /* x", 1, 10, "a comment is not closed"),
     ("SELECT /*+ BROADCAST(s) */ a FROM s", 1, 8, "hints"),
-    ("EXPLAIN SHOW STREAMS", 1, 9, "expected SELECT, CREATE QUERY, QUERY, STREAM or ANALYZE QUERY"),
+    ("EXPLAIN SHOW STREAMS", 1, 9, "expected SELECT, CREATE QUERY, QUERY, STREAM, ANALYZE QUERY or VERBOSE"),
     ("EXPLAIN ANALYZE SELECT a FROM s [NOW]", 1, 17, "expected QUERY"),
     ("EXPLAIN CREATE STREAM s (a INT) FROM memory", 1, 9, "explains queries"),
     ("DROP VIEW v", 1, 6, "STREAM, QUERY or TABLE"),
@@ -259,7 +264,11 @@ ERRORS = [
     ("SET x = 'a' 'b'", 1, 9, "one quoted string"),
     ("SHOW STREAMS NOW", 1, 14, "end of the statement"),
     ("SELECT \ud800", 1, 8, "surrogate"),
-    ("hello", 1, 1, "A statement begins with CREATE, SELECT"),
+    ("ALTER STREAM s PAUSE", 1, 7, "Only queries can be altered"),
+    ("ALTER QUERY q STOP", 1, 15, "PAUSE or RESUME"),
+    ("CREATE OR REPLACE QUERY IF NOT EXISTS q AS SELECT a FROM s", 1, 25, "contradict each other"),
+    ("CREATE OR DROP QUERY q AS SELECT a FROM s", 1, 11, "REPLACE"),
+    ("hello", 1, 1, "A statement begins with CREATE, ALTER, SELECT"),
     ("CREATE QUERY q SELECT 1", 1, 16, "Write CREATE QUERY name AS SELECT"),
     ("CREATE STREAM s (a INT, A STRING) FROM memory", 1, 25, "another name"),
     ("CREATE STREAM s (a INT) FROM memory PUNCTUATE WITH SLACK -5 SECONDS", 1, 58, "For example SLACK 10 SECONDS."),
@@ -451,3 +460,13 @@ def test_errors_in_continuous_queries(text: str, column: int, says: str) -> None
     with pytest.raises(ParseError, match=says) as caught:
         parse_one(text)
     assert caught.value.place is not None and caught.value.place.column == column
+
+
+def test_replace_and_alter() -> None:
+    statement = parse_one("CREATE OR REPLACE QUERY q AS SELECT a FROM s [RANGE 5 SECONDS]")
+    assert isinstance(statement, CreateQuery) and statement.or_replace and parse_one(to_text(statement)) == statement
+    for alteration in Alteration:
+        altered = parse_one(f"alter query `q r` {alteration.value}")
+        assert altered == AlterQuery("q r", alteration) and parse_one(to_text(altered)) == altered
+    with pytest.raises(UnsupportedError, match="only a query can be replaced"):
+        parse_one("CREATE OR REPLACE TABLE t (k INT PRIMARY KEY)")

@@ -34,6 +34,7 @@ from windrow.dataplane.stores import (
     KeptFile,
     MappedFiles,
     MappedStoreFile,
+    PackedFlags,
     Selected,
     StoredRows,
     WindowStoreSpec,
@@ -50,8 +51,9 @@ from windrow.windows import CutSchedule, SlidingWindow
 
 K = KeptColumn("k", SqlType("STRING"))
 X = KeptColumn("x + 1", SqlType("INT"))
-EVEN = KeptColumn("x % 2 = 0", SqlType("BOOLEAN"))
-BIG = KeptColumn("x > 6", SqlType("BOOLEAN"))
+BOOLEAN = SqlType("BOOLEAN")
+EVEN = KeptColumn("x % 2 = 0", BOOLEAN)
+BIG = KeptColumn("x > 6", BOOLEAN)
 ALL = WindowStoreSpec(3, "s", "t", (K,), (K, X, EVEN))
 
 
@@ -122,6 +124,22 @@ def test_rows_are_sorted_by_bucket(tmp_path: Path) -> None:
         assert taken.column(POINT).to_pylist() == rows.column(POINT).to_numpy()[np.isin(bucket, list(run))].tolist()
     with pytest.raises(ValueError):
         file.columns([K], range(0, 10, 2))
+
+
+def test_conditions_as_bits(tmp_path: Path) -> None:
+    points, flags = list(range(300)), PackedFlags((BIG, EVEN, *(KeptColumn(f"x = {i}", BOOLEAN) for i in range(61))))
+    spec = WindowStoreSpec(3, "s", "t", (K,), (K, EVEN, flags.flags[-1]))
+    values = table(points, WindowStoreSpec(3, "s", "t", (K,), (K, EVEN)))
+    last = pa.array([t == 17 for t in points])
+    file = write_rows(BlockWriter(tmp_path), spec, values.append_column(flags.flags[-1].id, last))
+    assert file is not None and flags.type.name == "BIGINT"
+    for run in (None, range(90, 200)):
+        found = mapped(tmp_path, file).columns([K, flags], run)
+        for row in found.to_pylist():  # the file has no column BIG, and EVEN is NULL for some
+            point = row[POINT]
+            assert row[flags.id] == (2 if point % 2 == 0 and point % 9 else 0) + ((1 << 62) if point == 17 else 0)
+    with pytest.raises(ValueError, match="63"):
+        PackedFlags((EVEN,) * 64)
 
 
 def test_without_keys_all_rows_are_in_bucket_0(tmp_path: Path) -> None:

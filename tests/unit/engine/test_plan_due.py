@@ -1,8 +1,11 @@
 """When plans are due, which windows of periodic plans hold a tuple, and from when on answers are complete."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.bound_plans import bind
+from support.continuous import INT, Builder, plan_of
 
 from windrow.engine.plans.due import (
     LONG_GAP,
@@ -11,10 +14,13 @@ from windrow.engine.plans.due import (
     begins_at,
     complete_from,
     due_upto,
+    lingering,
     occupied,
     without_gaps,
 )
+from windrow.engine.plans.query import counts_ticks
 from windrow.operators.ticks import DueTicks
+from windrow.plan.algebra.nodes import Lifetime, OutputRows, OutputWindow, Streaming, ToStream
 from windrow.types import POINT_MAX
 
 GRID = TickGrid(5)
@@ -127,3 +133,22 @@ def test_run_without_end_below_zero() -> None:
     """Tuples of an UNBOUNDED window stay; the distance from a point below zero to their end exceeds an int64."""
     due = DueTicks(-9, -3, 3)
     assert without_gaps(due, occupied(due, [(np.array([-8]), np.array([POINT_MAX]))], None)) == due
+
+
+def test_plans_of_which_no_tick_is_left_out() -> None:
+    """A window on what an aggregate without GROUP BY gives counts the ticks without tuples, too."""
+    b = Builder()
+    total, by_key = (b.group_by(b.window(6, {"x": INT}), keys, ("SUM", "x")) for keys in ([], ["x"]))
+    every = ToStream(total, Streaming.RSTREAM)
+    assert counts_ticks(plan_of(OutputRows(every, 3), 6))
+    assert counts_ticks(plan_of(OutputWindow(every, Lifetime(18)), 6))
+    assert not counts_ticks(plan_of(OutputWindow(every, Lifetime(1)), 6))
+    assert not counts_ticks(plan_of(OutputRows(ToStream(by_key, Streaming.RSTREAM), 3), 6))
+
+
+def test_tuples_linger_until_restore_reports() -> None:
+    b = Builder()
+    restored = ToStream(b.window(6, {"x": INT}), Streaming.ISTREAM, restores=True)
+    assert lingering(replace(plan_of(restored, 10), periodic=True)) == 9
+    assert lingering(plan_of(restored, 10)) == 0
+    assert lingering(replace(plan_of(b.window(6, {"x": INT}), 10), periodic=True)) == 0

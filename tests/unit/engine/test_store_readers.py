@@ -83,7 +83,7 @@ class Bench:
 
     def keep_from(self, reader: str, point: int) -> None:
         with self.catalog.transaction():
-            self.stores.keep_from(reader, point)
+            self.stores.keep_from({reader: point})
 
     def on_disk(self) -> int:
         return len(list(self.root.rglob("*.arrow")))
@@ -250,8 +250,8 @@ def test_new_reader_that_needs_less(bench: Bench) -> None:
     bench.deposit(1)
     with bench.catalog.transaction():
         use = bench.need("a", X)
-        bench.stores.keep_from("a", 10)
-        bench.stores.keep_from("nobody", 10)
+        bench.stores.keep_from({"a": 10})
+        bench.stores.keep_from({"nobody": 10})
     assert bench.stores.stores[0].kept_from == 10 and bench.stores.stores[0].needed_from == 10
     bench.deposit(9)
     assert bench.on_disk() == 0
@@ -263,7 +263,7 @@ def test_rolled_back_expiry(bench: Bench) -> None:
     use = bench.need("a", X)
     bench.deposit(1, 2)
     with pytest.raises(KeyError), bench.catalog.transaction():
-        bench.stores.keep_from("a", 10)
+        bench.stores.keep_from({"a": 10})
         raise KeyError
     assert bench.points(use) == [1, 2] and bench.stores.stores[0].kept_from is None
 

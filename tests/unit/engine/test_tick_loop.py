@@ -150,6 +150,18 @@ def test_error_is_raised_at_the_next_submission(loop: TickLoop, ticks: Ticks) ->
     assert ticks.done == [2, 1]
 
 
+def test_many_are_tried_again_at_once(loop: TickLoop, ticks: Ticks) -> None:
+    one, two = stream(1), stream(2)
+    ticks.errors[1] = RuntimeError("no space")
+    loop.submit(one)
+    loop.catch_up(two)
+    ((failed, error),) = loop.retry_all([one, two])
+    assert failed is one and str(error) == "no space"
+    loop.drain(one)
+    loop.drain(two)
+    assert ticks.done == [2, 1, 2]
+
+
 def test_failures_in_a_row(loop: TickLoop, ticks: Ticks) -> None:
     one = stream(1)
     assert loop.failures(one) == 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 from support.bound_plans import bind
-from support.plan_builder import Maker, join, keep, over, plan
+from support.plan_builder import Maker, join, keep, over, plan, semi
 
 from windrow.explain.continuous import explain_plan
 from windrow.explain.drawing import COLOURS, DrawnPlan, svg_text
@@ -18,6 +19,7 @@ from windrow.explain.tree import ExplainedPlan, bytes_text, count_text, seconds_
 from windrow.operators.layouts.parts import Departures, LayoutUse
 from windrow.operators.tables.metering import PlanMeter
 from windrow.optimizer.execution import DIRECT, NEGATIVE, executed
+from windrow.optimizer.facts import Facts, StreamFacts
 from windrow.optimizer.pipeline import OptimizedPlan, optimize
 from windrow.patterns import UpdatePattern
 from windrow.plan.algebra.nodes import Distinct, Node, OutputWindow, Streaming, TopRows, ToStream
@@ -178,6 +180,57 @@ def test_rules() -> None:
     assert "  merge_joins         off (SET disabled_rules)" in text
     assert "  push_projections    windows keep" in text
     assert "  push_distinct       nothing to do" in text
+
+
+# -- costs and candidates ----------------------------------------------------------------------------
+
+
+FACTS: Facts = {"a": StreamFacts(2.0, {"k": 5.0}), "b": StreamFacts(1.0, {"k": 4.0})}
+
+
+def verbose(node: Node, facts: Facts = FACTS) -> list[str]:
+    text = explain_plan("q", optimize(plan(node), facts), verbose=True).text()
+    return text[text.index("Costs") :].splitlines()
+
+
+def test_costs_of_every_operator() -> None:
+    m = Maker()
+    assert verbose(join(m.window("a"), m.window("b"))) == [
+        "Costs, in rows handled per point (measured of a, b):",
+        "      8  the answer: inserting 8",
+        "  4,041  Join a ⋈ b: processing 20.6, starting 4,020; gives 8 rows, 40 alive",
+        "      1  StreamWindow b: inserting 1; gives 1 rows, 10 alive",
+        "      2  StreamWindow a: inserting 2; gives 2 rows, 20 alive",
+        "  4,052  in all",
+        "Candidates: this plan alone; no rule that chooses by cost had a choice",
+    ]
+
+
+def test_candidates_of_a_negation_join() -> None:
+    m = Maker()
+    node = semi(join(m.window("a"), m.window("b")), m.window("c"), is_anti=True)
+    found = verbose(node)
+    assert found[0] == "Costs, in rows handled per point (measured of a, b; assumed of c):"
+    assert any("withdrawing" in line and "withdrawn" in line for line in found)
+    listed = found[found.index("Candidates, with what they cost per point where the rule chose:") + 1 :]
+    assert listed[0].startswith("  place_negation: ")
+    assert {re.sub(r"  \((chosen|as given).*", "", line).split(maxsplit=1)[1] for line in listed[1:]} == {
+        "(a ⋈ b) ▷ c",
+        "(a ▷ c) ⋈ b",
+        "a ⋈ (b ▷ c)",
+    }
+    assert sum("chosen" in line for line in listed[1:]) == 1 == sum("as given" in line for line in listed[1:])
+
+
+def test_candidates_of_a_join_order() -> None:
+    m = Maker()
+    facts = {**FACTS, "c": StreamFacts(90.0, {"k": 2.0})}
+    found = verbose(join(m.window("c"), m.window("a"), m.window("b")), facts)
+    at_join = next(
+        i for i, line in enumerate(found) if line.startswith("  order_joins: chosen since it is the cheapest")
+    )
+    assert len(found[at_join + 1 :]) == 5 and found[at_join + 1].endswith("(chosen)")
+    assert any(line.endswith("c ⋈ a ⋈ b  (as given)") for line in found[at_join:])
 
 
 # -- pictures ----------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from support.continuous import (
 )
 
 from windrow.operators.advance import advance
+from windrow.operators.changes import in_order
 from windrow.operators.state import PlanState
 from windrow.operators.ticks import DueTicks
 from windrow.operators.view import by_expiration, merged_view
@@ -237,7 +238,7 @@ def test_ticks_from_another_origin_and_below_zero():
             plan, state, inputs_of(plan, stored(plan, [[(-9, (1,)), (-7, (1,)), (2, (1,))]]), due), due, KERNEL
         )
         state = done.state
-        found += [(op, tick, n) for op, tick, _, _, n in rows_of(done.changes)]
+        found += [(op, tick, n) for op, tick, _, _, n in rows_of(in_order([done.changes]))]
     assert found == [("+", -7, 1), ("-", 3, 1), ("+", 3, 2), ("-", 13, 2), ("+", 13, 0)]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from windrow.operators.tables import pairing
 from windrow.operators.tables.pairing import JoinSide, key_numbers, new_results
+from windrow.operators.tables.prefilter import picked
 
 NAMES = ["a", "a", "a", "b", None]
 
@@ -53,3 +54,26 @@ def test_every_new_result_is_found_once(monkeypatch, inputs, ends, most):
         assert found == expected(sides, keys)
         results += len(found)
     assert results > 40
+
+
+def test_rows_are_picked_from_many_chunks() -> None:
+    draw = np.random.default_rng(3)
+    parts = []
+    for size in (5, 1, 0, 40, 7):
+        numbers = draw.integers(0, 9, size)
+        parts.append(
+            pa.table(
+                {
+                    "i": pa.array(numbers.astype(np.int32)),
+                    "d": pa.array(numbers / 3),
+                    "n": pa.array([None if one < 3 else int(one) for one in numbers], pa.int64()),
+                    "t": pa.array(numbers).cast(pa.timestamp("us", "UTC")),
+                    "s": pa.array([f"s{one}" for one in numbers], pa.string()),
+                    "b": pa.array(numbers > 4),
+                }
+            )
+        )
+    table = pa.concat_tables(parts)
+    for rows in ([], [0], [52], [3, 4, 5, 6, 44, 52], list(range(53)), list(range(6, 20))):
+        found = picked(table, np.array(rows, np.int64))
+        assert found.equals(table.combine_chunks().take(pa.array(rows, pa.int64()))), rows

@@ -19,7 +19,7 @@ from windrow.catalog.relations import TableDef, define_table
 from windrow.cql import parse_one
 from windrow.cql.statements import CreateQuery, CreateTable
 from windrow.operators.advance import advance
-from windrow.operators.changes import stored
+from windrow.operators.changes import in_order, stored
 from windrow.operators.layouts.keyed import Keyed
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.relations.table_scan import TableRows, after_change, netted_change
@@ -162,7 +162,7 @@ def run(plan: ContinuousPlan, history: History, restarts: bool) -> list[Change]:
             given_ = TableRows(change(seen, known), rows)
             relations = dict.fromkeys(scans(plan.root), given_)
             done = advance(plan, state, inputs, due, KERNEL, relations=relations)
-            changes += told(stored(done.changes))
+            changes += told(stored(in_order([done.changes])))
             parts += done.parts
             state = restore(plan, parts, last) if restarts else done.state
             if restarts and last % 3 == 0:

@@ -12,6 +12,7 @@ from support.continuous import INT, KERNEL, STRING, Builder, batches_of, inputs_
 from support.plan_builder import COLUMNS, plans, streams
 
 from windrow.operators.advance import advance
+from windrow.operators.changes import in_order
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.sharing.subplans import CompactedOnce, SharedSubPlans, SubPlan
 from windrow.operators.state import PlanState, has_internal, restore
@@ -63,7 +64,7 @@ class Query:
         shared.add(number, asked, self.state, after, parts, done.edges)
         self.state, self.took = after, self.took + (taken is not None)
         self.parts += parts
-        self.changes.append(done.changes)
+        self.changes.append(in_order([done.changes]))
 
 
 @settings(max_examples=25, **ANY)

@@ -17,7 +17,7 @@ from windrow.operators.changes import stored
 from windrow.operators.stages.cutting import staged
 from windrow.operators.stages.ranges import ranges_of
 from windrow.operators.view import live_view
-from windrow.plan.algebra.nodes import Distinct, Lifetime, OutputWindow, Streaming, ToStream
+from windrow.plan.algebra.nodes import Distinct, Lifetime, OutputRows, OutputWindow, Streaming, ToStream
 
 KX = {"k": STRING, "x": INT}
 
@@ -109,6 +109,12 @@ def _story(name: str) -> tuple[Any, list[Any]]:
         if name == "offset":
             return OutputWindow(b.window(None, KX), Lifetime(5, 3)), HISTORY[:1]
         return Distinct(one) if name == "distinct" else ToStream(one, kinds[name]), HISTORY[:1]
+    if name == "last results":
+        return OutputRows(b.join(one, b.window(6, KX, internal=True), on=["k"]), 5), HISTORY
+    if name in ("came between", "there between"):
+        kind = Streaming.ISTREAM if name == "came between" else Streaming.RSTREAM
+        counts = b.group_by(b.join(one, b.window(3, KX), on=["k"]), ["x"], ("COUNT", None))
+        return ToStream(b.project(counts, n=("$.COUNT_None", counts.schema[1].type)), kind, restores=True), HISTORY
     if name == "groups":
         return b.group_by(one, ["k"], ("SUM", "x"), ("MAX", "x"), ("MEDIAN", "x")), HISTORY[:1]
     if name == "union":
@@ -169,10 +175,11 @@ def _strict_story(b: Builder, name: str, one: Any) -> Any:
 
 
 STORIES = ("join", "three", "other key", "all", "limit", "distinct", "istream", "dstream", "rstream", "groups", "union")
+BETWEEN = ("came between", "there between", "last results")
 
 
 @pytest.mark.parametrize("explicit_expiry", [False, True])
-@pytest.mark.parametrize("name", [*STORIES, "offset", "count of counts", *STRICT_STORIES])
+@pytest.mark.parametrize("name", [*STORIES, *BETWEEN, "offset", "count of counts", *STRICT_STORIES])
 def test_stages_change_nothing(tmp_path: Path, name: str, explicit_expiry: bool) -> None:
     root, history = _story(name)
     plan, ticks = plan_of(root, 2), [0, 4, 6, 8, 20, 22, 30, 36, 60]

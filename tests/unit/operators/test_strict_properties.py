@@ -109,7 +109,8 @@ def cases(draw: Any) -> tuple[ContinuousPlan, list[list[Any]]]:
     elif kind == "top":
         node = b.top(node, "$.x", draw(st.integers(0, 3)))
     elif kind in ("stream", "window"):
-        node = ToStream(node, draw(st.sampled_from(Streaming)))
+        made = draw(st.sampled_from(Streaming))
+        node = ToStream(node, made, made is not Streaming.DSTREAM and draw(st.booleans()))
         node = OutputWindow(node, Lifetime(draw(st.integers(1, 4)))) if kind == "window" else node
     plan = plan_of(node, draw(st.sampled_from([1, 1, 2, 5])))
     return plan, [draw(tuples) for _ in plan.windows]

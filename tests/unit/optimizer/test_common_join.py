@@ -12,7 +12,7 @@ from windrow.optimizer.common_join import CommonJoin, JoinRoute, SharableJoin, c
 from windrow.optimizer.pipeline import optimize
 from windrow.plan.algebra.invariants import check
 from windrow.plan.algebra.nodes import Computed, ContinuousPlan, Distinct, Filter, Node, Project
-from windrow.plan.algebra.rewriting import reference, with_inputs
+from windrow.plan.algebra.rewriting import conjunction, conjuncts, reference, with_inputs
 
 
 def query(first: int, x: int, swapped: bool = False, more: str | None = None) -> ContinuousPlan:
@@ -33,7 +33,9 @@ def sharable(one: ContinuousPlan) -> SharableJoin:
 
 def routed(root: Node, common: CommonJoin, route: JoinRoute) -> Node:
     """A plan with its join replaced by what it takes of the shared one."""
-    taken: Node = common.join if route.predicate is None else Filter(common.join, route.predicate)
+    tests = [tree(f"({flag.column.sql} & {1 << flag.bit}) <> 0") for flag in route.flags]
+    condition = conjunction([*tests, *conjuncts(route.predicate)])
+    taken: Node = common.join if condition is None else Filter(common.join, condition)
     node: Node = Project(taken, tuple(Computed(own, reference(other)) for own, other in route.columns))
     above, path = list[Node](), route.path
     at_path = root
@@ -49,24 +51,36 @@ def test_windows_keep_what_any_query_needs() -> None:
     common = shared([query(100 * i, i, swapped=i % 2 == 1) for i in range(3)])
     assert [one.stream for one in common.windows] == ["r", "s"]
     assert [one.predicate for one in common.windows] == [None, None]
-    flags = {column.name: column.sql for column in common.windows[1].schema}
+    (flags,) = common.flags
+    assert common.flags[flags] == ("x = 0", "x = 1", "x = 2")
     kept = common.join.inputs[1]
-    assert isinstance(kept, Filter)
-    assert kept.predicate.sql() == f"{flags['x = 0']} OR {flags['x = 1']} OR {flags['x = 2']}"
-    assert [route.predicate for route in common.routes] == [tree(flags[f"x = {i}"]) for i in range(3)]
+    assert isinstance(kept, Filter) and kept.predicate == tree(f"{flags} <> 0")
+    assert [[(flag.column.sql, flag.bit) for flag in one.flags] for one in common.routes] == [
+        [(flags, i)] for i in range(3)
+    ]
+    assert [route.predicate for route in common.routes] == [None, None, None]
+
+
+def test_many_selections_take_several_numbers() -> None:
+    common = shared([query(100 * i, i) for i in range(70)])
+    assert [len(mine) for mine in common.flags.values()] == [63, 7]
+    assert len({(flag.column.sql, flag.bit) for route in common.routes for flag in route.flags}) == 70
+    names = list(common.flags)
+    kept = common.join.inputs[1]
+    assert isinstance(kept, Filter) and kept.predicate == tree(f"{names[0]} <> 0 OR {names[1]} <> 0")
 
 
 def test_a_selection_that_all_have_is_that_of_the_window() -> None:
     common = shared([query(0, 1), query(100, 1)])
     assert [one.predicate for one in common.windows] == [None, "x = 1"]
-    assert [route.predicate for route in common.routes] == [None, None]
+    assert [(route.flags, route.predicate) for route in common.routes] == [((), None), ((), None)]
 
 
 def test_a_query_without_selection_makes_the_join_keep_all() -> None:
     m = Maker(100)
     common = shared([query(0, 0), plan(m.project(join(m.window("s"), m.window("r")), x="x"))])
     assert all(not isinstance(one, Filter) for one in common.join.inputs)
-    assert common.routes[0].predicate is not None and common.routes[1].predicate is None
+    assert len(common.routes[0].flags) == 1 and not common.routes[1].flags
 
 
 def test_other_keys_or_windows_are_not_common() -> None:
@@ -92,7 +106,7 @@ def test_conditions_that_all_queries_have_stay_in_the_join() -> None:
 
     common = shared([conditioned(0, 0), conditioned(100, 1)])
     assert common.join.condition is not None
-    assert all(route.predicate is not None and route.predicate.name for route in common.routes)
+    assert all(len(route.flags) == 1 and route.predicate is None for route in common.routes)
 
 
 @settings(max_examples=30, deadline=None)

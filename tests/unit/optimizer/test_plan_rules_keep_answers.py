@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
-from support.plan_builder import join_plans, plans, streams
+from support.plan_builder import join_plans, negation_plans, plans, streams
 from support.plan_interpreter import Streams, answer
 
 from windrow.optimizer.facts import NOTHING_MEASURED, Facts, StreamFacts
+from windrow.optimizer.negation_moves import moved
 from windrow.optimizer.pipeline import RULES, PlanRule, applied, optimize
 from windrow.plan.algebra.invariants import check
 from windrow.plan.algebra.nodes import ContinuousPlan
@@ -18,8 +21,16 @@ REPEATING: Facts = {
     "r": StreamFacts(5.0, dict.fromkeys(("k", "x", "y"), 2.0)),
     "q": StreamFacts(90.0, {"k": 50.0}, {"x > 0": 0.01}),
 }
-FACTS = st.sampled_from([NOTHING_MEASURED, REPEATING])
-PLANS = st.one_of(plans(), join_plans())
+SELECTIVE: Facts = {
+    "s": StreamFacts(10.0, dict.fromkeys(("k", "x", "y"), 90.0)),
+    "r": StreamFacts(0.5, dict.fromkeys(("k", "x", "y"), 4.0)),
+    "q": StreamFacts(40.0, dict.fromkeys(("k", "x", "y"), 100.0)),
+}
+MANY: Facts = {name: StreamFacts((known.rate or 1.0) * 1e6, known.distinct) for name, known in REPEATING.items()}
+"""So many rows that nothing else counts."""
+
+FACTS = st.sampled_from([NOTHING_MEASURED, REPEATING, SELECTIVE, MANY])
+PLANS = st.one_of(plans(), join_plans(), negation_plans())
 TICKS = (4, 8, 12)
 
 
@@ -47,6 +58,31 @@ def test_rule_twice(rule: PlanRule, plan: ContinuousPlan, facts: Facts) -> None:
     once, _ = applied(rule, plan, facts)
     again, step = applied(rule, once, facts)
     assert again == once and step.reason is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(plan=negation_plans(), data=streams(), number=st.integers(0, 1 << 20))
+def test_every_move_of_a_negation(plan: ContinuousPlan, data: Streams, number: int) -> None:
+    """Whatever the costs are: the plan that a move makes, and what another one makes of that."""
+    root = plan.root
+    for _ in range(2):
+        made = list(moved(root))
+        if not made:
+            return
+        root = made[number % len(made)]
+        check(replace(plan, root=root))
+        same_answers(plan, replace(plan, root=root), data)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
+def test_rule_is_met(rule: PlanRule) -> None:
+    """The random plans above give every rule something to do."""
+
+    def is_met(drawn: tuple[ContinuousPlan, Facts]) -> bool:
+        return applied(rule, *drawn)[1].reason is not None
+
+    once = settings(max_examples=1_000, deadline=None, database=None, phases=[Phase.generate])
+    find(st.tuples(PLANS, FACTS), is_met, settings=once)
 
 
 @settings(max_examples=100, deadline=None)

@@ -6,7 +6,7 @@ import pytest
 from support.plan_builder import Maker, join, keep, outer, plan, semi
 
 from windrow.patterns import UpdatePattern, annotate, why, window_refusal
-from windrow.plan.algebra.nodes import Distinct, Lifetime, Node, OutputWindow, Streaming, TopRows, ToStream
+from windrow.plan.algebra.nodes import Distinct, Lifetime, Node, OutputRows, OutputWindow, Streaming, TopRows, ToStream
 
 MONOTONIC, WKS, WK, STR = UpdatePattern
 
@@ -133,6 +133,16 @@ def test_limit_is_strict_even_over_internal_windows() -> None:
 def test_relation_to_stream(kind: Streaming) -> None:
     m = Maker()
     assert patterns(ToStream(m.group(m.window(), total="SUM x"), kind)) == (MONOTONIC, MONOTONIC)
+
+
+def test_last_results_are_strict_and_of_what_only_grows() -> None:
+    m = Maker()
+    grows = join(m.window("s", internal=True), m.window("r", internal=True))
+    assert patterns(OutputRows(grows, 3)) == (STR, STR) and "later ones come" in why(OutputRows(grows, 3))
+    restored = ToStream(m.window(), Streaming.RSTREAM, restores=True)
+    assert patterns(restored) == (MONOTONIC, MONOTONIC) and why(restored).startswith("RSTREAM RESTORE")
+    with pytest.raises(ValueError, match="WKS"):
+        annotate(OutputRows(m.window(), 3))
 
 
 def test_strict_input_makes_join_strict() -> None:

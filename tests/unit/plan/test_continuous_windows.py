@@ -170,7 +170,8 @@ def test_stream_in_from_needs_a_window(inner: str) -> None:
     [
         ("NOW WATTR a", "WATTR goes with a stream"),
         ("NOW SLIDE 5 SECONDS", "the windows inside have none"),
-        ("ROWS 10", "later version"),
+        ("ROWS 10 OFFSET 2", "OFFSET does not go with [ROWS n] on the output"),
+        ("ROWS 10 PARTITION BY a", "PARTITION BY does not go with [ROWS n] on the output"),
         ("RANGE 5", "is an interval"),
     ],
 )
@@ -248,7 +249,7 @@ def test_istream_of_limit_and_distinct() -> None:
         ("SELECT ISTREAM(a), k FROM s [NOW]", "ISTREAM stands around the whole select list"),
         ("SELECT ISTREAM(a) AS x FROM s [NOW]", "ISTREAM stands around the whole select list"),
         ("SELECT ISTREAM() FROM s [NOW]", "ISTREAM stands around the whole select list"),
-        ("SELECT a FROM s [NOW] WHERE ISTREAM(a) > 1", "ISTREAM, DSTREAM or RSTREAM here"),
+        ("SELECT a FROM s [NOW] WHERE ISTREAM(a) > 1", "ISTREAM, DSTREAM, RSTREAM or WSTREAM here"),
     ],
 )
 def test_errors_in_relation_to_stream(select: str, says: str) -> None:
@@ -292,6 +293,9 @@ def test_monotonic(select: str, grows: bool) -> None:
         ("SELECT x.a FROM s [RANGE 10 SECONDS] x JOIN s [RANGE 1 MINUTE] y ON x.a = y.a", None),
         ("SELECT x.a FROM s [RANGE 1 SECOND INTERNAL] x JOIN s [RANGE 1 MINUTE] y ON x.a = y.a", None),
         (f"SELECT x.a FROM s {SLIDE} x JOIN s {SLIDE} y ON x.a = y.a", None),
+        ("SELECT x.a FROM s [NOW] x JOIN s [RANGE 1 MINUTE] y ON x.a = y.a", None),
+        ("SELECT x.a FROM s [NOW] x JOIN s [NOW] y ON x.a = y.a", None),
+        ("SELECT x.a FROM s [NOW] x JOIN s [RANGE 5 SECONDS] y ON x.a = y.a", 5 * SECOND),
         ("SELECT a FROM s [RANGE 1 SECOND]", None),
         ("SELECT a FROM s [RANGE 500 MILLISECONDS]", SECOND // 2),
     ],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from windrow.console.shell.statement_help import STATEMENT_NAMES
 from windrow.console.shell.typed import Lexeme, lexemes
+from windrow.cql.dialect import TO_STREAM
 from windrow.cql.functions import AGGREGATES, OWN_AGGREGATES, ROW_FUNCTIONS
 from windrow.cql.names import quote_name
 from windrow.dataplane.sinks.registry import KINDS as SINKS
@@ -25,7 +26,7 @@ OPTION_NAMES = (
     *("kind", "events", "seed", "first_event_time", "maxEventsPerTrigger"),
 )
 STARTS = (
-    *("CREATE", "SELECT", "WITH", "INSERT INTO", "UPDATE", "DELETE FROM", "LOAD INTO"),
+    *("CREATE", "ALTER QUERY", "SELECT", "WITH", "INSERT INTO", "UPDATE", "DELETE FROM", "LOAD INTO"),
     *("EXPLAIN", "SHOW", "DESCRIBE", "DROP", "SET"),
 )
 SHOWN = ("STREAMS", "QUERIES", "SHARING", "LATENESS", "SETTINGS", "TABLES")
@@ -65,6 +66,8 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "IS": ("NULL", "NOT NULL", "TRUE"),
     "PUNCTUATE": AFTER_PUNCTUATE,
     "IF": ("NOT EXISTS", "EXISTS"),
+    "ISTREAM": ("RESTORE(",),
+    "RSTREAM": ("RESTORE(",),
 }
 """Words after which only these words may stand."""
 
@@ -205,6 +208,9 @@ def _arguments(kind: str, names: Names) -> Sequence[str]:
 # Statements
 
 
+_VERBOSE = ("SELECT", "CREATE QUERY", "QUERY")
+
+
 def _expected(past: Sequence[Lexeme], whole: Sequence[Lexeme], names: Names) -> Sequence[str]:
     """What may follow these lexemes."""
     words = [part.upper for part in past]
@@ -212,7 +218,9 @@ def _expected(past: Sequence[Lexeme], whole: Sequence[Lexeme], names: Names) -> 
         return STARTS
     if words[0] == "EXPLAIN":
         if len(words) == 1:
-            return ("SELECT", "CREATE QUERY", "QUERY", "ANALYZE QUERY")
+            return ("SELECT", "CREATE QUERY", "QUERY", "ANALYZE QUERY", "VERBOSE")
+        if words[1] == "VERBOSE":
+            return _expected([past[0], *past[2:]], whole, names) if len(words) > 2 else _VERBOSE
         if words[1] == "ANALYZE" and len(words) == 2:
             return ("QUERY",)
         if "QUERY" in words[1:3] and words[1] in ("QUERY", "ANALYZE"):
@@ -224,6 +232,8 @@ def _expected(past: Sequence[Lexeme], whole: Sequence[Lexeme], names: Names) -> 
         return tuple(map(quote_name, (*names.streams, *names.queries, *names.tables))) if len(words) == 1 else ()
     if words[0] == "DROP":
         return _dropped(words, names)
+    if words[0] == "ALTER":
+        return _altered(words, names)
     if words[0] == "SET":
         return _set(words)
     if words[0] == "CREATE":
@@ -231,6 +241,12 @@ def _expected(past: Sequence[Lexeme], whole: Sequence[Lexeme], names: Names) -> 
     if words[0] in ("INSERT", "UPDATE", "DELETE", "LOAD"):
         return _changed(past, words, whole, names)
     return _select(past, words, whole, names) if words[0] in ("SELECT", "WITH") else ()
+
+
+def _altered(words: Sequence[str], names: Names) -> Sequence[str]:
+    if len(words) == 1:
+        return ("QUERY",)
+    return tuple(map(quote_name, names.queries)) if len(words) == 2 else ("PAUSE", "RESUME") if len(words) == 3 else ()
 
 
 def _changed(past: Sequence[Lexeme], words: Sequence[str], whole: Sequence[Lexeme], names: Names) -> Sequence[str]:
@@ -289,7 +305,13 @@ def _set(words: Sequence[str]) -> Sequence[str]:
 
 def _created(past: Sequence[Lexeme], words: Sequence[str], whole: Sequence[Lexeme], names: Names) -> Sequence[str]:
     if len(words) == 1:
-        return ("STREAM", "QUERY", "TABLE")
+        return ("STREAM", "QUERY", "TABLE", "OR REPLACE QUERY")
+    if words[1] == "OR":
+        if len(words) < 4:
+            return ("REPLACE QUERY", "QUERY")[len(words) - 2 :][:1]
+        if len(words) == 4:
+            return tuple(map(quote_name, names.queries))
+        return _created([past[0], *past[3:]], [words[0], *words[3:]], whole, names)
     if len(words) == 2:
         return ("IF NOT EXISTS",)
     if words[-1] in ("IF", "NOT"):
@@ -304,6 +326,8 @@ def _created(past: Sequence[Lexeme], words: Sequence[str], whole: Sequence[Lexem
     if len(words) == body:
         return ("SELECT",)
     follow = _select(past[body:], words[body:], whole, names)
+    if words[-1] == "SELECT":
+        return (*follow, *(f"{word}(" for word in TO_STREAM))
     is_after_from = "FROM" in words[body:] and not _opened(words) and words[-1] not in ("FROM", "BY", "INTO", ",")
     return (*follow, *QUERY_TAIL) if is_after_from and not set(words) & {"INTO", "EMIT"} else follow
 

@@ -62,9 +62,10 @@ CREATE STREAM readings (ts TIMESTAMP, sensor STRING, celsius DOUBLE)
         "CREATE QUERY",
         "registers a standing query: with SLIDE it answers every window when it closes, without it is continuous.",
         """\
-CREATE QUERY [IF NOT EXISTS] name AS
+CREATE {QUERY [IF NOT EXISTS] | OR REPLACE QUERY} name AS
   [WITH name AS (SELECT expression FROM stream window), …]
-  SELECT {[DISTINCT] expression [AS alias], … | ISTREAM(expression, …)}
+  SELECT {[DISTINCT] expression [AS alias], … | {ISTREAM | DSTREAM | RSTREAM}(expression, …)
+    | {ISTREAM | RSTREAM} RESTORE(expression, …) | WSTREAM(expression, …) window}
   FROM {stream window | (SELECT expression FROM stream window)} [AS alias]
   [JOIN stream window [AS alias] ON condition]
   [WHERE condition]
@@ -79,15 +80,23 @@ CREATE QUERY climate AS
   SELECT sensor, COUNT(*) AS readings, AVG(celsius) AS mean
   FROM readings [RANGE 5 MINUTES SLIDE 1 MINUTE]
   GROUP BY sensor ORDER BY sensor;""",
-        "\\h WINDOW lists the windows. Up to eight streams are joined. The mode of a sink is for continuous queries: "
-        "changes, append or view.",
+        "OR REPLACE puts the query in the place of the one of its name, if there is one; it keeps what it can use. "
+        "\\h WINDOW lists the windows; that of WSTREAM is [ROWS n] or [RANGE length]. Up to eight streams are joined. "
+        "The mode of a sink is for continuous queries: changes, append or view.",
+    ),
+    StatementHelp(
+        "ALTER QUERY",
+        "pauses a standing query, or lets it go on.",
+        "ALTER QUERY query {PAUSE | RESUME}",
+        "ALTER QUERY climate PAUSE;",
+        "Resumed, it goes on where it was: no answer is missing, and none comes twice.",
     ),
     StatementHelp(
         "CREATE STREAM AS",
         "makes a stream of the rows that a query reports, for other queries to read.",
         """\
 CREATE STREAM [IF NOT EXISTS] name AS
-  SELECT {expression [AS alias], … | ISTREAM(expression, …)}
+  SELECT {expression [AS alias], … | ISTREAM [RESTORE](expression, …)}
   FROM stream window [AS alias]
   [JOIN stream window [AS alias] ON condition]
   [WHERE condition]
@@ -165,9 +174,10 @@ SELECT COUNT(*) AS sensors FROM hot;""",
     ),
     StatementHelp(
         "EXPLAIN",
-        "shows a plan, without running anything; with ANALYZE also what a running query has done.",
-        "EXPLAIN {[ANALYZE] {QUERY | STREAM} name | SELECT expression FROM stream window | "
-        "CREATE {QUERY | STREAM} name AS SELECT expression FROM stream window}",
+        "shows a plan, without running anything; with ANALYZE also what a running query has done, with VERBOSE also "
+        "the plans that it was chosen from and their costs.",
+        "EXPLAIN {[ANALYZE] [VERBOSE] {QUERY | STREAM} name | [VERBOSE] SELECT expression FROM stream window | "
+        "[VERBOSE] CREATE {QUERY | STREAM} name AS SELECT expression FROM stream window}",
         "EXPLAIN QUERY climate;",
     ),
     StatementHelp(

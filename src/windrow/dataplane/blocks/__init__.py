@@ -6,6 +6,7 @@ from windrow.dataplane.blocks.store import (
     BlockRow,
     BlockStore,
     BlockWriter,
+    MappedBlocks,
     read_block,
     read_block_part,
 )
@@ -16,6 +17,7 @@ __all__ = [
     "BlockStore",
     "BlockWriter",
     "BucketedBlock",
+    "MappedBlocks",
     "counts_in",
     "cut",
     "panes_in",

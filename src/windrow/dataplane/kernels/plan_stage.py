@@ -209,6 +209,11 @@ class _PlanPlace:
             if stage.single and self.place:
                 continue
             started = time.perf_counter()
+            if self.join is not None and isinstance(self.join.output, pa.Table):
+                changes = self.join.output
+                self.meter.add_upwards(self.join.path, changes.num_rows, changes.nbytes, self.join.seconds)
+                self._show(stage, changes)
+                continue
             state = replace(state, ticked=batch.due.before)
             subplans = [p for level, p in batch.subplans if level == self.level and p.windows <= set(stage.windows)]
             taken, asked = self.common.subplans.find(subplans, state), self.common.subplans.wanted(subplans)
@@ -242,8 +247,9 @@ class _PlanPlace:
         """What was processed with other plans, by path, and the windows below: its join, and a sub-plan."""
         edges, windows = dict[str, Edge](), frozenset[int]()
         if self.join is not None:
-            edges, windows = {self.join.path: self.join.edge}, self.join.windows
-            self._count(self.join.path, self.join.edge, self.join.seconds)
+            assert isinstance(self.join.output, Edge)
+            edges, windows = {self.join.path: self.join.output}, self.join.windows
+            self._count(self.join.path, self.join.output, self.join.seconds)
         if taken is not None:
             edges[taken.subplan.path], windows = taken.result.edge, windows | taken.subplan.windows
             self._count(taken.subplan.path, taken.result.edge, 0.0)

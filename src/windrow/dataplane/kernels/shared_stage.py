@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from windrow.dataplane.kernels.stage_messages import SharedJoinBatch, SharedJoinTask, StoredWindow
 from windrow.dataplane.kernels.stage_worker import StageWorker
-from windrow.dataplane.stores import KeptColumn, MappedFiles, Selected, read_rows
+from windrow.dataplane.stores import MappedFiles, ReadColumn, Selected, read_rows
 from windrow.errors import first_line
 from windrow.operators.advance import joined
 from windrow.operators.scan import StreamRows, read_window
-from windrow.operators.sharing.routing import routed
+from windrow.operators.sharing.routing import routed_outputs
 from windrow.operators.tables.edges import Edge
 from windrow.operators.ticks import DueTicks
 from windrow.plan.algebra.nodes import Join, Window
@@ -36,7 +36,7 @@ def window_rows(
     mapped: MappedFiles,
     window: Window,
     stored: StoredWindow,
-    columns: tuple[KeptColumn, ...],
+    columns: tuple[ReadColumn, ...],
     history: bool,
     due: DueTicks,
     buckets: range | None,
@@ -53,10 +53,11 @@ def window_rows(
 
 @dataclass(frozen=True)
 class GivenJoin:
-    """The output of a plan's join that was processed with those of other plans, and its share of the time."""
+    """The output of a plan's join that was processed with those of other plans, or the plan's changes, if it only
+    renames that output; and its share of the time."""
 
     path: str
-    edge: Edge
+    output: Edge | pa.Table
     windows: frozenset[int]
     seconds: float
 
@@ -99,7 +100,8 @@ def _shared(worker: StageWorker, task: SharedJoinTask, batch: SharedJoinBatch, p
         for i, (window, stored, columns) in enumerate(zip(task.plan.windows, batch.windows, task.columns, strict=True))
     }
     edge = joined(join, rows, batch.due, kernel, task.has_until)
-    edges = routed([taker.route for taker in task.takers], edge, kernel)
-    seconds = (time.perf_counter() - started) / len(edges)
-    given = [GivenJoin(taker.path, one, taker.windows, seconds) for taker, one in zip(task.takers, edges, strict=True)]
+    routes, renamed = [taker.route for taker in task.takers], [taker.renamed for taker in task.takers]
+    outputs = routed_outputs(routes, renamed, edge, batch.due, kernel)
+    seconds = (time.perf_counter() - started) / len(outputs)
+    given = [GivenJoin(t.path, one, t.windows, seconds) for t, one in zip(task.takers, outputs, strict=True)]
     return dict(zip(batch.plans, given, strict=True))

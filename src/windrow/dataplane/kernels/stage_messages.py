@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.dataplane.kernels.plan_tables import StoredRelation
-from windrow.dataplane.stores import KeptColumn, StoredRows
+from windrow.dataplane.stores import KeptColumn, ReadColumn, StoredRows
 from windrow.operators.sharing.subplans import SubPlan
 from windrow.operators.stages.cutting import StagedPlan
 from windrow.operators.stages.ranges import Range
@@ -136,6 +136,8 @@ class JoinTaker:
     path: str
     route: JoinRoute
     windows: frozenset[int]
+    renamed: tuple[str, ...] | None = None
+    """The columns of its join that the plan's changes have, if it only renames them and all of it is in one stage."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ class SharedJoinTask:
     root: str
     number: int
     plan: ContinuousPlan
-    columns: tuple[tuple[KeptColumn, ...], ...]
+    columns: tuple[tuple[ReadColumn, ...], ...]
     takers: tuple[JoinTaker, ...]
     single: bool
     has_until: bool

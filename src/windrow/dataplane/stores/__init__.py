@@ -5,7 +5,7 @@ No pyspark here: Spark tasks write and read these files, and so does the driver.
 
 from windrow.dataplane.stores.files import POINT, KeptFile, MappedStoreFile, merged, write_rows
 from windrow.dataplane.stores.reading import MappedFiles, Selected, StoredRows, read_rows
-from windrow.dataplane.stores.specs import ARRIVAL, KeptColumn, WindowStoreSpec
+from windrow.dataplane.stores.specs import ARRIVAL, KeptColumn, PackedFlags, ReadColumn, WindowStoreSpec
 
 __all__ = [
     "ARRIVAL",
@@ -14,6 +14,8 @@ __all__ = [
     "KeptFile",
     "MappedFiles",
     "MappedStoreFile",
+    "PackedFlags",
+    "ReadColumn",
     "Selected",
     "StoredRows",
     "WindowStoreSpec",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from windrow.dataplane.blocks import BlockRef, BlockWriter
 from windrow.dataplane.blocks.store import readable
-from windrow.dataplane.stores.specs import KeptColumn, WindowStoreSpec
+from windrow.dataplane.stores.specs import KeptColumn, PackedFlags, ReadColumn, WindowStoreSpec
 from windrow.synopses.cells.buckets import BUCKETS, buckets_of
 
 POINT = "__t"
@@ -75,12 +75,17 @@ def write_rows(writer: BlockWriter, spec: WindowStoreSpec, rows: pa.Table) -> Ke
 
 
 def merged(
-    writer: BlockWriter, spec: WindowStoreSpec, files: Sequence[MappedStoreFile], bounds: Sequence[int]
+    writer: BlockWriter,
+    spec: WindowStoreSpec,
+    files: Sequence[MappedStoreFile],
+    bounds: Sequence[int],
+    change: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> list[KeptFile]:
     """Write the rows of these files as new ones, with the columns that the store keeps now: one file for the points
-    between each two neighbours of `bounds`. Rows outside of the bounds are left out."""
+    between each two neighbours of `bounds`. Rows outside of the bounds are left out. `change` gives columns other
+    values."""
     tables = [file.columns(spec.columns) for file in files]
-    whole = pa.concat_tables(tables)
+    whole = change(pa.concat_tables(tables)).select([POINT, *(one.id for one in spec.columns)])
     bucket = np.concatenate([file.bucket_of_rows() for file in files])
     tests = {file.kept_if for file in files}
     kept_if = list(tests.pop() or ()) if len(tests) == 1 and None not in tests else None
@@ -139,9 +144,10 @@ class MappedStoreFile:
     def nbytes(self) -> int:
         return int(self._table.nbytes)
 
-    def columns(self, wanted: Sequence[KeptColumn], buckets: range | None = None) -> pa.Table:
-        """The points and the wanted columns of the rows in these buckets (None: in all), without a copy. A column that
-        the file does not have is NULL. Every tick asks for the same ones, so the answer is remembered."""
+    def columns(self, wanted: Sequence[ReadColumn], buckets: range | None = None) -> pa.Table:
+        """The points and the wanted columns of the rows in these buckets (None: in all), without a copy except of
+        packed flags. A column that the file does not have is NULL. Every tick asks for the same ones, so the answer is
+        remembered."""
         asked = (tuple(one.id for one in wanted), buckets)
         if asked not in self._asked:
             if len(self._asked) >= MOST_ASKED:
@@ -149,7 +155,7 @@ class MappedStoreFile:
             self._asked[asked] = self._columns(wanted, buckets)
         return self._asked[asked]
 
-    def _columns(self, wanted: Sequence[KeptColumn], buckets: range | None) -> pa.Table:
+    def _columns(self, wanted: Sequence[ReadColumn], buckets: range | None) -> pa.Table:
         table, have = self._table, set(self._table.column_names)
         if buckets is not None:
             if buckets.step != 1:
@@ -158,12 +164,27 @@ class MappedStoreFile:
             table = table.slice(begin, max(0, end - begin))
         columns = [table.column(POINT)]
         for one in wanted:
-            there = one.id in have
-            columns.append(table.column(one.id) if there else _nulls(table.num_rows, one.type.arrow))
+            if isinstance(one, PackedFlags):
+                columns.append(_packed(table, [flag.id for flag in one.flags]))
+            else:
+                there = one.id in have
+                columns.append(table.column(one.id) if there else _nulls(table.num_rows, one.type.arrow))
         return pa.Table.from_arrays(columns, names=[POINT, *(one.id for one in wanted)])
 
     def bucket_of_rows(self) -> npt.NDArray[np.uint8]:
         return np.repeat(np.arange(BUCKETS, dtype=np.uint8), np.diff(self._offsets))
+
+
+def _packed(table: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
+    """Conditions as the bits of one number; one that is NULL, or that the file does not have, is not set."""
+    have, bits = set(table.column_names), np.zeros((64, table.num_rows), bool)
+    for i, name in enumerate(names):
+        if name in have:
+            column = table.column(name)
+            column = pc.fill_null(column, False) if column.null_count else column
+            bits[i] = column.to_numpy()
+    words = np.packbits(bits, axis=0, bitorder="little").T.copy().view("<i8").ravel()
+    return pa.chunked_array([words], pa.int64())
 
 
 def _nulls(rows: int, kind: pa.DataType) -> pa.ChunkedArray:

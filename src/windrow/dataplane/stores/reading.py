@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.dataplane.stores.files import POINT, MappedStoreFile
-from windrow.dataplane.stores.specs import KeptColumn
+from windrow.dataplane.stores.specs import KeptColumn, ReadColumn
 from windrow.types import POINT_MAX, POINT_MIN
 
 
@@ -64,7 +64,7 @@ class MappedFiles:
 
 
 def read_rows(
-    mapped: MappedFiles, files: Sequence[StoredRows], columns: Sequence[KeptColumn], selected: Selected
+    mapped: MappedFiles, files: Sequence[StoredRows], columns: Sequence[ReadColumn], selected: Selected
 ) -> pa.Table:
     """The selected rows of these files: POINT, then the columns in this order, named by their ids. Files without a
     point in range are not opened; one whose points all are in range is not filtered by them."""
@@ -79,7 +79,7 @@ def read_rows(
     return pa.concat_tables(parts) if len(parts) > 1 else parts[0]
 
 
-def _selected(file: MappedStoreFile, one: StoredRows, columns: Sequence[KeptColumn], selected: Selected) -> pa.Table:
+def _selected(file: MappedStoreFile, one: StoredRows, columns: Sequence[ReadColumn], selected: Selected) -> pa.Table:
     predicate = selected.predicate
     if predicate is not None and file.kept_if == (predicate.id,):
         predicate = None
@@ -98,6 +98,6 @@ def _selected(file: MappedStoreFile, one: StoredRows, columns: Sequence[KeptColu
     return table if mask is None else table.filter(mask)
 
 
-def _empty(columns: Sequence[KeptColumn]) -> pa.Table:
+def _empty(columns: Sequence[ReadColumn]) -> pa.Table:
     arrays = [pa.array([], pa.int64()), *(pa.array([], one.type.arrow) for one in columns)]
     return pa.Table.from_arrays(arrays, names=[POINT, *(one.id for one in columns)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from windrow.plan.nodes import ROW_COLUMN
 from windrow.types import SqlType
@@ -33,6 +34,28 @@ class KeptColumn:
 ARRIVAL = KeptColumn(ROW_COLUMN, SqlType("BIGINT"))
 """A tuple's number in the order of arrival, which count-based windows need. No expression computes it: tuples are
 numbered when they are admitted (`ingest/arrival.py`)."""
+
+
+@dataclass(frozen=True)
+class PackedFlags:
+    """Up to 63 conditions as the bits of one BIGINT, the first as the lowest. Files keep the conditions; a reader that
+    asks for them in this form handles one column instead of many."""
+
+    flags: tuple[KeptColumn, ...]
+    type: ClassVar[SqlType] = SqlType("BIGINT")
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.flags) < 64 or any(one.type.name != "BOOLEAN" for one in self.flags):
+            raise ValueError("from one to 63 conditions are packed")
+
+    @cached_property
+    def id(self) -> str:
+        """The name of the column in what is read."""
+        return hashlib.sha1(" ".join(one.id for one in self.flags).encode()).hexdigest()[:12]
+
+
+ReadColumn = KeptColumn | PackedFlags
+"""What can be read of a file."""
 
 
 @dataclass(frozen=True)

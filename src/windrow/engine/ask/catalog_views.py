@@ -11,6 +11,7 @@ from windrow.catalog.definitions import Punctuated
 from windrow.cql.intervals import format_interval
 from windrow.cql.statements import Policy
 from windrow.engine.ask.sharing_view import sharing_table
+from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.due import complete_from
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.plans.tables import changes_schema
@@ -21,7 +22,7 @@ from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.plan.continuous.properties import too_short
 from windrow.plan.nodes import Finalise
 from windrow.settings import SPECS, Settings
-from windrow.types import SqlType, point_text
+from windrow.types import POINT_MAX, POINT_MIN, SqlType, point_text
 from windrow.windows import LandmarkWindow, PartitionedWindow, PerKeyFrontier, SlideByTuple, SlideOver
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ def between_ticks(plan: ContinuousPlan) -> str | None:
     tick, window = length_text(plan.step, plan.point), length_text(shortest, plan.point)
     return (
         f"the shortest window is {window} and a tick is {tick}: what comes and goes between two ticks is not shown. "
-        "Give the streams a smaller TICK, or make the windows INTERNAL to list every result"
+        "Give the streams a smaller TICK; or write ISTREAM RESTORE(…), or INTERNAL windows, to list every result"
     )
 
 
@@ -242,7 +243,7 @@ def _query_row(engine: Engine, stream: StreamState, query: QueryState) -> dict[s
         "overflows": row["overflows"],
         "latest_window_end": None if query.last_end is None else point_text(query.last_end, kind),
         "completeness": completeness(query),
-        "state": _query_state(query),
+        "state": _query_state(stream, query),
     }
 
 
@@ -262,13 +263,29 @@ def _plan_row(engine: Engine, query: ContinuousQuery) -> dict[str, Any] | None:
         "overflows": None,  # they are not counted
         "latest_window_end": None if ticked is None else point_text(ticked, kind),
         "completeness": completeness_of_plan(query),
-        "state": "active" if query.error is None else f"suspended: {query.error}",
+        "state": plan_state(query, engine.opened.stores),
     }
 
 
-def _query_state(query: QueryState) -> str:
+def plan_state(query: ContinuousQuery, stores: WindowStores) -> str:
+    """Whether a continuous query ticks; of one that is paused, how many tuples its streams keep for later."""
     if query.error is not None:
         return f"suspended: {query.error}"
+    if not query.is_paused:
+        return "active"
+    ticked, count = query.progress.ticked, 0
+    for window, use in zip(query.plan.windows, query.uses, strict=True):
+        lo = POINT_MIN if ticked is None else ticked - window.lifetime.offset
+        count += stores.rows(use, (), lo, POINT_MAX).num_rows
+    return f"paused: {'no tuple waits' if not count else f'{count:,} tuples wait for it'}"
+
+
+def _query_state(stream: StreamState, query: QueryState) -> str:
+    if query.error is not None:
+        return f"suspended: {query.error}"
+    if query.is_paused:
+        count = sum(item.query is query for item in stream.unpublished)
+        return "paused: " + (f"{count:,} batches of answers wait" if count else "no answer waits")
     return "active" if query.delivery_error is None else f"delivery suspended: {query.delivery_error}"
 
 

@@ -92,6 +92,11 @@ class WindowStore:
         known = [self.selections[one] for one in {predicate, None} if one in self.selections]
         return fresh if not known else None if None in known else min(point for point in known if point is not None)
 
+    def less_needed(self, needs: Mapping[str, int]) -> dict[str, int]:
+        """Of the points from which readers need rows, those that are above what is known of readers of this store."""
+        found = ((one.name, needs[one.name], one.needs_from) for one in self.readers if one.name in needs)
+        return {name: point for name, point, known in found if known is None or known < point}
+
     def with_reader(self, reader: StoreReader, fresh: int | None) -> WindowStore:
         """The store with a reader, which replaces the one of its name; it keeps what the readers need and no more."""
         others = tuple(one for one in self.readers if one.name != reader.name)
@@ -157,15 +162,20 @@ class StoreEntries:
         self._catalog.execute("DELETE FROM store_readers WHERE store = ?", (store.id,))
         self._catalog.execute("DELETE FROM window_stores WHERE id = ?", (store.id,))
 
-    def needs(self, store: int, reader: str, point: int) -> int | None:
-        """Save that a reader needs nothing below the point. Return the point below which no reader of its store needs
-        anything; None: there is none."""
-        self._catalog.execute("UPDATE store_readers SET needs_from = ? WHERE name = ?", (point, reader))
+    def needs(self, store: int, points: Mapping[str, int]) -> int | None:
+        """Save that readers of a store need nothing below these points. Return the point below which no reader of it
+        needs anything; None: there is none."""
+        self._catalog.executemany(
+            "UPDATE store_readers SET needs_from = ? WHERE name = ?", [(point, name) for name, point in points.items()]
+        )
         found = self._catalog.row(
             "SELECT min(needs_from), count(*) = count(needs_from) FROM store_readers WHERE store = ? AND error IS NULL",
             (store,),
         )
         return None if found is None or not found[1] else found[0]
+
+    def rename(self, reader: str, name: str) -> None:
+        self._catalog.execute("UPDATE store_readers SET name = ? WHERE name = ?", (name, reader))
 
     def kept_from(self, store: int, point: int) -> None:
         self._catalog.execute("UPDATE window_stores SET kept_from = ? WHERE id = ?", (point, store))

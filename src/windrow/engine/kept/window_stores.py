@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -26,17 +27,21 @@ from windrow.dataplane.stores import (
     KeptFile,
     MappedFiles,
     MappedStoreFile,
+    ReadColumn,
     Selected,
     StoredRows,
     merged,
     read_rows,
+    write_rows,
 )
+from windrow.engine.kept.computing import ComputedColumns, computable
 from windrow.engine.kept.rewrites import Rewrite, rewrites
 from windrow.engine.kept.store_entries import StoreEntries, StoreReader, WindowStore
 from windrow.engine.state import StreamState
 from windrow.errors import StateError
 from windrow.logs import log_event
-from windrow.types import POINT_MIN
+from windrow.operators.tables.kernel import Kernel
+from windrow.types import POINT_MAX, POINT_MIN
 from windrow.windows.frontier import max_or_none
 
 log = logging.getLogger("windrow")
@@ -56,6 +61,36 @@ class StoreUse:
     predicate: KeptColumn | None = None
 
 
+@dataclass(frozen=True)
+class WantedRows:
+    """What a window of a plan needs of a stream: these columns of the tuples for which the predicate is true, in a
+    store that is bucketed by `keys`; at most `span` points at once."""
+
+    stream: StreamState
+    axis: str
+    columns: tuple[KeptColumn, ...]
+    predicate: KeptColumn | None
+    keys: tuple[KeptColumn, ...]
+    span: int | None
+
+    @property
+    def read(self) -> tuple[KeptColumn, ...]:
+        """All columns that must be there."""
+        return tuple(dict.fromkeys((*self.columns, *(() if self.predicate is None else (self.predicate,)))))
+
+
+@dataclass(frozen=True)
+class MovedReader:
+    """A reader that takes the place of another: what it wants, and the point below which it needs nothing any more
+    (None: it needs all). `source`: where the rows are that its own store, which is new, lacks (None: it lacks none).
+    `since`: it ignores rows below."""
+
+    wanted: WantedRows
+    needs_from: int | None
+    source: StoreUse | None
+    since: int | None
+
+
 class WindowStores:
     """Owns the window stores. `on_failure` is told the reader and the reason when Spark cannot compute its columns."""
 
@@ -68,6 +103,7 @@ class WindowStores:
         self._stores: Mapping[int, WindowStore] = {}
         self._streams: dict[str, StreamState] = {}
         self._files: dict[int, tuple[BlockRow, ...]] = {}
+        self._paths: dict[int, tuple[tuple[BlockRow, ...], tuple[StoredRows, ...]]] = {}
         self._version = 0
         self._guard = threading.Lock()
         self._reloading = threading.Lock()
@@ -114,6 +150,98 @@ class WindowStores:
             self._catalog.on_commit(lambda: self._reload(stream))
         return StoreUse(own.id, reader, since, predicate)
 
+    def need_rows(self, wanted: WantedRows, reader: str) -> StoreUse:
+        """As `need`."""
+        columns = (wanted.columns, wanted.predicate, wanted.keys, wanted.span)
+        return self.need(wanted.stream, reader, wanted.axis, *columns)
+
+    def own_source(self, wanted: WantedRows) -> StoreUse | None:
+        """The store that a new reader would share, and from when on it has its rows; None: it does not exist yet."""
+        own = next(
+            (one for one in self._of(wanted.stream) if _is_at(one, wanted.stream, wanted.axis, wanted.keys)), None
+        )
+        return None if own is None else self._source(own, wanted)
+
+    def best_source(self, wanted: WantedRows) -> StoreUse | None:
+        """The store that has such rows from the earliest point on, whatever it is bucketed by; None: none has any."""
+        found = [self._source(one, wanted) for one in self._of(wanted.stream) if one.axis == wanted.axis]
+        fresh = self.fresh(wanted)
+        found = [one for one in found if one.since is None or (fresh is not None and one.since < fresh)]
+        return min(found, key=lambda one: POINT_MIN if one.since is None else one.since, default=None)
+
+    def _source(self, store: WindowStore, wanted: WantedRows) -> StoreUse:
+        since = store.complete_from(wanted.read, wanted.predicate, self.fresh(wanted))
+        return StoreUse(store.id, "", since, wanted.predicate)
+
+    def fresh(self, wanted: WantedRows) -> int | None:
+        """The point from which on everything is kept that nobody has asked for before."""
+        greatest = self.greatest(wanted.stream, wanted.axis)
+        return None if greatest is None else greatest + 1
+
+    def compute(self, wanted: WantedRows, kernel: Kernel) -> None:
+        """Add wanted columns that can be computed from kept ones to the rows of the reader's own store, or, if there is
+        none yet, of all stores of the axis. A commit of its own, with the stream's `batch_lock` held; no answer depends
+        on it."""
+        stores = [one for one in self._of(wanted.stream) if one.axis == wanted.axis]
+        own = [one for one in stores if one.keys == wanted.keys]
+        for store in own or stores:
+            columns = computable(store.columns, wanted.read, kernel)
+            if columns is not None and self._named(store.id):
+                self._compute(store, columns, kernel)
+
+    def _compute(self, store: WindowStore, columns: ComputedColumns, kernel: Kernel) -> None:
+        rows = self._named(store.id)
+        wider = replace(store, columns={**store.columns, **dict.fromkeys(columns.trees, columns.since)})
+        bounds = [min(_points(row)[0] for row in rows), max(_points(row)[1] for row in rows) + 1]
+        files = [MappedStoreFile(f"{self._root}/{row.path}") for row in rows]
+        made = merged(self._blocks.writer, wider.spec, files, bounds, lambda table: columns.added_to(table, kernel))
+        with self._transaction():
+            now = self._entries.find(lambda one: one.id == store.id)
+            if now is not None and {row.id for row in rows} == {row.id for row in self._blocks.named(store.owner)}:
+                for file in made:
+                    self._blocks.add(file.ref, file.lo, file.hi)
+                for row in rows:
+                    self._blocks.release(row.id)
+                self._entries.save(replace(now, columns=wider.columns))
+            self._catalog.on_commit(lambda: self._forget({store.id}))
+            self._catalog.on_commit(self._reload)
+
+    def move(self, number: int, old: Sequence[str], moved: Sequence[MovedReader]) -> list[StoreUse]:
+        """Give a plan other readers, in the transaction of the caller, with the `batch_lock` of all streams held. What
+        both need stays."""
+        found = [self._moved(f"{number}/new{i}", one) for i, one in enumerate(moved)]
+        for reader in old:
+            self.drop(reader)
+        for i, use in enumerate(found):
+            self._entries.rename(use.reader, f"{number}/{i}")
+        self._catalog.on_commit(self._reload)
+        return [replace(use, reader=f"{number}/{i}") for i, use in enumerate(found)]
+
+    def _moved(self, name: str, moved: MovedReader) -> StoreUse:
+        wanted = moved.wanted
+        use = self.need_rows(wanted, name)
+        store = self._entries.find(lambda one: one.id == use.store)
+        assert store is not None
+        own = next(one for one in store.readers if one.name == name)
+        if moved.source is not None:
+            self._fill(store, moved)
+            since = moved.source.since
+            kept = dict.fromkeys(store.columns, since), dict.fromkeys(store.selections, since)
+            store = replace(store, kept_from=moved.needs_from, columns=kept[0], selections=kept[1])
+        own = replace(own, since=moved.since, needs_from=moved.needs_from)
+        readers = tuple(own if one.name == name else one for one in store.readers)
+        self._entries.save(replace(store, readers=readers))
+        return replace(use, since=moved.since)
+
+    def _fill(self, store: WindowStore, moved: MovedReader) -> None:
+        """Write the rows of another store that are still needed into a new one."""
+        assert moved.source is not None
+        lo = POINT_MIN if moved.needs_from is None else moved.needs_from
+        rows = self.rows(moved.source, moved.wanted.read, lo, POINT_MAX)
+        made = write_rows(self._blocks.writer, store.spec, rows)
+        if made is not None:
+            self._blocks.add(made.ref, made.lo, made.hi)
+
     def use(self, reader: str) -> StoreUse | None:
         """What a reader has of its store, after a restart; None if there is no such reader."""
         found = self._reader(reader)
@@ -152,6 +280,11 @@ class WindowStores:
         if self.on_failure is not None:
             self.on_failure(reader, why)
 
+    def is_suspended(self, reader: str) -> bool:
+        """Whether nothing is kept for a reader any more."""
+        found = self._reader(reader)
+        return found is not None and found.error is not None
+
     def readers(self, stream: StreamState) -> list[StoreReader]:
         """The readers that rows of a stream are kept for."""
         return [reader for store in self._of(stream) for reader in store.live]
@@ -161,7 +294,7 @@ class WindowStores:
     def rows(
         self,
         use: StoreUse,
-        columns: Sequence[KeptColumn],
+        columns: Sequence[ReadColumn],
         lo: int,
         hi: int,
         buckets: range | None = None,
@@ -172,16 +305,16 @@ class WindowStores:
         for _ in range(ATTEMPTS):
             named = self._named(use.store)
             try:
-                return read_rows(self._mapped, self._located(named), columns, selected)
+                return read_rows(self._mapped, self._located(use.store, named), columns, selected)
             except StateError:
                 if not self._has_changed(use.store, named):
                     raise
         return read_rows(self._mapped, self.files(use), columns, selected)
 
-    def files(self, use: StoreUse) -> list[StoredRows]:
+    def files(self, use: StoreUse) -> Sequence[StoredRows]:
         """The committed files of a use, for `read_rows` in Spark tasks. Rows below its `since`, and those for which its
         predicate is not true, are the task's to leave out."""
-        return self._located(self._named(use.store))
+        return self._located(use.store, self._named(use.store))
 
     def bytes_from(self, use: StoreUse, lo: int) -> int:
         """The bytes of the files of a use that have rows from a point on."""
@@ -201,8 +334,13 @@ class WindowStores:
         store = self._stores.get(use.store)
         return 0 if store is None else len(store.readers)
 
-    def _located(self, rows: Sequence[BlockRow]) -> list[StoredRows]:
-        return [StoredRows(f"{self._root}/{row.path}", *_points(row), row.rows) for row in rows]
+    def _located(self, store: int, rows: tuple[BlockRow, ...]) -> Sequence[StoredRows]:
+        """The files of a store for `read_rows`, made once for a list: every window of every tick asks."""
+        known = self._paths.get(store)
+        if known is None or known[0] is not rows:
+            made = tuple(StoredRows(f"{self._root}/{row.path}", *_points(row), row.rows) for row in rows)
+            known = self._paths[store] = (rows, made)
+        return known[1]
 
     def greatest(self, stream: StreamState, axis: str) -> int | None:
         """The greatest point deposited on an axis; None: none is. A late tuple that is admitted on another axis moves
@@ -237,34 +375,32 @@ class WindowStores:
 
     # -- expiry and merging --------------------------------------------------------------------
 
-    def keep_from(self, reader: str, point: int) -> None:
-        """The reader needs no rows below the point any more. Call it in the transaction of a tick. Files that no reader
-        needs are dropped with it; `tidy` cuts those that are needed in part."""
-        store = self._store_of(reader)
-        if store is None:
-            return
-        found = next(one for one in store.readers if one.name == reader)
-        if found.needs_from is not None and found.needs_from >= point:
-            return
-        below = self._entries.needs(store.id, reader, point)
-        self._catalog.on_commit(lambda: self._needs(reader, point, below))
-        if below is not None:
-            self._expire(store, below)
+    def keep_from(self, needs: Mapping[str, int]) -> None:
+        """These readers need no rows below these points any more. Call it in the transaction of a tick. Files that no
+        reader needs are dropped with it; `tidy` cuts those that are needed in part. An unknown reader is none."""
+        found = [(store, store.less_needed(needs)) for store in self._stores_of(needs)]
+        for store, points in found:
+            if points:
+                below = self._entries.needs(store.id, points)
+                self._catalog.on_commit(partial(self._needs, store.id, points, below))
+                if below is not None:
+                    self._expire(store, below)
 
-    def _store_of(self, reader: str) -> WindowStore | None:
-        """The store of a reader, which may be of this transaction."""
-        known = next((one for one in self._stores.values() if _is_read(one, reader)), None)
-        return known or self._entries.find(lambda one: _is_read(one, reader))
+    def _stores_of(self, readers: Mapping[str, int]) -> list[WindowStore]:
+        """The stores of these readers, which may be of this transaction."""
+        known = {one.name for store in self._stores.values() for one in store.readers}
+        if readers.keys() <= known:
+            return list(self._stores.values())
+        return self._entries.all()
 
-    def _needs(self, reader: str, point: int, below: int | None) -> None:
+    def _needs(self, number: int, points: Mapping[str, int], below: int | None) -> None:
         """See what `keep_from` has committed."""
         with self._reloading:
-            for store in self._stores.values():
-                if _is_read(store, reader):
-                    readers = tuple(one.moved(point) if one.name == reader else one for one in store.readers)
-                    moved = replace(store, readers=readers, kept_from=max_or_none(store.kept_from, below))
-                    self._stores = {**self._stores, store.id: moved}
-                    return
+            store = self._stores.get(number)
+            if store is not None:
+                readers = tuple(one.moved(points[one.name]) if one.name in points else one for one in store.readers)
+                moved = replace(store, readers=readers, kept_from=max_or_none(store.kept_from, below))
+                self._stores = {**self._stores, number: moved}
 
     def _expire(self, store: WindowStore, below: int) -> None:
         """In a transaction: drop the files that are wholly below the point."""
@@ -362,6 +498,7 @@ class WindowStores:
         self._forget(gone)
         for number in gone:
             self._unmap(number, ())
+            self._paths.pop(number, None)
 
     def _of(self, stream: StreamState) -> list[WindowStore]:
         return [store for store in self._stores.values() if store.stream.lower() == stream.name.lower()]

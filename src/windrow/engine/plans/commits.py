@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from sqlite3 import Row
 
 import pyarrow as pa
 
 from windrow.catalog.store import Catalog
 from windrow.crash import crash_point
-from windrow.dataplane.blocks import BlockRef, BlockStore
+from windrow.dataplane.blocks import BlockRef, BlockStore, MappedBlocks
 from windrow.dataplane.kernels.stage_messages import ANSWERS, CHANGES, SHARED, STATE, TOGETHER_ROWS, VIEW
-from windrow.operators.changes import in_order
 from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.stages.ranges import WHOLE, Range
 from windrow.types import POINT_MAX, POINT_MIN
@@ -102,7 +100,7 @@ class PlanTick:
     """
 
     plan: int
-    ticked: int
+    ticked: int | None
     seq: int
     parts: tuple[NewPart, ...]
     drops: tuple[str, ...] = ()
@@ -122,8 +120,12 @@ class PlanTick:
 
     @property
     def changes(self) -> int:
-        mine: int = sum(part.table.num_rows for part in self.parts if part.kind in (CHANGES, ANSWERS))
-        return mine + sum(p.rows for block in self.blocks for p in block.parts if p.kind in (CHANGES, ANSWERS))
+        return self.reported(CHANGES) + self.reported(ANSWERS)
+
+    def reported(self, kind: str) -> int:
+        """The number of changes, or of rows of answers."""
+        mine: int = sum(part.table.num_rows for part in self.parts if part.kind == kind)
+        return mine + sum(part.rows for block in self.blocks for part in block.parts if part.kind == kind)
 
 
 @dataclass(frozen=True)
@@ -144,14 +146,25 @@ class _PlanFile:
         return self.parts.get(plan, ())
 
 
+@dataclass
+class _Held:
+    """At most so many rows are held that a plan has reported. The oldest `oldest` of them go together."""
+
+    rows: int
+    oldest: int = 0
+
+
 class PlanCommits:
-    """Reads and writes the tables `plans`, `plan_streams` and `plan_parts`."""
+    """Reads and writes the tables `plans`, `plan_streams` and `plan_parts`. A commit of many plans has as many
+    statements as one of a single plan."""
 
     def __init__(self, catalog: Catalog, blocks: BlockStore):
         self._catalog = catalog
         self._blocks = blocks
         self._tidy_from: dict[tuple[int, str], int] = {}
         """By plan and kind, the commit from which on parts may have to be merged."""
+        self._held: dict[tuple[int, str], _Held] = {}
+        """By plan and kind, what is held, so that a commit asks the catalog only when something may have to go."""
 
     # -- plans ---------------------------------------------------------------------------------
 
@@ -190,6 +203,21 @@ class PlanCommits:
             along()
         for kind in (CHANGES, ANSWERS):
             self._tidy_from.pop((number, kind), None)
+            self._held.pop((number, kind), None)
+
+    def changed(self, number: int, statement: str, saved: str, streams: Sequence[str]) -> None:
+        """In a transaction: a plan is another from now on."""
+        self._catalog.execute(
+            "UPDATE plans SET statement = ?, saved = ?, error = NULL WHERE id = ?", (statement, saved, number)
+        )
+        self._catalog.execute("DELETE FROM plan_streams WHERE plan = ?", (number,))
+        self._catalog.executemany("INSERT INTO plan_streams VALUES (?, ?)", [(number, name) for name in streams])
+
+    def pause(self, number: int, paused: bool, ticked: int | None) -> None:
+        """A plan rests after a tick, or ticks again."""
+        with self._catalog.transaction() as tx:
+            tx.execute("UPDATE plans SET paused = ? WHERE id = ?", (int(paused), number))
+            self.moved(number, ticked)
 
     def rows(self) -> list[Row]:
         """The plans, in the order of creation."""
@@ -215,32 +243,32 @@ class PlanCommits:
         each the parts written now, and the number of its outbox entry."""
         files = self._write(ticks)
         crash_point("plan-blocks-written")
-        found = []
         with self._catalog.transaction() as tx:
             numbers = [self._blocks.add(file.ref, refs=sum(map(len, file.parts.values()))) for file in files]
             by_path = self._add_written(block for tick in ticks for block in tick.blocks)
-            for tick in ticks:
-                self._drop_replaced(tick)
-                for block in tick.blocks:
-                    self._insert(tick.plan, by_path[block.ref.path], block.parts)
-                for number, file in zip(numbers, files, strict=True):
-                    self._insert(tick.plan, number, file.of(tick.plan))
-                tx.execute(
-                    "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, covered = ? WHERE id = ?",
-                    (tick.ticked, tick.seq, tick.changes, _saved(tick.covered), tick.plan),
-                )
-                for effect in tick.effects:
-                    tx.execute(
-                        "UPDATE plan_relations SET seq = ?, tick = ? WHERE plan = ? AND relation = ?",
-                        (effect[1], effect[2], tick.plan, effect[0]),
-                    )
-                self._retire_changes(tick)
-                parts = [part for block in tick.blocks for part in block.parts]
-                parts += [part for file in files for part in file.of(tick.plan) if part.seq == tick.seq]
-                found.append((tuple(parts), self._enter(tick)))
+            self._drop_replaced(ticks)
+            new = [(tick.plan, by_path[b.ref.path], part) for tick in ticks for b in tick.blocks for part in b.parts]
+            for number, file in zip(numbers, files, strict=True):
+                new += [(plan, number, part) for plan, parts in file.parts.items() for part in parts]
+            self._insert(new)
+            tx.executemany(
+                "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, covered = ? WHERE id = ?",
+                [(tick.ticked, tick.seq, tick.changes, _saved(tick.covered), tick.plan) for tick in ticks],
+            )
+            tx.executemany(
+                "UPDATE plan_relations SET seq = ?, tick = ? WHERE plan = ? AND relation = ?",
+                [(seq, at, tick.plan, relation) for tick in ticks for relation, seq, at in tick.effects],
+            )
+            self._retire_changes(ticks)
+            found = [(self._written_now(tick, files), self._enter(tick)) for tick in ticks]
             along()
         crash_point("plan-committed")
         return found
+
+    def _written_now(self, tick: PlanTick, files: Sequence[_PlanFile]) -> tuple[PlanPart, ...]:
+        """The parts of a tick, without earlier ones that were merged."""
+        parts = [part for block in tick.blocks for part in block.parts]
+        return (*parts, *(part for file in files for part in file.of(tick.plan) if part.seq == tick.seq))
 
     def _add_written(self, blocks: Iterable[WrittenBlock]) -> dict[str, int]:
         """Name blocks that tasks have written, and return their numbers by path. One may have parts of several
@@ -294,16 +322,19 @@ class PlanCommits:
             places[id(part.table)] = (file, offset, length)
         return file
 
-    def _insert(self, plan: int, block: int, parts: Sequence[PlanPart]) -> None:
-        for part in parts:
-            self._catalog.execute(
-                "INSERT INTO plan_parts (plan, kind, seq, operator, layout, block, offset, length, rows, lo, hi,"
-                " first_bucket, end_bucket) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    def _insert(self, parts: Sequence[tuple[int, int, PlanPart]]) -> None:
+        """Save parts, each with its plan and its block."""
+        self._catalog.executemany(
+            "INSERT INTO plan_parts (plan, kind, seq, operator, layout, block, offset, length, rows, lo, hi,"
+            " first_bucket, end_bucket) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
                 (
                     *(plan, part.kind, part.seq, part.operator, part.layout, block),
                     *(part.offset, part.length, part.rows, _saved(part.lo), _saved(part.hi), *part.buckets),
-                ),
-            )
+                )
+                for plan, block, part in parts
+            ],
+        )
 
     def _enter(self, tick: PlanTick) -> int | None:
         """Put the stage of the sink into the outbox."""
@@ -314,74 +345,93 @@ class PlanCommits:
         )
         return int(cursor.lastrowid or 0)
 
-    def tidied(self, plan: int) -> Tidied:
-        """The small parts of reported rows, merged where several follow one another, or where one is in a file of
-        several plans, which must not stay for it. Thus neither files nor parts grow with the age of a query."""
+    def tidied(self, plan: int, kind: str, read: Callable[[PlanPart], pa.Table]) -> Tidied:
+        """The small parts of reported rows of a kind, merged where several follow one another, or where one is in a
+        file of several plans, which must not stay for it. Thus neither files nor parts grow with the age of a query.
+        `read` is a `reader`."""
         parts, replaced = list[NewPart](), list[int]()
-        for kind in (CHANGES, ANSWERS):
-            runs = list(self._small_runs(plan, kind))
-            several = [run for run in runs if len(run) > 1 or run[0].path.startswith(f"{SHARED}/")]
-            for run in several:
-                tables = [self.read(part) for part in run]
-                if all(table.schema.equals(tables[0].schema) for table in tables):
-                    commits = groupby(zip(run, tables, strict=True), key=lambda one: one[0].seq)
-                    tables = [in_order([table for _, table in some]) for _, some in commits]
-                    parts.append(NewPart(run[-1].kind, pa.concat_tables(tables), seq=run[-1].seq))
-                    replaced += [part.id for part in run]
-            if runs:  # not beyond what is merged now, since the commit may fail
-                self._tidy_from[plan, kind] = (several or runs[-1:])[0][0].seq
+        runs = list(self._small_runs(plan, kind))
+        several = [run for run in runs if len(run) > 1 or run[0].path.startswith(f"{SHARED}/")]
+        for run in several:
+            tables = [read(part) for part in run]
+            if all(table.schema.equals(tables[0].schema) for table in tables):
+                parts.append(NewPart(kind, pa.concat_tables(tables), seq=run[-1].seq))
+                replaced += [part.id for part in run]
+        if runs:  # not beyond what is merged now, since the commit may fail
+            self._tidy_from[plan, kind] = (several or runs[-1:])[0][0].seq
         return Tidied(tuple(parts), tuple(replaced))
 
     def _small_runs(self, plan: int, kind: str) -> Iterator[list[PlanPart]]:
         """Runs of small parts that were not looked at before."""
-        run = list[PlanPart]()
+        run, rows = list[PlanPart](), 0
         for part in self.parts(plan, kind, since=self._tidy_from.get((plan, kind), 0)):
             is_small = part.rows <= SMALL_ROWS and part.length <= SMALL_BYTES
-            if run and (not is_small or sum(one.rows for one in run) > SMALL_ROWS):
+            if run and (not is_small or rows > SMALL_ROWS):
                 yield run
-                run = []
+                run, rows = [], 0
             if is_small:
                 run.append(part)
+                rows += part.rows
         if run:
             yield run
 
-    def _drop_replaced(self, commit: PlanTick) -> None:
-        """Drop the parts that this commit replaces, and parts of state and view that are wholly expired."""
-        kinds = ", ".join("?" * len(commit.drops))
-        self._drop_where(f"plan = ? AND kind IN ({kinds})", (commit.plan, *commit.drops))
-        expired = "plan = ? AND kind IN (?, ?) AND coalesce(layout, '') <> 'KEYED' AND hi < ?"
-        self._drop_where(expired, (commit.plan, STATE, VIEW, commit.ticked))
-        for number in commit.tidied.replaced:
-            self._drop_where("id = ?", (number,))
+    def _drop_replaced(self, ticks: Sequence[PlanTick]) -> None:
+        """Drop the parts that these commits replace, and parts of state and view that are wholly expired."""
+        for tick in ticks:
+            if tick.drops:
+                self._drop_where(f"plan = ? AND kind IN ({_marks(tick.drops)})", (tick.plan, *tick.drops))
+        for ticked in {tick.ticked for tick in ticks}:
+            plans = [tick.plan for tick in ticks if tick.ticked == ticked]
+            expired = f"plan IN ({_marks(plans)}) AND kind IN (?, ?) AND coalesce(layout, '') <> 'KEYED' AND hi < ?"
+            self._drop_where(expired, (*plans, STATE, VIEW, ticked))
+        for tick in ticks:
+            if tick.tidied.replaced:
+                self._drop_where(f"id IN ({_marks(tick.tidied.replaced)})", tick.tidied.replaced)
 
-    def _retire_changes(self, commit: PlanTick) -> None:
+    def _retire_changes(self, ticks: Sequence[PlanTick]) -> None:
         """Drop the oldest changes that neither retention, nor the view, nor a derived stream needs."""
-        if commit.deposited is not None:
-            found = (commit.plan, CHANGES, commit.deposited)
-            self._drop_where("plan = ? AND kind = ? AND seq <= ?", found)
-            return
-        seen = self._catalog.value("SELECT max(seq) FROM plan_parts WHERE plan = ? AND kind = ?", (commit.plan, VIEW))
-        for kind in (CHANGES, ANSWERS):
-            held = self._catalog.value(
-                "SELECT sum(rows) FROM plan_parts WHERE plan = ? AND kind = ?", (commit.plan, kind)
+        for tick in ticks:
+            if tick.deposited is not None:
+                found = (tick.plan, CHANGES, tick.deposited)
+                self._drop_where("plan = ? AND kind = ? AND seq <= ?", found)
+                continue
+            for kind in (CHANGES, ANSWERS):
+                held = self._held.get((tick.plan, kind))
+                if held is not None:
+                    held.rows += tick.reported(kind)
+                if held is None or held.rows > tick.keep and held.rows - held.oldest >= tick.keep:
+                    self._retire(tick, kind)
+
+    def _retire(self, tick: PlanTick, kind: str) -> None:
+        plan, oldest = tick.plan, 0
+        held = self._catalog.value("SELECT sum(rows) FROM plan_parts WHERE plan = ? AND kind = ?", (plan, kind)) or 0
+        while held > tick.keep:
+            first = self._catalog.row(
+                "SELECT seq, sum(rows) AS rows FROM plan_parts WHERE plan = ? AND kind = ?"
+                " GROUP BY seq ORDER BY seq LIMIT 1",
+                (plan, kind),
             )
-            while (held or 0) > commit.keep:
-                oldest = self._catalog.row(
-                    "SELECT seq, sum(rows) AS rows FROM plan_parts WHERE plan = ? AND kind = ?"
-                    " GROUP BY seq ORDER BY seq LIMIT 1",
-                    (commit.plan, kind),
-                )
-                if oldest is None or held - oldest["rows"] < commit.keep:
-                    break
-                if kind == CHANGES and (seen is None or oldest["seq"] > seen):
-                    break
-                held -= oldest["rows"]
-                self._drop_where("plan = ? AND kind = ? AND seq = ?", (commit.plan, kind, oldest["seq"]))
+            oldest = 0 if first is None else first["rows"]
+            if first is None or held - oldest < tick.keep:
+                break
+            if kind == CHANGES and not self._is_in_view(plan, first["seq"]):
+                break
+            held, oldest = held - oldest, 0
+            self._drop_where("plan = ? AND kind = ? AND seq = ?", (plan, kind, first["seq"]))
+        self._held.pop((plan, kind), None)
+        self._catalog.on_commit(lambda: self._held.update({(plan, kind): _Held(held, oldest)}))
+
+    def _is_in_view(self, plan: int, seq: int) -> bool:
+        """Whether the merged view has what a commit changed."""
+        seen = self._catalog.value("SELECT max(seq) FROM plan_parts WHERE plan = ? AND kind = ?", (plan, VIEW))
+        return seen is not None and seq <= seen
 
     def _drop_where(self, condition: str, values: Sequence[object]) -> None:
-        for row in self._catalog.rows(f"SELECT id, block FROM plan_parts WHERE {condition}", tuple(values)):
-            self._catalog.execute("DELETE FROM plan_parts WHERE id = ?", (row["id"],))
-            self._blocks.release(row["block"])
+        rows = self._catalog.rows(f"SELECT id, block FROM plan_parts WHERE {condition}", tuple(values))
+        if rows:
+            self._catalog.executemany("DELETE FROM plan_parts WHERE id = ?", [(row["id"],) for row in rows])
+            for block, count in Counter(row["block"] for row in rows).items():
+                self._blocks.release(block, count)
 
     def published(self, entry: int) -> None:
         """Remove a published stage from the outbox."""
@@ -397,10 +447,9 @@ class PlanCommits:
 
     def parts(self, plan: int, *kinds: str, since: int = 0) -> list[PlanPart]:
         """The parts of these kinds, of commits from `since` on, in the order in which they were written."""
-        marks = ", ".join("?" * len(kinds))
         rows = self._catalog.rows(
             "SELECT p.*, b.path FROM plan_parts p JOIN blocks b ON b.id = p.block"
-            f" WHERE p.plan = ? AND p.kind IN ({marks}) AND p.seq >= ? ORDER BY p.seq, p.id",
+            f" WHERE p.plan = ? AND p.kind IN ({_marks(kinds)}) AND p.seq >= ? ORDER BY p.seq, p.id",
             (plan, *kinds, since),
         )
         names = ("id", "kind", "seq", "path", "offset", "length", "rows", "operator", "layout", "lo", "hi")
@@ -420,6 +469,11 @@ class PlanCommits:
         """The rows of a part, mapped: they outlive the deletion of the file."""
         return self._blocks.read_part(part.path, part.offset, part.length)
 
+    def reader(self) -> Callable[[PlanPart], pa.Table]:
+        """Reads as `read`, for many parts: it maps each file once."""
+        mapped = MappedBlocks(self._blocks.root)
+        return lambda part: mapped.part(part.path, part.offset, part.length)
+
     def state_part(self, part: PlanPart) -> StatePart:
         """A part of the state of a plan's operators."""
         assert part.operator is not None and part.layout is not None
@@ -429,3 +483,8 @@ class PlanCommits:
 def _saved(point: int | None) -> int | None:
     """A bound that SQLite can hold: those of rows that never expire lie beyond."""
     return None if point is None else max(POINT_MIN, min(POINT_MAX, point))
+
+
+def _marks(values: Sequence[object]) -> str:
+    """As many question marks."""
+    return ", ".join("?" * len(values))

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 
 from windrow.crash import crash_point
 from windrow.dataplane.sinks import SinkMode
 from windrow.engine.kept.window_stores import WindowStores
-from windrow.engine.plans.commits import CHANGES, STATE, VIEW, PlanCommits, PlanPart, PlanTick, Tidied
+from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, PlanCommits, PlanPart, PlanTick, Tidied
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.homes import PlanBatch, needed_from
 from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion
@@ -28,6 +29,10 @@ from windrow.settings import Settings
 from windrow.types import POINT_MIN
 
 StreamAxis = tuple[StreamState, str]
+_Read = Callable[[PlanPart], pa.Table]
+
+UNMAPPED_BYTES = 64 << 10
+"""Changes up to this size are kept in memory until the view is merged; of larger ones the file is mapped."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,9 @@ class ProcessedBatch:
     home: str
     merging: bool
 
-    @property
+    @cached_property
     def progress(self) -> PlanProgress:
+        """How far the query is after it."""
         after = self.query.progress.covering(self.done.covered)
         return replace(after, ticked=self.due.upto, effects=self.done.effects)
 
@@ -79,10 +85,10 @@ class PlanCommitter:
     def commit(self, batches: Sequence[ProcessedBatch], first: ContinuousQuery) -> None:
         """Commit batches of the same ticks in one transaction. A query whose sink fails stays where it is, and the
         others go on. The error of the query `first` is raised; the others meet theirs again in their own ticks."""
-        delivered, failure = list[_Delivered](), None
+        delivered, failure, read = list[_Delivered](), None, self._commits.reader()
         for batch in batches:
             try:
-                one = self._deliver(batch)
+                one = self._deliver(batch, read)
             except Exception as error:
                 failure = error if batch.query is first else failure
                 continue
@@ -113,18 +119,18 @@ class PlanCommitter:
             def along() -> None:
                 for stream, progress in after:
                     self._journal.progress.save(stream.name, stream.progress, progress)
-                for one in delivered:
-                    self._let_go(one.batch.query, upto)
+                self._stores.keep_from(_needs([one.batch.query for one in delivered], upto))
 
             written = self._commits.tick([one.tick for one in delivered], along)
             for stream, moved in after:
                 stream.install(CommittedState(moved, stream.unpublished))
+        read = self._commits.reader()
         for one, (parts, entry) in zip(delivered, written, strict=True):
-            self._install(one, parts, entry)
+            self._install(one, parts, entry, read)
 
-    def _install(self, one: _Delivered, parts: tuple[PlanPart, ...], entry: int | None) -> None:
+    def _install(self, one: _Delivered, parts: tuple[PlanPart, ...], entry: int | None, read: _Read) -> None:
         query, done, due = one.batch.query, one.batch.done, one.batch.due
-        kept = ((), ()) if query.derived is not None else self._kept(query.version, parts, done.drops, due.upto)
+        kept = ((), ()) if query.derived is not None else _kept(query.version, parts, done, due.upto, read)
         query.version = PlanVersion(replace(one.batch.progress, seq=one.tick.seq), done.state, *kept)
         query.home, query.must_merge, query.committed = one.batch.home, False, due.upto
         query.unmerged = 0 if STATE in done.drops else query.unmerged + bool(parts)
@@ -134,20 +140,9 @@ class PlanCommitter:
         if entry is not None and one.tick.staged is not None:
             query.unshown = (*query.unshown, (entry, one.tick.staged))
 
-    def _kept(
-        self, version: PlanVersion, written: Sequence[PlanPart], drops: Sequence[str], ticked: int
-    ) -> tuple[tuple[pa.Table, ...], tuple[int, ...]]:
-        """The merged view, as changes, and all changes since; and when the parts of the merged view end."""
-        held = [] if VIEW in drops else list(zip(version.changes, version.ends, strict=False))
-        new = [(self._commits.read(part), part.ends) for part in written if part.kind == VIEW]
-        parts = [*((table, end) for table, end in held if end >= ticked), *new]
-        more = () if new else version.unmerged
-        more += () if new else tuple(self._commits.read(part) for part in written if part.kind == CHANGES)
-        return (*(table for table, _ in parts), *more), tuple(end for _, end in parts)
-
     # -- delivery ------------------------------------------------------------------------------
 
-    def _deliver(self, batch: ProcessedBatch) -> _Delivered | None:
+    def _deliver(self, batch: ProcessedBatch, read: _Read) -> _Delivered | None:
         """Send what a batch gives, and say what to commit; None: nothing."""
         query, due, done = batch.query, batch.due, batch.done
         overtaken, shown = self._overtaken(query, due.upto), self._shown(query, due, done)
@@ -167,11 +162,14 @@ class PlanCommitter:
             covered=batch.progress.covered,
             deposited=None if query.derived is None else seq - 1,
             blocks=done.blocks,
-            tidied=self._commits.tidied(query.id) if batch.merging and query.derived is None else Tidied(),
+            tidied=self._tidied(query, read) if batch.merging and query.derived is None else Tidied(),
             staged=self._send(query, done, shown, seq),
             effects=tuple((table, change, due.before + due.step) for table, change in effects),
         )
         return _Delivered(batch, tick, tuple(overtaken))
+
+    def _tidied(self, query: ContinuousQuery, read: _Read) -> Tidied:
+        return self._commits.tidied(query.id, ANSWERS if query.plan.periodic else CHANGES, read)
 
     def _send(self, query: ContinuousQuery, done: PlanBatch, shown: pa.Table | None, seq: int) -> str | None:
         """Send what concerns somebody; otherwise nobody reads the changes."""
@@ -219,12 +217,30 @@ class PlanCommitter:
         known = query.committed
         return known is None or ticked - known >= max(max(ranges) // 20, query.plan.step)
 
-    def _let_go(self, query: ContinuousQuery, ticked: int) -> None:
-        """In the transaction of a tick: say which tuples the query needs no more."""
-        for i, use in enumerate(query.uses):
-            needed = needed_from(query, i, ticked)
-            if needed > POINT_MIN:
-                self._stores.keep_from(use.reader, needed)
+
+def _kept(
+    version: PlanVersion, written: Sequence[PlanPart], done: PlanBatch, ticked: int, read: _Read
+) -> tuple[tuple[pa.Table, ...], tuple[int, ...]]:
+    """The merged view, as changes, and all changes since; and when the parts of the merged view end."""
+    held = [] if VIEW in done.drops else list(zip(version.changes, version.ends, strict=False))
+    new = [(read(part), part.ends) for part in written if part.kind == VIEW]
+    parts = [*((table, end) for table, end in held if end >= ticked), *new]
+    more = () if new else version.unmerged
+    more += () if new else tuple(_changes_of(part, done, read) for part in written if part.kind == CHANGES)
+    return (*(table for table, _ in parts), *more), tuple(end for _, end in parts)
+
+
+def _changes_of(part: PlanPart, done: PlanBatch, read: _Read) -> pa.Table:
+    """The changes of a part: small ones as they were made, since mapping them costs more than their memory."""
+    made = (one.table for one in done.parts if one.kind == CHANGES and part.length <= UNMAPPED_BYTES)
+    table = next(made, None)
+    return read(part) if table is None else table
+
+
+def _needs(queries: Sequence[ContinuousQuery], ticked: int) -> dict[str, int]:
+    """The points below which windows of these queries need no tuples after a tick, by reader."""
+    found = ((use.reader, needed_from(one, i, ticked)) for one in queries for i, use in enumerate(one.uses))
+    return {reader: point for reader, point in found if point > POINT_MIN}
 
 
 def _promised(ended: Sequence[StreamAxis], upto: int) -> list[tuple[StreamState, StreamProgress]]:

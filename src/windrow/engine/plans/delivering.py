@@ -43,13 +43,15 @@ class PlanDelivery:
             if not query.unshown:
                 sweep(query)
 
-    def send(self, query: ContinuousQuery, rows: pa.Table, shown: pa.Table | None, seq: int) -> str | None:
+    def send(
+        self, query: ContinuousQuery, rows: pa.Table, shown: pa.Table | None, seq: int, part: str = ""
+    ) -> str | None:
         """Send the rows of a tick batch to subscribers, and send or stage what its sink is shown (None: nothing).
-        Return the stage for the commit, if any."""
+        Return the stage for the commit, if any. `part` tells batches of one commit apart, in the key."""
         subscribers = query.subscribers if rows.num_rows else ()
         if not subscribers and (shown is None or query.sink is None):
             return None
-        key = f"{query.name}@{seq}"
+        key = f"{query.name}@{seq}{part}"
         batch = AnswerBatch(query.name, rows, key)
         of_sink = None if shown is None else AnswerBatch(query.name, shown, key)
         staged: str | None = self._call(query, partial(_send, query, subscribers, batch, of_sink, seq))

@@ -12,7 +12,7 @@ import numpy as np
 from windrow.engine.progress import StreamProgress
 from windrow.operators.scan import reach
 from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
-from windrow.plan.algebra.nodes import ContinuousPlan, Node, OutputWindow, Streaming, ToStream, Window
+from windrow.plan.algebra.nodes import ContinuousPlan, Node, OutputRows, OutputWindow, Streaming, ToStream, Window
 from windrow.types import POINT_MAX
 
 LONG_GAP = 1_000
@@ -32,11 +32,18 @@ class InputProgress:
     lasts: int | None = None
 
 
-def input_progress(window: Window, progress: StreamProgress) -> InputProgress:
-    """How far the stream of a window has come."""
+def lingering(plan: ContinuousPlan) -> int:
+    """For how many points more than it is in its window a tuple counts: with SLIDE and RESTORE, until the tick that
+    reports the results that it had a part in."""
+    return plan.step - 1 if plan.periodic and isinstance(plan.root, ToStream) and plan.root.restores else 0
+
+
+def input_progress(window: Window, progress: StreamProgress, lingers: int = 0) -> InputProgress:
+    """How far the stream of a window has come, in a plan in which a tuple lingers so long."""
     axis = window.attribute.column
     frontier = progress.frontiers[axis]
     least, lasts = progress.least.get(axis), reach(window)
+    lasts = None if lasts is None else lasts + lingers
     return InputProgress(frontier.value, least, frontier.greatest, progress.input_ended, lasts)
 
 
@@ -101,6 +108,8 @@ def _complete_from(node: Node, since: Mapping[int, int | None], step: int) -> fl
     below = max(_complete_from(one, since, step) for one in node.inputs)
     if isinstance(node, ToStream):  # two answers tell what came or went
         return below if node.kind is Streaming.RSTREAM else below + step
+    if isinstance(node, OutputRows) and below > -math.inf:  # an early result stays until enough others have come
+        return math.inf
     if not isinstance(node, OutputWindow) or below == -math.inf:
         return below
     is_reported = isinstance(node.input, ToStream)  # at tick b, with ts = b - 1

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, WrittenBlock
-from windrow.engine.plans.due import occupied
+from windrow.engine.plans.due import lingering, occupied
 from windrow.engine.plans.query import ContinuousQuery, HomeState, counts_windows
 from windrow.engine.plans.sharing.joins import Given, JoinsInDriver
 from windrow.engine.plans.sharing.subplans import note_sharers, subplans_of, taken_from
@@ -20,13 +20,14 @@ from windrow.engine.plans.tables import answers_table, ordered
 from windrow.engine.tables.uses import Effects
 from windrow.errors import StateError, WindrowError, first_line
 from windrow.operators.advance import Advance, advance
-from windrow.operators.changes import AT, HEAD, stored
+from windrow.operators.changes import AT, HEAD, in_order, stored
 from windrow.operators.layouts.parts import StatePart
-from windrow.operators.scan import StreamRows, births_end, reach, read_window
+from windrow.operators.scan import StreamRows, added, births_end, reach, read_window
 from windrow.operators.sharing.subplans import CompactedOnce, SharedSubPlans, SubPlan
 from windrow.operators.stages.cutting import staged
 from windrow.operators.stages.ranges import WHOLE, Range, restored_range
 from windrow.operators.state import PlanState
+from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
 from windrow.operators.view import beginning, by_expiration, last_end, merged_view
@@ -43,9 +44,9 @@ BACK = 4
 
 @dataclass(frozen=True)
 class PlanBatch:
-    """What a batch of ticks gives: `count` changes, which `changes` reads; the state after it; the parts to write, or
-    the blocks that tasks have written; and the kinds of earlier parts that these replace. `covered`: windows of a
-    periodic plan hold tuples below this tick."""
+    """What a batch of ticks gives: `count` changes, which `changes` reads in order; the state after it; the parts to
+    write, or the blocks that tasks have written; and the kinds of earlier parts that these replace. `covered`: windows
+    of a periodic plan hold tuples below this tick."""
 
     count: int
     changes: Callable[[], pa.Table]
@@ -99,26 +100,40 @@ class PlanHomes:
     def __getitem__(self, name: str) -> PlanHome:
         return self._homes[name]
 
-    def choose(self, query: ContinuousQuery, due: DueTicks) -> tuple[str, str]:
-        """The home for the next batch, and why."""
+    def choose(self, queries: Sequence[ContinuousQuery], due: DueTicks) -> dict[int, tuple[str, str]]:
+        """The homes of queries for the next batch, and why, by number of the query."""
         wish, bound = self._settings().text("plan_home"), self._settings().integer("driver_plan_bytes")
         if SPARK not in self._homes or wish == DRIVER:
-            return DRIVER, "plan_home = 'driver'"
+            return {query.id: (DRIVER, "plan_home = 'driver'") for query in queries}
         if wish == SPARK:
-            return SPARK, "plan_home = 'spark'"
+            return {query.id: (SPARK, "plan_home = 'spark'") for query in queries}
+        read = _ReadBytes(self._stores)
+        return {query.id: self._by_size(query, due, bound, read) for query in queries}
+
+    def _by_size(self, query: ContinuousQuery, due: DueTicks, bound: int, read: _ReadBytes) -> tuple[str, str]:
         if staged(query.plan).is_single:
             return DRIVER, "all its rows must be in one place"
-        size = query.version.state.nbytes + self._read_bytes(query, due)
+        size = query.version.state.nbytes + read.of(query, due)
         least = bound // BACK if query.home == SPARK else bound
         if size > least:
             return SPARK, f"a tick reads {size:,} bytes, more than {least:,} (driver_plan_bytes)"
         return DRIVER, f"a tick reads {size:,} bytes, at most {least:,} (driver_plan_bytes)"
 
-    def _read_bytes(self, query: ContinuousQuery, due: DueTicks) -> int:
-        """The bytes of the files that a tick reads."""
+
+class _ReadBytes:
+    """The bytes of the files that a batch of ticks reads; those of a store are added up once for all queries."""
+
+    def __init__(self, stores: WindowStores):
+        self._stores = stores
+        self._known: dict[tuple[int, int], int] = {}
+
+    def of(self, query: ContinuousQuery, due: DueTicks) -> int:
         found = 0
         for i, use in enumerate(query.uses):
-            found += self._stores.bytes_from(use, needed_from(query, i, due.before))
+            asked = use.store, needed_from(query, i, due.before)
+            if asked not in self._known:
+                self._known[asked] = self._stores.bytes_from(use, asked[1])
+            found += self._known[asked]
         return found
 
 
@@ -159,14 +174,14 @@ def new_rows(query: ContinuousQuery, stores: WindowStores, due: DueTicks) -> int
 
 
 def lifetimes(query: ContinuousQuery, stores: WindowStores, due: DueTicks) -> list[tuple[Points, Points]]:
-    """When the new tuples of each window are born, and when they leave it."""
-    found, counts_all = [], counts_windows(query.plan)
+    """When the new tuples of each window are born, and when no tick counts them any more."""
+    found, counts_all, lingers = [], counts_windows(query.plan), lingering(query.plan)
     for window, use in zip(query.plan.windows, query.uses, strict=True):
         lifetime, use = window.lifetime, replace(use, predicate=None) if counts_all else use
         lo, hi = due.before - lifetime.offset, due.upto - lifetime.offset
         lo = lo if lifetime.since is None else min(max(lo, lifetime.since), hi)
         births = stores.rows(use, (), lo, hi).column("__t").to_numpy() + lifetime.offset
-        found.append((births, births_end(births, lifetime)))
+        found.append((births, added(births_end(births, lifetime), lingers)))
     return found
 
 
@@ -238,7 +253,7 @@ class DriverHome:
             blocks = self._commits.write_views(query.id, query.progress.seq + 1, news)
         return PlanBatch(
             done.changes.num_rows,
-            lambda: done.changes,
+            lambda: done.changes if query.plan.periodic else in_order([done.changes]),
             done.state,
             parts=tuple(parts),
             blocks=blocks,
@@ -256,8 +271,11 @@ class DriverHome:
         given: Given | None,
         subplans: Sequence[SubPlan],
     ) -> Advance:
+        if given is not None and not isinstance(given.output, Edge):
+            query.meter.add_batch(batch.due.upto - batch.due.before, 0.0, 0.0)
+            return self._shown(query, Advance(given.output, state.skipped_to(batch.due.upto), ()), batch.due, runs)
         started, due = time.perf_counter(), batch.due
-        edges, read_before = ({}, frozenset()) if given is None else ({given.path: given.edge}, given.windows)
+        edges, read_before = ({}, frozenset()) if given is None else ({given.path: given.output}, given.windows)
         taken = batch.shared.find(subplans, state)
         if taken is not None:
             edges, read_before = {**edges, taken.subplan.path: taken.result.edge}, read_before | taken.subplan.windows
@@ -274,11 +292,15 @@ class DriverHome:
             query.meter.add(taken.subplan.path, count, size, 0.0)
         batch.shared.add(query.id, asked, state, done.state, done.parts, done.edges)
         query.meter.add_batch(due.upto - due.before, read - started, time.perf_counter() - read)
-        changes = stored(done.changes)
+        return self._shown(query, replace(done, changes=stored(done.changes)), due, runs)
+
+    def _shown(self, query: ContinuousQuery, done: Advance, due: DueTicks, runs: OccupiedTicks | None) -> Advance:
+        """With the changes that the query reports."""
+        changes = done.changes
         if is_silent(query, due):
             return replace(done, changes=changes.slice(0, 0))
         if runs is not None:
-            kept = changes.filter(pa.array(runs.has(changes.column(AT).to_numpy())))
+            kept = in_order([changes.filter(pa.array(runs.has(changes.column(AT).to_numpy())))])
             return replace(done, changes=ordered(query.plan, kept, self._kernel, first=HEAD[AT]))
         return replace(done, changes=beginning(changes, due.upto) if begins_now(query, due) else changes)
 
@@ -294,7 +316,7 @@ class DriverHome:
         """What a commit writes, and the kinds of parts that it replaces."""
         ticked, merging = batch.due.upto, batch.merging
         state = batch.compacted.parts(done.state) if merging else done.parts
-        found = [_state_part(part) for part in state]
+        found = [state_part(part) for part in state]
         drops = [STATE] if merging else []
         if done.changes.num_rows:
             is_answer = query.plan.periodic and query.derived is None
@@ -309,7 +331,7 @@ class DriverHome:
         return found, drops
 
 
-def _state_part(part: StatePart) -> NewPart:
+def state_part(part: StatePart) -> NewPart:
     """A part of state to write. Rows that never expire end above all points."""
     return NewPart(STATE, part.rows, part.path, part.layout.name, part.lo, min(part.hi, POINT_MAX))
 

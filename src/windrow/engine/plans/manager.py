@@ -33,9 +33,8 @@ from windrow.engine.plans.query import (
     HomeState,
     PlanProgress,
     PlanVersion,
-    bucketed_by,
-    counts_windows,
     kept_columns,
+    wanted_rows,
 )
 from windrow.engine.plans.spark_plans import restored_state
 from windrow.engine.progress import start_of
@@ -48,7 +47,6 @@ from windrow.engine.tables.uses import TableUse, table_uses
 from windrow.engine.ticks.delivery import sweep
 from windrow.errors import CatalogError, Place, StateError, UnsupportedError
 from windrow.logs import log_event
-from windrow.operators.scan import needs_history, reach
 from windrow.operators.stages.ranges import WHOLE
 from windrow.operators.state import PlanState
 from windrow.optimizer.facts import NOTHING_MEASURED, Facts
@@ -106,7 +104,7 @@ class PlanManager:
         return None if query.derived is None else self._manager.streams.get(query.name.lower())
 
     def _paths(self) -> list[QueryPaths]:
-        return [_paths_of(q.statement, q.plan, q.derived is not None) for q in self.all()]
+        return [self.paths_of(query) for query in self.all()]
 
     def query(self, name: str, place: Place | None = None) -> ContinuousQuery:
         found = self._queries.get(name.lower())
@@ -162,11 +160,16 @@ class PlanManager:
         choices = PlanChoices.of(settings, self._facts(statement))
         return self._bind(statement, text, types_of or self._manager.record(), choices)
 
+    def planned(self, statement: CreateQuery, text: str, settings: Settings) -> tuple[OptimizedPlan, PlanChoices, str]:
+        """The plan of a new query, what it depends on besides the text, and what Spark said of its types."""
+        record, choices = self._manager.record(), PlanChoices.of(settings, self._facts(statement))
+        return self._bind(statement, text, record, choices), choices, record.saved()
+
     def _facts(self, statement: CreateQuery) -> Facts:
-        """What is measured of the streams of a query. Only the order of three and more inputs depends on it."""
+        """What is measured of the streams of a query. Only plans of two and more inputs depend on it."""
         named = [table.name.lower() for table in statement.select.find_all(exp.Table)]
         streams = {name: self._manager.streams[name] for name in named if name in self._manager.streams}
-        return measured_facts(streams.values(), self._stores) if len(named) > 2 else NOTHING_MEASURED
+        return measured_facts(streams.values(), self._stores) if len(named) > 1 else NOTHING_MEASURED
 
     def _bind(self, statement: CreateQuery, text: str, types_of: TypesOf, choices: PlanChoices) -> OptimizedPlan:
         for field, what in _LATER:
@@ -220,8 +223,7 @@ class PlanManager:
     ) -> ContinuousQuery:
         check_bounds(statement.select, text, settings.integer("max_value_bytes"))
         check_slack(settings)
-        record, choices = self._manager.record(), PlanChoices.of(settings, self._facts(statement))
-        optimized = self._bind(statement, text, record, choices)
+        optimized, choices, types = self.planned(statement, text, settings)
         plan = optimized.plan
         definition = None if derived is None else self._definition(derived, plan)
         old_output = self._check_sink(statement, plan, settings)
@@ -242,12 +244,12 @@ class PlanManager:
                 held.enter_context(stream.lock)
             remove_output(old_output)
             names = [stream.name for stream in streams.values()]
-            choices = replace(choices, begins_after=self._due_now(plan))
-            saved = json.dumps({"types": record.saved(), "point": plan.point.name, **choices.saved()})
+            choices = replace(choices, begins_after=self.due_now(plan))
+            saved = json.dumps({"types": types, "point": plan.point.name, **choices.saved()})
             self._commits.add(number, statement.name, to_text(derived or statement), saved, names, along)
-            query = _made(number, statement, text, optimized, choices, uses)
+            query = made_query(number, statement, text, optimized, choices, uses)
             query.derived = derived
-            query.tables = self._table_uses(plan)
+            query.tables = self.table_uses(plan)
             query.sink = sink if sink is not None else self._open_sink(query, begun=False)
             if definition is not None:
                 self._manager.attach(stream_number, definition, start_of(definition))
@@ -260,10 +262,17 @@ class PlanManager:
         )
         return query
 
-    def _table_uses(self, plan: ContinuousPlan) -> tuple[TableUse, ...]:
+    def take_over(self, old: ContinuousQuery, new: ContinuousQuery) -> None:
+        """See a query in place of the one of its number, after the commit that put it there."""
+        old.is_dropped = True
+        self._queries = {name: new if one is old else one for name, one in self._queries.items()}
+        if self.on_drop is not None:
+            self.on_drop(old.id)
+
+    def table_uses(self, plan: ContinuousPlan) -> tuple[TableUse, ...]:
         return table_uses(plan, {name.lower(): self._tables.table(name) for name in plan.tables})
 
-    def _due_now(self, plan: ContinuousPlan) -> int | None:
+    def due_now(self, plan: ContinuousPlan) -> int | None:
         """The last tick of a new plan that is due already; None if its streams have no tuple yet."""
         inputs = [input_progress(window, self._manager.stream(window.stream).progress) for window in plan.windows]
         if all(one.greatest is None for one in inputs):
@@ -281,11 +290,16 @@ class PlanManager:
         if statement.sink is None:
             return []
         mode = mode_of(statement, plan)
-        paths, claim = _paths_of(statement, plan), self._claim(statement, plan, begun=False)
+        paths, claim = _paths_of(statement, plan), self.claim(statement, plan, begun=False)
         timeout_s, others = settings.seconds("sink_timeout"), self._manager.paths()
         return check_paths(paths, claim, self._manager.streams, others, timeout_s, mode)
 
-    def _claim(self, statement: CreateQuery, plan: ContinuousPlan, begun: bool) -> Claim:
+    def paths_of(self, query: ContinuousQuery) -> QueryPaths:
+        """What a query reads and writes."""
+        return _paths_of(query.statement, query.plan, query.derived is not None)
+
+    def claim(self, statement: CreateQuery, plan: ContinuousPlan, begun: bool) -> Claim:
+        """The right of a query to its output."""
         mode, stream = mode_of(statement, plan), self._manager.stream(plan.streams[0])
         name = None if mode is None else mode.value
         return self._manager.claim(statement.name, stream, sink_columns(plan, mode), begun, name)
@@ -295,7 +309,7 @@ class PlanManager:
         statement, plan = query.statement, query.plan
         if statement.sink is None:
             return None
-        return open_sink(statement.name, statement.sink, self._claim(statement, plan, begun), query.mode)
+        return open_sink(statement.name, statement.sink, self.claim(statement, plan, begun), query.mode)
 
     def _known(self, known: ContinuousQuery, statement: CreateQuery, if_not_exists: bool, sink: Any) -> ContinuousQuery:
         """The query that exists already. After a restart, a Python sink may be given to it again."""
@@ -308,14 +322,10 @@ class PlanManager:
     def _need(self, number: int, plan: ContinuousPlan) -> list[StoreUse]:
         """Have the streams keep what the windows of a plan need."""
         uses = []
-        for i, (window, history) in enumerate(zip(plan.windows, needs_history(plan), strict=True)):
-            columns, predicate = kept_columns(window)
-            stream, axis = self._manager.stream(window.stream), window.attribute.column
-            span, keys, kept_if = reach(window, history), bucketed_by(plan, i), predicate
-            if predicate is not None and counts_windows(plan):
-                columns, kept_if = (*columns, predicate), None
-            use = self._stores.need(stream, f"{number}/{i}", axis, columns, kept_if, keys, span)
-            uses.append(replace(use, predicate=predicate))
+        for i, window in enumerate(plan.windows):
+            wanted = wanted_rows(plan, i, self._manager.stream(window.stream))
+            use = self._stores.need_rows(wanted, f"{number}/{i}")
+            uses.append(replace(use, predicate=kept_columns(window)[1]))
         return uses
 
     def drop(self, query: ContinuousQuery) -> None:
@@ -404,9 +414,10 @@ class PlanManager:
                 f"a window store of query '{row['name']}' is missing in the catalog",
                 remedy="Restore the state directory from a copy, or DROP the query.",
             )
-        made = _made(row["id"], query, text, optimized, choices, uses)
+        made = made_query(row["id"], query, text, optimized, choices, uses)
         made.derived = derived
-        made.tables = self._table_uses(optimized.plan)
+        made.tables = self.table_uses(optimized.plan)
+        made.is_paused = bool(row["paused"])
         made.version = PlanVersion(self._progress(row), PlanState())
         return made
 
@@ -416,10 +427,11 @@ class PlanManager:
         known, found = {query.id: query for query in self.all()}, dict[str, ContinuousQuery]()
         for row in self._commits.rows():
             query = known.get(row["id"])
-            if query is None:
+            if query is None or query.text != row["statement"]:
                 types = RecordedTypes(json.loads(row["saved"])["types"], types_of)
                 query = self._read_row(row, types)
             query.version = replace(query.version, progress=self._progress(row))
+            query.is_paused = bool(row["paused"])
             found[query.name.lower()] = query
         self._queries = found
 
@@ -428,7 +440,7 @@ class PlanManager:
         return PlanProgress(row["ticked"], row["seq"], row["error"], row["covered"], effects)
 
 
-def _made(
+def made_query(
     number: int,
     statement: CreateQuery,
     text: str,
@@ -436,6 +448,7 @@ def _made(
     choices: PlanChoices,
     uses: list[StoreUse],
 ) -> ContinuousQuery:
+    """A query that has not ticked."""
     version, mode = PlanVersion(PlanProgress(), PlanState()), mode_of(statement, optimized.plan)
     return ContinuousQuery(number, statement.name, statement, text, optimized, choices, tuple(uses), version, mode)
 
@@ -452,7 +465,7 @@ def _reads_table(query: ContinuousQuery, name: str) -> bool:
 def exists_already(name: str) -> CatalogError:
     return CatalogError(
         f"query '{name}' exists already",
-        remedy="DROP QUERY it first; or keep it: IF NOT EXISTS, in Python wr.queries[name].",
+        remedy="CREATE OR REPLACE QUERY replaces it; or keep it: IF NOT EXISTS, in Python wr.queries[name].",
     )
 
 

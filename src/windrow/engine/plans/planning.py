@@ -11,12 +11,18 @@ from sqlglot import exp
 from windrow.optimizer.common_subplan import numbered_in_order
 from windrow.optimizer.execution import UPA, executed
 from windrow.optimizer.facts import NOTHING_MEASURED, Facts, StreamFacts
-from windrow.optimizer.pipeline import OptimizedPlan, optimize
+from windrow.optimizer.pipeline import RULES, OptimizedPlan, optimize
 from windrow.plan.algebra.nodes import Streaming, ToStream
 from windrow.plan.binder import TypesOf
 from windrow.plan.continuous import bind_continuous
 from windrow.plan.continuous.clocks import SourceOf, TableOf
 from windrow.settings import Settings
+
+FIRST_RULES = (
+    *("push_selections", "compute_on_arrival", "merge_joins"),
+    *("push_distinct", "order_joins", "push_projections"),
+)
+"""The rules of the versions that did not note which rules there were."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class PlanChoices:
     def saved(self) -> dict[str, Any]:
         return {
             "rules_off": list(self.rules_off),
+            "rules": [rule.name for rule in RULES],
             "explicit_expiry": self.explicit_expiry,
             "begins_after": self.begins_after,
             "facts": {stream: known.saved() for stream, known in self.facts.items()},
@@ -48,9 +55,11 @@ class PlanChoices:
 
     @classmethod
     def restored(cls, saved: Mapping[str, Any]) -> PlanChoices:
+        """The choices of a query. Rules that came after it was created stay off: its state is that of its plan."""
         facts = {stream: StreamFacts(**known) for stream, known in saved["facts"].items()}
-        execution = saved.get("execution", UPA)
-        return cls(tuple(saved["rules_off"]), saved["explicit_expiry"], saved["begins_after"], facts, execution)
+        later = {rule.name for rule in RULES} - set(saved.get("rules", FIRST_RULES))
+        off, execution = tuple(sorted({*saved["rules_off"], *later})), saved.get("execution", UPA)
+        return cls(off, saved["explicit_expiry"], saved["begins_after"], facts, execution)
 
 
 def planned(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -13,20 +13,33 @@ import pyarrow as pa
 from windrow.cql.statements import CreateDerivedStream, CreateQuery
 from windrow.dataplane.sinks import Sink, SinkMode, StagingSink
 from windrow.dataplane.stores import ARRIVAL, KeptColumn
-from windrow.engine.kept.window_stores import StoreUse
+from windrow.engine.kept.window_stores import StoreUse, WantedRows
 from windrow.engine.metrics import PlanMetrics
 from windrow.engine.plans.due import TickGrid
 from windrow.engine.plans.planning import PlanChoices
+from windrow.engine.state import StreamState
 from windrow.engine.tables.uses import Effects, TableUse
 from windrow.operators.layouts.parts import LayoutUse
-from windrow.operators.scan import needs_history
+from windrow.operators.scan import needs_history, reach
 from windrow.operators.stages.cutting import staged
-from windrow.operators.state import is_strict
+from windrow.operators.state import ROOT, is_strict
 from windrow.operators.tables.metering import PlanMeter
 from windrow.optimizer.common_join import SharableJoin, sharable_join
 from windrow.optimizer.common_subplan import SharableSubPlan, sharable_subplans
 from windrow.optimizer.pipeline import OptimizedPlan
-from windrow.plan.algebra.nodes import ContinuousPlan, GroupBy, RowsWindow, Window, walk
+from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    GroupBy,
+    Lifetime,
+    Node,
+    OutputRows,
+    OutputWindow,
+    RowsWindow,
+    Streaming,
+    ToStream,
+    Window,
+    walk,
+)
 from windrow.types import SqlType
 
 REWRITTEN_ROWS = 200_000
@@ -53,8 +66,9 @@ class PlanProgress:
 
     def covering(self, stop: int | None) -> PlanProgress:
         """The progress when windows hold tuples below the tick `stop`."""
-        known = [point for point in (self.covered, stop) if point is not None]
-        return replace(self, covered=max(known, default=None))
+        if stop is None:
+            return self
+        return replace(self, covered=stop if self.covered is None else max(stop, self.covered))
 
 
 class HomeState(Protocol):
@@ -132,6 +146,8 @@ class ContinuousQuery:
     must_merge: bool = False
     """Its next batch merges state and view: tasks know no ranges of it yet."""
     is_dropped: bool = False
+    is_paused: bool = False
+    """It does not tick (ALTER QUERY … PAUSE); its streams keep what it needs."""
     shares_join_with: tuple[str, ...] = ()
     """The queries that its join was processed for, too, at its last tick."""
     shares_subplans: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -172,6 +188,11 @@ class ContinuousQuery:
         return self.choices.explicit_expiry or is_strict(self.plan.root)
 
     @cached_property
+    def repeating(self) -> tuple[str, ...]:
+        """The paths of the operators that make every live row anew at every tick (RSTREAM, also within SLIDE)."""
+        return tuple(_repeating(self.plan.root, ROOT))
+
+    @cached_property
     def twentieth(self) -> int | None:
         """The twentieth of its shortest window, at least a tick; None: nothing expires."""
         ranges = [window.lifetime.range for window in self.plan.windows if window.lifetime.range is not None]
@@ -180,6 +201,16 @@ class ContinuousQuery:
     @cached_property
     def grid(self) -> TickGrid:
         return TickGrid(self.plan.step, self.plan.origin)
+
+    @cached_property
+    def streams(self) -> frozenset[str]:
+        """The names of its streams, in lower case."""
+        return frozenset(name.lower() for name in self.plan.streams)
+
+    @cached_property
+    def axes(self) -> frozenset[tuple[str, str]]:
+        """The streams and columns whose frontiers it waits for."""
+        return frozenset((window.stream.lower(), window.attribute.column) for window in self.plan.windows)
 
     @cached_property
     def sharable_join(self) -> SharableJoin | None:
@@ -202,6 +233,13 @@ class ContinuousQuery:
         return tuple(kept_columns(window)[0] for window in self.plan.windows)
 
 
+def _repeating(node: Node, path: str) -> Iterator[str]:
+    if isinstance(node, ToStream) and node.kind is Streaming.RSTREAM:
+        yield path
+    for i, one in enumerate(node.inputs):
+        yield from _repeating(one, f"{path}.{i}")
+
+
 def kept_columns(window: Window) -> tuple[tuple[KeptColumn, ...], KeptColumn | None]:
     """What a window store keeps for a window: its columns in order, and its predicate. A count-based window also needs
     the order of arrival."""
@@ -216,7 +254,28 @@ def counts_windows(plan: ContinuousPlan) -> bool:
     return plan.periodic and any(isinstance(one, GroupBy) and not one.keys for one in walk(plan.root))
 
 
+def counts_ticks(plan: ContinuousPlan) -> bool:
+    """Whether a window holds what an aggregate without GROUP BY gives at every tick, with or without tuples: then no
+    tick can be left out."""
+    streams = (one.input for one in walk(plan.root) if isinstance(one, OutputWindow | OutputRows) and not _is_now(one))
+    return any(isinstance(below, GroupBy) and not below.keys for one in streams for below in walk(one))
+
+
+def _is_now(node: OutputWindow | OutputRows) -> bool:
+    """Whether it holds the rows of one tick alone."""
+    return isinstance(node, OutputWindow) and node.lifetime == Lifetime(1)
+
+
 def bucketed_by(plan: ContinuousPlan, i: int) -> tuple[KeptColumn, ...]:
     """The columns that the store of window i is bucketed by, so that Spark tasks read their ranges of it."""
     columns = {one.column.sql: KeptColumn(one.sql, one.column.type) for one in plan.windows[i].columns}
     return tuple(columns[name] for name in staged(plan).window_keys[i] or ())
+
+
+def wanted_rows(plan: ContinuousPlan, i: int, stream: StreamState) -> WantedRows:
+    """What window i of a plan needs of its stream."""
+    window, history = plan.windows[i], needs_history(plan)[i]
+    columns, predicate = kept_columns(window)
+    if predicate is not None and counts_windows(plan):
+        columns, predicate = (*columns, predicate), None
+    return WantedRows(stream, window.attribute.column, columns, predicate, bucketed_by(plan, i), reach(window, history))

@@ -123,7 +123,11 @@ class PlanReads:
             "changes": row["changes"],
             "ticked": None if ticked is None else point_text(ticked, query.plan.point),
             "state_bytes": query.version.state.nbytes,
-            "state": "active" if query.error is None else f"suspended: {query.error}",
+            "state": "suspended: " + query.error
+            if query.error is not None
+            else "paused"
+            if query.is_paused
+            else "active",
         }
 
     def _refuse_continuous(self, query: ContinuousQuery) -> None:
@@ -139,12 +143,16 @@ class PlanReads:
         return self._again(lambda: self._read(query, self._commits.parts(query.id, kind)))
 
     def _read(self, query: ContinuousQuery, parts: Sequence[PlanPart]) -> list[pa.Table]:
-        """A table per commit, of parts that may have been written in several places. Answers that tasks wrote have the
-        form of changes."""
-        found = []
+        """A table per commit, of parts that may have been written in several places, in order. Answers that tasks
+        wrote have the form of changes; others have been ordered."""
+        found, read = [], self._commits.reader()
         for _, some in groupby(parts, key=lambda one: one.seq):
-            table = in_order([self._commits.read(part) for part in some])
-            if query.plan.periodic and table.column_names[0] == HEAD[OP]:
+            tables = [read(part) for part in some]
+            if tables[0].column_names[0] != HEAD[OP]:
+                found += tables
+                continue
+            table = in_order(tables)
+            if query.plan.periodic:
                 table = answers_table(query.plan, ordered(query.plan, table, self._kernel, first=HEAD[AT]))
             found.append(table)
         return found

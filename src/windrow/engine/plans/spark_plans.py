@@ -42,7 +42,7 @@ from windrow.engine.plans.homes import (
     needed_from,
     occupied_ticks,
 )
-from windrow.engine.plans.query import ContinuousQuery, HomeState, kept_columns
+from windrow.engine.plans.query import ContinuousQuery, HomeState
 from windrow.engine.plans.sharing.joins import JoinGroup, JoinMember, SharedJoins
 from windrow.engine.plans.sharing.subplans import note_sharers, subplans_of
 from windrow.engine.plans.tables import ordered
@@ -244,16 +244,16 @@ class SparkPlans:
         key = (*(member.query.id for member in group.members), ("single", single, most))
         if key not in self._joins:
             self._made_joins += 1
-            plan, windows = group.members[0].query.plan, group.common.windows
+            plan = group.members[0].query.plan
             takers = tuple(
-                JoinTaker(member.path, route, frozenset(member.windows))
+                JoinTaker(member.path, route, frozenset(member.windows), _renamed(member))
                 for member, route in zip(group.members, group.common.routes, strict=True)
             )
             self._joins[key] = SharedJoinTask(
                 self._root,
                 self._made_joins,
                 ContinuousPlan(group.common.join, plan.point, plan.step, plan.origin),
-                tuple(kept_columns(window)[0] for window in windows),
+                group.columns,
                 takers,
                 single,
                 group.has_until,
@@ -377,7 +377,7 @@ class _StoreFiles:
 
     def __init__(self, stores: WindowStores):
         self._stores = stores
-        self._listed: dict[int, list[StoredRows]] = {}
+        self._listed: dict[int, Sequence[StoredRows]] = {}
         self._needed: dict[tuple[int, int, int], tuple[StoredRows, ...]] = {}
 
     def window(self, use: StoreUse, lo: int, hi: int) -> StoredWindow:
@@ -389,6 +389,11 @@ class _StoreFiles:
             needed = tuple(one for one in self._listed[use.store] if one.hi >= lo and one.lo < hi)
             self._needed[use.store, lo, hi] = needed
         return StoredWindow(needed, lo if use.since is None else max(lo, use.since), use.predicate)
+
+
+def _renamed(member: JoinMember) -> tuple[str, ...] | None:
+    """The columns of its join that a query's changes have, if it only renames them where they are joined."""
+    return member.renamed if len(staged(member.query.plan).stages) == 1 else None
 
 
 def _in_stages(

@@ -17,18 +17,18 @@ from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import PlanCommits
 from windrow.engine.plans.committer import PlanCommitter, ProcessedBatch
 from windrow.engine.plans.delivering import PlanDelivery
-from windrow.engine.plans.due import begins_at, due_upto, input_progress, occupied, without_gaps
-from windrow.engine.plans.homes import PlanDelay, PlanFailure, PlanHomes, lifetimes, new_rows
-from windrow.engine.plans.query import ContinuousQuery
+from windrow.engine.plans.due import begins_at, due_upto, input_progress, lingering, occupied, without_gaps
+from windrow.engine.plans.homes import PlanDelay, PlanFailure, PlanHomes, is_silent, lifetimes, new_rows
+from windrow.engine.plans.query import ContinuousQuery, counts_ticks
 from windrow.engine.state import StreamState
 from windrow.engine.store.journal import Journal
-from windrow.logs import log_event
+from windrow.logs import log_event, logs_events
 from windrow.operators.ticks import DueTicks
 from windrow.settings import Settings
 from windrow.types import point_text
 
-MERGED_PARTS = 20
-"""So many parts of changes or of state are merged into one."""
+MERGED_PARTS, FEW_PARTS = 20, 4
+"""So many parts of changes or of state are merged into one; at least so many of changes, while there is no state."""
 
 TOGETHER = 500
 """At most so many queries are in one commit."""
@@ -53,8 +53,8 @@ class PlanTicker:
         self._settings = settings
         self._homes = homes
         self._queries = queries
-        self._delivery = PlanDelivery(commits, settings)
-        self._committer = PlanCommitter(journal, commits, stores, self._delivery, stream_of, settings)
+        self.delivery = PlanDelivery(commits, settings)
+        self._committer = PlanCommitter(journal, commits, stores, self.delivery, stream_of, settings)
         self.follow: Callable[[ContinuousQuery, bool], None] = lambda query, ended: None
         """Makes tuples of a derived stream of what its plan has committed; `ended`: nothing more comes."""
 
@@ -63,7 +63,9 @@ class PlanTicker:
         with query.ticking:
             if query.is_dropped:
                 return 0
-            self._delivery.publish(query)
+            self.delivery.publish(query)
+            if query.is_paused:
+                return 0
             done = 0
             self._follow(query)
             while query.error is None and (due := self._due(query)) is not None:
@@ -78,7 +80,7 @@ class PlanTicker:
 
     def recover(self, queries: Sequence[ContinuousQuery]) -> None:
         """Publish what is committed and not published, at opening."""
-        self._delivery.recover(queries)
+        self.delivery.recover(queries)
 
     def _follow(self, query: ContinuousQuery, ended: bool = False) -> None:
         """Hand what is committed to the derived stream, if the query has one."""
@@ -92,7 +94,8 @@ class PlanTicker:
 
     def _due(self, query: ContinuousQuery) -> DueTicks | None:
         grid, plan = query.grid, query.plan
-        inputs = [input_progress(window, self._stream_of(window.stream).progress) for window in plan.windows]
+        lingers = lingering(plan)
+        inputs = [input_progress(one, self._stream_of(one.stream).progress, lingers) for one in plan.windows]
         upto, before = due_upto(inputs, grid, plan.periodic), query.progress.ticked
         if before is None:
             before = begins_at(inputs, grid)
@@ -101,13 +104,14 @@ class PlanTicker:
         past = query.choices.begins_after
         if past is not None and before < past:
             due = DueTicks(before, min(upto, past), grid.step, grid.origin)
-            return self._bounded(query, due) if plan.periodic else due
+            return self._bounded(query, due) if plan.periodic or is_silent(query, due) else due
         return self._bounded(query, DueTicks(before, upto, grid.step, grid.origin))
 
     def _bounded(self, query: ContinuousQuery, due: DueTicks) -> DueTicks | None:
         """So many of the due ticks that at most `tick_rows` new tuples belong to them, but at least one; of a periodic
         plan, without long gaps between its windows. None: no window holds a tuple."""
         limit = self._settings().integer("tick_rows")
+        due = _repeated_upto(query, self._stores, due, limit) if query.repeating else due
         if not query.plan.periodic and (due.count == 1 or new_rows(query, self._stores, due) <= limit):
             return due
         lived = lifetimes(query, self._stores, due)
@@ -115,7 +119,7 @@ class PlanTicker:
         if due.count > 1 and sum(one.size for one in births) > limit:
             upto = query.grid.above(int(np.partition(np.concatenate(births), limit - 1)[limit - 1]))
             due = replace(due, upto=min(due.upto, max(upto, due.before + due.step)))
-        if not query.plan.periodic:
+        if not query.plan.periodic or counts_ticks(query.plan):
             return due
         found = without_gaps(due, occupied(due, lived, query.progress.covered))
         if found is None:
@@ -139,20 +143,19 @@ class PlanTicker:
         meanwhile. A query that lags behind, or whose sink has not published, goes alone."""
         with ExitStack() as held:
             found = [query]
-            streams = {name.lower() for name in query.plan.streams}
             for other in self._queries() if query.derived is None else ():
                 if len(found) == TOGETHER:
                     break
-                if other is not query and _may_join(query, streams, other) and other.ticking.acquire(blocking=False):
+                if other is not query and _may_join(query, other) and other.ticking.acquire(blocking=False):
                     held.callback(other.ticking.release)
-                    if not other.is_dropped and self._due(other) == due:
+                    if not other.is_dropped and (_is_due_alike(query, other, due) or self._due(other) == due):
                         found.append(other)
             yield found
 
     def _batch(self, queries: Sequence[ContinuousQuery], due: DueTicks) -> None:
         """Process and commit the ticks of these queries, as far as they are in the home of the first."""
         started = time.monotonic()
-        chosen = {query.id: self._homes.choose(query, due) for query in queries}
+        chosen = self._homes.choose(queries, due)
         home = chosen[queries[0].id][0]
         queries = [query for query in queries if chosen[query.id][0] == home and query.home == queries[0].home]
         merging = home != queries[0].home or any(self._is_merging(query, due.upto) for query in queries)
@@ -172,19 +175,22 @@ class PlanTicker:
             one.query.meter.commit_s += (ended - advanced) / len(done)
             one.query.metrics.tick_s += (ended - started) / len(done)
             one.query.metrics.ticks += due.count
-            self._log(one, (ended - started) / len(done))
+        if logs_events():
+            self._log(done, due, (ended - started) / max(1, len(done)))
         if delay is not None:
             raise delay
 
-    def _log(self, one: ProcessedBatch, seconds: float) -> None:
-        log_event(
-            "plan_tick",
-            "query '{query}': ticked up to {tick}, {rows} changes in {seconds} s",
-            query=one.query.name,
-            tick=point_text(one.due.upto, one.query.plan.point),
-            rows=one.done.count,
-            seconds=round(seconds, 3),
-        )
+    def _log(self, done: Sequence[ProcessedBatch], due: DueTicks, seconds: float) -> None:
+        texts = {point: point_text(due.upto, point) for point in {one.query.plan.point for one in done}}
+        for one in done:
+            log_event(
+                "plan_tick",
+                "query '{query}': ticked up to {tick}, {rows} changes in {seconds} s",
+                query=one.query.name,
+                tick=texts[one.query.plan.point],
+                rows=one.done.count,
+                seconds=round(seconds, 3),
+            )
 
     def suspend(self, query: ContinuousQuery, why: str) -> None:
         """Suspend a query whose plan fails; the streams and the other queries go on."""
@@ -195,17 +201,47 @@ class PlanTicker:
         )
 
     def _is_merging(self, query: ContinuousQuery, ticked: int) -> bool:
-        """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed."""
+        """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed. In a
+        window of few ticks that is all the time; a view alone, whose expired rows nobody sees, can wait a little."""
         if query.must_merge:
             return True
-        before = ticked if query.merged_at is None else query.merged_at
-        is_late = query.twentieth is not None and ticked - before >= query.twentieth
-        return query.unmerged >= (1 if is_late else MERGED_PARTS)
+        passed = 0 if query.merged_at is None else ticked - query.merged_at
+        if query.twentieth is None or passed < query.twentieth:
+            return query.unmerged >= MERGED_PARTS
+        can_wait = passed < FEW_PARTS * query.twentieth and not query.version.state.nbytes
+        return query.unmerged >= (FEW_PARTS if can_wait else 1)
 
 
-def _may_join(query: ContinuousQuery, streams: set[str], other: ContinuousQuery) -> bool:
+def _repeated_upto(query: ContinuousQuery, stores: WindowStores, due: DueTicks, limit: int) -> DueTicks:
+    """So many of the due ticks that a query that makes every live row anew at every tick makes at most about `limit`
+    rows, but at least one tick. What is alive is what the state of RSTREAM has, and what comes."""
+    sizes, few, many = query.version.state.sizes, 1, due.count
+    alive = sum(sizes[path][0] for path in query.repeating if path in sizes)
+    while few < many:
+        count = (few + many + 1) // 2
+        first = replace(due, upto=due.before + count * due.step)
+        fits = count * (alive + new_rows(query, stores, first)) <= limit
+        few, many = (count, many) if fits else (few, count - 1)
+    return replace(due, upto=due.before + few * due.step)
+
+
+def _may_join(query: ContinuousQuery, other: ContinuousQuery) -> bool:
     """Whether another query may be due for the same ticks; cheap, since all queries are asked."""
-    if other.grid != query.grid or other.progress.ticked != query.progress.ticked or other.derived is not None:
+    mine, its = query.progress, other.progress
+    if (
+        its.ticked != mine.ticked
+        or other.derived is not None
+        or its.error is not None
+        or other.is_paused
+        or other.unshown
+    ):
         return False
-    is_ready = other.error is None and not other.unshown and other.home == query.home
-    return is_ready and {name.lower() for name in other.plan.streams} == streams
+    return other.home == query.home and other.streams == query.streams and other.grid == query.grid
+
+
+def _is_due_alike(query: ContinuousQuery, other: ContinuousQuery, due: DueTicks) -> bool:
+    """Whether another query that has ticked as far is due for this one tick, since its windows wait for the same
+    frontiers. Of several ticks, those that it has time for depend on its tuples."""
+    if due.count > 1 or query.plan.periodic or other.plan.periodic or other.axes != query.axes:
+        return False
+    return all(one.choices.begins_after is None or one.choices.begins_after <= due.before for one in (query, other))

@@ -25,7 +25,7 @@ from windrow.engine.progress import QueryProgress, StreamProgress, SynopsisProgr
 from windrow.engine.queries.placement import Placement, make_synopsis, place
 from windrow.engine.queries.sink_paths import QueryPaths, check_paths, refuse_unreadable
 from windrow.engine.state import QueryState, StreamState, SynopsisState
-from windrow.engine.store.catalog_entries import DropCommit, QueryCommit
+from windrow.engine.store.catalog_entries import DropCommit, QueryCommit, ReplaceCommit
 from windrow.engine.store.homes import Homes
 from windrow.engine.store.journal import Journal
 from windrow.engine.ticks.delivery import sweep
@@ -38,6 +38,7 @@ from windrow.plan.type_record import TypeRecord
 from windrow.settings import Settings
 from windrow.synopses import BasicIntervalSynopsis, BufferSynopsis, PartitionedSynopsis
 from windrow.synopses.holistic.frequent_panes import FrequentSynopsis
+from windrow.types import SqlType
 from windrow.windows import PartitionedWindow
 
 
@@ -250,6 +251,9 @@ class QueryManager:
     ) -> QueryState:
         known = self._named.get(statement.name.lower())
         statement, if_not_exists = replace(statement, if_not_exists=False), statement.if_not_exists
+        if known is not None and statement.or_replace:
+            return self._replace_query(*known, replace(statement, or_replace=False), text, settings, catch_up, sink)
+        statement = replace(statement, or_replace=False)
         if known is not None:
             return self._known(known[1], statement, if_not_exists, sink)
         check_bounds(statement.select, text, settings.integer("max_value_bytes"))
@@ -275,9 +279,94 @@ class QueryManager:
         elif not if_not_exists:
             raise CatalogError(
                 f"query '{statement.name}' exists already",
-                remedy="DROP QUERY it first; or keep it: IF NOT EXISTS, in Python wr.queries[name].",
+                remedy="CREATE OR REPLACE QUERY replaces it; or keep it: IF NOT EXISTS, in Python wr.queries[name].",
             )
         return known
+
+    # -- CREATE OR REPLACE, PAUSE, RESUME ------------------------------------------------------
+
+    def _replace_query(
+        self,
+        stream: StreamState,
+        old: QueryState,
+        statement: CreateQuery,
+        text: str,
+        settings: Settings,
+        catch_up: Callable[[StreamState], None],
+        sink: Any,
+    ) -> QueryState:
+        """Put a query in the place of the one of its name. Windows due by now are answered by the old one, later ones
+        by the new one; the sharing rules place it anew."""
+        statement = replace(statement, name=old.name)
+        check_bounds(statement.select, text, settings.integer("max_value_bytes"))
+        record = self.record()
+        plan = self.bind(statement, text, record)
+        _check_frequent(plan, settings)
+        claims = (self._claim(old.name, stream, old.plan, begun=True), self._claim(old.name, stream, plan, begun=True))
+        refuse_replacement(stream, old, statement, plan, claims)
+        with stream.batch_lock:
+            catch_up(stream)
+            refuse_waiting(stream, old)
+            with stream.lock:
+                new = self._swapped(stream, old, statement, text, plan, settings, record.saved())
+        new.sink = sink if sink is not None else old.sink
+        log_event("query_replaced", "query '{query}' is replaced", query=new.name)
+        return new
+
+    def _swapped(
+        self,
+        stream: StreamState,
+        old: QueryState,
+        statement: CreateQuery,
+        text: str,
+        plan: Finalise,
+        settings: Settings,
+        types: str,
+    ) -> QueryState:
+        axis = plan.scan.attribute.column
+        progress = stream.progress if stream.on_axis(axis) else stream.progress.resumed(axis)
+        placement = place(stream, plan, settings)
+        grown = self._synopsis(_REPLACING, plan, placement)
+        others = {one.synopsis for one in stream.queries.values() if one is not old} | {grown.plan.id}
+        every = {**stream.synopses, grown.plan.id: grown}
+        left = {n: self._without(stream, state, old) for n, state in every.items() if n in others}
+        own = left[grown.plan.id]
+        named = replace(own.progress, plan=own.plan.renamed(_REPLACING, old.name))
+        left[grown.plan.id] = replace(own, progress=named)
+        keeps = _columns(old.plan) == _columns(plan)
+        reached = QueryProgress(None, old.last_end if keeps else None, bool(stream.promises.on(axis)))
+        new = replace(
+            old,
+            statement=statement,
+            text=text,
+            plan=plan,
+            since=placement.since,
+            progress=reached,
+            closed_by=progress.ticked.get(axis),
+            synopsis=grown.plan.id,
+            is_new=True,
+            tried=False,
+        )
+        changed = [state for n, state in left.items() if state is not stream.synopses.get(n)]
+        gone = [state for n, state in stream.synopses.items() if n not in left]
+        commit = ReplaceCommit(new, changed, gone, placement.derived, progress, types, keeps)
+        stream.install(self._journal.entries.replace_query(stream, commit))
+        stream.synopses = left
+        self.adopt(stream, new)
+        for state in gone:
+            self._homes.forget(state)
+        return new
+
+    def pause(self, query: QueryState, paused: bool) -> None:
+        """Deliver no answers of a query from now on, or deliver again. The answers to windows that close meanwhile
+        wait."""
+        self._journal.entries.pause(query, paused)
+        query.is_paused = paused
+        log_event(
+            "query_paused" if paused else "query_resumed",
+            "query '{query}' is " + ("paused" if paused else "resumed"),
+            query=query.name,
+        )
 
     def _claim(self, name: str, stream: StreamState, plan: Finalise, begun: bool = False) -> Claim:
         columns = tuple(f"{output.name} {output.type}" for output in plan.outputs)
@@ -379,6 +468,45 @@ class QueryManager:
         greatest = stream.greatest(state.plan.axis)
         schedule = state.plan.schedule if cuts is None else state.plan.schedule.moved(cuts, greatest)
         return replace(state, progress=state.progress.planned(replace(left, schedule=schedule)))
+
+
+_REPLACING = "\x00replacing"
+"""The name of a query in shared state, beside the one that it replaces."""
+
+
+def _columns(plan: Finalise) -> list[tuple[str, SqlType]]:
+    return [(output.name, output.type) for output in plan.outputs]
+
+
+def refuse_replacement(
+    stream: StreamState, old: QueryState, statement: CreateQuery, plan: Finalise, claims: tuple[Claim, Claim]
+) -> None:
+    """Raise if a query cannot take the place of an old one."""
+    remedy = f"DROP QUERY {old.name}, and create it anew"
+    if plan.scan.stream.lower() != stream.name.lower():
+        raise CatalogError(
+            f"query '{old.name}' reads stream '{stream.name}', and the new one '{plan.scan.stream}'",
+            remedy=f"{remedy}.",
+        )
+    if statement.sink != old.statement.sink:
+        raise BindError(
+            f"the sink of query '{old.name}' is another one", remedy=f"Write the same INTO as before. Or {remedy}."
+        )
+    if statement.sink is not None and not claims[1].owner.goes_on(claims[0].owner):
+        raise BindError(
+            f"the sink of query '{old.name}' cannot go on: it has the columns {', '.join(claims[0].owner.columns)}, "
+            f"and the new query gives {', '.join(claims[1].owner.columns)}",
+            remedy=f"Give the same columns by the same names. Or {remedy} with another path.",
+        )
+
+
+def refuse_waiting(stream: StreamState, query: QueryState) -> None:
+    """Raise if answers of a query wait to be delivered."""
+    if query.is_paused or any(item.query is query for item in stream.unpublished):
+        raise CatalogError(
+            f"answers of query '{query.name}' wait to be delivered",
+            remedy=f"ALTER QUERY {query.name} RESUME, or repair its sink; then replace it.",
+        )
 
 
 def _check_frequent(plan: Finalise, settings: Settings) -> None:

@@ -98,6 +98,7 @@ def query_of(row: Row, manager: QueryManager, types_of: TypesOf) -> QueryState:
         progress_of(row),
         row["closed_by"],
         row["synopsis"],
+        is_paused=bool(row["paused"]),
     )
 
 

@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from windrow.cql.bounds.guards import check_bounds
-from windrow.cql.statements import CreateDerivedStream, CreateQuery, CreateStream
+from windrow.cql.statements import Alteration, CreateDerivedStream, CreateQuery, CreateStream
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.sources.completing import CompletedStream, as_completed, complete
 from windrow.engine.ask.catalog_views import between_ticks, completeness, completeness_of_plan
+from windrow.engine.plans.changing.checks import other_kind
+from windrow.engine.plans.changing.query_changes import QueryChanges
 from windrow.engine.plans.derived import query_of
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
@@ -33,13 +35,20 @@ class Statements:
     """Executes statements one at a time, and updates the inputs and the running streams."""
 
     def __init__(
-        self, opened: OpenState, ticks: StreamTicks, inputs: Inputs, running: RunningStreams, finisher: Finisher
+        self,
+        opened: OpenState,
+        ticks: StreamTicks,
+        inputs: Inputs,
+        running: RunningStreams,
+        finisher: Finisher,
+        changes: QueryChanges,
     ):
         self._opened = opened
         self._ticks = ticks
         self._inputs = inputs
         self._running = running
         self._finisher = finisher
+        self._changes = changes
 
     def set(self, name: str, text: str) -> None:
         with self._changing():
@@ -136,15 +145,44 @@ class Statements:
         self._refuse_table(statement.name)
         is_known = manager.has_query(statement.name)
         plans.refuse_derived(statement.name)
-        if plans.has(statement.name) or not (is_known or is_periodic_chain(statement.select)):
-            query = plans.create(statement, text, settings, sink)
+        is_chain = is_periodic_chain(statement.select)
+        if statement.or_replace and plans.has(statement.name) and is_chain:
+            raise other_kind(statement.name, plans.query(statement.name).plan.periodic, is_chain)
+        if statement.or_replace and is_known and not is_chain:
+            raise other_kind(statement.name, True, is_chain)
+        if plans.has(statement.name) or not (is_known or is_chain):
+            if statement.or_replace and plans.has(statement.name):
+                query = self._changes.replace(statement, text, settings, sink)
+            else:
+                query = plans.create(replace(statement, or_replace=False), text, settings, sink)
             self._ticks.settle(query)
             note = between_ticks(query.plan)
             if note is not None:
                 log_event("short_windows", "query '{query}': {note}", logging.WARNING, query=query.name, note=note)
             return completeness_of_plan(query), note
+        before = manager.query(statement.name)[1].plan if is_known else None
         made = manager.create_query(statement, text, settings, self._ticks.catch_up_stream, sink)
+        if before is not None and made.plan is not before:
+            self._finisher.forget(before)
         return completeness(made), None
+
+    def alter_query(self, name: str, alteration: Alteration) -> bool:
+        """Pause or resume a query. Return whether that changed anything."""
+        self._ticks.refuse_inside("alter a query")
+        pauses = alteration is Alteration.PAUSE
+        with self._changing():
+            if not self._opened.manager.has_query(name):
+                query = self._opened.plans.query(name)
+                return self._changes.pause(query) if pauses else self._changes.resume(query)
+            stream, known = self._opened.manager.query(name)
+            if known.is_paused == pauses:
+                return False
+            with stream.batch_lock:
+                self._ticks.catch_up_stream(stream)
+                with stream.lock:
+                    self._opened.manager.pause(known, pauses)
+                self._ticks.catch_up_stream(stream)
+            return True
 
     def query_of(self, statement: CreateDerivedStream, text: str) -> CreateQuery:
         """The query that would make a derived stream; raises if its output is no stream."""

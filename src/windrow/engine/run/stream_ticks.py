@@ -44,10 +44,8 @@ class StreamTicks:
         """Queue the ticks of a stream; waits while an earlier submission of it has not begun. A continuous query whose
         last tick failed is tried again."""
         self._streams.submit(stream)
-        for query in self._readers(stream):
-            error = self._plans.retry(query)
-            if error is not None:
-                log.error("query '%s' tries to tick again after: %s", query.name, error)
+        for query, error in self._plans.retry_all(self._readers(stream)):
+            log.error("query '%s' tries to tick again after: %s", query.name, error)
 
     def drain(self, stream: StreamState) -> None:
         """Wait until no tick of the stream or of a continuous query over it is queued or running. Raises the error of a

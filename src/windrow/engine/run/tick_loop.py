@@ -6,7 +6,7 @@ An error in a tick is raised at the next `submit` or `drain`, and the tick is th
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from windrow.engine.ticks.couriers import caller
@@ -106,6 +106,14 @@ class TickLoop(Generic[T]):
             error = self._errors.pop(stream.id, None)
         self.submit(stream)
         return error
+
+    def retry_all(self, streams: Iterable[T]) -> list[tuple[T, BaseException]]:
+        """`retry` of many at once, without holding back; returns those with an error that is thereby dropped."""
+        with self._changed:
+            found = [(one, self._errors.pop(one.id, None)) for one in streams]
+            self._waiting.update({one.id: one for one, _ in found})
+            self._changed.notify_all()
+        return [(one, error) for one, error in found if error is not None]
 
     def _raise(self, stream: T) -> None:
         error = self._errors.pop(stream.id, None)

@@ -10,6 +10,7 @@ from sqlite3 import Row
 from windrow.catalog.definitions import StreamDef
 from windrow.catalog.store import Catalog
 from windrow.cql.printer import to_text
+from windrow.crash import crash_point
 from windrow.engine.progress import StreamProgress, SynopsisProgress
 from windrow.engine.state import CommittedState, QueryState, StreamState, SynopsisState
 from windrow.engine.store.answers_kept import AnswersKept
@@ -37,6 +38,20 @@ class DropCommit:
     query: QueryState
     changed: Sequence[SynopsisState]
     gone: Sequence[SynopsisState]
+
+
+@dataclass(frozen=True)
+class ReplaceCommit:
+    """A query that takes the place of the one of its number, the synopses that are new or change, and those that are
+    dropped (`gone`). `keeps_answers`: the retained answers have the same columns, and stay."""
+
+    query: QueryState
+    changed: Sequence[SynopsisState]
+    gone: Sequence[SynopsisState]
+    derived: tuple[Derivation, ...]
+    progress: StreamProgress
+    types: str
+    keeps_answers: bool
 
 
 @dataclass(frozen=True)
@@ -186,6 +201,39 @@ class CatalogEntries:
             for state in commit.gone:
                 self._synopses.drop(state)
         return CommittedState(stream.progress, tuple(item for item in stream.unpublished if item.query is not query))
+
+    def replace_query(self, stream: StreamState, commit: ReplaceCommit) -> CommittedState:
+        """Put a query in the place of the one of its number. What only the old one needed goes."""
+        query, changed = commit.query, commit.changed
+        with self._catalog.transaction() as tx:
+            if not commit.keeps_answers:
+                self._answers.drop(query.id)
+            self._rows.save(stream.name, stream.progress, commit.progress)
+            if query.synopsis not in stream.synopses:
+                self._take("synopsis", query.synopsis)
+            for state in changed:
+                self._synopses.save(stream.name, state.progress)
+            tx.execute("DELETE FROM revisions WHERE query = ?", (query.id,))
+            tx.execute("DELETE FROM derivations WHERE query = ?", (query.id,))
+            tx.execute(
+                "UPDATE queries SET statement = ?, synopsis = ?, since = ?, closed_by = ?, fresh = ?, types = ?,"
+                " axis_type = ?, error = NULL, last_end = ? WHERE id = ?",
+                (
+                    *(to_text(query.statement), query.synopsis, query.since, query.closed_by, query.fresh),
+                    *(commit.types, query.plan.scan.attribute.type.name, query.last_end, query.id),
+                ),
+            )
+            self._synopses.save_derivations(query.id, commit.derived)
+            for state in commit.gone:
+                self._synopses.drop(state)
+            crash_point("query-replacing")
+        crash_point("query-replaced")
+        return CommittedState(commit.progress, stream.unpublished)
+
+    def pause(self, query: QueryState, paused: bool) -> None:
+        """A query delivers no answers, or delivers again."""
+        with self._catalog.transaction() as tx:
+            tx.execute("UPDATE queries SET paused = ? WHERE id = ?", (int(paused), query.id))
 
     def suspend(self, stream: StreamState, commit: SuspendCommit) -> CommittedState:
         """Suspend a query; what only it needed is no longer kept."""

@@ -152,9 +152,10 @@ class TableCommits:
 
     # -- plans ---------------------------------------------------------------------------------
 
-    def read_by(self, plan: int, table: int) -> None:
-        """In a transaction: a new plan reads the table, of which nothing is in effect yet."""
-        self._catalog.execute("INSERT INTO plan_relations VALUES (?, ?, -1, NULL)", (plan, table))
+    def read_by(self, plan: int, table: int, seq: int = -1, tick: int | None = None) -> None:
+        """In a transaction: a plan reads the table, of which nothing is in effect yet, or the change `seq` from a tick
+        on."""
+        self._catalog.execute("INSERT INTO plan_relations VALUES (?, ?, ?, ?)", (plan, table, seq, tick))
 
     def unread_by(self, plan: int) -> None:
         """In a transaction: a plan goes."""

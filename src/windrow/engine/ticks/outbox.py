@@ -68,7 +68,8 @@ class Outbox:
             is_heard = query.subscribers or query.batch_subscribers or (query.sink is not None and item.table.num_rows)
             if not is_heard:
                 continue
-            if query.late_call is not None or query.delivery_error is not None or query.id in queued:
+            is_held = query.is_paused or query.late_call is not None or query.delivery_error is not None
+            if is_held or query.id in queued:
                 waiting.append(i)
             else:
                 calls[i] = partial(self._send, item, stream.tick_seq)
@@ -209,5 +210,7 @@ def _publish_all(items: Sequence[UnpublishedStage], published: set[int]) -> None
 
 
 def _can_go(item: UnpublishedStage) -> bool:
-    """Whether somebody is there to take waiting answers: a sink given in Python must be given again after a restart."""
-    return item.query.sink is not None or not WaitingEntry.of(item).needs_sink
+    """Whether somebody is there to take waiting answers: a sink given in Python must be given again after a restart. A
+    query that is paused takes none."""
+    is_there = item.query.sink is not None or not WaitingEntry.of(item).needs_sink
+    return is_there and not item.query.is_paused

@@ -106,7 +106,7 @@ def intervals(
     the values of a row that is withdrawn must be among them. `keep_forever`: lifetimes that never end are needed again.
     """
     changes = _netted(edge, due)
-    before = _alive(state, due.before, live_schema(edge.schema), only)
+    before = alive(state, due.before, live_schema(edge.schema), only)
     table, parts = _changed(state, path, changes, edge, due, keep_forever)
     return Lives(_paired(before, changes, edge.names, due), {path: table}, tuple(parts))
 
@@ -164,7 +164,7 @@ def leaving(state: StateTable, due: DueTicks, schema: Sequence[PlanColumn]) -> p
 # -- the two layouts -------------------------------------------------------------------------------
 
 
-def _alive(state: StateTable, before: int, schema: pa.Schema, only: Selecting | None) -> pa.Table:
+def alive(state: StateTable, before: int, schema: pa.Schema, only: Selecting | None = None) -> pa.Table:
     """The rows that were alive at a tick; of equal ones there may be several."""
     if isinstance(state, Keyed):
         rows = state.flagged(_STANDS, schema)

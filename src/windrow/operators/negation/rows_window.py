@@ -1,4 +1,4 @@
-"""Count-based windows: the last n tuples.
+"""Count-based windows: the last n tuples of a stream, or the last n results of a sub-query.
 
     W(S)(b) = the last n tuples with t < b by (t, arrival number), of every partition
 
@@ -18,7 +18,7 @@ from windrow.operators.scan import ARRIVED, POINT
 from windrow.operators.tables.edges import COUNT, TICK, Edge
 from windrow.operators.tables.rows import longs, normal, numbered, taken
 from windrow.operators.ticks import EXP, NEVER, TS, Points
-from windrow.plan.algebra.nodes import RowsWindow
+from windrow.plan.algebra.nodes import OutputRows, RowsWindow
 from windrow.synopses.cells.arrays import place_in_run
 
 COUNTED = "/counted"
@@ -26,19 +26,24 @@ COUNTED = "/counted"
 
 SLOT = "__slot"
 
+Counting = RowsWindow | OutputRows
 
-def ring_keys(node: RowsWindow) -> tuple[str, ...]:
+
+def ring_keys(node: Counting) -> tuple[str, ...]:
     """The key of a tuple that is kept."""
     return (*partition_keys(node), SLOT)
 
 
-def partition_keys(node: RowsWindow) -> tuple[str, ...]:
+def ring_schema(node: Counting) -> pa.Schema:
+    """The columns of the tuples that are kept."""
+    return pa.schema([(SLOT, pa.int64()), *((column.sql, column.type.arrow) for column in node.schema)])
+
+
+def partition_keys(node: Counting) -> tuple[str, ...]:
     return tuple(column.sql for column in node.partition)
 
 
-def rows_window(
-    node: RowsWindow, stored: pa.Table, path: str, ring: Keyed, counted: Keyed, batch: TickBatch
-) -> Outcome:
+def rows_window(node: Counting, stored: pa.Table, path: str, ring: Keyed, counted: Keyed, batch: TickBatch) -> Outcome:
     """What enters and leaves the window at all due ticks, given the stored tuples that are new."""
     due, size = batch.due, node.size
     keys = [normal(stored.column(name)) for name in partition_keys(node)]
@@ -85,7 +90,7 @@ def rows_window(
     )
 
 
-def _counts(node: RowsWindow, counted: Keyed, at: Points) -> Points:
+def _counts(node: Counting, counted: Keyed, at: Points) -> Points:
     """How many tuples partitions have had; 0 where there is none."""
     out = np.zeros(at.size, np.int64)
     schema = pa.schema([*((c.sql, c.type.arrow) for c in node.partition), (COUNT, pa.int64())])
@@ -93,7 +98,7 @@ def _counts(node: RowsWindow, counted: Keyed, at: Points) -> Points:
     return out
 
 
-def _changes(node: RowsWindow, came: tuple[pa.Table, Points, Points], went: tuple[pa.Table, Points]) -> Edge:
+def _changes(node: Counting, came: tuple[pa.Table, Points, Points], went: tuple[pa.Table, Points]) -> Edge:
     """What came (with points and ticks) and what went (with ticks) as strict changes. No end is known."""
     ticks = np.concatenate([came[2], went[1]])
     counts = np.concatenate([np.ones(came[2].size, np.int64), -np.ones(went[1].size, np.int64)])

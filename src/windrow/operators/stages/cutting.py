@@ -3,10 +3,10 @@
 An operator that compares rows needs those that it compares in one place: an inner, semi- or outer join its inputs by
 the join keys, a group-by by (some of) its keys, DISTINCT, set operations, ISTREAM and DSTREAM by (some of) their
 columns, a count-based window by (some of) the columns that partition it; LIMIT, an ungrouped aggregate, a join without
-keys and a count-based window without partitions need all rows in one place. Rows are placed by the hash of columns,
-into the buckets that all stores and stages have. A window is read from a store that is bucketed so already; where the
-rows of another operator are not in their places, an exchange between two stages takes them there. A stage is what a
-task can do without rows of other tasks.
+keys and a count-based window without partitions, or on a sub-query, need all rows in one place. Rows are placed by the
+hash of columns, into the buckets that all stores and stages have. A window is read from a store that is bucketed so
+already; where the rows of another operator are not in their places, an exchange between two stages takes them there. A
+stage is what a task can do without rows of other tasks.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     PlanColumn,
     Project,
@@ -68,7 +69,8 @@ class Stage:
 
     `windows` are the numbers of the windows that it reads, `first` that of the first window below its node. `single`:
     all its rows are in bucket 0. `sends_by`: the columns by which its output is exchanged, () into bucket 0; None: it
-    is the last one, which reports the plan's changes. `level` is above that of its inputs.
+    is the last one, which reports the plan's changes. `level` is above that of its inputs. `at_instants`: RESTORE above
+    it asks for its output at every instant, not only at ticks.
     """
 
     path: str
@@ -79,6 +81,7 @@ class Stage:
     single: bool
     sends_by: Names | None
     level: int
+    at_instants: bool = False
 
 
 @dataclass(frozen=True)
@@ -221,6 +224,10 @@ class _Cutter:
         elif isinstance(node, RowsWindow):
             found = self._rows_window(node, hint)
             self.keep(path + COUNTED, path, found, node.partition)
+        elif isinstance(node, OutputRows):
+            self.exactly(node.input, f"{path}.0", ())
+            found = ()
+            self.keep(path + COUNTED, path, found, ())
         elif isinstance(node, OutputWindow | WindowExpiry):
             found = self.spread(node.input, f"{path}.0", hint)
             if isinstance(node, WindowExpiry) and node.how is Expiring.DIRECT:
@@ -235,8 +242,9 @@ class _Cutter:
         return found
 
     def _by_value(self, node: Distinct | ToStream, path: str, hint: Names | None) -> Spread:
-        """Equal rows together; RSTREAM compares nothing."""
-        if isinstance(node, ToStream) and node.kind is Streaming.RSTREAM and not is_strict(node.input):
+        """Equal rows together; RSTREAM without RESTORE compares nothing."""
+        compares = not isinstance(node, ToStream) or node.kind is not Streaming.RSTREAM or node.restores
+        if not compares and not is_strict(node.input):
             return self.spread(node.input, f"{path}.0", hint)
         return self.together(node.input, f"{path}.0", node.schema, hint or _hashable(node.schema))
 
@@ -294,7 +302,10 @@ class _Cutter:
         for i, one in enumerate(node.inputs):
             names = tuple(node.keys[k][i].name for k in chosen)
             self.exactly(one, f"{path}.{i}", names)
-            if window_of(one) is None:
+            is_reused = isinstance(node, Join) and i in node.reused
+            if is_reused and f"{path}.{i}" in self.exchanges:
+                raise ValueError("a join whose rows are exchanged cannot read the state of a DISTINCT below")
+            if window_of(one) is None and not is_reused:
                 self.owners[f"{path}.{i}/old"], self.cuts[f"{path}.{i}/old"] = path, names
         if isinstance(node, Join):
             return tuple(frozenset(key.name for key in node.keys[k]) for k in chosen)
@@ -390,7 +401,8 @@ def _stages(plan: ContinuousPlan, cutter: _Cutter) -> tuple[Stage, ...]:
         below = [i for i, one in enumerate(windows) if one == at or one.startswith(at + ".")]
         level = 1 + max((made[one].level for one in inputs), default=-1)
         sends_by = cutter.exchanges[path] if path else None
-        made[path] = Stage(at, nodes[at], inputs, own, below[0], cutter.spreads[path] == (), sends_by, level)
+        single, instants = cutter.spreads[path] == (), is_at_instants(plan.root, at)
+        made[path] = Stage(at, nodes[at], inputs, own, below[0], single, sends_by, level, instants)
     return tuple(sorted(made.values(), key=lambda stage: (stage.level, stage.sends_by is None)))
 
 
@@ -406,6 +418,15 @@ def _paths(node: Node, path: str) -> list[tuple[str, Node]]:
     """The nodes by path, inputs first, from left to right."""
     found = [pair for i, one in enumerate(node.inputs) for pair in _paths(one, f"{path}.{i}")]
     return [*found, (path, node)]
+
+
+def is_at_instants(root: Node, path: str) -> bool:
+    """Whether RESTORE asks for the output of the node at a path at every instant: the nearest stream above it does."""
+    node, found = root, False
+    for i in path.split(".")[1:]:
+        found = node.restores if isinstance(node, ToStream) else found
+        node = node.inputs[int(i)]
+    return found
 
 
 def node_at(root: Node, path: str) -> Node:

@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from windrow.operators.join import Kept, Stored
+from windrow.operators.join import Kept, Reused, Stored
 from windrow.operators.layouts.live import ENTER, INTERVAL, LEAVE, intervals, is_touched
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.tables.edges import COUNT, STRICT, TICK, Edge, as_strict, strict_schema
 from windrow.operators.tables.kernel import Kernel, naive, types_of
-from windrow.operators.tables.prefilter import maybe_among
+from windrow.operators.tables.prefilter import maybe_among, picked
 from windrow.operators.tables.rows import appended, longs, normal, taken
 from windrow.operators.ticks import EXP, TS, DueTicks
 from windrow.plan.algebra.nodes import Join, PlanColumn, columns_in
@@ -41,7 +41,9 @@ class Alive:
     state: StateTable
 
 
-def strict_join(node: Join, new: Sequence[Edge], old: Sequence[Stored | Kept | Alive], batch: TickBatch) -> Outcome:
+def strict_join(
+    node: Join, new: Sequence[Edge], old: Sequence[Stored | Kept | Reused | Alive], batch: TickBatch
+) -> Outcome:
     """The results that come or are withdrawn at the due ticks."""
     kernel, count = batch.kernel, len(new)
     keys = [[key[i] for key in node.keys] for i in range(count)]
@@ -102,7 +104,7 @@ class _Wanted:
             return rows.slice(0, 0)
         for key, values in zip(self.keys, self.values, strict=True):
             (column,) = self.kernel.evaluate([key], types_of(self.schema), rows)
-            rows = taken(rows, maybe_among(column, values))
+            rows = picked(rows, maybe_among(column, values))
         return rows
 
 

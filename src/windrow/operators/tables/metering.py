@@ -40,6 +40,12 @@ class PlanMeter:
         found.nbytes += nbytes
         found.seconds += seconds
 
+    def add_upwards(self, path: str, rows: int, nbytes: int, seconds: float) -> None:
+        """A call of the operator at a path and of those above it, which give the same rows."""
+        names = path.split(".")
+        for depth in range(1, len(names) + 1):
+            self.add(".".join(names[:depth]), rows, nbytes, seconds)
+
     def add_batch(self, points: int, read_s: float, advance_s: float) -> None:
         """A batch of ticks that moved the plan by so many points."""
         self.batches += 1

@@ -6,16 +6,18 @@ has no partner, one that is kept may have none. Other types are looked up exactl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windrow.operators.tables.rows import flat, normal
+from windrow.operators.tables.rows import flat, normal, taken
 from windrow.operators.ticks import Points
 from windrow.synopses.cells.buckets import Words
 
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-SLOTS_PER_VALUE = 32
+_ODD, _LONG = np.uint64(0x9E3779B97F4A7C15), pa.int64()
+SLOTS_PER_VALUE = 128
 """One in so many other keys is kept in vain."""
 
 _LEAST, _MOST = 14, 24
@@ -38,13 +40,37 @@ def maybe_among(column: pa.ChunkedArray, values: pa.Array) -> Points:
     return np.flatnonzero(out)
 
 
+def picked(table: pa.Table, rows: Points) -> pa.Table:
+    """Some rows of a table, in ascending order. Of a table in many chunks Arrow would copy all rows first, so they are
+    taken chunk by chunk."""
+    batches = table.to_batches()
+    if len(batches) < 2 or not rows.size:
+        return taken(table, rows)
+    starts = np.cumsum([0, *(batch.num_rows for batch in batches)]).tolist()
+    cuts = np.searchsorted(rows, starts).tolist()
+    pieces = zip(batches, starts, cuts, cuts[1:], strict=False)
+    parts = [(batch, rows[lo:hi] - start) for batch, start, lo, hi in pieces if hi > lo]
+    columns = [_picked([(batch.column(i), at) for batch, at in parts]) for i in range(table.num_columns)]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _picked(parts: Sequence[tuple[pa.Array, Points]]) -> pa.Array:
+    """Some values of each of several arrays. NumPy takes numbers without NULL with far less ado than Arrow."""
+    kind = parts[0][0].type
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if is_number and not any(array.null_count for array, _ in parts):
+        return pa.array(np.concatenate([array.to_numpy()[at] for array, at in parts]), kind)
+    return pa.concat_arrays([array.take(pa.array(at)) for array, at in parts])
+
+
 def _is_word(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
 
 def _words(column: pa.Array) -> Words:
-    whole = column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
-    whole = whole if pa.types.is_int64(whole.type) else whole.cast(pa.int64())
+    whole = column
+    if column.type != _LONG:
+        whole = (column.cast(pa.int32()) if pa.types.is_date32(column.type) else column).cast(_LONG)
     whole = pc.fill_null(whole, 0) if whole.null_count else whole
     return np.asarray(whole.to_numpy(zero_copy_only=False)).view(np.uint64)
 

@@ -85,6 +85,11 @@ class SynopsisPlan:
             return self
         return replace(self, queries=left, derived={n: d for n, d in self.derived.items() if n != name})
 
+    def renamed(self, name: str, new: str) -> SynopsisPlan:
+        """The plan in which a query has another name."""
+        queries = tuple((new if one == name else one, plan) for one, plan in self.queries)
+        return replace(self, queries=queries, derived={new if n == name else n: d for n, d in self.derived.items()})
+
     @cached_property
     def qualifies(self) -> str | None:
         """The condition of the tuples that some query reads; None if all are read. A query that subtracts also reads

@@ -18,6 +18,7 @@ from windrow.oracle.continuous.reading import (
     FromItem,
     Scope,
     all_sources,
+    reports_all,
     selects_of,
     sources_of,
     windows_on_streams,
@@ -62,13 +63,15 @@ class Evaluation:
     _known: dict[str, list[tuple[str, str]]] = field(default_factory=dict, init=False)
 
     def relations(self, ticks: Iterable[int], due: DueRange | None) -> dict[int, list[Answer]]:
-        """R(b) at the ticks, ordered if the query has ORDER BY. What earlier ticks decide is decided at due ticks."""
+        """R(b) at ticks, or at instants between them, ordered if the query has ORDER BY. What earlier ticks decide is
+        decided at due ticks."""
         wanted = sorted(set(ticks))
         if not wanted:
             return {}
-        every = {*wanted, *(due.among(self.candidates()) if due else ())}
+        every = {*wanted, *(due.among(self.candidates()) if due else ()), *self._all_ticks(due, wanted[-1])}
         grid = sorted({*(tick for tick in every if tick <= wanted[-1]), *self._instants(due, wanted[-1])})
-        ordinals = {tick: ordinal for ordinal, tick in enumerate(sorted(every))}
+        of_plan = sorted(tick for tick in every if self.plan.floor(tick) == tick)
+        ordinals = {tick: ordinal for ordinal, tick in enumerate(of_plan)}
         columns = {TICK: range(len(grid)), AT: grid, ORDINAL: [ordinals.get(at) for at in grid]}
         self._view(TICKS, pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()}))
         self._grid, self._views = grid, 0
@@ -77,7 +80,7 @@ class Evaluation:
 
     def _rows(self, ticks: int) -> list[list[Answer]]:
         """The rows at each tick of the table of ticks."""
-        writer = Writer(self._table, self._meaning, self._columns, self._relation)
+        writer = Writer(self._table, self._meaning, self._columns, self._relation, self.plan.periodic)
         block = writer.root(bounded(self.plan.query, self.most))
         count = len(self._columns(block.text)) - len(block.carried)
         names = ", ".join(f"`__c{i}`" for i in range(count))
@@ -97,12 +100,26 @@ class Evaluation:
         return rows if block.ranked else [sorted(unsorted, key=sort_key) for unsorted in rows]
 
     def _instants(self, due: DueRange | None, last: int) -> set[int]:
-        """Below an INTERNAL window a result stays, also if its parts leave before the next tick: each instant at which
-        something comes or goes counts."""
-        if due is None or not any(one.window.internal for one in all_sources(self.plan.query) if one.window):
+        """Below an INTERNAL window a result stays, also if its parts leave before the next tick, and RESTORE reports
+        what comes and goes between two ticks: each instant at which something comes or goes counts."""
+        is_internal = any(one.window.internal for one in all_sources(self.plan.query) if one.window)
+        if due is None or not (is_internal or self.plan.restores):
             return set()
-        points = self._points(self.plan.query, {})
+        changed = (one.first - self.plan.step for versions in self.tables.values() for one in versions)
+        points = {due.first - self.plan.step, *changed, *self._points(self.plan.query, {})}
         return {point + 1 for point in points if due.first - self.plan.step <= point < min(due.last, last)}
+
+    def _all_ticks(self, due: DueRange | None, last: int) -> set[int]:
+        """A window on what is there at every tick, RSTREAM or an aggregate with SLIDE, needs all of them."""
+        inner = (one.query for one in all_sources(self.plan.query) if one.query is not None and one.window is not None)
+        if due is None or not any(reports_all(one, self.plan.periodic) for one in inner):
+            return set()
+        return {tick for tick in due.all(self.plan.step) if tick <= last}
+
+    def instants(self, due: DueRange, upto: int) -> list[int]:
+        """All instants at which the relation may change, and the due ticks at which it may, up to a tick."""
+        ticks = {tick for tick in due.among([due.first, *self.candidates(), due.last]) if tick <= upto}
+        return sorted(ticks | self._instants(due, upto))
 
     def candidates(self) -> set[int]:
         """All ticks at which the relation may change."""
@@ -144,11 +161,12 @@ class Evaluation:
     def slide_ends(self) -> set[int]:
         """The ticks at which a window over a stream holds a tuple; a window that never lets go holds at one tick."""
         found: set[int] = set()
+        lingers = self.plan.step - 1 if (self.plan.streaming or "").endswith("restore") else 0
         for source, windows in windows_on_streams(self.plan.query):
             meaning = self.plan.effective(windows)
             for point in self._held(source, meaning):
                 first = self.plan.first_above(point + meaning.offset)
-                last = first if meaning.range is None else point + meaning.offset + meaning.range
+                last = first if meaning.range is None else point + meaning.offset + meaning.range + lingers
                 found.update(range(first, last + 1, self.plan.step))
         return found
 
@@ -199,8 +217,8 @@ class Evaluation:
         return f"windrow_oracle_w{self._views}", tuple(types)
 
     def _relation(self, source: FromItem) -> tuple[str, tuple[str, ...], bool]:
-        """A view of the rows of a table: each with every tick at which it is there; of one that is NON RETROACTIVE,
-        with the births of the tuples that see it."""
+        """A view of the rows of a table: each with every tick at which it is there, and the instants since the tick
+        before; of one that is NON RETROACTIVE, with the births of the tuples that see it."""
         assert source.table is not None
         name, step = source.table.lower(), self.plan.step
         versions, is_seen = self.tables[name], name in self.nrrs
@@ -211,7 +229,7 @@ class Evaluation:
                 ones = [pa.array([at] * one.rows.num_rows, pa.int64()) for at in (low, high)]
                 found.append(one.rows.append_column(FROM, ones[0]).append_column(TO, ones[1]))
                 continue
-            ticks = [i for i, b in enumerate(self._grid) if one.first <= b < one.end]
+            ticks = [i for i, b in enumerate(self._grid) if one.first <= self.plan.first_above(b - 1) < one.end]
             for tick in ticks:
                 found.append(one.rows.append_column(TICK, pa.array([tick] * one.rows.num_rows, pa.int64())))
         columns = tuple(versions[0].rows.column_names)
@@ -254,11 +272,29 @@ def stream_sources(query: exp.Expr) -> list[FromItem]:
 
 
 def streamed(kind: str, relations: Mapping[int, list[Answer]]) -> list[tuple[int, Answer]]:
-    """What ISTREAM, DSTREAM or RSTREAM gives at each of successive ticks."""
+    """What ISTREAM, DSTREAM or RSTREAM gives at each of successive ticks (or, for ISTREAM, instants)."""
     found: list[tuple[int, Answer]] = []
     before: list[Answer] = []
     for tick, now in sorted(relations.items()):
         rows = {"istream": without(now, before), "dstream": without(before, now), "rstream": now}[kind]
         found += [(tick, row) for row in rows]
         before = now
+    return found
+
+
+def restored(
+    plan: StandingPlan, ticks: Iterable[int], relations: Mapping[int, list[Answer]]
+) -> list[tuple[int, Answer]]:
+    """What RSTREAM RESTORE gives at each of the ticks: what was there at all instants since the tick before, and what
+    came since. `relations` has every instant at which something may change."""
+    found: list[tuple[int, Answer]] = []
+    at_instants = sorted(relations.items())
+    now: list[Answer] = []
+    for tick in sorted(ticks):
+        stayed, came = now, list[Answer]()
+        for _, rows in [one for one in at_instants if tick - plan.step < one[0] <= tick]:
+            came += without(rows, now)
+            stayed = without(stayed, without(stayed, rows))
+            now = rows
+        found += [(tick, row) for row in (*stayed, *came)]
     return found

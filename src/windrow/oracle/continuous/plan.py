@@ -15,7 +15,8 @@ from windrow.cql.statements import CreateStream, Late
 from windrow.cql.window_clause import Unit, WindowClause, WindowKind
 from windrow.errors import UnsupportedError
 from windrow.oracle.admission import attributes_of, column_named, types_of
-from windrow.oracle.continuous.reading import all_sources, streaming_of, windows_on_streams
+from windrow.oracle.continuous.reading import all_sources, restores, streaming_of, windows_on_streams
+from windrow.oracle.continuous.wstream import spelled_out
 from windrow.types import SqlType, moment_of, point_of
 
 FindStream = Callable[[str], CreateStream]
@@ -50,6 +51,11 @@ class StandingPlan:
     @property
     def streaming(self) -> str | None:
         return streaming_of(self.query)
+
+    @property
+    def restores(self) -> bool:
+        """Whether results that come and go between two ticks count somewhere in the query."""
+        return restores(self.query)
 
     def first_above(self, point: int) -> int:
         """The first tick above a point."""
@@ -88,6 +94,7 @@ class StandingPlan:
 
 def plan_of(query: exp.Expr, find: FindStream, created: int = 0) -> StandingPlan:
     """The plan of a query over streams that `find` finds by name."""
+    query = spelled_out(query)
     windows = [one for one in all_sources(query) if one.window is not None]
     read = [(one.stream, one.window) for one in windows if one.stream is not None and one.window is not None]
     statements = {name.lower(): find(name) for name, _ in read}

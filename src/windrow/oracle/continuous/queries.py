@@ -10,7 +10,14 @@ from windrow.cql.statements import CreateQuery, CreateStream
 from windrow.errors import CatalogError
 from windrow.oracle.admission import Admitted
 from windrow.oracle.continuous.due import DueRange, due_of, reached_after
-from windrow.oracle.continuous.evaluation import Answer, Evaluation, StreamHistory, stream_sources, streamed
+from windrow.oracle.continuous.evaluation import (
+    Answer,
+    Evaluation,
+    StreamHistory,
+    restored,
+    stream_sources,
+    streamed,
+)
 from windrow.oracle.continuous.plan import StandingPlan, axis_of, plan_of
 from windrow.oracle.continuous.reading import all_sources
 from windrow.oracle.continuous.tables import TableHistory
@@ -71,7 +78,7 @@ class ContinuousQueries:
         due = self._due(made)
         if due is None:
             return []
-        if made.plan.streaming == "rstream":
+        if made.plan.streaming in ("rstream", "rstream restore"):
             return list(due.all(made.plan.step))
         return due.among([due.first, *made.candidates(), due.last])
 
@@ -95,9 +102,20 @@ class ContinuousQueries:
         kind = made.plan.streaming
         if kind is None or due is None:
             return made.relations(wanted, due)
-        inner = made.relations({*wanted, *self.ticks(name, most)}, due)
-        given = streamed(kind, {tick: rows for tick, rows in inner.items() if due.first <= tick <= due.last})
+        given = self._streamed(made, kind, due, {*wanted, *self.ticks(name, most)})
         return {tick: [row for at, row in given if at <= tick] for tick in wanted}
+
+    def _streamed(self, made: Evaluation, kind: str, due: DueRange, ticks: Iterable[int]) -> list[tuple[int, Answer]]:
+        """What ISTREAM and the like give at the ticks; what RESTORE gives at an instant is given at the next tick."""
+        asked = {tick for tick in ticks if due.first <= tick <= due.last}
+        if not kind.endswith("restore"):
+            inner = made.relations(ticks, due)
+            return streamed(kind, {tick: rows for tick, rows in inner.items() if tick in asked})
+        plan, upto = made.plan, max(asked, default=due.first)
+        inner = made.relations({*made.instants(due, upto), *asked}, due)
+        if kind == "rstream restore":
+            return restored(plan, asked, inner)
+        return [(plan.first_above(at - 1), row) for at, row in streamed("istream", inner)]
 
     def answers(self, name: str, most: int) -> list[tuple[int | None, int, list[Answer]]]:
         """(window start, window end, rows) of every window that was answered. For queries with SLIDE."""
@@ -108,7 +126,12 @@ class ContinuousQueries:
         ends, endless = made.slide_ends(), made.endless_from()
         if endless is not None:
             ends.update(tick for tick in due.all(made.plan.step) if tick >= endless)
-        found = made.relations(due.among(ends), due)
+        kind, asked = made.plan.streaming, due.among(ends)
+        if kind is None:
+            found = made.relations(asked, due)
+        else:
+            given = self._streamed(made, kind, due, due.all(made.plan.step))
+            found = {end: [row for at, row in given if at == end] for end in asked}
         return [(made.plan.window_start(end), end, rows) for end, rows in found.items()]
 
     def _due(self, made: Evaluation) -> DueRange | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from windrow.cql.dialect import RelationToStream
 from windrow.cql.window_clause import WindowClause, WindowKind
 from windrow.errors import UnsupportedError
 
@@ -50,13 +51,16 @@ def clause_of(node: exp.Expr) -> WindowClause | None:
 
 
 def streaming_of(query: exp.Expr) -> str | None:
-    """`istream`, `dstream` or `rstream` if one is around the select list; None otherwise."""
+    """`istream`, `dstream` or `rstream`, or one of these with ` restore`, if it is around the select list; None
+    otherwise."""
     query = unwrapped(query)
     items = query.expressions if isinstance(query, exp.Select) else []
-    is_one = (
-        len(items) == 1 and type(items[0]).__name__ == "RelationToStream"
-    )  # a node that the dialect does not have yet
-    return str(items[0].this).lower() if is_one else None
+    return items[0].words.lower() if len(items) == 1 and isinstance(items[0], RelationToStream) else None
+
+
+def restores(query: exp.Expr) -> bool:
+    """Whether RESTORE stands in the query or in a sub-query: instants between ticks count."""
+    return any(one.args.get("restore") for one in query.find_all(RelationToStream))
 
 
 def as_relation(select: exp.Select) -> exp.Select:
@@ -165,7 +169,8 @@ def windows_on_streams(
                 yield source, (source.window,)
             elif source.query is not None:
                 below = list(windows_on_streams(source.query, source.inner_scope))
-                if source.window is not None and _is_selection(source.query, source.inner_scope):
+                is_timed = source.window is not None and source.window.kind is not WindowKind.ROWS
+                if is_timed and source.window is not None and _is_selection(source.query, source.inner_scope):
                     below = [(stream, (*windows, source.window)) for stream, windows in below]
                 yield from below
 
@@ -189,11 +194,26 @@ def is_aggregated(select: exp.Select) -> bool:
     return any(item.find(exp.AggFunc) for item in (*select.expressions, *([having] if having else [])))
 
 
+def reports_all(query: exp.Expr, periodic: bool) -> bool:
+    """Whether the query gives its whole answer at every tick: RSTREAM, and an aggregate over INTERNAL windows with
+    SLIDE."""
+    query = unwrapped(query)
+    kind = streaming_of(query)
+    if kind is None:
+        return periodic and isinstance(query, exp.Select) and is_aggregated(query)
+    return kind == "rstream"
+
+
 def is_continuous(query: exp.Expr) -> bool:
     """Whether a query is a plan. All others are aggregates over one stream with SLIDE or NOW."""
     if not isinstance(query, exp.Select) or query.args.get("joins") or query.args.get("distinct"):
         return True
-    if query.args.get("with_") or streaming_of(query) or not is_aggregated(query) or conditional_queries(query):
+    if (
+        query.args.get("with_")
+        or query.find(RelationToStream)
+        or not is_aggregated(query)
+        or conditional_queries(query)
+    ):
         return True
     first = query.args.get("from_")
     window = clause_of(first.this) if first and isinstance(first.this, exp.Table) else None

@@ -28,6 +28,7 @@ from windrow.oracle.continuous.reading import (
     conditional_queries,
     is_aggregated,
     is_conditional,
+    reports_all,
     scope_of,
     sources_of,
     streaming_of,
@@ -81,6 +82,7 @@ class Writer:
     meaning: Meaning
     columns: Columns
     rows: Rows
+    periodic: bool = False
     finishers: list[Callable[..., object] | None] = field(default_factory=list)
     _asked_before: int = field(default=0, init=False)
 
@@ -91,7 +93,7 @@ class Writer:
             query = as_relation(query)
             if not any(item.is_star for item in query.expressions):
                 self.finishers = [holistic.finisher(item.unalias(), None) for item in query.expressions]
-        if self._is_internal(query, {}):
+        if self._is_internal(query, {}) and not reports_all(query, self.periodic):
             return self._seen(self.appeared(query, {}), None)
         return self.block(query, {}, traced=False)
 
@@ -312,26 +314,27 @@ class Writer:
         before, like those of ISTREAM.
         """
         query = unwrapped(query)
-        kind = streaming_of(query)
+        kind = "rstream" if reports_all(query, self.periodic) else streaming_of(query)
         if kind is None and not (isinstance(query, exp.Select) and is_aggregated(query)):
             block = self.block(query, outer, traced=True)
             names = _listed([*self._names(block), *TRACE])
             first = f"ROW_NUMBER() OVER (PARTITION BY `{PARTS}` ORDER BY `{TICK}`) AS `__first`"
             return Block(f"SELECT {names} FROM (SELECT *, {first} FROM ({block.text})) WHERE `__first` = 1", TRACE)
-        block = self._unranked(self.block(query, outer, traced=False))
-        if kind == "rstream":
+        if kind == "rstream restore" or (kind == "rstream" and not self.periodic):
             raise UnsupportedError("the oracle evaluates no window on RSTREAM")
+        block = self._unranked(self.block(query, outer, traced=False))
         names = _listed(self._names(block))
-        at_ticks = (
-            f"FROM ({block.text}) AS y JOIN {TICKS} AS m ON y.`{TICK}` = m.`{TICK}` WHERE m.`{ORDINAL}` IS NOT NULL"
-        )
-        now, before = (f"SELECT {names}, m.`{ORDINAL}`{later} {at_ticks}" for later in ("", " + 1"))
+        nth = TICK if kind == "istream restore" else ORDINAL  # every instant counts, or the ticks of the plan
+        numbered = f"(SELECT `{TICK}` AS `__t`, `{nth}` AS `__nth` FROM {TICKS})"
+        at_ticks = f"FROM ({block.text}) AS y JOIN {numbered} AS m ON y.`{TICK}` = m.`__t` WHERE m.`__nth` IS NOT NULL"
+        now, before = (f"SELECT {names}, m.`__nth`{later} {at_ticks}" for later in ("", " + 1"))
         changed = f"{before} EXCEPT ALL {now}" if kind == "dstream" else f"{now} EXCEPT ALL {before}"
-        number = f"CAST(ROW_NUMBER() OVER (ORDER BY x.`{ORDINAL}`) AS STRING)"
+        changed = now if kind == "rstream" else changed
+        number = "CAST(ROW_NUMBER() OVER (ORDER BY x.`__nth`) AS STRING)"
         text = (
             f"SELECT {', '.join(f'x.`{name}`' for name in self._names(block))}, n.`{TICK}`, n.`{AT}` - 1 AS `{BORN}`,"
             f" {POINT_MAX} AS `{UNTIL}`, {number} AS `{PARTS}`"
-            f" FROM ({changed}) AS x({names}, `{ORDINAL}`) JOIN {TICKS} AS n ON x.`{ORDINAL}` = n.`{ORDINAL}`"
+            f" FROM ({changed}) AS x({names}, `__nth`) JOIN {TICKS} AS n ON x.`__nth` = n.`{nth}`"
         )
         return Block(text, TRACE)
 
@@ -346,11 +349,24 @@ class Writer:
             if meaning.range is not None:
                 on.append(f"n.`{AT}` <= {born} + {meaning.range}")
                 until = until if meaning.internal else f"LEAST({until}, {born} + {meaning.range})"
+        if meaning is not None and meaning.rows is not None:
+            return self._last(appeared, names, on, meaning.rows)
         text = (
             f"SELECT {names}, n.`{TICK}`, {born} AS `{BORN}`, {until} AS `{UNTIL}`, x.`{PARTS}`"
             f" FROM ({appeared.text}) AS x JOIN {TICKS} AS n ON {' AND '.join(on)}"
         )
         return Block(text, TRACE)
+
+    def _last(self, appeared: Block, names: str, on: list[str], rows: int) -> Block:
+        """The last results at each tick, by (birth, then all columns)."""
+        by = ", ".join(f"x.`{name}` DESC NULLS LAST" for name in (BORN, *self._names(appeared)))
+        text = (
+            f"SELECT {names}, n.`{TICK}`, x.`{BORN}`, x.`{UNTIL}`, x.`{PARTS}`,"
+            f" ROW_NUMBER() OVER (PARTITION BY n.`{TICK}` ORDER BY {by}) AS `__last`"
+            f" FROM ({appeared.text}) AS x JOIN {TICKS} AS n ON {' AND '.join(on)}"
+        )
+        listed = _listed([*self._names(appeared), *TRACE])
+        return Block(f"SELECT {listed} FROM ({text}) WHERE `__last` <= {rows}", TRACE)
 
     def _is_internal(self, query: exp.Expr, outer: Scope) -> bool:
         """Whether a window of the query is INTERNAL, except below a window on a sub-query."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -45,6 +46,8 @@ class Lifetime:
     offset: int = 0
     internal: bool = False
     since: int | None = None
+    is_now: bool = field(default=False, compare=False, repr=False)
+    """Whether the user wrote [NOW], which changes no answer."""
 
     def __post_init__(self) -> None:
         if (self.range is not None and self.range <= 0) or self.offset < 0:
@@ -204,18 +207,22 @@ class Join:
 
     keys[k][i] is the k-th key of input i: the keys of all inputs are equal, and of one type; a NULL equals nothing.
     Without keys it is a product. `condition` is over the columns of all inputs. A result lives from the latest ts to
-    the earliest exp of its parts.
+    the earliest exp of its parts. `reused` are inputs that are DISTINCT, perhaps below selections and projections,
+    whose rows the join reads from the state of δ* instead of keeping them itself.
     """
 
     inputs: tuple[Node, ...]
     keys: tuple[tuple[exp.Expr, ...], ...] = ()
     condition: exp.Expr | None = None
+    reused: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.inputs) <= 8:
             raise ValueError("a join has two to eight inputs")
         if any(len(key) != len(self.inputs) for key in self.keys):
             raise ValueError("a join key has an expression for every input")
+        if any(distinct_below(self.inputs[i]) is None for i in self.reused):
+            raise ValueError("a join reads the state of a DISTINCT")
 
     @property
     def schema(self) -> tuple[PlanColumn, ...]:
@@ -468,6 +475,32 @@ class WindowExpiry:
         return (self.input,)
 
 
+@dataclass(frozen=True)
+class OutputRows:
+    """A count-based window over the output of a sub-query, which is MONOTONIC: the last `size` results born below the
+    tick, by (ts, then all columns). When a result leaves depends on those that come later."""
+
+    input: Node
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size <= 0:
+            raise ValueError("a count-based window has at least one row")
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def partition(self) -> tuple[PlanColumn, ...]:
+        """All results are counted together."""
+        return ()
+
+
 class Streaming(Enum):
     """Relation-to-stream operators."""
 
@@ -478,10 +511,24 @@ class Streaming(Enum):
 
 @dataclass(frozen=True)
 class ToStream:
-    """What came (ISTREAM), what went (DSTREAM), or all that is there (RSTREAM) at every tick."""
+    """What came (ISTREAM), what went (DSTREAM), or all that is there (RSTREAM) at every tick.
+
+    `restores`: what came and went between two ticks is reported, too. Then everything below, down to the next such
+    node, is evaluated at every instant, not only at ticks (Golab's dissertation, section 3.3.4).
+    """
 
     input: Node
     kind: Streaming
+    restores: bool = False
+
+    def __post_init__(self) -> None:
+        if self.restores and self.kind is Streaming.DSTREAM:
+            raise ValueError("DSTREAM does not restore")
+
+    @property
+    def words(self) -> str:
+        """What a user writes for it."""
+        return f"{self.kind.name} RESTORE" if self.restores else self.kind.name
 
     @property
     def schema(self) -> tuple[PlanColumn, ...]:
@@ -532,6 +579,7 @@ Node = (
     | GroupBy
     | OutputWindow
     | WindowExpiry
+    | OutputRows
     | ToStream
     | TopRows
 )
@@ -560,19 +608,26 @@ class ContinuousPlan:
     def schema(self) -> tuple[PlanColumn, ...]:
         return self.root.schema
 
-    @property
+    @cached_property
     def windows(self) -> tuple[Window, ...]:
         """Its windows over streams, from left to right."""
         return tuple(node for node in walk(self.root) if isinstance(node, Window))
 
-    @property
+    @cached_property
     def tables(self) -> tuple[str, ...]:
         """The tables that it reads."""
         return tuple(dict.fromkeys(node.table for node in walk(self.root) if isinstance(node, TableScan)))
 
-    @property
+    @cached_property
     def streams(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(window.stream for window in self.windows))
+
+
+def distinct_below(node: Node) -> Distinct | None:
+    """The DISTINCT below selections and projections; None if there is another operator."""
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return node if isinstance(node, Distinct) else None
 
 
 def walk(node: Node) -> Iterator[Node]:

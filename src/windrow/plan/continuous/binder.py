@@ -17,6 +17,7 @@ from windrow.plan.continuous.context import BindContext, BoundQuery, InnerQuery
 from windrow.plan.continuous.inputs import Columns, names_of, node_of
 from windrow.plan.continuous.selects import bind_inner_select, bind_select
 from windrow.plan.continuous.shape import around, shaped
+from windrow.plan.continuous.streams.nested import unnested
 
 
 def bind_continuous(
@@ -27,7 +28,7 @@ def bind_continuous(
     `source_of` finds a stream by its name, `table_of` a table; `types_of` is Spark's analyser. The query is one for
     which `is_periodic_chain` is false.
     """
-    query = shaped(select, text)
+    query = unnested(shaped(select, text), text)
     clock = clock_of(query, text, source_of, table_of)
     context = BindContext(text, source_of, types_of, clock, Columns(), _bind, _bind_inner, table_of=table_of)
     bound = _bind(query, context)

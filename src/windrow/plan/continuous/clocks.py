@@ -39,7 +39,8 @@ class PlanClock:
     def lifetime(self, bound: BoundLifetime) -> Lifetime:
         """[NOW] is one tick long; with SLIDE, it is the last instant before each end."""
         now = 1 if self.periodic else self.step
-        return Lifetime(now if bound.is_now else bound.range, bound.offset, bound.internal, bound.since)
+        length = now if bound.is_now else bound.range
+        return Lifetime(length, bound.offset, bound.internal, bound.since, bound.is_now)
 
     def of_output(self, clause: WindowClause) -> Lifetime:
         """The window on a sub-query; without a SLIDE it goes by the clock of the sub-query."""
@@ -49,6 +50,12 @@ class PlanClock:
         if bound.slide is not None and (bound.slide, bound.origin) != (self.step, self.origin):
             raise _other_slide(clause)
         return self.lifetime(bound)
+
+    def rows_of_output(self, clause: WindowClause) -> int:
+        """How many results the window [ROWS n] on a sub-query holds."""
+        bound = bind_output_lifetime(clause, self.point)
+        assert bound.rows is not None
+        return bound.rows
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def bind_set_operation(query: exp.SetOperation, context: BindContext) -> BoundQu
     branches = _branches(query)
     inner = context.barred("inside UNION, EXCEPT or INTERSECT")
     relations = [context.bind(branch, inner).relation for branch in branches]
-    if context.clock.periodic:
+    if context.is_per_window:
         relations = [one if isinstance(one, StreamView) else per_window(one) for one in relations]
     for relation, branch in zip(relations, branches, strict=True):
         if isinstance(relation, ToStream) and name != "UNION":
@@ -149,7 +149,7 @@ def _cast(relation: Relation, kinds: Sequence[SqlType], branch: exp.Expr, name: 
 
 
 def distinct(node: Node, origin: exp.Expr, context: BindContext) -> Node:
-    node = per_window(node) if context.clock.periodic else node
+    node = per_window(node) if context.is_per_window else node
     if has_internal(node):
         raise BindError(
             "DISTINCT cannot read an INTERNAL window: rows of it never leave the answer, and a value that comes again "
@@ -177,7 +177,7 @@ def _refuse_nested(node: Node, above: str, origin: exp.Expr, context: BindContex
 
 def _stream(node: ToStream, above: str, origin: exp.Expr, context: BindContext) -> UnsupportedError:
     return UnsupportedError(
-        f"{above} is of relations, and {node.kind.name} makes a stream",
+        f"{above} is of relations, and {node.words} makes a stream",
         place=context.place(origin),
-        remedy=f"Put a window on it: SELECT * FROM (SELECT {node.kind.name}(…) …) [RANGE …] AS x.",
+        remedy=f"Put a window on it: SELECT * FROM (SELECT {node.words}(…) …) [RANGE …] AS x.",
     )

@@ -38,7 +38,7 @@ class InnerQuery:
 class BindContext:
     """The query's text, what its names and types mean, its clock, and its columns. `bind` binds a sub-query,
     `bind_inner` that of a condition (as input number i, compared by IN or not), whose names `around` has. `table_of`
-    finds a table by its name."""
+    finds a table by its name. `is_continual`: RESTORE or WSTREAM around a query asks when each of its results came."""
 
     text: str
     source_of: SourceOf
@@ -49,6 +49,12 @@ class BindContext:
     bind_inner: Callable[[exp.Expr, BindContext, int, bool], InnerQuery]
     around: Around | None = None
     table_of: TableOf = no_tables
+    is_continual: bool = False
+
+    @property
+    def is_per_window(self) -> bool:
+        """Whether sub-queries give their answer window by window (SLIDE)."""
+        return self.clock.periodic and not self.is_continual
 
     def barred(self, why: str) -> BindContext:
         """The context of a part in which the names of the query around cannot be used."""

@@ -19,6 +19,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     OutputWindow,
     RowsWindow,
     SemiJoin,
@@ -40,6 +41,7 @@ _WITHDRAW: dict[type[Node], str] = {
     SetOperation: "a value goes when both sides change",
     TableScan: "a row goes when a statement changes its table",
     RowsWindow: "later tuples push earlier ones out of a window of ROWS",
+    OutputRows: "later results push earlier ones out of a window of ROWS",
 }
 """The operators that withdraw rows before their `exp`, and why."""
 
@@ -86,7 +88,7 @@ def windows_below(node: Node) -> Iterator[StreamWindow | OutputWindow]:
     """The windows whose contents the node sees. A window on a sub-query hides those inside it."""
     if isinstance(node, (StreamWindow, OutputWindow)):
         yield node
-    elif not isinstance(node, ToStream):
+    elif not isinstance(node, ToStream | OutputRows):
         for one in node.inputs[:1] if isinstance(node, NrrJoin) else node.inputs:
             yield from windows_below(one)
 
@@ -113,14 +115,26 @@ def is_unbounded(node: Node) -> bool:
         return is_unbounded(node.inputs[0])
     if isinstance(node, (StreamWindow, OutputWindow)):
         return node.lifetime.range is None or node.lifetime.internal
-    return not isinstance(node, ToStream) and any(map(is_unbounded, node.inputs))
+    return not isinstance(node, ToStream | OutputRows) and any(map(is_unbounded, node.inputs))
 
 
 def as_external(node: Node) -> Node:
     """The same plan over external windows: what an aggregate over INTERNAL windows keeps as state (section 3.3.2)."""
+    return _over(node, internal=False)
+
+
+def as_internal(node: Node) -> Node:
+    """The same plan over INTERNAL windows: what stands below WSTREAM (section 3.4)."""
+    return _over(node, internal=True)
+
+
+def _over(node: Node, internal: bool) -> Node:
+    """The plan with the windows whose contents it sees changed."""
     if isinstance(node, (StreamWindow, OutputWindow)):
-        return replace(node, lifetime=replace(node.lifetime, internal=False))
-    return node if isinstance(node, ToStream) else with_inputs(node, [as_external(one) for one in node.inputs])
+        return replace(node, lifetime=replace(node.lifetime, internal=internal))
+    if isinstance(node, ToStream | OutputRows | TableScan):
+        return node
+    return with_inputs(node, [_over(one, internal) for one in node.inputs])
 
 
 def refuse_unless_monotonic(node: Node, name: str) -> None:
@@ -162,12 +176,21 @@ def why_not_monotonic(node: Node) -> str:
 def too_short(plan: ContinuousPlan) -> int | None:
     """The shortest window of a plan, if results may come and go between two of its ticks, which are then in no answer:
     a joined window of few ticks, or any window below one tick. None if the windows are long enough, or if every tick
-    is answered by itself (SLIDE), or if points are no finer than ticks.
+    is answered by itself (SLIDE), or if points are no finer than ticks. [NOW] is as short as it is meant to be.
     """
-    lifetimes = [one.lifetime for one in walk(plan.root) if isinstance(one, (StreamWindow, OutputWindow))]
-    ranges = [one.range for one in lifetimes if one.range is not None and not one.internal]
+    lifetimes = [one.lifetime for one in _at_ticks(plan.root) if isinstance(one, (StreamWindow, OutputWindow))]
+    ranges = [one.range for one in lifetimes if one.range is not None and not one.internal and not one.is_now]
     if plan.periodic or plan.step == 1 or not ranges:
         return None
-    is_joined = any(isinstance(one, Join) for one in walk(plan.root))
+    is_joined = any(isinstance(one, Join) for one in _at_ticks(plan.root))
     least = plan.step * (TICKS_PER_WINDOW if is_joined else 1)
     return min(ranges) if min(ranges) < least else None
+
+
+def _at_ticks(node: Node, at_instants: bool = False) -> Iterator[Node]:
+    """The nodes whose rows are seen at ticks alone: RESTORE sees those of every instant."""
+    at_instants = node.restores if isinstance(node, ToStream) else at_instants
+    for one in node.inputs:
+        yield from _at_ticks(one, at_instants)
+    if not at_instants:
+        yield node

@@ -1,4 +1,4 @@
-"""Bind one SELECT: FROM, WHERE, GROUP BY, the select list, DISTINCT, ORDER BY, LIMIT, and ISTREAM around it."""
+"""Bind one SELECT: FROM, WHERE, GROUP BY, the select list, DISTINCT, ORDER BY, LIMIT, and ISTREAM or the like."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from windrow.cql.dialect import RelationToStream
+from windrow.cql.window_clause import WindowClause
 from windrow.errors import BindError, UnsupportedError
 from windrow.plan.algebra.nodes import Computed, Node, Project, Streaming, ToStream, columns_in
 from windrow.plan.continuous.combining import distinct, limited
@@ -29,6 +29,8 @@ from windrow.plan.continuous.properties import (
 from windrow.plan.continuous.scope import Scope
 from windrow.plan.continuous.shape import join_kind, shown, sources_of
 from windrow.plan.continuous.sources import bind_source
+from windrow.plan.continuous.streams.around_list import streamed_list
+from windrow.plan.continuous.streams.output_windows import as_growing, refuse_around, windowed
 from windrow.plan.continuous.subqueries.conditions import Membership, conditions_of
 from windrow.plan.continuous.subqueries.correlation import Lifting, outer_columns, refuse_correlated
 from windrow.plan.continuous.subqueries.members import Members
@@ -47,12 +49,12 @@ def bind_inner_select(select: exp.Select, context: BindContext, index: int, is_c
 class _SelectBinder:
     def __init__(self, select: exp.Select, context: BindContext):
         self._select = select
+        self._is_grouped = is_grouped(select)
         self._context = context
+        self._written, self._kind, self._restores, self._window = self._list()
         self._scope = Scope(context.text, context.around)
         self._expressions = Expressions(self._scope, context.columns, context.types_of, context.text)
         self._joining = Joining(self._expressions)
-        self._written, self._kind = self._list()
-        self._is_grouped = is_grouped(select)
 
     def bind(self) -> BoundQuery:
         self._from()
@@ -64,6 +66,8 @@ class _SelectBinder:
         relation = self._grouped(items) if self._is_grouped else self._plain(items)
         is_distinct = self._select.args.get("distinct") is not None
         limit, order = limit_of(self._select, self._context.text), self._select.args.get("order")
+        if self._window is not None:
+            relation = self._windowed(relation, self._window)
         if not is_distinct and limit is None and order is None and self._kind is None:
             return BoundQuery(relation)
         node = node_of(relation, self._context.columns)
@@ -82,7 +86,8 @@ class _SelectBinder:
         correlated = self._where()
         if correlated:
             refuse_correlated(self._select, correlated, self._is_grouped, self._scope)
-        if self._is_grouped or self._select.args.get("limit") is not None or self._kind is not None:
+        is_streamed = self._kind is not None or self._window is not None
+        if self._is_grouped or self._select.args.get("limit") is not None or is_streamed:
             relation = self._output().relation
             return InnerQuery(relation, tuple(names_of(relation)))
         lifting = Lifting(self._scope, index)
@@ -155,27 +160,20 @@ class _SelectBinder:
 
     # -- the select list -----------------------------------------------------------------------------
 
-    def _list(self) -> tuple[Sequence[exp.Expr], Streaming | None]:
-        """The items as written, without ISTREAM, DSTREAM or RSTREAM around them."""
-        items = self._select.expressions
-        if not items:
+    def _list(self) -> tuple[Sequence[exp.Expr], Streaming | None, bool, WindowClause | None]:
+        """The items as written; ISTREAM, DSTREAM or RSTREAM around them; whether it restores; the window of WSTREAM."""
+        if not self._select.expressions:
             raise BindError(
                 "the select list is empty",
                 place=self._context.place(self._select),
                 remedy="For example SELECT * FROM …",
             )
-        bare = [item.this if isinstance(item, exp.Alias) else item for item in items]
-        found = next((one for one in bare if isinstance(one, RelationToStream)), None)
-        if found is None:
-            return items, None
-        if len(items) > 1 or bare[0] is not items[0] or not found.expressions:
-            raise BindError(
-                f"{found.this} stands around the whole select list",
-                place=self._context.place(found),
-                remedy=f"Write SELECT {found.this}(a AS x, b) FROM …, or {found.this}(*).",
-            )
-        self._select.set("expressions", [item.copy() for item in found.expressions])
-        return self._select.expressions, Streaming[found.this]
+        items, streamed = streamed_list(self._select, self._context.text)
+        if streamed is None:
+            return items, None, False, None
+        is_continual = streamed.restores or (streamed.window is not None and not self._is_grouped)
+        self._context = replace(self._context, is_continual=is_continual)
+        return items, streamed.kind, streamed.restores, streamed.window
 
     def _items(self) -> list[SelectItem]:
         items: list[SelectItem] = []
@@ -283,7 +281,7 @@ class _SelectBinder:
         if internal == {True}:
             # The state is that of external windows; every value that comes is reported, and stays (section 3.3.2).
             base = as_external(base)
-            self._kind = self._kind or (Streaming.RSTREAM if self._context.clock.periodic else Streaming.ISTREAM)
+            self._kind = self._kind or self._by_itself
         return self._project(grouping.node(base, having), items, lowered)
 
     # -- ISTREAM, DSTREAM, RSTREAM -------------------------------------------------------------------
@@ -303,4 +301,22 @@ class _SelectBinder:
                 place=place,
                 remedy="Use ISTREAM, or a RANGE without INTERNAL.",
             )
-        return ToStream(node, kind)
+        return ToStream(node, kind, self._restores)
+
+    # -- WSTREAM -------------------------------------------------------------------------------------
+
+    def _windowed(self, relation: Relation, clause: WindowClause) -> Relation:
+        """The window on the results. Those of an aggregate are the values that it takes, one after the other."""
+        for word in ("distinct", "limit"):
+            if self._select.args.get(word) is not None:
+                refuse_around(word.upper(), clause.place)
+        if self._is_grouped:
+            kind, self._kind = self._kind or self._by_itself, None
+            node = node_of(relation, self._context.columns)
+            return windowed(self._stream(node, kind), clause, self._context)
+        return windowed(as_growing(relation, clause.place), clause, self._context)
+
+    @property
+    def _by_itself(self) -> Streaming:
+        """How the values of an aggregate become a stream: with SLIDE there is one per window."""
+        return Streaming.RSTREAM if self._context.clock.periodic else Streaming.ISTREAM

@@ -1,7 +1,4 @@
-"""Bind a table or sub-query of FROM with its window.
-
-A window stands on a stream, or on a sub-query whose output is monotonic (Golab's dissertation, sections 3.3.3 and 3.4).
-"""
+"""Bind a table or sub-query of FROM with its window."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from sqlglot import exp
 
 from windrow.cql.dialect import window_of
 from windrow.errors import BindError, UnsupportedError
-from windrow.plan.algebra.nodes import MergeUnion, Node, OutputWindow, ToStream
+from windrow.plan.algebra.nodes import MergeUnion, Node, ToStream
 from windrow.plan.continuous.clocks import window_on
 from windrow.plan.continuous.context import BindContext
 from windrow.plan.continuous.inputs import (
@@ -24,9 +21,10 @@ from windrow.plan.continuous.inputs import (
     StreamView,
     quoted,
 )
-from windrow.plan.continuous.properties import how_to_grow, is_monotonic, per_window, why_not_monotonic
+from windrow.plan.continuous.properties import per_window
 from windrow.plan.continuous.relations.tables import bind_table
 from windrow.plan.continuous.shape import shown
+from windrow.plan.continuous.streams.output_windows import windowed
 from windrow.types import SqlType, point_text
 
 
@@ -53,7 +51,9 @@ def bind_source(source: exp.Expr, context: BindContext) -> Input:
             remedy="For example FROM s [RANGE 10 MINUTES], or FROM (SELECT … FROM s [RANGE 10 MINUTES]) AS x.",
         )
     inner = context.bind(source.this, context.barred("inside a sub-query in FROM")).relation
-    return input_of_query(_windowed(source, inner, context), source.alias, source, context)
+    clause = window_of(source)
+    inner = inner if clause is None else windowed(inner, clause, context)
+    return input_of_query(inner, source.alias, source, context)
 
 
 def input_of_query(relation: Relation, alias: str, source: exp.Expr, context: BindContext) -> Input:
@@ -67,32 +67,11 @@ def input_of_query(relation: Relation, alias: str, source: exp.Expr, context: Bi
             remedy="Write a window behind it, for example (SELECT ISTREAM(…) …) [RANGE 10 MINUTES] AS x, or "
             "[UNBOUNDED] for all of it.",
         )
-    return PlanInput(alias, per_window(relation) if context.clock.periodic else relation)
+    return PlanInput(alias, per_window(relation) if context.is_per_window else relation)
 
 
 def _literal(point: int, kind: SqlType) -> str:
     return f"CAST('{point_text(point, kind)}' AS {kind})" if kind.is_timestamp else str(point)
-
-
-def _windowed(source: exp.Subquery, relation: Relation, context: BindContext) -> Relation:
-    """The relation with the window that stands on the sub-query."""
-    clause = window_of(source)
-    if clause is None:
-        return relation
-    lifetime = context.clock.of_output(clause)
-    node = StreamInput("", relation, context.columns).node(()) if isinstance(relation, StreamView) else relation
-    if not is_monotonic(node):
-        why = why_not_monotonic(node)
-        raise BindError(
-            f"a window stands on a stream, or on a sub-query whose output only grows; here {why}",
-            place=clause.place,
-            remedy=f"In the sub-query: {how_to_grow(node)}.",
-        )
-    if isinstance(relation, StreamView):
-        # A result is born with its tuple, so the window on the output is one on the stream.
-        offset = relation.lifetime.offset + lifetime.offset
-        return replace(relation, lifetime=replace(lifetime, offset=offset))
-    return OutputWindow(relation, lifetime)
 
 
 def _is_stream(node: Node) -> bool:

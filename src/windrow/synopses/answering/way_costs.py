@@ -107,8 +107,8 @@ def window_work(lookups: Sequence[Lookup], spans: Spans, groups: int, panes: int
     """The sizes of these lookups; `spans`: the pane indexes of their windows, of `panes` panes in all."""
     lows, highs = (np.concatenate(edges) for edges in zip(*spans, strict=True))
     lengths = highs - lows
-    walked = 0
-    if lengths.size:
+    walked = int(lengths[0]) if lengths.size == 1 else 0
+    if lengths.size > 1:
         ticks = distinct_in_runs(highs)[1]
         farthest = np.zeros(int(ticks.max()) + 1, np.int64)
         np.maximum.at(farthest, ticks, lengths)

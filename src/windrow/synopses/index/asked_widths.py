@@ -24,6 +24,7 @@ class AskedWidths:
     def __init__(self) -> None:
         self._asked: dict[int, tuple[float, int]] = {}
         self._others = 0.0
+        self._partitions: tuple[Partition, ...] | None = ()
 
     def ask(self, lows: Ids, highs: Ids, held: int) -> None:
         """Note windows over [low, high) of `held` panes; empty ones do not count."""
@@ -40,18 +41,23 @@ class AskedWidths:
         if width in self._asked or len(self._asked) < MOST_WIDTHS:
             weight, known = self._asked.get(width, (0.0, 0))
             self._asked[width] = weight + 1.0, max(known, left)
+            if left > known:
+                self._partitions = None
         else:
             self._others += 1.0
+            self._partitions = None
 
     def close(self) -> None:
         """Fade the widths noted before, since panes have closed."""
         faded = {width: (FADING * weight, left) for width, (weight, left) in self._asked.items()}
         self._asked = {width: kept for width, kept in faded.items() if kept[0] > FORGOTTEN}
         self._others *= FADING
+        self._partitions = None
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
         """The partitions of landmark intervals for the recent widths; none if there are too many widths."""
-        if self._others > FORGOTTEN:
-            return ()
-        return partitions_of(TupleWindow(left, left - width) for width, (_, left) in self._asked.items())
+        if self._partitions is None:  # each lookup asks for them, and few change them
+            windows = (TupleWindow(left, left - width) for width, (_, left) in self._asked.items())
+            self._partitions = () if self._others > FORGOTTEN else partitions_of(windows)
+        return self._partitions

@@ -12,16 +12,20 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from windrow.dataplane.stores import KeptColumn, PackedFlags, ReadColumn
 from windrow.engine.kept.window_stores import StoreUse, WindowStores
-from windrow.engine.plans.query import ContinuousQuery, kept_columns
+from windrow.engine.plans.query import BOOLEAN, ContinuousQuery, kept_columns
 from windrow.operators.advance import joined
 from windrow.operators.scan import StreamRows, reach, read_window
-from windrow.operators.sharing.routing import routed
+from windrow.operators.sharing.routing import renamed_columns, routed_outputs
 from windrow.operators.state import ROOT, has_internal
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
+from windrow.operators.tables.memo import by_identity
+from windrow.operators.tables.metering import PlanMeter
 from windrow.operators.ticks import DueTicks
 from windrow.optimizer.common_join import CommonJoin, SharableJoin, common_join
+from windrow.plan.algebra.nodes import StreamColumn
 from windrow.settings import SHARE_JOINS
 from windrow.types import POINT_MIN
 
@@ -32,11 +36,20 @@ REMEMBERED = 64
 @dataclass(frozen=True)
 class Given:
     """The output of a query's join that was processed with those of other queries: the path of the join, and the
-    windows below it."""
+    windows below it. Or the query's changes, if it only renames that output."""
 
     path: str
-    edge: Edge
+    output: Edge | pa.Table
     windows: frozenset[int]
+
+    def count(self, meter: PlanMeter, width: float, seconds: float) -> None:
+        """Count what the join gave, rows of so many bytes, and what is above it, if that was done with it."""
+        if isinstance(self.output, Edge):
+            rows = self.output.rows.num_rows
+            meter.add(self.path, rows, int(rows * width), seconds)
+        else:
+            rows = self.output.num_rows
+            meter.add_upwards(self.path, rows, int(rows * width), seconds)
 
 
 @dataclass(frozen=True)
@@ -51,6 +64,11 @@ class JoinMember:
     def path(self) -> str:
         """The path of the join in the query's plan."""
         return "".join((ROOT, *(f".{i}" for i in self.join.path)))
+
+    @property
+    def renamed(self) -> tuple[str, ...] | None:
+        """The columns of the join that the query's changes have, if it only renames them."""
+        return None if self.query.choices.explicit_expiry else renamed_columns(self.query.plan)
 
     def uses(self) -> list[StoreUse]:
         return [self.query.uses[i] for i in self.windows]
@@ -67,10 +85,26 @@ class JoinGroup:
     def has_until(self) -> bool:
         return has_internal(self.members[0].query.plan)
 
+    @property
+    def columns(self) -> tuple[tuple[ReadColumn, ...], ...]:
+        """The columns that the join reads for each of its windows."""
+        return _read_columns(self.common)
+
     def use(self, i: int) -> StoreUse:
         """What the join reads for its i-th window."""
         first = self.members[0].uses()[i]
         return StoreUse(first.store, first.reader, first.since, kept_columns(self.common.windows[i])[1])
+
+
+@by_identity
+def _read_columns(common: CommonJoin) -> tuple[tuple[ReadColumn, ...], ...]:
+    def read(one: StreamColumn) -> ReadColumn:
+        flags = common.flags.get(one.column.sql)
+        if flags is None:
+            return KeptColumn(one.sql, one.column.type)
+        return PackedFlags(tuple(KeptColumn(sql, BOOLEAN) for sql in flags))
+
+    return tuple(tuple(map(read, window.columns)) for window in common.windows)
 
 
 class SharedJoins:
@@ -125,16 +159,19 @@ class JoinsInDriver:
             started = time.perf_counter()
             rows = {i: self._rows(group, i, due) for i in range(len(group.common.windows))}
             edge = joined(group.common.join, rows, due, self._kernel, group.has_until)
-            edges = routed(group.common.routes, edge, self._kernel)
-            seconds = (time.perf_counter() - started) / len(edges)
-            for member, one in zip(group.members, edges, strict=True):
-                member.query.meter.add(member.path, one.rows.num_rows, one.rows.get_total_buffer_size(), seconds)
-                found[member.query.id] = Given(member.path, one, frozenset(member.windows))
+            renamed = [member.renamed for member in group.members]
+            outputs = routed_outputs(group.common.routes, renamed, edge, due, self._kernel)
+            seconds = (time.perf_counter() - started) / len(outputs)
+            width = edge.rows.nbytes / max(1, edge.rows.num_rows)
+            for member, one in zip(group.members, outputs, strict=True):
+                given = Given(member.path, one, frozenset(member.windows))
+                given.count(member.query.meter, width, seconds)
+                found[member.query.id] = given
         return found
 
     def _rows(self, group: JoinGroup, i: int, due: DueTicks) -> StreamRows:
         window = group.common.windows[i]
-        columns, use = kept_columns(window)[0], group.use(i)
+        columns, use = group.columns[i], group.use(i)
 
         def read(lo: int, hi: int) -> pa.Table:
             return self._stores.rows(use, columns, lo, hi)

@@ -1,0 +1,122 @@
+"""CREATE OR REPLACE QUERY and ALTER QUERY of continuous queries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from windrow.cql.bounds.guards import check_bounds
+from windrow.cql.printer import to_text
+from windrow.cql.statements import CreateQuery
+from windrow.dataplane.sinks import check_given
+from windrow.dataplane.sinks.ownership import Claim
+from windrow.engine.plans.changing.checks import refuse_other_kind, refuse_other_sink, tick_of
+from windrow.engine.plans.changing.swapping import PlanSwaps
+from windrow.engine.plans.commits import PlanCommits
+from windrow.engine.plans.manager import PlanManager, check_slack, made_query
+from windrow.engine.plans.query import ContinuousQuery
+from windrow.engine.queries.query_manager import QueryManager
+from windrow.engine.queries.sink_paths import refuse_loop
+from windrow.errors import CatalogError
+from windrow.logs import log_event
+from windrow.settings import Settings
+
+
+class QueryChanges:
+    """Replaces, pauses and resumes continuous queries, with `QueryManager.changing` held."""
+
+    def __init__(
+        self,
+        queries: QueryManager,
+        plans: PlanManager,
+        commits: PlanCommits,
+        swaps: PlanSwaps,
+        settle: Callable[[ContinuousQuery], None],
+    ):
+        self._queries = queries
+        self._plans = plans
+        self._commits = commits
+        self._swaps = swaps
+        self._settle = settle
+
+    # -- CREATE OR REPLACE ---------------------------------------------------------------------
+
+    def replace(self, statement: CreateQuery, text: str, settings: Settings, sink: Any = None) -> ContinuousQuery:
+        """Put a query in the place of the one of its name. It goes on from the last tick of the old one; everything
+        due is processed before."""
+        if sink is not None:
+            check_given(sink)
+        old = self._plans.query(statement.name)
+        if old.is_paused:
+            raise CatalogError(
+                f"query '{old.name}' is paused", remedy=f"ALTER QUERY {old.name} RESUME first, or DROP it."
+            )
+        statement = replace(statement, name=old.name, or_replace=False)
+        check_bounds(statement.select, text, settings.integer("max_value_bytes"))
+        check_slack(settings)
+        optimized, choices, types = self._plans.planned(statement, text, settings)
+        refuse_other_kind(old, optimized.plan)
+        new = made_query(old.id, statement, text, optimized, choices, [])
+        self._check_sink(old, new)
+        if old.error is None:
+            self._settle(old)
+        with ExitStack() as held:
+            names = {name.lower(): self._queries.stream(name) for name in (*old.plan.streams, *new.plan.streams)}
+            streams = sorted(names.values(), key=lambda one: one.id)
+            for stream in streams:
+                held.enter_context(stream.batch_lock)
+            held.enter_context(old.ticking)
+            ticked = tick_of(old, new.plan, streams)
+            new.choices = replace(choices, begins_after=self._plans.due_now(new.plan) if ticked is None else ticked)
+            new.tables = self._plans.table_uses(new.plan)
+            new.sink, new.subscribers, new.metrics = sink or old.sink, old.subscribers, old.metrics
+            new.ticking, new.late_call = old.ticking, old.late_call
+            taken = self._swaps.takeovers.prepared(old, new, ticked)
+            saved = {"types": types, "point": new.plan.point.name, **new.choices.saved()}
+            self._swaps.swap(old, new, taken, to_text(statement), json.dumps(saved))
+            self._plans.take_over(old, new)
+        log_event(
+            "query_replaced",
+            "query '{query}' is replaced: {kept} of its windows go on, {rebuilt} operators are built anew",
+            query=new.name,
+            kept=len(taken.carried.windows),
+            rebuilt=len(taken.carried.rebuilt),
+        )
+        return new
+
+    def _check_sink(self, old: ContinuousQuery, new: ContinuousQuery) -> None:
+        def claims() -> tuple[Claim, Claim]:
+            first, second = (self._plans.claim(one.statement, one.plan, begun=True) for one in (old, new))
+            return first, second
+
+        refuse_other_sink(old.name, old.statement, new.statement, old.mode, claims)
+        others = [paths for paths in self._queries.paths() if paths.name.lower() != old.name.lower()]
+        refuse_loop(self._plans.paths_of(new), self._queries.streams, others)
+
+    # -- ALTER ---------------------------------------------------------------------------------
+
+    def pause(self, query: ContinuousQuery) -> bool:
+        """Tick no more, after everything due now. Return whether it ticked before."""
+        if query.is_paused:
+            return False
+        if query.error is None:
+            self._settle(query)
+        with query.ticking:
+            self._commits.pause(query.id, True, query.progress.ticked)
+            query.is_paused, query.committed = True, query.progress.ticked
+        log_event("query_paused", "query '{query}' is paused", query=query.name)
+        return True
+
+    def resume(self, query: ContinuousQuery) -> bool:
+        """Tick again, and process everything that has become due. Return whether it was paused."""
+        if not query.is_paused:
+            return False
+        with query.ticking:
+            self._commits.pause(query.id, False, query.progress.ticked)
+            query.is_paused = False
+        log_event("query_resumed", "query '{query}' is resumed", query=query.name)
+        self._settle(query)
+        return True

@@ -1,0 +1,137 @@
+"""Commits of continuous queries: several plans in one transaction, and how long what they reported is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from windrow.catalog.store import Catalog
+from windrow.dataplane.blocks import BlockStore
+from windrow.engine.plans.commits import CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanTick
+from windrow.engine.plans.ticker import _repeated_upto
+from windrow.operators.ticks import DueTicks
+
+KEPT = 100
+
+
+class Bench:
+    """Plans 1, 2 and 3 of a catalog; each tick reports some rows."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.catalog = Catalog(root / "catalog.sqlite")
+        self.blocks = BlockStore(root, self.catalog)
+        self.commits = PlanCommits(self.catalog, self.blocks)
+        self.seq = 0
+        for number in (1, 2, 3):
+            self.commits.add(number, f"q{number}", "", "", [], lambda: None)
+
+    def tick(self, rows: dict[int, int], views: bool = True, **more: Any) -> None:
+        """Plan by plan, so many changes, and a view of one row."""
+        self.seq += 1
+        ticks = []
+        for plan, count in rows.items():
+            parts = [NewPart(CHANGES, pa.table({"n": [self.seq] * count}))]
+            parts += [NewPart(VIEW, pa.table({"n": [self.seq]}))] if views else []
+            drops = (VIEW,) if views else ()
+            ticks.append(PlanTick(plan, self.seq, self.seq, tuple(parts), drops, keep=KEPT, **more))
+        self.commits.tick(ticks)
+
+    def held(self, plan: int, kind: str = CHANGES) -> list[int]:
+        """The commits whose rows are kept, a number per row."""
+        read = self.commits.reader()
+        tables = [read(part) for part in self.commits.parts(plan, kind)]
+        return [n for table in tables for n in table.column("n").to_pylist()]
+
+    def on_disk(self) -> int:
+        return len(list(self.root.rglob("*.arrow")))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.catalog.close()
+
+
+def test_plans_of_a_commit_are_in_one_file(bench: Bench) -> None:
+    bench.tick({1: 3, 2: 0, 3: 5})
+    assert [bench.held(plan) for plan in (1, 2, 3)] == [[1] * 3, [], [1] * 5]
+    assert bench.on_disk() == 1
+    rows = bench.catalog.rows("SELECT id, ticked, seq, changes FROM plans ORDER BY id")
+    assert [tuple(row) for row in rows] == [(1, 1, 1, 3), (2, 1, 1, 0), (3, 1, 1, 5)]
+
+
+def test_the_newest_changes_are_kept_whatever_the_order_of_sizes(bench: Bench) -> None:
+    """A commit that asks the catalog only when something may go keeps what one that always asks does."""
+    sizes = [60, 60, 1, 1, 1, 1, 120, 5, 5, 90, 30, 0, 200, 1]
+    for at, size in enumerate(sizes, 1):
+        bench.tick({1: size, 2: 1})
+        kept = list(enumerate(sizes[:at], 1))
+        while sum(n for _, n in kept) - kept[0][1] >= KEPT:
+            kept.pop(0)
+        assert bench.held(1) == [seq for seq, n in kept for _ in range(n)], at
+    assert bench.held(2) == list(range(1, len(sizes) + 1))
+
+
+def test_changes_stay_until_the_view_has_them(bench: Bench) -> None:
+    bench.tick({1: 1})
+    for _ in range(4):
+        bench.tick({1: KEPT}, views=False)
+    assert len(bench.held(1)) == 1 + 4 * KEPT - 1, "the first commit is in the view, and goes"
+    bench.tick({1: 1})
+    assert bench.held(1) == [5] * KEPT + [6]
+
+
+def test_a_commit_that_fails_changes_nothing(bench: Bench) -> None:
+    bench.tick({1: KEPT})
+
+    def fail() -> None:
+        raise KeyError("no")
+
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            table = pa.table({"n": [9] * KEPT})
+            parts = (NewPart(CHANGES, table), NewPart(VIEW, table))
+            bench.commits.tick([PlanTick(1, 9, 9, parts, (VIEW,), keep=KEPT)], fail)
+        assert bench.held(1) == [1] * KEPT
+    bench.tick({1: KEPT})
+    assert bench.held(1) == [2] * KEPT
+
+
+def test_replaced_and_expired_parts_of_several_plans_go(bench: Bench) -> None:
+    def tick(seq: int, drops: tuple[str, ...]) -> None:
+        table = pa.table({"n": [seq]})
+        parts = (NewPart(STATE, table, "0", "CALENDAR", 0, 10 * seq), NewPart(STATE, table, "1", "KEYED", 0, 0))
+        bench.commits.tick([PlanTick(plan, 6 * seq, seq, parts, drops if plan == 1 else ()) for plan in (1, 2)])
+
+    tick(1, ())
+    tick(2, ())
+    assert bench.held(1, STATE) == bench.held(2, STATE) == [1, 2, 2], "what ended below tick 12, but is not KEYED"
+    tick(3, (STATE,))
+    assert bench.held(1, STATE) == [3, 3] and bench.held(2, STATE) == [1, 2, 2, 3, 3]
+    for plan in (1, 2):
+        bench.commits.drop(plan, lambda: None)
+    assert bench.on_disk() == 0 and bench.catalog.rows("SELECT * FROM blocks") == []
+
+
+def test_rows_made_anew_at_every_tick_bound_a_batch() -> None:
+    """Ten rows are alive, and each tick brings five: so n ticks make at most n * (10 + 5 n) rows."""
+    lifetime = SimpleNamespace(offset=0)
+    windows = [SimpleNamespace(lifetime=lifetime)]
+    state = SimpleNamespace(sizes={"0": (10, 80), "0.0/old": (1000, 8000)})
+    query = SimpleNamespace(
+        repeating=("0",), plan=SimpleNamespace(windows=windows), uses=[None], version=SimpleNamespace(state=state)
+    )
+    files = [SimpleNamespace(lo=t, hi=t, rows=5) for t in range(1000)]
+    stores, due = SimpleNamespace(files=lambda use: files), DueTicks(0, 100, 1)
+
+    def upto(limit: int) -> int:
+        return _repeated_upto(cast(Any, query), cast(Any, stores), due, limit).upto
+
+    assert [upto(limit) for limit in (1, 15, 39, 40, 74, 75, 60_000)] == [1, 1, 1, 2, 2, 3, 100]
