@@ -1,5 +1,5 @@
-"""Random texts of continuous queries, without Spark: the optimized plan, in any batches, with restarts, and in stages as
-Spark tasks run it, gives at every tick what the plan as bound gives by definition."""
+"""Random texts of continuous queries, without Spark: the optimized plan, by any strategy, in any batches, with restarts,
+and in stages as Spark tasks run it, gives at every tick what the plan as bound gives by definition."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from support.staged import run_staged
 from windrow.catalog.relations import define_table
 from windrow.cql import parse_expression, parse_one
 from windrow.cql.statements import CreateQuery, CreateTable
+from windrow.errors import UnsupportedError
 from windrow.operators.changes import stored
 from windrow.operators.layouts.keyed import Keyed
 from windrow.operators.relations.changelog import DELETES, FROM, after_change, fed_changes, read_changelog
 from windrow.operators.relations.table_scan import TableRows
 from windrow.operators.ticks import DueTicks
+from windrow.optimizer.execution import DIRECT, NEGATIVE, UPA, executed
 from windrow.optimizer.facts import NOTHING_MEASURED, Facts, StreamFacts
 from windrow.optimizer.pipeline import RULES, optimize
 from windrow.plan.algebra.nodes import ContinuousPlan, Node, TableScan
@@ -123,6 +125,14 @@ def texts_of(table: pa.Table) -> list[str]:
     return [repr(row) for row in rows_of(table)]
 
 
+def _executed(plan: ContinuousPlan, execution: str) -> ContinuousPlan:
+    """The plan for a strategy, or as it is if the strategy refuses it."""
+    try:
+        return executed(plan, execution)
+    except UnsupportedError:
+        return plan
+
+
 def check(select: str, texts: StandingTexts, rng: Random) -> None:
     plan = bound(select, texts)
     ends = batch_ends(plan, texts.rows, rng)
@@ -130,6 +140,7 @@ def check(select: str, texts: StandingTexts, rng: Random) -> None:
         return
     off = rng.choice([(), (), (rng.choice(RULES).name,)])
     optimized = optimize(plan, facts_of(texts, rng), off).plan if rng.random() < 0.8 else plan
+    optimized = _executed(optimized, rng.choice([UPA, UPA, NEGATIVE, DIRECT]))
     history = history_of(optimized, texts.rows)
     table = FedTable(sorted(texts.rows[texts.fed], key=lambda one: one[0]) if texts.fed else [])
     made = run(

@@ -15,6 +15,7 @@ from windrow.operators.changes import changes_schema, in_order
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.relations.table_scan import TableRows
 from windrow.operators.scan import ARRIVED, StreamRows, needs_history, split, stored_schema
+from windrow.operators.sharing.subplans import CompactedOnce
 from windrow.operators.state import PlanState, compacted, restore
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks
@@ -191,7 +192,8 @@ def run(
 ) -> Run:
     """Run a plan in batches that end at these ticks. `relations`: what a batch reads of tables, by path.
 
-    `restart(tick)`: None, or 'parts' (restore from all parts) or 'compacted' (from parts that replace them).
+    `restart(tick)`: None, or 'parts' (restore from all parts) or 'compacted' (from parts that replace them, in layouts
+    that may have changed).
     """
     out, tables = Run(plan), stored(plan, history)
     for due in batches_of(ticks, plan.step):
@@ -203,6 +205,7 @@ def run(
         each(out, due.upto)
         how = restart(due.upto)
         if how is not None:
+            out.state = CompactedOnce().relaid(plan, out.state) if how == "compacted" else out.state
             out.parts = compacted(out.state) if how == "compacted" else out.parts
             out.parts = [part for part in out.parts if not part.is_expired(due.upto)]
             out.state = restore(plan, out.parts, due.upto)

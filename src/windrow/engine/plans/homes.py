@@ -243,6 +243,8 @@ class DriverHome:
             state = restored(query, self._commits, due.before)
         runs = occupied_ticks(query, self._stores, due)
         done = self._advance(query, cast(PlanState, state), batch, runs, given, subplans)
+        if merging:
+            done = replace(done, state=batch.compacted.relaid(query.plan, done.state))
         parts, drops = self._parts(query, done, batch)
         width = query.view_width if merging and has_view(query) else None
         blocks: tuple[WrittenBlock, ...] = ()

@@ -20,6 +20,7 @@ from windrow.engine.plans.planning import PlanChoices
 from windrow.engine.state import StreamState
 from windrow.engine.tables.stored import StoredTable
 from windrow.engine.tables.uses import Effects, TableUse
+from windrow.operators.layouts.parts import LayoutUse
 from windrow.operators.scan import needs_history, reach
 from windrow.operators.stages.cutting import staged
 from windrow.operators.state import ROOT, is_strict
@@ -81,6 +82,10 @@ class HomeState(Protocol):
     @property
     def sizes(self) -> Mapping[str, tuple[int, int]]:
         """Rows and bytes by path."""
+
+    @property
+    def layouts(self) -> Mapping[str, LayoutUse]:
+        """By path, how rows are kept whose layout depends on what leaves."""
 
     def skipped_to(self, ticked: int) -> HomeState:
         """The state after ticks at which nothing is there."""

@@ -50,6 +50,7 @@ from windrow.engine.tables.stored import change_schema
 from windrow.engine.tables.uses import Effects, TableUse
 from windrow.errors import SessionError, StateError, WindrowError, first_line
 from windrow.operators.changes import AT, HEAD, changes_schema, in_order, stored
+from windrow.operators.layouts.parts import Departures, Layout, LayoutUse
 from windrow.operators.sharing.subplans import SubPlan
 from windrow.operators.stages.cutting import stage_of, staged
 from windrow.operators.stages.ranges import WHOLE, Range, ranges_of
@@ -73,13 +74,14 @@ KNOWN = 32
 @dataclass(frozen=True)
 class StageState:
     """The state of a plan as Spark tasks have it: the ranges of buckets that it is cut into, the token of the batch
-    that it is after, the commits of earlier ones, its sizes, and the last tick."""
+    that it is after, the commits of earlier ones, its sizes, the last tick, and layouts that depend on what leaves."""
 
     ranges: tuple[Range, ...]
     token: str | None = None
     known: tuple[tuple[str, int], ...] = ()
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     ticked: int | None = None
+    layouts: Mapping[str, LayoutUse] = field(default_factory=dict)
 
     def skipped_to(self, ticked: int) -> StageState:
         """The state after ticks at which nothing is there."""
@@ -346,7 +348,8 @@ class SparkPlans:
         # Without parts of state, the state is that of the commit before, whether or not this becomes one.
         known = (batch.token, seq if any(part.kind == STATE for part in parts) else seq - 1)
         earlier = () if batch.merging else batch.known[-KNOWN:]
-        state = StageState(batch.ranges, batch.token, (*earlier, known), _sizes(reports), batch.due.upto)
+        kept = (_sizes(reports), batch.due.upto, _layouts(reports))
+        state = StageState(batch.ranges, batch.token, (*earlier, known), *kept)
         is_rewritten = batch.has_view and batch.view_width is None
         drops = () if not batch.merging else (STATE, VIEW) if is_rewritten else (STATE,)
         self._meter(query, batch, reports)
@@ -421,7 +424,8 @@ def restored_state(parts: list[PlanPart], ticked: int | None) -> HomeState:
     for part in parts:
         rows, size = sizes.get(part.operator or "", (0, 0))
         sizes[part.operator or ""] = (rows + part.rows, size + part.length)
-    return StageState((), sizes=sizes, ticked=ticked)
+    tables = {part.operator or "": LayoutUse(tables=1) for part in parts if part.layout == Layout.KEYED.name}
+    return StageState((), sizes=sizes, ticked=ticked, layouts=tables)
 
 
 def _sizes(reports: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
@@ -430,6 +434,15 @@ def _sizes(reports: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
         for path, (rows, size) in report["sizes"].items():
             before = found.get(path, (0, 0))
             found[path] = (before[0] + rows, before[1] + size)
+    return found
+
+
+def _layouts(reports: list[dict[str, Any]]) -> dict[str, LayoutUse]:
+    found = dict[str, LayoutUse]()
+    for report in reports:
+        for path, use in report["layouts"].items():
+            told = LayoutUse(use["calendars"], use["tables"], Departures(**use["departures"]))
+            found[path] = found.get(path, LayoutUse()) + told
     return found
 
 

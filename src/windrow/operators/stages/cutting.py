@@ -22,7 +22,8 @@ from windrow.operators.group_by import CELLS
 from windrow.operators.negation.rows_window import COUNTED
 from windrow.operators.negation.set_operation import LEAVING
 from windrow.operators.scan import window_of
-from windrow.operators.state import OUTPUT, ROOT, has_ends, is_strict, reads_live_rows
+from windrow.operators.state import OUTPUT, ROOT, has_ends, is_direct, is_strict, reads_live_rows
+from windrow.operators.strategies.direct_distinct import CAME
 from windrow.operators.strict.distinct import LIVE
 from windrow.operators.strict.group_by import ROWS
 from windrow.operators.tables.memo import by_identity
@@ -31,6 +32,7 @@ from windrow.operators.top_rows import SHOWN
 from windrow.plan.algebra.nodes import (
     ContinuousPlan,
     Distinct,
+    Expiring,
     Filter,
     GroupBy,
     Join,
@@ -51,6 +53,7 @@ from windrow.plan.algebra.nodes import (
     TopRows,
     ToStream,
     Window,
+    WindowExpiry,
     walk,
 )
 from windrow.synopses.cells.buckets import BUCKETS, buckets_of
@@ -225,13 +228,17 @@ class _Cutter:
             self.exactly(node.input, f"{path}.0", ())
             found = ()
             self.keep(path + COUNTED, path, found, ())
-        elif isinstance(node, OutputWindow):
+        elif isinstance(node, OutputWindow | WindowExpiry):
             found = self.spread(node.input, f"{path}.0", hint)
+            if isinstance(node, WindowExpiry) and node.how is Expiring.DIRECT:
+                return found
         else:
             found = self._by_value(node, path, hint)
         self.keep(path, path, found, node.schema)
         if isinstance(node, Distinct) and is_strict(node) and has_ends(node.input):
             self.keep(path + LIVE, path, found, node.schema)
+        elif isinstance(node, Distinct) and is_direct(node):
+            self.keep(path + CAME, path, found, node.schema)
         return found
 
     def _by_value(self, node: Distinct | ToStream, path: str, hint: Names | None) -> Spread:
